@@ -1,0 +1,152 @@
+//! Time as the whole house speaks it: instants since the crawl began, and wall time for files.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
+use std::time::Duration;
+
+/// A moment, in nanoseconds since the crawl began, on a clock that never steps.
+///
+/// Only a back end of the `io` floor reads a clock; everything else is handed an `Instant`.
+/// The range is 584 years; arithmetic saturates at both ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The moment the crawl began.
+    pub const START: Instant = Instant(0);
+    /// Later than every moment a crawl will see: "never".
+    pub const FAR_FUTURE: Instant = Instant(u64::MAX);
+
+    /// The moment `nanos` nanoseconds after the crawl began.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Instant(nanos)
+    }
+
+    /// Nanoseconds since the crawl began.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// How long after `earlier` this is; zero if it is not after it.
+    pub const fn saturating_since(self, earlier: Instant) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Instant;
+    fn add(self, span: Duration) -> Instant {
+        Instant(self.0.saturating_add(nanos(span)))
+    }
+}
+
+impl AddAssign<Duration> for Instant {
+    fn add_assign(&mut self, span: Duration) {
+        *self = *self + span;
+    }
+}
+
+impl Sub<Duration> for Instant {
+    type Output = Instant;
+    fn sub(self, span: Duration) -> Instant {
+        Instant(self.0.saturating_sub(nanos(span)))
+    }
+}
+
+/// A span in whole nanoseconds, saturating at 584 years.
+pub fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Wall time, in nanoseconds since the Unix epoch. It appears only in files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Wall(pub u64);
+
+impl Wall {
+    /// Wall time at `at`, for a crawl that began at wall time `self`.
+    ///
+    /// Steps of the system's clock during the crawl change nothing here, so that
+    /// the order of times in files is the order of what happened.
+    pub fn at(self, at: Instant) -> Wall {
+        Wall(self.0.saturating_add(at.as_nanos()))
+    }
+
+    /// Whole seconds since the Unix epoch.
+    pub fn unix_seconds(self) -> u64 {
+        self.0 / 1_000_000_000
+    }
+
+    /// Year, month, day, hour, minute and second in UTC.
+    pub fn civil(self) -> (i64, u32, u32, u32, u32, u32) {
+        let seconds = self.unix_seconds();
+        let (year, month, day) = civil_from_days((seconds / 86_400) as i64);
+        let of_day = (seconds % 86_400) as u32;
+        (
+            year,
+            month,
+            day,
+            of_day / 3600,
+            of_day / 60 % 60,
+            of_day % 60,
+        )
+    }
+}
+
+/// RFC 3339 in UTC with nanoseconds, as INTERFACE promises for every wall time.
+impl fmt::Display for Wall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (year, month, day, hour, minute, second) = self.civil();
+        let nanos = self.0 % 1_000_000_000;
+        write!(
+            f,
+            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{nanos:09}Z"
+        )
+    }
+}
+
+/// The proleptic Gregorian date of a day counted from 1970-01-01.
+///
+/// Counts in eras of 400 years that begin on 1 March, so that the leap day is the last of its year.
+fn civil_from_days(days: i64) -> (i64, u32, u32) {
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = (day_of_year - (153 * month_from_march + 2) / 5 + 1) as u32;
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    } as u32;
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wall_time_is_written_as_rfc_3339_with_nanoseconds() {
+        let check = |ns, expected: &str| assert_eq!(Wall(ns).to_string(), expected);
+        check(0, "1970-01-01T00:00:00.000000000Z");
+        check(951_782_400_000_000_007, "2000-02-29T00:00:00.000000007Z");
+        check(1_795_219_199_999_999_999, "2026-11-20T23:59:59.999999999Z");
+    }
+
+    #[test]
+    fn instants_saturate_at_both_ends() {
+        assert_eq!(Instant::START - Duration::from_secs(1), Instant::START);
+        assert_eq!(
+            Instant::FAR_FUTURE + Duration::from_secs(1),
+            Instant::FAR_FUTURE
+        );
+        assert_eq!(
+            Instant::START.saturating_since(Instant::from_nanos(5)),
+            Duration::ZERO
+        );
+    }
+}

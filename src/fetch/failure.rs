@@ -1,0 +1,140 @@
+//! How an attempt can fail: the web's faults, as data for the sink.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// Why an attempt failed: a kind, a stable code below it, and words for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The family; `error.kind` of a result line.
+    pub kind: FailureKind,
+    /// Stable name within the family, without its prefix: `nxdomain` of `dns.nxdomain`.
+    pub code: &'static str,
+    /// What exactly was seen, for a person.
+    pub detail: Cow<'static, str>,
+}
+
+impl Failure {
+    /// A failure of a kind, under a stable code.
+    pub fn new(
+        kind: FailureKind,
+        code: &'static str,
+        detail: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Failure {
+            kind,
+            code,
+            detail: detail.into(),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}: {}", self.kind.name(), self.code, self.detail)
+    }
+}
+
+/// The families of failures, as they stand in result lines and in `BACKOFF_EXCEPTIONS`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FailureKind {
+    /// The name could not be resolved.
+    Dns,
+    /// No connection.
+    Connect,
+    /// No trust or no handshake.
+    Tls,
+    /// A phase took longer than it may.
+    Timeout,
+    /// The connection was reset.
+    Reset,
+    /// The body ended before its framing said so.
+    Truncated,
+    /// What came is not HTTP as anyone reads it.
+    Protocol,
+    /// Head larger than its limits.
+    TooLarge,
+    /// The content coding is broken, unknown, or a bomb.
+    ContentEncoding,
+    /// A redirect that leads nowhere, in a loop, or too far.
+    Redirect,
+    /// robots.txt forbids it, or cannot be had.
+    Robots,
+    /// The address is not globally routable and was not allowed.
+    BlockedAddress,
+    /// The host was given up after failing too often.
+    HostDown,
+    /// A filter took it out after it was admitted.
+    Filtered,
+    /// The crawl was stopped.
+    Cancelled,
+}
+
+impl FailureKind {
+    /// Every kind, in the order of INTERFACE.
+    pub const ALL: [FailureKind; 15] = [
+        FailureKind::Dns,
+        FailureKind::Connect,
+        FailureKind::Tls,
+        FailureKind::Timeout,
+        FailureKind::Reset,
+        FailureKind::Truncated,
+        FailureKind::Protocol,
+        FailureKind::TooLarge,
+        FailureKind::ContentEncoding,
+        FailureKind::Redirect,
+        FailureKind::Robots,
+        FailureKind::BlockedAddress,
+        FailureKind::HostDown,
+        FailureKind::Filtered,
+        FailureKind::Cancelled,
+    ];
+
+    /// The name in result lines and settings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            FailureKind::Dns => "dns",
+            FailureKind::Connect => "connect",
+            FailureKind::Tls => "tls",
+            FailureKind::Timeout => "timeout",
+            FailureKind::Reset => "reset",
+            FailureKind::Truncated => "truncated",
+            FailureKind::Protocol => "protocol",
+            FailureKind::TooLarge => "too_large",
+            FailureKind::ContentEncoding => "content_encoding",
+            FailureKind::Redirect => "redirect",
+            FailureKind::Robots => "robots",
+            FailureKind::BlockedAddress => "blocked_address",
+            FailureKind::HostDown => "host_down",
+            FailureKind::Filtered => "filtered",
+            FailureKind::Cancelled => "cancelled",
+        }
+    }
+
+    /// The kind of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// Why a body that is kept is not whole: `truncated` of a result line and `WARC-Truncated`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Truncation {
+    /// Cut at `DOWNLOAD_MAXSIZE` and kept; no error.
+    Length,
+    /// Its time ran out.
+    Time,
+    /// The connection ended.
+    Disconnect,
+}
+
+impl Truncation {
+    /// The word of the WARC specification.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Truncation::Length => "length",
+            Truncation::Time => "time",
+            Truncation::Disconnect => "disconnect",
+        }
+    }
+}

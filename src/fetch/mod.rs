@@ -1,0 +1,6 @@
+//! How a page is fetched: sans-IO state machines. Bytes and the time go in, bytes and news come out.
+
+pub mod failure;
+pub mod timings;
+
+pub mod settings;

@@ -1,0 +1,51 @@
+//! What a user may say about the fetching of one page.
+
+use std::time::Duration;
+
+/// Limits and habits of one fetch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// `USER_AGENT`, with the contact already in it.
+    pub user_agent: String,
+    /// Sent with every request, in order, unless the request says otherwise.
+    pub headers: Vec<(String, String)>,
+    /// `CONNECT_TIMEOUT`: until TCP is established.
+    pub connect_timeout: Duration,
+    /// `TLS_TIMEOUT`: for the handshake.
+    pub tls_timeout: Duration,
+    /// `FIRST_BYTE_TIMEOUT`: from the request's departure to the first byte of the final reply.
+    pub first_byte_timeout: Duration,
+    /// `IDLE_TIMEOUT`: the longest silence within a reply.
+    pub idle_timeout: Duration,
+    /// `DOWNLOAD_TIMEOUT`: a whole fetch, from its release.
+    pub download_timeout: Duration,
+    /// `DOWNLOAD_MAXSIZE`: bytes of a body, on the wire and decoded; what is over is cut and the rest kept.
+    pub body_max: u64,
+    /// `DOWNLOAD_MIN_RATE`: bytes a second that a body must bring over 30 s. 0 switches it off.
+    pub rate_min: u64,
+    /// `DECODED_RATIO_MAX`: how many times larger than its coded form a body may become (beyond 1 MiB).
+    pub ratio_max: u32,
+    /// `KEEPALIVE_TIMEOUT`: how long a connection waits for its next request.
+    pub keepalive_timeout: Duration,
+    /// `KEEPALIVE_MAX`: connections that may wait, in all.
+    pub keepalive_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            user_agent: concat!("argiope/", env!("CARGO_PKG_VERSION")).to_owned(),
+            headers: Vec::new(),
+            connect_timeout: Duration::from_secs(10),
+            tls_timeout: Duration::from_secs(10),
+            first_byte_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(20),
+            download_timeout: Duration::from_secs(120),
+            body_max: 10 * 1024 * 1024,
+            rate_min: 100,
+            ratio_max: 200,
+            keepalive_timeout: Duration::from_secs(15),
+            keepalive_max: 4096,
+        }
+    }
+}

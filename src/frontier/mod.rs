@@ -1,0 +1,5 @@
+//! What is still to fetch.
+
+pub mod request;
+
+pub mod settings;

@@ -1,0 +1,93 @@
+//! What a user may say about what is fetched, and what is left.
+
+use std::time::Duration;
+
+use regex::Regex;
+
+/// Filters, limits and habits of the frontier.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `--follow`: which links are followed.
+    pub follow: Follow,
+    /// `DEPTH_LIMIT`: links followed from a seed; 0 is no limit.
+    pub depth_limit: u32,
+    /// `URLLENGTH_LIMIT`: bytes of a URL.
+    pub url_length_limit: usize,
+    /// `PATH_REPEAT_LIMIT`: how often one path segment may come in one URL (a trap repeats itself).
+    pub path_repeat_limit: u32,
+    /// `LINKS_PER_PAGE_MAX`: links taken from one page.
+    pub links_per_page_max: usize,
+    /// `CLOSESPIDER_PAGECOUNT` and `--max-pages`: pages fetched; 0 is no limit.
+    pub pages_max: u64,
+    /// `--max-pages-per-host`: pages fetched of one host; 0 is no limit.
+    pub pages_per_host_max: u32,
+    /// `--allow`: where there are any, a URL must match one.
+    pub allow: Vec<Regex>,
+    /// `--deny`: a URL must match none.
+    pub deny: Vec<Regex>,
+    /// `--exclude`: hosts (`example.com`) and domains (`*.example.com`) never asked. CIDRs go to the address guard.
+    pub exclude_hosts: Vec<String>,
+    /// `FRONTIER_MAX`: requests queued at once; links beyond it are dropped and counted, seeds wait.
+    pub queued_max: usize,
+    /// `ROBOTSTXT_OBEY`.
+    pub robots_obey: bool,
+    /// `ROBOTSTXT_USER_AGENT`: the token looked for in robots.txt.
+    pub robots_agent: String,
+    /// `ROBOTSTXT_CACHE_TIME`: how long a robots.txt holds.
+    pub robots_lifetime: Duration,
+    /// `RETRY_TIMES`: how often a page is tried again.
+    pub retry_times: u32,
+    /// `RETRY_HTTP_CODES`.
+    pub retry_codes: Vec<u16>,
+    /// `REDIRECT_MAX_TIMES`; robots.txt has a limit of its own, 5.
+    pub redirects_max: u32,
+    /// `FOLLOW_NOFOLLOW` inverted: `rel=nofollow`, robots meta and `X-Robots-Tag` are honoured.
+    pub nofollow: bool,
+    /// `LINK_ELEMENTS`: also `link`, `img`, `script`, `source`, `form`.
+    pub follow_resources: bool,
+    /// `FOLLOW_SITEMAPS`: sitemaps named in robots.txt are read.
+    pub sitemaps: bool,
+    /// `DROP_QUERY_PARAMETERS`: names of query parameters (tracking, session ids) left out of URLs; `utm_*` patterns.
+    pub drop_parameters: Vec<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            follow: Follow::Host,
+            depth_limit: 0,
+            url_length_limit: 8192,
+            path_repeat_limit: 5,
+            links_per_page_max: 10_000,
+            pages_max: 0,
+            pages_per_host_max: 0,
+            allow: Vec::new(),
+            deny: Vec::new(),
+            exclude_hosts: Vec::new(),
+            queued_max: 10_000_000,
+            robots_obey: true,
+            robots_agent: "argiope".to_owned(),
+            robots_lifetime: Duration::from_secs(24 * 3600),
+            retry_times: 2,
+            retry_codes: vec![500, 502, 503, 504, 522, 524, 408, 429],
+            redirects_max: 20,
+            nofollow: true,
+            follow_resources: false,
+            sitemaps: false,
+            drop_parameters: Vec::new(),
+        }
+    }
+}
+
+/// Which links are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Follow {
+    /// None: only the seeds are fetched.
+    None,
+    /// Those on the hosts of the seeds and of their redirects.
+    Host,
+    /// Those on the registrable domains of the seeds and of their redirects.
+    Domain,
+    /// All.
+    All,
+}

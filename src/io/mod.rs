@@ -1,0 +1,238 @@
+//! The kernel, or one that is not there: one interface, completion-shaped, and its back ends.
+//!
+//! Work is handed over (`connect`, `send`, `close`, `disk`), leaves with [`Io::submit`] and comes
+//! back as [`Event`]s from [`Io::wait`]. There are no callbacks and no futures, so no user code
+//! runs in here, and a back end that is a ring of completions needs no translation.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::disk::{DiskDone, DiskJob};
+use crate::base::time::{Instant, Wall};
+
+/// A back end: the kernel through epoll, through io_uring, or a simulated one.
+///
+/// It is a static type parameter of the crawl, never `dyn`.
+pub trait Io {
+    /// The present moment. The only clock in the house.
+    fn now(&self) -> Instant;
+
+    /// Wall time when the crawl began; see [`Wall::at`].
+    fn wall_at_start(&self) -> Wall;
+
+    /// Opens a TCP connection under a token of the caller's; ends as `Connected` or `Failed`.
+    ///
+    /// The connection attempt starts now or at the next `submit`; `Connected` says when.
+    fn connect(&mut self, token: Token, to: SocketAddr);
+
+    /// Opens a UDP socket bound to an unpredictable port and connected to `to`.
+    ///
+    /// Ready for `send` at once; datagrams arrive as `Received`, one event each.
+    fn open_datagram(&mut self, token: Token, to: SocketAddr);
+
+    /// Copies bytes to be sent. They leave at the next `submit`, never before.
+    ///
+    /// With `mark`, a `Sent` event reports the moment just before the first of these bytes was
+    /// handed to the kernel. What the socket does not take at once is sent as it drains.
+    fn send(&mut self, token: Token, bytes: &[u8], mark: bool);
+
+    /// Stops or resumes reading from a connection, so that a full house pushes back on its peers.
+    fn set_reading(&mut self, token: Token, on: bool);
+
+    /// Ends a socket and forgets the token: no event for it comes after this call.
+    fn close(&mut self, token: Token, how: Close);
+
+    /// Hands work to the disk; ends as `Event::Disk`.
+    fn disk(&mut self, job: DiskJob);
+
+    /// Sends what was queued. Each send is stamped just before its own system call.
+    fn submit(&mut self);
+
+    /// Waits for news until `until` (forever if `None`) and appends it to `events`.
+    ///
+    /// May come back early with nothing, never late by choice. Appends a bounded number of events.
+    fn wait(&mut self, until: Option<Instant>, events: &mut Vec<Event>);
+
+    /// Whether there is news that no descriptor shows: a host that polls [`Io::as_fd`] must not sleep.
+    fn has_news(&self) -> bool;
+
+    /// A descriptor that becomes readable when there is news or when the armed deadline passes.
+    ///
+    /// `None` in the simulation, which has no descriptors.
+    fn as_fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Sets the deadline that [`Io::as_fd`] carries, for a host that waits in a loop of its own.
+    fn arm(&mut self, until: Option<Instant>);
+
+    /// What another thread calls to end a wait; it arrives as `Event::Woken`.
+    fn waker(&self) -> Waker;
+
+    /// The bytes of a received chunk.
+    fn bytes(&self, chunk: &Chunk) -> &[u8];
+
+    /// Gives a chunk back; its memory belongs to the back end.
+    fn release(&mut self, chunk: Chunk);
+}
+
+/// Everything that can arrive from outside. With the crawl's timers it is all that can wake us.
+#[derive(Debug)]
+pub enum Event {
+    /// A connection is established.
+    Connected {
+        /// Whose.
+        token: Token,
+        /// When the attempt left.
+        started: Instant,
+        /// When it was established, by the best clock there is.
+        stamp: Stamp,
+        /// Our own address.
+        local: SocketAddr,
+    },
+    /// A socket failed: while connecting, sending or receiving. No event for it follows.
+    Failed {
+        /// Whose.
+        token: Token,
+        /// How.
+        error: NetError,
+        /// When.
+        at: Instant,
+    },
+    /// A marked send left.
+    Sent {
+        /// Whose.
+        token: Token,
+        /// Just before the system call that sent its first byte.
+        at: Instant,
+    },
+    /// Bytes (or one datagram) arrived. Give the chunk back with [`Io::release`].
+    Received {
+        /// Whose.
+        token: Token,
+        /// Where the bytes are.
+        chunk: Chunk,
+        /// When the last of them arrived.
+        stamp: Stamp,
+    },
+    /// The peer ended its side in good order (FIN). No bytes follow.
+    Ended {
+        /// Whose.
+        token: Token,
+        /// When.
+        stamp: Stamp,
+    },
+    /// The disk has done, or could not do, a job.
+    Disk(DiskDone),
+    /// Another thread called the [`Waker`].
+    Woken,
+}
+
+/// Names a socket. The generation tells a slot's present user from its earlier ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Token {
+    /// Index into the caller's table; small and dense.
+    pub slot: u32,
+    /// How many users the slot has had.
+    pub generation: u32,
+}
+
+/// When something arrived, and how far that can be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The moment.
+    pub at: Instant,
+    /// Who stamped it.
+    pub clock: Clock,
+    /// It happened at this moment or before: an upper bound.
+    pub bound: bool,
+}
+
+/// Who stamped an arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// The kernel, as the bytes came in (`SO_TIMESTAMPING`).
+    Kernel,
+    /// We did, when we got round to it.
+    User,
+}
+
+/// How to end a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Close {
+    /// With FIN, as good manners have it.
+    Finish,
+    /// With RST: nothing is waited for, and nothing lingers.
+    Reset,
+}
+
+/// Why a socket failed, in the kernel's terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetError {
+    /// ECONNREFUSED.
+    Refused,
+    /// ECONNRESET or EPIPE.
+    Reset,
+    /// ETIMEDOUT: the kernel gave up.
+    TimedOut,
+    /// EHOSTUNREACH or ENETUNREACH.
+    Unreachable,
+    /// Our machine has no socket, port or memory to give (EMFILE, ENFILE, EADDRNOTAVAIL, ENOBUFS).
+    Exhausted,
+    /// Anything else, by its errno.
+    Other(i32),
+}
+
+/// Received bytes that wait in the back end's pool. It must be given back.
+#[derive(Debug)]
+#[must_use = "a chunk that is not released is lost to the pool"]
+pub struct Chunk {
+    /// The pool's buffer.
+    pub(crate) buffer: u32,
+    /// How much of it is filled.
+    pub(crate) length: u32,
+}
+
+/// Ends a wait from another thread.
+#[derive(Clone)]
+pub struct Waker(Arc<dyn Fn() + Send + Sync>);
+
+impl Waker {
+    /// A waker that calls `wake`.
+    pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
+        Waker(Arc::new(wake))
+    }
+
+    /// Ends the present wait, or the next one.
+    pub fn wake(&self) {
+        (self.0)();
+    }
+}
+
+impl fmt::Debug for Waker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Waker")
+    }
+}
+
+/// What a back end is told before it starts.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Open sockets that there may be at once; the open-file limit bounds it further.
+    pub sockets_max: usize,
+    /// Bytes read from one socket before the others have their turn.
+    pub read_budget: usize,
+    /// How fine the kernel may time our sleep: 1 ns asks for the best it has.
+    pub timer_slack: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            sockets_max: 16_384,
+            read_budget: 256 * 1024,
+            timer_slack: Duration::from_nanos(1),
+        }
+    }
+}

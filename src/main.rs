@@ -1,0 +1,3 @@
+//! The door: flags to config to exit code.
+
+fn main() {}

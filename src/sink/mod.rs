@@ -1,0 +1,34 @@
+//! Where results go.
+
+pub mod page;
+
+use crate::base::disk::{DiskDone, DiskJob};
+use page::Page;
+
+/// Receives every finished attempt, on the crawl's own thread.
+///
+/// A sink that is slow says so with [`Sink::is_ready`]: the crawl then reads no more from the
+/// network until it is, so that memory stays bounded.
+pub trait Sink {
+    /// Takes a finished attempt. Whatever is to be written is pushed to `disk`.
+    fn put(&mut self, page: Page, disk: &mut Vec<DiskJob>);
+
+    /// Hears of a finished disk job.
+    fn disk_done(&mut self, _done: &DiskDone, _disk: &mut Vec<DiskJob>) {}
+
+    /// Whether it takes more now.
+    fn is_ready(&self) -> bool {
+        true
+    }
+
+    /// Called now and then (about every second): writes out what it has gathered.
+    fn flush(&mut self, _disk: &mut Vec<DiskJob>) {}
+
+    /// The crawl has ended: writes the rest. Jobs it still waits for are reported by `disk_done`.
+    fn finish(&mut self, _disk: &mut Vec<DiskJob>) {}
+
+    /// Whether all that it took is written. Asked after `finish`.
+    fn is_done(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,3 @@
+//! Scopes, and when each may send.
+
+pub mod settings;

@@ -1,0 +1,152 @@
+//! The floors and the doors: which folder may import which, and the one file through which each
+//! outside library comes in. A new row is a design decision; its commit says so first.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What each floor may use, from the ground up. `main.rs` and `cli` use the public API only.
+const FLOORS: &[(&str, &[&str])] = &[
+    ("base", &[]),
+    ("io", &["base"]),
+    ("wire", &["base"]),
+    ("fetch", &["base", "wire"]),
+    ("throttle", &["base", "wire", "fetch"]),
+    ("frontier", &["base", "wire", "throttle"]),
+    ("sink", &["base", "wire", "fetch"]),
+    (
+        "crawl",
+        &[
+            "base", "io", "wire", "fetch", "throttle", "frontier", "sink",
+        ],
+    ),
+];
+
+/// The files through which a library comes in. Test modules use the same doors.
+const DOORS: &[(&str, &[&str])] = &[
+    ("mio", &["src/io/epoll.rs"]),
+    ("rustls", &["src/fetch/tls.rs"]),
+    ("webpki_roots", &["src/fetch/tls.rs"]),
+    ("httparse", &["src/wire/http.rs"]),
+    ("url", &["src/wire/url.rs"]),
+    ("psl", &["src/wire/url.rs"]),
+    ("html5gum", &["src/wire/html.rs"]),
+    ("encoding_rs", &["src/wire/charset.rs"]),
+    ("chardetng", &["src/wire/charset.rs"]),
+    ("quick_xml", &["src/wire/sitemap.rs"]),
+    ("domain", &["src/wire/dns.rs"]),
+    ("resolv_conf", &["src/fetch/resolver/system.rs"]),
+    ("flate2", &["src/wire/coding.rs", "src/io/disk.rs"]),
+    ("brotli_decompressor", &["src/wire/coding.rs"]),
+    ("zstd", &["src/wire/coding.rs"]),
+    ("sha1", &["src/wire/warc.rs"]),
+    ("data_encoding", &["src/wire/warc.rs"]),
+    ("hdrhistogram", &["src/crawl/stats.rs"]),
+    ("slab", &["src/base/slab.rs"]),
+    ("clap", &["src/cli/args.rs"]),
+    ("toml", &["src/cli/settings.rs"]),
+    ("indicatif", &["src/cli/progress.rs"]),
+    ("signal_hook", &["src/cli/signals.rs"]),
+    ("mimalloc", &["src/main.rs"]),
+];
+
+#[test]
+fn imports_go_down() {
+    let mut wrong = Vec::new();
+    for (file, code) in sources() {
+        let floor = floor_of(&file);
+        let Some((_, may)) = FLOORS.iter().find(|(name, _)| *name == floor) else {
+            continue;
+        };
+        for (number, line) in code.lines().enumerate() {
+            for (other, _) in FLOORS {
+                let named = ["crate::", "super::super::"]
+                    .iter()
+                    .any(|prefix| mentions(line, &format!("{prefix}{other}::")));
+                if named && *other != floor && !may.contains(other) {
+                    wrong.push(format!(
+                        "{file}:{}: {floor}/ may not use {other}/",
+                        number + 1
+                    ));
+                }
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "imports go down only; move the shared value to the lower floor:\n{}",
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn each_library_has_its_door() {
+    let mut wrong = Vec::new();
+    for (file, code) in sources() {
+        for (library, doors) in DOORS {
+            if doors.contains(&file.as_str()) {
+                continue;
+            }
+            for (number, line) in code.lines().enumerate() {
+                if mentions(line, &format!("{library}::"))
+                    && !line.contains(&format!("::{library}::"))
+                {
+                    wrong.push(format!(
+                        "{file}:{}: {library} comes in through {} only",
+                        number + 1,
+                        doors.join(" and ")
+                    ));
+                }
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "one door a library:\n{}",
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn every_file_says_first_what_it_is_for() {
+    for (file, code) in sources() {
+        assert!(
+            code.starts_with("//! ") || code.starts_with("#![doc"),
+            "{file} must begin with a `//!` sentence that says why it exists"
+        );
+    }
+}
+
+/// Whether code (not a comment) on this line names the path.
+fn mentions(line: &str, path: &str) -> bool {
+    let code = line.split("//").next().unwrap_or("");
+    code.match_indices(path).any(|(at, _)| {
+        !code[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_')
+    })
+}
+
+fn floor_of(file: &str) -> &str {
+    file.strip_prefix("src/")
+        .and_then(|rest| rest.split('/').next())
+        .unwrap_or("")
+}
+
+/// Every source file as its path from the package's root, and its text.
+fn sources() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = Vec::new();
+    let mut folders = vec![root.join("src")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("src is readable") {
+            let path: PathBuf = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                let name = path.strip_prefix(root).expect("below the root");
+                let text = fs::read_to_string(&path).expect("a source file is text");
+                found.push((name.to_string_lossy().replace('\\', "/"), text));
+            }
+        }
+    }
+    found.sort();
+    found
+}
