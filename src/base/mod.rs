@@ -13,3 +13,5 @@ pub mod intern;
 pub mod rng;
 
 pub mod disk;
+
+pub mod address;
