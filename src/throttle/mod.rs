@@ -1,3 +1,21 @@
-//! Scopes, and when each may send.
+//! Scopes, and when each may send. Pure: time is an argument.
+//!
+//! `engine` is the story; `scope` holds one scope's state; `signal` reads what an answer means and
+//! `strategy` what the pace does about it.
 
 pub mod settings;
+
+pub mod engine;
+
+pub mod scope;
+
+pub mod signal;
+
+pub mod strategy;
+
+pub mod autothrottle;
+
+pub mod map;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! AutoThrottle as Scrapy has it: the delay follows the latency (its documentation's rules 1 to 5).
+
+use std::time::Duration;
+
+use super::settings::{AutoThrottle, LatencyFrom};
+use super::signal::{Meaning, Signal};
+
+/// The delay that a scope begins with: the start delay, never under the scope's own `floor` (rule 1).
+pub fn start_delay(settings: &AutoThrottle, floor: Duration) -> Duration {
+    settings.start_delay.max(floor)
+}
+
+/// The delay after a signal, from the delay before it.
+///
+/// The target is latency ÷ target concurrency (rule 2). The new delay is the mean of old and
+/// target, or the target at once where that is larger (rule 3, and what Scrapy does beyond its
+/// words: a slow answer raises the delay without averaging). An answer that is no success never
+/// lowers it (rule 4). It stays between the scope's `floor` and `max_delay` (rule 5).
+pub fn adjusted_delay(
+    settings: &AutoThrottle,
+    floor: Duration,
+    old: Duration,
+    signal: &Signal,
+) -> Duration {
+    let latency = match settings.latency_from {
+        LatencyFrom::Connect => signal.latency,
+        LatencyFrom::Send => signal.server_latency,
+    };
+    let Some(latency) = latency else {
+        return old;
+    };
+    let target = latency.div_f64(settings.target_concurrency);
+    let mean = (old + target) / 2;
+    let new = target
+        .max(mean)
+        .max(floor)
+        .min(settings.max_delay.max(floor));
+    if signal.meaning != Meaning::Success && new <= old {
+        return old;
+    }
+    new
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secs(seconds: f64) -> Duration {
+        Duration::from_secs_f64(seconds)
+    }
+
+    fn settings(target_concurrency: f64, max: f64) -> AutoThrottle {
+        AutoThrottle {
+            target_concurrency,
+            max_delay: secs(max),
+            ..AutoThrottle::default()
+        }
+    }
+
+    fn check_with(meaning: Meaning, vector: (f64, f64, f64), bounds: (f64, f64), expected: f64) {
+        let (latency, target_concurrency, old) = vector;
+        let signal = Signal {
+            meaning,
+            server_latency: None,
+            latency: Some(secs(latency)),
+        };
+        let settings = settings(target_concurrency, bounds.1);
+        let new = adjusted_delay(&settings, secs(bounds.0), secs(old), &signal);
+        assert_eq!(new, secs(expected), "{vector:?} within {bounds:?}");
+    }
+
+    #[test]
+    fn f85_the_vectors_of_scrapy_hold() {
+        let check = |vector, expected| check_with(Meaning::Success, vector, (0.0, 60.0), expected);
+        check((2.0, 2.0, 1.0), 1.0);
+        check((1.0, 2.0, 1.0), 0.75);
+        check((4.0, 2.0, 1.0), 2.0);
+        check((2.0, 1.0, 1.0), 2.0);
+        check((2.0, 4.0, 1.0), 0.75);
+        check((2.0, 2.0, 0.5), 1.0);
+        check((2.0, 2.0, 2.0), 1.5);
+    }
+
+    #[test]
+    fn f87_the_delay_stays_between_the_floor_and_the_ceiling() {
+        let check = |bounds, expected| {
+            check_with(Meaning::Success, (2.0, 2.0, 1.0), bounds, expected);
+        };
+        check((0.5, 2.0), 1.0);
+        check((0.25, 0.5), 0.5);
+        check((2.0, 4.0), 2.0);
+    }
+
+    #[test]
+    fn f86_an_answer_that_is_no_success_never_lowers_the_delay() {
+        let check = |vector, expected| check_with(Meaning::Other, vector, (0.0, 60.0), expected);
+        check((2.0, 2.0, 1.0), 1.0);
+        check((1.0, 2.0, 1.0), 1.0);
+        check((4.0, 2.0, 1.0), 2.0);
+        check((2.0, 1.0, 0.5), 2.0);
+    }
+
+    #[test]
+    fn f85_fast_pages_halve_their_way_down_to_the_target() {
+        let signal = Signal {
+            meaning: Meaning::Success,
+            server_latency: None,
+            latency: Some(secs(0.1)),
+        };
+        let mut delay = secs(5.0);
+        for expected in [2.55, 1.325, 0.7125, 0.40625, 0.253125] {
+            delay = adjusted_delay(&settings(1.0, 60.0), Duration::ZERO, delay, &signal);
+            assert_eq!(delay, secs(expected));
+        }
+    }
+
+    #[test]
+    fn f83_the_start_delay_is_never_under_the_floor() {
+        let check = |start: f64, floor: f64, expected: f64| {
+            let settings = AutoThrottle {
+                start_delay: secs(start),
+                ..AutoThrottle::default()
+            };
+            assert_eq!(start_delay(&settings, secs(floor)), secs(expected));
+        };
+        check(5.0, 0.0, 5.0);
+        check(5.0, 4.0, 5.0);
+        check(5.0, 6.0, 6.0);
+        check(4.0, 0.0, 4.0);
+        check(6.0, 7.0, 7.0);
+        check(7.0, 6.0, 7.0);
+    }
+
+    #[test]
+    fn an_answer_without_latency_teaches_nothing() {
+        let signal = Signal {
+            meaning: Meaning::Nothing,
+            server_latency: None,
+            latency: None,
+        };
+        let old = secs(1.5);
+        assert_eq!(
+            adjusted_delay(&settings(1.0, 60.0), Duration::ZERO, old, &signal),
+            old
+        );
+    }
+}
