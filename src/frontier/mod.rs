@@ -1,5 +1,22 @@
-//! What is still to fetch.
+//! What is still to fetch: lanes of queued requests, the seen set, robots rules, filters.
+//!
+//! This one lives in memory. All that would have to survive a crash goes through the methods of
+//! [`Frontier`] that take or give a [`Job`], so a durable one writes its log behind the same front.
 
 pub mod request;
 
 pub mod settings;
+
+pub mod job;
+
+pub mod filter;
+
+pub mod seen;
+
+pub mod hosts;
+
+pub mod robots;
+
+pub mod lanes;
+
+pub use lanes::{Frontier, Next, Unsent};

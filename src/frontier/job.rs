@@ -1,0 +1,120 @@
+//! A queued request: what waits in a lane.
+
+use std::cmp::Ordering;
+
+use serde_json::value::RawValue;
+
+use super::request::{Kind, Request};
+use crate::wire::url::CrawlUrl;
+
+/// One attempt that is still to be made.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Number of the attempt, from 1 in order of admission.
+    pub id: u64,
+    /// The attempt it came from; 0 for none.
+    pub parent: u64,
+    /// Where to.
+    pub url: CrawlUrl,
+    /// What for.
+    pub kind: Kind,
+    /// Asked for by a seed, or by a seed's redirect.
+    pub seed: bool,
+    /// Redirects behind it.
+    pub redirects: u8,
+    /// 1 for the first attempt at this URL.
+    pub attempt: u16,
+    /// Links followed from a seed.
+    pub depth: u32,
+    /// Higher goes first within its lane.
+    pub priority: i32,
+    /// What few requests have.
+    pub extra: Option<Box<Extra>>,
+}
+
+/// What few requests have.
+#[derive(Clone, Debug, Default)]
+pub struct Extra {
+    /// The method; empty means GET.
+    pub method: String,
+    /// Further header fields.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+    /// The scopes that the request named itself: they survive redirects.
+    pub scopes: Option<Vec<String>>,
+    /// The reply teaches AutoThrottle nothing.
+    pub dont_adjust_delay: bool,
+    /// The caller's own JSON.
+    pub meta: Option<Box<RawValue>>,
+    /// The caller's own number.
+    pub tag: u64,
+    /// URLs that redirected to this one, by fingerprint.
+    pub redirected_from: Vec<u64>,
+    /// The origin whose robots.txt this fetch is to bring (another's, after a redirect).
+    pub robots_for: Option<u32>,
+}
+
+impl Job {
+    /// The method.
+    pub fn method(&self) -> &str {
+        match &self.extra {
+            Some(extra) if !extra.method.is_empty() => &extra.method,
+            _ => "GET",
+        }
+    }
+
+    /// The rarer parts, made if there are none.
+    pub fn extra_mut(&mut self) -> &mut Extra {
+        self.extra.get_or_insert_default()
+    }
+
+    /// What a user would say to have it fetched: for `pending.jsonl`.
+    pub fn to_request(&self) -> Request {
+        let extra = self.extra.as_deref().cloned().unwrap_or_default();
+        Request {
+            url: self.url.as_str().to_owned(),
+            method: extra.method,
+            headers: extra.headers,
+            body: extra.body,
+            priority: self.priority,
+            depth: self.depth,
+            scopes: extra.scopes,
+            dont_adjust_delay: extra.dont_adjust_delay,
+            meta: extra.meta,
+            tag: extra.tag,
+            ..Request::default()
+        }
+    }
+
+    /// robots.txt first, then sitemaps, then by priority, then in order of admission.
+    fn rank(&self) -> (u8, i32, std::cmp::Reverse<u64>) {
+        let kind = match self.kind {
+            Kind::Robots => 2,
+            Kind::Sitemap => 1,
+            Kind::Page => 0,
+        };
+        (kind, self.priority, std::cmp::Reverse(self.id))
+    }
+}
+
+/// The greater of two jobs goes first.
+impl Ord for Job {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.rank().cmp(&other.rank())
+    }
+}
+
+impl PartialOrd for Job {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Job {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for Job {}
