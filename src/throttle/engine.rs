@@ -47,6 +47,8 @@ pub struct Throttle {
     ready: VecDeque<ScopeId>,
     capped: VecDeque<ScopeId>,
     in_flight: usize,
+    /// Requests are released; if not, only departures are granted.
+    releasing: bool,
     rng: Rng,
 }
 
@@ -57,6 +59,13 @@ pub struct LaneId(pub u32);
 /// A released request: its places in all its scopes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TicketId(Key);
+
+impl TicketId {
+    /// Small, dense and its own while it is not given back: an index for the caller's table.
+    pub fn slot(self) -> usize {
+        self.0.slot as usize
+    }
+}
 
 /// What the engine allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +149,7 @@ impl Throttle {
             ready: VecDeque::new(),
             capped: VecDeque::new(),
             in_flight: 0,
+            releasing: true,
             rng: Rng::from_seed(seed),
         }
     }
@@ -152,6 +162,15 @@ impl Throttle {
     /// Caps the requests in flight in all (open files may allow fewer than the settings say).
     pub fn set_in_flight_max(&mut self, max: usize) {
         self.settings.concurrent_requests = max.max(1);
+    }
+
+    /// Stops or resumes releasing. What was released may depart all the same.
+    pub fn set_releasing(&mut self, on: bool) {
+        self.releasing = on;
+    }
+
+    fn has_place(&self) -> bool {
+        self.releasing && self.in_flight < self.settings.concurrent_requests
     }
 
     /// The scope of a name, made if it is new.
@@ -394,7 +413,7 @@ impl Throttle {
 
     /// Lets the scope that waited longest for the global cap use a place of it, if there is one.
     fn use_cap(&mut self) {
-        if self.in_flight >= self.settings.concurrent_requests || !self.ready.is_empty() {
+        if !self.has_place() || !self.ready.is_empty() {
             return;
         }
         while let Some(id) = self.capped.pop_front() {
@@ -479,7 +498,7 @@ impl Throttle {
             self.look_at(keeper, now);
             return Looked::Moved;
         }
-        if self.in_flight >= self.settings.concurrent_requests {
+        if !self.has_place() {
             self.lanes[lane as usize].wanted_place = true;
             return Looked::Capped;
         }

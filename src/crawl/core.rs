@@ -1,0 +1,413 @@
+//! The state of a crawl and its turn: wait; take what arrived; fire what is due; submit.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::config::Config;
+use super::flight::{Flight, Socket};
+use super::guard::Guard;
+use super::inbox::Inbox;
+use super::origins::Origins;
+use super::stats::{Progress, Stats};
+use super::timer::{Deadlines, Timer};
+use crate::base::disk::{DiskDone, DiskJob};
+use crate::base::slab::{Key, Slab};
+use crate::base::time::Instant;
+use crate::fetch::pool::Pool;
+use crate::fetch::resolver::Resolver;
+use crate::fetch::tls::TlsConfig;
+use crate::frontier::Frontier;
+use crate::frontier::job::Job;
+use crate::io::{Event, Io, Token};
+use crate::sink::Sink;
+use crate::throttle::engine::{Grant, LaneId, Throttle};
+use crate::throttle::map::ScopeMap;
+use crate::throttle::signal::Classify;
+
+/// A crawl on a back end.
+pub(super) struct Core<I: Io> {
+    pub io: I,
+    pub now: Instant,
+    pub config: Rc<Config>,
+    pub inbox: Inbox,
+    pub frontier: Frontier,
+    pub throttle: Throttle,
+    pub resolver: Resolver,
+    pub tls: TlsConfig,
+    pub guard: Guard,
+    pub pool: Pool,
+    pub origins: Origins,
+    pub flights: Slab<Flight>,
+    pub sockets: Slab<Socket>,
+    /// The attempt behind each of the throttle's tickets, by the ticket's slot.
+    pub flight_of: Vec<Option<Key>>,
+    pub deadlines: Deadlines,
+    /// Lanes whose host is being resolved.
+    pub resolving: usize,
+    /// Lanes that the resolver had no room for.
+    pub unresolved: VecDeque<LaneId>,
+    /// Sockets whose reading is stopped, in the order of stopping.
+    pub paused: VecDeque<Key>,
+    /// Bytes of all bodies that are buffered.
+    pub buffered: usize,
+    pub sink: Box<dyn Sink>,
+    pub disk: Vec<DiskJob>,
+    pub classify: Box<dyn Classify>,
+    pub scope_map: Box<dyn ScopeMap>,
+    pub stats: Stats,
+    pub phase: Phase,
+    /// Attempts that were cancelled, for `pending.jsonl`.
+    pub cancelled: Vec<Box<Job>>,
+    pub scratch: Vec<u8>,
+    pub(super) events: Vec<Event>,
+    pub(super) next_tick: Instant,
+    pub(super) stats_path: Option<std::path::PathBuf>,
+    pub(super) stats_written: Instant,
+    /// More was allowed than one turn takes.
+    pub(super) unfinished: bool,
+    pub(super) observer: Option<Rc<RefCell<dyn FnMut(&crate::sink::page::Page)>>>,
+}
+
+/// How far a crawl has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// It sends.
+    Running,
+    /// It sends nothing more and waits for what is in flight.
+    Draining {
+        reason: &'static str,
+        until: Instant,
+    },
+    /// The sink writes the rest.
+    Flushing { reason: &'static str },
+    /// It is over.
+    Over { reason: &'static str },
+}
+
+/// Grants taken in one turn, so that its length stays bounded.
+const GRANTS_PER_TURN: usize = 256;
+/// Requests taken in from outside in one turn.
+const SUBMITTED_PER_TURN: usize = 256;
+/// How often statistics are written and sinks flushed.
+const TICK: Duration = Duration::from_secs(1);
+/// How often `stats.json` is replaced.
+const STATS_EVERY: Duration = Duration::from_secs(3);
+/// The tag of disk jobs that write `stats.json`: no page has it.
+pub(super) const STATS_TAG: u64 = u64::MAX;
+
+impl<I: Io> Core<I> {
+    /// One turn. Waits for news until something is due, at most until `until`.
+    pub fn turn(&mut self, until: Option<Instant>) {
+        let deadline = self.next_deadline().into_iter().chain(until).min();
+        let mut events = std::mem::take(&mut self.events);
+        self.io.wait(deadline, &mut events);
+        self.now = self.io.now();
+        let began = self.now;
+        self.tls.set_now(self.now);
+        for event in events.drain(..) {
+            self.take(event);
+        }
+        self.events = events;
+        self.take_in();
+        self.fire();
+        self.grant();
+        self.resolve_on();
+        self.make_room();
+        self.hand_to_disk();
+        self.io.submit();
+        self.advance_phase();
+        let ended = self.io.now();
+        self.stats.lag.record(ended.saturating_since(began));
+    }
+
+    /// When there is something to do, if nothing arrives.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        if self.unfinished || matches!(self.phase, Phase::Over { .. }) {
+            return Some(self.now);
+        }
+        let draining = match self.phase {
+            Phase::Draining { until, .. } => Some(until),
+            _ => None,
+        };
+        [
+            self.throttle.next_wake(),
+            self.deadlines.next(),
+            self.resolver.next_timeout(),
+            self.pool.next_expiry(),
+            self.frontier.next_wake(),
+            Some(self.next_tick),
+            draining,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Connected {
+                token,
+                started: _,
+                stamp,
+                local,
+            } => self.on_connected(key_of(token), local, stamp),
+            Event::Failed { token, error, at } => self.on_failed(key_of(token), error, at),
+            Event::Sent { token, at } => self.on_sent(key_of(token), at),
+            Event::Received {
+                token,
+                chunk,
+                stamp,
+            } => {
+                self.on_bytes(key_of(token), &chunk, stamp);
+                self.io.release(chunk);
+            }
+            Event::Ended { token, stamp } => self.on_ended(key_of(token), stamp),
+            Event::Disk(done) => self.on_disk(&done),
+            Event::Woken => {}
+        }
+    }
+
+    /// Takes in what was submitted from outside, as far as there is room.
+    fn take_in(&mut self) {
+        if self.phase != Phase::Running {
+            return;
+        }
+        let mut taken = 0;
+        while self.frontier.has_room() {
+            if taken == SUBMITTED_PER_TURN {
+                self.unfinished = true;
+                return;
+            }
+            let Some(request) = self.inbox.take() else {
+                return;
+            };
+            taken += 1;
+            self.admit(request);
+        }
+    }
+
+    /// Fires what is due.
+    fn fire(&mut self) {
+        while let Some(timer) = self.due() {
+            match timer {
+                Timer::Socket(slot) => self.on_socket_timeout(slot),
+                Timer::Flight(slot) => self.on_flight_timeout(slot),
+                Timer::Resolver => self.resolver.handle_timeout(self.now),
+                Timer::Pool => self.on_idle_too_long(),
+                Timer::Frontier => self.frontier.expire(&mut self.throttle, self.now),
+                Timer::Tick => self.tick(),
+                Timer::Throttle => unreachable!("the throttle is asked after all others"),
+            }
+        }
+    }
+
+    fn due(&mut self) -> Option<Timer> {
+        let now = self.now;
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if let Some(timer) = self.deadlines.expire(now) {
+            return Some(timer);
+        }
+        if is_due(self.resolver.next_timeout()) {
+            return Some(Timer::Resolver);
+        }
+        if is_due(self.pool.next_expiry()) {
+            return Some(Timer::Pool);
+        }
+        if is_due(self.frontier.next_wake()) {
+            return Some(Timer::Frontier);
+        }
+        (self.next_tick <= now).then_some(Timer::Tick)
+    }
+
+    /// Lets go what the throttle allows.
+    fn grant(&mut self) {
+        self.unfinished = false;
+        let releasing = self.phase == Phase::Running
+            && self.sink.is_ready()
+            && self.unresolved.is_empty()
+            && self.resolving < self.resolving_max();
+        self.throttle.set_releasing(releasing);
+        for _ in 0..GRANTS_PER_TURN {
+            match self.throttle.poll(self.now) {
+                Some(Grant::Release(lane, ticket)) => self.on_release(lane, ticket),
+                Some(Grant::Depart(ticket)) => self.depart(ticket),
+                None => return,
+            }
+        }
+        self.unfinished = true;
+    }
+
+    /// Lanes that may wait for names at once: as many as could then be sent at once.
+    fn resolving_max(&self) -> usize {
+        self.config.throttle.concurrent_requests
+    }
+
+    fn tick(&mut self) {
+        self.next_tick = self.now + TICK;
+        self.sink.flush(&mut self.disk);
+        if self.now.saturating_since(self.stats_written) >= STATS_EVERY {
+            self.write_stats();
+        }
+    }
+
+    /// Replaces `stats.json`.
+    pub fn write_stats(&mut self) {
+        self.stats_written = self.now;
+        if let Some(path) = self.stats_path.clone() {
+            let json = self.stats.to_json(&self.progress());
+            let mut bytes = serde_json::to_vec_pretty(&json).expect("a tree of numbers and names");
+            bytes.push(b'\n');
+            self.disk.push(DiskJob::Replace {
+                path,
+                bytes,
+                tag: STATS_TAG,
+            });
+        }
+    }
+
+    pub fn hand_to_disk(&mut self) {
+        for job in self.disk.drain(..) {
+            self.io.disk(job);
+        }
+    }
+
+    fn on_disk(&mut self, done: &DiskDone) {
+        if done.tag == STATS_TAG {
+            if let Err(error) = &done.result {
+                log::warn!("stats.json could not be written: {error}");
+            }
+            return;
+        }
+        self.sink.disk_done(done, &mut self.disk);
+    }
+
+    /// Moves on to the next phase once this one has nothing left.
+    fn advance_phase(&mut self) {
+        if let Some(failure) = self.sink.failure()
+            && !matches!(self.phase, Phase::Over { .. })
+        {
+            log::error!("{failure}");
+            self.cancel_all();
+            self.phase = Phase::Over {
+                reason: "sink_failed",
+            };
+            return;
+        }
+        match self.phase {
+            Phase::Running => {
+                if let Some(stop) = self.inbox.stopped() {
+                    let grace = if stop.at_once {
+                        Duration::ZERO
+                    } else {
+                        self.config.stop_grace
+                    };
+                    self.drain("shutdown", grace);
+                } else if self.frontier.is_spent() {
+                    self.drain("closespider_pagecount", self.config.stop_grace);
+                } else if self.config.max_time.is_some_and(|max| {
+                    self.now.saturating_since(Instant::START) >= max
+                }) {
+                    self.drain("closespider_timeout", self.config.stop_grace);
+                } else if self.is_exhausted() {
+                    self.flush("finished");
+                }
+            }
+            Phase::Draining { reason, until } => {
+                let at_once = self.inbox.stopped().is_some_and(|stop| stop.at_once);
+                if self.flights.is_empty() {
+                    self.flush(reason);
+                } else if self.now >= until || at_once {
+                    self.cancel_all();
+                    self.flush(reason);
+                }
+            }
+            Phase::Flushing { reason } => {
+                if self.sink.is_done() {
+                    self.phase = Phase::Over { reason };
+                }
+            }
+            Phase::Over { .. } => {}
+        }
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.flights.is_empty()
+            && self.frontier.queued() == 0
+            && self.inbox.is_closed()
+    }
+
+    fn drain(&mut self, reason: &'static str, grace: Duration) {
+        self.phase = Phase::Draining {
+            reason,
+            until: self.now + grace,
+        };
+        self.cancel_unsent();
+        self.unfinished = true;
+    }
+
+    fn flush(&mut self, reason: &'static str) {
+        self.phase = Phase::Flushing { reason };
+        self.sink.finish(&mut self.disk);
+        self.hand_to_disk();
+        self.io.submit();
+        self.unfinished = true;
+    }
+
+    /// How far the crawl has come.
+    pub fn progress(&self) -> Progress {
+        let wall = self.io.wall_at_start();
+        Progress {
+            finish_reason: match self.phase {
+                Phase::Over { reason } | Phase::Flushing { reason } => Some(reason),
+                _ => None,
+            },
+            started: wall,
+            now: wall.at(self.now),
+            elapsed: self.now.saturating_since(Instant::START),
+            queued: self.frontier.queued(),
+            in_flight: self.throttle.in_flight(),
+            scopes: self.throttle.scopes_len(),
+            seen: self.frontier.seen_len(),
+            filtered: self
+                .frontier
+                .filtered()
+                .iter()
+                .map(|(reason, count)| (reason.name(), *count))
+                .collect(),
+        }
+    }
+
+    /// What was still to be fetched when the crawl ended, in order of admission.
+    pub fn take_pending(&mut self) -> Vec<crate::frontier::request::Request> {
+        let mut jobs = self.frontier.drain();
+        jobs.append(&mut self.cancelled);
+        jobs.sort_by_key(|job| job.id);
+        let mut requests: Vec<_> = jobs
+            .iter()
+            .filter(|job| job.kind == crate::frontier::request::Kind::Page)
+            .map(|job| job.to_request())
+            .collect();
+        while let Some(request) = self.inbox.take() {
+            requests.push(request);
+        }
+        requests
+    }
+}
+
+/// The slab key that a token carries.
+pub(super) fn key_of(token: Token) -> Key {
+    Key {
+        slot: token.slot,
+        generation: token.generation,
+    }
+}
+
+/// The token of a slab key.
+pub(super) fn token_of(key: Key) -> Token {
+    Token {
+        slot: key.slot,
+        generation: key.generation,
+    }
+}

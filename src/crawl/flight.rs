@@ -1,0 +1,73 @@
+//! An attempt between its release and its end, and the sockets that carry it.
+
+use smallvec::SmallVec;
+
+use crate::base::slab::Key;
+use crate::base::time::Instant;
+use crate::fetch::connection::Connection;
+use crate::fetch::exchange::Exchange;
+use crate::fetch::eyeballs::Race;
+use crate::fetch::resolver::{Addresses, SocketId};
+use crate::frontier::job::Job;
+use crate::throttle::engine::{LaneId, TicketId};
+
+/// One attempt on its way.
+#[derive(Debug)]
+pub(super) struct Flight {
+    pub job: Box<Job>,
+    pub lane: LaneId,
+    pub ticket: TicketId,
+    /// Names the origin to the pool of idle connections.
+    pub origin: u32,
+    pub released: Instant,
+    /// Where to, best first: those that may be connected to.
+    pub addresses: Addresses,
+    /// The port to connect to.
+    pub port: u16,
+    /// It went to a reused connection, which died; it is tried once more on a new one.
+    pub again: bool,
+    pub stage: Stage,
+}
+
+/// What an attempt waits for.
+///
+/// ```text
+/// Connecting ──► Ready ──► Exchanging ──► (taken off at its end)
+///     ▲  (an idle connection skips it)        │
+///     └──── a reused connection died ◄────────┘
+/// ```
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// For one of these connections.
+    Connecting {
+        exchange: Box<Exchange>,
+        race: Race,
+        sockets: SmallVec<[Key; 2]>,
+    },
+    /// For the throttle to let it depart.
+    Ready { exchange: Box<Exchange>, socket: Key },
+    /// For the reply.
+    Exchanging { socket: Key },
+    /// Between two of the others, within one call.
+    Moving,
+}
+
+/// What a socket is for.
+#[derive(Debug)]
+pub(super) enum Socket {
+    /// Pages.
+    Http(Box<HttpSocket>),
+    /// The resolver's.
+    Dns(SocketId),
+}
+
+/// A connection that carries exchanges.
+#[derive(Debug)]
+pub(super) struct HttpSocket {
+    pub connection: Connection,
+    /// The attempt it is for; `None` while it is idle.
+    pub flight: Option<Key>,
+    pub origin: u32,
+    /// Reading is stopped until there is room.
+    pub paused: bool,
+}

@@ -1,0 +1,371 @@
+//! What a crawl measured of itself: counts, and histograms of latency, phases, lateness and lag.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde_json::{Map, Value, json};
+
+use crate::base::time::{Instant, Wall, nanos};
+use crate::fetch::timings::Timings;
+use crate::sink::page::Page;
+
+/// Counts and distributions of a whole crawl.
+#[derive(Debug)]
+pub struct Stats {
+    /// Result lines by kind, final or not.
+    pub attempts: u64,
+    /// Final results of pages with a status.
+    pub pages: u64,
+    /// Bytes of replies as they came over the wire.
+    pub bytes_wire: u64,
+    /// Bytes of bodies after the content codings.
+    pub bytes_body: u64,
+    /// Links found in pages.
+    pub links: u64,
+    /// Attempts by status of their final head.
+    pub by_status: BTreeMap<u16, u64>,
+    /// Attempts by failure, `kind.code`.
+    pub by_error: BTreeMap<String, u64>,
+    /// Attempts by kind: page, robots, sitemap.
+    pub by_kind: BTreeMap<&'static str, u64>,
+    /// Exchanges on a connection that had carried one before.
+    pub reused: u64,
+    /// Seeds taken, and lines that were no URL.
+    pub seeds: u64,
+    /// Seeds lines that were no URL.
+    pub seeds_bad: u64,
+    /// Connections opened.
+    pub connections: u64,
+    /// From the request's departure to the last byte of the final head.
+    pub server_latency: Spread,
+    /// The same plus the TLS handshake where the exchange made one.
+    pub latency: Spread,
+    /// Each phase's own length.
+    pub phases: [(&'static str, Spread); 6],
+    /// From when a request could leave to when it left.
+    pub lateness: Spread,
+    /// Length of a turn: from the end of one wait to the beginning of the next.
+    pub lag: Spread,
+    scopes: BTreeMap<Box<str>, Tally>,
+    scopes_untold: u64,
+}
+
+/// What one scope did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tally {
+    /// Attempts that were sent.
+    pub sent: u64,
+    /// Answers that asked us to slow down: 429 and 503.
+    pub refused: u64,
+    /// Sum of server latencies, in nanoseconds.
+    latency_sum: u64,
+    /// How many there were.
+    latency_count: u64,
+}
+
+impl Tally {
+    /// Mean server latency.
+    pub fn latency_mean(&self) -> Option<Duration> {
+        let mean = self.latency_sum.checked_div(self.latency_count)?;
+        Some(Duration::from_nanos(mean))
+    }
+}
+
+/// Scopes that are told apart. A broad crawl has millions; the first this many stand for them.
+const SCOPES_MAX: usize = 50_000;
+
+impl Stats {
+    /// Nothing measured.
+    pub fn new() -> Self {
+        Stats {
+            attempts: 0,
+            pages: 0,
+            bytes_wire: 0,
+            bytes_body: 0,
+            links: 0,
+            by_status: BTreeMap::new(),
+            by_error: BTreeMap::new(),
+            by_kind: BTreeMap::new(),
+            reused: 0,
+            seeds: 0,
+            seeds_bad: 0,
+            connections: 0,
+            server_latency: Spread::new(),
+            latency: Spread::new(),
+            phases: ["dns", "connect", "tls", "request", "first_byte", "body"]
+                .map(|name| (name, Spread::new())),
+            lateness: Spread::new(),
+            lag: Spread::new(),
+            scopes: BTreeMap::new(),
+            scopes_untold: 0,
+        }
+    }
+
+    /// Counts a finished attempt.
+    pub fn count(&mut self, page: &Page) {
+        self.attempts += 1;
+        *self.by_kind.entry(page.kind).or_default() += 1;
+        if page.kind == "page" && page.final_ && page.status.is_some() {
+            self.pages += 1;
+        }
+        self.bytes_wire += page.bytes_wire;
+        self.bytes_body += page.body.len() as u64;
+        self.links += u64::from(page.links.unwrap_or(0));
+        if let Some(status) = page.status {
+            *self.by_status.entry(status).or_default() += 1;
+        }
+        if let Some(failure) = &page.failure {
+            let name = format!("{}.{}", failure.kind.name(), failure.code);
+            *self.by_error.entry(name).or_default() += 1;
+        }
+        self.reused += u64::from(page.reused);
+        self.time(&page.timings);
+        if page.timings.sent.is_some() {
+            let refused = matches!(page.status, Some(429 | 503));
+            for scope in &page.scopes {
+                self.tally(scope, refused, page.timings.server_latency());
+            }
+        }
+    }
+
+    fn time(&mut self, timings: &Timings) {
+        let mut record = |spread: &mut Spread, span: Option<Duration>| {
+            if let Some(span) = span {
+                spread.record(span);
+            }
+        };
+        record(&mut self.server_latency, timings.server_latency());
+        record(&mut self.latency, timings.latency());
+        record(&mut self.lateness, timings.lateness());
+        let since = |end: Option<Instant>, start: Option<Instant>| {
+            Some(end?.saturating_since(start?))
+        };
+        let started = Some(timings.started);
+        let connecting = timings.dns.or(started);
+        let spans = [
+            since(timings.dns, started),
+            since(timings.connect, connecting),
+            timings.tls_took,
+            since(timings.sent, timings.ready),
+            since(timings.first_byte, timings.sent),
+            since(timings.body, timings.headers),
+        ];
+        for ((_, spread), span) in self.phases.iter_mut().zip(spans) {
+            record(spread, span);
+        }
+    }
+
+    fn tally(&mut self, scope: &str, refused: bool, latency: Option<Duration>) {
+        if !self.scopes.contains_key(scope) {
+            if self.scopes.len() >= SCOPES_MAX {
+                self.scopes_untold += 1;
+                return;
+            }
+            self.scopes.insert(scope.into(), Tally::default());
+        }
+        let tally = self.scopes.get_mut(scope).expect("it was just made");
+        tally.sent += 1;
+        tally.refused += u64::from(refused);
+        if let Some(latency) = latency {
+            tally.latency_sum = tally.latency_sum.saturating_add(nanos(latency));
+            tally.latency_count += 1;
+        }
+    }
+
+    /// The scopes that answered most slowly in the mean, slowest first.
+    pub fn slowest_scopes(&self, count: usize) -> Vec<(&str, Tally)> {
+        self.top(count, |tally| tally.latency_mean().map(nanos))
+    }
+
+    /// The scopes that refused most (429 and 503), most first.
+    pub fn most_refused_scopes(&self, count: usize) -> Vec<(&str, Tally)> {
+        self.top(count, |tally| Some(tally.refused).filter(|n| *n > 0))
+    }
+
+    fn top(&self, count: usize, rank: impl Fn(&Tally) -> Option<u64>) -> Vec<(&str, Tally)> {
+        let mut ranked: Vec<_> = self
+            .scopes
+            .iter()
+            .filter_map(|(name, tally)| Some((rank(tally)?, &**name, *tally)))
+            .collect();
+        ranked.sort_by_key(|(rank, ..)| std::cmp::Reverse(*rank));
+        ranked.truncate(count);
+        ranked
+            .into_iter()
+            .map(|(_, name, tally)| (name, tally))
+            .collect()
+    }
+
+    /// All errors together.
+    pub fn errors(&self) -> u64 {
+        self.by_error.values().sum()
+    }
+
+    /// `stats.json`: its keys are documented in the README.
+    pub fn to_json(&self, progress: &Progress) -> Value {
+        let seconds = progress.elapsed.as_secs_f64();
+        let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+        let counts = |map: &BTreeMap<String, u64>| -> Map<String, Value> {
+            map.iter().map(|(k, v)| (k.clone(), json!(v))).collect()
+        };
+        let phases: Map<String, Value> = self
+            .phases
+            .iter()
+            .map(|(name, spread)| ((*name).to_owned(), spread.to_json()))
+            .collect();
+        let status: Map<String, Value> = self
+            .by_status
+            .iter()
+            .map(|(status, count)| (status.to_string(), json!(count)))
+            .collect();
+        let scopes = |list: Vec<(&str, Tally)>| -> Vec<Value> {
+            list.into_iter()
+                .map(|(name, tally)| {
+                    json!({"scope": name, "sent": tally.sent, "refused": tally.refused,
+                           "server_latency_mean": tally.latency_mean().map(|d| d.as_secs_f64())})
+                })
+                .collect()
+        };
+        json!({
+            "finish_reason": progress.finish_reason,
+            "started": progress.started.to_string(),
+            "now": progress.now.to_string(),
+            "elapsed": seconds,
+            "attempts": self.attempts,
+            "pages": self.pages,
+            "robots": self.by_kind.get("robots").copied().unwrap_or(0),
+            "sitemaps": self.by_kind.get("sitemap").copied().unwrap_or(0),
+            "queued": progress.queued,
+            "in_flight": progress.in_flight,
+            "scopes": progress.scopes,
+            "seen": progress.seen,
+            "seeds": self.seeds,
+            "seeds_bad": self.seeds_bad,
+            "links": self.links,
+            "filtered": progress.filtered,
+            "connections": self.connections,
+            "reused": self.reused,
+            "bytes_wire": self.bytes_wire,
+            "bytes_body": self.bytes_body,
+            "pages_per_second": rate(self.pages),
+            "bytes_wire_per_second": rate(self.bytes_wire),
+            "status": status,
+            "errors": counts(&self.by_error),
+            "latency": self.latency.to_json(),
+            "server_latency": self.server_latency.to_json(),
+            "phases": phases,
+            "lateness": self.lateness.to_json(),
+            "lag": self.lag.to_json(),
+            "slowest_scopes": scopes(self.slowest_scopes(10)),
+            "most_refused_scopes": scopes(self.most_refused_scopes(10)),
+            "scopes_untold": self.scopes_untold,
+        })
+    }
+}
+
+impl Default for Stats {
+    fn default() -> Self {
+        Stats::new()
+    }
+}
+
+/// How far a crawl has come: what is shown while it runs.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// Why it ended; `None` while it runs.
+    pub finish_reason: Option<&'static str>,
+    /// Wall time at its start.
+    pub started: Wall,
+    /// Wall time now.
+    pub now: Wall,
+    /// Since its start.
+    pub elapsed: Duration,
+    /// Requests queued.
+    pub queued: usize,
+    /// Requests released and not finished.
+    pub in_flight: usize,
+    /// Scopes that there is state for.
+    pub scopes: usize,
+    /// URLs seen.
+    pub seen: usize,
+    /// Links left out, by reason.
+    pub filtered: BTreeMap<&'static str, u64>,
+}
+
+/// A distribution of spans, to three digits, from 1 ns to an hour.
+#[derive(Clone, Debug)]
+pub struct Spread(Histogram<u64>);
+
+impl Spread {
+    /// Nothing recorded.
+    pub fn new() -> Self {
+        let hour = 3_600_000_000_000;
+        Spread(Histogram::new_with_bounds(1, hour, 3).expect("these bounds are valid"))
+    }
+
+    /// Records a span; what is over an hour counts as an hour.
+    pub fn record(&mut self, span: Duration) {
+        self.0.saturating_record(nanos(span));
+    }
+
+    /// How many were recorded.
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// The span that a share of all (0 to 1) does not exceed; `None` where nothing was recorded.
+    pub fn quantile(&self, share: f64) -> Option<Duration> {
+        (!self.0.is_empty()).then(|| Duration::from_nanos(self.0.value_at_quantile(share)))
+    }
+
+    /// Count and percentiles, in seconds; null where nothing was recorded.
+    fn to_json(&self) -> Value {
+        if self.0.is_empty() {
+            return Value::Null;
+        }
+        let at = |share: f64| self.0.value_at_quantile(share) as f64 / 1e9;
+        json!({
+            "count": self.0.len(),
+            "mean": self.0.mean() / 1e9,
+            "min": self.0.min() as f64 / 1e9,
+            "p50": at(0.5), "p90": at(0.9), "p95": at(0.95), "p99": at(0.99), "p999": at(0.999),
+            "max": self.0.max() as f64 / 1e9,
+        })
+    }
+}
+
+impl Default for Spread {
+    fn default() -> Self {
+        Spread::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spread_without_values_is_null_and_one_with_values_gives_seconds() {
+        let mut spread = Spread::new();
+        assert_eq!(spread.to_json(), Value::Null);
+        assert_eq!(spread.quantile(0.5), None);
+        for millis in 1..=100 {
+            spread.record(Duration::from_millis(millis));
+        }
+        let p50 = spread.quantile(0.5).expect("values").as_secs_f64();
+        assert!((0.0499..0.0511).contains(&p50), "{p50}");
+        assert_eq!(spread.to_json()["count"], 100);
+    }
+
+    #[test]
+    fn scopes_are_ranked_by_refusals_and_by_latency() {
+        let mut stats = Stats::new();
+        for (scope, refused, millis) in [("a", true, 5), ("b", false, 50), ("a", true, 7)] {
+            stats.tally(scope, refused, Some(Duration::from_millis(millis)));
+        }
+        assert_eq!(stats.most_refused_scopes(5).len(), 1);
+        assert_eq!(stats.most_refused_scopes(5)[0].1.refused, 2);
+        assert_eq!(stats.slowest_scopes(5)[0].0, "b");
+    }
+}
