@@ -638,6 +638,15 @@ fn the_error_does_not_depend_on_the_cut_when_limits_lie_close() {
 }
 
 #[test]
+fn a_large_head_may_come_byte_by_byte() {
+    // Looking again from the start for each byte would take minutes.
+    let line = format!("A: {}\r\n", "x".repeat(1300));
+    let raw = format!("HTTP/1.1 204 OK\r\n{}\r\n", line.repeat(200));
+    let reply = read(raw.as_bytes().chunks(1), false, Limits::default());
+    assert_eq!((reply.status, reply.headers.len()), (Some(204), 200));
+}
+
+#[test]
 fn every_error_has_a_name_of_its_own_within_its_class() {
     let all = [
         HttpError::NoReply,
