@@ -2,3 +2,5 @@
 
 pub mod url;
 pub mod robots;
+pub mod http;
+pub mod coding;
