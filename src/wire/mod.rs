@@ -1,3 +1,4 @@
 //! Bytes to values and back, pure and bounded.
 
 pub mod url;
+pub mod robots;
