@@ -3,3 +3,5 @@
 pub mod url;
 pub mod robots;
 pub mod charset;
+pub mod directives;
+pub mod html;
