@@ -5,3 +5,4 @@ pub mod robots;
 pub mod charset;
 pub mod directives;
 pub mod html;
+pub mod sitemap;
