@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use argiope::wire::robots::Robots;
-use argiope::wire::url::{CrawlUrl, UrlError};
+use argiope::wire::url::request_target_of;
 use serde::Deserialize;
 
 /// Cases that most implementations answer otherwise than we do, and why we do.
@@ -125,17 +125,11 @@ impl Case {
                 .expect("base64"),
             (None, None) => panic!("{}: no robots.txt", self.id),
         };
-        let url = match CrawlUrl::with_base("http://a.test/", &self.url) {
-            // Some cases ask about other schemes; what robots.txt says is the same.
-            Err(UrlError::Scheme(scheme)) => {
-                CrawlUrl::parse(&self.url.replacen(&*scheme, "http", 1))
-            }
-            read => read,
-        };
-        let url = url.unwrap_or_else(|error| panic!("{}: {error}", self.id));
+        let target =
+            request_target_of(&self.url).unwrap_or_else(|error| panic!("{}: {error}", self.id));
         Robots::parse(&robots)
             .agent(&self.user_agent)
-            .allowed(url.request_target())
+            .allowed(&target)
             .allowed
     }
 }

@@ -4,3 +4,7 @@ pub mod url;
 pub mod robots;
 pub mod http;
 pub mod coding;
+pub mod charset;
+pub mod directives;
+pub mod html;
+pub mod sitemap;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use thiserror::Error;
-use url::{ParseError, Url};
+use url::{ParseError, Position, Url};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// An absolute http or https URL in canonical form.
@@ -294,9 +294,13 @@ impl Base {
         self.resolve(reference).and_then(CrawlUrl::from_url)
     }
 
-    /// The base that a `<base href>` on this page sets; the page's own when it is nonsense.
+    /// The base that a `<base href>` on this page sets; the page's own when it is nonsense, or a
+    /// `data:` or `javascript:` URL (WHATWG HTML, 4.2.3).
     pub fn rebased(&self, reference: &str) -> Self {
-        self.resolve(reference).map_or_else(|_| self.clone(), Base)
+        match self.resolve(reference) {
+            Ok(url) if !matches!(url.scheme(), "data" | "javascript") => Base(url),
+            _ => self.clone(),
+        }
     }
 
     fn resolve(&self, reference: &str) -> Result<Url, UrlError> {
@@ -321,6 +325,15 @@ pub fn read(input: &str, base: Option<&str>) -> Result<Reading, UrlError> {
         href: url.as_str().to_owned(),
         url: CrawlUrl::from_url(url),
     })
+}
+
+/// Path and query of any URL, also of one that we would not fetch: what robots rules are about.
+pub fn request_target_of(input: &str) -> Result<String, UrlError> {
+    if input.len() > LENGTH_MAX {
+        return Err(UrlError::Long);
+    }
+    let url = Url::parse("http://base.invalid/")?.join(input)?;
+    Ok(url[Position::BeforePath..Position::AfterQuery].to_owned())
 }
 
 /// How a URL reads by the standard, and what we make of it.
@@ -590,6 +603,15 @@ mod tests {
         assert_eq!(joined("mailto:x").unwrap_err().code(), "scheme");
         let given = CrawlUrl::with_base("http://a.test/x/", "../y").unwrap();
         assert_eq!(given.as_str(), "http://a.test/y");
+    }
+
+    #[test]
+    fn any_url_has_something_for_robots_rules_to_be_about() {
+        let target = |input: &str| request_target_of(input).unwrap();
+        assert_eq!(target("ftp://a.test/x?y#z"), "/x?y");
+        assert_eq!(target("http://a.test"), "/");
+        assert_eq!(target("/x y"), "/x%20y");
+        assert_eq!(target(""), "/");
     }
 
     #[test]
