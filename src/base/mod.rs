@@ -2,4 +2,14 @@
 
 pub mod time;
 
+pub mod wheel;
+
+pub mod timeouts;
+
+pub mod slab;
+
+pub mod intern;
+
+pub mod rng;
+
 pub mod disk;

@@ -1,0 +1,175 @@
+//! Names as small numbers: what a million records refer to is spelled out once.
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use std::hash::BuildHasher;
+
+/// Strings by dense ids and ids by strings.
+///
+/// Ids count from 0; a removed one is given to the next new name, so tables indexed by id stay
+/// as small as the most names ever held at once. Twenty-byte names cost about 60 bytes each,
+/// table and allocator included.
+pub struct Interner {
+    names: Vec<Option<Box<str>>>,
+    /// Removed ids, the last removed on top.
+    free: Vec<u32>,
+    /// Ids by the hash of their names. Its order is never looked at.
+    table: HashTable<u32>,
+    hasher: FixedState,
+}
+
+impl Interner {
+    /// An interner without names. Its hash is the same in every run.
+    pub fn new() -> Self {
+        Interner::with_seed(SEED)
+    }
+
+    /// An interner whose hash depends on `seed`: for names chosen by strangers, who could
+    /// otherwise choose ones that collide.
+    pub fn with_seed(seed: u64) -> Self {
+        Interner {
+            names: Vec::new(),
+            free: Vec::new(),
+            table: HashTable::new(),
+            hasher: FixedState::with_seed(seed),
+        }
+    }
+
+    /// The id of a name that is held.
+    pub fn get(&self, name: &str) -> Option<u32> {
+        let hash = self.hasher.hash_one(name);
+        let found = self
+            .table
+            .find(hash, |id| self.names[*id as usize].as_deref() == Some(name));
+        found.copied()
+    }
+
+    /// The id of a name, which is held from now on.
+    ///
+    /// Panics beyond 2³² names, which no bounded crawl has.
+    pub fn intern(&mut self, name: &str) -> u32 {
+        if let Some(id) = self.get(name) {
+            return id;
+        }
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.names.push(None);
+            u32::try_from(self.names.len() - 1).expect("at most 2^32 names are held")
+        });
+        self.names[id as usize] = Some(name.into());
+        let (names, hasher) = (&self.names, &self.hasher);
+        self.table.insert_unique(hasher.hash_one(name), id, |id| {
+            hasher.hash_one(names[*id as usize].as_deref().unwrap_or_default())
+        });
+        id
+    }
+
+    /// The name of an id that is held; any other is a mistake of ours, and panics.
+    pub fn name(&self, id: u32) -> &str {
+        let name = self.names.get(id as usize).and_then(Option::as_deref);
+        name.expect("an id in use has a name")
+    }
+
+    /// Forgets a name; its id may be given to another. An id that is not held is let pass.
+    pub fn remove(&mut self, id: u32) {
+        let Some(name) = self.names.get_mut(id as usize).and_then(Option::take) else {
+            return;
+        };
+        let hash = self.hasher.hash_one(&*name);
+        if let Ok(entry) = self.table.find_entry(hash, |held| *held == id) {
+            entry.remove();
+        }
+        self.free.push(id);
+    }
+
+    /// How many names are held.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether no name is held.
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// One more than the largest id ever given: how long a table indexed by id has to be.
+    pub fn id_bound(&self) -> usize {
+        self.names.len()
+    }
+}
+
+impl Default for Interner {
+    fn default() -> Self {
+        Interner::new()
+    }
+}
+
+/// The digits of π, which stand for "no particular number".
+const SEED: u64 = 0x3141_5926_5358_9793;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_name_has_one_id_and_an_id_one_name() {
+        let mut names = Interner::new();
+        let a = names.intern("a.test");
+        let b = names.intern("b.test");
+        assert_ne!(a, b);
+        assert_eq!(names.intern("a.test"), a);
+        assert_eq!(names.get("b.test"), Some(b));
+        assert_eq!(names.get("c.test"), None);
+        assert_eq!((names.name(a), names.name(b)), ("a.test", "b.test"));
+    }
+
+    #[test]
+    fn ids_are_reused_so_that_tables_stay_small() {
+        let mut names = Interner::new();
+        for round in 0..1000 {
+            let id = names.intern(&format!("{round}.test"));
+            assert_eq!(id, 0);
+            names.remove(id);
+            names.remove(id);
+        }
+        assert!(names.is_empty());
+        assert_eq!(names.id_bound(), 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "an id in use has a name")]
+    fn a_removed_id_has_no_name() {
+        let mut names = Interner::new();
+        let id = names.intern("a");
+        names.remove(id);
+        names.name(id);
+    }
+
+    proptest! {
+        #[test]
+        fn it_does_what_a_list_of_names_does(
+            steps in prop::collection::vec((any::<bool>(), 0..60u32), 0..400),
+            seed in any::<u64>(),
+        ) {
+            let mut names = Interner::with_seed(seed);
+            let mut model: Vec<(String, u32)> = Vec::new();
+            for (keep, number) in steps {
+                let name = format!("host-{number}");
+                let held = model.iter().position(|(held, _)| *held == name);
+                prop_assert_eq!(names.get(&name), held.map(|index| model[index].1));
+                if keep {
+                    let id = names.intern(&name);
+                    if held.is_none() {
+                        prop_assert!(model.iter().all(|(_, other)| *other != id));
+                        model.push((name, id));
+                    }
+                } else if let Some(index) = held {
+                    names.remove(model.swap_remove(index).1);
+                }
+                prop_assert_eq!(names.len(), model.len());
+                prop_assert!(model.iter().all(|(name, id)| names.name(*id) == name));
+            }
+        }
+    }
+}

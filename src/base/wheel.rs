@@ -1,0 +1,662 @@
+//! The pacing wheel: millions of moments to wake at, popped in exact order, a few nanoseconds each.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::base::time::Instant;
+
+/// Holds `(id, moment)` entries and gives them back in the order of their moments, never early.
+///
+/// Entries are only ever appended. To cancel one, forget it: the caller keeps the moment it
+/// last asked for and ignores an entry whose moment is another. That makes insertion an append
+/// to an array, at about eight and a half bytes an entry.
+///
+/// Three rings of 512 slots hold the future, each slot a list of fixed chunks:
+///
+/// ```text
+///          slot width   ring covers        an entry lies here if it is due
+/// fine     66 µs        two middle slots   in the present middle slot or the next one
+/// middle   17 ms        two coarse slots   in the present coarse slot or the next one
+/// coarse   4.3 s        37 min             within the ring
+/// beyond   (a heap)     for ever           later
+/// ```
+///
+/// A ring covers *two* slots of the ring above, so that the slot which comes next can be spread
+/// out early, in instalments, while the present one is worked off. No single call has to move
+/// a whole slot, and what is due next is always already spread.
+///
+/// The width of a coarse slot is 2³² ns: the low half of a moment tells it exactly within any
+/// slot, which is why an entry is two `u32`.
+pub struct PacingWheel {
+    /// The first fine slot that has not been loaded, counted from moment 0.
+    cursor: u64,
+    /// Where the cursor was when instalments were last paid.
+    paid: u64,
+    rings: [Ring; 3],
+    beyond: BinaryHeap<Reverse<(u64, u32)>>,
+    /// The slot loaded last, in descending order, so that the earliest is popped from the end.
+    ready: Vec<(u64, u32)>,
+    /// What was inserted behind the cursor, and slots too large to be sorted in one go.
+    late: BinaryHeap<Reverse<(u64, u32)>>,
+    chunks: Chunks,
+    len: usize,
+}
+
+impl PacingWheel {
+    /// An empty wheel. Entries before `start` are allowed; they are simply due.
+    pub fn new(start: Instant) -> Self {
+        let cursor = start.as_nanos() >> WIDTHS[FINE];
+        PacingWheel {
+            cursor,
+            paid: cursor,
+            rings: [Ring::new(), Ring::new(), Ring::new()],
+            beyond: BinaryHeap::new(),
+            ready: Vec::new(),
+            late: BinaryHeap::new(),
+            chunks: Chunks::default(),
+            len: 0,
+        }
+    }
+
+    /// Adds an entry. One at [`Instant::FAR_FUTURE`] never fires, so it is not kept.
+    pub fn insert(&mut self, at: Instant, id: u32) {
+        if at == Instant::FAR_FUTURE {
+            return;
+        }
+        self.len += 1;
+        self.place(at.as_nanos(), id);
+    }
+
+    /// When to call [`expire`](Self::expire) next: the moment of the earliest entry, or sooner
+    /// where many entries are to be spread before they are due. Once `expire(now)` has returned
+    /// `false` this is after `now`. `None` if the wheel is empty.
+    pub fn next(&self) -> Option<Instant> {
+        let mut next = match (self.first_loaded(), self.first_slotted()) {
+            (Some((at, _)), Some(slotted)) => at.min(slotted),
+            (Some((at, _)), None) => at,
+            (None, slotted) => slotted?,
+        };
+        for level in [MIDDLE, COARSE] {
+            let present = self.present(level);
+            let ring = &self.rings[level];
+            let unpaid = ring.slot(present).len.max(ring.slot(present + 1).len);
+            if unpaid as usize > HEAVY {
+                let instalment = (1 << (WIDTHS[level] - WIDTHS[FINE])) / INSTALMENTS;
+                next = next.min((self.cursor + instalment) << WIDTHS[FINE]);
+            }
+        }
+        Some(Instant::from_nanos(next))
+    }
+
+    /// Appends at most `budget` entries that are due at `now` to `due`, earliest first, equal
+    /// moments by id. Returns `true` if the caller should come back at once, because more may
+    /// be due: the budget is spent, or so many entries had to be moved that this call has done
+    /// its share.
+    pub fn expire(&mut self, now: Instant, budget: usize, due: &mut Vec<(u32, Instant)>) -> bool {
+        let now = now.as_nanos();
+        let mut work = WORK;
+        let mut left = budget;
+        loop {
+            while let Some((at, id)) = self.first_loaded() {
+                let still_loading = at >> WIDTHS[FINE] >= self.cursor;
+                if at > now || still_loading {
+                    break;
+                }
+                if left == 0 {
+                    return true;
+                }
+                self.pop_loaded();
+                self.len -= 1;
+                left -= 1;
+                due.push((id, Instant::from_nanos(at)));
+            }
+            match self.first_slotted() {
+                Some(at) if at <= now => {
+                    if left == 0 {
+                        return true;
+                    }
+                    // Nothing lies between the cursor and the earliest entry.
+                    self.cursor = self.cursor.max(at >> WIDTHS[FINE]);
+                    if !self.settle(&mut work) || !self.load(&mut work) {
+                        return true;
+                    }
+                }
+                _ => break,
+            }
+        }
+        self.cursor = self.cursor.max(now >> WIDTHS[FINE]);
+        self.pay_instalments(work);
+        if self.late.is_empty() && self.late.capacity() > LATE_KEPT {
+            self.late = BinaryHeap::new();
+        }
+        false
+    }
+
+    /// How many entries are held, forgotten ones included.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether no entry is held.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes of memory taken, spare room included.
+    pub fn memory(&self) -> usize {
+        let wide = size_of::<(u64, u32)>();
+        size_of::<Self>()
+            + self.rings.len() * size_of::<[Slot; SLOTS]>()
+            + self.chunks.memory()
+            + wide * (self.ready.capacity() + self.late.capacity() + self.beyond.capacity())
+    }
+
+    /// The earliest of the loaded entries.
+    fn first_loaded(&self) -> Option<(u64, u32)> {
+        match (self.ready.last(), self.late.peek()) {
+            (Some(ready), Some(Reverse(late))) => Some(*ready.min(late)),
+            (Some(ready), None) => Some(*ready),
+            (None, late) => late.map(|Reverse(late)| *late),
+        }
+    }
+
+    fn pop_loaded(&mut self) {
+        let from_late = match (self.ready.last(), self.late.peek()) {
+            (Some(ready), Some(Reverse(late))) => late < ready,
+            (ready, _) => ready.is_none(),
+        };
+        if from_late {
+            self.late.pop();
+        } else {
+            self.ready.pop();
+        }
+    }
+
+    /// The exact moment of the earliest entry that has not been loaded.
+    ///
+    /// A slot keeps its minimum while it is emptied chunk by chunk. That stays exact: the entry
+    /// it belongs to cannot have left the wheel before the slot was empty.
+    fn first_slotted(&self) -> Option<u64> {
+        let beyond = self.beyond.peek().map(|Reverse((at, _))| *at);
+        let slotted = [FINE, MIDDLE, COARSE].into_iter().filter_map(|level| {
+            let number = self.rings[level].first_from(self.present(level))?;
+            Some(high(level, number) | u64::from(self.rings[level].slot(number).min))
+        });
+        slotted.chain(beyond).min()
+    }
+
+    /// The number of the slot of `level` that the cursor is in, counted from moment 0.
+    fn present(&self, level: usize) -> u64 {
+        self.cursor >> (WIDTHS[level] - WIDTHS[FINE])
+    }
+
+    fn place(&mut self, at: u64, id: u32) {
+        let [fine, middle, coarse] = WIDTHS.map(|width| at >> width);
+        let (level, number) = if fine < self.cursor {
+            self.late.push(Reverse((at, id)));
+            return;
+        } else if middle - self.present(MIDDLE) <= 1 {
+            (FINE, fine)
+        } else if coarse - self.present(COARSE) <= 1 {
+            (MIDDLE, middle)
+        } else if coarse - self.present(COARSE) < SLOTS as u64 {
+            (COARSE, coarse)
+        } else {
+            self.beyond.push(Reverse((at, id)));
+            return;
+        };
+        let entry = Entry { id, low: at as u32 };
+        self.rings[level].append(number, entry, &mut self.chunks);
+    }
+
+    /// Makes the fine slot at the cursor complete: whatever the slots above it still hold is
+    /// spread. Returns `false` if the work ran out first.
+    fn settle(&mut self, work: &mut usize) -> bool {
+        while let Some(&Reverse((at, id))) = self.beyond.peek()
+            && at >> WIDTHS[COARSE] <= self.present(COARSE)
+        {
+            if *work == 0 {
+                return false;
+            }
+            *work -= 1;
+            self.beyond.pop();
+            self.place(at, id);
+        }
+        [COARSE, MIDDLE].into_iter().all(|level| {
+            let number = self.present(level);
+            while self.rings[level].slot(number).len > 0 {
+                if *work == 0 {
+                    return false;
+                }
+                *work = work.saturating_sub(self.spread_chunk(level, number));
+            }
+            true
+        })
+    }
+
+    /// Takes the fine slot at the cursor, now complete, and moves the cursor past it.
+    /// Returns `false` if the work ran out first.
+    fn load(&mut self, work: &mut usize) -> bool {
+        let high = high(FINE, self.cursor);
+        let to_sort = self.rings[FINE].slot(self.cursor).len as usize <= SORTED_AT_ONCE
+            && self.ready.is_empty();
+        while self.rings[FINE].slot(self.cursor).len > 0 {
+            if *work == 0 && !to_sort {
+                return false;
+            }
+            let (entries, count) = self.rings[FINE].take_chunk(self.cursor, &mut self.chunks);
+            *work = work.saturating_sub(count);
+            let wide = entries[..count]
+                .iter()
+                .map(|e| (high | u64::from(e.low), e.id));
+            if to_sort {
+                self.ready.extend(wide);
+            } else {
+                self.late.extend(wide.map(Reverse));
+            }
+        }
+        if to_sort {
+            self.ready.sort_unstable_by(|a, b| b.cmp(a));
+        }
+        self.cursor += 1;
+        true
+    }
+
+    /// Spreads the share of the coming slots that belongs to the time passed since last time.
+    fn pay_instalments(&mut self, mut work: usize) {
+        let passed = self.cursor - self.paid;
+        if passed == 0 {
+            return;
+        }
+        self.paid = self.cursor;
+        if !self.settle(&mut work) {
+            return;
+        }
+        for level in [MIDDLE, COARSE] {
+            let width = 1 << (WIDTHS[level] - WIDTHS[FINE]);
+            let ahead = width - self.cursor % width;
+            let passed = passed.min(width);
+            let number = self.present(level) + 1;
+            let held = u64::from(self.rings[level].slot(number).len);
+            let mut share = (held * passed).div_ceil(passed + ahead) as usize;
+            while share > 0 && work > 0 {
+                let moved = self.spread_chunk(level, number);
+                share = share.saturating_sub(moved);
+                work = work.saturating_sub(moved);
+            }
+        }
+        while let Some(&Reverse((at, id))) = self.beyond.peek()
+            && (at >> WIDTHS[COARSE]) - self.present(COARSE) < SLOTS as u64
+            && work > 0
+        {
+            work -= 1;
+            self.beyond.pop();
+            self.place(at, id);
+        }
+    }
+
+    /// Moves one chunk of a slot to where its entries belong now. Returns how many there were.
+    fn spread_chunk(&mut self, level: usize, number: u64) -> usize {
+        let (entries, count) = self.rings[level].take_chunk(number, &mut self.chunks);
+        let high = high(level, number);
+        for entry in &entries[..count] {
+            self.place(high | u64::from(entry.low), entry.id);
+        }
+        count
+    }
+}
+
+/// What the moments of a slot have in common.
+fn high(level: usize, number: u64) -> u64 {
+    number >> (WIDTHS[COARSE] - WIDTHS[level]) << WIDTHS[COARSE]
+}
+
+/// 512 slots, the positions of a window that slides over the numbered slots of a level.
+struct Ring {
+    slots: Box<[Slot; SLOTS]>,
+    occupied: [u64; SLOTS / 64],
+}
+
+impl Ring {
+    fn new() -> Self {
+        Ring {
+            slots: Box::new([Slot::EMPTY; SLOTS]),
+            occupied: [0; SLOTS / 64],
+        }
+    }
+
+    fn slot(&self, number: u64) -> &Slot {
+        &self.slots[number as usize % SLOTS]
+    }
+
+    /// The first occupied slot at or after `number`, which the window begins with.
+    fn first_from(&self, number: u64) -> Option<u64> {
+        let position = number as usize % SLOTS;
+        let (word, bit) = (position / 64, position % 64);
+        let words = self.occupied.len();
+        (0..=words).find_map(|step| {
+            let at = (word + step) % words;
+            let mask = match step {
+                0 => u64::MAX << bit,
+                _ if step == words => !(u64::MAX << bit),
+                _ => u64::MAX,
+            };
+            let bits = self.occupied[at] & mask;
+            let found = at * 64 + bits.trailing_zeros() as usize;
+            (bits != 0).then(|| number + (found.wrapping_sub(position) % SLOTS) as u64)
+        })
+    }
+
+    fn append(&mut self, number: u64, entry: Entry, chunks: &mut Chunks) {
+        let position = number as usize % SLOTS;
+        let slot = &mut self.slots[position];
+        if slot.head == NONE || chunks.get(slot.head).len as usize == CHUNK {
+            slot.head = chunks.take(slot.head);
+        }
+        let chunk = chunks.get(slot.head);
+        chunk.entries[chunk.len as usize] = entry;
+        chunk.len += 1;
+        slot.len += 1;
+        slot.min = slot.min.min(entry.low);
+        self.occupied[position / 64] |= 1 << (position % 64);
+    }
+
+    /// Takes one chunk's entries and their number out of an occupied slot.
+    fn take_chunk(&mut self, number: u64, chunks: &mut Chunks) -> ([Entry; CHUNK], usize) {
+        let position = number as usize % SLOTS;
+        let slot = &mut self.slots[position];
+        let chunk = chunks.get(slot.head);
+        let (entries, count, next) = (chunk.entries, chunk.len, chunk.next);
+        chunks.give_back(slot.head);
+        slot.head = next;
+        slot.len -= count;
+        if slot.len == 0 {
+            *slot = Slot::EMPTY;
+            self.occupied[position / 64] &= !(1 << (position % 64));
+        }
+        (entries, count as usize)
+    }
+}
+
+/// A list of chunks, the one being filled first.
+#[derive(Clone, Copy)]
+struct Slot {
+    head: u32,
+    len: u32,
+    /// The low half of the earliest moment; all of a slot's moments share the high half.
+    min: u32,
+}
+
+impl Slot {
+    const EMPTY: Slot = Slot {
+        head: NONE,
+        len: 0,
+        min: u32::MAX,
+    };
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    id: u32,
+    low: u32,
+}
+
+/// 512 bytes: eight cache lines that are written and read in order.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Chunk {
+    entries: [Entry; CHUNK],
+    len: u32,
+    next: u32,
+}
+
+/// Every chunk there is. Memory grows by a block at a time, so no growth copies what is there;
+/// it is kept for reuse until the wheel goes.
+struct Chunks {
+    blocks: Vec<Box<[Chunk]>>,
+    /// The first of the unused chunks, a list.
+    unused: u32,
+}
+
+impl Default for Chunks {
+    fn default() -> Self {
+        Chunks {
+            blocks: Vec::new(),
+            unused: NONE,
+        }
+    }
+}
+
+impl Chunks {
+    fn get(&mut self, index: u32) -> &mut Chunk {
+        &mut self.blocks[index as usize / BLOCK][index as usize % BLOCK]
+    }
+
+    /// An empty chunk that `next` follows.
+    fn take(&mut self, next: u32) -> u32 {
+        if self.unused == NONE {
+            let first = (self.blocks.len() * BLOCK) as u32;
+            let mut block = vec![Chunk::EMPTY; BLOCK].into_boxed_slice();
+            for (chunk, index) in block.iter_mut().zip(first..) {
+                chunk.next = index + 1;
+            }
+            block[BLOCK - 1].next = NONE;
+            self.blocks.push(block);
+            self.unused = first;
+        }
+        let index = self.unused;
+        let chunk = self.get(index);
+        let unused = chunk.next;
+        chunk.len = 0;
+        chunk.next = next;
+        self.unused = unused;
+        index
+    }
+
+    fn give_back(&mut self, index: u32) {
+        self.get(index).next = self.unused;
+        self.unused = index;
+    }
+
+    fn memory(&self) -> usize {
+        self.blocks.len() * BLOCK * size_of::<Chunk>()
+    }
+}
+
+impl Chunk {
+    const EMPTY: Chunk = Chunk {
+        entries: [Entry { id: 0, low: 0 }; CHUNK],
+        len: 0,
+        next: NONE,
+    };
+}
+
+const FINE: usize = 0;
+const MIDDLE: usize = 1;
+const COARSE: usize = 2;
+/// Log₂ of a slot's width in nanoseconds, by level. Each ring has twice as many slots as the
+/// ratio of its width to the next one's.
+const WIDTHS: [u32; 3] = [16, 24, 32];
+const SLOTS: usize = 512;
+/// With its two indices a chunk of 62 entries fills eight cache lines.
+const CHUNK: usize = 62;
+/// Chunks a block: 64 KiB, below what an allocator maps page by page.
+const BLOCK: usize = 128;
+/// No chunk.
+const NONE: u32 = u32::MAX;
+/// How many entries one call of `expire` moves between levels before it asks to be called
+/// again: about 0.1 ms.
+const WORK: usize = 8192;
+/// A fine slot of up to this many entries is sorted; a larger one goes through the heap, chunk
+/// by chunk, so that a million entries for one moment stall nobody.
+const SORTED_AT_ONCE: usize = 1024;
+/// A coming slot with more entries than this is worth being woken for before it is due;
+/// fewer are spread in some ten microseconds when needed.
+const HEAVY: usize = 1024;
+/// In how many wake-ups a heavy slot is spread.
+const INSTALMENTS: u64 = 64;
+/// Room in the heap of late entries that is kept when it is empty.
+const LATE_KEPT: usize = 16_384;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    /// Everything due at `now`, asked for in small budgets.
+    fn expire_all(wheel: &mut PacingWheel, now: u64, budget: usize) -> Vec<(u32, Instant)> {
+        let mut due = Vec::new();
+        loop {
+            let before = due.len();
+            let more = wheel.expire(at(now), budget, &mut due);
+            assert!(due.len() - before <= budget, "the budget is a bound");
+            if !more {
+                return due;
+            }
+        }
+    }
+
+    #[test]
+    fn a_lone_entry_is_announced_to_the_nanosecond_at_any_distance() {
+        for shift in 0..64 {
+            let moment = (1u64 << shift) | 1;
+            let mut wheel = PacingWheel::new(Instant::START);
+            wheel.insert(at(moment), 7);
+            assert_eq!(wheel.next(), Some(at(moment)));
+            assert_eq!(expire_all(&mut wheel, moment - 1, 9), []);
+            assert_eq!(wheel.next(), Some(at(moment)));
+            assert_eq!(expire_all(&mut wheel, moment, 9), [(7, at(moment))]);
+            assert_eq!(wheel.next(), None);
+        }
+    }
+
+    #[test]
+    fn never_costs_nothing() {
+        let mut wheel = PacingWheel::new(Instant::START);
+        wheel.insert(Instant::FAR_FUTURE, 1);
+        assert!(wheel.is_empty());
+        assert_eq!(wheel.next(), None);
+        assert_eq!(expire_all(&mut wheel, u64::MAX, 1), []);
+    }
+
+    #[test]
+    fn a_million_entries_for_one_moment_are_spread_over_calls_that_end() {
+        let mut wheel = PacingWheel::new(Instant::START);
+        let moment = 100 * SECOND + 12_345;
+        for id in 0..1_000_000 {
+            wheel.insert(at(moment), id);
+        }
+        let mut due = Vec::new();
+        let mut calls = 0;
+        while wheel.expire(at(moment), 10_000, &mut due) {
+            calls += 1;
+        }
+        assert!(
+            calls > 1_000_000 / WORK,
+            "no call moved more than its share"
+        );
+        assert!(due.iter().map(|(id, _)| *id).eq(0..1_000_000));
+    }
+
+    #[test]
+    fn a_sleeper_that_obeys_next_has_the_coming_slot_spread_in_time() {
+        let mut wheel = PacingWheel::new(Instant::START);
+        let moment = 100 * SECOND + 40_000_000;
+        for id in 0..200_000 {
+            wheel.insert(at(moment + u64::from(id)), id);
+        }
+        let mut due = Vec::new();
+        let mut now = 0;
+        while now < moment {
+            let next = wheel.next().expect("entries are left").as_nanos();
+            assert!(next > now && next <= moment, "{next} after {now}");
+            now = next;
+            if now < moment {
+                assert!(!wheel.expire(at(now), 1, &mut due));
+            }
+        }
+        let unspread = wheel.rings[MIDDLE].slot(wheel.present(MIDDLE) + 1).len
+            + wheel.rings[MIDDLE].slot(wheel.present(MIDDLE)).len
+            + wheel.rings[COARSE].slot(wheel.present(COARSE)).len;
+        assert!((unspread as usize) < WORK, "{unspread} of 200 000 are left");
+    }
+
+    #[test]
+    fn entries_cost_less_than_nine_bytes() {
+        let mut wheel = PacingWheel::new(Instant::START);
+        for id in 0..1_000_000u32 {
+            wheel.insert(at(u64::from(id) * 9973), id);
+        }
+        let each = wheel.memory() as f64 / wheel.len() as f64;
+        assert!(each < 9.0, "{each} bytes an entry");
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Insert(u64),
+        Sleep(u64),
+        Follow,
+    }
+
+    /// Spans of every order of magnitude, so that every level and every border is met.
+    fn span() -> impl Strategy<Value = u64> {
+        (0..50u32, any::<u64>()).prop_map(|(bits, noise)| noise & ((1 << bits) - 1))
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            6 => span().prop_map(Step::Insert),
+            2 => span().prop_map(Step::Sleep),
+            1 => Just(Step::Follow),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1500))]
+        #[test]
+        fn it_does_what_a_heap_does(
+            start in span(),
+            steps in prop::collection::vec(step(), 1..300),
+            budget in 1..40usize,
+        ) {
+            let mut wheel = PacingWheel::new(at(start));
+            let mut model = BinaryHeap::new();
+            let mut now = start;
+            for (id, step) in (0u32..).zip(steps) {
+                match step {
+                    Step::Insert(ahead) => {
+                        // Half a millisecond back: a caller may be late with an insertion.
+                        let moment = (now + ahead).saturating_sub(500_000);
+                        wheel.insert(at(moment), id);
+                        model.push(Reverse((moment, id)));
+                        continue;
+                    }
+                    Step::Sleep(span) => now += span,
+                    Step::Follow => now = wheel.next().map_or(now, |next| now.max(next.as_nanos())),
+                }
+                let due = expire_all(&mut wheel, now, budget);
+                let mut expected = Vec::new();
+                while let Some(&Reverse((moment, id))) = model.peek() && moment <= now {
+                    model.pop();
+                    expected.push((id, at(moment)));
+                }
+                prop_assert_eq!(due, expected);
+                prop_assert_eq!(wheel.len(), model.len());
+                let earliest = model.peek().map(|Reverse((moment, _))| at(*moment));
+                prop_assert_eq!(wheel.next(), earliest);
+            }
+            let rest = expire_all(&mut wheel, u64::MAX, budget);
+            let expected: Vec<_> = std::iter::from_fn(|| model.pop())
+                .map(|Reverse((moment, id))| (id, at(moment)))
+                .collect();
+            prop_assert_eq!(rest, expected);
+        }
+    }
+}
