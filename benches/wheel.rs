@@ -8,7 +8,7 @@ use std::time::Duration;
 use argiope::base::rng::Rng;
 use argiope::base::time::Instant;
 use argiope::base::wheel::PacingWheel;
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_main};
 
 /// Each entry comes round in ten seconds, give or take a half, as a paced scope does.
 fn delay(rng: &mut Rng) -> Duration {
@@ -68,5 +68,8 @@ fn pop_and_arm(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, pop_and_arm);
-criterion_main!(benches);
+mod group {
+    #![expect(missing_docs, reason = "the macro's function has none")]
+    criterion::criterion_group!(benches, super::pop_and_arm);
+}
+criterion_main!(group::benches);
