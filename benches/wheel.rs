@@ -69,7 +69,6 @@ fn pop_and_arm(criterion: &mut Criterion) {
 }
 
 mod group {
-    #![expect(missing_docs, reason = "the macro's function has none")]
     criterion::criterion_group!(benches, super::pop_and_arm);
 }
 criterion_main!(group::benches);
