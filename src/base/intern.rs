@@ -97,12 +97,6 @@ impl Interner {
     }
 }
 
-impl std::fmt::Debug for Interner {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Interner({} names)", self.len())
-    }
-}
-
 impl Default for Interner {
     fn default() -> Self {
         Interner::new()
