@@ -4,3 +4,5 @@ pub mod failure;
 pub mod timings;
 
 pub mod settings;
+
+pub mod eyeballs;
