@@ -5,4 +5,6 @@ pub mod timings;
 
 pub mod settings;
 
+pub mod resolver;
+
 pub mod eyeballs;
