@@ -4,3 +4,7 @@ pub mod failure;
 pub mod timings;
 
 pub mod settings;
+
+pub mod resolver;
+
+pub mod eyeballs;

@@ -8,3 +8,4 @@ pub mod charset;
 pub mod directives;
 pub mod html;
 pub mod sitemap;
+pub mod dns;

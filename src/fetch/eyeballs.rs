@@ -1,0 +1,188 @@
+//! Which address to connect to next, and when: the race of RFC 8305 §5.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::base::time::Instant;
+
+/// A race of connection attempts to one host's addresses, in their order.
+///
+/// It holds no sockets. Its owner asks [`next`](Self::next) who is to be tried, starts the attempt
+/// when that address's scope allows, and reports what becomes of it. Asking changes nothing, so an
+/// owner that may not start yet just asks again later. The first connection wins: then the owner
+/// resets the other attempts and drops the race.
+///
+/// ```text
+///        ┌──── delay over, or an attempt failed ────┐
+///        v                                          │
+///      Ready ── attempt started, more addresses ─> Spaced
+///        └───── last address started or skipped ─> Exhausted (lost when no attempt is left)
+/// ```
+#[derive(Clone, Debug)]
+pub struct Race {
+    addresses: SmallVec<[IpAddr; 2]>,
+    /// Addresses started or skipped.
+    begun: usize,
+    /// Attempts that have neither failed nor won.
+    flying: usize,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The next address may be tried.
+    Ready,
+    /// The attempt before has its time until then.
+    Spaced { until: Instant },
+    /// There is no next address.
+    Exhausted,
+}
+
+/// What a race's owner is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Connect to this address.
+    Try(IpAddr),
+    /// Nothing before that moment, unless an attempt fails.
+    At(Instant),
+    /// Every address has been tried and attempts are on their way.
+    Wait,
+    /// No attempt is left: the host cannot be connected to.
+    Lost,
+}
+
+impl Race {
+    /// A race to addresses in the order of RFC 8305 §4; lost at once if there are none.
+    pub fn new(addresses: &[IpAddr]) -> Self {
+        let mut race = Race {
+            addresses: addresses.into(),
+            begun: 0,
+            flying: 0,
+            state: State::Ready,
+        };
+        race.enter(State::Ready);
+        race
+    }
+
+    /// Whose turn it is now.
+    pub fn next(&self, now: Instant) -> Turn {
+        match self.state {
+            State::Spaced { until } if now < until => Turn::At(until),
+            State::Ready | State::Spaced { .. } => Turn::Try(self.addresses[self.begun]),
+            State::Exhausted if self.flying > 0 => Turn::Wait,
+            State::Exhausted => Turn::Lost,
+        }
+    }
+
+    /// The attempt that [`next`](Self::next) named has begun.
+    pub fn handle_started(&mut self, now: Instant) {
+        self.begun += 1;
+        self.flying += 1;
+        let until = now + ATTEMPT_DELAY;
+        self.enter(State::Spaced { until });
+    }
+
+    /// The address that [`next`](Self::next) named may not be tried: the one after it is next.
+    pub fn handle_skipped(&mut self) {
+        self.begun += 1;
+        self.enter(self.state);
+    }
+
+    /// An attempt failed, whichever: the next may begin at once (RFC 8305 §5).
+    pub fn handle_failed(&mut self) {
+        debug_assert!(self.flying > 0, "only what was started fails");
+        self.flying = self.flying.saturating_sub(1);
+        self.enter(State::Ready);
+    }
+
+    fn enter(&mut self, state: State) {
+        self.state = if self.begun < self.addresses.len() {
+            state
+        } else {
+            State::Exhausted
+        };
+    }
+}
+
+/// How long an attempt runs before the next address is tried beside it (RFC 8305 §8).
+pub const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(last: u8) -> IpAddr {
+        [192, 0, 2, last].into()
+    }
+
+    fn race(count: u8) -> Race {
+        Race::new(&(1..=count).map(address).collect::<Vec<_>>())
+    }
+
+    fn at(ms: u64) -> Instant {
+        Instant::START + Duration::from_millis(ms)
+    }
+
+    fn check(race: &Race, ms: u64, expected: Turn) {
+        assert_eq!(race.next(at(ms)), expected, "at {ms} ms");
+    }
+
+    #[test]
+    fn an_attempt_has_250_ms_before_the_next_begins() {
+        let mut race = race(2);
+        check(&race, 0, Turn::Try(address(1)));
+        race.handle_started(at(10));
+        check(&race, 10, Turn::At(at(260)));
+        check(&race, 260, Turn::Try(address(2)));
+        race.handle_started(at(300));
+        check(&race, 300, Turn::Wait);
+        check(&race, 9000, Turn::Wait);
+    }
+
+    #[test]
+    fn a_failure_brings_the_next_at_once() {
+        let mut race = race(3);
+        race.handle_started(at(0));
+        race.handle_failed();
+        check(&race, 5, Turn::Try(address(2)));
+        race.handle_started(at(5));
+        check(&race, 6, Turn::At(at(255)));
+    }
+
+    #[test]
+    fn the_race_is_lost_when_the_last_attempt_failed() {
+        let mut race = race(2);
+        race.handle_started(at(0));
+        race.handle_started(at(250));
+        race.handle_failed();
+        check(&race, 260, Turn::Wait);
+        race.handle_failed();
+        check(&race, 270, Turn::Lost);
+    }
+
+    #[test]
+    fn an_address_that_may_not_be_tried_costs_no_time() {
+        let mut race = race(3);
+        race.handle_skipped();
+        check(&race, 0, Turn::Try(address(2)));
+        race.handle_skipped();
+        race.handle_skipped();
+        check(&race, 0, Turn::Lost);
+    }
+
+    #[test]
+    fn an_owner_that_may_not_start_yet_asks_again() {
+        let mut race = race(2);
+        check(&race, 0, Turn::Try(address(1)));
+        check(&race, 700, Turn::Try(address(1)));
+        race.handle_started(at(700));
+        check(&race, 700, Turn::At(at(950)));
+    }
+
+    #[test]
+    fn a_race_to_nowhere_is_lost() {
+        check(&race(0), 0, Turn::Lost);
+    }
+}

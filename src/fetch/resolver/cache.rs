@@ -1,0 +1,258 @@
+//! What is remembered of names: their addresses, their absence, their failing. Bounded.
+
+use std::hash::BuildHasher;
+use std::time::Duration;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+
+use super::answer::{Addresses, Answer, Fault, Source};
+use super::lookup::Outcome;
+use crate::base::time::Instant;
+use crate::fetch::failure::Failure;
+
+/// Names and what is known of them, at most so many.
+///
+/// When it is full, a name goes that has expired or was not asked for since the hand of the clock
+/// last passed it.
+pub(super) struct Cache {
+    entries: Vec<Entry>,
+    /// Indices into `entries`, found by name.
+    by_host: HashTable<u32>,
+    hasher: FixedState,
+    entries_max: usize,
+    hand: usize,
+}
+
+/// What is known of a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// It has addresses, for now.
+    Found {
+        addresses: Addresses,
+        expires: Instant,
+    },
+    /// It has none, for now.
+    Absent { fault: Fault, expires: Instant },
+    /// It could not be found out, and is not to be tried before `until`.
+    Failing {
+        fault: Fault,
+        until: Instant,
+        backoff: Duration,
+    },
+}
+
+struct Entry {
+    host: Box<str>,
+    known: Known,
+    /// Asked for since the hand last passed.
+    used: bool,
+}
+
+impl Cache {
+    /// An empty cache; the seed makes collisions of names unpredictable.
+    pub(super) fn new(entries_max: usize, seed: u64) -> Self {
+        Cache {
+            entries: Vec::new(),
+            by_host: HashTable::new(),
+            hasher: FixedState::with_seed(seed),
+            entries_max: entries_max.max(1),
+            hand: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// What holds of a name now.
+    pub(super) fn get(&mut self, host: &str, now: Instant) -> Option<&Known> {
+        let index = self.find(host)?;
+        let entry = &mut self.entries[index];
+        if entry.known.until() <= now {
+            return None;
+        }
+        entry.used = true;
+        Some(&entry.known)
+    }
+
+    /// Remembers what came of a lookup, in place of what was known.
+    ///
+    /// Each failure in a row doubles the time until the next try.
+    pub(super) fn put(&mut self, host: &str, outcome: &Outcome, now: Instant) {
+        let found = self.find(host);
+        let known = match (outcome, found.map(|index| &self.entries[index].known)) {
+            (Outcome::Found { addresses, expires }, _) => Known::Found {
+                addresses: addresses.clone(),
+                expires: *expires,
+            },
+            (Outcome::Absent { fault, expires }, _) => Known::Absent {
+                fault: *fault,
+                expires: *expires,
+            },
+            (Outcome::Failed(fault), Some(Known::Failing { backoff, .. })) => {
+                Known::failing(*fault, (*backoff * 2).min(BACKOFF_MAX), now)
+            }
+            (Outcome::Failed(fault), _) => Known::failing(*fault, BACKOFF_MIN, now),
+        };
+        match found {
+            Some(index) => self.entries[index].known = known,
+            None => self.insert(host, known),
+        }
+    }
+
+    fn find(&self, host: &str) -> Option<usize> {
+        let hash = self.hasher.hash_one(host);
+        self.by_host
+            .find(hash, |index| *self.entries[*index as usize].host == *host)
+            .map(|index| *index as usize)
+    }
+
+    fn insert(&mut self, host: &str, known: Known) {
+        let entry = Entry {
+            host: host.into(),
+            known,
+            used: false,
+        };
+        let index = if self.entries.len() < self.entries_max {
+            self.entries.push(entry);
+            self.entries.len() - 1
+        } else {
+            let index = self.evict();
+            self.entries[index] = entry;
+            index
+        };
+        let hash = self.hasher.hash_one(host);
+        self.by_host.insert_unique(hash, index as u32, |index| {
+            self.hasher.hash_one(&*self.entries[*index as usize].host)
+        });
+    }
+
+    /// Frees an entry and gives its index.
+    fn evict(&mut self) -> usize {
+        for _ in 0..STEPS_MAX {
+            let entry = &mut self.entries[self.hand];
+            if !entry.used {
+                break;
+            }
+            entry.used = false;
+            self.hand = (self.hand + 1) % self.entries.len();
+        }
+        let index = self.hand;
+        self.hand = (self.hand + 1) % self.entries.len();
+        let hash = self.hasher.hash_one(&*self.entries[index].host);
+        self.by_host
+            .find_entry(hash, |found| *found as usize == index)
+            .expect("every entry is found by its name")
+            .remove();
+        index
+    }
+}
+
+impl Known {
+    fn failing(fault: Fault, backoff: Duration, now: Instant) -> Self {
+        Known::Failing {
+            fault,
+            until: now + backoff,
+            backoff,
+        }
+    }
+
+    /// What it says to who asks.
+    pub(super) fn answer(&self) -> Result<Answer, Failure> {
+        match self {
+            Known::Found { addresses, expires } => Ok(Answer {
+                addresses: addresses.clone(),
+                port: None,
+                expires: *expires,
+                source: Source::Cache,
+            }),
+            Known::Absent { fault, .. } | Known::Failing { fault, .. } => Err(fault.failure()),
+        }
+    }
+
+    /// Until when it holds.
+    fn until(&self) -> Instant {
+        match self {
+            Known::Found { expires, .. } | Known::Absent { expires, .. } => *expires,
+            Known::Failing { until, .. } => *until,
+        }
+    }
+}
+
+/// How long a name that could not be resolved is let be. Resolvers keep a failure for 5 s or so,
+/// so less asks them the same; RFC 2308 §7 allows up to five minutes.
+pub(super) const BACKOFF_MIN: Duration = Duration::from_secs(30);
+
+/// The longest that a failing name is let be: as long as a host that fails is held.
+pub(super) const BACKOFF_MAX: Duration = Duration::from_secs(15 * 60);
+
+/// Entries looked at to find one to evict: bounds the work where all were used.
+const STEPS_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::START + Duration::from_secs(seconds)
+    }
+
+    fn absent(until: u64) -> Outcome {
+        Outcome::Absent {
+            fault: Fault::NoData,
+            expires: at(until),
+        }
+    }
+
+    #[test]
+    fn an_entry_holds_until_it_expires() {
+        let mut cache = Cache::new(10, 1);
+        cache.put("a.test", &absent(10), at(0));
+        assert!(cache.get("a.test", at(9)).is_some());
+        assert!(cache.get("a.test", at(10)).is_none());
+        assert!(cache.get("b.test", at(9)).is_none());
+    }
+
+    #[test]
+    fn a_full_cache_keeps_what_is_asked_for() {
+        let mut cache = Cache::new(100, 1);
+        cache.put("kept.test", &absent(10), at(0));
+        for number in 0..1000 {
+            cache.put(&format!("{number}.test"), &absent(10), at(0));
+            assert!(cache.get("kept.test", at(1)).is_some(), "after {number}");
+            assert!(cache.len() <= 100);
+        }
+        assert!(cache.get("999.test", at(1)).is_some());
+        assert!(cache.get("0.test", at(1)).is_none());
+    }
+
+    #[test]
+    fn a_cache_in_which_all_is_asked_for_still_takes_the_new() {
+        let mut cache = Cache::new(200, 1);
+        for number in 0..1000 {
+            let host = format!("{number}.test");
+            cache.put(&host, &absent(10), at(0));
+            assert!(cache.get(&host, at(1)).is_some());
+            assert!(cache.len() <= 200);
+        }
+    }
+
+    #[test]
+    fn a_name_that_fails_is_let_be_ever_longer_up_to_a_bound() {
+        let failed = Outcome::Failed(Fault::Timeout);
+        let mut cache = Cache::new(10, 1);
+        let mut now = at(0);
+        for expected in [30, 60, 120, 240, 480, 900, 900] {
+            cache.put("a.test", &failed, now);
+            let until = now + Duration::from_secs(expected);
+            let before = until - Duration::from_nanos(1);
+            assert!(cache.get("a.test", before).is_some());
+            assert!(cache.get("a.test", until).is_none());
+            now = until;
+        }
+        cache.put("a.test", &absent(5000), now);
+        cache.put("a.test", &failed, at(6000));
+        assert!(cache.get("a.test", at(6030)).is_none(), "success forgives");
+    }
+}

@@ -1,0 +1,186 @@
+//! Answers that are known without asking a server: overrides, addresses, the hosts table.
+
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use super::answer::{Addresses, Answer, Fault, Source, sort};
+use super::settings::{Families, Override};
+use super::system::Hosts;
+
+/// What the user and the machine have settled.
+pub(super) struct Fixed {
+    /// By port, then by host.
+    overrides: HashMap<u16, PortOverrides, FixedState>,
+    hosts: Hosts,
+    families: Families,
+}
+
+#[derive(Default)]
+struct PortOverrides {
+    hosts: HashMap<Box<str>, Override, FixedState>,
+    every: Option<Override>,
+}
+
+impl Fixed {
+    pub(super) fn new(overrides: &[Override], hosts: Hosts, families: Families) -> Self {
+        let mut by_port: HashMap<u16, PortOverrides, FixedState> = HashMap::default();
+        for one in overrides {
+            let port = by_port.entry(one.port).or_default();
+            match &one.host {
+                Some(host) => drop(port.hosts.insert(host.clone(), one.clone())),
+                None => port.every = Some(one.clone()),
+            }
+        }
+        Fixed {
+            overrides: by_port,
+            hosts,
+            families,
+        }
+    }
+
+    /// The answer for a plain host, if no server need be asked.
+    ///
+    /// An override for the host goes before one for every host, as with curl, and both before
+    /// all else. The families wanted do not narrow what was fixed by name, they only order it.
+    pub(super) fn get(&self, host: &str, port: u16) -> Option<Result<Answer, Fault>> {
+        if let Some(overrides) = self.overrides.get(&port)
+            && let Some(fixed) = overrides.hosts.get(host).or(overrides.every.as_ref())
+        {
+            let mut answer = Answer::fixed(Addresses::from_iter([fixed.address]), Source::Override);
+            answer.port = fixed.to_port;
+            return Some(Ok(answer));
+        }
+        if let Ok(address) = host.parse() {
+            return Some(Ok(Answer::fixed(
+                Addresses::from_iter([address]),
+                Source::Literal,
+            )));
+        }
+        let localhost = [
+            IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ];
+        let (addresses, last_label) = (self.hosts.get(host), host.rsplit('.').next());
+        match (addresses, last_label) {
+            (Some(addresses), _) => Some(Ok(self.by_hosts(addresses))),
+            (None, Some("localhost")) => Some(Ok(self.by_hosts(&localhost))),
+            (None, Some("invalid" | "onion")) => Some(Err(Fault::NxDomain)),
+            _ => None,
+        }
+    }
+
+    fn by_hosts(&self, addresses: &[IpAddr]) -> Answer {
+        let wanted = sort(self.families, addresses);
+        let either = match self.families {
+            Families::V4 | Families::V4First => Families::V4First,
+            Families::V6 | Families::V6First => Families::V6First,
+        };
+        let addresses = if wanted.is_empty() {
+            sort(either, addresses)
+        } else {
+            wanted
+        };
+        Answer::fixed(addresses, Source::Hosts)
+    }
+}
+
+/// A host in lower case, without the dot at its end and without the brackets of IPv6.
+pub(super) fn plain_host(host: &str) -> Cow<'_, str> {
+    let host = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(host);
+    let host = host.strip_suffix('.').unwrap_or(host);
+    if host.bytes().any(|octet| octet.is_ascii_uppercase()) {
+        host.to_ascii_lowercase().into()
+    } else {
+        host.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(overrides: &[&str], hosts: &str, host: &str, port: u16, expected: Option<&str>) {
+        let overrides: Vec<Override> = overrides.iter().map(|text| text.parse().unwrap()).collect();
+        let fixed = Fixed::new(&overrides, Hosts::parse(hosts), Families::V6First);
+        let found = fixed
+            .get(&plain_host(host), port)
+            .map(|answer| match answer {
+                Ok(Answer {
+                    addresses,
+                    port,
+                    source,
+                    ..
+                }) => format!("{source:?} {addresses:?} {port:?}"),
+                Err(fault) => format!("{fault:?}"),
+            });
+        assert_eq!(found.as_deref(), expected, "{host}:{port}");
+    }
+
+    #[test]
+    fn an_override_holds_for_its_host_and_port_alone() {
+        let overrides = &["a.test:80:10.0.0.1:8080", "a.test:443:10.0.0.2"];
+        let first = Some("Override [10.0.0.1] Some(8080)");
+        check(overrides, "", "a.test", 80, first);
+        check(overrides, "", "A.TEST.", 80, first);
+        check(
+            overrides,
+            "",
+            "a.test",
+            443,
+            Some("Override [10.0.0.2] None"),
+        );
+        check(overrides, "", "a.test", 81, None);
+        check(overrides, "", "b.a.test", 80, None);
+    }
+
+    #[test]
+    fn the_nearer_override_wins_and_the_later_of_two() {
+        let overrides = &["*:80:10.0.0.9", "a.test:80:10.0.0.1", "a.test:80:10.0.0.2"];
+        check(
+            overrides,
+            "",
+            "a.test",
+            80,
+            Some("Override [10.0.0.2] None"),
+        );
+        check(
+            overrides,
+            "",
+            "b.test",
+            80,
+            Some("Override [10.0.0.9] None"),
+        );
+        check(
+            overrides,
+            "",
+            "192.0.2.1",
+            80,
+            Some("Override [10.0.0.9] None"),
+        );
+    }
+
+    #[test]
+    fn addresses_and_hosts_need_no_server() {
+        let hosts = "10.0.0.1 a.test\n::1 a.test";
+        check(&[], "", "192.0.2.1", 80, Some("Literal [192.0.2.1] None"));
+        check(&[], "", "[::1]", 80, Some("Literal [::1] None"));
+        check(&[], hosts, "a.test", 80, Some("Hosts [::1, 10.0.0.1] None"));
+        check(&[], hosts, "b.test", 80, None);
+    }
+
+    #[test]
+    fn names_that_are_never_in_the_dns_are_not_asked_for() {
+        let loopback = Some("Hosts [::1, 127.0.0.1] None");
+        check(&[], "", "localhost", 80, loopback);
+        check(&[], "", "x.localhost.", 80, loopback);
+        check(&[], "", "x.invalid", 80, Some("NxDomain"));
+        check(&[], "", "x.onion", 80, Some("NxDomain"));
+        check(&[], "", "localhost.test", 80, None);
+    }
+}

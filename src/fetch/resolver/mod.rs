@@ -1,0 +1,408 @@
+//! Names to addresses: a stub resolver as a state machine without sockets or clock.
+//!
+//! Its driver calls [`Resolver::resolve`], performs the [`Action`]s that [`Resolver::poll`] gives,
+//! hands over what arrives on the sockets it opened, and calls [`Resolver::handle_timeout`] when
+//! [`Resolver::next_timeout`] is due. Every `handle_*` may leave actions: poll until there are none.
+//!
+//! A reply counts only with the right id, on the right socket, for the right question in the
+//! right mixture of cases. Anything else is dropped and the query goes on.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use self::answer::Fault;
+use self::cache::Cache;
+use self::fixed::{Fixed, plain_host};
+use self::lookup::{Outcome, Progress, Resolving, Stage};
+use self::query::{Query, Servers};
+use self::sockets::{Message, Sockets};
+use crate::base::rng::Rng;
+use crate::base::slab::{Key, Slab};
+use crate::base::time::Instant;
+use crate::fetch::failure::Failure;
+use crate::wire::dns::{Kind, Name};
+
+pub use self::answer::{Addresses, Answer, Source};
+pub use self::settings::{Families, Override, OverrideInvalid, Settings, parse_server};
+pub use self::sockets::SocketId;
+pub use self::system::{Hosts, apply_resolv_conf, read_settings};
+
+mod settings;
+mod system;
+mod answer;
+mod fixed;
+mod cache;
+mod lookup;
+mod tries;
+mod query;
+mod sockets;
+
+
+/// Whoever waits for a name, in the caller's own numbering.
+pub type Waiter = u64;
+
+/// The resolver.
+pub struct Resolver {
+    settings: Settings,
+    fixed: Fixed,
+    cache: Cache,
+    servers: Servers,
+    sockets: Sockets,
+    lookups: Slab<Resolving>,
+    by_host: HashMap<Box<str>, Key, FixedState>,
+    /// Questions that wait until fewer are in flight.
+    line: VecDeque<QueryKey>,
+    /// Questions that do not wait in line.
+    in_flight: usize,
+    /// Callers waiting, over all names.
+    waiting: usize,
+    timers: BTreeSet<(Instant, Timer)>,
+    actions: VecDeque<Action>,
+    rng: Rng,
+    stats: Stats,
+}
+
+/// What `resolve` can say at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// The answer, or why there is none (kind `dns`).
+    Ready(Result<Answer, Failure>),
+    /// It comes as [`Action::Resolved`], which names this caller.
+    Pending,
+    /// `pending_max` names or callers wait already; to be asked again after a [`Action::Resolved`].
+    Busy,
+}
+
+/// What the driver is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Open a socket: UDP on an unpredictable port, or a TCP connection.
+    ///
+    /// UDP may be sent on at once; for TCP wait with [`Resolver::handle_connected`], before which
+    /// nothing is sent.
+    Open {
+        /// What the resolver will call it.
+        socket: SocketId,
+        /// Where it leads.
+        server: SocketAddr,
+        /// Of which sort.
+        transport: Transport,
+    },
+    /// Send: one datagram, or the next bytes of a stream.
+    Send {
+        /// On which socket.
+        socket: SocketId,
+        /// What.
+        bytes: Vec<u8>,
+    },
+    /// Close a socket; nothing of it is wanted any more.
+    Close {
+        /// Which.
+        socket: SocketId,
+    },
+    /// A lookup is over.
+    Resolved {
+        /// The host asked for, in lower case.
+        host: Box<str>,
+        /// Who asked, in the order of asking.
+        waiters: Vec<Waiter>,
+        /// What came of it (a failure's kind is `dns`).
+        result: Result<Answer, Failure>,
+    },
+}
+
+/// How a message travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// One message a datagram.
+    Udp,
+    /// Messages with their lengths in a stream.
+    Tcp,
+}
+
+/// What was counted since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Calls of `resolve`, `Busy` ones left out.
+    pub lookups: u64,
+    /// Of those, answered by an override, an address or the hosts table.
+    pub fixed: u64,
+    /// Of those, answered from the cache, failures included.
+    pub hits: u64,
+    /// Of those, joined to a lookup on its way.
+    pub joined: u64,
+    /// Queries sent, over UDP or TCP, repeated ones included.
+    pub queries: u64,
+    /// Tries that got no reply in time.
+    pub timeouts: u64,
+    /// Questions that went over to TCP.
+    pub tcp_fallbacks: u64,
+    /// Messages dropped because they were not the reply to what was asked there.
+    pub strays: u64,
+}
+
+/// One of the two questions of a lookup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct QueryKey {
+    lookup: Key,
+    kind: Kind,
+}
+
+/// What can be due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    /// A try or a pause is over.
+    Query(QueryKey),
+    /// The second family has had its moment.
+    Delay(Key),
+    /// A socket may have been idle for long.
+    Idle(SocketId),
+}
+
+impl Resolver {
+    /// A resolver with nothing in its cache.
+    ///
+    /// The generator draws ids, ports and cases: a crawl seeds it from the system, a test at will.
+    pub fn new(settings: Settings, mut rng: Rng) -> Self {
+        let fixed = Fixed::new(
+            &settings.overrides,
+            settings.hosts.clone(),
+            settings.families,
+        );
+        let servers = Servers::new(&settings.servers, settings.rotate);
+        Resolver {
+            fixed,
+            cache: Cache::new(settings.cache_max, rng.next_u64()),
+            sockets: Sockets::new(servers.len()),
+            servers,
+            lookups: Slab::new(),
+            by_host: HashMap::with_hasher(FixedState::with_seed(rng.next_u64())),
+            line: VecDeque::new(),
+            in_flight: 0,
+            waiting: 0,
+            timers: BTreeSet::new(),
+            actions: VecDeque::new(),
+            rng,
+            stats: Stats::default(),
+            settings,
+        }
+    }
+
+    /// Asks for the addresses of a host as a URL has it.
+    ///
+    /// `port` is the URL's: overrides are for a host and a port. Unless the answer is ready, `who`
+    /// is named when it is.
+    pub fn resolve(&mut self, host: &str, port: u16, who: Waiter, now: Instant) -> Lookup {
+        let host = plain_host(host);
+        if let Some(answer) = self.fixed.get(&host, port) {
+            self.stats.lookups += 1;
+            self.stats.fixed += 1;
+            return Lookup::Ready(answer.map_err(Fault::failure));
+        }
+        if let Some(known) = self.cache.get(&host, now) {
+            self.stats.lookups += 1;
+            self.stats.hits += 1;
+            return Lookup::Ready(known.answer());
+        }
+        let joined = self.by_host.get(&*host).copied();
+        let lookup = match joined {
+            _ if self.waiting >= self.settings.pending_max => return Lookup::Busy,
+            Some(lookup) => lookup,
+            None if self.servers.len() == 0 => {
+                self.stats.lookups += 1;
+                return Lookup::Ready(Err(Fault::NoServers.failure()));
+            }
+            None if self.lookups.len() >= self.settings.pending_max => return Lookup::Busy,
+            None => match Name::parse(&host) {
+                Ok(name) => self.begin(&host, name),
+                Err(_) => {
+                    self.stats.lookups += 1;
+                    return Lookup::Ready(Err(Fault::NameInvalid.failure()));
+                }
+            },
+        };
+        self.stats.lookups += 1;
+        self.stats.joined += u64::from(joined.is_some());
+        self.waiting += 1;
+        self.resolving(lookup).waiters.push(who);
+        self.leave_line(now);
+        Lookup::Pending
+    }
+
+    /// The next thing to do, if there is any.
+    pub fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is to be called; it changes with every call.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some((at, timer)) = self.timers.first().copied()
+            && at <= now
+        {
+            self.timers.pop_first();
+            match timer {
+                Timer::Query(key) => self.on_try_over(key, now),
+                Timer::Delay(lookup) => {
+                    self.resolving(lookup).stage = Stage::Late;
+                    self.deliver(lookup, now);
+                }
+                Timer::Idle(socket) => {
+                    let vacated = self.sockets.look_after(socket, now);
+                    self.on_vacated(socket, vacated);
+                }
+            }
+        }
+        self.leave_line(now);
+    }
+
+    /// A TCP connection is established.
+    pub fn handle_connected(&mut self, socket: SocketId) {
+        for bytes in self.sockets.connected(socket) {
+            self.actions.push_back(Action::Send { socket, bytes });
+        }
+    }
+
+    /// One datagram, or bytes of a stream however they were cut.
+    ///
+    /// For a socket that is closed it does nothing.
+    pub fn handle_received(&mut self, socket: SocketId, mut bytes: &[u8], now: Instant) {
+        while let Some(message) = self.sockets.message(socket, &mut bytes) {
+            match message {
+                Message::Datagram(bytes) => self.read(socket, bytes, now),
+                Message::Framed(bytes) => self.read(socket, &bytes, now),
+            }
+        }
+        self.leave_line(now);
+    }
+
+    /// A socket failed, or its peer ended it. The resolver has forgotten it: no `Close` follows.
+    ///
+    /// Whoever waited on it asks the next server.
+    pub fn handle_ended(&mut self, socket: SocketId, now: Instant) {
+        let Some((server, waiting)) = self.sockets.remove(socket) else {
+            return;
+        };
+        for key in waiting {
+            self.on_unreachable(key, server, now);
+        }
+        self.leave_line(now);
+    }
+
+    /// What was counted so far.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Names being resolved.
+    pub fn len(&self) -> usize {
+        self.lookups.len()
+    }
+
+    /// Whether no name is being resolved.
+    pub fn is_empty(&self) -> bool {
+        self.lookups.is_empty()
+    }
+
+    /// Names remembered.
+    pub fn cached(&self) -> usize {
+        self.cache.len()
+    }
+
+    /// Sockets open.
+    pub fn sockets(&self) -> usize {
+        self.sockets.len()
+    }
+}
+
+/// From a name to its two questions and back.
+impl Resolver {
+    fn begin(&mut self, host: &str, name: Name) -> Key {
+        let (a, aaaa) = match self.settings.families {
+            Families::V4 => (true, false),
+            Families::V6 => (false, true),
+            Families::V4First | Families::V6First => (true, true),
+        };
+        let query = |wanted: bool, kind| wanted.then(|| Query::new(name.clone(), kind));
+        let (a, aaaa) = (query(a, Kind::A), query(aaaa, Kind::Aaaa));
+        let kinds = [aaaa.as_ref(), a.as_ref()].map(|query| query.map(|query| query.kind));
+
+        let lookup = self.lookups.insert(Resolving::new(host.into(), a, aaaa));
+        self.by_host.insert(host.into(), lookup);
+        for kind in kinds.into_iter().flatten() {
+            self.line.push_back(QueryKey { lookup, kind });
+        }
+        lookup
+    }
+
+    /// A question has its answer: is that enough for those who wait?
+    fn settle(&mut self, key: QueryKey, outcome: Outcome, now: Instant) {
+        self.in_flight -= 1;
+        let lookup = key.lookup;
+        let resolving = self.resolving(lookup);
+        match (resolving.settle(key.kind, outcome), resolving.stage) {
+            (Progress::Nothing, _) => {}
+            (Progress::Half, _) => {
+                let until = now + RESOLUTION_DELAY;
+                resolving.stage = Stage::Delaying { until };
+                self.timers.insert((until, Timer::Delay(lookup)));
+            }
+            (Progress::Whole, stage) => {
+                if let Stage::Delaying { until } = stage {
+                    self.timers.remove(&(until, Timer::Delay(lookup)));
+                }
+                self.deliver(lookup, now);
+                let over = self.lookups.remove(lookup).expect("settled just now");
+                self.by_host.remove(&over.host);
+            }
+        }
+    }
+
+    /// Remembers what is known and gives it to those who wait.
+    fn deliver(&mut self, lookup: Key, now: Instant) {
+        let families = self.settings.families;
+        let resolving = self.resolving(lookup);
+        let outcome = resolving.outcome(families);
+        let waiters = std::mem::take(&mut resolving.waiters);
+        let host = resolving.host.clone();
+        self.cache.put(&host, &outcome, now);
+        if waiters.is_empty() {
+            return;
+        }
+        self.waiting -= waiters.len();
+        let result = match outcome {
+            Outcome::Found { addresses, expires } => Ok(Answer {
+                addresses,
+                port: None,
+                expires,
+                source: Source::Query,
+            }),
+            Outcome::Absent { fault, .. } | Outcome::Failed(fault) => Err(fault.failure()),
+        };
+        self.actions.push_back(Action::Resolved {
+            host,
+            waiters,
+            result,
+        });
+    }
+
+    fn resolving(&mut self, lookup: Key) -> &mut Resolving {
+        self.lookups
+            .get_mut(lookup)
+            .expect("a lookup lives until both its questions are settled")
+    }
+}
+
+/// How long the second family is waited for once the first is there (RFC 8305 §3, §8).
+///
+/// There it follows an A answer alone. Here it follows either, because an answer is given once
+/// and a host whose IPv6 is broken needs its IPv4 address in it.
+const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
