@@ -1,1 +1,3 @@
 //! Bytes to values and back, pure and bounded.
+
+pub mod warc;
