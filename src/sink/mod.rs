@@ -2,6 +2,8 @@
 
 pub mod page;
 
+pub mod results;
+
 use crate::base::disk::{DiskDone, DiskJob};
 use page::Page;
 
