@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
-use crate::base::time::Wall;
+use crate::base::time::{Instant, Wall};
 use crate::fetch::failure::{Failure, Truncation};
 use crate::fetch::timings::Timings;
 use crate::wire::warc::Digest;
@@ -104,10 +104,30 @@ impl Page {
             .then(|| Digest::of_payload(self.raw_body(), self.chunked))
     }
 
+    /// Each phase's name in result lines and its end, in the order they happen.
+    pub fn phases(&self) -> [(&'static str, Option<Instant>); 7] {
+        [
+            ("dns", self.timings.dns),
+            ("connect", self.timings.connect),
+            ("tls_handshake", self.timings.tls_handshake),
+            ("request", self.timings.sent),
+            ("first_byte", self.timings.first_byte),
+            ("headers", self.timings.headers),
+            ("body", self.timings.body),
+        ]
+    }
+
     /// Wall time of the capture: when the request left, or when the attempt began.
     pub fn captured_at(&self) -> Wall {
         let at = self.timings.sent.unwrap_or(self.timings.started);
         self.wall_at_start.at(at)
+    }
+
+    /// Wall time of the last phase that happened.
+    pub fn finished_at(&self) -> Wall {
+        let ends = self.phases().into_iter().filter_map(|(_, end)| end);
+        let last = ends.max().unwrap_or_default().max(self.timings.started);
+        self.wall_at_start.at(last)
     }
 }
 
@@ -129,7 +149,6 @@ pub(crate) mod samples {
     //! Pages for the tests of sinks.
 
     use super::*;
-    use crate::base::time::Instant;
 
     /// A page that went well, with nothing special about it.
     pub(crate) fn page(id: u64) -> Page {

@@ -94,15 +94,7 @@ pub(super) fn write_from_place(page: &Page, out: &mut Vec<u8>) {
     line.key("due").or_null(timings.due.map(wall), Line::wall);
     line.key("sent").or_null(timings.sent.map(wall), Line::wall);
 
-    for (name, end) in [
-        ("dns", timings.dns),
-        ("connect", timings.connect),
-        ("tls_handshake", timings.tls_handshake),
-        ("request", timings.sent),
-        ("first_byte", timings.first_byte),
-        ("headers", timings.headers),
-        ("body", timings.body),
-    ] {
+    for (name, end) in page.phases() {
         line.key(name).or_null(phase(end), Line::seconds);
     }
 
