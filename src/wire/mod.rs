@@ -1,3 +1,6 @@
 //! Bytes to values and back, pure and bounded.
 
+pub mod http;
+pub mod coding;
+
 pub mod warc;
