@@ -42,6 +42,7 @@ const DOORS: &[(&str, &[&str])] = &[
     (
         "data_encoding",
         &["src/wire/warc.rs", "src/cli/json_lines.rs"],
+        &["src/wire/warc.rs", "src/frontier/seeds.rs"],
     ),
     ("hdrhistogram", &["src/crawl/stats.rs"]),
     ("slab", &["src/base/slab.rs"]),

@@ -5,3 +5,10 @@ pub mod url;
 pub mod links;
 
 mod json_lines;
+//! The command line, on the library's public interface only.
+
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the crawl command reads its seeds through it")
+)]
+pub mod seeds;

@@ -4,6 +4,7 @@
 //! [`Frontier`] that take or give a [`Job`], so a durable one writes its log behind the same front.
 
 pub mod request;
+pub mod seeds;
 
 pub mod settings;
 

@@ -17,8 +17,12 @@ pub struct Request {
     pub priority: i32,
     /// Links followed from a seed to get here.
     pub depth: u32,
-    /// The scopes to be throttled under, in place of the mapped ones.
+    /// The scopes to be throttled under, in place of the mapped ones; none at all means that only
+    /// the global limits hold.
     pub scopes: Option<Vec<String>>,
+    /// What this request is expected to cost each of `scopes`, in the same order, in the units of
+    /// their quotas. Empty where nothing was said: 1 each.
+    pub scope_costs: Vec<f64>,
     /// Scrapy's `autothrottle_dont_adjust_delay`: the reply teaches AutoThrottle nothing.
     pub dont_adjust_delay: bool,
     /// The caller's own JSON, handed back with the result.

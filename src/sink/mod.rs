@@ -2,6 +2,16 @@
 
 pub mod page;
 
+pub mod results;
+mod warc;
+pub mod files;
+
+pub mod function;
+pub mod tee;
+
+use std::io;
+use std::path::PathBuf;
+
 use crate::base::disk::{DiskDone, DiskJob};
 use page::Page;
 
@@ -13,10 +23,10 @@ pub trait Sink {
     /// Takes a finished attempt. Whatever is to be written is pushed to `disk`.
     fn put(&mut self, page: Page, disk: &mut Vec<DiskJob>);
 
-    /// Hears of a finished disk job.
+    /// Hears of a finished disk job, whoever asked for it.
     fn disk_done(&mut self, _done: &DiskDone, _disk: &mut Vec<DiskJob>) {}
 
-    /// Whether it takes more now.
+    /// Whether it takes more now. What is on its way when it says no is still put.
     fn is_ready(&self) -> bool {
         true
     }
@@ -27,8 +37,24 @@ pub trait Sink {
     /// The crawl has ended: writes the rest. Jobs it still waits for are reported by `disk_done`.
     fn finish(&mut self, _disk: &mut Vec<DiskJob>) {}
 
-    /// Whether all that it took is written. Asked after `finish`.
+    /// Whether all that it took is written, or cannot be. Asked after `finish`.
     fn is_done(&self) -> bool {
         true
     }
+
+    /// The first thing that could not be written. A crawl whose results are lost ends.
+    fn failure(&self) -> Option<&WriteError> {
+        None
+    }
+}
+
+/// Our own machine would not write a file.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {}: {cause}", path.display())]
+pub struct WriteError {
+    /// The file.
+    pub path: PathBuf,
+    /// What the machine said.
+    #[source]
+    pub cause: io::Error,
 }

@@ -9,3 +9,5 @@ pub mod directives;
 pub mod html;
 pub mod sitemap;
 pub mod dns;
+
+pub mod warc;

@@ -1,0 +1,72 @@
+//! Whole pages to a function of the embedder's.
+
+use crate::base::disk::DiskJob;
+use crate::sink::Sink;
+use crate::sink::page::Page;
+
+/// Hands every finished attempt to a function, on the crawl's thread.
+///
+/// While the function runs the crawl stands still; no latency is measured wrong by that, but
+/// nothing is sent either. A function that hands pages on, to a channel say, tells with
+/// [`FunctionSink::ready_when`] whether there is room for more.
+///
+/// ```
+/// use argiope::sink::function::FunctionSink;
+///
+/// let (pages, inbox) = std::sync::mpsc::sync_channel(1000);
+/// let sink = FunctionSink::new(move |page| pages.send(page).expect("the reader lives"));
+/// # let _ = (sink, inbox);
+/// ```
+pub struct FunctionSink<F, R = fn() -> bool> {
+    function: F,
+    ready: R,
+}
+
+impl<F: FnMut(Page)> FunctionSink<F> {
+    /// Hands pages to `function`, which always takes more.
+    pub fn new(function: F) -> Self {
+        FunctionSink {
+            function,
+            ready: || true,
+        }
+    }
+
+    /// The crawl reads from the network only while `ready` says so.
+    pub fn ready_when<R: Fn() -> bool>(self, ready: R) -> FunctionSink<F, R> {
+        FunctionSink {
+            function: self.function,
+            ready,
+        }
+    }
+}
+
+impl<F: FnMut(Page), R: Fn() -> bool> Sink for FunctionSink<F, R> {
+    fn put(&mut self, page: Page, _disk: &mut Vec<DiskJob>) {
+        (self.function)(page);
+    }
+
+    fn is_ready(&self) -> bool {
+        (self.ready)()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::sink::page::samples;
+
+    #[test]
+    fn a_function_gets_whole_pages_and_says_when_it_is_full() {
+        let seen = RefCell::new(Vec::new());
+        let mut sink = FunctionSink::new(|page: Page| seen.borrow_mut().push(page.body))
+            .ready_when(|| seen.borrow().len() < 2);
+        for id in 1..=2 {
+            assert!(sink.is_ready());
+            sink.put(samples::page(id), &mut Vec::new());
+        }
+        assert!(!sink.is_ready());
+        assert_eq!(*seen.borrow(), [b"hello", b"hello"]);
+    }
+}

@@ -1,0 +1,340 @@
+//! The WARC files of a crawl: which records a page becomes, and when the next file begins.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::base::disk::{DiskDone, DiskJob, FileId};
+use crate::base::time::Wall;
+use crate::sink::page::Page;
+use crate::sink::results::Seconds;
+use crate::wire::warc::{Digest, Fields, Record, RecordId, RecordIds, RecordKind};
+
+/// How WARC files are named, filled and described.
+#[derive(Clone, Debug)]
+pub struct WarcOptions {
+    /// The machine's name, for file names and `warcinfo`.
+    pub host: String,
+    /// Random bits, from which record ids are drawn. No two crawls may share them.
+    pub seed: [u8; 16],
+    /// A file is closed before it grows beyond this, compressed. A page is never split over two
+    /// files, so a page larger than this has a file of its own.
+    pub size_max: u64,
+    /// Further fields of each file's `warcinfo` record: `robots`, `http-header-user-agent`, …
+    pub info: Vec<(String, String)>,
+}
+
+impl WarcOptions {
+    /// One gibibyte a file, as the specification advises (annex C).
+    pub fn new(host: impl Into<String>, seed: [u8; 16]) -> Self {
+        WarcOptions {
+            host: host.into(),
+            seed,
+            size_max: 1 << 30,
+            info: Vec::new(),
+        }
+    }
+}
+
+/// The files written so far and the one that is open.
+#[derive(Debug)]
+pub(super) struct WarcFiles {
+    folder: PathBuf,
+    options: WarcOptions,
+    ids: RecordIds,
+    /// The first file's id; the others follow.
+    files_from: FileId,
+    /// Every file's name as seen from the output directory, by serial number.
+    names: Vec<Arc<str>>,
+    open: Option<OpenFile>,
+}
+
+impl WarcFiles {
+    /// Files below `folder`, the output directory. The first is created for the first record.
+    pub(super) fn new(folder: PathBuf, options: WarcOptions, files_from: FileId) -> Self {
+        WarcFiles {
+            folder,
+            ids: RecordIds::new(options.seed),
+            options,
+            files_from,
+            names: Vec::new(),
+            open: None,
+        }
+    }
+
+    /// Writes the records of a page: its reply, its request, and what is known about both.
+    ///
+    /// Returns the name of the file if there was a reply; the job that writes it bears `tag`.
+    /// An attempt that sent nothing leaves nothing.
+    pub(super) fn put(
+        &mut self,
+        page: &Page,
+        digest: Option<Digest>,
+        tag: u64,
+        disk: &mut Vec<DiskJob>,
+    ) -> Option<Arc<str>> {
+        let replied = !page.response_bytes.is_empty();
+        if page.request_bytes.is_empty() && !replied {
+            return None;
+        }
+        let mut open = match self.open.take() {
+            Some(open) if open.has_room_for(page, self.options.size_max) => open,
+            full => {
+                if let Some(full) = full {
+                    self.close(full, disk);
+                }
+                self.open_next(page.finished_at(), disk)
+            }
+        };
+        open.write_page(page, digest, tag, &mut self.ids, disk);
+        self.open = Some(open);
+        let name = self.names.last().expect("an open file has a name");
+        replied.then(|| name.clone())
+    }
+
+    /// Hears of a finished job. Jobs of others are passed over.
+    pub(super) fn disk_done(&mut self, done: &DiskDone) {
+        if let Some(open) = &mut self.open
+            && done.file == Some(open.file)
+        {
+            open.in_flight = open.in_flight.saturating_sub(done.held as u64);
+            if let Ok(written) = &done.result {
+                open.end = open.end.max(written.offset + written.length);
+            }
+        }
+    }
+
+    /// Closes the open file and gives it its final name.
+    pub(super) fn finish(&mut self, disk: &mut Vec<DiskJob>) {
+        if let Some(open) = self.open.take() {
+            self.close(open, disk);
+        }
+    }
+
+    /// Where a file of ours lies under its final name; `None` for a file that is not ours.
+    pub(super) fn path(&self, file: FileId) -> Option<PathBuf> {
+        let serial = file.0.checked_sub(self.files_from.0)?;
+        let name = self.names.get(serial as usize)?;
+        Some(self.folder.join(&**name))
+    }
+
+    fn open_next(&mut self, now: Wall, disk: &mut Vec<DiskJob>) -> OpenFile {
+        let serial = self.names.len() as u32;
+        let name = file_name(now, serial, &self.options.host);
+        let path = format!("warc/{name}");
+        let mut open = OpenFile {
+            file: FileId(self.files_from.0 + serial),
+            info: self.ids.draw(),
+            end: 0,
+            in_flight: 0,
+            has_pages: false,
+        };
+        disk.push(DiskJob::Create {
+            file: open.file,
+            path: self.folder.join(format!("{path}.open")),
+        });
+        self.names.push(path.into());
+
+        let mut fields = Fields::default();
+        fields.push("software", concat!("argiope/", env!("CARGO_PKG_VERSION")));
+        fields.push("format", "WARC File Format 1.1");
+        fields.push("conformsTo", FORMAT);
+        fields.push("hostname", &self.options.host);
+        for (key, value) in &self.options.info {
+            fields.push(key, value);
+        }
+        let record = Record {
+            filename: Some(&name),
+            ..Record::new(RecordKind::Warcinfo, open.info, now, fields.as_bytes())
+        };
+        open.append(&record, 0, disk);
+        open
+    }
+
+    fn close(&self, open: OpenFile, disk: &mut Vec<DiskJob>) {
+        disk.push(DiskJob::Sync {
+            file: open.file,
+            tag: 0,
+        });
+        disk.push(DiskJob::Finish {
+            file: open.file,
+            rename: self.path(open.file),
+        });
+    }
+}
+
+/// The file that takes records now.
+#[derive(Debug)]
+struct OpenFile {
+    file: FileId,
+    /// Its `warcinfo` record.
+    info: RecordId,
+    /// Where the last record that is known to be written ends.
+    end: u64,
+    /// Bytes on their way, before compression: what `end` may still grow by.
+    in_flight: u64,
+    /// Whether anything but `warcinfo` went in.
+    has_pages: bool,
+}
+
+impl OpenFile {
+    fn has_room_for(&self, page: &Page, size_max: u64) -> bool {
+        let blocks = page.response_bytes.len() + page.request_bytes.len();
+        let size = (blocks + 4 * page.url.len() + FIELDS_SIZE) as u64;
+        !self.has_pages || self.end + self.in_flight + size <= size_max
+    }
+
+    fn write_page(
+        &mut self,
+        page: &Page,
+        digest: Option<Digest>,
+        tag: u64,
+        ids: &mut RecordIds,
+        disk: &mut Vec<DiskJob>,
+    ) {
+        self.has_pages = true;
+        let protocols: Vec<&str> = [
+            page.version.and_then(http_protocol),
+            page.tls.and_then(|tls| tls_protocol(tls.version)),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        // What the other records are concurrent to: the reply, or else the request.
+        let main = ids.draw();
+        let record = |kind, id, block| Record {
+            target: Some(&page.url),
+            address: page.remote.map(|remote| remote.ip()),
+            concurrent_to: (id != main).then_some(main),
+            warcinfo: Some(self.info),
+            protocols: &protocols,
+            cipher: page.tls.map(|tls| tls.cipher),
+            ..Record::new(kind, id, page.captured_at(), block)
+        };
+
+        let replied = !page.response_bytes.is_empty();
+        let response = replied.then(|| Record {
+            truncated: page.truncated.map(|reason| reason.name()),
+            payload_digest: digest.filter(|_| !page.chunked),
+            ..record(RecordKind::Response, main, &page.response_bytes)
+        });
+        let request = (!page.request_bytes.is_empty()).then(|| {
+            let id = if replied { ids.draw() } else { main };
+            record(RecordKind::Request, id, &page.request_bytes)
+        });
+        let known = what_is_known(page);
+        let metadata = Record {
+            protocols: &[],
+            cipher: None,
+            ..record(RecordKind::Metadata, ids.draw(), known.as_bytes())
+        };
+
+        for (record, tag) in [(response, tag), (request, 0), (Some(metadata), 0)] {
+            if let Some(record) = record {
+                self.append(&record, tag, disk);
+            }
+        }
+    }
+
+    fn append(&mut self, record: &Record<'_>, tag: u64, disk: &mut Vec<DiskJob>) {
+        let mut bytes = Vec::new();
+        record.write(&mut bytes);
+        self.in_flight += bytes.len() as u64;
+        disk.push(DiskJob::Append {
+            file: self.file,
+            bytes,
+            gzip: true,
+            tag,
+        });
+    }
+}
+
+/// The block of a metadata record: the specification's own fields (section 6.6), then ours, named
+/// and measured as in a result line. What did not happen is left out.
+fn what_is_known(page: &Page) -> Fields {
+    let timings = &page.timings;
+    let mut fields = Fields::default();
+    if let Some(via) = &page.via {
+        fields.push("via", via);
+    }
+    if let (Some(sent), Some(end)) = (timings.sent, timings.body) {
+        fields.push("fetchTimeMs", end.saturating_since(sent).as_millis());
+    }
+    fields.push("id", page.id);
+    if let Some(parent) = page.parent {
+        fields.push("parent", parent);
+    }
+    fields.push("kind", page.kind);
+    fields.push("seed", page.seed);
+    fields.push("depth", page.depth);
+    fields.push("attempt", page.attempt);
+    for scope in &page.scopes {
+        fields.push("scope", scope);
+    }
+    if let Some(failure) = &page.failure {
+        fields.push("error", failure);
+    }
+    if let Some(redirect) = &page.redirect {
+        fields.push("redirect", redirect);
+    }
+    if let Some(tls) = page.tls {
+        fields.push("tls-resumed", tls.resumed);
+        fields.push("tls-verified", tls.verified);
+    }
+    fields.push("reused", page.reused);
+    for (name, end) in page.phases() {
+        if let Some(end) = end {
+            fields.push(name, Seconds(end.saturating_since(timings.started)));
+        }
+    }
+    for (name, span) in [
+        ("latency", timings.latency()),
+        ("server_latency", timings.server_latency()),
+        ("lateness", timings.lateness()),
+        ("delay", page.delay),
+    ] {
+        if let Some(span) = span {
+            fields.push(name, Seconds(span));
+        }
+    }
+    fields
+}
+
+/// A protocol as the proposed `WARC-Protocol` field names it.
+fn http_protocol(version: &str) -> Option<&'static str> {
+    match version {
+        "HTTP/1.1" => Some("http/1.1"),
+        "HTTP/1.0" => Some("http/1.0"),
+        _ => None,
+    }
+}
+
+fn tls_protocol(version: &str) -> Option<&'static str> {
+    match version {
+        "TLSv1.3" => Some("tls/1.3"),
+        "TLSv1.2" => Some("tls/1.2"),
+        _ => None,
+    }
+}
+
+/// `argiope-UTC17-SERIAL-HOST.warc.gz`, after the pattern of annex C.
+fn file_name(now: Wall, serial: u32, host: &str) -> String {
+    let (year, month, day, hour, minute, second) = now.civil();
+    let millis = now.0 / 1_000_000 % 1000;
+    let host: String = host
+        .chars()
+        .map(|c| match c {
+            'a'..='z' | 'A'..='Z' | '0'..='9' | '.' => c,
+            _ => '-',
+        })
+        .collect();
+    format!(
+        "argiope-{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}{millis:03}-{serial:05}-{host}.warc.gz"
+    )
+}
+
+/// Where the format that the files conform to is described.
+const FORMAT: &str =
+    "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/";
+
+/// What the fields of a page's records take beside the URL: with all of them, about half of this.
+const FIELDS_SIZE: usize = 4096;

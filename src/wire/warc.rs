@@ -1,0 +1,438 @@
+//! WARC/1.1 records (ISO 28500:2017), written into a byte vector.
+//!
+//! A record is a few named fields and a block of bytes; whoever writes the file compresses each
+//! record into a gzip member of its own. Nothing here knows of files, pages or clocks.
+
+use std::fmt;
+use std::io::Write as _;
+use std::net::IpAddr;
+
+use data_encoding::BASE32;
+use sha1::{Digest as _, Sha1};
+
+use crate::base::time::Wall;
+
+/// One record: what its header fields say, and its block.
+#[derive(Clone, Debug)]
+pub struct Record<'a> {
+    /// What kind of record it is.
+    pub kind: RecordKind,
+    /// Its own id, used once in the world.
+    pub id: RecordId,
+    /// When the capture began; the same for all records of one capture (section 5.4).
+    pub date: Wall,
+    /// The URI that was asked for.
+    pub target: Option<&'a str>,
+    /// The address that answered.
+    pub address: Option<IpAddr>,
+    /// Another record of the same capture.
+    pub concurrent_to: Option<RecordId>,
+    /// The `warcinfo` record of the file this record is written to.
+    pub warcinfo: Option<RecordId>,
+    /// Protocols used, as in `http/1.1` and `tls/1.3`; one proposed `WARC-Protocol` field each.
+    pub protocols: &'a [&'a str],
+    /// The TLS cipher suite by its IANA name, in the proposed `WARC-Cipher-Suite` field.
+    pub cipher: Option<&'a str>,
+    /// Why the block is not whole: `length`, `time`, `disconnect` or `unspecified`.
+    pub truncated: Option<&'static str>,
+    /// The file this record was first written to; for `warcinfo` only.
+    pub filename: Option<&'a str>,
+    /// Digest of the payload. Leave it out where the block is chunked: readers do not agree
+    /// whether chunk framing is part of the payload, and accept a record without it.
+    pub payload_digest: Option<Digest>,
+    /// Media type of the block; usually [`RecordKind::content_type`].
+    pub content_type: &'a str,
+    /// The block.
+    pub block: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    /// A record of `kind` with the fields that every record has.
+    pub fn new(kind: RecordKind, id: RecordId, date: Wall, block: &'a [u8]) -> Self {
+        Record {
+            kind,
+            id,
+            date,
+            target: None,
+            address: None,
+            concurrent_to: None,
+            warcinfo: None,
+            protocols: &[],
+            cipher: None,
+            truncated: None,
+            filename: None,
+            payload_digest: None,
+            content_type: kind.content_type(),
+            block,
+        }
+    }
+
+    /// Appends the whole record: version line, fields, block, and the two line ends after it.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.reserve(self.block.len() + 1024);
+        out.extend_from_slice(b"WARC/1.1\r\n");
+        field(out, "WARC-Type", self.kind.name());
+        field(out, "WARC-Record-ID", self.id);
+        field(out, "WARC-Date", self.date);
+        if let Some(name) = self.filename {
+            field(out, "WARC-Filename", OneLine(name));
+        }
+        if let Some(target) = self.target {
+            field(out, "WARC-Target-URI", Uri(target));
+        }
+        if let Some(address) = self.address {
+            field(out, "WARC-IP-Address", address);
+        }
+        if let Some(other) = self.concurrent_to {
+            field(out, "WARC-Concurrent-To", other);
+        }
+        if let Some(info) = self.warcinfo {
+            field(out, "WARC-Warcinfo-ID", info);
+        }
+        for protocol in self.protocols {
+            field(out, "WARC-Protocol", OneLine(protocol));
+        }
+        if let Some(cipher) = self.cipher {
+            field(out, "WARC-Cipher-Suite", OneLine(cipher));
+        }
+        if let Some(reason) = self.truncated {
+            field(out, "WARC-Truncated", reason);
+        }
+        if let Some(digest) = self.payload_digest {
+            field(out, "WARC-Payload-Digest", digest);
+        }
+        field(out, "WARC-Block-Digest", Digest::of(self.block));
+        field(out, "Content-Type", OneLine(self.content_type));
+        field(out, "Content-Length", self.block.len());
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(self.block);
+        out.extend_from_slice(b"\r\n\r\n");
+    }
+}
+
+/// The kinds of record that are written (section 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordKind {
+    /// Says what wrote the file and how.
+    Warcinfo,
+    /// A request as it left.
+    Request,
+    /// A reply as it came.
+    Response,
+    /// What is known about a capture beyond its bytes.
+    Metadata,
+}
+
+impl RecordKind {
+    /// The value of `WARC-Type`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            RecordKind::Warcinfo => "warcinfo",
+            RecordKind::Request => "request",
+            RecordKind::Response => "response",
+            RecordKind::Metadata => "metadata",
+        }
+    }
+
+    /// The media type of such a record's block.
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            RecordKind::Warcinfo | RecordKind::Metadata => "application/warc-fields",
+            RecordKind::Request => "application/http;msgtype=request",
+            RecordKind::Response => "application/http;msgtype=response",
+        }
+    }
+}
+
+/// A record's id: a version 4 UUID, written `<urn:uuid:…>`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RecordId([u8; 16]);
+
+impl RecordId {
+    /// The UUID of 128 random bits, six of which give way to its version and variant (RFC 9562, 5.4).
+    pub fn from_random(mut bits: [u8; 16]) -> Self {
+        bits[6] = bits[6] & 0x0f | 0x40;
+        bits[8] = bits[8] & 0x3f | 0x80;
+        RecordId(bits)
+    }
+}
+
+impl fmt::Display for RecordId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bits = u128::from_be_bytes(self.0);
+        write!(
+            f,
+            "<urn:uuid:{:08x}-{:04x}-{:04x}-{:04x}-{:012x}>",
+            bits >> 96,
+            bits >> 80 & 0xffff,
+            bits >> 64 & 0xffff,
+            bits >> 48 & 0xffff,
+            bits & 0xffff_ffff_ffff,
+        )
+    }
+}
+
+/// A stream of record ids drawn from one seed: the same seed gives the same ids.
+#[derive(Clone, Debug)]
+pub struct RecordIds {
+    seed: [u8; 16],
+    drawn: u64,
+}
+
+impl RecordIds {
+    /// Ids drawn from `seed`. Two crawls must not share a seed, or their records share ids.
+    pub fn new(seed: [u8; 16]) -> Self {
+        RecordIds { seed, drawn: 0 }
+    }
+
+    /// The next id.
+    pub fn draw(&mut self) -> RecordId {
+        let hash = Sha1::new()
+            .chain_update(self.seed)
+            .chain_update(self.drawn.to_be_bytes())
+            .finalize();
+        self.drawn += 1;
+        let mut bits = [0; 16];
+        bits.copy_from_slice(&hash[..16]);
+        RecordId::from_random(bits)
+    }
+}
+
+/// A SHA-1 digest, written `sha1:` and base32 as web archives do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Digest([u8; 20]);
+
+impl Digest {
+    /// The digest of some bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        Digest(Sha1::digest(bytes).into())
+    }
+
+    /// The digest of a payload: the body without chunk framing, content codings left as they are.
+    ///
+    /// `body` is what came after the head. Where chunk framing is broken or ends early the digest
+    /// covers the data of what could be followed.
+    pub fn of_payload(body: &[u8], chunked: bool) -> Self {
+        if !chunked {
+            return Digest::of(body);
+        }
+        let mut hash = Sha1::new();
+        for data in Chunks(body) {
+            hash.update(data);
+        }
+        Digest(hash.finalize().into())
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = [0; 32];
+        BASE32.encode_mut(&self.0, &mut text);
+        f.write_str("sha1:")?;
+        f.write_str(str::from_utf8(&text).expect("base32 is ASCII"))
+    }
+}
+
+/// A block of `application/warc-fields`: named values, one a line.
+#[derive(Clone, Debug, Default)]
+pub struct Fields(Vec<u8>);
+
+impl Fields {
+    /// Appends a field. Line ends inside the value become spaces.
+    pub fn push(&mut self, name: &str, value: impl fmt::Display) {
+        field(&mut self.0, name, OneLine(&value.to_string()));
+    }
+
+    /// The block.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// The data of a chunked body (RFC 9112, 7.1), chunk by chunk, as lenient as it takes: bare LF,
+/// spaces around the size and any extension are passed over.
+struct Chunks<'a>(&'a [u8]);
+
+impl<'a> Iterator for Chunks<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let end = self.0.iter().position(|&byte| byte == b'\n')?;
+        let line = self.0[..end].trim_ascii_start();
+        let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit());
+        let digits = &line[..digits.count()];
+        let size = usize::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()?;
+        if size == 0 {
+            self.0 = &[];
+            return None;
+        }
+        let rest = &self.0[end + 1..];
+        let (data, rest) = rest.split_at(size.min(rest.len()));
+        self.0 = match rest {
+            [b'\r', b'\n', rest @ ..] | [b'\n', rest @ ..] => rest,
+            _ => &[],
+        };
+        Some(data)
+    }
+}
+
+fn field(out: &mut Vec<u8>, name: &str, value: impl fmt::Display) {
+    write!(out, "{name}: {value}\r\n").expect("a vector takes all that is written");
+}
+
+/// A value that cannot end its line, whatever it holds.
+struct OneLine<'a>(&'a str);
+
+impl fmt::Display for OneLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = self.0.split(|c: char| c.is_control());
+        f.write_str(parts.next().unwrap_or(""))?;
+        parts.try_for_each(|part| write!(f, " {part}"))
+    }
+}
+
+/// A URI that is one word of ASCII, whatever it holds.
+struct Uri<'a>(&'a str);
+
+impl fmt::Display for Uri<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0;
+        while let Some(at) = rest.bytes().position(|byte| !byte.is_ascii_graphic()) {
+            f.write_str(&rest[..at])?;
+            let strange = rest[at..].chars().next().expect("a character begins here");
+            for byte in strange.encode_utf8(&mut [0; 4]).bytes() {
+                write!(f, "%{byte:02X}")?;
+            }
+            rest = &rest[at + strange.len_utf8()..];
+        }
+        f.write_str(rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(record: &Record<'_>) -> String {
+        let mut out = Vec::new();
+        record.write(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    fn id(byte: u8) -> RecordId {
+        RecordId::from_random([byte; 16])
+    }
+
+    #[test]
+    fn a_response_record_is_written_field_by_field() {
+        let block = b"HTTP/1.1 200 OK\r\n\r\nhello";
+        let record = Record {
+            target: Some("https://a.test/x"),
+            address: Some([127, 0, 0, 1].into()),
+            concurrent_to: Some(id(2)),
+            warcinfo: Some(id(3)),
+            protocols: &["http/1.1", "tls/1.3"],
+            cipher: Some("TLS_AES_128_GCM_SHA256"),
+            truncated: Some("length"),
+            payload_digest: Some(Digest::of(b"hello")),
+            ..Record::new(RecordKind::Response, id(1), Wall(1_000_000_007), block)
+        };
+        assert_eq!(
+            text(&record),
+            "WARC/1.1\r\n\
+             WARC-Type: response\r\n\
+             WARC-Record-ID: <urn:uuid:01010101-0101-4101-8101-010101010101>\r\n\
+             WARC-Date: 1970-01-01T00:00:01.000000007Z\r\n\
+             WARC-Target-URI: https://a.test/x\r\n\
+             WARC-IP-Address: 127.0.0.1\r\n\
+             WARC-Concurrent-To: <urn:uuid:02020202-0202-4202-8202-020202020202>\r\n\
+             WARC-Warcinfo-ID: <urn:uuid:03030303-0303-4303-8303-030303030303>\r\n\
+             WARC-Protocol: http/1.1\r\n\
+             WARC-Protocol: tls/1.3\r\n\
+             WARC-Cipher-Suite: TLS_AES_128_GCM_SHA256\r\n\
+             WARC-Truncated: length\r\n\
+             WARC-Payload-Digest: sha1:VL2MMHO4YXUKFWV63YHTWSBM3GXKSQ2N\r\n\
+             WARC-Block-Digest: sha1:IORUMWLIBUO53GZZJS7FEOU3IDD3AFBH\r\n\
+             Content-Type: application/http;msgtype=response\r\n\
+             Content-Length: 24\r\n\
+             \r\n\
+             HTTP/1.1 200 OK\r\n\r\nhello\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn a_digest_is_sha1_in_base32() {
+        let check = |bytes: &[u8], expected| assert_eq!(Digest::of(bytes).to_string(), expected);
+        check(b"", "sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ");
+        check(b"abc", "sha1:VGMT4NSHA2AWVOR6EVYXQUGCNSONBWE5");
+    }
+
+    #[test]
+    fn the_payload_of_a_chunked_body_is_its_data() {
+        let check = |body: &str, data: &str| {
+            assert_eq!(
+                Digest::of_payload(body.as_bytes(), true),
+                Digest::of(data.as_bytes()),
+                "{body:?}"
+            );
+        };
+        check(
+            "5\r\nhello\r\n6;x=\"y\"\r\n world\r\n0\r\n\r\n",
+            "hello world",
+        );
+        check("5\nhello\n0\n\n", "hello");
+        check(" 5 \r\nhello\r\n0\r\nTrailer: 1\r\n\r\n", "hello");
+        check("0005\r\nhello\r\nA\r\nbroken off", "hellobroken off");
+        check("5\r\nhelloXX3\r\nabc\r\n", "hello");
+        check("ffffffffffffffffffff\r\nhello", "");
+        check("xyz\r\nhello", "");
+        check("5", "");
+        check("", "");
+    }
+
+    #[test]
+    fn every_cut_of_a_chunked_body_has_the_data_that_arrived() {
+        let body = b"5\r\nhello\r\n6;x\r\n world\r\n0\r\n\r\n";
+        let mut longest = 0;
+        for cut in 0..=body.len() {
+            let data: Vec<u8> = Chunks(&body[..cut]).flatten().copied().collect();
+            assert!(b"hello world".starts_with(&data), "cut at {cut}");
+            assert!(data.len() >= longest, "cut at {cut}");
+            longest = data.len();
+        }
+        assert_eq!(longest, 11);
+    }
+
+    #[test]
+    fn no_value_can_forge_a_field() {
+        let mut record = Record::new(RecordKind::Metadata, id(1), Wall(0), b"");
+        record.target = Some("http://a.test/\r\nWARC-Type: request é");
+        let text = text(&record);
+        assert!(
+            text.contains("WARC-Target-URI: http://a.test/%0D%0AWARC-Type:%20request%20%C3%A9\r\n"),
+            "{text}"
+        );
+        let mut fields = Fields::default();
+        fields.push("failure", "one\r\ntwo");
+        assert_eq!(fields.as_bytes(), b"failure: one  two\r\n");
+    }
+
+    #[test]
+    fn ids_of_a_seed_are_version_4_all_different_and_the_same_again() {
+        let draw = |seed| {
+            let mut ids = RecordIds::new(seed);
+            (0..100).map(|_| ids.draw().to_string()).collect::<Vec<_>>()
+        };
+        let first = draw([7; 16]);
+        assert_eq!(first, draw([7; 16]));
+        assert_ne!(first[0], draw([8; 16])[0]);
+        let mut different = first.clone();
+        different.sort();
+        different.dedup();
+        assert_eq!(different.len(), 100);
+        for id in first {
+            assert_eq!(&id[24..25], "4", "{id}");
+            assert!("89ab".contains(&id[29..30]), "{id}");
+        }
+    }
+}
