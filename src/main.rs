@@ -1,3 +1,12 @@
 //! The door: flags to config to exit code.
 
-fn main() {}
+mod cli;
+
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    cli::main()
+}

@@ -142,7 +142,7 @@ pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> O
     known
         .map(|candidate| (distance(&name, &candidate.to_ascii_lowercase()), candidate))
         .min()
-        .filter(|(edits, candidate)| *edits <= 2.max(candidate.len() / 4))
+        .filter(|(edits, candidate)| *edits <= 3 && *edits * 2 < candidate.len())
         .map(|(_, candidate)| candidate)
 }
 
@@ -200,6 +200,8 @@ mod tests {
         let check = |name, expected| assert_eq!(nearest(name, known.into_iter()), expected);
         check("download_dealy", Some("DOWNLOAD_DELAY"));
         check("RETRY_TIME", Some("RETRY_TIMES"));
+        check("DOWNLOAD_DEALY", Some("DOWNLOAD_DELAY"));
+        check("FOO", None);
         check("BACKOFF_WINDOW", None);
     }
 }

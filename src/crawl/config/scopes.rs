@@ -182,7 +182,7 @@ fn scope_name(name: &str) -> Result<String, Problem> {
     if name.contains("://") {
         return Err(Problem::new("a scope is no URL", MEND));
     }
-    if name.is_empty() || name.contains(char::is_whitespace) {
+    if name.is_empty() || name.trim() != name || name.contains(char::is_control) {
         return Err(Problem::new("no name of a scope", MEND));
     }
     match name.contains('.') {

@@ -236,6 +236,7 @@ fn a_malformed_scope_is_named() {
     check(json!({"a.test": 3}), r#""a.test": 3 is no map"#);
     check(json!({"http://a.test/": {}}), "a scope is no URL");
     check(json!({"": {}}), "no name of a scope");
+    check(json!({"a.test ": {}}), "no name of a scope");
     check(json!({"A.test": {}, "a.test": {}}), "named twice");
     check(json!([1]), "[1] is no map");
     check(json!("a.test=1"), "is no map");
