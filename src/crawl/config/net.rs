@@ -220,25 +220,21 @@ impl Form for Nets {
     }
 }
 
-/// Whether this is an address or a CIDR whose host bits are zero.
+/// Whether this is an address or a CIDR. Bits below the prefix may be set, as `ip address` shows them.
 pub(super) fn is_net(text: &str) -> bool {
     let (address, length) = match text.split_once('/') {
         Some((address, length)) => (address, Some(length)),
         None => (text, None),
     };
-    let (bits, width) = match address.parse() {
-        Ok(IpAddr::V4(v4)) => (u128::from(u32::from(v4)) << 96, 32),
-        Ok(IpAddr::V6(v6)) => (u128::from(v6), 128),
-        Err(_) => return false,
+    let Ok(address) = address.parse::<IpAddr>() else {
+        return false;
     };
-    let length = match length.map(|digits| (digits, digits.parse::<u32>())) {
-        None => width,
+    let width = if address.is_ipv4() { 32 } else { 128 };
+    length.is_none_or(|digits| {
         // Digits alone: a sign is no part of a prefix length.
-        Some((digits, Ok(length))) if digits.bytes().all(|byte| byte.is_ascii_digit()) => length,
-        Some(_) => return false,
-    };
-    // A host bit that is set says that somebody meant another network.
-    length <= width && bits.checked_shl(length).unwrap_or(0) == 0
+        digits.bytes().all(|byte| byte.is_ascii_digit())
+            && digits.parse::<u32>().is_ok_and(|length| length <= width)
+    })
 }
 
 /// What is never asked: hosts, `*.domain`, CIDRs.
