@@ -159,6 +159,8 @@ impl Form for Patterns {
         };
         match value {
             Value::Array(items) => items.iter().map(one).collect(),
+            // An empty pattern would match everything; who writes nothing means none.
+            Value::String(text) if text.is_empty() => Ok(Vec::new()),
             _ => Ok(vec![one(value)?]),
         }
     }

@@ -120,6 +120,7 @@ impl Form for Headers {
                     header(&line.into()).map_err(|problem| problem.within(name))
                 })
                 .collect(),
+            Value::String(text) if text.is_empty() => Ok(Vec::new()),
             // Commas are at home in headers: text is one of them.
             line @ Value::String(_) => Ok(vec![header(line)?]),
             other => Err(wrong(other, "no list", "give a list of \"Name: value\"")),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{refused, said};
-use crate::crawl::config::Config;
+use crate::crawl::config::{Config, settings};
 use crate::throttle::settings::Jitter;
 
 #[test]
@@ -277,6 +277,21 @@ fn overrides_have_the_shape_that_curl_gave_them() {
     ] {
         let text = refused("RESOLVE", json!([wrong]));
         assert!(text.contains("write HOST:PORT:ADDR"), "{text}");
+    }
+}
+
+#[test]
+fn empty_text_is_an_empty_list() {
+    for setting in settings() {
+        if setting.kind.starts_with("list") {
+            let config = said(&[(setting.name, json!(""))]);
+            assert_eq!(
+                config.get(setting.name),
+                Some(json!([])),
+                "{}",
+                setting.name
+            );
+        }
     }
 }
 
