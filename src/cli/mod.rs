@@ -12,3 +12,82 @@ mod json_lines;
     expect(dead_code, reason = "the crawl command reads its seeds through it")
 )]
 pub mod seeds;
+//! The command line: what was asked, who does it, and how it ended.
+
+mod args;
+mod examples;
+mod settings;
+
+mod crawl;
+mod demo;
+mod fetch;
+
+mod logger;
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+use argiope::crawl::config::ConfigError;
+
+use self::args::{Command, Parsed};
+
+/// Does what the command line asks. The exit code is part of the contract:
+/// 0 ended by itself, 1 failed, 2 usage or configuration, 3 stopped early.
+pub fn main() -> ExitCode {
+    let done = match args::parse(std::env::args_os()) {
+        Ok(Parsed::Show(text)) => settings::print(&text).map(|()| 0).map_err(Into::into),
+        Ok(Parsed::Run { command, verbose }) => {
+            logger::start(verbose, command.is_quiet());
+            run(command)
+        }
+        Err(usage) => Err(usage.into()),
+    };
+    match done {
+        Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(FAILED)),
+        Err(error) if is_reader_gone(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("argiope: {}", one_line(&format!("{error:#}")));
+            let misused = error.is::<Usage>() || error.is::<ConfigError>();
+            ExitCode::from(if misused { MISUSED } else { FAILED })
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<i32> {
+    match command {
+        Command::Crawl(args) => crawl::run(settings::load(args.configured(), &args.said()?)?, args),
+        Command::Fetch(args) => fetch::run(settings::load(args.configured(), &args.said())?, args),
+        Command::Robots(_) => anyhow::bail!("`robots` is not built yet"),
+        Command::Url(_) => anyhow::bail!("`url` is not built yet"),
+        Command::Links(_) => anyhow::bail!("`links` is not built yet"),
+        Command::Settings(args) => settings::run(&args),
+        Command::Demo(args) => demo::run(settings::load(&args.configured, &[])?, args),
+    }
+}
+
+/// The user asked for what cannot be: one line that says what, where, and how to mend it.
+#[derive(Debug)]
+pub struct Usage(pub String);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// Whether whoever read our output has had enough, as `head` does. That is no failure of ours.
+fn is_reader_gone(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+const FAILED: u8 = 1;
+const MISUSED: u8 = 2;

@@ -1,1 +1,3 @@
 //! The loop, where the floors meet.
+
+pub mod config;

@@ -7,9 +7,9 @@ use regex::Regex;
 /// Filters, limits and habits of the frontier.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// `--follow`: which links are followed.
+    /// `FOLLOW` and `--follow`: which links are followed.
     pub follow: Follow,
-    /// `DEPTH_LIMIT`: links followed from a seed; 0 is no limit.
+    /// `DEPTH_LIMIT` and `--max-depth`: links followed from a seed; 0 is no limit.
     pub depth_limit: u32,
     /// `URLLENGTH_LIMIT`: bytes of a URL.
     pub url_length_limit: usize,
@@ -19,13 +19,15 @@ pub struct Settings {
     pub links_per_page_max: usize,
     /// `CLOSESPIDER_PAGECOUNT` and `--max-pages`: pages fetched; 0 is no limit.
     pub pages_max: u64,
-    /// `--max-pages-per-host`: pages fetched of one host; 0 is no limit.
+    /// `CLOSESPIDER_ERRORCOUNT`: pages that ended with an error, after which the crawl ends; 0 is no limit.
+    pub errors_max: u64,
+    /// `PAGES_PER_HOST_MAX` and `--max-pages-per-host`: pages fetched of one host; 0 is no limit.
     pub pages_per_host_max: u32,
-    /// `--allow`: where there are any, a URL must match one.
+    /// `ALLOW` and `--allow`: where there are any, a URL must match one.
     pub allow: Vec<Regex>,
-    /// `--deny`: a URL must match none.
+    /// `DENY` and `--deny`: a URL must match none.
     pub deny: Vec<Regex>,
-    /// `--exclude`: hosts (`example.com`) and domains (`*.example.com`) never asked. CIDRs go to the address guard.
+    /// `EXCLUDE` and `--exclude`: hosts (`example.com`) and domains (`*.example.com`) never asked. CIDRs go to the address guard.
     pub exclude_hosts: Vec<String>,
     /// `FRONTIER_MAX`: requests queued at once; links beyond it are dropped and counted, seeds wait.
     pub queued_max: usize,
@@ -43,7 +45,7 @@ pub struct Settings {
     pub redirects_max: u32,
     /// `FOLLOW_NOFOLLOW` inverted: `rel=nofollow`, robots meta and `X-Robots-Tag` are honoured.
     pub nofollow: bool,
-    /// `LINK_ELEMENTS`: also `link`, `img`, `script`, `source`, `form`.
+    /// `FOLLOW_RESOURCES`: also `link`, `img`, `script`, `source`, `form`.
     pub follow_resources: bool,
     /// `FOLLOW_SITEMAPS`: sitemaps named in robots.txt are read.
     pub sitemaps: bool,
@@ -60,6 +62,7 @@ impl Default for Settings {
             path_repeat_limit: 5,
             links_per_page_max: 10_000,
             pages_max: 0,
+            errors_max: 0,
             pages_per_host_max: 0,
             allow: Vec::new(),
             deny: Vec::new(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Pacing for the whole crawl: the globals, and the scopes that differ from them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// `CONCURRENT_REQUESTS`: requests in flight in all. At least 1.
+    /// `CONCURRENT_REQUESTS`: requests in flight in all. At least 1 in a finished config.
     pub concurrent_requests: usize,
     /// `CONCURRENT_REQUESTS_PER_IP`: requests in flight per address; 0 switches the address scope off.
     pub concurrent_requests_per_ip: u32,
@@ -32,6 +32,7 @@ impl Default for Settings {
                 ScopePatch {
                     concurrency: Some(16),
                     delay: Some(Duration::ZERO),
+                    delay_per_slot: Some(Duration::ZERO),
                     ..ScopePatch::default()
                 },
             )]),

@@ -1,0 +1,51 @@
+//! The examples below each command's help.
+
+pub const MAIN: &str = "\
+Examples:
+  argiope demo
+  argiope crawl https://example.com --max-pages 100 --contact me@example.org
+  argiope help crawl";
+
+pub const CRAWL: &str = "\
+Examples:
+  argiope crawl https://example.com --max-pages 100 --contact me@example.org
+  argiope crawl --seeds hosts.txt --follow none --out hosts --contact https://example.org/bot
+  argiope crawl https://example.com -s DOWNLOAD_DELAY=0.5 -s AUTOTHROTTLE_ENABLED=true
+  argiope crawl http://127.0.0.1:8080 --allow-net loopback --results - --no-warc | jq .url
+
+Exit: 0 ended by itself or at a limit, 1 failed, 2 usage, 3 stopped early.";
+
+pub const FETCH: &str = "\
+Examples:
+  argiope fetch https://example.com
+  argiope fetch https://example.com -o page.html
+  argiope fetch --fail --timeout 5s -H 'Accept-Language: de' https://example.com/a https://example.com/b";
+
+pub const ROBOTS: &str = "\
+Examples:
+  argiope robots robots.txt --agent argiope https://example.com/private/x
+  argiope robots robots.txt --agent argiope --json /a /b
+  argiope robots - < questions.jsonl";
+
+pub const URL: &str = "\
+Examples:
+  argiope url 'HTTP://Example.com:80/a/../b#c'
+  argiope url --json --base https://example.com/a/ ../b
+  argiope url - < inputs.jsonl";
+
+pub const LINKS: &str = "\
+Examples:
+  argiope links page.html --base https://example.com/
+  argiope links page.html --base https://example.com/ --content-type 'text/html; charset=latin1' --json
+  argiope links - < pages.jsonl";
+
+pub const SETTINGS: &str = "\
+Examples:
+  argiope settings
+  argiope settings --toml > crawl.toml
+  argiope settings --config crawl.toml -s RETRY_TIMES=5 --json";
+
+pub const DEMO: &str = "\
+Examples:
+  argiope demo
+  argiope demo --domains 200 --pages 10 --seed 7";

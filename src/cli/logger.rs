@@ -1,0 +1,44 @@
+//! What the library logs, as plain lines on stderr.
+
+use std::io::{self, Write};
+
+use log::{Level, LevelFilter, Log, Metadata, Record};
+
+/// Starts logging: warnings, and with each `-v` more; `--quiet` leaves errors alone.
+pub fn start(verbose: u8, quiet: bool) {
+    let level = match (verbose, quiet) {
+        (0, true) => LevelFilter::Error,
+        (0, false) => LevelFilter::Warn,
+        (1, _) => LevelFilter::Info,
+        (2, _) => LevelFilter::Debug,
+        (_, _) => LevelFilter::Trace,
+    };
+    if log::set_logger(&Stderr).is_ok() {
+        log::set_max_level(level);
+    }
+}
+
+/// Levels are filtered by the `log` crate's maximum alone.
+struct Stderr;
+
+impl Log for Stderr {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.level() <= log::max_level()
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if !self.enabled(record.metadata()) {
+            return;
+        }
+        let line = match record.level() {
+            Level::Error => format!("error: {}\n", record.args()),
+            Level::Warn => format!("warning: {}\n", record.args()),
+            Level::Info => format!("{}\n", record.args()),
+            Level::Debug | Level::Trace => format!("{}: {}\n", record.target(), record.args()),
+        };
+        // Nobody is left to tell when stderr is gone.
+        let _ = io::stderr().lock().write_all(line.as_bytes());
+    }
+
+    fn flush(&self) {}
+}

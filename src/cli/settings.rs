@@ -1,0 +1,319 @@
+//! `argiope settings`, and how every command comes to its config. The only file that imports toml.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Write as _};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use argiope::crawl::config::{Config, ConfigError, Setting, Source, settings};
+use serde_json::{Map, Value, json};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::Usage;
+use super::args::{Configured, Said, Settings};
+
+/// The config that the file, `-s` and the flags make together, finished.
+pub fn load(configured: &Configured, flags: &[Said]) -> anyhow::Result<Config> {
+    let config = gather(configured, flags)?.finish()?;
+    if config.insecure {
+        let place = config.source("INSECURE");
+        log::warn!("certificates are not verified ({place}): anyone on the way may answer");
+    }
+    Ok(config)
+}
+
+fn gather(configured: &Configured, flags: &[Said]) -> anyhow::Result<Config> {
+    let mut config = Config::default();
+    if let Some(path) = &configured.config {
+        apply_file(&mut config, path)?;
+    }
+    for saying in &configured.set {
+        let Some((name, value)) = saying.split_once('=') else {
+            return Err(Usage(format!("-s {saying}: no value; write -s NAME=VALUE")).into());
+        };
+        config.set(name.trim(), &value.into(), Source::Option)?;
+    }
+    for Said { flag, name, value } in flags {
+        config.set(name, value, Source::Flag((*flag).to_owned()))?;
+    }
+    Ok(config)
+}
+
+/// The entries of exclusion lists: one a line, with `#` comments.
+pub fn read_exclusions(paths: &[PathBuf]) -> anyhow::Result<Vec<String>> {
+    let mut entries = Vec::new();
+    for path in paths {
+        for (index, line) in read(path)?.lines().enumerate() {
+            let entry = line.split('#').next().unwrap_or_default().trim();
+            if entry.is_empty() {
+                continue;
+            }
+            // Judged one by one, so that an error can name the line.
+            let place = format!("--exclude {}:{}", path.display(), index + 1);
+            Config::default().set("EXCLUDE", &json!([entry]), Source::Flag(place))?;
+            entries.push(entry.to_owned());
+        }
+    }
+    Ok(entries)
+}
+
+/// `argiope settings`.
+pub fn run(args: &Settings) -> anyhow::Result<i32> {
+    let config = gather(args.configured(), &args.said())?;
+    // What depends on this machine is checked and not shown: a file may be meant for another one.
+    config.clone().finish()?;
+    let text = match (args.json, args.toml) {
+        (true, _) => as_json(&config),
+        (_, true) => as_toml(&config)?,
+        _ => as_table(&config),
+    };
+    print(&text)?;
+    Ok(0)
+}
+
+/// Writes to stdout, all of it.
+pub fn print(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
+}
+
+fn read(path: &Path) -> Result<String, Usage> {
+    fs::read_to_string(path).map_err(|error| {
+        Usage(format!(
+            "{}: cannot be read: {error}; give a readable text file",
+            path.display()
+        ))
+    })
+}
+
+fn apply_file(config: &mut Config, path: &Path) -> anyhow::Result<()> {
+    let text = read(path)?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    let at = |span: Range<usize>| Source::File {
+        path: path.to_owned(),
+        line: line_of(text, span.start),
+    };
+    let file = DeTable::parse(text).map_err(|error| {
+        let place = at(error.span().unwrap_or_default());
+        Usage(format!("{place}: {}; mend the TOML", error.message()))
+    })?;
+    let mut lines: BTreeMap<String, Source> = BTreeMap::new();
+    // In the order of the file, so that the first error is the one nearest its top.
+    let mut entries: Vec<_> = file.get_ref().iter().collect();
+    entries.sort_by_key(|(name, _)| name.span().start);
+    for (name, value) in entries {
+        let source = at(name.span());
+        let key = name.get_ref().to_ascii_uppercase();
+        if let Some(first) = lines.insert(key, source.clone()) {
+            return Err(Usage(format!(
+                "{source}: {}: stands at {first} already; keep one of them",
+                name.get_ref()
+            ))
+            .into());
+        }
+        config
+            .set(name.get_ref(), &json_of(value.get_ref()), source)
+            .map_err(|mut error: ConfigError| {
+                // The value that is wrong may stand lines below the setting's name.
+                if let Some(span) = span_of(value, &error.problem.entry) {
+                    error.source_of = at(span);
+                }
+                error
+            })?;
+    }
+    Ok(())
+}
+
+/// Where the entry that these keys lead to has its name.
+fn span_of(value: &Spanned<DeValue<'_>>, entry: &[String]) -> Option<Range<usize>> {
+    let (key, rest) = entry.split_first()?;
+    let table = value.get_ref().as_table()?;
+    let (name, inner) = table.iter().find(|(name, _)| name.get_ref() == key)?;
+    span_of(inner, rest).or_else(|| Some(name.span()))
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    let before = text.as_bytes().iter().take(at);
+    before.filter(|byte| **byte == b'\n').count() + 1
+}
+
+/// The same value in JSON. What JSON cannot say stays text, and the table of settings judges it.
+fn json_of(value: &DeValue<'_>) -> Value {
+    match value {
+        DeValue::String(text) => text.as_ref().into(),
+        DeValue::Integer(digits) => i64::from_str_radix(digits.as_str(), digits.radix())
+            .map_or_else(|_| digits.as_str().into(), Value::from),
+        DeValue::Float(digits) => {
+            let number = digits.as_str().parse::<f64>().ok();
+            match number.and_then(serde_json::Number::from_f64) {
+                Some(number) => Value::Number(number),
+                None => digits.as_str().into(),
+            }
+        }
+        DeValue::Boolean(flag) => (*flag).into(),
+        DeValue::Datetime(moment) => moment.to_string().into(),
+        DeValue::Array(items) => items.iter().map(|item| json_of(item.get_ref())).collect(),
+        DeValue::Table(table) => table
+            .iter()
+            .map(|(name, value)| (name.get_ref().to_string(), json_of(value.get_ref())))
+            .collect::<Map<_, _>>()
+            .into(),
+    }
+}
+
+/// An array, one setting a line.
+fn as_json(config: &Config) -> String {
+    let rows: Vec<String> = settings()
+        .iter()
+        .map(|setting| {
+            json!({
+                "name": setting.name,
+                "kind": setting.kind,
+                "default": setting.default(),
+                "value": config.get(setting.name),
+                "source": config.source(setting.name).to_string(),
+                "scope_key": setting.scope_key,
+                "meaning": setting.meaning,
+            })
+            .to_string()
+        })
+        .collect();
+    format!("[\n{}\n]\n", rows.join(",\n"))
+}
+
+/// Columns for people: long values are cut, `--json` has them whole.
+fn as_table(config: &Config) -> String {
+    let mut rows = vec![[
+        "NAME".to_owned(),
+        "DEFAULT".to_owned(),
+        "VALUE".to_owned(),
+        "FROM".to_owned(),
+        "SCOPE KEY".to_owned(),
+        "MEANING".to_owned(),
+    ]];
+    for setting in settings() {
+        let shown = |value: &Value| cut(&plain(setting, value));
+        rows.push([
+            setting.name.to_owned(),
+            shown(&setting.default()),
+            shown(&value_of(config, setting)),
+            config.source(setting.name).to_string(),
+            setting.scope_key.unwrap_or("-").to_owned(),
+            setting.meaning.to_owned(),
+        ]);
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<usize> = (0..5).map(|column| width(column).unwrap_or(0)).collect();
+    let mut text = String::new();
+    for row in &rows {
+        for (cell, width) in row.iter().zip(&widths) {
+            let _ = write!(text, "{cell:width$}  ");
+        }
+        let _ = writeln!(text, "{}", row[5]);
+    }
+    text
+}
+
+/// A file that `--config` reads back to the same config. What nobody chose is commented out, so that
+/// what follows from other settings still does.
+fn as_toml(config: &Config) -> anyhow::Result<String> {
+    let mut text = String::from(
+        "# Settings of argiope. What is commented out is the default.\n\
+         # Durations are seconds or text (\"500ms\", \"10s\", \"2h\"), sizes bytes or text (\"10MiB\").\n",
+    );
+    // Tables come last: in TOML everything that follows one belongs to it.
+    let (tables, plain): (Vec<&Setting>, Vec<&Setting>) = settings()
+        .iter()
+        .partition(|setting| setting.default().is_object());
+    for setting in plain.into_iter().chain(tables) {
+        let _ = writeln!(text, "\n# {} ({})", setting.meaning, setting.kind);
+        let name = setting.name.to_ascii_lowercase();
+        let saying = match value_of(config, setting) {
+            Value::Object(map) => toml_table(&name, &map)?,
+            value => format!("{name} = {}\n", toml_value(&friendly(setting, &value))?),
+        };
+        let chosen = *config.source(setting.name) != Source::Default;
+        for line in saying.lines() {
+            let _ = writeln!(text, "{}{line}", if chosen { "" } else { "# " });
+        }
+    }
+    Ok(text)
+}
+
+fn toml_table(name: &str, map: &Map<String, Value>) -> anyhow::Result<String> {
+    let mut text = format!("[{name}]\n");
+    for (key, entry) in map {
+        let key = toml_value(&key.as_str().into())?;
+        let _ = writeln!(text, "[{name}.{key}]");
+        for (key, value) in entry.as_object().into_iter().flatten() {
+            let _ = writeln!(text, "{key} = {}", toml_value(value)?);
+        }
+    }
+    Ok(text)
+}
+
+fn toml_value(value: &Value) -> anyhow::Result<String> {
+    Ok(match value {
+        // Every setting that may be unset reads empty text as that.
+        Value::Null => "\"\"".to_owned(),
+        // JSON's escapes are TOML's too, on one line; DEL alone needs none in JSON.
+        Value::String(_) => value.to_string().replace('\u{7f}', "\\u007f"),
+        other => toml::Value::try_from(other)?.to_string(),
+    })
+}
+
+fn value_of(config: &Config, setting: &Setting) -> Value {
+    config.get(setting.name).unwrap_or(Value::Null)
+}
+
+/// A value as a person would have written it.
+fn plain(setting: &Setting, value: &Value) -> String {
+    match friendly(setting, value) {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text,
+        Value::Array(items) if items.is_empty() => "-".to_owned(),
+        Value::Array(items) if setting.kind.starts_with("list") => {
+            let items: Vec<String> = items.iter().map(|item| plain(setting, item)).collect();
+            items.join(",")
+        }
+        Value::Object(map) if map.is_empty() => "-".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// Durations and sizes with the largest unit that says them exactly.
+fn friendly(setting: &Setting, value: &Value) -> Value {
+    const SPANS: &[(u128, &str)] = &[
+        (3_600_000_000_000, "h"),
+        (60_000_000_000, "m"),
+        (1_000_000_000, "s"),
+        (1_000_000, "ms"),
+        (1_000, "us"),
+        (1, "ns"),
+    ];
+    const SIZES: &[(u128, &str)] = &[(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let (amount, units) = match (setting.kind, value.as_f64()) {
+        ("duration", Some(seconds)) => ((seconds * 1e9).round() as u128, SPANS),
+        ("bytes", Some(_)) => (u128::from(value.as_u64().unwrap_or(0)), SIZES),
+        _ => return value.clone(),
+    };
+    let unit = units.iter().find(|(unit, _)| amount % unit == 0);
+    match unit {
+        Some((unit, name)) if amount > 0 => format!("{}{name}", amount / unit).into(),
+        _ => value.clone(),
+    }
+}
+
+fn cut(text: &str) -> String {
+    match text.chars().count() > CELL_MAX {
+        true => text.chars().take(CELL_MAX - 1).collect::<String>() + "…",
+        false => text.to_owned(),
+    }
+}
+
+/// Characters of a value in the table for people.
+const CELL_MAX: usize = 24;

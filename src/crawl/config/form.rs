@@ -1,0 +1,309 @@
+//! How a kind of value is read and written: switches, lists, patterns, choices.
+//!
+//! Everything comes as JSON. Text is read the way a command line means it, so that `-s`, a flag, a
+//! file and a program speak one language.
+
+use std::marker::PhantomData;
+
+use regex::Regex;
+use serde_json::Value;
+
+use super::error::{Problem, nearest};
+use super::quantity::Whole;
+use crate::frontier::settings::Follow;
+use crate::throttle::settings::{Jitter, LatencyFrom};
+
+/// A kind of value. What [`Form::write`] gives, [`Form::read`] takes back unchanged.
+pub(super) trait Form {
+    type Of;
+    /// What a person should know of it: `duration`, `bytes`, `true or false`.
+    const KIND: &'static str;
+    fn read(value: &Value) -> Result<Self::Of, Problem>;
+    fn write(of: &Self::Of) -> Value;
+}
+
+/// Yes or no.
+pub(super) struct Flag;
+
+impl Form for Flag {
+    type Of = bool;
+    const KIND: &'static str = "true or false";
+
+    fn read(value: &Value) -> Result<bool, Problem> {
+        let text = match value {
+            Value::Bool(flag) => return Ok(*flag),
+            Value::Number(number) => number.to_string(),
+            Value::String(text) => text.trim().to_ascii_lowercase(),
+            _ => String::new(),
+        };
+        match text.as_str() {
+            "true" | "1" | "yes" | "on" => Ok(true),
+            "false" | "0" | "no" | "off" => Ok(false),
+            _ => Err(wrong(value, "neither true nor false", "give true or false")),
+        }
+    }
+
+    fn write(of: &bool) -> Value {
+        (*of).into()
+    }
+}
+
+/// Yes or no, where the field holds the opposite of what the setting asks.
+pub(super) struct Opposite;
+
+impl Form for Opposite {
+    type Of = bool;
+    const KIND: &'static str = Flag::KIND;
+
+    fn read(value: &Value) -> Result<bool, Problem> {
+        Ok(!Flag::read(value)?)
+    }
+
+    fn write(of: &bool) -> Value {
+        (!*of).into()
+    }
+}
+
+/// `true`, `false`, a share either way, or `[low, high]`.
+pub(super) struct JitterForm;
+
+impl Form for JitterForm {
+    type Of = Jitter;
+    const KIND: &'static str = "true, false, share or [low, high]";
+
+    fn read(value: &Value) -> Result<Jitter, Problem> {
+        const MEND: &str =
+            "give true, false, a share from 0 to 1, or [low, high] with -1 ≤ low ≤ high";
+        let jitter = match value {
+            Value::Bool(true) => Jitter::default(),
+            Value::Bool(false) => Jitter::NONE,
+            Value::Array(pair) => match (pair.first(), pair.get(1), pair.get(2)) {
+                (Some(low), Some(high), None) => match (number(low), number(high)) {
+                    (Some(low), Some(high)) => Jitter { low, high },
+                    _ => return Err(wrong(value, "no pair of numbers", MEND)),
+                },
+                _ => return Err(wrong(value, "no pair", MEND)),
+            },
+            Value::String(text) if text.contains(',') => {
+                let inner = text.trim().trim_start_matches('[').trim_end_matches(']');
+                let pair = inner.split(',').map(Value::from).collect();
+                return Self::read(&Value::Array(pair));
+            }
+            _ => match (number(value), Flag::read(value)) {
+                (Some(share), _) if share < 0.0 => return Err(wrong(value, "negative", MEND)),
+                (Some(share), _) => Jitter::symmetric(share),
+                (None, Ok(flag)) => return Self::read(&flag.into()),
+                (None, Err(_)) => return Err(wrong(value, "no jitter", MEND)),
+            },
+        };
+        let sound = jitter.low.is_finite() && jitter.high.is_finite();
+        match sound && -1.0 <= jitter.low && jitter.low <= jitter.high {
+            true => Ok(jitter),
+            false => Err(wrong(value, "out of range", MEND)),
+        }
+    }
+
+    fn write(of: &Jitter) -> Value {
+        if *of == Jitter::NONE {
+            false.into()
+        } else if of.low == -of.high {
+            of.high.into()
+        } else {
+            vec![of.low, of.high].into()
+        }
+    }
+}
+
+/// Status codes.
+pub(super) struct Codes;
+
+impl Form for Codes {
+    type Of = Vec<u16>;
+    const KIND: &'static str = "list of status codes";
+
+    fn read(value: &Value) -> Result<Vec<u16>, Problem> {
+        items(value)?
+            .iter()
+            .map(|code| match Whole::<u16, 100>::read(code) {
+                Ok(code @ 100..=599) => Ok(code),
+                _ => Err(wrong(code, "no status code", "give codes from 100 to 599")),
+            })
+            .collect()
+    }
+
+    fn write(of: &Vec<u16>) -> Value {
+        of.clone().into()
+    }
+}
+
+/// Regular expressions. Text is one pattern, for commas are at home in patterns.
+pub(super) struct Patterns;
+
+impl Form for Patterns {
+    type Of = Vec<Regex>;
+    const KIND: &'static str = "list of regular expressions";
+
+    fn read(value: &Value) -> Result<Vec<Regex>, Problem> {
+        let one = |value: &Value| {
+            let text = text(value)?;
+            Regex::new(text).map_err(|error| {
+                let error = error.to_string();
+                let reason = error.lines().last().unwrap_or_default().trim();
+                let reason = reason.trim_start_matches("error: ");
+                wrong(
+                    value,
+                    "no regular expression",
+                    format!("mend the pattern: {reason}"),
+                )
+            })
+        };
+        match value {
+            Value::Array(items) => items.iter().map(one).collect(),
+            // An empty pattern would match everything; who writes nothing means none.
+            Value::String(text) if text.is_empty() => Ok(Vec::new()),
+            _ => Ok(vec![one(value)?]),
+        }
+    }
+
+    fn write(of: &Vec<Regex>) -> Value {
+        of.iter().map(Regex::as_str).collect::<Vec<_>>().into()
+    }
+}
+
+/// One of a few names.
+pub(super) struct OneOf<T>(PhantomData<T>);
+
+/// What can be chosen, by name.
+pub(super) trait Choice: Copy + PartialEq + 'static {
+    const KIND: &'static str;
+    const ALL: &'static [(&'static str, Self)];
+    /// Names that will be choices one day, and what to say until then.
+    const LATER: &'static [(&'static str, &'static str)] = &[];
+}
+
+impl<T: Choice> Form for OneOf<T> {
+    type Of = T;
+    const KIND: &'static str = T::KIND;
+
+    fn read(value: &Value) -> Result<T, Problem> {
+        let word = value.as_str().unwrap_or_default().trim();
+        let names = || T::ALL.iter().map(|(name, _)| *name);
+        if let Some((_, what)) = T::LATER.iter().find(|(name, _)| *name == word) {
+            return Err(wrong(value, what, format!("give {}", T::KIND)));
+        }
+        T::ALL
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(word))
+            .map(|(_, choice)| *choice)
+            .ok_or_else(|| {
+                let mend = match nearest(word, names()) {
+                    Some(name) => format!("did you mean {name}? ({})", T::KIND),
+                    None => format!("give {}", T::KIND),
+                };
+                wrong(value, "no choice here", mend)
+            })
+    }
+
+    fn write(of: &T) -> Value {
+        T::ALL
+            .iter()
+            .find(|(_, choice)| choice == of)
+            .map_or(Value::Null, |(name, _)| (*name).into())
+    }
+}
+
+impl Choice for Follow {
+    const KIND: &'static str = "none, host, domain or all";
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("none", Follow::None),
+        ("host", Follow::Host),
+        ("domain", Follow::Domain),
+        ("all", Follow::All),
+    ];
+}
+
+impl Choice for LatencyFrom {
+    const KIND: &'static str = "send or connect";
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("send", LatencyFrom::Send),
+        ("connect", LatencyFrom::Connect),
+    ];
+}
+
+impl Choice for super::BackEnd {
+    const KIND: &'static str = "auto or epoll";
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("auto", super::BackEnd::Auto),
+        ("epoll", super::BackEnd::Epoll),
+    ];
+    const LATER: &'static [(&'static str, &'static str)] = &[("uring", "not available yet")];
+}
+
+/// A value that may be absent: null or empty text.
+pub(super) struct Maybe<F>(PhantomData<F>);
+
+impl<F: Form> Form for Maybe<F> {
+    type Of = Option<F::Of>;
+    const KIND: &'static str = F::KIND;
+
+    fn read(value: &Value) -> Result<Option<F::Of>, Problem> {
+        match value {
+            Value::Null => Ok(None),
+            Value::String(text) if text.is_empty() => Ok(None),
+            _ => F::read(value).map(Some),
+        }
+    }
+
+    fn write(of: &Option<F::Of>) -> Value {
+        of.as_ref().map_or(Value::Null, F::write)
+    }
+}
+
+/// The items of a list: an array, JSON text of one, or text with commas; a lone value is one item.
+pub(super) fn items(value: &Value) -> Result<Vec<Value>, Problem> {
+    match value {
+        Value::Array(items) => Ok(items.clone()),
+        Value::String(text) if text.trim_start().starts_with('[') => {
+            match serde_json::from_str(text) {
+                Ok(Value::Array(items)) => Ok(items),
+                // Not JSON: an IPv6 address in brackets, perhaps.
+                _ => Ok(text.split(',').map(|item| item.trim().into()).collect()),
+            }
+        }
+        Value::String(text) => Ok(text
+            .split(',')
+            .map(str::trim)
+            .filter(|item| !item.is_empty())
+            .map(Value::from)
+            .collect()),
+        Value::Number(_) => Ok(vec![value.clone()]),
+        _ => Err(wrong(value, "no list", "give a list")),
+    }
+}
+
+/// The text that a value must be.
+pub(super) fn text(value: &Value) -> Result<&str, Problem> {
+    value
+        .as_str()
+        .ok_or_else(|| wrong(value, "no text", "put it in quotes"))
+}
+
+/// `value is what; mend`, with the value shown on one line.
+pub(super) fn wrong(value: &Value, what: &str, mend: impl Into<String>) -> Problem {
+    let mut shown = value.to_string();
+    if shown.chars().count() > SHOWN_MAX {
+        shown = shown.chars().take(SHOWN_MAX).collect::<String>() + "…";
+    }
+    Problem::new(format!("{shown} is {what}"), mend)
+}
+
+pub(super) fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    }
+}
+
+/// How much of a wrong value an error shows.
+const SHOWN_MAX: usize = 60;

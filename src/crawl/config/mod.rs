@@ -1,0 +1,290 @@
+//! Everything a user may say about a crawl: the floors' settings put together, each with its source.
+
+mod error;
+mod form;
+mod net;
+mod quantity;
+mod scopes;
+mod table;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+
+pub use self::error::{ConfigError, Problem, Source};
+pub use self::table::{Setting, settings};
+
+use self::form::Form;
+use self::net::{Agent, is_net, product_token};
+use self::scopes::Scopes;
+use crate::throttle::settings::{AutoThrottle, ScopePatch};
+use crate::{fetch, frontier, io, throttle};
+
+/// What a crawl is told before it starts.
+///
+/// There are two ways in. [`Config::set`] takes settings by name, remembers who said them, and keeps
+/// the values that follow from others up to date. The fields may also be written directly, after the
+/// last `set`, which might put them back. [`Config::finish`] checks both.
+///
+/// ```
+/// use argiope::crawl::config::{Config, Source};
+/// let mut config = Config::default();
+/// config.set("DOWNLOAD_DELAY", &"250ms".into(), Source::Program)?;
+/// assert_eq!(config.throttle.default.delay.as_millis(), 250);
+/// let config = config.finish()?;
+/// # Ok::<(), argiope::crawl::config::ConfigError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// When each scope may send.
+    pub throttle: throttle::settings::Settings,
+    /// How a page is fetched.
+    pub fetch: fetch::settings::Settings,
+    /// What is fetched, and what is left.
+    pub frontier: frontier::settings::Settings,
+    /// What the back end is told.
+    pub io: io::Settings,
+    /// `IO`: which back end.
+    pub back_end: BackEnd,
+    /// `DNS_SERVERS`: name servers instead of the system's; none: those of `/etc/resolv.conf`.
+    pub dns_servers: Vec<SocketAddr>,
+    /// `RESOLVE`: addresses by decree, each `HOST:PORT:ADDR`.
+    pub resolve: Vec<String>,
+    /// `ALLOW_NET`: networks that may be asked although they are not globally routable:
+    /// CIDRs, or the words `loopback` and `private`.
+    pub allow_net: Vec<String>,
+    /// The CIDRs of `EXCLUDE`: addresses never asked, whatever name leads there.
+    pub exclude_nets: Vec<String>,
+    /// `CA_FILE`: certificates trusted beside those of webpki-roots, as PEM.
+    pub ca_file: Option<PathBuf>,
+    /// `INSECURE`: certificates are not verified.
+    pub insecure: bool,
+    /// `CONTACT`: where an origin finds whoever runs the crawl. It is in the user agent already.
+    pub contact: Option<String>,
+    /// `BUFFERED_BODIES_MAX`: bytes of all bodies together; at the bound reading stops.
+    pub buffered_bodies_max: u64,
+    /// `STOP_GRACE`: how long a stopping crawl waits for what is in flight.
+    pub stop_grace: Duration,
+    /// `CLOSESPIDER_TIMEOUT` and `--max-time`: the crawl ends by itself after this.
+    pub max_time: Option<Duration>,
+    /// `WARC`: exchanges are kept as WARC files.
+    pub warc: bool,
+    /// `WARC_SIZE_MAX`: bytes after which a new WARC file is begun.
+    pub warc_size_max: u64,
+    /// `RANDOM_SEED`: where randomness starts; `None`: somewhere else each time.
+    pub random_seed: Option<u64>,
+    /// What was said of values that follow from others.
+    said: Said,
+    /// Who said what; a setting that nobody spoke of is absent.
+    sources: BTreeMap<&'static str, Source>,
+}
+
+/// What was said, as it was said, of the values that [`Config::derive`] puts together.
+#[derive(Clone, Debug, PartialEq)]
+struct Said {
+    concurrency: Option<u32>,
+    delay: Option<Duration>,
+    delay_per_slot: Option<Duration>,
+    autothrottle: bool,
+    autothrottle_settings: AutoThrottle,
+    scopes: BTreeMap<String, ScopePatch>,
+    slots: BTreeMap<String, ScopePatch>,
+    user_agent: String,
+    contact: Option<String>,
+    robots_agent: Option<String>,
+    exclude: Vec<String>,
+}
+
+/// `IO`: the kernel interface that carries the crawl.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackEnd {
+    /// The best there is on this machine.
+    Auto,
+    /// epoll.
+    Epoll,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let throttle = throttle::settings::Settings::default();
+        let fetch = fetch::settings::Settings::default();
+        let said = Said {
+            concurrency: None,
+            delay: None,
+            delay_per_slot: None,
+            autothrottle: false,
+            autothrottle_settings: AutoThrottle::default(),
+            scopes: scopes::said_of(&throttle.scopes),
+            slots: BTreeMap::new(),
+            user_agent: fetch.user_agent.clone(),
+            contact: None,
+            robots_agent: None,
+            exclude: Vec::new(),
+        };
+        Config {
+            throttle,
+            fetch,
+            frontier: frontier::settings::Settings::default(),
+            io: io::Settings::default(),
+            back_end: BackEnd::Auto,
+            dns_servers: Vec::new(),
+            resolve: Vec::new(),
+            allow_net: Vec::new(),
+            exclude_nets: Vec::new(),
+            ca_file: None,
+            insecure: false,
+            contact: None,
+            // Fifty bodies of the largest size, or a hundred thousand of the usual one.
+            buffered_bodies_max: 512 * 1024 * 1024,
+            // Below the 30 s that service managers and clusters commonly wait before they kill.
+            stop_grace: Duration::from_secs(25),
+            max_time: None,
+            warc: true,
+            // The size that WARC's guidelines recommend.
+            warc_size_max: 1024 * 1024 * 1024,
+            random_seed: None,
+            said,
+            sources: BTreeMap::new(),
+        }
+    }
+}
+
+impl Config {
+    /// Gives a setting a value, unless a source of higher precedence has spoken.
+    ///
+    /// Names are taken in any case. The value is checked even where it does not win; after an error
+    /// nothing has changed. Text is read as a command line means it: `"10s"`, `"10MiB"`, `"a,b"`.
+    pub fn set(&mut self, name: &str, value: &Value, source: Source) -> Result<(), ConfigError> {
+        let setting = match table::find(name) {
+            Ok(setting) => setting,
+            Err(problem) => return Err(problem.at(source, name)),
+        };
+        let mut changed = self.clone();
+        if let Err(problem) = (setting.write)(&mut changed, value) {
+            return Err(problem.at(source, setting.name));
+        }
+        if source.rank() >= self.source(setting.name).rank() {
+            if changed.said != self.said {
+                changed.derive();
+            }
+            changed.sources.insert(setting.name, source);
+            *self = changed;
+        }
+        Ok(())
+    }
+
+    /// The present value of a setting; `None` where there is no such setting.
+    pub fn get(&self, name: &str) -> Option<Value> {
+        let setting = table::find(name).ok()?;
+        Some((setting.read)(self))
+    }
+
+    /// Who said the present value of a setting.
+    pub fn source(&self, name: &str) -> &Source {
+        table::find(name)
+            .ok()
+            .and_then(|setting| self.sources.get(setting.name))
+            .unwrap_or(&Source::Default)
+    }
+
+    /// Checks everything once more, fields that were written directly too, and settles what depends
+    /// on the machine. A crawl takes nothing but a finished config.
+    pub fn finish(mut self) -> Result<Config, ConfigError> {
+        let mut scratch = self.clone();
+        for setting in settings() {
+            (setting.write)(&mut scratch, &(setting.read)(&self))
+                .map_err(|problem| self.blame(problem, setting.name))?;
+        }
+        // What was put together from several sayings may have been written directly since.
+        Scopes::read(&Scopes::write(&self.throttle.scopes))
+            .map_err(|problem| self.blame(problem, "THROTTLING_SCOPES"))?;
+        Agent::read(&self.fetch.user_agent.as_str().into())
+            .map_err(|problem| self.blame(problem, "USER_AGENT"))?;
+        if self.fetch.body_max > self.buffered_bodies_max {
+            let problem = Problem::new(
+                "one body may be larger than all buffered bodies together",
+                "lower DOWNLOAD_MAXSIZE or raise BUFFERED_BODIES_MAX",
+            );
+            return Err(self.blame(problem, "DOWNLOAD_MAXSIZE"));
+        }
+        if self.throttle.concurrent_requests == 0 {
+            self.throttle.concurrent_requests = open_files_max().min(self.io.sockets_max);
+        }
+        Ok(self)
+    }
+
+    /// Whether an origin that reads its log can find out whom to write to.
+    pub fn names_a_contact(&self) -> bool {
+        self.contact.is_some()
+            || self.fetch.user_agent.contains("://")
+            || self.fetch.user_agent.contains('@')
+    }
+
+    fn blame(&self, problem: Problem, name: &str) -> ConfigError {
+        problem.at(self.source(name).clone(), name)
+    }
+
+    /// Puts together what follows from what was said.
+    fn derive(&mut self) {
+        let said = &self.said;
+        let automatic = said.autothrottle;
+        let usual = throttle::settings::ScopeSettings::default();
+
+        let pace = &mut self.throttle.default;
+        // AutoThrottle needs room to choose in: eight at once and no gap, unless the user says less.
+        pace.concurrency =
+            said.concurrency
+                .unwrap_or(if automatic { 8 } else { usual.concurrency });
+        pace.delay = said.delay.unwrap_or(match automatic {
+            true => Duration::ZERO,
+            false => usual.delay,
+        });
+        // Whoever chose a delay chose the whole gap; a slot's own would silently lengthen it.
+        pace.delay_per_slot =
+            said.delay_per_slot
+                .unwrap_or(match automatic || said.delay.is_some() {
+                    true => Duration::ZERO,
+                    false => usual.delay_per_slot,
+                });
+        pace.autothrottle = automatic.then(|| said.autothrottle_settings.clone());
+        self.throttle.scopes = scopes::effective(&said.slots, &said.scopes);
+
+        self.contact = said.contact.clone();
+        self.fetch.user_agent = match &said.contact {
+            Some(contact) if !said.user_agent.contains(contact.as_str()) => {
+                format!("{} (+{contact})", said.user_agent)
+            }
+            _ => said.user_agent.clone(),
+        };
+        self.frontier.robots_agent = said
+            .robots_agent
+            .clone()
+            .unwrap_or_else(|| product_token(&said.user_agent));
+        let (nets, hosts) = said
+            .exclude
+            .iter()
+            .cloned()
+            .partition(|entry| is_net(entry));
+        self.exclude_nets = nets;
+        self.frontier.exclude_hosts = hosts;
+    }
+}
+
+/// How many files this process may ever have open, less what a crawl needs beside its sockets.
+fn open_files_max() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let limit = limit.current.or(limit.maximum).unwrap_or(u64::MAX);
+    usize::try_from(limit)
+        .unwrap_or(usize::MAX)
+        .saturating_sub(FILES_BESIDE_SOCKETS)
+        .max(1)
+}
+
+/// Standard streams, seeds, results, WARC, the back end's own descriptors and name servers.
+const FILES_BESIDE_SOCKETS: usize = 64;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,371 @@
+//! Values that name things on the network: agents, headers, addresses, networks, hosts.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::error::Problem;
+use super::form::{Form, items, text, wrong};
+
+/// Text that goes into a header as it is.
+pub(super) struct Agent;
+
+impl Form for Agent {
+    type Of = String;
+    const KIND: &'static str = "text";
+
+    fn read(value: &Value) -> Result<String, Problem> {
+        match text(value)?.trim() {
+            "" => Err(wrong(value, "empty", "say who is asking")),
+            agent if !is_field_text(agent) => Err(wrong(
+                value,
+                "no header text",
+                "leave out control characters",
+            )),
+            agent => Ok(agent.to_owned()),
+        }
+    }
+
+    fn write(of: &String) -> Value {
+        of.as_str().into()
+    }
+}
+
+/// Where whoever runs the crawl can be reached.
+pub(super) struct Contact;
+
+impl Form for Contact {
+    type Of = String;
+    const KIND: &'static str = "URL or mail address";
+
+    fn read(value: &Value) -> Result<String, Problem> {
+        let contact = text(value)?.trim();
+        let names = contact.contains('@')
+            || contact.starts_with("http://")
+            || contact.starts_with("https://");
+        let plain = is_field_text(contact) && !contact.contains([' ', '(', ')']);
+        match names && plain {
+            true => Ok(contact.to_owned()),
+            false => Err(wrong(
+                value,
+                "no contact",
+                "give a URL (https://example.org/bot) or a mail address",
+            )),
+        }
+    }
+
+    fn write(of: &String) -> Value {
+        of.as_str().into()
+    }
+}
+
+/// The token that robots.txt files call us by.
+pub(super) struct Token;
+
+impl Form for Token {
+    type Of = String;
+    const KIND: &'static str = "product token";
+
+    fn read(value: &Value) -> Result<String, Problem> {
+        let token = text(value)?.trim();
+        match !token.is_empty() && token.bytes().all(is_token_byte) {
+            true => Ok(token.to_owned()),
+            false => Err(wrong(
+                value,
+                "no product token",
+                "give letters, - and _ alone, without a version",
+            )),
+        }
+    }
+
+    fn write(of: &String) -> Value {
+        of.as_str().into()
+    }
+}
+
+/// The token that a user agent goes by: its first word, or the name after `compatible;`.
+pub(super) fn product_token(agent: &str) -> String {
+    let after = agent
+        .split_once("compatible;")
+        .map_or(agent, |(_, rest)| rest.trim_start());
+    let token = after
+        .split(|next: char| !next.is_ascii() || !is_token_byte(next as u8))
+        .find(|word| !word.is_empty());
+    token.unwrap_or("argiope").to_owned()
+}
+
+/// RFC 9309, section 2.2.1; digits are seen too often to be refused.
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'
+}
+
+/// Headers in order: a list of `Name: value`, or a map.
+pub(super) struct Headers;
+
+impl Form for Headers {
+    type Of = Vec<(String, String)>;
+    const KIND: &'static str = "list of \"Name: value\"";
+
+    fn read(value: &Value) -> Result<Self::Of, Problem> {
+        let parsed = value
+            .as_str()
+            .and_then(|text| serde_json::from_str(text).ok());
+        match parsed.as_ref().unwrap_or(value) {
+            Value::Array(lines) => lines.iter().map(header).collect(),
+            Value::Object(map) => map
+                .iter()
+                .map(|(name, value)| {
+                    let line = format!("{name}: {}", text(value).map_err(|p| p.within(name))?);
+                    header(&line.into()).map_err(|problem| problem.within(name))
+                })
+                .collect(),
+            Value::String(text) if text.is_empty() => Ok(Vec::new()),
+            // Commas are at home in headers: text is one of them.
+            line @ Value::String(_) => Ok(vec![header(line)?]),
+            other => Err(wrong(other, "no list", "give a list of \"Name: value\"")),
+        }
+    }
+
+    fn write(of: &Self::Of) -> Value {
+        let line = |(name, value): &(String, String)| format!("{name}: {value}");
+        of.iter().map(line).collect::<Vec<_>>().into()
+    }
+}
+
+fn header(line: &Value) -> Result<(String, String), Problem> {
+    let Some((name, value)) = text(line)?.split_once(':') else {
+        return Err(wrong(line, "no header", "write it as \"Name: value\""));
+    };
+    let (name, value) = (name.trim_end(), value.trim());
+    let is_name_byte =
+        |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_name_byte) || !is_field_text(value) {
+        return Err(wrong(line, "no header", "write it as \"Name: value\""));
+    }
+    if OURS.iter().any(|ours| ours.eq_ignore_ascii_case(name)) {
+        return Err(wrong(
+            line,
+            "not yours to set",
+            "leave it out: framing depends on it",
+        ));
+    }
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// Whether RFC 9110, section 5.5, lets this stand in a field value.
+fn is_field_text(text: &str) -> bool {
+    text.chars().all(|next| next == '\t' || !next.is_control())
+}
+
+/// The path of a file.
+pub(super) struct File;
+
+impl Form for File {
+    type Of = PathBuf;
+    const KIND: &'static str = "path";
+
+    fn read(value: &Value) -> Result<PathBuf, Problem> {
+        Ok(PathBuf::from(text(value)?))
+    }
+
+    fn write(of: &PathBuf) -> Value {
+        of.to_string_lossy().into_owned().into()
+    }
+}
+
+/// Words, each taken as it is.
+pub(super) struct Words;
+
+impl Form for Words {
+    type Of = Vec<String>;
+    const KIND: &'static str = "list";
+
+    fn read(value: &Value) -> Result<Vec<String>, Problem> {
+        items(value)?
+            .iter()
+            .map(|word| match text(word)?.trim() {
+                "" => Err(wrong(word, "empty", "leave it out")),
+                word => Ok(word.to_owned()),
+            })
+            .collect()
+    }
+
+    fn write(of: &Vec<String>) -> Value {
+        of.clone().into()
+    }
+}
+
+/// Networks: CIDRs, `loopback`, `private`.
+pub(super) struct Nets;
+
+impl Form for Nets {
+    type Of = Vec<String>;
+    const KIND: &'static str = "list of CIDRs, loopback, private";
+
+    fn read(value: &Value) -> Result<Vec<String>, Problem> {
+        let nets = Words::read(value)?;
+        let sound = |net: &&String| matches!(net.as_str(), "loopback" | "private") || is_net(net);
+        match nets.iter().find(|net| !sound(net)) {
+            None => Ok(nets),
+            Some(net) => Err(wrong(
+                &net.as_str().into(),
+                "no network",
+                "give a CIDR (10.0.0.0/8, fd00::/8), loopback or private",
+            )),
+        }
+    }
+
+    fn write(of: &Vec<String>) -> Value {
+        Words::write(of)
+    }
+}
+
+/// Whether this is an address or a CIDR. Bits below the prefix may be set, as `ip address` shows them.
+pub(super) fn is_net(text: &str) -> bool {
+    let (address, length) = match text.split_once('/') {
+        Some((address, length)) => (address, Some(length)),
+        None => (text, None),
+    };
+    let Ok(address) = address.parse::<IpAddr>() else {
+        return false;
+    };
+    let width = if address.is_ipv4() { 32 } else { 128 };
+    length.is_none_or(|digits| {
+        // Digits alone: a sign is no part of a prefix length.
+        digits.bytes().all(|byte| byte.is_ascii_digit())
+            && digits.parse::<u32>().is_ok_and(|length| length <= width)
+    })
+}
+
+/// What is never asked: hosts, `*.domain`, CIDRs.
+pub(super) struct Exclusions;
+
+impl Form for Exclusions {
+    type Of = Vec<String>;
+    const KIND: &'static str = "list of hosts, *.domains, CIDRs";
+
+    fn read(value: &Value) -> Result<Vec<String>, Problem> {
+        Words::read(value)?
+            .into_iter()
+            .map(|entry| {
+                let name = entry.strip_prefix("*.").unwrap_or(&entry);
+                let is_name = !name.contains(['/', ':', '*', '@', ' ']) && !name.starts_with('.');
+                match is_net(&entry) || is_name {
+                    true => Ok(entry.to_lowercase()),
+                    false => Err(wrong(
+                        &entry.into(),
+                        "neither host nor network",
+                        "give example.com, *.example.com or 192.0.2.0/24",
+                    )),
+                }
+            })
+            .collect()
+    }
+
+    fn write(of: &Vec<String>) -> Value {
+        Words::write(of)
+    }
+}
+
+/// Name servers: `ADDR` or `ADDR:PORT`.
+pub(super) struct Servers;
+
+impl Form for Servers {
+    type Of = Vec<SocketAddr>;
+    const KIND: &'static str = "list of ADDR[:PORT]";
+
+    fn read(value: &Value) -> Result<Vec<SocketAddr>, Problem> {
+        Words::read(value)?
+            .iter()
+            .map(|server| {
+                address_with_port(server, DNS_PORT)
+                    .filter(|address| address.port() != 0)
+                    .ok_or_else(|| {
+                        wrong(
+                            &server.as_str().into(),
+                            "no name server",
+                            "give an address: 192.0.2.1, 192.0.2.1:5353 or [2001:db8::1]:5353",
+                        )
+                    })
+            })
+            .collect()
+    }
+
+    fn write(of: &Vec<SocketAddr>) -> Value {
+        of.iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .into()
+    }
+}
+
+/// Addresses by decree: `HOST:PORT:ADDR`, as curl writes them.
+pub(super) struct Overrides;
+
+impl Form for Overrides {
+    type Of = Vec<String>;
+    const KIND: &'static str = "list of HOST:PORT:ADDR";
+
+    fn read(value: &Value) -> Result<Vec<String>, Problem> {
+        let overrides = Words::read(value)?;
+        match overrides.iter().find(|text| !is_override(text)) {
+            None => Ok(overrides),
+            Some(text) => Err(wrong(
+                &text.as_str().into(),
+                "no override",
+                "write HOST:PORT:ADDR, as example.com:443:127.0.0.1 or *:80:[::1]:8080",
+            )),
+        }
+    }
+
+    fn write(of: &Vec<String>) -> Value {
+        Words::write(of)
+    }
+}
+
+fn is_override(text: &str) -> bool {
+    // A host in brackets holds colons of its own.
+    let host_end = match text.strip_prefix('[') {
+        Some(inner) => match inner.find(']') {
+            Some(end) if inner[..end].parse::<Ipv6Addr>().is_ok() => end + 2,
+            _ => return false,
+        },
+        None => text.find(':').unwrap_or(text.len()),
+    };
+    let Some((port, address)) = text[host_end..]
+        .strip_prefix(':')
+        .and_then(|rest| rest.split_once(':'))
+    else {
+        return false;
+    };
+    let host = &text[..host_end];
+    let named = !host.is_empty() && !host.contains(['/', ' ', '@']);
+    let ported = port.parse::<u16>().is_ok_and(|port| port != 0);
+    named && ported && address_with_port(address, 0).is_some()
+}
+
+/// `ADDR`, `[v6]`, `ADDR:PORT` or `[v6]:PORT`.
+fn address_with_port(text: &str, port: u16) -> Option<SocketAddr> {
+    let bare = text
+        .strip_prefix('[')
+        .and_then(|inner| inner.strip_suffix(']'));
+    match bare {
+        Some(v6) => Some(SocketAddr::new(v6.parse::<Ipv6Addr>().ok()?.into(), port)),
+        None => text
+            .parse()
+            .ok()
+            .or_else(|| Some(SocketAddr::new(text.parse().ok()?, port))),
+    }
+}
+
+/// Headers that decide where a message ends or whom it is for on this hop.
+const OURS: &[&str] = &[
+    "connection",
+    "content-length",
+    "transfer-encoding",
+    "upgrade",
+    "te",
+    "trailer",
+];
+const DNS_PORT: u16 = 53;

@@ -1,0 +1,227 @@
+//! Values that are measured or counted: durations, sizes, numbers.
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::error::Problem;
+use super::form::{Form, number, wrong};
+
+/// A span of time, 0 included.
+pub(super) struct Delay;
+
+impl Form for Delay {
+    type Of = Duration;
+    const KIND: &'static str = "duration";
+
+    fn read(value: &Value) -> Result<Duration, Problem> {
+        const MEND: &str = "give seconds (0.5) or a duration (500ms, 10s, 2h)";
+        let seconds = match value {
+            Value::Number(number) => number.as_f64(),
+            Value::String(text) => seconds(text),
+            _ => None,
+        };
+        match seconds {
+            None => Err(wrong(value, "no duration", MEND)),
+            Some(s) if !s.is_finite() => Err(wrong(value, "not finite", MEND)),
+            Some(s) if s < 0.0 => Err(wrong(value, "negative", "give a duration of 0 or more")),
+            Some(s) if s > SECONDS_MAX => {
+                Err(wrong(value, "too long", "give less than a hundred years"))
+            }
+            Some(s) => Ok(Duration::from_secs_f64(s)),
+        }
+    }
+
+    fn write(of: &Duration) -> Value {
+        match of.subsec_nanos() {
+            0 => of.as_secs().into(),
+            _ => of.as_secs_f64().into(),
+        }
+    }
+}
+
+/// A span of time above 0: a timeout of 0 would end everything before it began.
+pub(super) struct Timeout;
+
+impl Form for Timeout {
+    type Of = Duration;
+    const KIND: &'static str = Delay::KIND;
+
+    fn read(value: &Value) -> Result<Duration, Problem> {
+        match Delay::read(value)? {
+            Duration::ZERO => Err(wrong(value, "no time at all", "give more than 0")),
+            span => Ok(span),
+        }
+    }
+
+    fn write(of: &Duration) -> Value {
+        Delay::write(of)
+    }
+}
+
+/// A span of time where 0 means none.
+pub(super) struct Limit;
+
+impl Form for Limit {
+    type Of = Option<Duration>;
+    const KIND: &'static str = Delay::KIND;
+
+    fn read(value: &Value) -> Result<Option<Duration>, Problem> {
+        Ok(Some(Delay::read(value)?).filter(|span| !span.is_zero()))
+    }
+
+    fn write(of: &Option<Duration>) -> Value {
+        Delay::write(&of.unwrap_or_default())
+    }
+}
+
+/// A whole number of at least `MIN`.
+pub(super) struct Whole<T, const MIN: u64>(PhantomData<T>);
+
+impl<T, const MIN: u64> Form for Whole<T, MIN>
+where
+    T: TryFrom<u64> + TryInto<u64> + Copy,
+{
+    type Of = T;
+    const KIND: &'static str = "number";
+
+    fn read(value: &Value) -> Result<T, Problem> {
+        let mend = format!("give a whole number of {MIN} or more");
+        let number = match value {
+            Value::Number(number) => number.as_u64(),
+            Value::String(text) => text.trim().parse().ok(),
+            _ => None,
+        };
+        let Some(number) = number else {
+            return Err(wrong(value, "no whole number", mend));
+        };
+        if number < MIN {
+            return Err(wrong(value, "too small", mend));
+        }
+        // TOML knows no larger integer, and a file must be able to say what a flag can.
+        T::try_from(number)
+            .ok()
+            .filter(|_| i64::try_from(number).is_ok())
+            .ok_or_else(|| wrong(value, "too large", "give a smaller number"))
+    }
+
+    fn write(of: &T) -> Value {
+        (*of).try_into().unwrap_or(u64::MAX).into()
+    }
+}
+
+/// A number of bytes, at least 1.
+pub(super) struct Bytes<T>(PhantomData<T>);
+
+impl<T> Form for Bytes<T>
+where
+    T: TryFrom<u64> + TryInto<u64> + Copy,
+{
+    type Of = T;
+    const KIND: &'static str = "bytes";
+
+    fn read(value: &Value) -> Result<T, Problem> {
+        const MEND: &str = "give bytes (65536) or a size (64KiB, 10MiB, 1GB)";
+        match value {
+            Value::String(text) => {
+                let bytes = bytes(text).ok_or_else(|| wrong(value, "no size", MEND))?;
+                Whole::<T, 1>::read(&bytes.into())
+            }
+            _ => Whole::<T, 1>::read(value),
+        }
+        .map_err(|problem| Problem::new(problem.what, MEND))
+    }
+
+    fn write(of: &T) -> Value {
+        Whole::<T, 1>::write(of)
+    }
+}
+
+/// A number above 0, fractions allowed.
+pub(super) struct AboveZero;
+
+impl Form for AboveZero {
+    type Of = f64;
+    const KIND: &'static str = "number above 0";
+
+    fn read(value: &Value) -> Result<f64, Problem> {
+        number(value)
+            .filter(|number| number.is_finite() && *number > 0.0)
+            .ok_or_else(|| wrong(value, "not above 0", "give a number above 0, such as 1.0"))
+    }
+
+    fn write(of: &f64) -> Value {
+        (*of).into()
+    }
+}
+
+/// Seconds of `0.5`, `500ms` or `1h30m`.
+fn seconds(text: &str) -> Option<f64> {
+    let text = text.trim();
+    if let Ok(bare) = text.parse() {
+        return Some(bare);
+    }
+    let (sign, mut rest) = match text.strip_prefix('-') {
+        Some(rest) => (-1.0, rest),
+        None => (1.0, text),
+    };
+    let mut sum = 0.0;
+    while !rest.is_empty() {
+        let (number, after) = split_number(rest)?;
+        let end = after
+            .find(|next: char| next.is_ascii_digit())
+            .unwrap_or(after.len());
+        let unit: f64 = match after[..end].trim() {
+            "ns" => 1e-9,
+            "us" | "µs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" | "min" => 60.0,
+            "h" => 3600.0,
+            "d" => 86_400.0,
+            _ => return None,
+        };
+        // Dividing by a thousand rounds once; multiplying by its inverse would round twice.
+        sum += if unit < 1.0 {
+            number / (1.0 / unit).round()
+        } else {
+            number * unit
+        };
+        rest = &after[end..];
+    }
+    (!text.is_empty()).then_some(sign * sum)
+}
+
+/// Bytes of `65536`, `64KiB`, `10M` or `1.5GB`.
+fn bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    if let Ok(bare) = text.parse() {
+        return Some(bare);
+    }
+    let (number, unit) = split_number(text)?;
+    let unit: f64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "b" => 1.0,
+        "k" | "kib" => 1024.0,
+        "m" | "mib" => 1024.0 * 1024.0,
+        "g" | "gib" => 1024.0 * 1024.0 * 1024.0,
+        "kb" => 1e3,
+        "mb" => 1e6,
+        "gb" => 1e9,
+        _ => return None,
+    };
+    let bytes = number * unit;
+    (bytes < BYTES_EXACT_MAX).then_some(bytes.round() as u64)
+}
+
+fn split_number(text: &str) -> Option<(f64, &str)> {
+    let end = text
+        .find(|next: char| !next.is_ascii_digit() && next != '.')
+        .unwrap_or(text.len());
+    Some((text[..end].parse().ok()?, &text[end..]))
+}
+
+/// A hundred years: far beyond any crawl, far below where arithmetic on instants would saturate.
+const SECONDS_MAX: f64 = 100.0 * 365.25 * 86_400.0;
+/// 2⁵³: up to here every whole number is a float.
+const BYTES_EXACT_MAX: f64 = 9_007_199_254_740_992.0;

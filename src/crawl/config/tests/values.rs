@@ -1,0 +1,316 @@
+//! Each kind of value: what it takes, and what it refuses.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{refused, said};
+use crate::crawl::config::{Config, settings};
+use crate::throttle::settings::Jitter;
+
+#[test]
+fn durations_are_seconds_or_text_with_units() {
+    let check = |value: Value, nanos: u64| {
+        let config = said(&[("DOWNLOAD_DELAY", value.clone())]);
+        let delay = config.throttle.default.delay;
+        assert_eq!(delay, Duration::from_nanos(nanos), "{value}");
+    };
+    check(json!(0), 0);
+    check(json!(0.3), 300_000_000);
+    check(json!("0.3"), 300_000_000);
+    check(json!("500ms"), 500_000_000);
+    check(json!(" 10s "), 10_000_000_000);
+    check(json!("2h"), 7_200_000_000_000);
+    check(json!("1h30m"), 5_400_000_000_000);
+    check(json!("1.5m"), 90_000_000_000);
+    check(json!("7us"), 7_000);
+    check(json!("1ns"), 1);
+}
+
+#[test]
+fn impossible_durations_are_refused() {
+    let check = |value: Value, expected: &str| {
+        let text = refused("DOWNLOAD_DELAY", value);
+        assert!(text.starts_with("-s DOWNLOAD_DELAY: "), "{text}");
+        assert!(text.contains(expected), "{text}");
+    };
+    check(json!(-1), "is negative");
+    check(json!("-500ms"), "is negative");
+    check(json!("nan"), "is not finite");
+    check(json!("inf"), "is not finite");
+    check(json!(1e12), "is too long");
+    for word in ["", "s", "1x", "10s5", "1h 30", "ten", "1..2s", "٣s"] {
+        check(json!(word), "is no duration");
+    }
+    check(json!(true), "is no duration");
+    check(json!([1]), "is no duration");
+    assert!(refused("CONNECT_TIMEOUT", json!(0)).contains("no time at all"));
+}
+
+#[test]
+fn sizes_are_bytes_or_text_with_units() {
+    let check = |value: Value, bytes: u64| {
+        assert_eq!(said(&[("DOWNLOAD_MAXSIZE", value)]).fetch.body_max, bytes);
+    };
+    check(json!(65536), 65536);
+    check(json!("65536"), 65536);
+    check(json!("10MiB"), 10 << 20);
+    check(json!("10m"), 10 << 20);
+    check(json!("1.5 KiB"), 1536);
+    check(json!("1MB"), 1_000_000);
+    for wrong in [
+        json!(0),
+        json!("0"),
+        json!(-1),
+        json!("10XB"),
+        json!("1e999G"),
+        json!(1.5),
+    ] {
+        let text = refused("DOWNLOAD_MAXSIZE", wrong);
+        assert!(text.contains("give bytes"), "{text}");
+    }
+}
+
+#[test]
+fn counts_are_whole_and_within_bounds() {
+    let check = |name, value, expected: &str| {
+        let text = refused(name, value);
+        assert!(text.contains(expected), "{text}");
+    };
+    let name = "CONCURRENT_REQUESTS_PER_DOMAIN";
+    check(name, json!(0), "0 is too small; give a whole number of 1");
+    check(name, json!(-3), "no whole number");
+    check(name, json!(1.5), "no whole number");
+    check(name, json!("two"), "no whole number");
+    check(name, json!(4_294_967_296_u64), "too large");
+    check("RANDOM_SEED", json!(u64::MAX), "too large");
+    check("RETRY_HTTP_CODES", json!([500, 99]), "99 is no status code");
+    check("RETRY_HTTP_CODES", json!("500,abc"), "no status code");
+}
+
+#[test]
+fn a_target_concurrency_must_be_above_zero() {
+    for value in [json!(0), json!(-1), json!("nan"), json!("inf"), json!("x")] {
+        let text = refused("AUTOTHROTTLE_TARGET_CONCURRENCY", value);
+        assert!(text.contains("above 0"), "{text}");
+    }
+    let config = said(&[
+        ("AUTOTHROTTLE_ENABLED", json!(true)),
+        ("AUTOTHROTTLE_TARGET_CONCURRENCY", json!("0.5")),
+    ]);
+    let automatic = config.throttle.default.autothrottle.expect("it is on");
+    assert_eq!(automatic.target_concurrency, 0.5);
+}
+
+#[test]
+fn jitter_is_a_switch_a_share_or_a_pair() {
+    let check = |value: Value, low, high| {
+        let config = said(&[("RANDOMIZE_DOWNLOAD_DELAY", value)]);
+        assert_eq!(config.throttle.default.jitter, Jitter { low, high });
+    };
+    check(json!(true), -0.5, 0.5);
+    check(json!("True"), -0.5, 0.5);
+    check(json!(false), 0.0, 0.0);
+    check(json!("off"), 0.0, 0.0);
+    check(json!(0.2), -0.2, 0.2);
+    check(json!([-0.1, 0.3]), -0.1, 0.3);
+    check(json!("-0.1,0.3"), -0.1, 0.3);
+    check(json!("[0.01, 0.33]"), 0.01, 0.33);
+    for wrong in [
+        json!(-0.2),
+        json!(1.5),
+        json!([-1.1, 0.0]),
+        json!([0.3, 0.1]),
+        json!([0.1]),
+        json!([0.1, 0.2, 0.3]),
+        json!("nan"),
+        json!("some"),
+        json!(null),
+    ] {
+        refused("RANDOMIZE_DOWNLOAD_DELAY", wrong);
+    }
+}
+
+#[test]
+fn the_contact_joins_the_user_agent_once() {
+    let check = |agent: &str, contact: &str, expected: &str| {
+        let config = said(&[("CONTACT", json!(contact)), ("USER_AGENT", json!(agent))]);
+        assert_eq!(config.fetch.user_agent, expected);
+        assert!(config.names_a_contact());
+    };
+    check("spider/1", "me@a.test", "spider/1 (+me@a.test)");
+    check(
+        "spider/1 (+me@a.test)",
+        "me@a.test",
+        "spider/1 (+me@a.test)",
+    );
+    assert!(!Config::default().names_a_contact());
+    for wrong in ["call me", "a b@c", "me@a.test\r\nX: y", "(me@a.test)"] {
+        refused("CONTACT", json!(wrong));
+    }
+    refused("USER_AGENT", json!("a\r\nb"));
+    refused("USER_AGENT", json!("  "));
+}
+
+#[test]
+fn robots_txt_is_read_for_the_agent_that_asks() {
+    let check = |agent: &str, expected: &str| {
+        let config = said(&[("USER_AGENT", json!(agent))]);
+        assert_eq!(config.frontier.robots_agent, expected);
+    };
+    check("spider/1.0 (+https://a.test)", "spider");
+    check(
+        "Mozilla/5.0 (compatible; foo-bot/2.1; +https://a.test)",
+        "foo-bot",
+    );
+    let config = said(&[
+        ("USER_AGENT", json!("x/1")),
+        ("ROBOTSTXT_USER_AGENT", json!("y")),
+    ]);
+    assert_eq!(config.frontier.robots_agent, "y");
+    refused("ROBOTSTXT_USER_AGENT", json!("spider/1.0"));
+}
+
+#[test]
+fn headers_keep_their_order_and_cannot_break_framing() {
+    let config = said(&[(
+        "DEFAULT_REQUEST_HEADERS",
+        json!(["B: 1, 2", "A:x", "Empty:"]),
+    )]);
+    let pairs: Vec<_> = config
+        .fetch
+        .headers
+        .iter()
+        .map(|(n, v)| (&n[..], &v[..]))
+        .collect();
+    assert_eq!(pairs, [("B", "1, 2"), ("A", "x"), ("Empty", "")]);
+    let config = said(&[("default_request_headers", json!({"Accept": "a, b"}))]);
+    assert_eq!(config.fetch.headers, [("Accept".into(), "a, b".into())]);
+    for wrong in [
+        "no colon",
+        ": x",
+        "a b: x",
+        "A: x\r\nB: y",
+        "Content-Length: 3",
+    ] {
+        refused("DEFAULT_REQUEST_HEADERS", json!([wrong]));
+    }
+}
+
+#[test]
+fn networks_are_cidrs_or_words() {
+    let config = said(&[(
+        "ALLOW_NET",
+        json!("loopback, 127.0.0.1/8,fd00::/8,192.0.2.7"),
+    )]);
+    assert_eq!(config.allow_net.len(), 4);
+    for wrong in [
+        "10.0.0.0/33",
+        "10.0.0/8",
+        "fd00::/129",
+        "10.0.0.0/+8",
+        "10.0.0.0/",
+        "localhost",
+        "intranet",
+    ] {
+        let text = refused("ALLOW_NET", json!([wrong]));
+        assert!(text.contains("is no network; give a CIDR"), "{text}");
+    }
+}
+
+#[test]
+fn exclusions_part_into_hosts_and_networks() {
+    let config = said(&[(
+        "EXCLUDE",
+        json!(["A.test", "*.b.test", "192.0.2.0/24", "::1"]),
+    )]);
+    assert_eq!(config.frontier.exclude_hosts, ["a.test", "*.b.test"]);
+    assert_eq!(config.exclude_nets, ["192.0.2.0/24", "::1"]);
+    for wrong in ["http://a.test", "a.*.test", "192.0.2.0/40", "a.test/x"] {
+        refused("EXCLUDE", json!([wrong]));
+    }
+}
+
+#[test]
+fn name_servers_are_addresses() {
+    let config = said(&[(
+        "DNS_SERVERS",
+        json!("192.0.2.1,192.0.2.2:54,[::1]:55,::2,[::3]"),
+    )]);
+    let servers: Vec<_> = config.dns_servers.iter().map(ToString::to_string).collect();
+    let expected = [
+        "192.0.2.1:53",
+        "192.0.2.2:54",
+        "[::1]:55",
+        "[::2]:53",
+        "[::3]:53",
+    ];
+    assert_eq!(servers, expected);
+    for wrong in ["dns.test", "192.0.2.1:0", "192.0.2.1:x", "[::1", "1.2.3"] {
+        refused("DNS_SERVERS", json!([wrong]));
+    }
+}
+
+#[test]
+fn overrides_have_the_shape_that_curl_gave_them() {
+    for right in [
+        "a.test:80:127.0.0.1",
+        "*:443:[::1]",
+        "*:443:::1",
+        "a.test:80:127.0.0.1:8080",
+        "[::1]:80:[::2]:8080",
+    ] {
+        said(&[("RESOLVE", json!([right]))]);
+    }
+    for wrong in [
+        "a.test",
+        "a.test:80",
+        "a.test:80:",
+        "a.test:0:127.0.0.1",
+        "a.test:x:127.0.0.1",
+        ":80:127.0.0.1",
+        "a.test:80:b.test",
+        "a.test:80:127.0.0.1:x",
+        "[::1:80:127.0.0.1",
+        "http://a.test:80:127.0.0.1",
+        "[é",
+    ] {
+        let text = refused("RESOLVE", json!([wrong]));
+        assert!(text.contains("write HOST:PORT:ADDR"), "{text}");
+    }
+}
+
+#[test]
+fn empty_text_is_an_empty_list() {
+    for setting in settings() {
+        if setting.kind.starts_with("list") {
+            let config = said(&[(setting.name, json!(""))]);
+            assert_eq!(
+                config.get(setting.name),
+                Some(json!([])),
+                "{}",
+                setting.name
+            );
+        }
+    }
+}
+
+#[test]
+fn patterns_keep_their_commas() {
+    let config = said(&[("DENY", json!("/a{1,2}$"))]);
+    assert_eq!(config.frontier.deny.len(), 1);
+    assert!(config.frontier.deny[0].is_match("/aa"));
+    let text = refused("ALLOW", json!(["(open"]));
+    assert!(text.contains("unclosed group"), "{text}");
+}
+
+#[test]
+fn io_uring_is_refused_until_it_works() {
+    let text = refused("IO", json!("uring"));
+    assert_eq!(
+        text,
+        "-s IO: \"uring\" is not available yet; give auto or epoll"
+    );
+    let text = refused("FOLLOW", json!("hosts"));
+    assert!(text.contains("did you mean host?"), "{text}");
+}

@@ -1,0 +1,372 @@
+//! What the command line takes, what it refuses, and how it says so.
+#![cfg(feature = "cli")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const COMMANDS: &[&str] = &[
+    "crawl", "fetch", "robots", "url", "links", "settings", "demo",
+];
+
+fn argiope(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_argiope"))
+        .args(args)
+        .output()
+        .expect("the binary runs")
+}
+
+fn stdout(args: &[&str]) -> String {
+    let output = argiope(args);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {errors}");
+    String::from_utf8(output.stdout).expect("stdout is UTF-8")
+}
+
+/// The command line is refused: exit code 2, nothing on stdout, one line on stderr with these parts.
+fn check_refused(args: &[&str], parts: &[&str]) {
+    let output = argiope(args);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {errors}");
+    assert_eq!(errors.lines().count(), 1, "{args:?}: {errors}");
+    assert!(output.stdout.is_empty(), "{args:?} wrote to stdout");
+    for part in parts {
+        assert!(errors.contains(part), "{args:?}: {errors} lacks {part}");
+    }
+}
+
+/// A setting as `settings --json` shows it after these arguments.
+fn shown(args: &[&str], name: &str) -> (Value, String) {
+    let mut all = vec!["settings", "--json"];
+    all.extend(args);
+    let rows: Vec<Value> = serde_json::from_str(&stdout(&all)).expect("JSON");
+    let row = rows.iter().find(|row| row["name"] == name);
+    let row = row.unwrap_or_else(|| panic!("{name} is not listed"));
+    let source = row["source"].as_str().expect("a source");
+    (row["value"].clone(), source.to_owned())
+}
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Folder(tempfile::tempdir().expect("a folder"))
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path: PathBuf = self.0.path().join(name);
+        fs::write(&path, text).expect("a file");
+        path.to_str().expect("a UTF-8 path").to_owned()
+    }
+}
+
+#[test]
+fn every_command_has_help_with_an_example() {
+    for command in COMMANDS {
+        let help = stdout(&[command, "--help"]);
+        let example = format!("  argiope {command}");
+        let (_, examples) = help.split_once("Examples:").expect(command);
+        assert!(examples.contains(&example), "{help}");
+        assert_eq!(stdout(&["help", command]), help);
+    }
+    assert!(stdout(&["--help"]).contains("Examples:"));
+}
+
+#[test]
+fn what_does_not_work_yet_is_not_in_the_help() {
+    let absent = [
+        "--preset",
+        "--resume",
+        "--salvage",
+        "--revisit",
+        "--spin",
+        "uring",
+        "probe",
+        "simulate",
+        "state",
+    ];
+    for command in COMMANDS.iter().chain(&[""]) {
+        let mut args = vec!["--help"];
+        args.extend((!command.is_empty()).then_some(command));
+        let help = stdout(&args);
+        for word in absent {
+            let found = help.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+            assert!(!found.into_iter().any(|w| w == word), "{word} in {help}");
+        }
+    }
+}
+
+#[test]
+fn the_version_goes_to_stdout() {
+    let version = format!("argiope {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(stdout(&["--version"]), version);
+}
+
+#[test]
+fn a_wrong_command_line_is_one_line() {
+    check_refused(&[], &["argiope: no command is given; see `argiope --help`"]);
+    check_refused(&["crwl"], &["'crwl'", "did you mean crawl?"]);
+    check_refused(&["fetch"], &["<URL>", "see `argiope fetch --help`"]);
+    check_refused(&["crawl"], &["<URL>", "see `argiope crawl --help`"]);
+    check_refused(
+        &["settings", "--nope"],
+        &["'--nope'", "argiope settings --help"],
+    );
+    check_refused(&["settings", "--timout", "3"], &["did you mean --timeout?"]);
+    check_refused(&["crawl", "x", "--timeout"], &["--timeout <D>"]);
+    check_refused(&["crawl", "--resume", "x"], &["'--resume'"]);
+    check_refused(&["settings", "--json", "--toml"], &["--json", "--toml"]);
+    check_refused(&["probe", "x"], &["'probe'"]);
+}
+
+#[test]
+fn an_unknown_setting_is_refused_by_its_place() {
+    let known = ["-s DOWNLOAD_DEALY: there is no such setting; did you mean DOWNLOAD_DELAY?"];
+    check_refused(&["settings", "-s", "DOWNLOAD_DEALY=1"], &known);
+    check_refused(
+        &["crawl", "http://a.test", "-s", "DOWNLOAD_DEALY=1"],
+        &known,
+    );
+    check_refused(
+        &["settings", "-s", "X"],
+        &["-s X: no value; write -s NAME=VALUE"],
+    );
+
+    let folder = Folder::new();
+    let file = folder.file("a.toml", "retry_times = 1\n\ndownload_dealy = 1\n");
+    check_refused(
+        &["settings", "--config", &file],
+        &[&format!(
+            "{file}:3: download_dealy: there is no such setting"
+        )],
+    );
+}
+
+#[test]
+fn wrong_types_and_impossible_values_are_refused_by_their_place() {
+    let check = |args: &[&str], parts: &[&str]| {
+        let mut all = vec!["fetch", "http://a.test"];
+        all.extend(args);
+        check_refused(&all, parts);
+    };
+    check(
+        &["--timeout", "abc"],
+        &["--timeout: \"abc\" is no duration"],
+    );
+    check(&["--timeout", "-1"], &["--timeout: \"-1\" is negative"]);
+    check(&["--timeout=0"], &["--timeout: \"0\" is no time at all"]);
+    check(
+        &["--allow-net", "10.0.0.0/33"],
+        &["--allow-net: ", "is no network; give a CIDR"],
+    );
+    check(
+        &["--resolve", "a.test:80"],
+        &["--resolve: ", "write HOST:PORT:ADDR"],
+    );
+    check(&["--dns", "ns.test"], &["--dns: ", "is no name server"]);
+    check(&["--header", "nothing"], &["--header: ", "Name: value"]);
+    check(&["--contact", "me"], &["--contact: ", "is no contact"]);
+    check(
+        &["--io", "uring"],
+        &["--io: \"uring\" is not available yet; give auto or epoll"],
+    );
+    check(
+        &["-s", "CONCURRENT_REQUESTS_PER_DOMAIN=0"],
+        &["is too small"],
+    );
+    check(
+        &["-s", "AUTOTHROTTLE_TARGET_CONCURRENCY=0"],
+        &["is not above 0"],
+    );
+    check(
+        &["-s", "RANDOMIZE_DOWNLOAD_DELAY=-2,1"],
+        &["-1 ≤ low ≤ high"],
+    );
+    check(
+        &["-s", "THROTTLING_SCOPES=x"],
+        &["-s THROTTLING_SCOPES: ", "give a table, or JSON"],
+    );
+    check_refused(
+        &["crawl", "http://a.test", "--max-body", "2GiB"],
+        &["--max-body: ", "raise BUFFERED_BODIES_MAX"],
+    );
+    check_refused(
+        &["crawl", "http://a.test", "--deny", "("],
+        &["--deny: ", "unclosed group"],
+    );
+    check_refused(
+        &["crawl", "http://a.test", "--follow", "hosts"],
+        &["did you mean host?"],
+    );
+}
+
+#[test]
+fn errors_in_a_file_name_the_line_of_what_is_wrong() {
+    let folder = Folder::new();
+    let check = |text: &str, parts: &[&str]| {
+        let file = folder.file("crawl.toml", text);
+        check_refused(&["settings", "--config", &file], parts);
+    };
+    check(
+        "download_delay = true\n",
+        &["crawl.toml:1: download_delay: true is no duration"],
+    );
+    check(
+        "\n\ndownload_delay = nan\n",
+        &["crawl.toml:3: ", "\"nan\" is not finite"],
+    );
+    check(
+        "retry_times = 1_0.5\n",
+        &["crawl.toml:1: retry_times: 10.5 is no whole number"],
+    );
+    check("retry_times = 99999999999999999999\n", &["crawl.toml:1: "]);
+    check("follow =\n", &["crawl.toml:1: ", "mend the TOML"]);
+    check(
+        "retry_times = 1\nRETRY_TIMES = 2\n",
+        &[
+            "crawl.toml:2: RETRY_TIMES: stands at ",
+            "crawl.toml:1 already",
+        ],
+    );
+    let scope = "[throttling_scopes.\"a.test\"]\ndelay = 1\nconcurency = 2\n";
+    check(
+        scope,
+        &[
+            "crawl.toml:3: throttling_scopes.\"a.test\".concurency: ",
+            "did you mean concurrency?",
+        ],
+    );
+    check_refused(
+        &["settings", "--config", "/nowhere/crawl.toml"],
+        &["/nowhere/crawl.toml: cannot be read"],
+    );
+}
+
+#[test]
+fn an_exclusion_list_is_read_and_its_wrong_line_named() {
+    let folder = Folder::new();
+    let list = folder.file("list", "# ours\na.test\n\n*.b.test # too\nhttp://c.test\n");
+    check_refused(
+        &["crawl", "http://a.test", "--exclude", &list],
+        &[&format!(
+            "--exclude {list}:5: \"http://c.test\" is neither host nor network"
+        )],
+    );
+    check_refused(
+        &["crawl", "x", "--exclude", "/nowhere"],
+        &["/nowhere: cannot be read"],
+    );
+}
+
+#[test]
+fn a_flag_goes_before_s_and_s_before_the_file() {
+    let folder = Folder::new();
+    let file = folder.file(
+        "crawl.toml",
+        "# ours\ndownload_timeout = \"1m\"\nretry_times = 7\n",
+    );
+    let check = |args: &[&str], seconds: f64, source: &str| {
+        let mut all = vec!["--config", &file];
+        all.extend(args);
+        let (value, from) = shown(&all, "DOWNLOAD_TIMEOUT");
+        assert_eq!((value.as_f64(), from.as_str()), (Some(seconds), source));
+    };
+    check(&[], 60.0, &format!("{file}:2"));
+    check(&["-s", "download_timeout=5"], 5.0, "-s");
+    check(
+        &["--timeout", "500ms", "-s", "download_timeout=5"],
+        0.5,
+        "--timeout",
+    );
+    check(
+        &["-s", "download_timeout=5", "--timeout", "500ms"],
+        0.5,
+        "--timeout",
+    );
+    assert_eq!(shown(&[], "DOWNLOAD_TIMEOUT").1, "default");
+}
+
+#[test]
+fn the_table_shows_every_setting_in_a_line() {
+    let rows: Vec<Value> = serde_json::from_str(&stdout(&["settings", "--json"])).expect("JSON");
+    let table = stdout(&["settings", "-A", "spider/1"]);
+    assert_eq!(table.lines().count(), rows.len() + 1);
+    for (row, line) in rows.iter().zip(table.lines().skip(1)) {
+        let name = row["name"].as_str().expect("a name");
+        let meaning = row["meaning"].as_str().expect("a meaning");
+        assert!(
+            line.starts_with(&format!("{name} ")) && line.ends_with(meaning),
+            "{line}"
+        );
+    }
+    let agent = table
+        .lines()
+        .find(|line| line.starts_with("USER_AGENT"))
+        .expect("a line");
+    assert!(
+        agent.contains("spider/1") && agent.contains("--user-agent"),
+        "{agent}"
+    );
+}
+
+#[test]
+fn the_toml_that_settings_prints_is_the_same_config() {
+    let folder = Folder::new();
+    let check = |args: &[&str]| {
+        let rows = |args: &[&str]| {
+            let mut all = vec!["settings", "--json"];
+            all.extend(args);
+            let mut rows: Vec<Value> = serde_json::from_str(&stdout(&all)).expect("JSON");
+            for row in &mut rows {
+                // Where a value stands is another place now; that somebody chose it is not.
+                row["source"] = (row["source"] == "default").into();
+            }
+            rows
+        };
+        let mut all = vec!["settings", "--toml"];
+        all.extend(args);
+        let file = folder.file("printed.toml", &stdout(&all));
+        assert_eq!(rows(&["--config", &file]), rows(args));
+        // Printed again from the file, it is the same text.
+        assert_eq!(
+            stdout(&["settings", "--toml", "--config", &file]),
+            stdout(&all)
+        );
+    };
+    check(&[]);
+    check(&[
+        "-s",
+        "AUTOTHROTTLE_ENABLED=1",
+        "-k",
+        "--dns",
+        "[::1]:5353",
+        "--dns",
+        "192.0.2.1",
+    ]);
+    let scopes = r#"{"a.test": {"jitter": [-0.1, 0.3], "delay": "250ms"}, "it's \"mine\"": {}}"#;
+    check(&["-s", &format!("THROTTLING_SCOPES={scopes}")]);
+    check(&[
+        "-s",
+        "THROTTLING_SCOPES={}",
+        "-s",
+        "DOWNLOAD_SLOTS={\"a\": {\"delay\": 1}}",
+    ]);
+    check(&[
+        "-A",
+        r#"a "b" \ 'c' é"#,
+        "-s",
+        r#"DENY=\.(png|jpe?g)$"#,
+        "-s",
+        "CONTACT=",
+    ]);
+    check(&[
+        "-s",
+        "CONCURRENT_REQUESTS=0",
+        "-s",
+        "TIMER_SLACK=3us",
+        "-s",
+        "ALLOW_NET=",
+    ]);
+}
