@@ -1,5 +1,7 @@
 //! How a page is fetched: sans-IO state machines. Bytes and the time go in, bytes and news come out.
 
+pub mod tls;
+
 pub mod failure;
 pub mod timings;
 

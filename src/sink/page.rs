@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use crate::base::time::Wall;
 use crate::fetch::failure::{Failure, Truncation};
 use crate::fetch::timings::Timings;
+pub use crate::fetch::tls::TlsInfo;
 
 /// One finished attempt. Times are on the crawl's clock; `wall_at_start` makes wall time of them.
 #[derive(Clone, Debug)]
@@ -79,17 +80,4 @@ pub struct Page {
     pub headers: Vec<(String, Vec<u8>)>,
     /// The body after the content codings.
     pub body: Vec<u8>,
-}
-
-/// What TLS agreed on; `tls` of a result line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TlsInfo {
-    /// `TLSv1.3` or `TLSv1.2`.
-    pub version: &'static str,
-    /// The cipher suite by its IANA name.
-    pub cipher: &'static str,
-    /// The session was resumed.
-    pub resumed: bool,
-    /// The certificate was verified (false under `--insecure`).
-    pub verified: bool,
 }
