@@ -26,7 +26,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("mio", &["src/io/epoll.rs"]),
     ("rustls", &["src/fetch/tls.rs"]),
     ("webpki_roots", &["src/fetch/tls.rs"]),
-    ("httparse", &["src/wire/http.rs"]),
+    ("httparse", &["src/wire/http/head.rs"]),
     ("url", &["src/wire/url.rs"]),
     ("psl", &["src/wire/url.rs"]),
     ("html5gum", &["src/wire/html.rs"]),

@@ -1,1 +1,4 @@
 //! Bytes to values and back, pure and bounded.
+
+pub mod http;
+pub mod coding;

@@ -1,0 +1,554 @@
+//! Content codings undone in bounded steps: gzip, deflate, br and zstd, also stacked.
+
+use std::io;
+
+use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
+use flate2::{Compression, Decompress, FlushDecompress, Status};
+use zstd::stream::raw::{DParameter, Decoder as ZstdDecoder, Operation};
+use zstd::zstd_safe::{InBuffer, OutBuffer};
+
+/// How much a body may become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Bytes of decoded body; what is beyond is cut, which is no error.
+    pub bytes_max: u64,
+    /// Decoded bytes per coded byte, looked at once 1 MiB has been decoded, and in each layer of
+    /// a stack.
+    pub ratio_max: u64,
+}
+
+impl Default for Budget {
+    /// 10 MiB, as `DOWNLOAD_MAXSIZE`; 200 to 1, several times what the most repetitive pages
+    /// reach, and a fifth of what deflate makes of zeros.
+    fn default() -> Self {
+        Budget {
+            bytes_max: 10 << 20,
+            ratio_max: 200,
+        }
+    }
+}
+
+/// What a [`Decoder`] is ready for after some input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// More input.
+    More,
+    /// Nothing more: the body was cut at the budget's bytes, and what fits is kept.
+    Full,
+}
+
+/// The content codings we undo (RFC 9110 section 8.4.1, RFC 7932, RFC 8878).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coding {
+    /// `gzip`, `x-gzip`.
+    Gzip,
+    /// `deflate`: zlib, or raw as some servers have it.
+    Deflate,
+    /// `br`.
+    Brotli,
+    /// `zstd`, with windows of up to 8 MiB (RFC 9659).
+    Zstd,
+}
+
+/// Why a body cannot be decoded (further). What was decoded before stays valid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CodingError {
+    /// A coding we do not know. The body may still be of use as it came.
+    #[error("unknown content coding {0:?}")]
+    Unknown(String),
+    /// More codings over each other than three.
+    #[error("more than {CODINGS_MAX} content codings over each other")]
+    TooMany,
+    /// The bytes are not of this coding, or damaged.
+    #[error("the {} stream is broken", .0.name())]
+    Broken(Coding),
+    /// The body ended within the coded stream.
+    #[error("the {} stream ends too early", .0.name())]
+    Truncated(Coding),
+    /// A zstd frame needs a larger window than 8 MiB.
+    #[error("a zstd frame needs a window larger than 8 MiB")]
+    Window,
+    /// The body expands beyond the budget's ratio.
+    #[error("the body expands beyond the allowed ratio")]
+    Bomb,
+}
+
+/// Undoes a body's content codings, piece by piece.
+///
+/// Memory is bounded by the codings' windows (32 KiB for deflate, 16 MiB for br, 8 MiB for zstd)
+/// and a scratch buffer per layer, whatever the input; one step decodes at most 16 KiB.
+/// Bytes after the end of a coded stream are ignored, as browsers do, unless they begin
+/// another gzip member or zstd frame.
+pub struct Decoder {
+    /// The outermost coding first.
+    layers: Vec<Layer>,
+    meter: Meter,
+    failed: Option<CodingError>,
+}
+
+impl Decoder {
+    /// A decoder for the values of Content-Encoding, all fields in order (RFC 9110 section 8.4).
+    /// No value, `identity` and the `none` of some servers mean that bytes pass as they are.
+    ///
+    /// # Errors
+    /// [`CodingError::Unknown`] and [`CodingError::TooMany`].
+    pub fn new<'a>(
+        content_encoding_values: impl IntoIterator<Item = &'a [u8]>,
+        budget: Budget,
+    ) -> Result<Self, CodingError> {
+        let mut layers = Vec::new();
+        for name in content_encoding_values
+            .into_iter()
+            .flat_map(|value| value.split(|&byte| byte == b','))
+            .map(<[u8]>::trim_ascii)
+        {
+            let Some(coding) = Coding::from_name(name)? else {
+                continue;
+            };
+            if layers.len() == CODINGS_MAX {
+                return Err(CodingError::TooMany);
+            }
+            layers.push(Layer::new(coding)?);
+        }
+        // They are listed in the order they were applied.
+        layers.reverse();
+        Ok(Decoder {
+            layers,
+            meter: Meter {
+                budget,
+                wire: 0,
+                kept: 0,
+            },
+            failed: None,
+        })
+    }
+
+    /// Whether bytes pass as they are.
+    pub fn is_identity(&self) -> bool {
+        self.layers.is_empty()
+    }
+
+    /// Decodes a piece of the body and appends it to `out`.
+    ///
+    /// # Errors
+    /// The first error is returned again ever after. What was appended before is valid; after
+    /// [`CodingError::Bomb`] it is at most 1 MiB, or the ratio's share of what came.
+    pub fn write(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<Progress, CodingError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        // Piece by piece, so that a late byte of a large input does not pay for an early bomb.
+        for piece in input.chunks(STEP_BYTES) {
+            self.meter.wire += piece.len() as u64;
+            let progress = pump(&mut self.layers, piece, out, &mut self.meter);
+            match progress {
+                Ok(Progress::More) => {}
+                Ok(Progress::Full) => return Ok(Progress::Full),
+                Err(error) => {
+                    self.failed = Some(error.clone());
+                    return Err(error);
+                }
+            }
+        }
+        Ok(Progress::More)
+    }
+
+    /// The body has ended. No body at all is an empty one, whatever its codings.
+    ///
+    /// # Errors
+    /// [`CodingError::Truncated`] where a coded stream is incomplete, or the error that
+    /// [`Decoder::write`] returned. A body that was cut at its budget is no error.
+    pub fn finish(&mut self) -> Result<(), CodingError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        if self.meter.is_full() || self.meter.wire == 0 {
+            return Ok(());
+        }
+        match self.layers.iter().find(|layer| !layer.may_end()) {
+            Some(layer) => Err(CodingError::Truncated(layer.coding)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list()
+            .entries(self.layers.iter().map(|layer| layer.coding))
+            .finish()
+    }
+}
+
+impl Coding {
+    /// The registered name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Coding::Gzip => "gzip",
+            Coding::Deflate => "deflate",
+            Coding::Brotli => "br",
+            Coding::Zstd => "zstd",
+        }
+    }
+
+    /// The coding of a name, in any case; none where it stands for no coding.
+    fn from_name(name: &[u8]) -> Result<Option<Self>, CodingError> {
+        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        if name.is_empty() || is("identity") || is("none") {
+            Ok(None)
+        } else if is("gzip") || is("x-gzip") {
+            Ok(Some(Coding::Gzip))
+        } else if is("deflate") {
+            Ok(Some(Coding::Deflate))
+        } else if is("br") {
+            Ok(Some(Coding::Brotli))
+        } else if is("zstd") {
+            Ok(Some(Coding::Zstd))
+        } else {
+            let name = String::from_utf8_lossy(&name[..name.len().min(NAME_BYTES_SHOWN)]);
+            Err(CodingError::Unknown(name.into_owned()))
+        }
+    }
+}
+
+impl CodingError {
+    /// The stable name within `content_encoding`.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            CodingError::Unknown(_) => "unknown",
+            CodingError::TooMany => "too_many",
+            CodingError::Broken(_) => "broken",
+            CodingError::Truncated(_) => "truncated",
+            CodingError::Window => "window",
+            CodingError::Bomb => "bomb",
+        }
+    }
+}
+
+/// Bytes as gzip writes them, one member without a time or a name: the same bytes every time.
+pub fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), Compression::default());
+    io::Write::write_all(&mut encoder, bytes).expect("a vector takes every byte");
+    encoder.finish().expect("a vector takes every byte")
+}
+
+/// What came in and what went out, against the budget.
+struct Meter {
+    budget: Budget,
+    /// Coded bytes that came.
+    wire: u64,
+    /// Decoded bytes, what was cut included.
+    kept: u64,
+}
+
+impl Meter {
+    fn is_full(&self) -> bool {
+        self.kept > self.budget.bytes_max
+    }
+
+    /// Appends what fits.
+    fn keep(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Progress {
+        let room = self.budget.bytes_max.saturating_sub(self.kept);
+        let fits = usize::try_from(room).map_or(bytes.len(), |room| room.min(bytes.len()));
+        out.extend_from_slice(&bytes[..fits]);
+        self.kept = self.kept.saturating_add(bytes.len() as u64);
+        if self.is_full() {
+            Progress::Full
+        } else {
+            Progress::More
+        }
+    }
+
+    /// Every layer answers for its own output: a bomb within a stack need not show at its end.
+    fn weigh(&self, decoded: u64) -> Result<(), CodingError> {
+        let allowed = self.wire.saturating_mul(self.budget.ratio_max);
+        if decoded > RATIO_FREE_BYTES && decoded > allowed {
+            return Err(CodingError::Bomb);
+        }
+        Ok(())
+    }
+}
+
+/// Drives a piece through the layers, a step of the outermost at a time.
+fn pump(
+    layers: &mut [Layer],
+    mut input: &[u8],
+    out: &mut Vec<u8>,
+    meter: &mut Meter,
+) -> Result<Progress, CodingError> {
+    if meter.is_full() {
+        return Ok(Progress::Full);
+    }
+    let Some((layer, inner)) = layers.split_first_mut() else {
+        return Ok(meter.keep(input, out));
+    };
+    loop {
+        let decoded = layer.step(&mut input)?;
+        if decoded == 0 && input.is_empty() {
+            return Ok(Progress::More);
+        }
+        layer.decoded += decoded as u64;
+        meter.weigh(layer.decoded)?;
+        if pump(inner, &layer.scratch[..decoded], out, meter)? == Progress::Full {
+            return Ok(Progress::Full);
+        }
+    }
+}
+
+/// One coding being undone.
+struct Layer {
+    coding: Coding,
+    engine: Engine,
+    place: Place,
+    scratch: Box<[u8]>,
+    decoded: u64,
+}
+
+/// Where in a coded body we are.
+enum Place {
+    /// Nothing has come.
+    Start,
+    /// In a stream.
+    Within,
+    /// Before a stream whose first bytes decide: what kind of deflate it is, or whether it is
+    /// another member or frame at all.
+    Between {
+        first: bool,
+        magic: [u8; 4],
+        len: usize,
+    },
+    /// Past the end; what follows is ignored.
+    Over,
+}
+
+impl Layer {
+    fn new(coding: Coding) -> Result<Self, CodingError> {
+        Ok(Layer {
+            coding,
+            engine: Engine::new(coding)?,
+            place: Place::Start,
+            scratch: vec![0; STEP_BYTES].into_boxed_slice(),
+            decoded: 0,
+        })
+    }
+
+    /// Whether the body may end here.
+    fn may_end(&self) -> bool {
+        match self.place {
+            Place::Start | Place::Over => true,
+            Place::Within => false,
+            Place::Between { first, .. } => !first,
+        }
+    }
+
+    /// Decodes into the scratch buffer, using up some of `input`; says how many bytes. Nothing
+    /// decoded and nothing left means that more input is needed.
+    fn step(&mut self, input: &mut &[u8]) -> Result<usize, CodingError> {
+        match &mut self.place {
+            Place::Over => {
+                *input = &[];
+                Ok(0)
+            }
+            Place::Start if input.is_empty() => Ok(0),
+            Place::Start => {
+                self.place = match self.coding {
+                    Coding::Deflate => Place::between(true),
+                    _ => Place::Within,
+                };
+                Ok(0)
+            }
+            Place::Within => self.run(input),
+            Place::Between { magic, len, .. } => {
+                let wanted = match self.coding {
+                    Coding::Zstd => 4,
+                    _ => 2,
+                };
+                let take = (wanted - *len).min(input.len());
+                magic[*len..*len + take].copy_from_slice(&input[..take]);
+                *input = &input[take..];
+                *len += take;
+                if *len < wanted {
+                    return Ok(0);
+                }
+                let magic = *magic;
+                if !self.engine.begin(self.coding, magic) {
+                    self.place = Place::Over;
+                    return Ok(0);
+                }
+                self.place = Place::Within;
+                self.run(&mut &magic[..wanted])
+            }
+        }
+    }
+
+    fn run(&mut self, input: &mut &[u8]) -> Result<usize, CodingError> {
+        let ran = self.engine.run(input, &mut self.scratch);
+        let Ran {
+            used,
+            decoded,
+            ended,
+        } = ran.map_err(|fault| match fault {
+            Fault::Broken => CodingError::Broken(self.coding),
+            Fault::Window => CodingError::Window,
+        })?;
+        if used == 0 && decoded == 0 && !ended && !input.is_empty() {
+            return Err(CodingError::Broken(self.coding));
+        }
+        *input = &input[used..];
+        if ended {
+            self.place = match self.coding {
+                Coding::Gzip | Coding::Zstd => Place::between(false),
+                Coding::Deflate | Coding::Brotli => Place::Over,
+            };
+        }
+        Ok(decoded)
+    }
+}
+
+impl Place {
+    fn between(first: bool) -> Self {
+        Place::Between {
+            first,
+            magic: [0; 4],
+            len: 0,
+        }
+    }
+}
+
+/// The libraries behind one face.
+enum Engine {
+    Inflate(Decompress),
+    Brotli(Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>),
+    Zstd(ZstdDecoder<'static>),
+}
+
+/// What one run came to.
+struct Ran {
+    used: usize,
+    decoded: usize,
+    ended: bool,
+}
+
+enum Fault {
+    Broken,
+    Window,
+}
+
+impl Engine {
+    fn new(coding: Coding) -> Result<Self, CodingError> {
+        Ok(match coding {
+            Coding::Gzip => Engine::Inflate(Decompress::new_gzip(DEFLATE_WINDOW_LOG)),
+            Coding::Deflate => Engine::Inflate(Decompress::new(false)),
+            Coding::Brotli => Engine::Brotli(Box::new(BrotliState::new_strict(
+                StandardAlloc::default(),
+                StandardAlloc::default(),
+                StandardAlloc::default(),
+            ))),
+            Coding::Zstd => {
+                let mut decoder = ZstdDecoder::new().map_err(|_| CodingError::Window)?;
+                decoder
+                    .set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LOG_MAX))
+                    .map_err(|_| CodingError::Window)?;
+                Engine::Zstd(decoder)
+            }
+        })
+    }
+
+    /// Makes ready for a stream that begins so; false where none does.
+    fn begin(&mut self, coding: Coding, magic: [u8; 4]) -> bool {
+        match (self, coding, magic) {
+            (Engine::Inflate(inflate), Coding::Deflate, _) => {
+                inflate.reset(is_zlib(magic));
+                true
+            }
+            (engine, Coding::Gzip, [0x1f, 0x8b, ..]) => {
+                *engine = Engine::Inflate(Decompress::new_gzip(DEFLATE_WINDOW_LOG));
+                true
+            }
+            // A frame, or one to be skipped; the decoder starts over by itself.
+            (_, Coding::Zstd, [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18]) => true,
+            _ => false,
+        }
+    }
+
+    fn run(&mut self, input: &[u8], output: &mut [u8]) -> Result<Ran, Fault> {
+        match self {
+            Engine::Inflate(inflate) => {
+                let before = (inflate.total_in(), inflate.total_out());
+                let status = inflate
+                    .decompress(input, output, FlushDecompress::None)
+                    .map_err(|_| Fault::Broken)?;
+                Ok(Ran {
+                    used: (inflate.total_in() - before.0) as usize,
+                    decoded: (inflate.total_out() - before.1) as usize,
+                    ended: status == Status::StreamEnd,
+                })
+            }
+            Engine::Brotli(state) => {
+                let (mut input_left, mut used) = (input.len(), 0);
+                let (mut output_left, mut decoded, mut total) = (output.len(), 0, 0);
+                let result = BrotliDecompressStream(
+                    &mut input_left,
+                    &mut used,
+                    input,
+                    &mut output_left,
+                    &mut decoded,
+                    output,
+                    &mut total,
+                    state,
+                );
+                match result {
+                    BrotliResult::ResultFailure => Err(Fault::Broken),
+                    BrotliResult::ResultSuccess
+                    | BrotliResult::NeedsMoreInput
+                    | BrotliResult::NeedsMoreOutput => Ok(Ran {
+                        used,
+                        decoded,
+                        ended: matches!(result, BrotliResult::ResultSuccess),
+                    }),
+                }
+            }
+            Engine::Zstd(decoder) => {
+                let mut source = InBuffer::around(input);
+                let mut target = OutBuffer::around(output);
+                let hint = decoder.run(&mut source, &mut target).map_err(|error| {
+                    if error.to_string().contains("too much memory") {
+                        Fault::Window
+                    } else {
+                        Fault::Broken
+                    }
+                })?;
+                Ok(Ran {
+                    used: source.pos(),
+                    decoded: target.pos(),
+                    ended: hint == 0,
+                })
+            }
+        }
+    }
+}
+
+/// RFC 1950 section 2.2: method 8, a window of at most 32 KiB, and a check over both bytes.
+fn is_zlib(magic: [u8; 4]) -> bool {
+    magic[0] & 0x0f == 8
+        && magic[0] >> 4 <= 7
+        && u16::from_be_bytes([magic[0], magic[1]]).is_multiple_of(31)
+}
+
+/// Codings over each other; the web has one, mistakes have two.
+const CODINGS_MAX: usize = 3;
+
+/// Bytes that one step decodes at most, and that are taken in at a time.
+const STEP_BYTES: usize = 16 << 10;
+
+/// Decoded bytes below which no ratio is looked at.
+const RATIO_FREE_BYTES: u64 = 1 << 20;
+
+/// log2 of deflate's largest window.
+const DEFLATE_WINDOW_LOG: u8 = 15;
+
+/// log2 of the largest zstd window that RFC 9659 lets a content coding use.
+const ZSTD_WINDOW_LOG_MAX: u32 = 23;
+
+/// Bytes of an unknown coding's name that an error quotes.
+const NAME_BYTES_SHOWN: usize = 40;

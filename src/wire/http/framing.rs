@@ -1,0 +1,94 @@
+//! Where a reply's body ends, and whether its connection may be used again.
+
+use super::{Head, HttpError, Version};
+
+/// How a reply's body is delimited (RFC 9112 section 6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// There is no body, whatever the head declares.
+    None,
+    /// So many bytes.
+    Length(u64),
+    /// Chunks, the last one empty.
+    Chunked,
+    /// Everything until the connection ends.
+    Close,
+}
+
+/// The framing a final head declares, and whether the connection survives the reply.
+pub(super) fn of(head: &Head, method_is_head: bool) -> Result<(Framing, bool), HttpError> {
+    let persistent = persistent(head);
+    if method_is_head || matches!(head.status, 204 | 304) {
+        return Ok((Framing::None, persistent));
+    }
+    if chunked(head)? {
+        // With a length besides, or from a version that knows no chunks, sender and receiver may
+        // disagree about the end (RFC 9112 section 6.1): read it, and trust the connection no more.
+        let doubtful =
+            head.version == Version::Http10 || head.headers.get("content-length").is_some();
+        return Ok((Framing::Chunked, persistent && !doubtful));
+    }
+    match content_length(head)? {
+        Some(length) => Ok((Framing::Length(length), persistent)),
+        None => Ok((Framing::Close, false)),
+    }
+}
+
+/// Whether the connection stays open after the reply (RFC 9112 section 9.3). A proxy's
+/// `Proxy-Connection` is believed only where it is the more careful.
+fn persistent(head: &Head) -> bool {
+    let says = |name, token: &str| {
+        members(head, name).any(|member| member.eq_ignore_ascii_case(token.as_bytes()))
+    };
+    if says("connection", "close") || says("proxy-connection", "close") {
+        return false;
+    }
+    match head.version {
+        Version::Http11 => true,
+        Version::Http10 => says("connection", "keep-alive"),
+    }
+}
+
+/// Whether the body is chunked. Said twice it still is, as the web has it; `identity` is the old
+/// word for nothing.
+fn chunked(head: &Head) -> Result<bool, HttpError> {
+    let mut chunked = false;
+    for coding in members(head, "transfer-encoding") {
+        if coding.eq_ignore_ascii_case(b"chunked") {
+            chunked = true;
+        } else if chunked || !coding.eq_ignore_ascii_case(b"identity") {
+            return Err(HttpError::TransferEncoding);
+        }
+    }
+    Ok(chunked)
+}
+
+/// The declared length: repeated equal values are one, an empty field is none.
+fn content_length(head: &Head) -> Result<Option<u64>, HttpError> {
+    let mut length = None;
+    for member in members(head, "content-length") {
+        let value = decimal(member).ok_or(HttpError::ContentLength)?;
+        if length.is_some_and(|before| before != value) {
+            return Err(HttpError::ContentLength);
+        }
+        length = Some(value);
+    }
+    Ok(length)
+}
+
+/// Digits only: no sign, no fraction, nothing beyond 64 bits.
+fn decimal(digits: &[u8]) -> Option<u64> {
+    digits.iter().try_fold(0_u64, |value, &digit| {
+        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
+        value.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+/// The members of a list field over all its lines, empty ones left out (RFC 9110 section 5.6.1).
+fn members<'a>(head: &'a Head, name: &'static str) -> impl Iterator<Item = &'a [u8]> {
+    head.headers
+        .get_all(name)
+        .flat_map(|value| value.split(|&byte| byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .filter(|member| !member.is_empty())
+}

@@ -1,0 +1,259 @@
+//! Requests as they leave: exactly what was asked for, and nothing smuggled in.
+
+use std::fmt::Write as _;
+
+/// Everything that stands in a request's head.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestHead<'a> {
+    /// The method, a token.
+    pub method: &'a str,
+    /// The request target: path and query, or the absolute form for a proxy. A fragment is never
+    /// sent (RFC 9110 section 4.2.5): it is cut off here at the latest. Empty means `/`.
+    pub target: &'a str,
+    /// The value of Host: the name, and the port where it is not the scheme's own.
+    pub host: &'a str,
+    /// The value of User-Agent; empty leaves it out.
+    pub user_agent: &'a str,
+    /// The value of Accept; empty leaves it out.
+    pub accept: &'a str,
+    /// The value of Accept-Encoding; empty leaves it out.
+    pub accept_encoding: &'a str,
+    /// Further fields, in order, after those above. One that bears the name of one above takes
+    /// its place.
+    pub headers: &'a [(String, String)],
+    /// Bytes of the body that follows; `None` sends no Content-Length.
+    pub body_bytes: Option<u64>,
+}
+
+/// Why a request was not written. Ours or the user's mistake, never the web's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// The method is no token.
+    #[error("the method {0:?} is no token")]
+    Method(String),
+    /// The target holds white space, a control character, or bytes beyond ASCII.
+    #[error("the request target {0:?} holds a character that must be encoded")]
+    Target(String),
+    /// A field name is no token.
+    #[error("the header name {0:?} is no token")]
+    HeaderName(String),
+    /// A field value holds CR, LF, NUL or another control character.
+    #[error("the value of header {0:?} holds a control character")]
+    HeaderValue(String),
+    /// Content-Length and Transfer-Encoding follow from the body; they cannot be set by hand.
+    #[error("the header {0:?} follows from the body and cannot be set")]
+    Framing(String),
+}
+
+/// Appends a request's head to `out` (RFC 9112 section 3): Host, User-Agent, Accept,
+/// Accept-Encoding, the further fields in order, Content-Length. The body is the caller's to add.
+///
+/// # Errors
+/// Anything that would let one field become two, or a reader see another request than we do.
+/// `out` is then as it was.
+pub fn write_request(out: &mut Vec<u8>, request: &RequestHead<'_>) -> Result<(), RequestError> {
+    let begin = out.len();
+    write_all(out, request).inspect_err(|_| out.truncate(begin))
+}
+
+fn write_all(out: &mut Vec<u8>, request: &RequestHead<'_>) -> Result<(), RequestError> {
+    if !is_token(request.method) {
+        return Err(RequestError::Method(request.method.to_owned()));
+    }
+    let target = request.target.split('#').next().unwrap_or_default();
+    if !target.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(RequestError::Target(request.target.to_owned()));
+    }
+    let target = if target.is_empty() { "/" } else { target };
+    for part in [request.method, " ", target, " HTTP/1.1\r\n"] {
+        out.extend_from_slice(part.as_bytes());
+    }
+    for (name, value) in [
+        ("Host", request.host),
+        ("User-Agent", request.user_agent),
+        ("Accept", request.accept),
+        ("Accept-Encoding", request.accept_encoding),
+    ] {
+        let replaced = request
+            .headers
+            .iter()
+            .any(|(other, _)| other.eq_ignore_ascii_case(name));
+        // An empty Host is sent: RFC 9112 section 3.2 demands the field.
+        if !replaced && (!value.is_empty() || name == "Host") {
+            write_field(out, name, value)?;
+        }
+    }
+    for (name, value) in request.headers {
+        if ["content-length", "transfer-encoding"]
+            .iter()
+            .any(|ours| ours.eq_ignore_ascii_case(name))
+        {
+            return Err(RequestError::Framing(name.clone()));
+        }
+        write_field(out, name, value)?;
+    }
+    if let Some(bytes) = request.body_bytes {
+        let mut digits = String::new();
+        let _ = write!(digits, "{bytes}");
+        write_field(out, "Content-Length", &digits)?;
+    }
+    out.extend_from_slice(b"\r\n");
+    Ok(())
+}
+
+fn write_field(out: &mut Vec<u8>, name: &str, value: &str) -> Result<(), RequestError> {
+    if !is_token(name) {
+        return Err(RequestError::HeaderName(name.to_owned()));
+    }
+    if value
+        .bytes()
+        .any(|byte| byte.is_ascii_control() && byte != b'\t')
+    {
+        return Err(RequestError::HeaderValue(name.to_owned()));
+    }
+    for part in [name, ": ", value.trim_ascii(), "\r\n"] {
+        out.extend_from_slice(part.as_bytes());
+    }
+    Ok(())
+}
+
+/// RFC 9110 section 5.6.2.
+fn is_token(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain() -> RequestHead<'static> {
+        RequestHead {
+            method: "GET",
+            target: "/a?b",
+            host: "a.test:8080",
+            user_agent: "spider/1",
+            accept: "*/*",
+            accept_encoding: "gzip",
+            headers: &[],
+            body_bytes: None,
+        }
+    }
+
+    fn check(request: &RequestHead<'_>, expected: Result<&str, RequestError>) {
+        let mut out = b"before".to_vec();
+        let result = write_request(&mut out, request);
+        let written = std::str::from_utf8(&out).unwrap();
+        let written = written.strip_prefix("before").expect("appended");
+        assert_eq!(
+            result.map(|()| written.to_owned()),
+            expected.map(str::to_owned)
+        );
+        if written.is_empty() {
+            assert_eq!(out, b"before");
+        }
+    }
+
+    fn fields(list: &[(&str, &str)]) -> Vec<(String, String)> {
+        list.iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn a_request_is_written_in_one_fixed_order() {
+        check(
+            &RequestHead {
+                headers: &fields(&[("X-One", "1"), ("x-two", " 2 ")]),
+                body_bytes: Some(3),
+                ..plain()
+            },
+            Ok(
+                "GET /a?b HTTP/1.1\r\nHost: a.test:8080\r\nUser-Agent: spider/1\r\nAccept: */*\r\n\
+                Accept-Encoding: gzip\r\nX-One: 1\r\nx-two: 2\r\nContent-Length: 3\r\n\r\n",
+            ),
+        );
+    }
+
+    #[test]
+    fn a_field_of_the_callers_takes_the_place_of_ours() {
+        check(
+            &RequestHead {
+                headers: &fields(&[("accept", "text/html"), ("USER-AGENT", "me")]),
+                ..plain()
+            },
+            Ok(
+                "GET /a?b HTTP/1.1\r\nHost: a.test:8080\r\nAccept-Encoding: gzip\r\n\
+                accept: text/html\r\nUSER-AGENT: me\r\n\r\n",
+            ),
+        );
+    }
+
+    #[test]
+    fn a_fragment_is_never_sent() {
+        for target in ["#top", "", "/#a#b"] {
+            check(
+                &RequestHead {
+                    target,
+                    accept: "",
+                    accept_encoding: "",
+                    user_agent: "",
+                    ..plain()
+                },
+                Ok("GET / HTTP/1.1\r\nHost: a.test:8080\r\n\r\n"),
+            );
+        }
+    }
+
+    #[test]
+    fn nothing_is_smuggled_into_a_request() {
+        for value in ["a\r\nX: y", "a\nb", "a\rb", "a\0b", "a\x7f"] {
+            check(
+                &RequestHead {
+                    headers: &fields(&[("X-A", value)]),
+                    ..plain()
+                },
+                Err(RequestError::HeaderValue("X-A".to_owned())),
+            );
+            check(
+                &RequestHead {
+                    host: value,
+                    ..plain()
+                },
+                Err(RequestError::HeaderValue("Host".to_owned())),
+            );
+        }
+        for name in ["", "a b", "a:", "a\r\nb", "ä"] {
+            check(
+                &RequestHead {
+                    headers: &fields(&[(name, "v")]),
+                    ..plain()
+                },
+                Err(RequestError::HeaderName(name.to_owned())),
+            );
+        }
+        for target in ["/a b", "/a\r\nHost: b", "/ä", "/\0"] {
+            check(
+                &RequestHead { target, ..plain() },
+                Err(RequestError::Target(target.to_owned())),
+            );
+        }
+        for method in ["", "GET ", "G\r\n"] {
+            check(
+                &RequestHead { method, ..plain() },
+                Err(RequestError::Method(method.to_owned())),
+            );
+        }
+        for name in ["Content-Length", "transfer-encoding"] {
+            check(
+                &RequestHead {
+                    headers: &fields(&[(name, "5")]),
+                    ..plain()
+                },
+                Err(RequestError::Framing(name.to_owned())),
+            );
+        }
+    }
+}
