@@ -1,5 +1,6 @@
 //! How a page is fetched: sans-IO state machines. Bytes and the time go in, bytes and news come out.
 
+pub mod pool;
 pub mod tls;
 
 pub mod failure;
