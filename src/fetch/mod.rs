@@ -1,5 +1,12 @@
 //! How a page is fetched: sans-IO state machines. Bytes and the time go in, bytes and news come out.
 
+pub mod pool;
+pub mod connection;
+pub mod exchange;
+mod body;
+pub mod deadline;
+pub mod tls;
+
 pub mod failure;
 pub mod timings;
 

@@ -52,3 +52,14 @@ impl Timings {
         Some(self.sent?.saturating_since(could))
     }
 }
+
+/// When bytes arrived, and how far that can be trusted: a back end's stamp, as this floor takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// When the last of them arrived.
+    pub at: Instant,
+    /// The kernel stamped it.
+    pub kernel: bool,
+    /// It happened then or before.
+    pub bound: bool,
+}

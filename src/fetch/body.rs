@@ -1,0 +1,108 @@
+//! A reply's body on its way from its coded form to what is kept, within its budget.
+
+use super::failure::{Failure, FailureKind};
+use crate::wire::coding::{Budget, CodingError, Decoder, Progress};
+use crate::wire::http::Headers;
+
+/// A body that is being decoded as it comes.
+///
+/// ```text
+/// Untouched ─┬► Decoding ─► Stuck
+///            └► AsItCame
+/// ```
+#[derive(Debug)]
+pub(super) struct Body {
+    state: State,
+    budget: Budget,
+    /// Bytes of its coded form so far.
+    coded: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Nothing has come. Where nothing ever does, it does not matter how it would be coded.
+    Untouched,
+    /// What comes is decoded; without a coding it passes as it is.
+    Decoding(Decoder),
+    /// A coding that nobody here knows: kept undecoded, which serves better than nothing.
+    AsItCame(Failure),
+    /// The coded form is broken: what was decoded stays, the rest is only counted.
+    Stuck(Failure),
+}
+
+/// What became of a piece.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// All of it was taken.
+    All,
+    /// The limit is reached; so many bytes at the piece's end are over it.
+    Cut { over: usize },
+    /// It expands beyond what is allowed.
+    Bomb(Failure),
+}
+
+impl Body {
+    pub(super) fn new(budget: Budget) -> Self {
+        Body {
+            state: State::Untouched,
+            budget,
+            coded: 0,
+        }
+    }
+
+    /// Decodes a piece and appends it to `out`. The limit holds for both forms.
+    pub(super) fn take(&mut self, piece: &[u8], headers: &Headers, out: &mut Vec<u8>) -> Taken {
+        if let State::Untouched = self.state {
+            self.state = match Decoder::new(headers.get_all("content-encoding"), self.budget) {
+                Ok(decoder) => State::Decoding(decoder),
+                Err(error) => State::AsItCame(failure(&error)),
+            };
+        }
+        let room = self.budget.bytes_max.saturating_sub(self.coded);
+        let fits = usize::try_from(room).map_or(piece.len(), |room| room.min(piece.len()));
+        let over = piece.len() - fits;
+        let piece = &piece[..fits];
+        self.coded += fits as u64;
+        let mut full = over > 0;
+        match &mut self.state {
+            State::Untouched => unreachable!("decided above"),
+            State::Decoding(decoder) => match decoder.write(piece, out) {
+                Ok(Progress::More) => {}
+                Ok(Progress::Full) => full = true,
+                Err(error @ CodingError::Bomb) => return Taken::Bomb(failure(&error)),
+                Err(error) => self.state = State::Stuck(failure(&error)),
+            },
+            State::AsItCame(_) => out.extend_from_slice(piece),
+            State::Stuck(_) => {}
+        }
+        if full {
+            Taken::Cut { over }
+        } else {
+            Taken::All
+        }
+    }
+
+    /// The body is complete on the wire: what was wrong with its coding.
+    pub(super) fn finish(self) -> Option<Failure> {
+        match self.state {
+            State::Decoding(mut decoder) => decoder.finish().err().map(|error| failure(&error)),
+            cut => Body { state: cut, ..self }.trouble(),
+        }
+    }
+
+    /// What was wrong with its coding so far, for a body that is cut here.
+    pub(super) fn trouble(self) -> Option<Failure> {
+        match self.state {
+            State::AsItCame(failure) | State::Stuck(failure) => Some(failure),
+            State::Untouched | State::Decoding(_) => None,
+        }
+    }
+}
+
+fn failure(error: &CodingError) -> Failure {
+    Failure::new(
+        FailureKind::ContentEncoding,
+        error.code(),
+        error.to_string(),
+    )
+}

@@ -1,0 +1,601 @@
+//! One connection through its life: established, secured, used, used again, closed.
+//!
+//! The crawl carries bytes and news between it and the kernel. After every call that hands
+//! something in, [`Connection::take_output`] may have something to send.
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::deadline::{Deadline, Phase};
+use super::exchange::{Exchange, Step};
+use super::failure::{Failure, FailureKind};
+use super::settings::Settings;
+use super::timings::Arrival;
+use super::tls::{TlsInfo, TlsSession};
+use crate::base::time::Instant;
+
+/// What a connection has to say. One piece of news at a time, in the order it happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// It can carry a request: [`Connection::start`].
+    Ready,
+    /// It could not be set up, and is closed.
+    Failed(Failure),
+    /// The final head is there: [`Connection::exchange`]. The body follows.
+    Head,
+    /// The exchange is over: [`Connection::take_exchange`].
+    Ended {
+        /// What went wrong.
+        failure: Option<Failure>,
+        /// The connection can carry another exchange; if not, it is closed.
+        reusable: bool,
+    },
+    /// It died before the first byte of a reply, as a kept connection may at any time, and is
+    /// closed. The exchange ([`Connection::take_exchange`]) may start once more on a new one.
+    DiedIdle,
+    /// It was waiting for a request when its peer ended it or sent what nobody asked for. It is closed.
+    Closed,
+}
+
+/// One connection, plain or TLS.
+///
+/// ```text
+/// Connecting ──► Handshaking ──► Ready ◄────────────────┐
+///      └───────── (plain) ────────▲ │ start             │ take_exchange, reusable
+///                                   ▼                   │
+///                               Exchanging ──► Finished ┤
+///      any failure, any end ──► Closed ◄────────────────┘ take_exchange
+/// ```
+#[derive(Debug)]
+pub struct Connection {
+    state: State,
+    transport: Transport,
+    remote: SocketAddr,
+    local: Option<SocketAddr>,
+    /// When TCP was established.
+    established: Option<Instant>,
+    /// When the TLS handshake ended, and how long it took.
+    secured: Option<(Instant, Duration)>,
+    /// Exchanges started.
+    used: u32,
+    /// What the marked send that has not been reported yet carries.
+    marked: Option<Mark>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// For the kernel.
+    Connecting { opened: Instant, released: Instant },
+    /// For the end of the TLS handshake, which began with the ClientHello's departure.
+    Handshaking { began: Instant, released: Instant },
+    /// For a request.
+    Ready { since: Instant },
+    /// For a reply.
+    Exchanging(Box<Exchange>),
+    /// For its exchange to be taken.
+    Finished {
+        exchange: Box<Exchange>,
+        reusable_since: Option<Instant>,
+    },
+    /// For nothing.
+    Closed,
+}
+
+#[derive(Debug)]
+enum Transport {
+    Plain,
+    Tls(Box<Secured>),
+}
+
+/// TLS, and what it has decrypted but nobody has read yet.
+#[derive(Debug)]
+struct Secured {
+    session: TlsSession,
+    plain: Vec<u8>,
+    read: usize,
+    broken: Option<Failure>,
+}
+
+/// What a marked send carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    Hello,
+    Request,
+}
+
+impl Connection {
+    /// A connection that the kernel is asked for at `now`, for an attempt released at `released`.
+    ///
+    /// With a TLS session it is secured as soon as it is established.
+    pub fn open(
+        remote: SocketAddr,
+        tls: Option<TlsSession>,
+        released: Instant,
+        now: Instant,
+    ) -> Self {
+        Connection {
+            state: State::Connecting {
+                opened: now,
+                released,
+            },
+            transport: match tls {
+                None => Transport::Plain,
+                Some(session) => Transport::Tls(Box::new(Secured {
+                    session,
+                    plain: Vec::new(),
+                    read: 0,
+                    broken: None,
+                })),
+            },
+            remote,
+            local: None,
+            established: None,
+            secured: None,
+            used: 0,
+            marked: None,
+        }
+    }
+
+    /// The kernel has established it.
+    pub fn handle_connected(&mut self, local: SocketAddr, at: Instant) -> Option<News> {
+        let State::Connecting { released, .. } = self.state else {
+            return None;
+        };
+        self.local = Some(local);
+        self.established = Some(at);
+        match self.transport {
+            Transport::Plain => {
+                self.state = State::Ready { since: at };
+                Some(News::Ready)
+            }
+            Transport::Tls(_) => {
+                self.state = State::Handshaking {
+                    began: at,
+                    released,
+                };
+                None
+            }
+        }
+    }
+
+    /// Begins an exchange; its request waits for [`Connection::take_output`].
+    ///
+    /// What the connection knows of its own phases goes into the exchange's timings.
+    pub fn start(&mut self, mut exchange: Box<Exchange>) {
+        let State::Ready { since } = self.state else {
+            panic!("an exchange starts on a connection that is ready");
+        };
+        let timings = exchange.timings_mut();
+        timings.ready = Some(since);
+        if self.used == 0 {
+            // What was over before the attempt began is no phase of it.
+            let began = timings.started;
+            timings.connect = self.established.filter(|at| *at >= began);
+            timings.tls_handshake = self.secured.map(|(at, _)| at).filter(|at| *at >= began);
+            timings.tls_took = self.secured.map(|(_, took)| took);
+        }
+        self.used += 1;
+        self.state = State::Exchanging(exchange);
+    }
+
+    /// Appends what is to be sent to `out`. `true` asks for a marked send, whose departure
+    /// [`Connection::handle_sent`] then hears of.
+    #[must_use = "without its mark a request has no departure"]
+    pub fn take_output(&mut self, out: &mut Vec<u8>) -> bool {
+        let before = out.len();
+        let mut mark = None;
+        match &mut self.state {
+            // The ClientHello leaves when there is somebody to hear it.
+            State::Connecting { .. } => return false,
+            State::Handshaking { .. } if self.marked.is_none() => mark = Some(Mark::Hello),
+            State::Exchanging(exchange) if exchange.is_queued() => {
+                mark = Some(Mark::Request);
+                match &mut self.transport {
+                    Transport::Plain => out.extend_from_slice(exchange.hand_out()),
+                    Transport::Tls(tls) => tls.session.write(exchange.hand_out()),
+                }
+            }
+            _ => {}
+        }
+        if let Transport::Tls(tls) = &mut self.transport {
+            tls.session.take_output(out);
+        }
+        if out.len() == before {
+            return false;
+        }
+        if mark.is_some() {
+            self.marked = mark;
+        }
+        mark.is_some()
+    }
+
+    /// A marked send departed.
+    pub fn handle_sent(&mut self, at: Instant) {
+        match (self.marked.take(), &mut self.state) {
+            (Some(Mark::Hello), State::Handshaking { began, .. }) => *began = at,
+            (
+                Some(Mark::Request),
+                State::Exchanging(exchange) | State::Finished { exchange, .. },
+            ) => exchange.handle_sent(at),
+            _ => {}
+        }
+    }
+
+    /// Takes bytes from the wire. Call until it returns `None`: `bytes` is then used up.
+    pub fn handle_bytes(&mut self, bytes: &mut &[u8], arrival: Arrival) -> Option<News> {
+        if let Transport::Tls(tls) = &mut self.transport {
+            tls.decrypt(bytes);
+        }
+        match &mut self.state {
+            State::Handshaking { .. } => self.shake_hands(arrival.at),
+            State::Ready { .. } => self.hear_unasked(bytes),
+            State::Exchanging(_) => self.read(bytes, arrival),
+            State::Connecting { .. } | State::Finished { .. } | State::Closed => {
+                *bytes = &[];
+                None
+            }
+        }
+    }
+
+    /// The peer ended its side in good order.
+    pub fn handle_end(&mut self, at: Instant) -> Option<News> {
+        match &mut self.state {
+            State::Connecting { .. } => Some(self.set_up_failed(Failure::new(
+                FailureKind::Connect,
+                "closed",
+                "the connection ended before it was established",
+            ))),
+            State::Handshaking { .. } => Some(self.set_up_failed(Failure::new(
+                FailureKind::Tls,
+                "closed",
+                "the server closed the connection during the handshake",
+            ))),
+            State::Ready { .. } => Some(self.close_idle()),
+            State::Exchanging(exchange) if self.used > 1 && !exchange.has_begun() => {
+                Some(self.died_idle())
+            }
+            State::Exchanging(exchange) => {
+                let whole = match &self.transport {
+                    Transport::Plain => true,
+                    Transport::Tls(tls) => tls.session.peer_closed(),
+                };
+                let step = exchange.handle_end(whole, at);
+                Some(self.on_step(step, at))
+            }
+            State::Finished { reusable_since, .. } => {
+                *reusable_since = None;
+                None
+            }
+            State::Closed => None,
+        }
+    }
+
+    /// The socket failed; `code` and `detail` are the kernel's reason (`refused`, `reset`).
+    pub fn handle_failed(
+        &mut self,
+        code: &'static str,
+        detail: impl Into<Cow<'static, str>>,
+        at: Instant,
+    ) -> Option<News> {
+        let failure = |kind| Failure::new(kind, code, detail);
+        match &mut self.state {
+            State::Connecting { .. } => Some(self.set_up_failed(failure(FailureKind::Connect))),
+            State::Handshaking { .. } => Some(self.set_up_failed(failure(FailureKind::Reset))),
+            State::Ready { .. } => Some(self.close_idle()),
+            State::Exchanging(exchange) if self.used > 1 && !exchange.has_begun() => {
+                Some(self.died_idle())
+            }
+            State::Exchanging(exchange) => {
+                let step = exchange.fail(failure(FailureKind::Reset));
+                Some(self.on_step(step, at))
+            }
+            State::Finished { reusable_since, .. } => {
+                *reusable_since = None;
+                None
+            }
+            State::Closed => None,
+        }
+    }
+
+    /// When the present phase is out of time. None while nothing is awaited of the peer: how long
+    /// a connection may wait for a request is the pool's to say.
+    pub fn deadline(&self, settings: &Settings) -> Option<Deadline> {
+        let set_up = |released: Instant, phase: Deadline| {
+            Deadline::new(released + settings.download_timeout, Phase::Total).or(phase)
+        };
+        match &self.state {
+            State::Connecting { opened, released } => {
+                let connect = Deadline::new(*opened + settings.connect_timeout, Phase::Connect);
+                Some(set_up(*released, connect))
+            }
+            State::Handshaking { began, released } => {
+                let tls = Deadline::new(*began + settings.tls_timeout, Phase::Tls);
+                Some(set_up(*released, tls))
+            }
+            State::Exchanging(exchange) => Some(exchange.deadline(settings)),
+            State::Ready { .. } | State::Finished { .. } | State::Closed => None,
+        }
+    }
+
+    /// A timer fired. If the present phase is out of time, it ends here; otherwise ask for the
+    /// new [`Connection::deadline`].
+    pub fn handle_timeout(&mut self, settings: &Settings, now: Instant) -> Option<News> {
+        let deadline = self.deadline(settings)?;
+        if now < deadline.at {
+            return None;
+        }
+        self.abort(deadline.phase.failure(), now)
+    }
+
+    /// Gives up what is under way. What came of a reply is kept.
+    pub fn abort(&mut self, failure: Failure, at: Instant) -> Option<News> {
+        match &mut self.state {
+            State::Connecting { .. } | State::Handshaking { .. } => {
+                Some(self.set_up_failed(failure))
+            }
+            State::Ready { .. } => Some(self.close_idle()),
+            State::Exchanging(exchange) => {
+                let step = exchange.fail(failure);
+                Some(self.on_step(step, at))
+            }
+            State::Finished { .. } | State::Closed => None,
+        }
+    }
+
+    /// Takes the exchange that ended; a reusable connection is then ready for the next one.
+    pub fn take_exchange(&mut self) -> Option<Box<Exchange>> {
+        match std::mem::replace(&mut self.state, State::Closed) {
+            State::Finished {
+                exchange,
+                reusable_since,
+            } => {
+                if let Some(since) = reusable_since {
+                    self.state = State::Ready { since };
+                }
+                Some(exchange)
+            }
+            other => {
+                self.state = other;
+                None
+            }
+        }
+    }
+
+    /// Ends it from our side; with TLS the last output says so to the peer.
+    pub fn close(&mut self) {
+        if let (Transport::Tls(tls), State::Ready { .. }) = (&mut self.transport, &self.state) {
+            tls.session.close();
+        }
+        self.state = State::Closed;
+    }
+
+    /// The exchange under way, or the one that ended and was not taken yet.
+    pub fn exchange(&self) -> Option<&Exchange> {
+        match &self.state {
+            State::Exchanging(exchange) | State::Finished { exchange, .. } => Some(exchange),
+            _ => None,
+        }
+    }
+
+    /// Whether it waits for a request.
+    pub fn is_ready(&self) -> bool {
+        matches!(self.state, State::Ready { .. })
+    }
+
+    /// Whether there is nothing more to be had from it.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed)
+    }
+
+    /// Exchanges it has carried, the present one included. Above 1, the present one reuses it.
+    pub fn used(&self) -> u32 {
+        self.used
+    }
+
+    /// The peer.
+    pub fn remote(&self) -> SocketAddr {
+        self.remote
+    }
+
+    /// Our end, once it is established.
+    pub fn local(&self) -> Option<SocketAddr> {
+        self.local
+    }
+
+    /// What TLS agreed on, where there is TLS and its handshake is over.
+    pub fn tls(&self) -> Option<TlsInfo> {
+        match &self.transport {
+            Transport::Plain => None,
+            Transport::Tls(tls) => tls.session.info(),
+        }
+    }
+
+    /// Bytes of memory that its buffers hold, its exchange's included.
+    pub fn memory(&self) -> usize {
+        let tls = match &self.transport {
+            Transport::Plain => 0,
+            Transport::Tls(tls) => tls.plain.capacity(),
+        };
+        tls + self.exchange().map_or(0, Exchange::memory)
+    }
+
+    fn shake_hands(&mut self, at: Instant) -> Option<News> {
+        let (Transport::Tls(tls), State::Handshaking { began, .. }) =
+            (&mut self.transport, &self.state)
+        else {
+            unreachable!("only TLS shakes hands");
+        };
+        if !tls.session.is_handshaking() {
+            self.secured = Some((at, at.saturating_since(*began)));
+            self.state = State::Ready { since: at };
+            return Some(News::Ready);
+        }
+        if let Some(failure) = tls.broken.take() {
+            return Some(self.set_up_failed(failure));
+        }
+        if tls.session.peer_closed() {
+            return self.handle_end(at);
+        }
+        None
+    }
+
+    /// Bytes while nothing was asked: a 408 to an idle connection, or a protocol in which the
+    /// server speaks first. Never a reply.
+    fn hear_unasked(&mut self, bytes: &mut &[u8]) -> Option<News> {
+        let mut failure = (!bytes.is_empty()).then(unsolicited);
+        let mut ended = false;
+        *bytes = &[];
+        if let Transport::Tls(tls) = &mut self.transport {
+            failure = tls.broken.take();
+            if failure.is_none() && !tls.rest().is_empty() {
+                failure = Some(unsolicited());
+            }
+            ended = tls.session.peer_closed();
+        }
+        match failure {
+            Some(failure) if self.used == 0 => Some(self.set_up_failed(failure)),
+            Some(_) => Some(self.close_idle()),
+            None if ended => Some(self.close_idle()),
+            None => None,
+        }
+    }
+
+    fn read(&mut self, bytes: &mut &[u8], arrival: Arrival) -> Option<News> {
+        let State::Exchanging(exchange) = &mut self.state else {
+            unreachable!("only an exchange is read");
+        };
+        let mut input = match &self.transport {
+            Transport::Plain => *bytes,
+            Transport::Tls(tls) => tls.rest(),
+        };
+        if !input.is_empty() && exchange.is_unasked(arrival.at) {
+            *bytes = &[];
+            if self.used > 1 {
+                return Some(self.died_idle());
+            }
+            let step = exchange.fail(unsolicited());
+            return Some(self.on_step(step, arrival.at));
+        }
+        let offered = input.len();
+        let step = exchange.handle_bytes(&mut input, arrival);
+        let taken = offered - input.len();
+        match &mut self.transport {
+            Transport::Plain => *bytes = &bytes[taken..],
+            Transport::Tls(tls) => tls.consume(taken),
+        }
+        if let Some(step) = step {
+            let news = self.on_step(step, arrival.at);
+            return Some(self.unless_more_came(news, bytes));
+        }
+        let Transport::Tls(tls) = &mut self.transport else {
+            return None;
+        };
+        exchange.handle_activity(arrival.at);
+        match tls.broken.take() {
+            Some(_) if self.used > 1 && !exchange.has_begun() => Some(self.died_idle()),
+            Some(failure) => {
+                let step = exchange.fail(failure);
+                Some(self.on_step(step, arrival.at))
+            }
+            None if tls.session.peer_closed() => self.handle_end(arrival.at),
+            None => None,
+        }
+    }
+
+    fn on_step(&mut self, step: Step, at: Instant) -> News {
+        let Step::Over { failure, reusable } = step else {
+            return News::Head;
+        };
+        let State::Exchanging(exchange) = std::mem::replace(&mut self.state, State::Closed) else {
+            unreachable!("only an exchange ends");
+        };
+        self.state = State::Finished {
+            exchange,
+            reusable_since: reusable.then_some(at),
+        };
+        News::Ended { failure, reusable }
+    }
+
+    /// Bytes after a reply belong to no request of ours: they are dropped, and the connection
+    /// with them.
+    fn unless_more_came(&mut self, news: News, bytes: &mut &[u8]) -> News {
+        let (News::Ended { failure, .. }, State::Finished { reusable_since, .. }) =
+            (&news, &mut self.state)
+        else {
+            return news;
+        };
+        let spoilt = match &self.transport {
+            Transport::Plain => !bytes.is_empty(),
+            Transport::Tls(tls) => {
+                !tls.rest().is_empty() || tls.broken.is_some() || tls.session.peer_closed()
+            }
+        };
+        *bytes = &[];
+        if spoilt {
+            *reusable_since = None;
+        }
+        News::Ended {
+            failure: failure.clone(),
+            reusable: reusable_since.is_some(),
+        }
+    }
+
+    fn died_idle(&mut self) -> News {
+        let State::Exchanging(mut exchange) = std::mem::replace(&mut self.state, State::Closed)
+        else {
+            unreachable!("only an exchange is rewound");
+        };
+        exchange.rewind();
+        self.state = State::Finished {
+            exchange,
+            reusable_since: None,
+        };
+        News::DiedIdle
+    }
+
+    fn set_up_failed(&mut self, failure: Failure) -> News {
+        self.state = State::Closed;
+        News::Failed(failure)
+    }
+
+    fn close_idle(&mut self) -> News {
+        self.state = State::Closed;
+        News::Closed
+    }
+}
+
+impl Secured {
+    /// Takes bytes from the wire, all of them.
+    fn decrypt(&mut self, wire: &mut &[u8]) {
+        let wire = std::mem::take(wire);
+        if self.broken.is_none() {
+            self.broken = self.session.read(wire, &mut self.plain).err();
+        }
+    }
+
+    /// What nobody has read yet.
+    fn rest(&self) -> &[u8] {
+        &self.plain[self.read..]
+    }
+
+    /// Memory is given back as soon as all is read: most connections wait most of the time.
+    fn consume(&mut self, bytes: usize) {
+        self.read += bytes;
+        if self.read == self.plain.len() {
+            self.plain = Vec::new();
+            self.read = 0;
+        }
+    }
+}
+
+fn unsolicited() -> Failure {
+    Failure::new(
+        FailureKind::Protocol,
+        "unsolicited",
+        "the server spoke before it was asked",
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1 @@
+//! A connection through its whole life, plain and secured.

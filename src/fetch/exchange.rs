@@ -1,0 +1,485 @@
+//! One request and its reply: the HTTP part of an attempt, from bytes out to everything the sink is told.
+
+use std::time::Duration;
+
+use super::body::{Body, Taken};
+use super::deadline::{Deadline, Phase, Pulse};
+use super::failure::{Failure, FailureKind, Truncation};
+use super::settings::Settings;
+use super::timings::{Arrival, Timings};
+use crate::base::time::Instant;
+use crate::wire::coding::Budget;
+use crate::wire::http::{
+    ErrorClass, Framing, Head, HttpError, Item, Limits, RequestError, RequestHead, ResponseReader,
+    write_request,
+};
+
+/// What is to be asked, beyond what the settings say of every request.
+#[derive(Clone, Copy, Debug)]
+pub struct Description<'a> {
+    /// The method.
+    pub method: &'a str,
+    /// Path and query.
+    pub target: &'a str,
+    /// The value of Host.
+    pub host: &'a str,
+    /// The request's own header fields; they take the place of the settings' of the same name.
+    pub headers: &'a [(String, String)],
+    /// The request's body.
+    pub body: Option<&'a [u8]>,
+    /// Keep the reply as it came over the wire.
+    pub keep_wire: bool,
+    /// Bytes of the body to keep, where the settings' limit is not the one (robots.txt).
+    pub body_max: Option<u64>,
+}
+
+/// What came of feeding an exchange.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The final head is complete; the body follows.
+    Head,
+    /// The exchange is over.
+    Over {
+        /// What went wrong; a body cut at its limit is no failure.
+        failure: Option<Failure>,
+        /// As far as the reply goes, the connection may carry another exchange.
+        reusable: bool,
+    },
+}
+
+/// One request and its reply.
+///
+/// ```text
+/// Queued ──► AwaitingHead ──► ReadingBody ──► Over
+///               └──────── any failure ─────────▲
+/// ```
+#[derive(Debug)]
+pub struct Exchange {
+    state: State,
+    request: Vec<u8>,
+    method_is_head: bool,
+    limits: Limits,
+    budget: Budget,
+    keep_wire: bool,
+    timings: Timings,
+    pulse: Pulse,
+    received: Received,
+}
+
+#[derive(Debug)]
+enum State {
+    /// The request has not been handed out.
+    Queued,
+    /// No final head yet, interim ones perhaps.
+    AwaitingHead(ResponseReader),
+    /// The body is on its way.
+    ReadingBody(ResponseReader, Body),
+    /// Nothing more is taken.
+    Over,
+}
+
+/// What has come of the final reply.
+#[derive(Debug, Default)]
+struct Received {
+    head: Option<Head>,
+    framing: Option<Framing>,
+    wire: Vec<u8>,
+    wire_bytes: u64,
+    head_bytes: usize,
+    body: Vec<u8>,
+    truncated: Option<Truncation>,
+}
+
+/// All that is known about an exchange that is over.
+#[derive(Debug)]
+pub struct Outcome {
+    /// When each phase ended.
+    pub timings: Timings,
+    /// The request as it left, head and body. Empty where nothing was handed out.
+    pub request_bytes: Vec<u8>,
+    /// The final reply as it came, framing included; empty without a head, or if it was not to be kept.
+    pub response_bytes: Vec<u8>,
+    /// Where in `response_bytes` the body begins.
+    pub head_length: usize,
+    /// Bytes of the final reply, kept or not.
+    pub bytes_wire: u64,
+    /// The final head.
+    pub head: Option<Head>,
+    /// The reply used the chunked coding.
+    pub chunked: bool,
+    /// The body after the content codings; as it came where they are unknown.
+    pub body: Vec<u8>,
+    /// Why the body is not whole.
+    pub truncated: Option<Truncation>,
+}
+
+impl Exchange {
+    /// An exchange that waits for a connection. `timings` holds what is known so far.
+    pub fn new(
+        description: &Description<'_>,
+        settings: &Settings,
+        limits: Limits,
+        timings: Timings,
+    ) -> Result<Self, RequestError> {
+        let mut request = Vec::new();
+        let named = |name: &str| {
+            let mut own = description.headers.iter();
+            own.any(|(other, _)| other.eq_ignore_ascii_case(name))
+        };
+        let headers: Vec<(String, String)> = settings
+            .headers
+            .iter()
+            .filter(|(name, _)| !named(name))
+            .chain(description.headers)
+            .cloned()
+            .collect();
+        let head = RequestHead {
+            method: description.method,
+            target: description.target,
+            host: description.host,
+            user_agent: &settings.user_agent,
+            accept: ACCEPT,
+            accept_encoding: ACCEPT_ENCODING,
+            headers: &headers,
+            body_bytes: description.body.map(|body| body.len() as u64),
+        };
+        write_request(&mut request, &head)?;
+        request.extend_from_slice(description.body.unwrap_or_default());
+        Ok(Exchange {
+            state: State::Queued,
+            request,
+            method_is_head: description.method == "HEAD",
+            limits,
+            budget: Budget {
+                bytes_max: description.body_max.unwrap_or(settings.body_max),
+                ratio_max: u64::from(settings.ratio_max),
+            },
+            keep_wire: description.keep_wire,
+            timings,
+            pulse: Pulse::new(settings),
+            received: Received::default(),
+        })
+    }
+
+    /// The request's bytes, which are now on their way.
+    pub fn hand_out(&mut self) -> &[u8] {
+        assert!(self.is_queued(), "a request is handed out once");
+        let reader = ResponseReader::new(self.method_is_head, self.limits);
+        self.state = State::AwaitingHead(reader);
+        &self.request
+    }
+
+    /// The request departed: just before the system call that sent its first byte.
+    pub fn handle_sent(&mut self, at: Instant) {
+        self.timings.sent.get_or_insert(at);
+    }
+
+    /// Takes bytes of the reply. Call until it returns `None`; after `Over` the rest of `input`
+    /// belongs to no reply.
+    pub fn handle_bytes(&mut self, input: &mut &[u8], arrival: Arrival) -> Option<Step> {
+        let offered = input.len();
+        let step = self.read(input, arrival);
+        if input.len() < offered {
+            let taken = offered - input.len();
+            self.pulse.beat(arrival.at, taken as u64);
+        }
+        step
+    }
+
+    /// Something arrived that has yet to become bytes of the reply (part of a TLS record): no
+    /// silence.
+    pub fn handle_activity(&mut self, at: Instant) {
+        self.pulse.touch(at);
+    }
+
+    /// The connection ended. `whole` says that nothing can have been cut off unseen: with TLS,
+    /// that close_notify came.
+    pub fn handle_end(&mut self, whole: bool, at: Instant) -> Step {
+        let finished = match &mut self.state {
+            State::AwaitingHead(reader) | State::ReadingBody(reader, _) => reader.finish(),
+            State::Queued => Err(HttpError::NoReply),
+            State::Over => unreachable!("an exchange that is over hears no more"),
+        };
+        match finished {
+            Ok(_) if whole => self.complete(false, at),
+            Ok(_) => self.fail(Failure::new(
+                FailureKind::Truncated,
+                "close_notify",
+                "the connection ended without TLS close_notify, which would have been the body's end",
+            )),
+            Err(error) => self.fail(http_failure(error)),
+        }
+    }
+
+    /// Ends the exchange with a failure; what came is kept.
+    pub fn fail(&mut self, failure: Failure) -> Step {
+        if self.received.head.is_some() {
+            self.received.truncated = match failure.kind {
+                FailureKind::Timeout | FailureKind::Cancelled => Some(Truncation::Time),
+                // A bomb: the body would have been too long.
+                FailureKind::ContentEncoding => Some(Truncation::Length),
+                _ => Some(Truncation::Disconnect),
+            };
+        }
+        self.state = State::Over;
+        Step::Over {
+            failure: Some(failure),
+            reusable: false,
+        }
+    }
+
+    /// Makes the exchange ready for another connection, as if it had not been tried.
+    pub fn rewind(&mut self) {
+        self.state = State::Queued;
+        self.received = Received::default();
+        self.pulse.reset();
+        self.timings = Timings {
+            started: self.timings.started,
+            due: self.timings.due,
+            dns: self.timings.dns,
+            ..Timings::default()
+        };
+    }
+
+    /// When the present phase is out of time.
+    pub fn deadline(&self, settings: &Settings) -> Deadline {
+        let total = Deadline::new(
+            self.timings.started + settings.download_timeout,
+            Phase::Total,
+        );
+        let reply = match (self.timings.first_byte, self.timings.sent) {
+            (Some(_), _) => self.pulse.deadline(settings),
+            (None, Some(sent)) => {
+                let at = sent + settings.first_byte_timeout;
+                Some(Deadline::new(at, Phase::FirstByte))
+            }
+            (None, None) => None,
+        };
+        reply.map_or(total, |reply| total.or(reply))
+    }
+
+    /// Whether the request has not been handed out yet.
+    pub fn is_queued(&self) -> bool {
+        matches!(self.state, State::Queued)
+    }
+
+    /// Whether any byte of a reply has come, interim ones included.
+    pub fn has_begun(&self) -> bool {
+        self.pulse.has_begun()
+    }
+
+    /// Whether bytes that arrived at `at`, the first of all, answer something other than this
+    /// request: it had not left. Stamps of two clocks are compared, so a little is forgiven.
+    pub fn is_unasked(&self, at: Instant) -> bool {
+        let before = |sent: Instant| at + STAMPS_AGREE < sent;
+        !self.has_begun() && (self.is_queued() || self.timings.sent.is_some_and(before))
+    }
+
+    /// The final head, once it is complete.
+    pub fn head(&self) -> Option<&Head> {
+        self.received.head.as_ref()
+    }
+
+    /// The phases so far.
+    pub fn timings(&self) -> &Timings {
+        &self.timings
+    }
+
+    /// The phases so far, for who knows of another.
+    pub fn timings_mut(&mut self) -> &mut Timings {
+        &mut self.timings
+    }
+
+    /// Bytes of memory that its buffers hold.
+    pub fn memory(&self) -> usize {
+        self.request.capacity() + self.received.wire.capacity() + self.received.body.capacity()
+    }
+
+    /// Everything that is known, for the sink.
+    pub fn into_outcome(self) -> Outcome {
+        let received = self.received;
+        let begun = received.head.is_some();
+        Outcome {
+            timings: self.timings,
+            request_bytes: match self.state {
+                State::Queued => Vec::new(),
+                _ => self.request,
+            },
+            response_bytes: if begun { received.wire } else { Vec::new() },
+            head_length: received.head_bytes,
+            bytes_wire: received.wire_bytes,
+            head: received.head,
+            chunked: received.framing == Some(Framing::Chunked),
+            body: received.body,
+            truncated: received.truncated,
+        }
+    }
+
+    fn read(&mut self, input: &mut &[u8], arrival: Arrival) -> Option<Step> {
+        loop {
+            let read = match &mut self.state {
+                State::AwaitingHead(_) => self.read_head(input, arrival),
+                State::ReadingBody(..) => self.read_body(input, arrival),
+                State::Queued | State::Over => return None,
+            };
+            match read {
+                Read::More => return None,
+                Read::Again => {}
+                Read::Done(step) => return Some(step),
+            }
+        }
+    }
+
+    fn read_head(&mut self, input: &mut &[u8], arrival: Arrival) -> Read {
+        let State::AwaitingHead(reader) = &mut self.state else {
+            unreachable!("only an awaited head is read");
+        };
+        let before = *input;
+        let item = reader.next(input);
+        self.received.take(before, input, self.keep_wire);
+        match item {
+            Err(error) => Read::Done(self.fail(http_failure(error))),
+            Ok(None) => {
+                if !reader.has_begun() {
+                    // Blank lines ahead of a reply are no part of it.
+                    self.received = Received::default();
+                } else if self.timings.first_byte.is_none() {
+                    self.timings.first_byte = Some(arrival.at);
+                }
+                Read::More
+            }
+            Ok(Some(Item::Head(head))) => {
+                self.timings.first_byte.get_or_insert(arrival.at);
+                self.timings.headers = Some(arrival.at);
+                self.timings.kernel = arrival.kernel;
+                self.timings.bound = arrival.bound;
+                self.received.framing = reader.framing();
+                self.received.take_head(head);
+                let state = std::mem::replace(&mut self.state, State::Over);
+                let State::AwaitingHead(reader) = state else {
+                    unreachable!("only an awaited head is read");
+                };
+                self.state = State::ReadingBody(reader, Body::new(self.budget));
+                Read::Done(Step::Head)
+            }
+            Ok(Some(_)) => {
+                // An interim reply: the final one begins after it.
+                self.received = Received::default();
+                self.timings.first_byte = None;
+                Read::Again
+            }
+        }
+    }
+
+    fn read_body(&mut self, input: &mut &[u8], arrival: Arrival) -> Read {
+        let State::ReadingBody(reader, body) = &mut self.state else {
+            unreachable!("only a body on its way is read");
+        };
+        let before = *input;
+        let item = reader.next(input);
+        self.received.take(before, input, self.keep_wire);
+        match item {
+            Err(error) => Read::Done(self.fail(http_failure(error))),
+            Ok(None) => Read::More,
+            Ok(Some(Item::Body(piece))) => {
+                let received = &mut self.received;
+                let head = received.head.as_ref().expect("a body follows its head");
+                match body.take(piece, &head.headers, &mut received.body) {
+                    Taken::All => Read::Again,
+                    Taken::Cut { over } => {
+                        received.drop_last(over);
+                        Read::Done(self.cut(arrival.at))
+                    }
+                    Taken::Bomb(failure) => Read::Done(self.fail(failure)),
+                }
+            }
+            Ok(Some(Item::End { reusable })) => Read::Done(self.complete(reusable, arrival.at)),
+            Ok(Some(_)) => Read::Again,
+        }
+    }
+
+    /// The reply is whole.
+    fn complete(&mut self, reusable: bool, at: Instant) -> Step {
+        if self.received.framing != Some(Framing::None) {
+            self.timings.body = Some(at);
+        }
+        let failure = self.take_body().finish();
+        Step::Over { failure, reusable }
+    }
+
+    /// The body has reached its limit: what fits is kept, and nothing more is read.
+    fn cut(&mut self, at: Instant) -> Step {
+        self.timings.body = Some(at);
+        self.received.truncated = Some(Truncation::Length);
+        Step::Over {
+            failure: self.take_body().trouble(),
+            reusable: false,
+        }
+    }
+
+    fn take_body(&mut self) -> Body {
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::ReadingBody(_, body) => body,
+            _ => unreachable!("only a body on its way ends"),
+        }
+    }
+}
+
+/// What a bit of reading came to.
+enum Read {
+    /// More input is needed.
+    More,
+    /// There may be more in the input.
+    Again,
+    /// Something the caller wants to hear.
+    Done(Step),
+}
+
+impl Received {
+    /// Counts, and keeps where that is asked for, what reading used up.
+    fn take(&mut self, before: &[u8], after: &[u8], keep: bool) {
+        let used = &before[..before.len() - after.len()];
+        self.wire_bytes += used.len() as u64;
+        if keep {
+            self.wire.extend_from_slice(used);
+        }
+    }
+
+    /// The head is complete, and everything so far was it, but for blank lines ahead of it.
+    fn take_head(&mut self, head: Head) {
+        let blank = self.wire.iter().take_while(|byte| b"\r\n".contains(byte));
+        let blank = blank.count();
+        self.wire.drain(..blank);
+        self.wire_bytes -= blank as u64;
+        self.head_bytes = self.wire.len();
+        self.head = Some(head);
+    }
+
+    /// Takes back the last bytes, which are over the limit.
+    fn drop_last(&mut self, bytes: usize) {
+        self.wire.truncate(self.wire.len().saturating_sub(bytes));
+        self.wire_bytes -= bytes as u64;
+    }
+}
+
+/// A failure of HTTP's, as the sink knows failures.
+fn http_failure(error: HttpError) -> Failure {
+    let kind = match error.class() {
+        ErrorClass::TooLarge => FailureKind::TooLarge,
+        ErrorClass::Truncated => FailureKind::Truncated,
+        ErrorClass::Protocol => FailureKind::Protocol,
+    };
+    Failure::new(kind, error.code(), error.to_string())
+}
+
+/// What a page may be; the field's habit, so that a page looks as it does to others.
+const ACCEPT: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+
+/// The codings we can undo.
+const ACCEPT_ENCODING: &str = "gzip, deflate, br, zstd";
+
+/// How far a kernel's stamp and our own clock may disagree about one moment.
+const STAMPS_AGREE: Duration = Duration::from_micros(100);
+
+#[cfg(test)]
+mod tests;

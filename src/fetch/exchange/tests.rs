@@ -1,0 +1,455 @@
+//! Replies of every kind through an exchange.
+
+use super::*;
+use crate::wire::coding::gzip;
+
+/// The request is released at 0 s, departs at 1 s; replies come from 2 s on, a second apart.
+fn at(seconds: u64) -> Instant {
+    Instant::START + Duration::from_secs(seconds)
+}
+
+fn arrival(seconds: u64) -> Arrival {
+    Arrival {
+        at: at(seconds),
+        kernel: true,
+        bound: false,
+    }
+}
+
+fn description() -> Description<'static> {
+    Description {
+        method: "GET",
+        target: "/a",
+        host: "a.test",
+        headers: &[],
+        body: None,
+        keep_wire: true,
+        body_max: None,
+    }
+}
+
+fn exchange(description: &Description<'_>, settings: &Settings) -> Exchange {
+    let limits = Limits::default();
+    let mut exchange = Exchange::new(description, settings, limits, Timings::default())
+        .expect("a request that can be written");
+    exchange.hand_out();
+    exchange.handle_sent(at(1));
+    exchange
+}
+
+fn small() -> Settings {
+    Settings {
+        body_max: 100,
+        ..Settings::default()
+    }
+}
+
+/// What a reply came to: `whole`, or the failure's kind and code.
+struct Seen {
+    result: String,
+    reusable: bool,
+    heads: u32,
+    outcome: Outcome,
+}
+
+/// Feeds the parts a second apart, then, where the exchange goes on, the connection's end.
+fn feed(mut exchange: Exchange, parts: &[&[u8]]) -> Seen {
+    let mut heads = 0;
+    let mut over = None;
+    let mut seconds = 2;
+    for part in parts {
+        let mut input = *part;
+        while let Some(step) = exchange.handle_bytes(&mut input, arrival(seconds)) {
+            match step {
+                Step::Head => heads += 1,
+                Step::Over { .. } => over = Some(step),
+            }
+            if over.is_some() {
+                break;
+            }
+        }
+        if over.is_some() {
+            break;
+        }
+        assert!(
+            input.is_empty(),
+            "what is not the reply's is left over only after its end"
+        );
+        seconds += 1;
+    }
+    let over = over.unwrap_or_else(|| exchange.handle_end(true, at(seconds)));
+    let Step::Over { failure, reusable } = over else {
+        panic!("an exchange ends with Over");
+    };
+    Seen {
+        result: match failure {
+            None => "whole".to_owned(),
+            Some(failure) => format!("{}.{}", failure.kind.name(), failure.code),
+        },
+        reusable,
+        heads,
+        outcome: exchange.into_outcome(),
+    }
+}
+
+/// One GET under small limits, its reply in one part.
+fn check(reply: &[u8], result: &str, body: &[u8]) -> Outcome {
+    let seen = feed(exchange(&description(), &small()), &[reply]);
+    let shown = String::from_utf8_lossy(reply).into_owned();
+    assert_eq!(seen.result, result, "{shown}");
+    assert_eq!(
+        String::from_utf8_lossy(&seen.outcome.body),
+        String::from_utf8_lossy(body),
+        "{shown}"
+    );
+    assert!(seen.heads <= 1);
+    assert_eq!(seen.outcome.head.is_some(), seen.heads == 1);
+    seen.outcome
+}
+
+fn with_body(headers: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len();
+    let mut reply = format!("HTTP/1.1 200 OK\r\n{headers}Content-Length: {length}\r\n\r\n");
+    let mut reply = std::mem::take(&mut reply).into_bytes();
+    reply.extend_from_slice(body);
+    reply
+}
+
+#[test]
+fn a_request_carries_the_settings_and_its_own_fields_instead() {
+    let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let settings = Settings {
+        user_agent: "spider".to_owned(),
+        headers: vec![field("X-Both", "settings"), field("X-Ours", "1")],
+        ..Settings::default()
+    };
+    let own = [field("x-both", "request"), field("Accept", "text/plain")];
+    let asked = Description {
+        method: "POST",
+        headers: &own,
+        body: Some(b"hi"),
+        ..description()
+    };
+    let limits = Limits::default();
+    let mut exchange = Exchange::new(&asked, &settings, limits, Timings::default()).unwrap();
+    let expected = "POST /a HTTP/1.1\r\nHost: a.test\r\nUser-Agent: spider\r\n\
+        Accept-Encoding: gzip, deflate, br, zstd\r\nX-Ours: 1\r\nx-both: request\r\n\
+        Accept: text/plain\r\nContent-Length: 2\r\n\r\nhi";
+    assert_eq!(String::from_utf8_lossy(exchange.hand_out()), expected);
+    assert_eq!(exchange.into_outcome().request_bytes, expected.as_bytes());
+}
+
+#[test]
+fn a_reply_survives_every_cut() {
+    let coded = gzip(b"the body, and the body, and the body");
+    let mut reply = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n".to_vec();
+    let begin = reply.len();
+    reply
+        .extend(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let head = reply.len() - begin;
+    for piece in coded.chunks(7) {
+        reply.extend(format!("{:x};x=y\r\n", piece.len()).bytes());
+        reply.extend(piece);
+        reply.extend(b"\r\n");
+    }
+    reply.extend(b"0\r\nTrailer: ignored\r\n\r\n");
+    let same = |parts: &[&[u8]]| {
+        let seen = feed(exchange(&description(), &Settings::default()), parts);
+        assert_eq!(seen.result, "whole");
+        assert!(seen.reusable);
+        assert_eq!(seen.heads, 1);
+        assert_eq!(seen.outcome.body, b"the body, and the body, and the body");
+        assert_eq!(seen.outcome.response_bytes, &reply[begin..]);
+        assert_eq!(seen.outcome.bytes_wire, (reply.len() - begin) as u64);
+        assert_eq!(seen.outcome.head_length, head);
+        assert!(seen.outcome.chunked);
+    };
+    for cut in 0..=reply.len() {
+        let (one, two) = reply.split_at(cut);
+        same(&[one, two]);
+    }
+    let bytes: Vec<&[u8]> = reply.chunks(1).collect();
+    same(&bytes);
+}
+
+#[test]
+fn phases_end_with_the_bytes_that_end_them() {
+    let seen = feed(
+        exchange(&description(), &Settings::default()),
+        &[
+            b"HTTP/1.1 103 Early Hints\r\n", // 2 s
+            b"\r\n",                         // 3 s
+            b"\r\nHT",                       // 4 s
+            b"TP/1.1 200 OK\r\n",            // 5 s
+            b"Content-Length: 2\r\n\r\n",    // 6 s
+            b"a",                            // 7 s
+            b"b",                            // 8 s
+        ],
+    );
+    let timings = seen.outcome.timings;
+    assert_eq!(timings.sent, Some(at(1)));
+    assert_eq!(timings.first_byte, Some(at(4)));
+    assert_eq!(timings.headers, Some(at(6)));
+    assert_eq!(timings.body, Some(at(8)));
+    assert!(timings.kernel && !timings.bound);
+    assert_eq!(timings.server_latency(), Some(Duration::from_secs(5)));
+    assert!(
+        seen.outcome.response_bytes.starts_with(b"HTTP/1.1 200"),
+        "neither the interim reply nor the blank line is part of it"
+    );
+}
+
+#[test]
+fn the_first_byte_may_share_its_packet_with_an_interim_reply() {
+    let parts: [&[u8]; 2] = [
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 ",
+        b"204 No Content\r\n\r\n",
+    ];
+    let seen = feed(exchange(&description(), &Settings::default()), &parts);
+    assert_eq!(seen.outcome.timings.first_byte, Some(at(2)));
+    assert_eq!(seen.outcome.timings.headers, Some(at(3)));
+}
+
+#[test]
+fn a_reply_without_a_body_has_no_body_phase() {
+    let head = Description {
+        method: "HEAD",
+        ..description()
+    };
+    let reply = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\n";
+    let seen = feed(exchange(&head, &small()), &[reply]);
+    assert_eq!(seen.result, "whole");
+    assert!(seen.reusable);
+    assert_eq!(seen.outcome.timings.body, None);
+    for status in [204, 304] {
+        let reply = format!("HTTP/1.1 {status} X\r\nContent-Length: 5\r\n\r\n");
+        let outcome = check(reply.as_bytes(), "whole", b"");
+        assert_eq!(outcome.timings.body, None);
+    }
+    let outcome = check(b"HTTP/1.1 200 X\r\nContent-Length: 0\r\n\r\n", "whole", b"");
+    assert!(outcome.timings.body.is_some(), "an empty body is a body");
+}
+
+#[test]
+fn what_is_broken_is_named_and_what_came_is_kept() {
+    let outcome = check(
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc",
+        "truncated.body",
+        b"abc",
+    );
+    assert_eq!(outcome.truncated, Some(Truncation::Disconnect));
+    assert!(outcome.response_bytes.ends_with(b"\r\n\r\nabc"));
+    assert_eq!(outcome.timings.body, None);
+    let outcome = check(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabX",
+        "protocol.chunk_end",
+        b"ab",
+    );
+    assert_eq!(outcome.truncated, Some(Truncation::Disconnect));
+    let outcome = check(b"SSH-2.0-OpenSSH\r\n", "protocol.not_http", b"");
+    assert_eq!(outcome.truncated, None);
+    assert!(outcome.response_bytes.is_empty(), "no reply without a head");
+    check(b"", "truncated.no_reply", b"");
+    check(b"HTTP/1.1 200 OK\r\nA: b\r\n", "truncated.head", b"");
+    let endless = format!("HTTP/1.1 200 OK\r\n{}", "A: b\r\n".repeat(300));
+    check(endless.as_bytes(), "too_large.header_lines", b"");
+}
+
+#[test]
+fn a_close_delimited_body_ends_with_its_connection() {
+    let reply: &[u8] = b"HTTP/1.0 200 OK\r\n\r\nall of it";
+    let seen = feed(exchange(&description(), &small()), &[reply]);
+    assert_eq!(seen.result, "whole");
+    assert!(!seen.reusable);
+    assert_eq!(seen.outcome.body, b"all of it");
+    let mut unsure = exchange(&description(), &small());
+    let mut input = reply;
+    while unsure.handle_bytes(&mut input, arrival(2)).is_some() {}
+    let Step::Over { failure, .. } = unsure.handle_end(false, at(3)) else {
+        panic!("an end is an end");
+    };
+    assert_eq!(failure.expect("it may be cut").code, "close_notify");
+    let outcome = unsure.into_outcome();
+    assert_eq!(outcome.truncated, Some(Truncation::Disconnect));
+    assert_eq!(outcome.body, b"all of it");
+}
+
+#[test]
+fn a_body_over_the_limit_is_cut_and_kept() {
+    let long = [b'x'; 101];
+    for chunked in [false, true] {
+        let reply = if chunked {
+            let mut reply = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n65\r\n".to_vec();
+            reply.extend(long);
+            reply.extend(b"\r\n0\r\n\r\n");
+            reply
+        } else {
+            with_body("", &long)
+        };
+        let seen = feed(exchange(&description(), &small()), &[&reply]);
+        assert_eq!(seen.result, "whole", "a cut is no error");
+        assert!(!seen.reusable);
+        assert_eq!(seen.outcome.truncated, Some(Truncation::Length));
+        assert_eq!(seen.outcome.body, &long[..100]);
+        let kept = seen.outcome.response_bytes.len();
+        assert_eq!(seen.outcome.bytes_wire, kept as u64);
+        assert!(seen.outcome.response_bytes.ends_with(&long[..100]));
+        assert!(reply.starts_with(&seen.outcome.response_bytes));
+    }
+    let exact = check(&with_body("", &long[..100]), "whole", &long[..100]);
+    assert_eq!(exact.truncated, None, "the limit itself is allowed");
+}
+
+#[test]
+fn the_limit_holds_for_the_decoded_body_too() {
+    let coded = gzip(&[b'x'; 5000]);
+    let reply = with_body("Content-Encoding: gzip\r\n", &coded);
+    let outcome = check(&reply, "whole", &[b'x'; 100]);
+    assert_eq!(outcome.truncated, Some(Truncation::Length));
+}
+
+#[test]
+fn a_limit_of_its_own_overrides_the_settings() {
+    let robots = Description {
+        body_max: Some(3),
+        ..description()
+    };
+    let seen = feed(exchange(&robots, &small()), &[&with_body("", b"abcd")]);
+    assert_eq!(seen.outcome.body, b"abc");
+}
+
+#[test]
+fn a_bomb_ends_early_and_is_named() {
+    let bomb = gzip(&vec![0; 9 << 20]);
+    let reply = with_body("Content-Encoding: gzip\r\n", &bomb);
+    let seen = feed(exchange(&description(), &Settings::default()), &[&reply]);
+    assert_eq!(seen.result, "content_encoding.bomb");
+    assert!(!seen.reusable);
+    assert_eq!(seen.outcome.truncated, Some(Truncation::Length));
+    assert!(seen.outcome.body.len() < 3 << 20);
+}
+
+#[test]
+fn an_unknown_coding_is_a_failure_that_keeps_the_body_as_it_came() {
+    let reply = with_body("Content-Encoding: rot13\r\n", b"uryyb");
+    let seen = feed(exchange(&description(), &small()), &[&reply]);
+    assert_eq!(seen.result, "content_encoding.unknown");
+    assert!(seen.reusable, "the framing is in order");
+    assert_eq!(seen.outcome.body, b"uryyb");
+    assert_eq!(seen.outcome.truncated, None);
+    check(&with_body("Content-Encoding: rot13\r\n", b""), "whole", b"");
+}
+
+#[test]
+fn a_broken_coding_keeps_what_was_decoded_and_all_that_came() {
+    let page = "a page of some length\n".repeat(5000);
+    let mut coded = gzip(page.as_bytes());
+    let last = coded.len() - 1;
+    coded[last] ^= 1;
+    let reply = with_body("Content-Encoding: gzip\r\n", &coded);
+    let seen = feed(exchange(&description(), &Settings::default()), &[&reply]);
+    assert_eq!(seen.result, "content_encoding.broken");
+    assert!(seen.outcome.body.len() > 50_000);
+    assert!(page.as_bytes().starts_with(&seen.outcome.body));
+    assert_eq!(seen.outcome.response_bytes, reply);
+    assert!(seen.reusable);
+    let short = with_body("Content-Encoding: gzip\r\n", &gzip(b"hello")[..12]);
+    assert_eq!(
+        feed(exchange(&description(), &small()), &[&short]).result,
+        "content_encoding.truncated"
+    );
+}
+
+#[test]
+fn what_is_not_to_be_kept_is_only_counted() {
+    let lean = Description {
+        keep_wire: false,
+        ..description()
+    };
+    let reply = with_body("", b"body");
+    let seen = feed(exchange(&lean, &small()), &[&reply]);
+    assert!(seen.outcome.response_bytes.is_empty());
+    assert_eq!(seen.outcome.bytes_wire, reply.len() as u64);
+    assert_eq!(seen.outcome.body, b"body");
+}
+
+#[test]
+fn memory_counts_what_is_buffered() {
+    let mut exchange = exchange(&description(), &Settings::default());
+    let before = exchange.memory();
+    let reply = with_body("", &[b'x'; 10_000]);
+    let mut input = &reply[..9000];
+    while exchange.handle_bytes(&mut input, arrival(2)).is_some() {}
+    assert!(exchange.memory() >= before + 2 * 8900, "wire and body");
+}
+
+#[test]
+fn each_phase_has_its_deadline() {
+    let settings = Settings::default();
+    let limits = Limits::default();
+    let timings = Timings::default();
+    let mut exchange = Exchange::new(&description(), &settings, limits, timings).unwrap();
+    let expect = |exchange: &Exchange, seconds, phase| {
+        assert_eq!(
+            exchange.deadline(&settings),
+            Deadline::new(at(seconds), phase)
+        );
+    };
+    expect(&exchange, 120, Phase::Total);
+    exchange.hand_out();
+    exchange.handle_sent(at(1));
+    expect(&exchange, 31, Phase::FirstByte);
+    let feed = |exchange: &mut Exchange, bytes: &[u8], seconds| {
+        let mut input = bytes;
+        while exchange
+            .handle_bytes(&mut input, arrival(seconds))
+            .is_some()
+        {}
+    };
+    feed(&mut exchange, b"HTTP/1.1 103 Early Hints\r\n\r\n", 5);
+    expect(&exchange, 31, Phase::FirstByte);
+    feed(&mut exchange, b"HTTP/1.1 200 OK\r\n\r\n", 10);
+    expect(&exchange, 30, Phase::Idle);
+    feed(&mut exchange, b"x", 29);
+    expect(&exchange, 35, Phase::Rate);
+    exchange.handle_activity(at(34));
+    expect(&exchange, 35, Phase::Rate);
+    // 3 000 bytes fill the window, and the next one begins.
+    feed(&mut exchange, &[b'x'; 3000], 34);
+    expect(&exchange, 54, Phase::Idle);
+    feed(&mut exchange, &[b'x'; 3000], 115);
+    expect(&exchange, 120, Phase::Total);
+}
+
+#[test]
+fn a_fast_reply_is_not_measured_against_the_rate() {
+    let settings = Settings {
+        rate_min: 0,
+        ..Settings::default()
+    };
+    let mut exchange = exchange(&description(), &settings);
+    for seconds in [2, 15, 30, 45] {
+        let mut input: &[u8] = if seconds == 2 {
+            b"HTTP/1.1 200 OK\r\n\r\n"
+        } else {
+            b"x"
+        };
+        while exchange
+            .handle_bytes(&mut input, arrival(seconds))
+            .is_some()
+        {}
+    }
+    assert_eq!(
+        exchange.deadline(&settings),
+        Deadline::new(at(65), Phase::Idle)
+    );
+}
+
+#[test]
+fn a_rewound_exchange_begins_anew() {
+    let mut exchange = exchange(&description(), &small());
+    exchange.rewind();
+    assert!(exchange.is_queued() && !exchange.has_begun());
+    assert_eq!(exchange.timings().sent, None);
+    assert!(exchange.hand_out().starts_with(b"GET /a"));
+}

@@ -1,0 +1,268 @@
+//! Handshakes with a server in memory: whom we trust, and what distrust is called.
+
+use rcgen::{CertificateParams, IsCa, KeyPair};
+
+use super::testing::*;
+use super::*;
+
+/// Carries bytes between the two, `step` at a time towards the client, until both are silent.
+fn shake(session: &mut TlsSession, server: &mut Server, step: usize) -> Result<(), Failure> {
+    let mut plain = Vec::new();
+    loop {
+        let mut out = Vec::new();
+        session.take_output(&mut out);
+        let (answer, _) = server.exchange(&out);
+        for part in answer.chunks(step) {
+            session.read(part, &mut plain)?;
+        }
+        if out.is_empty() && answer.is_empty() {
+            assert!(plain.is_empty(), "a handshake carries no application data");
+            return Ok(());
+        }
+    }
+}
+
+fn config(settings: &TlsSettings) -> TlsConfig {
+    TlsConfig::new(settings).expect("a configuration")
+}
+
+/// A handshake with `host`, in whole flights: what was agreed, or the code of what went wrong.
+fn check(
+    settings: &TlsSettings,
+    server: &Arc<ServerConfig>,
+    host: &str,
+) -> Result<TlsInfo, &'static str> {
+    let mut session = TlsSession::new(&config(settings), host).map_err(|f| f.code)?;
+    let mut server = Server::new(server);
+    shake(&mut session, &mut server, usize::MAX).map_err(|failure| {
+        assert_eq!(failure.kind, FailureKind::Tls);
+        assert!(!failure.detail.is_empty());
+        failure.code
+    })?;
+    Ok(session.info().expect("the handshake is over"))
+}
+
+#[test]
+fn a_trusted_name_is_verified_under_both_versions_of_tls() {
+    let authority = Authority::new();
+    let agreed = |versions: &[&'static SupportedProtocolVersion]| {
+        let server = authority.server("a.test", (2020, 2040), versions);
+        check(&authority.settings(), &server, "a.test").expect("trusted")
+    };
+    let both = agreed(&[&TLS12, &TLS13]);
+    assert_eq!(both.version, "TLSv1.3");
+    assert!(both.cipher.starts_with("TLS_AES_"), "{}", both.cipher);
+    assert!(both.verified && !both.resumed);
+    let old = agreed(&[&TLS12]);
+    assert_eq!(old.version, "TLSv1.2");
+    assert!(old.cipher.starts_with("TLS_ECDHE_"), "{}", old.cipher);
+}
+
+#[test]
+fn certificate_trouble_has_stable_codes() {
+    let authority = Authority::new();
+    let trusting = authority.settings();
+    let good = authority.good_server("a.test");
+    let years = |from, to| authority.server("a.test", (from, to), &[&TLS13]);
+    assert_eq!(check(&trusting, &good, "b.test"), Err("name_mismatch"));
+    assert_eq!(check(&trusting, &good, "10.1.2.3"), Err("name_mismatch"));
+    assert_eq!(
+        check(&trusting, &years(2020, 2021), "a.test"),
+        Err("expired")
+    );
+    assert_eq!(
+        check(&trusting, &years(2030, 2031), "a.test"),
+        Err("not_yet_valid")
+    );
+    assert_eq!(
+        check(&TlsSettings::new(WALL), &good, "a.test"),
+        Err("untrusted")
+    );
+    assert_eq!(check(&trusting, &good, "a test"), Err("name"));
+}
+
+#[test]
+fn a_self_signed_certificate_is_untrusted_unless_it_is_in_the_ca_file() {
+    let key = KeyPair::generate().expect("a key");
+    let self_signed = |is_ca| {
+        let mut params = CertificateParams::new(vec!["a.test".to_owned()]).expect("a name");
+        params.is_ca = is_ca;
+        params.self_signed(&key).expect("a certificate")
+    };
+    let plain = self_signed(IsCa::NoCa);
+    let server = server_config(plain.der().clone(), &key, &[&TLS13]);
+    let mut settings = TlsSettings::new(WALL);
+    assert_eq!(check(&settings, &server, "a.test"), Err("untrusted"));
+    settings.ca_file = Some(CaFile {
+        name: "own.pem".to_owned(),
+        pem: plain.pem().into_bytes(),
+    });
+    assert!(
+        check(&settings, &server, "a.test")
+            .expect("trusted")
+            .verified
+    );
+
+    let authority = self_signed(IsCa::Ca(rcgen::BasicConstraints::Unconstrained));
+    let server = server_config(authority.der().clone(), &key, &[&TLS13]);
+    assert_eq!(
+        check(&TlsSettings::new(WALL), &server, "a.test"),
+        Err("untrusted")
+    );
+}
+
+#[test]
+fn time_is_what_the_crawl_says_it_is() {
+    let authority = Authority::new();
+    let server = authority.server("a.test", (2020, 2027), &[&TLS13]);
+    let mut settings = authority.settings();
+    settings.session_hosts_max = 0;
+    let config = config(&settings);
+    let attempt = || {
+        let mut session = TlsSession::new(&config, "a.test").expect("a name");
+        let mut server = Server::new(&server);
+        shake(&mut session, &mut server, usize::MAX).map_err(|failure| failure.code)
+    };
+    assert_eq!(attempt(), Ok(()));
+    // A crawl that ran on into 2027.
+    config.set_now(Instant::START + Duration::from_secs(60 * 86_400));
+    assert_eq!(attempt(), Err("expired"));
+}
+
+#[test]
+fn insecure_takes_everything_and_says_so() {
+    let authority = Authority::new();
+    let settings = TlsSettings {
+        insecure: true,
+        ..TlsSettings::new(WALL)
+    };
+    for versions in [&[&TLS12][..], &[&TLS13]] {
+        let server = authority.server("a.test", (2020, 2021), versions);
+        let info = check(&settings, &server, "b.test").expect("nothing is verified");
+        assert!(!info.verified);
+    }
+}
+
+#[test]
+fn names_go_into_sni_and_addresses_do_not() {
+    let authority = Authority::new();
+    let check = |certified: &str, host: &str, sni: Option<&str>| {
+        let server = authority.good_server(certified);
+        let mut session = TlsSession::new(&config(&authority.settings()), host).expect("a name");
+        let mut server = Server::new(&server);
+        shake(&mut session, &mut server, usize::MAX).expect("trusted");
+        assert_eq!(server.sni(), sni, "{host}");
+        assert_eq!(server.alpn(), Some(&b"http/1.1"[..]));
+    };
+    check("a.test", "a.test", Some("a.test"));
+    check("a.test", "a.test.", Some("a.test"));
+    check("10.1.2.3", "10.1.2.3", None);
+    check("::1", "[::1]", None);
+}
+
+#[test]
+fn the_second_connection_resumes_the_session() {
+    for version in [&TLS12, &TLS13] {
+        let authority = Authority::new();
+        let server = authority.server("a.test", (2020, 2040), &[version]);
+        let config = config(&authority.settings());
+        let resumed: Vec<bool> = (0..3)
+            .map(|_| {
+                let mut session = TlsSession::new(&config, "a.test").expect("a name");
+                shake(&mut session, &mut Server::new(&server), usize::MAX).expect("trusted");
+                let info = session.info().expect("the handshake is over");
+                assert!(info.verified);
+                info.resumed
+            })
+            .collect();
+        assert_eq!(resumed, [false, true, true]);
+    }
+}
+
+#[test]
+fn a_handshake_and_a_reply_survive_every_cut() {
+    let authority = Authority::new();
+    for version in [&TLS12, &TLS13] {
+        let server = authority.server("a.test", (2020, 2040), &[version]);
+        let mut settings = authority.settings();
+        settings.session_hosts_max = 0;
+        let config = config(&settings);
+        let said = vec![b'x'; 40_000];
+        for step in [1, 2, 3, 5, 7, 100, 1000, 4096, 16_384] {
+            let mut session = TlsSession::new(&config, "a.test").expect("a name");
+            let mut server = Server::new(&server);
+            session.write(b"asked early");
+            let mut out = Vec::new();
+            let mut heard = Vec::new();
+            let mut plain = Vec::new();
+            while heard.is_empty() {
+                session.take_output(&mut out);
+                let (answer, more) = server.exchange(&std::mem::take(&mut out));
+                heard.extend(more);
+                for part in answer.chunks(step) {
+                    session.read(part, &mut plain).expect("good order");
+                }
+            }
+            assert_eq!(heard, b"asked early");
+            let mut wire = server.say(&said);
+            wire.extend(server.close());
+            for part in wire.chunks(step) {
+                assert!(!session.peer_closed(), "close_notify is the last of it");
+                session.read(part, &mut plain).expect("good order");
+            }
+            assert!(session.peer_closed());
+            assert_eq!(plain, said, "{step} bytes at a time");
+        }
+    }
+}
+
+#[test]
+fn what_came_before_a_broken_record_is_kept() {
+    let authority = Authority::new();
+    let mut session = TlsSession::new(&config(&authority.settings()), "a.test").expect("a name");
+    let mut server = Server::new(&authority.good_server("a.test"));
+    shake(&mut session, &mut server, usize::MAX).expect("trusted");
+    let mut wire = server.say(b"good");
+    let cut = wire.len();
+    wire.extend(server.say(b"broken"));
+    wire[cut + 7] ^= 1;
+    let mut plain = Vec::new();
+    let failure = session
+        .read(&wire, &mut plain)
+        .expect_err("a broken record");
+    assert_eq!(failure.code, "protocol");
+    assert_eq!(plain, b"good");
+    let mut alert = Vec::new();
+    session.take_output(&mut alert);
+    assert!(!alert.is_empty(), "the peer is told");
+}
+
+#[test]
+fn a_server_that_speaks_something_else_is_a_protocol_failure() {
+    let authority = Authority::new();
+    let mut session = TlsSession::new(&config(&authority.settings()), "a.test").expect("a name");
+    let reply = b"HTTP/1.1 400 Bad Request\r\n\r\n";
+    let failure = session.read(reply, &mut Vec::new()).expect_err("no TLS");
+    assert_eq!((failure.kind, failure.code), (FailureKind::Tls, "protocol"));
+}
+
+#[test]
+fn a_bad_ca_file_is_named() {
+    let check = |pem: &[u8], expected: &str| {
+        let mut settings = TlsSettings::new(WALL);
+        settings.ca_file = Some(CaFile {
+            name: "my.pem".to_owned(),
+            pem: pem.to_vec(),
+        });
+        let error = TlsConfig::new(&settings).expect_err("a bad file");
+        assert!(error.to_string().contains("my.pem"), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
+    };
+    check(b"", "no certificate");
+    check(b"hello", "no certificate");
+    check(b"-----BEGIN CERTIFICATE-----\nAAAA\n", "section end");
+    check(
+        b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        "certificate 1",
+    );
+}
