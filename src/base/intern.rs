@@ -106,6 +106,12 @@ impl Default for Interner {
 /// The digits of π, which stand for "no particular number".
 const SEED: u64 = 0x3141_5926_5358_9793;
 
+impl std::fmt::Debug for Interner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Interner({} names)", self.len())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

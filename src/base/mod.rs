@@ -1,17 +1,10 @@
 //! What a runtime needs under it, in a form that does not know it is in a crawler.
 
 pub mod time;
-
 pub mod wheel;
-
 pub mod timeouts;
-
 pub mod slab;
-
 pub mod intern;
-
 pub mod rng;
-
 pub mod disk;
-
 pub mod address;

@@ -1,17 +1,3 @@
-//! Flags to config to exit code; each sub-command in its own file, on the library's public API.
-
-pub mod robots;
-pub mod url;
-pub mod links;
-
-mod json_lines;
-//! The command line, on the library's public interface only.
-
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the crawl command reads its seeds through it")
-)]
-pub mod seeds;
 //! The command line: what was asked, who does it, and how it ended.
 
 mod args;
@@ -21,6 +7,12 @@ mod settings;
 mod crawl;
 mod demo;
 mod fetch;
+mod seeds;
+
+mod robots;
+mod url;
+mod links;
+mod json_lines;
 
 mod logger;
 

@@ -1,17 +1,13 @@
 //! How a page is fetched: sans-IO state machines. Bytes and the time go in, bytes and news come out.
 
-pub mod pool;
 pub mod connection;
 pub mod exchange;
 mod body;
 pub mod deadline;
 pub mod tls;
-
-pub mod failure;
-pub mod timings;
-
-pub mod settings;
-
-pub mod resolver;
-
+pub mod pool;
 pub mod eyeballs;
+pub mod resolver;
+pub mod timings;
+pub mod failure;
+pub mod settings;

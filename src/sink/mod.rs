@@ -1,11 +1,9 @@
 //! Where results go.
 
 pub mod page;
-
 pub mod results;
 mod warc;
 pub mod files;
-
 pub mod function;
 pub mod tee;
 

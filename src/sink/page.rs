@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
-use crate::base::time::Wall;
+use crate::base::time::{Instant, Wall};
 use crate::fetch::failure::{Failure, Truncation};
 use crate::fetch::timings::Timings;
 pub use crate::fetch::tls::TlsInfo;
+use crate::wire::warc::Digest;
 
 /// One finished attempt. Times are on the crawl's clock; `wall_at_start` makes wall time of them.
 #[derive(Clone, Debug)]
@@ -18,6 +19,8 @@ pub struct Page {
     pub id: u64,
     /// The attempt it came from: a page with the link, a redirect, an attempt retried.
     pub parent: Option<u64>,
+    /// The URL of that attempt, where it is known.
+    pub via: Option<Arc<str>>,
     /// Asked for by a seed (or the target of a seed's redirect).
     pub seed: bool,
     /// No retry or redirect goes on from here.
@@ -80,4 +83,115 @@ pub struct Page {
     pub headers: Vec<(String, Vec<u8>)>,
     /// The body after the content codings.
     pub body: Vec<u8>,
+}
+
+impl Page {
+    /// The body of the final reply as it came: framing and content codings included.
+    pub fn raw_body(&self) -> &[u8] {
+        let head = self.head_length.min(self.response_bytes.len());
+        &self.response_bytes[head..]
+    }
+
+    /// Whether the final reply can have a body at all (RFC 9110, 6.4.1).
+    pub fn may_have_body(&self) -> bool {
+        let without = matches!(self.status, None | Some(204 | 304));
+        !without && &*self.method != "HEAD"
+    }
+
+    /// The digest of the payload: the body without chunk framing, content codings left as they
+    /// are, as far as it came. `None` where the reply can have none.
+    pub fn digest(&self) -> Option<Digest> {
+        self.may_have_body()
+            .then(|| Digest::of_payload(self.raw_body(), self.chunked))
+    }
+
+    /// Each phase's name in result lines and its end, in the order they happen.
+    pub fn phases(&self) -> [(&'static str, Option<Instant>); 7] {
+        [
+            ("dns", self.timings.dns),
+            ("connect", self.timings.connect),
+            ("tls_handshake", self.timings.tls_handshake),
+            ("request", self.timings.sent),
+            ("first_byte", self.timings.first_byte),
+            ("headers", self.timings.headers),
+            ("body", self.timings.body),
+        ]
+    }
+
+    /// Wall time of the capture: when the request left, or when the attempt began.
+    pub fn captured_at(&self) -> Wall {
+        let at = self.timings.sent.unwrap_or(self.timings.started);
+        self.wall_at_start.at(at)
+    }
+
+    /// Wall time of the last phase that happened.
+    pub fn finished_at(&self) -> Wall {
+        let ends = self.phases().into_iter().filter_map(|(_, end)| end);
+        let last = ends.max().unwrap_or_default().max(self.timings.started);
+        self.wall_at_start.at(last)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod samples {
+    //! Pages for the tests of sinks.
+
+    use super::*;
+
+    /// A page that went well, with nothing special about it.
+    pub(crate) fn page(id: u64) -> Page {
+        reply(id, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", b"hello")
+    }
+
+    /// A page with this reply.
+    pub(crate) fn reply(id: u64, head: &str, body: &[u8]) -> Page {
+        let at = |micros: u64| Some(Instant::from_nanos(id * 1_000_000_000 + micros * 1000));
+        Page {
+            id,
+            parent: None,
+            via: None,
+            seed: true,
+            final_: true,
+            kind: "page",
+            url: format!("http://a.test/{id}").into(),
+            method: "GET".into(),
+            depth: 0,
+            attempt: 1,
+            scopes: vec!["a.test".into()],
+            status: Some(200),
+            failure: None,
+            truncated: None,
+            redirect: None,
+            version: Some("HTTP/1.1"),
+            content_type: None,
+            remote: Some(([127, 0, 0, 1], 80).into()),
+            local: Some(([127, 0, 0, 1], 40112).into()),
+            reused: false,
+            tls: None,
+            bytes_wire: (head.len() + body.len()) as u64,
+            links: None,
+            timings: Timings {
+                started: at(0).unwrap_or_default(),
+                due: at(0),
+                connect: at(30),
+                ready: at(30),
+                sent: at(40),
+                first_byte: at(20_100),
+                headers: at(20_200),
+                body: at(20_300),
+                kernel: true,
+                ..Timings::default()
+            },
+            delay: Some(Duration::from_millis(250)),
+            wall_at_start: Wall(1_795_219_200_000_000_000),
+            meta: None,
+            tag: 0,
+            request_bytes: format!("GET /{id} HTTP/1.1\r\nHost: a.test\r\n\r\n").into(),
+            response_bytes: [head.as_bytes(), body].concat(),
+            head_length: head.len(),
+            chunked: false,
+            headers: Vec::new(),
+            body: body.to_vec(),
+        }
+    }
 }

@@ -3,19 +3,13 @@
 //! `engine` is the story; `scope` holds one scope's state; `signal` reads what an answer means and
 //! `strategy` what the pace does about it.
 
-pub mod settings;
-
 pub mod engine;
-
 pub mod scope;
-
 pub mod signal;
-
 pub mod strategy;
-
 pub mod autothrottle;
-
 pub mod map;
+pub mod settings;
 
 #[cfg(test)]
 mod tests;

@@ -1,13 +1,12 @@
 //! Bytes to values and back, pure and bounded.
 
 pub mod url;
-pub mod robots;
 pub mod http;
 pub mod coding;
+pub mod dns;
+pub mod robots;
 pub mod charset;
 pub mod directives;
 pub mod html;
 pub mod sitemap;
-pub mod dns;
-
 pub mod warc;

@@ -41,7 +41,6 @@ mod tries;
 mod query;
 mod sockets;
 
-
 /// Whoever waits for a name, in the caller's own numbering.
 pub type Waiter = u64;
 
