@@ -449,6 +449,7 @@ fn upper_case_octets(text: &mut str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn check(input: &str, canonical: &str) {
         let url = CrawlUrl::parse(input).expect(input);
@@ -689,9 +690,24 @@ mod tests {
             url("http://a.test/").fingerprint(),
             url("HTTP://A.test").fingerprint()
         );
-        assert_eq!(
-            url("http://a.test/").fingerprint(),
-            xxh3_64(b"http://a.test/")
-        );
+        assert_eq!(url("http://a.test/").fingerprint(), 0x6A94_3054_5C33_17EE);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_can_be_read_has_one_canonical_form(
+            input in "(https?:/{0,3})?([a-z0-9.:@%ü\\[\\]-]{0,12})(/[a-z.%;/ü]{0,12})?([?#]\\PC{0,12}){0,2}",
+            patterns in proptest::collection::vec("[a-z]?[*]?", 0..3),
+        ) {
+            for url in [CrawlUrl::parse(&input), CrawlUrl::parse_seed(&input)].into_iter().flatten() {
+                let url = url.clone().drop_parameters(&patterns);
+                prop_assert_eq!(&CrawlUrl::parse(url.as_str()).unwrap(), &url);
+                prop_assert_eq!(format!("{}{}", url.origin(), url.request_target()), url.as_str());
+                prop_assert!(url.path().starts_with('/'));
+                prop_assert!(!url.host_str().is_empty());
+                prop_assert!(url.scope_key().starts_with(url.host_str()));
+                prop_assert!(url.scope_key().ends_with(url.registrable_domain()) || url.authority() != url.host_str());
+            }
+        }
     }
 }
