@@ -317,6 +317,10 @@ mod tests {
             &["http://a.test/?a&b"],
         );
         check(
+            "<urlset><url><loc>http://a.test/1</lok></url><url><loc>http://a.test/2</loc>",
+            &["http://a.test/1", "http://a.test/2"],
+        );
+        check(
             "<urlset><url><loc>http://a.test/1</loc><url><loc>http://a.test/2</loc>",
             &["http://a.test/1", "http://a.test/2"],
         );

@@ -1,6 +1,7 @@
 //! What is a link, and what is none.
 
 use super::*;
+use proptest::prelude::*;
 
 fn found(html: &str, options: &LinkOptions<'_>) -> Found {
     let page = CrawlUrl::parse("http://a.test/dir/page?q").unwrap();
@@ -93,6 +94,10 @@ fn text_that_looks_like_a_link_is_none() {
         &["http://a.test/y"],
     );
     check(
+        "<script>'</style>' <a href=/x></script><a href=/y>",
+        &["http://a.test/y"],
+    );
+    check(
         "<title><a href=/x></title><a href=/y>",
         &["http://a.test/y"],
     );
@@ -120,7 +125,7 @@ fn other_rules_hold_within_svg() {
         &["http://a.test/x", "http://a.test/y"],
     );
     check(
-        "<svg><![CDATA[<a href=/x>]]></svg><a href=/y>",
+        "<svg><![CDATA[> <a href=/x>]]></svg><a href=/y>",
         &["http://a.test/y"],
     );
     check("<svg/><style/><a href=/x></style></svg>", &[]);
@@ -272,5 +277,14 @@ fn a_document_may_break_off_anywhere() {
     for cut in (0..=html.len()).filter(|cut| html.is_char_boundary(*cut)) {
         assert!(urls(&html[..cut], &all).len() <= whole.len());
         urls(&html[cut..], &all);
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_document_makes_it_fail(
+        html in "(<|</|<!--|-->|<!\\[CDATA\\[|\\]\\]>|a|href=|svg|script|base|meta|srcset=|img|[ >/\"'&;#x=,(]|\\PC){0,60}",
+    ) {
+        urls(&html, &RESOURCES);
     }
 }
