@@ -39,7 +39,10 @@ const DOORS: &[(&str, &[&str])] = &[
     ("brotli_decompressor", &["src/wire/coding.rs"]),
     ("zstd", &["src/wire/coding.rs"]),
     ("sha1", &["src/wire/warc.rs"]),
-    ("data_encoding", &["src/wire/warc.rs"]),
+    (
+        "data_encoding",
+        &["src/wire/warc.rs", "src/cli/json_lines.rs"],
+    ),
     ("hdrhistogram", &["src/crawl/stats.rs"]),
     ("slab", &["src/base/slab.rs"]),
     ("clap", &["src/cli/args.rs"]),

@@ -3,3 +3,5 @@
 pub mod time;
 
 pub mod disk;
+
+pub mod address;

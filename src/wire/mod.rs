@@ -1,1 +1,8 @@
 //! Bytes to values and back, pure and bounded.
+
+pub mod url;
+pub mod robots;
+pub mod charset;
+pub mod directives;
+pub mod html;
+pub mod sitemap;

@@ -1,0 +1,409 @@
+//! What an IP address is for, by the IANA special-purpose registries, and which ones may be
+//! connected to.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// What an address is for. Only [`Kind::Global`] is meant to be reached from everywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Globally routable.
+    Global,
+    /// This machine: 127.0.0.0/8, ::1.
+    Loopback,
+    /// Somebody's own network: RFC 1918, and IPv6's deprecated site-local addresses.
+    Private,
+    /// This link only: 169.254.0.0/16, fe80::/10. Clouds keep their secrets there.
+    LinkLocal,
+    /// A provider's own side of a shared address: 100.64.0.0/10.
+    Cgnat,
+    /// IPv6's private networks: fc00::/7.
+    UniqueLocal,
+    /// For examples in texts.
+    Documentation,
+    /// For measuring devices: 198.18.0.0/15, 2001:2::/48.
+    Benchmarking,
+    /// A group of machines.
+    Multicast,
+    /// No address at all: 0.0.0.0, ::.
+    Unspecified,
+    /// Everything else that is no public host: protocol assignments, future use, discard.
+    Reserved,
+}
+
+impl Kind {
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Global => "global",
+            Kind::Loopback => "loopback",
+            Kind::Private => "private",
+            Kind::LinkLocal => "link-local",
+            Kind::Cgnat => "cgnat",
+            Kind::UniqueLocal => "unique-local",
+            Kind::Documentation => "documentation",
+            Kind::Benchmarking => "benchmarking",
+            Kind::Multicast => "multicast",
+            Kind::Unspecified => "unspecified",
+            Kind::Reserved => "reserved",
+        }
+    }
+
+    /// What an address is for.
+    ///
+    /// An IPv6 address that carries an IPv4 address to be reached (mapped, NAT64, 6to4, Teredo)
+    /// is what the carried address is: otherwise each of them would be a way round the guard.
+    pub fn of(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(address) => of_v4(address),
+            IpAddr::V6(address) => match carried(address) {
+                Some(address) => of_v4(address),
+                None => of_v6(address),
+            },
+        }
+    }
+}
+
+/// Whether an address is globally routable.
+pub fn is_global(address: IpAddr) -> bool {
+    Kind::of(address) == Kind::Global
+}
+
+/// Decides which addresses may be connected to: the global ones, and those that the user named.
+#[derive(Clone, Debug, Default)]
+pub struct Guard {
+    /// Networks allowed besides the global addresses.
+    pub allow: Vec<Network>,
+}
+
+impl Guard {
+    /// Whether this address may be connected to.
+    pub fn allows(&self, address: IpAddr) -> bool {
+        is_global(address) || self.allow.iter().any(|network| network.contains(address))
+    }
+
+    /// Adds what `--allow-net` says: `loopback`, `private`, or a network.
+    pub fn allow(&mut self, word: &str) -> Result<(), NetworkError> {
+        let named: &[&str] = match word.trim() {
+            "loopback" => &["127.0.0.0/8", "::1/128"],
+            "private" => &["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"],
+            other => &[other],
+        };
+        for text in named {
+            self.allow.push(text.parse()?);
+        }
+        Ok(())
+    }
+}
+
+/// A block of addresses in CIDR notation; bits below the prefix are ignored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Network {
+    address: IpAddr,
+    prefix: u8,
+}
+
+impl Network {
+    /// Whether the address lies in this block. An IPv4-mapped address counts as its IPv4 address.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(network), IpAddr::V4(address)) => {
+                let differing = network.to_bits() ^ address.to_bits();
+                differing
+                    .checked_shr(32 - u32::from(self.prefix))
+                    .unwrap_or(0)
+                    == 0
+            }
+            (IpAddr::V6(network), IpAddr::V6(address)) => {
+                let differing = network.to_bits() ^ address.to_bits();
+                differing
+                    .checked_shr(128 - u32::from(self.prefix))
+                    .unwrap_or(0)
+                    == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for Network {
+    type Err = NetworkError;
+
+    fn from_str(text: &str) -> Result<Self, NetworkError> {
+        let (address, prefix) = match text.trim().split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix)),
+            None => (text.trim(), None),
+        };
+        let address: IpAddr = address
+            .parse()
+            .map_err(|_| NetworkError::Address(text.to_owned()))?;
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = match prefix {
+            None => bits,
+            Some(digits) => digits
+                .parse()
+                .ok()
+                .filter(|prefix| *prefix <= bits && digits.bytes().all(|b| b.is_ascii_digit()))
+                .ok_or_else(|| NetworkError::Prefix(text.to_owned(), bits))?,
+        };
+        Ok(Network { address, prefix })
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+/// Why a text is no network.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NetworkError {
+    /// The part before the slash is no address.
+    #[error("`{0}` is no network: write an address, ADDRESS/BITS, `loopback` or `private`")]
+    Address(String),
+    /// The part after the slash is no number of bits.
+    #[error("`{0}` is no network: after the slash stands a number from 0 to {1}")]
+    Prefix(String, u8),
+}
+
+/// IANA IPv4 Special-Purpose Address Registry.
+fn of_v4(address: Ipv4Addr) -> Kind {
+    match address.octets() {
+        [0, 0, 0, 0] => Kind::Unspecified,
+        [0, ..] => Kind::Reserved,
+        [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => Kind::Private,
+        [100, 64..=127, ..] => Kind::Cgnat,
+        [127, ..] => Kind::Loopback,
+        [169, 254, ..] => Kind::LinkLocal,
+        // Anycast addresses of PCP and TURN, the exceptions within the protocol assignments.
+        [192, 0, 0, 9 | 10] => Kind::Global,
+        [192, 0, 0, _] => Kind::Reserved,
+        [192, 0, 2, _] | [198, 51, 100, _] | [203, 0, 113, _] => Kind::Documentation,
+        // What was the 6to4 relay's anycast address.
+        [192, 88, 99, _] => Kind::Reserved,
+        [198, 18 | 19, ..] => Kind::Benchmarking,
+        [224..=239, ..] => Kind::Multicast,
+        [240..=255, ..] => Kind::Reserved,
+        _ => Kind::Global,
+    }
+}
+
+/// IANA IPv6 Special-Purpose Address Registry; of the rest only 2000::/3 is given out.
+fn of_v6(address: Ipv6Addr) -> Kind {
+    if address.is_unspecified() {
+        return Kind::Unspecified;
+    }
+    if address.is_loopback() {
+        return Kind::Loopback;
+    }
+    match address.segments() {
+        [0xff00..=0xffff, ..] => Kind::Multicast,
+        [0xfe80..=0xfebf, ..] => Kind::LinkLocal,
+        // NAT64 within one network (RFC 8215).
+        [0xfec0..=0xfeff, ..] | [0x64, 0xff9b, 1, ..] => Kind::Private,
+        [0xfc00..=0xfdff, ..] => Kind::UniqueLocal,
+        [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => Kind::Documentation,
+        [0x2001, 2, 0, ..] => Kind::Benchmarking,
+        // The reachable ones among the protocol assignments: anycast, AMT, AS112, ORCHIDv2, DRIP.
+        [0x2001, 1, 0, 0, 0, 0, 0, 1..=3]
+        | [0x2001, 3, ..]
+        | [0x2001, 4, 0x112, ..]
+        | [0x2001, 0x20..=0x3f, ..] => Kind::Global,
+        [0x2001, 0..=0x1ff, ..] => Kind::Reserved,
+        [0x2000..=0x3fff, ..] => Kind::Global,
+        _ => Kind::Reserved,
+    }
+}
+
+/// The IPv4 address that traffic to an IPv6 address ends at.
+fn carried(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let low = Ipv4Addr::from_bits(address.to_bits() as u32);
+    match address.segments() {
+        // Mapped (RFC 4291) and NAT64 (RFC 6052).
+        [0, 0, 0, 0, 0, 0xffff, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => Some(low),
+        // 6to4 (RFC 3056).
+        [0x2002, high, low, ..] => {
+            Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)))
+        }
+        // Teredo (RFC 4380): the client's address, every bit turned.
+        [0x2001, 0, ..] => Some(Ipv4Addr::from_bits(!low.to_bits())),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(kind: Kind, addresses: &[&str]) {
+        for text in addresses {
+            assert_eq!(Kind::of(text.parse().expect(text)), kind, "{text}");
+        }
+    }
+
+    fn guard(words: &[&str]) -> Guard {
+        let mut guard = Guard::default();
+        for word in words {
+            guard.allow(word).expect(word);
+        }
+        guard
+    }
+
+    #[test]
+    fn every_block_of_the_registries_is_known_to_its_last_address() {
+        check(
+            Kind::Global,
+            &["1.1.1.1", "9.255.255.255", "11.0.0.0", "172.15.255.255"],
+        );
+        check(
+            Kind::Global,
+            &["172.32.0.0", "100.63.255.255", "100.128.0.0", "128.0.0.0"],
+        );
+        check(
+            Kind::Global,
+            &[
+                "192.0.0.9",
+                "192.0.0.10",
+                "192.0.1.0",
+                "198.20.0.0",
+                "223.255.255.255",
+            ],
+        );
+        check(
+            Kind::Global,
+            &[
+                "2606:4700::1111",
+                "2001:200::",
+                "2001:4860::8888",
+                "3ffe::1",
+            ],
+        );
+        check(
+            Kind::Global,
+            &[
+                "2001:1::1",
+                "2001:3::1",
+                "2001:4:112::1",
+                "2001:20::1",
+                "2620:4f:8000::1",
+            ],
+        );
+        check(Kind::Loopback, &["127.0.0.1", "127.255.255.255", "::1"]);
+        check(
+            Kind::Private,
+            &["10.0.0.0", "10.255.255.255", "172.16.0.0", "172.31.255.255"],
+        );
+        check(
+            Kind::Private,
+            &["192.168.0.0", "192.168.255.255", "fec0::1", "64:ff9b:1::1"],
+        );
+        check(Kind::LinkLocal, &["169.254.169.254", "fe80::1", "febf::1"]);
+        check(Kind::Cgnat, &["100.64.0.0", "100.127.255.255"]);
+        check(Kind::UniqueLocal, &["fc00::", "fdff::1"]);
+        check(
+            Kind::Documentation,
+            &["192.0.2.1", "198.51.100.1", "203.0.113.255"],
+        );
+        check(
+            Kind::Documentation,
+            &["2001:db8::1", "3fff::1", "3fff:fff::1"],
+        );
+        check(
+            Kind::Benchmarking,
+            &["198.18.0.0", "198.19.255.255", "2001:2::1"],
+        );
+        check(
+            Kind::Multicast,
+            &["224.0.0.1", "239.255.255.255", "ff02::1"],
+        );
+        check(Kind::Unspecified, &["0.0.0.0", "::"]);
+        check(
+            Kind::Reserved,
+            &["0.1.2.3", "192.0.0.1", "192.88.99.1", "240.0.0.0"],
+        );
+        check(
+            Kind::Reserved,
+            &["255.255.255.255", "100::1", "2001:10::1", "2001:1ff::1"],
+        );
+        check(Kind::Reserved, &["5f00::1", "4000::1", "::2", "::7f00:1"]);
+    }
+
+    #[test]
+    fn an_address_that_carries_another_is_what_it_carries() {
+        check(
+            Kind::Loopback,
+            &["::ffff:127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::1"],
+        );
+        check(Kind::Loopback, &["2001:0:1::80ff:fffe"]);
+        check(
+            Kind::LinkLocal,
+            &["::ffff:169.254.169.254", "64:ff9b::169.254.169.254"],
+        );
+        check(Kind::Private, &["2002:a00:1::", "2001:0:1::f5ff:fffe"]);
+        check(
+            Kind::Global,
+            &["::ffff:1.1.1.1", "64:ff9b::1.1.1.1", "2002:101:101::"],
+        );
+    }
+
+    #[test]
+    fn a_guard_refuses_what_is_not_global_unless_it_was_named() {
+        let allows = |words: &[&str], address: &str| guard(words).allows(address.parse().unwrap());
+        assert!(allows(&[], "1.1.1.1"));
+        assert!(!allows(&[], "127.0.0.1"));
+        assert!(allows(&["loopback"], "127.9.9.9"));
+        assert!(allows(&["loopback"], "::1"));
+        assert!(allows(&["loopback"], "::ffff:127.0.0.1"));
+        assert!(!allows(&["loopback"], "10.0.0.1"));
+        assert!(allows(&["private"], "192.168.1.1"));
+        assert!(allows(&["private"], "fd00::1"));
+        assert!(!allows(&["private"], "169.254.169.254"));
+        assert!(allows(&["10.1.0.0/16", "fe80::/10"], "10.1.255.255"));
+        assert!(!allows(&["10.1.0.0/16"], "10.2.0.0"));
+        assert!(allows(&["169.254.169.254"], "169.254.169.254"));
+        assert!(!allows(&["169.254.169.254"], "169.254.169.255"));
+        assert!(allows(&["0.0.0.0/0"], "10.0.0.1"));
+        assert!(!allows(&["0.0.0.0/0"], "::1"));
+        assert!(allows(&["::/0"], "::1"));
+    }
+
+    #[test]
+    fn a_text_that_is_no_network_is_an_error_that_names_it() {
+        let error = |text: &str| text.parse::<Network>().unwrap_err().to_string();
+        for text in ["", "localhost", "10.0.0", "10.0.0.0.0/8", "1.2.3.4:80"] {
+            assert!(
+                error(text).starts_with(&format!("`{text}` is no network: write")),
+                "{text}"
+            );
+        }
+        for text in [
+            "10.0.0.0/33",
+            "10.0.0.0/",
+            "10.0.0.0/-1",
+            "10.0.0.0/+8",
+            "::/129",
+            "::/x",
+        ] {
+            assert!(
+                error(text).contains("after the slash stands a number"),
+                "{text}"
+            );
+        }
+        assert!(Guard::default().allow("lopback").is_err());
+    }
+
+    #[test]
+    fn a_network_prints_as_it_is_written() {
+        for text in ["10.0.0.0/8", "::/0", "fe80::/10"] {
+            assert_eq!(text.parse::<Network>().unwrap().to_string(), text);
+        }
+        assert_eq!(
+            "1.2.3.4".parse::<Network>().unwrap().to_string(),
+            "1.2.3.4/32"
+        );
+    }
+}

@@ -1,0 +1,191 @@
+//! `argiope robots`: what a robots.txt says about URLs.
+
+use std::fs;
+use std::io::{self, BufRead, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use argiope::wire::robots::{Robots, Rules};
+use argiope::wire::url::request_target_of;
+use serde::{Deserialize, Serialize};
+
+use super::json_lines::{answer_each, octets, put_line};
+
+/// What the command is told.
+#[derive(Clone, Debug, Default)]
+pub struct RobotsArgs {
+    /// The robots.txt; `-` for questions as JSON lines on stdin.
+    pub file: PathBuf,
+    /// The product token of the agent that asks.
+    pub agent: String,
+    /// The URLs (or paths) in question.
+    pub urls: Vec<String>,
+    /// Answer in JSON.
+    pub json: bool,
+}
+
+/// Runs the command; gives its exit code.
+pub fn run(args: &RobotsArgs) -> Result<i32> {
+    run_on(args, io::stdin().lock(), io::stdout().lock())
+}
+
+fn run_on(args: &RobotsArgs, input: impl BufRead, mut out: impl Write) -> Result<i32> {
+    if args.file.as_os_str() == "-" {
+        answer_each(input, out, |question| answer(question, &args.agent))?;
+        return Ok(0);
+    }
+    let file = match fs::read(&args.file) {
+        Ok(file) => file,
+        Err(error) => {
+            eprintln!(
+                "argiope robots: cannot read {}: {error}",
+                args.file.display()
+            );
+            return Ok(2);
+        }
+    };
+    let robots = Robots::parse(&file);
+    let rules = robots.agent(&args.agent);
+    for url in &args.urls {
+        let target = match request_target_of(url) {
+            Ok(target) => target,
+            Err(error) => {
+                eprintln!("argiope robots: `{url}` is no URL: {error}");
+                return Ok(2);
+            }
+        };
+        let verdict = rules.allowed(&target);
+        let line = if args.json {
+            serde_json::to_string(&Detail {
+                url,
+                allowed: verdict.allowed,
+                crawl_delay: delay(&rules),
+                rule: verdict.rule.map(|rule| {
+                    let key = if rule.allow { "Allow" } else { "Disallow" };
+                    format!("{key}: {}", rule.pattern)
+                }),
+                line: verdict.rule.map(|rule| rule.line),
+                sitemaps: robots.sitemaps(),
+            })?
+        } else if verdict.allowed {
+            format!("allowed {url}")
+        } else {
+            format!("disallowed {url}")
+        };
+        if !put_line(&mut out, &line)? {
+            break;
+        }
+    }
+    Ok(0)
+}
+
+/// A question on a line of its own.
+#[derive(Deserialize)]
+struct Question {
+    robots: Option<String>,
+    robots_b64: Option<String>,
+    agent: Option<String>,
+    url: String,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    allowed: bool,
+    crawl_delay: Option<f64>,
+}
+
+/// The answer with `--json`.
+#[derive(Serialize)]
+struct Detail<'a> {
+    url: &'a str,
+    allowed: bool,
+    crawl_delay: Option<f64>,
+    rule: Option<String>,
+    line: Option<u32>,
+    sitemaps: &'a [String],
+}
+
+fn answer(question: Question, agent: &str) -> Result<Answer> {
+    let file = octets("robots", question.robots, question.robots_b64)?;
+    let target = request_target_of(&question.url).context("url")?;
+    let rules = Robots::parse(&file).agent(question.agent.as_deref().unwrap_or(agent));
+    Ok(Answer {
+        allowed: rules.allowed(&target).allowed,
+        crawl_delay: delay(&rules),
+    })
+}
+
+fn delay(rules: &Rules) -> Option<f64> {
+    rules.crawl_delay().map(|delay| delay.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str =
+        "User-agent: *\nDisallow: /x\nCrawl-delay: 1.5\nSitemap: http://a.test/s.xml\n";
+
+    fn check(file: &str, urls: &[&str], json: bool, input: &str, expected: &str) {
+        let args = RobotsArgs {
+            file: file.into(),
+            agent: "argiope".to_owned(),
+            urls: urls.iter().map(|url| (*url).to_owned()).collect(),
+            json,
+        };
+        let mut out = Vec::new();
+        assert_eq!(run_on(&args, input.as_bytes(), &mut out).unwrap(), 0);
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn each_url_has_a_line() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(&file, FILE).unwrap();
+        let path = file.path().to_str().unwrap();
+        check(
+            path,
+            &["http://a.test/x?y", "/z"],
+            false,
+            "",
+            "disallowed http://a.test/x?y\nallowed /z\n",
+        );
+        check(
+            path,
+            &["http://a.test/x", "http://a.test/"],
+            true,
+            "",
+            "{\"url\":\"http://a.test/x\",\"allowed\":false,\"crawl_delay\":1.5,\
+             \"rule\":\"Disallow: /x\",\"line\":2,\"sitemaps\":[\"http://a.test/s.xml\"]}\n\
+             {\"url\":\"http://a.test/\",\"allowed\":true,\"crawl_delay\":1.5,\
+             \"rule\":null,\"line\":null,\"sitemaps\":[\"http://a.test/s.xml\"]}\n",
+        );
+    }
+
+    #[test]
+    fn questions_come_as_json_lines() {
+        let robots = serde_json::to_string(FILE).unwrap();
+        check(
+            "-",
+            &[],
+            false,
+            &format!(
+                "{{\"robots\":{robots},\"agent\":\"f\",\"url\":\"http://a.test/x\"}}\n\
+                 {{\"robots_b64\":\"/w==\",\"url\":\"ftp://a.test/\"}}\n\
+                 {{\"robots\":\"\",\"url\":\"http://:x/\"}}\n{{\"url\":\"/\"}}\n"
+            ),
+            "{\"allowed\":false,\"crawl_delay\":1.5}\n{\"allowed\":true,\"crawl_delay\":null}\n\
+             {\"error\":\"url: the URL names no host\"}\n\
+             {\"error\":\"neither robots nor robots_b64 is given\"}\n",
+        );
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_a_usage_error() {
+        let args = RobotsArgs {
+            file: "/nonexistent/robots.txt".into(),
+            ..RobotsArgs::default()
+        };
+        assert_eq!(run_on(&args, &b""[..], Vec::new()).unwrap(), 2);
+    }
+}

@@ -1,0 +1,296 @@
+//! In which character encoding a document is written, and its text.
+
+use std::borrow::Cow;
+
+use chardetng::EncodingDetector;
+use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
+
+/// The text of a document, whatever its encoding; what cannot be decoded becomes U+FFFD.
+///
+/// Borrowed where the document is UTF-8 already, as most are.
+pub fn decode<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Cow<'a, str> {
+    let (encoding, mark) = encoding_of(bytes, content_type);
+    encoding.decode_without_bom_handling(&bytes[mark..]).0
+}
+
+/// The name of a document's encoding, by the WHATWG's list.
+pub fn name(bytes: &[u8], content_type: Option<&str>) -> &'static str {
+    encoding_of(bytes, content_type).0.name()
+}
+
+/// How much of the beginning a declaration in the document may stand in (WHATWG HTML, 13.2.3.2).
+pub const PRESCAN_LENGTH: usize = 1024;
+
+/// How much is looked at when nothing is declared: enough to tell languages apart, and half a
+/// millisecond of work.
+pub const DETECTION_LENGTH: usize = 8192;
+
+/// The encoding, and the length of the byte order mark.
+///
+/// A mark says more than the server, who says more than the document; who sees a document sees
+/// more than one who guesses.
+fn encoding_of(bytes: &[u8], content_type: Option<&str>) -> (&'static Encoding, usize) {
+    if let Some(marked) = Encoding::for_bom(bytes) {
+        return marked;
+    }
+    let declared = content_type
+        .and_then(charset_parameter)
+        .and_then(|label| Encoding::for_label(label.as_bytes()))
+        .or_else(|| declared(&bytes[..bytes.len().min(PRESCAN_LENGTH)]));
+    (declared.unwrap_or_else(|| detected(bytes)), 0)
+}
+
+/// The charset parameter of a Content-Type (or of the content of a meta element that stands for
+/// one).
+fn charset_parameter(content_type: &str) -> Option<&str> {
+    let mut rest = content_type;
+    loop {
+        let at = find_ignoring_case(rest.as_bytes(), b"charset")?;
+        rest = rest[at + b"charset".len()..].trim_start();
+        let Some(value) = rest.strip_prefix('=') else {
+            continue;
+        };
+        let value = value.trim_start();
+        let quoted = ['"', '\''].into_iter().find_map(|quote| {
+            let inner = value.strip_prefix(quote)?;
+            inner.split(quote).next()
+        });
+        let bare = || value.split([';', ' ', '\t', '\r', '\n', ',']).next();
+        return quoted.or_else(bare).map(str::trim);
+    }
+}
+
+/// What the document itself declares: an XML declaration or a meta element.
+fn declared(head: &[u8]) -> Option<&'static Encoding> {
+    let label = xml_declaration(head).or_else(|| meta(head))?;
+    let encoding = Encoding::for_label(label.as_bytes())?;
+    // Whoever reads the declaration as ASCII knows that it is not UTF-16.
+    if encoding == UTF_16LE || encoding == UTF_16BE {
+        return Some(UTF_8);
+    }
+    if encoding.name() == "x-user-defined" {
+        return Some(WINDOWS_1252);
+    }
+    Some(encoding)
+}
+
+fn xml_declaration(head: &[u8]) -> Option<String> {
+    let declaration = head.strip_prefix(b"<?xml")?;
+    let end = declaration.iter().position(|octet| *octet == b'>')?;
+    attributes(&declaration[..end])
+        .into_iter()
+        .find_map(|(name, value)| (name == "encoding").then_some(value))
+}
+
+/// The label in the first meta element that has one; comments do not count.
+fn meta(head: &[u8]) -> Option<String> {
+    let mut rest = head;
+    while let Some(at) = rest.iter().position(|octet| *octet == b'<') {
+        rest = &rest[at..];
+        if rest.starts_with(b"<!--") {
+            // From the second hyphen on: `<!-->` is a whole comment.
+            let end = rest[2..].windows(3).position(|three| three == b"-->")?;
+            rest = &rest[2 + end + 3..];
+            continue;
+        }
+        let is_meta = rest.len() > 5
+            && rest[..5].eq_ignore_ascii_case(b"<meta")
+            && (rest[5].is_ascii_whitespace() || rest[5] == b'/');
+        if !is_meta {
+            rest = &rest[1..];
+            continue;
+        }
+        let end = tag_end(&rest[5..])?;
+        let found = attributes(&rest[5..5 + end]);
+        let value = |wanted: &str| {
+            let same = |pair: &&(String, String)| pair.0 == wanted;
+            found.iter().find(same).map(|(_, value)| value.as_str())
+        };
+        let of_type = value("http-equiv").is_some_and(|v| v.eq_ignore_ascii_case("content-type"));
+        let label = value("charset").or_else(|| {
+            let content = value("content").filter(|_| of_type)?;
+            charset_parameter(content)
+        });
+        if let Some(label) = label {
+            return Some(label.to_owned());
+        }
+        rest = &rest[5 + end..];
+    }
+    None
+}
+
+/// Where a tag ends: at the first `>` outside quotes.
+fn tag_end(tag: &[u8]) -> Option<usize> {
+    let mut quote = None;
+    tag.iter().position(|octet| {
+        match (quote, octet) {
+            (Some(open), _) if open == *octet => quote = None,
+            (None, b'"' | b'\'') => quote = Some(*octet),
+            (None, b'>') => return true,
+            _ => {}
+        }
+        false
+    })
+}
+
+/// Names, in lower case, and values.
+fn attributes(tag: &[u8]) -> Vec<(String, String)> {
+    let text = String::from_utf8_lossy(tag);
+    let blank = |c: char| c.is_ascii_whitespace() || c == '/';
+    let mut rest = text.trim_start_matches(blank);
+    let mut found = Vec::new();
+    while !rest.is_empty() {
+        let name_end = rest.find(|c| c == '=' || blank(c)).unwrap_or(rest.len());
+        let name = rest[..name_end].to_ascii_lowercase();
+        rest = rest[name_end..].trim_start();
+        let mut value = "";
+        if let Some(after) = rest.strip_prefix('=') {
+            let after = after.trim_start();
+            let (inner, ends): (&str, &[char]) = match after.chars().next() {
+                Some('"') => (&after[1..], &['"']),
+                Some('\'') => (&after[1..], &['\'']),
+                _ => (after, &[' ', '\t', '\r', '\n', '\x0C']),
+            };
+            let end = inner.find(ends).unwrap_or(inner.len());
+            value = &inner[..end];
+            let quote = usize::from(ends.len() == 1 && end < inner.len());
+            rest = &inner[end + quote..];
+        }
+        found.push((name, value.trim().to_owned()));
+        rest = rest.trim_start_matches(blank);
+    }
+    found
+}
+
+/// What the octets look like. UTF-8 that is valid to its end (or to where it was cut) is no guess.
+fn detected(bytes: &[u8]) -> &'static Encoding {
+    let first_odd = match str::from_utf8(bytes) {
+        Ok(_) => return UTF_8,
+        Err(error) if error.error_len().is_none() => return UTF_8,
+        Err(_) => bytes.iter().position(|octet| !octet.is_ascii()),
+    };
+    // A long head in ASCII tells nothing: look where something is to be seen.
+    let start = first_odd.unwrap_or(0).saturating_sub(DETECTION_LENGTH / 8);
+    let end = bytes.len().min(start + DETECTION_LENGTH);
+    let mut detector = EncodingDetector::new();
+    detector.feed(&bytes[start..end], end == bytes.len());
+    detector.guess(None, true)
+}
+
+fn find_ignoring_case(text: &[u8], wanted: &[u8]) -> Option<usize> {
+    text.windows(wanted.len())
+        .position(|window| window.eq_ignore_ascii_case(wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(bytes: &[u8], content_type: Option<&str>, encoding: &str, text: &str) {
+        assert_eq!(name(bytes, content_type), encoding);
+        assert_eq!(decode(bytes, content_type), text);
+    }
+
+    #[test]
+    fn a_byte_order_mark_says_more_than_the_server() {
+        check(
+            b"\xEF\xBB\xBF\xC3\xBC",
+            Some("text/html; charset=latin1"),
+            "UTF-8",
+            "ü",
+        );
+        check(
+            b"\xFF\xFEa\0",
+            Some("text/html; charset=utf-8"),
+            "UTF-16LE",
+            "a",
+        );
+        check(b"\xFE\xFF\0a", None, "UTF-16BE", "a");
+    }
+
+    #[test]
+    fn the_server_says_more_than_the_document() {
+        let html = b"<meta charset=utf-8>\xFC";
+        let text = "<meta charset=utf-8>ü";
+        check(
+            html,
+            Some("text/html;charset=ISO-8859-1"),
+            "windows-1252",
+            text,
+        );
+        check(
+            html,
+            Some("text/html; Charset = \"latin1\" ; x=y"),
+            "windows-1252",
+            text,
+        );
+        check(
+            html,
+            Some("text/html; charset=unheard-of"),
+            "UTF-8",
+            "<meta charset=utf-8>\u{fffd}",
+        );
+        check(
+            html,
+            Some("text/html"),
+            "UTF-8",
+            "<meta charset=utf-8>\u{fffd}",
+        );
+    }
+
+    #[test]
+    fn a_document_declares_its_encoding_in_its_first_kilobyte() {
+        let declared = |html: &str| name(html.as_bytes(), None);
+        assert_eq!(declared("<META  CHARSET='koi8-r'>"), "KOI8-R");
+        assert_eq!(
+            declared("<meta charset=koi8-r/>"),
+            "UTF-8",
+            "the slash is part of a bare value"
+        );
+        assert_eq!(
+            declared("<meta http-equiv=Content-Type content='text/html; charset=gb2312'>"),
+            "GBK"
+        );
+        assert_eq!(
+            declared("<meta name=x content='text/html; charset=gb2312'>"),
+            "UTF-8"
+        );
+        assert_eq!(
+            declared("<!-- <meta charset=koi8-r> --><meta charset=big5>"),
+            "Big5"
+        );
+        assert_eq!(declared("<!--><meta charset=koi8-r>"), "KOI8-R");
+        assert_eq!(declared("<metas charset=koi8-r>"), "UTF-8");
+        assert_eq!(declared("<meta content='>' charset=koi8-r>"), "KOI8-R");
+        assert_eq!(declared("<meta charset=utf-16>"), "UTF-8");
+        assert_eq!(
+            declared("<?xml version='1.0' encoding='iso-8859-2'?><x/>"),
+            "ISO-8859-2"
+        );
+        let late = format!("{}<meta charset=koi8-r>", " ".repeat(PRESCAN_LENGTH));
+        assert_eq!(declared(&late), "UTF-8");
+    }
+
+    #[test]
+    fn what_is_not_declared_is_detected() {
+        let ascii = "x".repeat(3 * DETECTION_LENGTH);
+        check("grün".as_bytes(), None, "UTF-8", "grün");
+        check(&"grün".as_bytes()[..3], None, "UTF-8", "gr\u{fffd}");
+        check(b"plain", None, "UTF-8", "plain");
+        let russian =
+            b"\xcf\xf0\xe8\xe2\xe5\xf2, \xea\xe0\xea \xe4\xe5\xeb\xe0? \xd5\xee\xf0\xee\xf8\xee.";
+        assert_eq!(name(russian, None), "windows-1251");
+        let late = [ascii.as_bytes(), russian].concat();
+        assert_eq!(name(&late, None), "windows-1251");
+    }
+
+    #[test]
+    fn every_cut_of_a_document_has_a_text() {
+        let html = b"\xEF\xBB\xBF<?xml encoding='x'?><!-- - --><meta http-equiv='content-type' \
+            content='a; charset = \"koi8-r' charset=\"big5\"\xFC\x80<meta charset";
+        for cut in 0..=html.len() {
+            decode(&html[..cut], None);
+            decode(&html[cut..], Some("text/html; charset"));
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Path patterns of robots rules: one spelling for what means the same, and matching that no
+//! number of stars can slow down.
+
+use std::borrow::Cow;
+
+/// Brings a rule's path into the one spelling in which octets compare as octets (RFC 9309, 2.2.2).
+///
+/// Unreserved characters stand for themselves, reserved ones as they were written, all else
+/// percent-encoded in upper case. What stays special is `*`, and `$` at the end; a star or dollar
+/// that is meant literally is `%2A` or `%24`.
+pub(super) fn of_rule(path: &[u8]) -> String {
+    let mut out = String::with_capacity(path.len());
+    let (body, anchor) = match path.split_last() {
+        Some((b'$', body)) => (body, "$"),
+        _ => (path, ""),
+    };
+    let mut rest = body;
+    while let Some((&first, _)) = rest.split_first() {
+        if first != b'*' {
+            rest = push_octet(&mut out, rest);
+            continue;
+        }
+        // Several stars in a row say no more than one.
+        if !out.ends_with('*') {
+            out.push('*');
+        }
+        rest = &rest[1..];
+    }
+    out.push_str(anchor);
+    out
+}
+
+/// Brings the path and query of a URL into the spelling of [`of_rule`].
+pub(super) fn of_path(path: &str) -> Cow<'_, str> {
+    if path.bytes().all(is_plain) {
+        return Cow::Borrowed(path);
+    }
+    let mut out = String::with_capacity(path.len() + 16);
+    let mut rest = path.as_bytes();
+    while !rest.is_empty() {
+        rest = push_octet(&mut out, rest);
+    }
+    Cow::Owned(out)
+}
+
+/// Whether a pattern matches the beginning of a path; both in the one spelling.
+///
+/// The leftmost place is taken for each piece between stars. That is never wrong, since a later
+/// place leaves less to the pieces that follow, and it makes backtracking needless: a piece is
+/// compared at most once per place, so the steps are bounded by pattern × path.
+/// `None`: the budget of steps ran out.
+pub(super) fn matches(pattern: &str, path: &str, steps: &mut Steps) -> Option<bool> {
+    let (pattern, anchored) = match pattern.strip_suffix('$') {
+        Some(body) => (body, true),
+        None => (pattern, false),
+    };
+    let Some((first, others)) = pattern.split_once('*') else {
+        steps.take(pattern.len())?;
+        return Some(if anchored {
+            path == pattern
+        } else {
+            path.starts_with(pattern)
+        });
+    };
+    steps.take(first.len())?;
+    let Some(mut path) = path.strip_prefix(first) else {
+        return Some(false);
+    };
+    let mut pieces = others.split('*');
+    let last = if anchored { pieces.next_back() } else { None };
+    for piece in pieces {
+        match find(path, piece, steps)? {
+            Some(end) => path = &path[end..],
+            None => return Some(false),
+        }
+    }
+    let Some(last) = last else {
+        return Some(true);
+    };
+    steps.take(last.len())?;
+    Some(path.ends_with(last))
+}
+
+/// How many comparisons a decision may still take.
+pub(super) struct Steps(pub(super) usize);
+
+impl Steps {
+    /// One to begin with, and one for each octet compared.
+    fn take(&mut self, octets: usize) -> Option<()> {
+        self.0 = self.0.checked_sub(octets + 1)?;
+        Some(())
+    }
+}
+
+/// Where the leftmost occurrence of `piece` in `path` ends.
+fn find(path: &str, piece: &str, steps: &mut Steps) -> Option<Option<usize>> {
+    let (path, piece) = (path.as_bytes(), piece.as_bytes());
+    for start in 0..=path.len() {
+        let Some(place) = path.get(start..start + piece.len()) else {
+            break;
+        };
+        let same = place.iter().zip(piece).take_while(|(a, b)| a == b).count();
+        steps.take(same)?;
+        if same == piece.len() {
+            return Some(Some(start + piece.len()));
+        }
+    }
+    Some(None)
+}
+
+/// Appends the first octet of `rest`, which may be percent-encoded, and returns what follows it.
+fn push_octet<'a>(out: &mut String, rest: &'a [u8]) -> &'a [u8] {
+    let (octet, encoded, after) = match rest {
+        [b'%', high, low, after @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+            (value(*high) << 4 | value(*low), true, after)
+        }
+        [octet, after @ ..] => (*octet, false, after),
+        [] => return rest,
+    };
+    let stands_for_itself = if encoded {
+        is_unreserved(octet)
+    } else {
+        is_plain(octet)
+    };
+    if stands_for_itself {
+        out.push(char::from(octet));
+    } else {
+        const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+        out.push('%');
+        out.push(char::from(DIGITS[usize::from(octet >> 4)]));
+        out.push(char::from(DIGITS[usize::from(octet & 15)]));
+    }
+    after
+}
+
+fn value(digit: u8) -> u8 {
+    char::from(digit).to_digit(16).unwrap_or(0) as u8
+}
+
+/// Unreserved characters (RFC 3986, 2.3).
+fn is_unreserved(octet: u8) -> bool {
+    octet.is_ascii_alphanumeric() || b"-._~".contains(&octet)
+}
+
+/// What a path may hold as it is: unreserved and reserved characters, but not the special two.
+fn is_plain(octet: u8) -> bool {
+    is_unreserved(octet) || b":/?#[]@!&'()+,;=".contains(&octet)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn check(pattern: &str, path: &str, expected: bool) {
+        let found = matches(
+            &of_rule(pattern.as_bytes()),
+            &of_path(path),
+            &mut Steps(usize::MAX),
+        );
+        assert_eq!(found, Some(expected), "{pattern} on {path}");
+    }
+
+    #[test]
+    fn a_pattern_is_a_beginning() {
+        check("/", "/anything", true);
+        check("/fish", "/fish.html", true);
+        check("/fish", "/Fish", false);
+        check("/fish/", "/fish", false);
+        check("", "/", true);
+    }
+
+    #[test]
+    fn a_star_is_any_octets_and_a_dollar_at_the_end_is_the_end() {
+        check("/*.php", "/x/y.php?z", true);
+        check("/*.php$", "/x.php?z", false);
+        check("/*.php$", "/x.php/y.php", true);
+        check("/a*b*c$", "/abc", true);
+        check("/a*b*c$", "/acb", false);
+        check("/fish*", "/fish", true);
+        check("/$", "/", true);
+        check("/$", "/x", false);
+        check("/a$b", "/a$bc", true);
+        check("*", "/", true);
+        check("*$", "/", true);
+        check("/ab*ab$", "/ab", false);
+    }
+
+    #[test]
+    fn octets_compare_as_octets_however_they_are_written() {
+        check(
+            "/foo/bar?baz=http://foo.bar",
+            "/foo/bar?baz=http%3A%2F%2Ffoo.bar",
+            false,
+        );
+        check("/foo/%62%61%7A", "/foo/baz", true);
+        check("/foo/baz", "/foo/%62az", true);
+        check("/ツ", "/%E3%83%84", true);
+        check("/%e3%83%84", "/ツ", true);
+        check("/a%2fb", "/a%2Fb", true);
+        check("/a%2fb", "/a/b", false);
+        check("/a<b", "/a%3cb", true);
+        check("/a b", "/a%20b", true);
+        check("/100%", "/100%25", true);
+        check("/%zz", "/%zz", true);
+    }
+
+    #[test]
+    fn an_encoded_star_or_dollar_is_no_special_character() {
+        check("/a-%2A.html", "/a-*.html", true);
+        check("/a-%2A.html", "/a-x.html", false);
+        check("/foo-%24", "/foo-$", true);
+        check("/foo-%24", "/foo-$x", true);
+        check("/foo$", "/foo$", false);
+    }
+
+    #[test]
+    fn a_spelling_is_its_own_spelling() {
+        for path in ["/a%2Fb", "/%E3%83%84", "/%25", "/x?y=[z]", "/%24%2A"] {
+            assert_eq!(of_path(path), path);
+            assert_eq!(of_rule(path.as_bytes()), path);
+        }
+    }
+
+    #[test]
+    fn steps_are_bounded_by_pattern_times_path_however_many_stars() {
+        let stars = of_rule("/*a".repeat(200).replace('/', "").as_bytes());
+        let bushes = [
+            (stars.clone() + "b$", "/".to_owned() + &"a".repeat(4000)),
+            (
+                format!("/*{}b", "a".repeat(1000)),
+                "/".to_owned() + &"a".repeat(4000),
+            ),
+            (
+                format!("/*{}", "a*aa".repeat(100)),
+                "/".to_owned() + &"ab".repeat(2000),
+            ),
+        ];
+        for (pattern, path) in &bushes {
+            let mut steps = Steps(usize::MAX);
+            assert_eq!(matches(pattern, path, &mut steps), Some(false));
+            let taken = usize::MAX - steps.0;
+            assert!(
+                taken <= (pattern.len() + 1) * (path.len() + 1),
+                "{taken} steps for {} × {}",
+                pattern.len(),
+                path.len()
+            );
+        }
+        // One octet between the stars: a single walk along the path.
+        let mut steps = Steps(usize::MAX);
+        matches(&stars, &bushes[0].1, &mut steps);
+        assert!(usize::MAX - steps.0 <= 2 * (stars.len() + bushes[0].1.len()));
+    }
+
+    #[test]
+    fn a_spent_budget_is_no_answer() {
+        assert_eq!(matches("/*b", "/aaaaaaaa", &mut Steps(5)), None);
+        assert_eq!(matches("/abcdef", "/", &mut Steps(5)), None);
+    }
+
+    /// The meaning of a pattern, written as plainly as can be.
+    fn means(pattern: &[u8], path: &[u8]) -> bool {
+        match pattern {
+            [] => true,
+            b"$" => path.is_empty(),
+            [b'*', rest @ ..] => (0..=path.len()).any(|at| means(rest, &path[at..])),
+            [octet, rest @ ..] => path.first() == Some(octet) && means(rest, &path[1..]),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn matching_agrees_with_its_plain_meaning(pattern in "/[ab*]{0,8}[$]?", path in "/[ab]{0,8}") {
+            let spelled = of_rule(pattern.as_bytes());
+            let found = matches(&spelled, &path, &mut Steps(usize::MAX));
+            prop_assert_eq!(found, Some(means(spelled.as_bytes(), path.as_bytes())));
+        }
+
+        #[test]
+        fn a_rule_without_special_characters_matches_its_own_path(path in "/\\PC{0,30}") {
+            let literal = path.replace('*', "%2A").replace('$', "%24");
+            let mut steps = Steps(usize::MAX);
+            prop_assert_eq!(matches(&of_rule(literal.as_bytes()), &of_path(&path), &mut steps), Some(true));
+        }
+    }
+}

@@ -1,0 +1,697 @@
+//! URLs as the crawl knows them: http and https only, in one canonical form that fits in 24 bytes
+//! and its text.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use thiserror::Error;
+use url::{ParseError, Position, Url};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// An absolute http or https URL in canonical form.
+///
+/// Read as the WHATWG URL standard says (a browser's reading), then:
+/// - the fragment is dropped, it never leaves the client;
+/// - user and password are dropped: credentials that lie about in links are not ours to send, and
+///   a user who has some says so with a header;
+/// - the root dot of a host (`example.com.`) is dropped, or a site could be crawled twice at twice
+///   the pace;
+/// - hex digits of percent-encoded octets in the path are upper-cased (RFC 3986, 6.2.2.1). Nothing
+///   is decoded, since servers differ in what they make of it;
+/// - the query is kept as it is: nothing in it is known to be without meaning.
+///
+/// Host case, IDNA, default port, dot segments and the empty path are the standard's own work.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CrawlUrl {
+    text: Box<str>,
+    host_end: u16,
+    path_start: u16,
+    /// Where the `?` is, or the end of the text.
+    path_end: u16,
+    port: u16,
+}
+
+impl CrawlUrl {
+    /// Reads an absolute URL.
+    pub fn parse(input: &str) -> Result<Self, UrlError> {
+        read(input, None)?.url
+    }
+
+    /// Reads a line of a seeds file: a URL, or a bare host (with port or path) for which `http://`
+    /// is meant.
+    ///
+    /// A bare name must have a dot or a port, or be `localhost`: a stray word is a mistake, not a
+    /// host.
+    pub fn parse_seed(line: &str) -> Result<Self, UrlError> {
+        let line = line.trim();
+        if line.is_empty() {
+            return Err(UrlError::Empty);
+        }
+        if let Some(rest) = line.strip_prefix("//") {
+            return Self::parse(&format!("http://{rest}"));
+        }
+        let head_end = line.find(['/', '?', '#']).unwrap_or(line.len());
+        let head = &line[..head_end];
+        if head.is_empty() {
+            return Err(UrlError::Relative);
+        }
+        let (name, after) = if head.starts_with('[') {
+            head.split_at(head.find(']').map_or(head.len(), |at| at + 1))
+        } else {
+            head.split_at(head.find(':').unwrap_or(head.len()))
+        };
+        let port = after.strip_prefix(':');
+        if port.is_some_and(|port| port.is_empty() || !port.bytes().all(|b| b.is_ascii_digit())) {
+            return Self::parse(line);
+        }
+        let names_a_host = port.is_some()
+            || name.contains('.')
+            || name.starts_with('[')
+            || name.eq_ignore_ascii_case("localhost");
+        if !names_a_host {
+            return Err(UrlError::Relative);
+        }
+        Self::parse(&format!("http://{line}"))
+    }
+
+    /// Resolves a reference found on this page. For many of them, make a [`Base`] once.
+    pub fn join(&self, reference: &str) -> Result<Self, UrlError> {
+        Base::of(self).join(reference)
+    }
+
+    /// Resolves a reference against a base given as text.
+    pub fn with_base(base: &str, reference: &str) -> Result<Self, UrlError> {
+        read(reference, Some(base))?.url
+    }
+
+    /// The canonical text.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether TLS is asked for.
+    pub fn is_https(&self) -> bool {
+        self.text.as_bytes()[4] == b's'
+    }
+
+    /// `http` or `https`.
+    pub fn scheme(&self) -> &'static str {
+        if self.is_https() { "https" } else { "http" }
+    }
+
+    /// The host as text, IPv6 in brackets.
+    pub fn host_str(&self) -> &str {
+        &self.text[self.host_start()..usize::from(self.host_end)]
+    }
+
+    /// The host: a name for DNS, or an address that needs none.
+    pub fn host(&self) -> Host<'_> {
+        let text = self.host_str();
+        if let Some(inner) = text.strip_prefix('[') {
+            let address: Result<Ipv6Addr, _> = inner.trim_end_matches(']').parse();
+            if let Ok(address) = address {
+                return Host::Address(IpAddr::V6(address));
+            }
+        }
+        match text.parse::<Ipv4Addr>() {
+            Ok(address) => Host::Address(IpAddr::V4(address)),
+            Err(_) => Host::Name(text),
+        }
+    }
+
+    /// The port, the scheme's own where none is written.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Host, and port where it is not the scheme's own: the value of a Host field.
+    pub fn authority(&self) -> &str {
+        &self.text[self.host_start()..usize::from(self.path_start)]
+    }
+
+    /// The throttling scope a URL has when nobody says otherwise: its authority, so that http and
+    /// https on their own ports are one scope.
+    pub fn scope_key(&self) -> &str {
+        self.authority()
+    }
+
+    /// Scheme, host and port, as `https://example.com:8443`: what shares connections and robots.txt.
+    pub fn origin(&self) -> &str {
+        &self.text[..usize::from(self.path_start)]
+    }
+
+    /// Path and query, as a request line wants them (RFC 9112, 3.2.1).
+    pub fn request_target(&self) -> &str {
+        &self.text[usize::from(self.path_start)..]
+    }
+
+    /// The path; begins with a slash.
+    pub fn path(&self) -> &str {
+        &self.text[usize::from(self.path_start)..usize::from(self.path_end)]
+    }
+
+    /// The query without its question mark.
+    pub fn query(&self) -> Option<&str> {
+        self.text.get(usize::from(self.path_end) + 1..)
+    }
+
+    /// The domain somebody registered, by the public suffix list (`bbc.co.uk`, `me.github.io`).
+    ///
+    /// Where there is none (an address, `localhost`, a public suffix itself) it is the whole host.
+    pub fn registrable_domain(&self) -> &str {
+        match self.host() {
+            Host::Name(name) => psl::domain_str(name).unwrap_or(name),
+            Host::Address(_) => self.host_str(),
+        }
+    }
+
+    /// Leaves out query parameters, and `;name=value` parameters of the path, by name.
+    ///
+    /// A pattern is a name, compared without regard to ASCII case, or a beginning followed by `*`
+    /// (`utm_*`). What stays keeps its order and its spelling.
+    pub fn drop_parameters(self, patterns: &[String]) -> Self {
+        if patterns.is_empty() {
+            return self;
+        }
+        let keeps = |parameter: &&str| {
+            let name = parameter.split('=').next().unwrap_or("");
+            !patterns.iter().any(|pattern| names(pattern, name))
+        };
+        let path = kept_path(self.path(), keeps);
+        let query = self.query().map(|query| {
+            let kept: Vec<&str> = query.split('&').filter(keeps).collect();
+            // An empty query that was there stays; one that lost its last parameter goes.
+            (!kept.is_empty()).then(|| kept.join("&"))
+        });
+        let length = path.len() + query.iter().flatten().map(|q| q.len() + 1).sum::<usize>();
+        if length == self.request_target().len() {
+            return self;
+        }
+        let mut text = String::with_capacity(usize::from(self.path_start) + length);
+        text.push_str(self.origin());
+        text.push_str(&path);
+        if let Some(query) = query.flatten() {
+            text.push('?');
+            text.push_str(&query);
+        }
+        // Read anew: a segment like `..;id=1` becomes a dot segment only now.
+        Self::parse(&text).unwrap_or(self)
+    }
+
+    /// What the seen set remembers of a URL.
+    ///
+    /// Sixty-four bits of XXH3: among a thousand million URLs the chance that any two collide, and
+    /// one page is wrongly taken as seen, is three in a hundred, for half the memory of 128 bits.
+    /// The function is fixed and unseeded, because fingerprints are written to disk.
+    pub fn fingerprint(&self) -> u64 {
+        xxh3_64(self.text.as_bytes())
+    }
+
+    fn host_start(&self) -> usize {
+        if self.is_https() { 8 } else { 7 }
+    }
+
+    fn from_url(mut url: Url) -> Result<Self, UrlError> {
+        let default_port = match url.scheme() {
+            "http" => 80,
+            "https" => 443,
+            other => return Err(UrlError::Scheme(other.into())),
+        };
+        url.set_fragment(None);
+        if url.has_authority() && (!url.username().is_empty() || url.password().is_some()) {
+            // Both fail only for URLs that cannot have a host.
+            let _ = url.set_username("");
+            let _ = url.set_password(None);
+        }
+        let host = url.host_str().unwrap_or("");
+        let bare = host.trim_end_matches('.');
+        if bare.is_empty() {
+            return Err(UrlError::NoHost);
+        }
+        if bare.len() != host.len() {
+            let bare = bare.to_owned();
+            url.set_host(Some(&bare)).map_err(|_| UrlError::Host)?;
+        }
+        let port = url.port().unwrap_or(default_port);
+        let scheme_end = url.scheme().len() + 3;
+        let host_end = scheme_end + url.host_str().map_or(0, str::len);
+        let mut text = String::from(url);
+        if text.len() > LENGTH_MAX {
+            return Err(UrlError::Long);
+        }
+        let path_start = text[host_end..]
+            .find('/')
+            .map_or(text.len(), |at| host_end + at);
+        let path_end = text[path_start..]
+            .find('?')
+            .map_or(text.len(), |at| path_start + at);
+        upper_case_octets(&mut text[path_start..path_end]);
+        Ok(CrawlUrl {
+            text: text.into(),
+            host_end: host_end as u16,
+            path_start: path_start as u16,
+            path_end: path_end as u16,
+            port,
+        })
+    }
+}
+
+impl fmt::Display for CrawlUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for CrawlUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<{}>", self.text)
+    }
+}
+
+/// A host, as a URL names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host<'a> {
+    /// A name, lower-cased and in IDNA's ASCII form, without a root dot.
+    Name(&'a str),
+    /// An address in the place of a name.
+    Address(IpAddr),
+}
+
+/// A page's URL, parsed once, against which its references are resolved.
+///
+/// Unlike a [`CrawlUrl`] it may have any scheme: a page's `<base>` is not always one we fetch.
+#[derive(Clone, Debug)]
+pub struct Base(Url);
+
+impl Base {
+    /// The base that a page's own URL is.
+    pub fn of(url: &CrawlUrl) -> Self {
+        Base(Url::parse(url.as_str()).expect("a canonical URL parses again"))
+    }
+
+    /// Resolves a reference to something we can fetch.
+    pub fn join(&self, reference: &str) -> Result<CrawlUrl, UrlError> {
+        self.resolve(reference).and_then(CrawlUrl::from_url)
+    }
+
+    /// The base that a `<base href>` on this page sets; the page's own when it is nonsense, or a
+    /// `data:` or `javascript:` URL (WHATWG HTML, 4.2.3).
+    pub fn rebased(&self, reference: &str) -> Self {
+        match self.resolve(reference) {
+            Ok(url) if !matches!(url.scheme(), "data" | "javascript") => Base(url),
+            _ => self.clone(),
+        }
+    }
+
+    fn resolve(&self, reference: &str) -> Result<Url, UrlError> {
+        if reference.len() > LENGTH_MAX {
+            return Err(UrlError::Long);
+        }
+        Ok(self.0.join(reference)?)
+    }
+}
+
+/// Reads any URL, also one that we would not fetch, against a base if there is one.
+pub fn read(input: &str, base: Option<&str>) -> Result<Reading, UrlError> {
+    if input.len() > LENGTH_MAX {
+        return Err(UrlError::Long);
+    }
+    let url = match base {
+        Some(base) => Url::parse(base)?.join(input)?,
+        None if input.trim_matches(|c| c <= ' ').is_empty() => return Err(UrlError::Empty),
+        None => Url::parse(input)?,
+    };
+    Ok(Reading {
+        href: url.as_str().to_owned(),
+        url: CrawlUrl::from_url(url),
+    })
+}
+
+/// Path and query of any URL, also of one that we would not fetch: what robots rules are about.
+pub fn request_target_of(input: &str) -> Result<String, UrlError> {
+    if input.len() > LENGTH_MAX {
+        return Err(UrlError::Long);
+    }
+    let url = Url::parse("http://base.invalid/")?.join(input)?;
+    Ok(url[Position::BeforePath..Position::AfterQuery].to_owned())
+}
+
+/// How a URL reads by the standard, and what we make of it.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// The standard's serialization, with user, password and fragment.
+    pub href: String,
+    /// What we would fetch, or why we would not.
+    pub url: Result<CrawlUrl, UrlError>,
+}
+
+/// Why a text is no URL that we can fetch.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum UrlError {
+    /// Nothing there.
+    #[error("the URL is empty")]
+    Empty,
+    /// Longer than [`LENGTH_MAX`].
+    #[error("the URL is longer than 65535 bytes")]
+    Long,
+    /// A relative reference where an absolute URL is needed.
+    #[error("not an absolute URL (http://HOST/… or https://HOST/…)")]
+    Relative,
+    /// A scheme that is not fetched.
+    #[error("the scheme {0}: is not fetched, only http: and https: are")]
+    Scheme(Box<str>),
+    /// No host.
+    #[error("the URL names no host")]
+    NoHost,
+    /// A host that is no name and no address.
+    #[error("the host is neither a name nor an address")]
+    Host,
+    /// A port that is no number up to 65535.
+    #[error("the port is not a number from 0 to 65535")]
+    Port,
+}
+
+impl UrlError {
+    /// The stable name.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            UrlError::Empty => "empty",
+            UrlError::Long => "long",
+            UrlError::Relative => "relative",
+            UrlError::Scheme(_) => "scheme",
+            UrlError::NoHost => "no_host",
+            UrlError::Host => "host",
+            UrlError::Port => "port",
+        }
+    }
+}
+
+impl From<ParseError> for UrlError {
+    fn from(error: ParseError) -> Self {
+        match error {
+            ParseError::EmptyHost => UrlError::NoHost,
+            ParseError::InvalidPort => UrlError::Port,
+            ParseError::RelativeUrlWithoutBase
+            | ParseError::RelativeUrlWithCannotBeABaseBase
+            | ParseError::SetHostOnCannotBeABaseUrl => UrlError::Relative,
+            ParseError::Overflow => UrlError::Long,
+            _ => UrlError::Host,
+        }
+    }
+}
+
+/// The longest URL that can be held at all, so that an offset takes two bytes. Servers seldom take
+/// more than 8 KiB; `URLLENGTH_LIMIT` is where a crawl says so.
+pub const LENGTH_MAX: usize = u16::MAX as usize;
+
+/// Whether a parameter pattern names this parameter.
+fn names(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(beginning) => name
+            .get(..beginning.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(beginning)),
+        None => pattern.eq_ignore_ascii_case(name),
+    }
+}
+
+/// The path without the `;name=value` parameters that are not kept.
+fn kept_path(path: &str, keeps: impl Fn(&&str) -> bool) -> String {
+    let mut kept = String::with_capacity(path.len());
+    for segment in path.split_inclusive('/') {
+        let (segment, slash) = match segment.strip_suffix('/') {
+            Some(segment) => (segment, "/"),
+            None => (segment, ""),
+        };
+        let mut parts = segment.split(';');
+        kept.push_str(parts.next().unwrap_or(""));
+        for parameter in parts.filter(&keeps) {
+            kept.push(';');
+            kept.push_str(parameter);
+        }
+        kept.push_str(slash);
+    }
+    kept
+}
+
+/// Upper-cases the hex digits of percent-encoded octets.
+fn upper_case_octets(text: &mut str) {
+    let mut from = 0;
+    while let Some(at) = text[from..].find('%').map(|at| from + at) {
+        let digits = text.as_bytes().get(at + 1..at + 3);
+        from = at + 1;
+        if digits.is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit)) {
+            text[at + 1..at + 3].make_ascii_uppercase();
+            from = at + 3;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(input: &str, canonical: &str) {
+        let url = CrawlUrl::parse(input).expect(input);
+        assert_eq!(url.as_str(), canonical, "{input}");
+        let again = CrawlUrl::parse(canonical).expect(canonical);
+        assert_eq!(
+            again, url,
+            "the canonical form must be its own canonical form"
+        );
+        assert_eq!(
+            format!("{}{}", url.origin(), url.request_target()),
+            canonical
+        );
+    }
+
+    fn refused(input: &str, code: &str) {
+        let error = CrawlUrl::parse(input).expect_err(input);
+        assert_eq!(error.code(), code, "{input}: {error}");
+    }
+
+    fn url(input: &str) -> CrawlUrl {
+        CrawlUrl::parse(input).expect(input)
+    }
+
+    #[test]
+    fn different_spellings_have_one_canonical_form() {
+        check("HTTP://Example.COM", "http://example.com/");
+        check("http://example.com:80/", "http://example.com/");
+        check("https://example.com:443/x", "https://example.com/x");
+        check(
+            "http://example.com/a/./b/../c#top",
+            "http://example.com/a/c",
+        );
+        check(" http://exa\nmple.com/\t", "http://example.com/");
+        check("http://example.com./x", "http://example.com/x");
+        check(
+            "http://bücher.example/ü",
+            "http://xn--bcher-kva.example/%C3%BC",
+        );
+        check("http://0x7f.1/", "http://127.0.0.1/");
+        check("http://[0:0:0:0:0:0:0:1]:8080", "http://[::1]:8080/");
+        check("http:\\\\example.com\\a", "http://example.com/a");
+    }
+
+    #[test]
+    fn hex_digits_of_the_path_are_upper_cased_and_nothing_is_decoded() {
+        check(
+            "http://a.test/%7euser/%2f%c3%bc",
+            "http://a.test/%7Euser/%2F%C3%BC",
+        );
+        check("http://a.test/100%", "http://a.test/100%");
+        check("http://a.test/%%3a%zz", "http://a.test/%%3A%zz");
+    }
+
+    #[test]
+    fn the_query_is_kept_as_it_is() {
+        check("http://a.test/?b=%3a&a=&&=", "http://a.test/?b=%3a&a=&&=");
+        check("http://a.test/x?", "http://a.test/x?");
+        assert_eq!(url("http://a.test/x?").query(), Some(""));
+        assert_eq!(url("http://a.test/x").query(), None);
+        assert_ne!(
+            url("http://a.test/x?").fingerprint(),
+            url("http://a.test/x").fingerprint()
+        );
+    }
+
+    #[test]
+    fn credentials_are_dropped() {
+        check("http://user:secret@a.test:81/x", "http://a.test:81/x");
+    }
+
+    #[test]
+    fn what_cannot_be_fetched_is_refused_with_a_name() {
+        for input in [
+            "mailto:a@b.test",
+            "javascript:void(0)",
+            "data:,x",
+            "ftp://a.test/",
+            "tel:1",
+        ] {
+            refused(input, "scheme");
+        }
+        refused("", "empty");
+        refused(" \n", "empty");
+        refused("/path", "relative");
+        refused("http://", "no_host");
+        refused("http://./", "no_host");
+        refused("http://a b/", "host");
+        refused("http://[::1", "host");
+        refused("http://a.test:99999/", "port");
+        refused(&format!("http://a.test/{}", "x".repeat(70_000)), "long");
+        refused(&format!("http://a.test/{}", "ü".repeat(20_000)), "long");
+    }
+
+    #[test]
+    fn the_parts_are_where_they_should_be() {
+        let url = url("https://www.example.co.uk:8443/a/b?c=d?e");
+        assert!(url.is_https());
+        assert_eq!(url.host(), Host::Name("www.example.co.uk"));
+        assert_eq!(url.port(), 8443);
+        assert_eq!(url.scope_key(), "www.example.co.uk:8443");
+        assert_eq!(url.origin(), "https://www.example.co.uk:8443");
+        assert_eq!(url.path(), "/a/b");
+        assert_eq!(url.query(), Some("c=d?e"));
+        assert_eq!(url.request_target(), "/a/b?c=d?e");
+        assert_eq!(url.registrable_domain(), "example.co.uk");
+    }
+
+    #[test]
+    fn http_and_https_on_their_own_ports_share_a_scope_and_no_origin() {
+        let (plain, secure) = (url("http://a.test/"), url("https://a.test/"));
+        assert_eq!((plain.port(), secure.port()), (80, 443));
+        assert_eq!(plain.scope_key(), secure.scope_key());
+        assert_ne!(plain.origin(), secure.origin());
+        assert_eq!(url("https://a.test:80/").scope_key(), "a.test:80");
+    }
+
+    #[test]
+    fn a_host_may_be_an_address() {
+        let v6 = url("http://[2001:db8::1]:8080/");
+        assert_eq!(v6.host(), Host::Address("2001:db8::1".parse().unwrap()));
+        assert_eq!(v6.scope_key(), "[2001:db8::1]:8080");
+        assert_eq!(v6.registrable_domain(), "[2001:db8::1]");
+        let v4 = url("http://127.1/");
+        assert_eq!(v4.host(), Host::Address("127.0.0.1".parse().unwrap()));
+        assert_eq!(v4.registrable_domain(), "127.0.0.1");
+    }
+
+    #[test]
+    fn a_host_without_a_registrable_domain_stands_for_itself() {
+        assert_eq!(
+            url("http://localhost:8000/").registrable_domain(),
+            "localhost"
+        );
+        assert_eq!(url("http://co.uk/").registrable_domain(), "co.uk");
+        assert_eq!(
+            url("http://a.me.github.io/").registrable_domain(),
+            "me.github.io"
+        );
+        assert_eq!(url("http://b.a.test/").registrable_domain(), "a.test");
+    }
+
+    #[test]
+    fn references_are_resolved_against_their_page() {
+        let page = url("https://a.test/dir/page?q#f");
+        let joined = |reference: &str| page.join(reference).map(|url| url.to_string());
+        assert_eq!(joined("x"), Ok("https://a.test/dir/x".to_owned()));
+        assert_eq!(joined("?z"), Ok("https://a.test/dir/page?z".to_owned()));
+        assert_eq!(joined(""), Ok("https://a.test/dir/page?q".to_owned()));
+        assert_eq!(joined("//b.test"), Ok("https://b.test/".to_owned()));
+        assert_eq!(joined("../../../x"), Ok("https://a.test/x".to_owned()));
+        assert_eq!(joined("mailto:x").unwrap_err().code(), "scheme");
+        let given = CrawlUrl::with_base("http://a.test/x/", "../y").unwrap();
+        assert_eq!(given.as_str(), "http://a.test/y");
+    }
+
+    #[test]
+    fn any_url_has_something_for_robots_rules_to_be_about() {
+        let target = |input: &str| request_target_of(input).unwrap();
+        assert_eq!(target("ftp://a.test/x?y#z"), "/x?y");
+        assert_eq!(target("http://a.test"), "/");
+        assert_eq!(target("/x y"), "/x%20y");
+        assert_eq!(target(""), "/");
+    }
+
+    #[test]
+    fn a_seed_may_be_a_bare_host() {
+        let seed = |line: &str| CrawlUrl::parse_seed(line).map(|url| url.to_string());
+        assert_eq!(seed(" example.com "), Ok("http://example.com/".to_owned()));
+        assert_eq!(
+            seed("example.com:8080/x"),
+            Ok("http://example.com:8080/x".to_owned())
+        );
+        assert_eq!(seed("localhost:80"), Ok("http://localhost/".to_owned()));
+        assert_eq!(seed("localhost/a:b"), Ok("http://localhost/a:b".to_owned()));
+        assert_eq!(seed("127.0.0.1"), Ok("http://127.0.0.1/".to_owned()));
+        assert_eq!(seed("[::1]:81/x"), Ok("http://[::1]:81/x".to_owned()));
+        assert_eq!(
+            seed("//example.com/x"),
+            Ok("http://example.com/x".to_owned())
+        );
+        assert_eq!(
+            seed("https://example.com"),
+            Ok("https://example.com/".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_seed_that_is_no_url_is_refused_with_a_name() {
+        let code = |line: &str| CrawlUrl::parse_seed(line).unwrap_err().code();
+        assert_eq!(code("  "), "empty");
+        assert_eq!(code("nonsense"), "relative");
+        assert_eq!(code("/path"), "relative");
+        assert_eq!(code("not a url.com"), "host");
+        assert_eq!(code("mailto:a@b.test"), "scheme");
+        assert_eq!(code("ftp://a.test/"), "scheme");
+        assert_eq!(code("example.com:99999"), "port");
+    }
+
+    #[test]
+    fn parameters_are_dropped_by_name_and_by_beginning() {
+        let patterns = [
+            "utm_*".to_owned(),
+            "PHPSESSID".to_owned(),
+            "jsessionid".to_owned(),
+        ];
+        let dropped = |input: &str| url(input).drop_parameters(&patterns).to_string();
+        assert_eq!(
+            dropped("http://a.test/?a=1&utm_source=x&b"),
+            "http://a.test/?a=1&b"
+        );
+        assert_eq!(dropped("http://a.test/?phpsessid=1"), "http://a.test/");
+        assert_eq!(
+            dropped("http://a.test/x;jsessionid=A1/y?q"),
+            "http://a.test/x/y?q"
+        );
+        assert_eq!(
+            dropped("http://a.test/x;v=1?utm=1&"),
+            "http://a.test/x;v=1?utm=1&"
+        );
+        let cut = url("http://a.test/x?utm_a=1&z=2").drop_parameters(&patterns);
+        assert_eq!(cut, url("http://a.test/x?z=2"));
+        assert_eq!(cut.query(), Some("z=2"));
+        assert_eq!(
+            dropped("http://a.test/x/..;jsessionid=1/y"),
+            "http://a.test/y"
+        );
+    }
+
+    #[test]
+    fn a_url_costs_its_text_and_24_bytes() {
+        assert_eq!(size_of::<CrawlUrl>(), 24);
+    }
+
+    #[test]
+    fn fingerprints_on_disk_stay_what_they_were() {
+        assert_eq!(
+            url("http://a.test/").fingerprint(),
+            url("HTTP://A.test").fingerprint()
+        );
+        assert_eq!(
+            url("http://a.test/").fingerprint(),
+            xxh3_64(b"http://a.test/")
+        );
+    }
+}
