@@ -245,6 +245,33 @@ fn errors_in_a_file_name_the_line_of_what_is_wrong() {
 }
 
 #[test]
+fn the_reading_commands_take_settings_and_say_what_they_lack() {
+    check_refused(
+        &["url", "-s", "FOLOW=all", "http://a.test"],
+        &["did you mean FOLLOW?"],
+    );
+    check_refused(
+        &["robots", "/dev/null", "/x"],
+        &["--agent: ", "give --agent NAME"],
+    );
+    assert_eq!(
+        stdout(&["robots", "/dev/null", "--agent", "x", "/x"]),
+        "allowed /x\n"
+    );
+
+    let folder = Folder::new();
+    let page = folder.file("page.html", "<a href=/a rel=nofollow>a</a><img src=/b>");
+    let links = |args: &[&str]| {
+        let mut all = vec!["links", &page, "--base", "http://a.test"];
+        all.extend(args);
+        stdout(&all)
+    };
+    assert_eq!(links(&[]), "");
+    assert_eq!(links(&["-s", "FOLLOW_NOFOLLOW=1"]), "http://a.test/a\n");
+    assert_eq!(links(&["-s", "FOLLOW_RESOURCES=1"]), "http://a.test/b\n");
+}
+
+#[test]
 fn an_exclusion_list_is_read_and_its_wrong_line_named() {
     let folder = Folder::new();
     let list = folder.file("list", "# ours\na.test\n\n*.b.test # too\nhttp://c.test\n");

@@ -7,6 +7,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Args, Parser, Subcommand};
 use serde_json::Value;
 
+use super::links::LinksArgs;
+use super::robots::RobotsArgs;
+use super::url::UrlArgs;
 use super::{Usage, examples, settings};
 
 /// Reads the command line.
@@ -234,6 +237,24 @@ pub struct Robots {
     pub json: bool,
 }
 
+impl Robots {
+    /// The question; the agent is part of it, unless each line on stdin names its own.
+    pub fn into_asked(self) -> Result<RobotsArgs, Usage> {
+        let lines = self.file.as_os_str() == "-";
+        let Some(agent) = self.agent.or(lines.then(String::new)) else {
+            return Err(Usage(
+                "--agent: nobody is named who asks; give --agent NAME".to_owned(),
+            ));
+        };
+        Ok(RobotsArgs {
+            file: self.file,
+            agent,
+            urls: self.urls,
+            json: self.json,
+        })
+    }
+}
+
 /// What `url` is asked.
 #[derive(Debug, Args)]
 pub struct Url {
@@ -249,6 +270,16 @@ pub struct Url {
 
     #[command(flatten)]
     pub configured: Configured,
+}
+
+impl From<Url> for UrlArgs {
+    fn from(args: Url) -> UrlArgs {
+        UrlArgs {
+            urls: args.urls,
+            base: args.base,
+            json: args.json,
+        }
+    }
 }
 
 /// What `links` is asked.
@@ -269,6 +300,17 @@ pub struct Links {
 
     #[command(flatten)]
     pub configured: Configured,
+}
+
+impl From<Links> for LinksArgs {
+    fn from(args: Links) -> LinksArgs {
+        LinksArgs {
+            file: args.file,
+            base: args.base,
+            content_type: args.content_type,
+            json: args.json,
+        }
+    }
 }
 
 /// What `settings` is asked.

@@ -12,6 +12,10 @@ mod seeds;
 mod robots;
 mod url;
 mod links;
+mod links;
+mod robots;
+mod url;
+
 mod json_lines;
 
 mod logger;
@@ -21,6 +25,8 @@ use std::io;
 use std::process::ExitCode;
 
 use argiope::crawl::config::ConfigError;
+use argiope::wire::html::LinkOptions;
+use argiope::wire::url::CrawlUrl;
 
 use self::args::{Command, Parsed};
 
@@ -50,9 +56,22 @@ fn run(command: Command) -> anyhow::Result<i32> {
     match command {
         Command::Crawl(args) => crawl::run(settings::load(args.configured(), &args.said()?)?, args),
         Command::Fetch(args) => fetch::run(settings::load(args.configured(), &args.said())?, args),
-        Command::Robots(_) => anyhow::bail!("`robots` is not built yet"),
-        Command::Url(_) => anyhow::bail!("`url` is not built yet"),
-        Command::Links(_) => anyhow::bail!("`links` is not built yet"),
+        Command::Robots(args) => self::robots::run(&args.into_asked()?),
+        Command::Url(args) => {
+            settings::load(&args.configured, &[])?;
+            let scopes_of = |url: &CrawlUrl| vec![url.scope_key().to_owned()];
+            self::url::run(&args.into(), &scopes_of)
+        }
+        Command::Links(args) => {
+            let config = settings::load(&args.configured, &[])?;
+            let options = LinkOptions {
+                resources: config.frontier.follow_resources,
+                nofollow: config.frontier.nofollow,
+                agent: &config.frontier.robots_agent,
+                links_max: config.frontier.links_per_page_max,
+            };
+            self::links::run(&args.into(), &options)
+        }
         Command::Settings(args) => settings::run(&args),
         Command::Demo(args) => demo::run(settings::load(&args.configured, &[])?, args),
     }

@@ -1,12 +1,13 @@
 //! Values that name things on the network: agents, headers, addresses, networks, hosts.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use serde_json::Value;
 
 use super::error::Problem;
 use super::form::{Form, items, text, wrong};
+use crate::base::address::Network;
 
 /// Text that goes into a header as it is.
 pub(super) struct Agent;
@@ -221,21 +222,9 @@ impl Form for Nets {
     }
 }
 
-/// Whether this is an address or a CIDR. Bits below the prefix may be set, as `ip address` shows them.
+/// Whether this is an address or a CIDR.
 pub(super) fn is_net(text: &str) -> bool {
-    let (address, length) = match text.split_once('/') {
-        Some((address, length)) => (address, Some(length)),
-        None => (text, None),
-    };
-    let Ok(address) = address.parse::<IpAddr>() else {
-        return false;
-    };
-    let width = if address.is_ipv4() { 32 } else { 128 };
-    length.is_none_or(|digits| {
-        // Digits alone: a sign is no part of a prefix length.
-        digits.bytes().all(|byte| byte.is_ascii_digit())
-            && digits.parse::<u32>().is_ok_and(|length| length <= width)
-    })
+    text.parse::<Network>().is_ok()
 }
 
 /// What is never asked: hosts, `*.domain`, CIDRs.

@@ -9,6 +9,7 @@ use super::error::{Problem, nearest};
 use super::form::{Flag, Form, JitterForm, wrong};
 use super::quantity::{Delay, Whole};
 use crate::throttle::settings::ScopePatch;
+use crate::wire::url::CrawlUrl;
 
 type Patches = BTreeMap<String, ScopePatch>;
 
@@ -176,7 +177,7 @@ fn object(value: &Value) -> Result<Map<String, Value>, Problem> {
     }
 }
 
-/// A scope's name as scopes are compared: what looks like a host is lower-cased.
+/// A scope's name as URLs have it: what looks like a host is lower-cased, in ASCII, without port 80.
 fn scope_name(name: &str) -> Result<String, Problem> {
     const MEND: &str = "give the host alone (example.com, example.com:8080) or a scope of your own";
     if name.contains("://") {
@@ -185,8 +186,12 @@ fn scope_name(name: &str) -> Result<String, Problem> {
     if name.is_empty() || name.trim() != name || name.contains(char::is_control) {
         return Err(Problem::new("no name of a scope", MEND));
     }
-    match name.contains('.') {
-        true => Ok(name.to_lowercase()),
-        false => Ok(name.to_owned()),
+    // A name of the user's own has no dot and no port; `ip/ADDRESS` and `host/NAME` are no hosts.
+    if name.contains('/') || !name.contains(['.', ':']) {
+        return Ok(name.to_owned());
+    }
+    match CrawlUrl::parse(&format!("http://{name}/")) {
+        Ok(url) => Ok(url.scope_key().to_owned()),
+        Err(_) => Ok(name.to_owned()),
     }
 }

@@ -193,6 +193,22 @@ fn a_scope_says_some_things_and_leaves_the_rest() {
 }
 
 #[test]
+fn a_scope_is_found_under_the_name_that_urls_give_it() {
+    let check = |name: &str, expected: &str| {
+        let config = said(&[("THROTTLING_SCOPES", json!({name: {}}))]);
+        let names: Vec<_> = config.throttle.scopes.keys().collect();
+        assert_eq!(names, [expected]);
+    };
+    check("A.Test", "a.test");
+    check("a.test:80", "a.test");
+    check("A.test:8080", "a.test:8080");
+    check("Bücher.example", "xn--bcher-kva.example");
+    check("[::1]:8080", "[::1]:8080");
+    check("ip/192.0.2.1", "ip/192.0.2.1");
+    check("My API", "My API");
+}
+
+#[test]
 fn slots_and_scopes_join_and_the_scope_goes_first() {
     let config = said(&[
         (
