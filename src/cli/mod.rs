@@ -8,10 +8,6 @@ mod crawl;
 mod demo;
 mod fetch;
 mod seeds;
-
-mod robots;
-mod url;
-mod links;
 mod links;
 mod robots;
 mod url;
