@@ -1,6 +1,5 @@
 //! The state of a crawl and its turn: wait; take what arrived; fire what is due; submit.
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,10 +12,13 @@ use super::origins::Origins;
 use super::stats::{Progress, Stats};
 use super::timer::{Deadlines, Timer};
 use crate::base::disk::{DiskDone, DiskJob};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
 use crate::base::slab::{Key, Slab};
 use crate::base::time::Instant;
 use crate::fetch::pool::Pool;
-use crate::fetch::resolver::Resolver;
+use crate::fetch::resolver::{Resolver, SocketId};
 use crate::fetch::tls::TlsConfig;
 use crate::frontier::Frontier;
 use crate::frontier::job::Job;
@@ -46,6 +48,11 @@ pub(super) struct Core<I: Io> {
     pub deadlines: Deadlines,
     /// Lanes whose host is being resolved.
     pub resolving: usize,
+    /// When lanes asked for their host's address.
+    pub asked: HashMap<LaneId, Instant, FixedState>,
+    /// How long lookups took whose lane has not sent anything since.
+    pub looked_up: HashMap<LaneId, Duration, FixedState>,
+    pub dns_sockets: HashMap<SocketId, Key, FixedState>,
     /// Lanes that the resolver had no room for.
     pub unresolved: VecDeque<LaneId>,
     /// Sockets whose reading is stopped, in the order of stopping.
@@ -61,13 +68,13 @@ pub(super) struct Core<I: Io> {
     /// Attempts that were cancelled, for `pending.jsonl`.
     pub cancelled: Vec<Box<Job>>,
     pub scratch: Vec<u8>,
+    pub scope_names: Vec<String>,
     pub(super) events: Vec<Event>,
     pub(super) next_tick: Instant,
     pub(super) stats_path: Option<std::path::PathBuf>,
     pub(super) stats_written: Instant,
     /// More was allowed than one turn takes.
     pub(super) unfinished: bool,
-    pub(super) observer: Option<Rc<RefCell<dyn FnMut(&crate::sink::page::Page)>>>,
 }
 
 /// How far a crawl has come.
@@ -135,7 +142,7 @@ impl<I: Io> Core<I> {
             self.throttle.next_wake(),
             self.deadlines.next(),
             self.resolver.next_timeout(),
-            self.pool.next_expiry(),
+            self.pool.deadline(),
             self.frontier.next_wake(),
             Some(self.next_tick),
             draining,
@@ -184,7 +191,8 @@ impl<I: Io> Core<I> {
                 return;
             };
             taken += 1;
-            self.admit(request);
+            // What was refused is logged and counted.
+            let _ = self.admit(request);
         }
     }
 
@@ -212,7 +220,7 @@ impl<I: Io> Core<I> {
         if is_due(self.resolver.next_timeout()) {
             return Some(Timer::Resolver);
         }
-        if is_due(self.pool.next_expiry()) {
+        if is_due(self.pool.deadline()) {
             return Some(Timer::Pool);
         }
         if is_due(self.frontier.next_wake()) {
@@ -311,7 +319,14 @@ impl<I: Io> Core<I> {
                 }) {
                     self.drain("closespider_timeout", self.config.stop_grace);
                 } else if self.is_exhausted() {
-                    self.flush("finished");
+                    // Submitted before the last handle went, and not yet taken.
+                    match self.inbox.take() {
+                        Some(request) => {
+                            let _ = self.admit(request);
+                            self.unfinished = true;
+                        }
+                        None => self.flush("finished"),
+                    }
                 }
             }
             Phase::Draining { reason, until } => {
@@ -330,6 +345,11 @@ impl<I: Io> Core<I> {
             }
             Phase::Over { .. } => {}
         }
+    }
+
+    /// Whether it still sends.
+    pub fn is_running(&self) -> bool {
+        self.phase == Phase::Running
     }
 
     fn is_exhausted(&self) -> bool {
@@ -377,22 +397,6 @@ impl<I: Io> Core<I> {
                 .map(|(reason, count)| (reason.name(), *count))
                 .collect(),
         }
-    }
-
-    /// What was still to be fetched when the crawl ended, in order of admission.
-    pub fn take_pending(&mut self) -> Vec<crate::frontier::request::Request> {
-        let mut jobs = self.frontier.drain();
-        jobs.append(&mut self.cancelled);
-        jobs.sort_by_key(|job| job.id);
-        let mut requests: Vec<_> = jobs
-            .iter()
-            .filter(|job| job.kind == crate::frontier::request::Kind::Page)
-            .map(|job| job.to_request())
-            .collect();
-        while let Some(request) = self.inbox.take() {
-            requests.push(request);
-        }
-        requests
     }
 }
 

@@ -24,8 +24,6 @@ pub(super) struct Flight {
     pub addresses: Addresses,
     /// The port to connect to.
     pub port: u16,
-    /// It went to a reused connection, which died; it is tried once more on a new one.
-    pub again: bool,
     pub stage: Stage,
 }
 
@@ -70,4 +68,16 @@ pub(super) struct HttpSocket {
     pub origin: u32,
     /// Reading is stopped until there is room.
     pub paused: bool,
+    /// Bytes of its buffers that the crawl's total holds.
+    pub counted: usize,
+}
+
+impl HttpSocket {
+    /// The crawl's total of buffered bytes, with this connection's present share in it.
+    pub fn recount(&mut self, total: usize) -> usize {
+        let present = self.connection.memory();
+        let total = total - self.counted + present;
+        self.counted = present;
+        total
+    }
 }

@@ -1,18 +1,16 @@
 //! The life of a URL, in seven functions, in this order:
 //! `admit`, `release_later`, `on_release`, `on_ready`, `on_bytes`, `on_head`, `on_end`.
 //!
-//! What each of them needs beyond its own step lives beside: names in `names.rs`, connections in
-//! `carry.rs`, what a reply leads to in `follow.rs`.
+//! What a step needs beyond itself lives beside: names in `names.rs`, connections in `carry.rs`,
+//! what a reply leads to in `follow.rs`, what is told of it in `report.rs`.
 
-use std::time::Duration;
-
-use super::core::{Core, key_of};
+use super::carry::Line;
+use super::core::Core;
 use super::flight::{Flight, Socket, Stage};
 use super::names::Resolved;
 use crate::base::slab::Key;
-use crate::fetch::connection::News;
-use crate::fetch::exchange::{Exchange, Outcome};
-use crate::fetch::failure::Failure;
+use crate::fetch::exchange::Exchange;
+use crate::fetch::failure::{Failure, FailureKind};
 use crate::fetch::timings::{Arrival, Timings};
 use crate::frontier::filter::Filtered;
 use crate::frontier::job::{Extra, Job};
@@ -20,59 +18,58 @@ use crate::frontier::request::{Kind, Request};
 use crate::frontier::{Next, Unsent};
 use crate::io::{Chunk, Clock, Io, Stamp};
 use crate::throttle::engine::{LaneId, TicketId};
-use crate::throttle::scope::ScopeId;
 use crate::throttle::signal::Answer;
 use crate::wire::url::{CrawlUrl, UrlError};
 
 /// Why a request was not admitted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// It is no URL that can be fetched.
+    #[error("it is no URL to fetch: {0}")]
     Url(UrlError),
     /// A filter leaves it out.
+    #[error("it is left out ({})", .0.name())]
     Filtered(Filtered),
+    /// It cannot be put on the wire.
+    #[error("{0}")]
+    Request(crate::wire::http::RequestError),
 }
 
 impl<I: Io> Core<I> {
     /// 1. A request from outside comes in, if it is new and no filter leaves it out.
     pub fn admit(&mut self, request: Request) -> Result<u64, Refused> {
-        let url = match CrawlUrl::parse(&request.url) {
-            Ok(url) => self.without_dropped(url),
-            Err(error) => {
-                self.stats.seeds_bad += 1;
-                log::warn!("{:?} is no URL to fetch: {error}", request.url);
-                return Err(Refused::Url(error));
-            }
+        let refused = |refused: Refused| {
+            log::warn!("{}: {refused}", request.url);
+            refused
         };
-        self.stats.seeds += 1;
-        self.frontier
-            .check(&url, request.depth, true)
-            .map_err(Refused::Filtered)?;
+        let url = CrawlUrl::parse(&request.url).map_err(|error| {
+            self.stats.seeds_bad += 1;
+            refused(Refused::Url(error))
+        })?;
+        let url = self.without_dropped(url);
         let mut job = Job {
-            id: self.frontier.number(),
+            id: 0,
             parent: 0,
             url,
             kind: Kind::Page,
             seed: true,
+            fresh: false,
             redirects: 0,
             attempt: 1,
             depth: request.depth,
             priority: request.priority,
-            extra: None,
+            extra: Extra::of(&request),
         };
-        let extra = Extra {
-            method: request.method,
-            headers: request.headers,
-            body: request.body,
-            scopes: request.scopes,
-            dont_adjust_delay: request.dont_adjust_delay,
-            meta: request.meta,
-            tag: request.tag,
-            ..Extra::default()
-        };
-        if extra.is_told() {
-            job.extra = Some(Box::new(extra));
-        }
+        // What cannot be put on the wire is the caller's to hear of now, not the sink's later.
+        self.exchange_of(&job, Timings::default()).map_err(|error| {
+            self.stats.seeds_bad += 1;
+            refused(Refused::Request(error))
+        })?;
+        self.stats.seeds += 1;
+        self.frontier
+            .check(&job.url, request.depth, true)
+            .map_err(Refused::Filtered)?;
+        job.id = self.frontier.number();
         let id = job.id;
         self.release_later(job);
         Ok(id)
@@ -87,13 +84,10 @@ impl<I: Io> Core<I> {
 
     /// 3. Ahead of due by the learned set-up time, the lane's next request takes a connection.
     pub fn on_release(&mut self, lane: LaneId, ticket: TicketId) {
-        let addresses = if self.frontier.may_ask(lane, self.now) {
+        let found = if self.frontier.may_ask(lane, self.now) {
             match self.resolve(lane, ticket) {
-                Resolved::Here(addresses) => Some(addresses),
-                Resolved::Parked => return,
-                Resolved::Never(failure) => {
-                    return self.on_unresolvable(lane, ticket, failure);
-                }
+                Resolved::Found(found) => Some(found),
+                Resolved::Later => return,
             }
         } else {
             None
@@ -101,10 +95,10 @@ impl<I: Io> Core<I> {
         loop {
             match self.frontier.next(lane, self.now) {
                 Next::Send(job) => {
-                    let addresses = addresses.expect("a host that may be asked was resolved");
-                    return self.take_connection(job, lane, ticket, addresses);
+                    let found = found.expect("a host that may be asked was looked up");
+                    return self.take_connection(job, lane, ticket, found);
                 }
-                Next::Unsent(job, why) => self.end_unsent(lane, &job, unsent_failure(&why)),
+                Next::Unsent(job, why) => self.end_unsent(&job, lane, unsent(&why)),
                 Next::CrawlDelay(delay) => {
                     self.throttle.cancel(ticket, self.now);
                     self.heed_crawl_delay(lane, delay);
@@ -119,18 +113,15 @@ impl<I: Io> Core<I> {
     }
 
     /// 4. Its connection is ready: the request departs when every gap allows.
-    pub fn on_ready(&mut self, flight: Key, socket: Key) {
-        let Some(state) = self.flights.get_mut(flight) else {
-            return;
+    pub fn on_ready(&mut self, key: Key, socket: Key) {
+        let flight = self.flights.get_mut(key).expect("a connection has its attempt");
+        let Stage::Connecting { exchange, .. } = std::mem::replace(&mut flight.stage, Stage::Moving)
+        else {
+            unreachable!("only an attempt that has no connection is given one");
         };
-        let stage = std::mem::replace(&mut state.stage, Stage::Moving);
-        let Stage::Connecting { exchange, .. } = stage else {
-            unreachable!("only an attempt that has none is given a connection");
-        };
-        state.stage = Stage::Ready { exchange, socket };
-        let setup = self.now.saturating_since(state.released);
-        let ticket = state.ticket;
-        self.throttle.ready(ticket, setup, self.now);
+        flight.stage = Stage::Ready { exchange, socket };
+        let setup = self.now.saturating_since(flight.released);
+        self.throttle.ready(flight.ticket, setup, self.now);
     }
 
     /// 5. Bytes arrived: head, body, end, as the connection reads them.
@@ -141,9 +132,8 @@ impl<I: Io> Core<I> {
             let mut rest = &bytes[used..];
             let news = match self.sockets.get_mut(key) {
                 Some(Socket::Http(http)) => {
-                    let before = http.connection.memory();
                     let news = http.connection.handle_bytes(&mut rest, arrival(stamp));
-                    self.buffered = (self.buffered + http.connection.memory()).saturating_sub(before);
+                    self.buffered = http.recount(self.buffered);
                     news
                 }
                 Some(Socket::Dns(socket)) => {
@@ -160,45 +150,46 @@ impl<I: Io> Core<I> {
     }
 
     /// 6. The final head is there: its latency and what it means go to the throttle.
-    pub fn on_head(&mut self, flight: Key) {
-        let Some(state) = self.flights.get(flight) else {
-            return;
-        };
-        let Stage::Exchanging { socket } = state.stage else {
-            return;
-        };
-        let Some(Socket::Http(http)) = self.sockets.get(socket) else {
-            return;
-        };
-        let Some(exchange) = http.connection.exchange() else {
-            return;
-        };
-        let status = exchange.head().map(|head| head.status);
-        let timings = *exchange.timings();
-        self.answer(flight, status, None, &timings);
+    pub fn on_head(&mut self, key: Key, status: u16, timings: &Timings) {
+        let flight = self.flights.get(key).expect("a reply has its attempt");
+        let (ticket, signal) = self.signal_of(flight, Some(status), None, timings);
+        self.throttle.answer(ticket, &signal, self.now);
     }
 
     /// 7. It has ended: the sink has it, its links enter (1), its lane goes on (2).
-    pub fn on_end(&mut self, flight: Key, exchange: Exchange, failure: Option<Failure>, line: Line) {
-        let Some(flight) = self.take_off(flight) else {
-            return;
-        };
-        let timings = *exchange.timings();
+    pub fn on_end(&mut self, key: Key, exchange: Exchange, failure: Option<Failure>, line: &Line) {
+        let flight = self.flights.remove(key).expect("an attempt ends once");
         if exchange.head().is_none() {
-            self.answer(&flight, None, failure.as_ref(), &timings);
+            let timings = exchange.timings();
+            let (ticket, signal) = self.signal_of(&flight, None, failure.as_ref(), timings);
+            self.throttle.answer(ticket, &signal, self.now);
         }
-        let mut page = self.page_of(&flight, &exchange, &line);
+        let mut page = self.page_of(&flight, exchange.into_outcome(), failure, line);
+        self.forget(key, &flight);
         self.throttle.finish(flight.ticket, self.now);
-        let next = self.what_follows(&flight.job, &exchange, failure.as_ref());
-        page.final_ = next.is_final();
-        page.failure = next.failure().or(failure);
-        page.redirect = next.location();
-        let outcome = exchange.into_outcome();
-        self.follow(&flight, next, &outcome, &mut page);
+        self.follow(&flight.job, &mut page);
         let counts = page.final_ && page.status.is_some();
-        self.deliver(page, outcome);
+        self.deliver(page);
         self.frontier
             .ended(flight.lane, &flight.job, counts, &mut self.throttle, self.now);
+    }
+
+    fn signal_of(
+        &self,
+        flight: &Flight,
+        status: Option<u16>,
+        failure: Option<&Failure>,
+        timings: &Timings,
+    ) -> (TicketId, crate::throttle::signal::Signal) {
+        let signal = self.classify.classify(&Answer {
+            url: flight.job.url.as_str(),
+            status,
+            failure: failure.map(|failure| failure.kind),
+            server_latency: timings.server_latency(),
+            latency: timings.latency(),
+            dont_adjust_delay: flight.job.dont_adjust_delay(),
+        });
+        (flight.ticket, signal)
     }
 }
 
@@ -211,6 +202,28 @@ pub(super) fn arrival(stamp: Stamp) -> Arrival {
     }
 }
 
-fn unsent_failure(why: &Unsent) -> Failure {
-    todo!("{why:?}")
+/// How the result line says why a request ended unsent.
+fn unsent(why: &Unsent) -> Failure {
+    match why {
+        Unsent::Disallowed(rule, line) => Failure::new(
+            FailureKind::Robots,
+            "disallowed",
+            format!("robots.txt forbids it in line {line}: {rule}"),
+        ),
+        Unsent::RobotsUnreachable => Failure::new(
+            FailureKind::Robots,
+            "unreachable",
+            "robots.txt could not be had, so nothing may be fetched for now",
+        ),
+        Unsent::HostDown => Failure::new(
+            FailureKind::HostDown,
+            "gave_up",
+            "the host could not be reached five times in a row after three holds",
+        ),
+        Unsent::HostPages => Failure::new(
+            FailureKind::Filtered,
+            "max_pages_per_host",
+            "the host has had as many pages as PAGES_PER_HOST_MAX allows",
+        ),
+    }
 }

@@ -20,6 +20,8 @@ pub struct Job {
     pub kind: Kind,
     /// Asked for by a seed, or by a seed's redirect.
     pub seed: bool,
+    /// To be sent on a new connection: a kept one died under it.
+    pub fresh: bool,
     /// Redirects behind it.
     pub redirects: u8,
     /// 1 for the first attempt at this URL.
@@ -43,6 +45,8 @@ pub struct Extra {
     pub body: Vec<u8>,
     /// The scopes that the request named itself: they survive redirects.
     pub scopes: Option<Vec<String>>,
+    /// The expected cost in each of them, where that was said.
+    pub scope_costs: Vec<f64>,
     /// The reply teaches AutoThrottle nothing.
     pub dont_adjust_delay: bool,
     /// The caller's own JSON.
@@ -55,6 +59,32 @@ pub struct Extra {
     pub robots_for: Option<u32>,
 }
 
+impl Extra {
+    /// What a request says beyond its URL, if it says anything.
+    pub fn of(request: &Request) -> Option<Box<Extra>> {
+        let told = !request.method.is_empty()
+            || !request.headers.is_empty()
+            || !request.body.is_empty()
+            || request.scopes.is_some()
+            || request.dont_adjust_delay
+            || request.meta.is_some()
+            || request.tag != 0;
+        told.then(|| {
+            Box::new(Extra {
+                method: request.method.clone(),
+                headers: request.headers.clone(),
+                body: request.body.clone(),
+                scopes: request.scopes.clone(),
+                scope_costs: request.scope_costs.clone(),
+                dont_adjust_delay: request.dont_adjust_delay,
+                meta: request.meta.clone(),
+                tag: request.tag,
+                ..Extra::default()
+            })
+        })
+    }
+}
+
 impl Job {
     /// The method.
     pub fn method(&self) -> &str {
@@ -62,6 +92,13 @@ impl Job {
             Some(extra) if !extra.method.is_empty() => &extra.method,
             _ => "GET",
         }
+    }
+
+    /// Whether its reply teaches AutoThrottle nothing.
+    pub fn dont_adjust_delay(&self) -> bool {
+        self.extra
+            .as_ref()
+            .is_some_and(|extra| extra.dont_adjust_delay)
     }
 
     /// The rarer parts, made if there are none.
@@ -80,6 +117,7 @@ impl Job {
             priority: self.priority,
             depth: self.depth,
             scopes: extra.scopes,
+            scope_costs: extra.scope_costs,
             dont_adjust_delay: extra.dont_adjust_delay,
             meta: extra.meta,
             tag: extra.tag,

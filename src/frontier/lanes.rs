@@ -311,6 +311,7 @@ impl Frontier {
             url,
             kind: Kind::Robots,
             seed: false,
+            fresh: false,
             redirects: 0,
             attempt: 1,
             depth: front.depth,
@@ -346,6 +347,12 @@ impl Frontier {
     pub fn take_front(&mut self, lane: LaneId) -> Option<Box<Job>> {
         self.lanes[lane.0 as usize].queue.peek()?;
         Some(self.take(lane))
+    }
+
+    /// Whether the host of a lane may be asked now; if not, `next` says what comes of it.
+    pub fn may_ask(&self, lane: LaneId, now: Instant) -> bool {
+        let host = HostId(self.lanes[lane.0 as usize].host);
+        self.hosts.get(host).health(now) == Health::Up
     }
 
     /// The lane's first URL: whose host is to be resolved.

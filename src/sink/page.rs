@@ -10,6 +10,7 @@ use crate::base::time::{Instant, Wall};
 use crate::fetch::failure::{Failure, Truncation};
 use crate::fetch::timings::Timings;
 pub use crate::fetch::tls::TlsInfo;
+use crate::wire::http::Headers;
 use crate::wire::warc::Digest;
 
 /// One finished attempt. Times are on the crawl's clock; `wall_at_start` makes wall time of them.
@@ -80,7 +81,7 @@ pub struct Page {
     /// The final reply used the chunked coding.
     pub chunked: bool,
     /// Header fields of the final reply, in order, as sent.
-    pub headers: Vec<(String, Vec<u8>)>,
+    pub headers: Headers,
     /// The body after the content codings.
     pub body: Vec<u8>,
 }

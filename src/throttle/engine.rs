@@ -211,16 +211,24 @@ impl Throttle {
 
     /// The scope `host/NAME` that honours a Crawl-delay, or the host's present one made slower.
     ///
-    /// The delay is never undercut; one request is in flight at a time. `since` is the last request
-    /// that the host had before this was known. The larger of several delays holds (F51).
-    pub fn crawl_delay_scope(&mut self, host: &str, delay: Duration, since: Instant) -> ScopeId {
+    /// The delay is never undercut; one request is in flight at a time. The larger of several
+    /// delays holds (F51).
+    pub fn crawl_delay_scope(&mut self, host: &str, delay: Duration) -> ScopeId {
         let delay = delay.min(self.settings.robotstxt_max_delay);
-        let name = format!("host/{host}");
-        let id = self.implicit_scope(&name, |_| {});
+        let id = self.implicit_scope(&format!("host/{host}"), |_| {});
         let scope = self.scope_mut(id);
         scope.floor = scope.floor.max(delay);
-        scope.follow(since);
         id
+    }
+
+    /// Makes a scope's gap run from the last departure of a lane's scopes: the lane was sent from
+    /// before this scope was known to be one of its own.
+    pub fn follow_lane(&mut self, scope: ScopeId, lane: LaneId) {
+        let scopes = &self.lanes[lane.0 as usize].scopes;
+        let sent = scopes.iter().filter_map(|id| self.scope_ref(*id).last_sent());
+        if let Some(sent) = sent.max() {
+            self.scope_mut(scope).follow(sent);
+        }
     }
 
     /// Whether Crawl-delay is honoured for this scope. Where the user gave the scope a delay of its

@@ -1,0 +1,553 @@
+//! Connections and what they carry: opened or taken from the pool, sent on, timed, kept or closed.
+
+use std::net::{IpAddr, SocketAddr};
+
+use smallvec::SmallVec;
+
+use super::core::{Core, token_of};
+use super::flight::{Flight, HttpSocket, Socket, Stage};
+use super::life::arrival;
+use super::names::Found;
+use super::timer::Timer;
+use crate::base::slab::Key;
+use crate::base::time::Instant;
+use crate::fetch::connection::{Connection, News};
+use crate::fetch::exchange::{Description, Exchange};
+use crate::fetch::eyeballs::{Race, Turn};
+use crate::fetch::failure::{Failure, FailureKind};
+use crate::fetch::timings::Timings;
+use crate::fetch::tls::{TlsInfo, TlsSession};
+use crate::frontier::job::Job;
+use crate::frontier::request::Kind;
+use crate::io::{Close, Io, NetError, Stamp};
+use crate::throttle::engine::{LaneId, TicketId};
+use crate::wire::http::{Limits, RequestError};
+use crate::wire::robots;
+
+/// The code of a kept connection's death, after which a request is tried once more on a new one.
+pub(super) const IDLE_CLOSED: &str = "idle_closed";
+
+/// What a connection says of itself in a result line.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Line {
+    pub remote: Option<SocketAddr>,
+    pub local: Option<SocketAddr>,
+    pub reused: bool,
+    pub tls: Option<TlsInfo>,
+}
+
+impl Line {
+    fn of(connection: &Connection) -> Self {
+        Line {
+            remote: Some(connection.remote()),
+            local: connection.local(),
+            reused: connection.used() > 1,
+            tls: connection.tls(),
+        }
+    }
+}
+
+impl<I: Io> Core<I> {
+    /// A released request takes an idle connection of its origin, or begins to make one.
+    pub fn take_connection(&mut self, job: Box<Job>, lane: LaneId, ticket: TicketId, found: Found) {
+        let mut timings = Timings {
+            started: self.now,
+            ..Timings::default()
+        };
+        if let Some(took) = self.looked_up.remove(&lane) {
+            // The lookup was this attempt's; the wait for its turn after it is no phase of it.
+            timings.started = self.now - took;
+            timings.dns = Some(self.now);
+        }
+        let exchange = self
+            .exchange_of(&job, timings)
+            .expect("what cannot be put on the wire is not admitted");
+        let origin = self.origins.take(job.url.origin());
+        let fresh = job.fresh;
+        let key = self.flights.insert(Flight {
+            lane,
+            ticket,
+            origin,
+            released: self.now,
+            port: found.port,
+            stage: Stage::Connecting {
+                exchange: Box::new(exchange),
+                race: Race::new(&found.addresses),
+                sockets: SmallVec::new(),
+            },
+            job,
+        });
+        if self.flight_of.len() <= ticket.slot() {
+            self.flight_of.resize(ticket.slot() + 1, None);
+        }
+        self.flight_of[ticket.slot()] = Some(key);
+        let idle = if fresh { None } else { self.pool.take(origin) };
+        if let Some(slot) = idle {
+            let socket = self.sockets.key_of(slot).expect("an idle connection is open");
+            self.http(socket).flight = Some(key);
+            self.on_ready(key, socket);
+        } else {
+            self.race_on(key);
+        }
+    }
+
+    /// The exchange of a job, ready to be sent.
+    pub fn exchange_of(&self, job: &Job, timings: Timings) -> Result<Exchange, RequestError> {
+        let extra = job.extra.as_deref();
+        let body = extra.map(|extra| extra.body.as_slice());
+        let description = Description {
+            method: job.method(),
+            target: job.url.request_target(),
+            host: job.url.authority(),
+            headers: extra.map_or(&[], |extra| &extra.headers),
+            body: body.filter(|body| !body.is_empty()),
+            keep_wire: true,
+            body_max: (job.kind == Kind::Robots).then_some(robots::LENGTH_MAX as u64),
+        };
+        Exchange::new(
+            &description,
+            &self.config.fetch,
+            Limits::default(),
+            timings,
+        )
+    }
+
+    /// Opens the next connection of an attempt's race, when it is time for it.
+    fn race_on(&mut self, key: Key) {
+        loop {
+            let Some(flight) = self.flights.get_mut(key) else {
+                return;
+            };
+            let Stage::Connecting { race, .. } = &mut flight.stage else {
+                return;
+            };
+            match race.next(self.now) {
+                Turn::Try(address) => {
+                    // A further address is one scope more, which must have a place.
+                    let scope = self.throttle.address_scope(address);
+                    let has_place =
+                        scope.is_none_or(|scope| self.throttle.try_add(flight.ticket, scope));
+                    if !has_place {
+                        race.handle_skipped();
+                    } else if let Err(failure) = self.open(key, address) {
+                        return self.end_connecting(key, failure, &Line::default());
+                    }
+                }
+                Turn::At(at) => return self.deadlines.arm_by(Timer::Flight(key.slot), at),
+                Turn::Wait | Turn::Lost => return,
+            }
+        }
+    }
+
+    /// Opens one connection for an attempt.
+    fn open(&mut self, key: Key, address: IpAddr) -> Result<(), Failure> {
+        if self.sockets.len() >= self.config.io.sockets_max
+            && let Some(idle) = self.pool.evict()
+        {
+            self.close_slot(idle, Close::Finish);
+        }
+        let flight = self.flights.get_mut(key).expect("it connects");
+        let url = &flight.job.url;
+        let tls = match url.is_https() {
+            true => Some(TlsSession::new(&self.tls, url.host_str())?),
+            false => None,
+        };
+        let remote = SocketAddr::new(address, flight.port);
+        let socket = self.sockets.insert(Socket::Http(Box::new(HttpSocket {
+            connection: Connection::open(remote, tls, flight.released, self.now),
+            flight: Some(key),
+            origin: self.origins.share(flight.origin),
+            paused: false,
+            counted: 0,
+        })));
+        if let Stage::Connecting { race, sockets, .. } = &mut flight.stage {
+            sockets.push(socket);
+            race.handle_started(self.now);
+        }
+        self.stats.connections += 1;
+        self.io.connect(token_of(socket), remote);
+        self.arm(socket);
+        Ok(())
+    }
+
+    pub fn on_flight_timeout(&mut self, slot: u32) {
+        if let Some(key) = self.flights.key_of(slot) {
+            self.race_on(key);
+        }
+    }
+
+    pub fn on_connected(&mut self, key: Key, local: SocketAddr, stamp: Stamp) {
+        match self.sockets.get_mut(key) {
+            Some(Socket::Http(http)) => {
+                let flight = http.flight.expect("a new connection is somebody's");
+                let news = http.connection.handle_connected(local, stamp.at);
+                self.won(flight, key);
+                if let Some(news) = news {
+                    self.on_news(key, news);
+                }
+                self.carry_on(key);
+            }
+            Some(Socket::Dns(socket)) => {
+                let socket = *socket;
+                self.resolver.handle_connected(socket);
+            }
+            None => {}
+        }
+    }
+
+    /// Of an attempt's connections this one was established first: the others are given up.
+    fn won(&mut self, key: Key, winner: Key) {
+        let flight = self.flights.get_mut(key).expect("a connection has its attempt");
+        self.frontier.host_connected(flight.lane);
+        self.deadlines.cancel(Timer::Flight(key.slot));
+        if let Stage::Connecting { sockets, .. } = &mut flight.stage {
+            let all = std::mem::replace(sockets, SmallVec::from_slice(&[winner]));
+            for loser in all.into_iter().filter(|socket| *socket != winner) {
+                self.close_socket(loser, Close::Reset);
+            }
+        }
+    }
+
+    pub fn on_failed(&mut self, key: Key, error: NetError, _at: Instant) {
+        match self.sockets.get_mut(key) {
+            Some(Socket::Http(http)) => {
+                let (code, detail) = words(error);
+                if let Some(news) = http.connection.handle_failed(code, detail) {
+                    self.on_news(key, news);
+                }
+            }
+            Some(Socket::Dns(socket)) => {
+                let socket = *socket;
+                self.on_dns_ended(key, socket);
+            }
+            None => {}
+        }
+    }
+
+    pub fn on_ended(&mut self, key: Key, stamp: Stamp) {
+        match self.sockets.get_mut(key) {
+            Some(Socket::Http(http)) => {
+                if let Some(news) = http.connection.handle_end(arrival(stamp).at) {
+                    self.on_news(key, news);
+                }
+            }
+            Some(Socket::Dns(socket)) => {
+                let socket = *socket;
+                self.on_dns_ended(key, socket);
+            }
+            None => {}
+        }
+    }
+
+    pub fn on_sent(&mut self, key: Key, at: Instant) {
+        if let Some(Socket::Http(http)) = self.sockets.get_mut(key) {
+            http.connection.handle_sent(at);
+            if let Some(flight) = http.flight.and_then(|key| self.flights.get(key))
+                && matches!(flight.stage, Stage::Exchanging { .. })
+            {
+                self.throttle.sent(flight.ticket, at, self.now);
+            }
+            self.arm(key);
+        }
+    }
+
+    pub fn on_socket_timeout(&mut self, slot: u32) {
+        let Some(key) = self.sockets.key_of(slot) else {
+            return;
+        };
+        let Some(Socket::Http(http)) = self.sockets.get_mut(key) else {
+            return;
+        };
+        if http.paused {
+            // We keep it waiting, not it us.
+            self.arm_at(key, self.now + self.config.fetch.idle_timeout);
+            return;
+        }
+        match http.connection.handle_timeout(&self.config.fetch, self.now) {
+            Some(news) => self.on_news(key, news),
+            None => self.arm(key),
+        }
+    }
+
+    /// What a connection has to say.
+    pub fn on_news(&mut self, key: Key, news: News) {
+        match news {
+            News::Ready => {
+                let flight = self.http(key).flight.expect("a new connection is somebody's");
+                self.on_ready(flight, key);
+            }
+            News::Failed(failure) => self.on_set_up_failed(key, failure),
+            News::Head => {
+                let http = self.http(key);
+                let flight = http.flight.expect("a reply is somebody's");
+                let exchange = http.connection.exchange().expect("a head has its exchange");
+                let status = exchange.head().expect("the head just came").status;
+                let timings = *exchange.timings();
+                self.on_head(flight, status, &timings);
+            }
+            News::Ended { failure, reusable } => self.on_exchange_over(key, failure, reusable),
+            News::DiedIdle => self.on_died_idle(key),
+            News::Closed => self.on_closed_by_peer(key),
+        }
+    }
+
+    fn on_set_up_failed(&mut self, key: Key, failure: Failure) {
+        let http = self.http(key);
+        let flight_key = http.flight.expect("a new connection is somebody's");
+        let line = Line::of(&http.connection);
+        self.close_socket(key, Close::Reset);
+        let flight = self
+            .flights
+            .get_mut(flight_key)
+            .expect("a connection has its attempt");
+        match &mut flight.stage {
+            Stage::Connecting { race, sockets, .. } => {
+                sockets.retain(|socket| *socket != key);
+                race.handle_failed();
+                // Only TCP's failures are the address's; TLS is the same behind all of them.
+                let is_tcp = matches!(failure.kind, FailureKind::Connect)
+                    || failure.kind == FailureKind::Timeout && failure.code == "connect";
+                if is_tcp && race.next(self.now) != Turn::Lost {
+                    return self.race_on(flight_key);
+                }
+                if failure.code == "exhausted" {
+                    log::warn!("{failure}; fewer requests at once would help (CONCURRENT_REQUESTS)");
+                } else if is_tcp {
+                    self.frontier.host_failed(flight.lane, self.now);
+                }
+                self.end_connecting(flight_key, failure, &line);
+            }
+            // It died between being ready and departing: a new one is made.
+            Stage::Ready { .. } => self.reconnect(flight_key),
+            Stage::Exchanging { .. } | Stage::Moving => {
+                unreachable!("a connection that carries a request is set up")
+            }
+        }
+    }
+
+    /// No connection: what was begun is charged as a send at its start.
+    fn end_connecting(&mut self, key: Key, failure: Failure, line: &Line) {
+        let flight = self.flights.get_mut(key).expect("an attempt ends once");
+        let stage = std::mem::replace(&mut flight.stage, Stage::Moving);
+        let (Stage::Connecting { exchange, sockets, .. }, ticket) = (stage, flight.ticket) else {
+            unreachable!("only an attempt that connects fails to");
+        };
+        let released = flight.released;
+        for socket in sockets {
+            self.close_socket(socket, Close::Reset);
+        }
+        self.throttle.charge_failed(ticket, released);
+        self.on_end(key, *exchange, Some(failure), line);
+    }
+
+    fn on_exchange_over(&mut self, key: Key, failure: Option<Failure>, reusable: bool) {
+        let http = self.http(key);
+        let flight = http.flight.take().expect("a reply is somebody's");
+        let line = Line::of(&http.connection);
+        let exchange = http
+            .connection
+            .take_exchange()
+            .expect("an exchange that is over is there to be taken");
+        let origin = http.origin;
+        self.recount(key);
+        let lane = self.flights.get(flight).expect("a reply has its attempt").lane;
+        let whole = failure.is_none();
+        self.deadlines.cancel(Timer::Socket(key.slot));
+        self.on_end(flight, *exchange, failure, &line);
+        // A connection with nothing queued for its origin closes at once.
+        if reusable && self.is_running() && self.frontier.front(lane).is_some() {
+            if let Some(evicted) = self.pool.put(origin, key.slot, self.now) {
+                self.close_slot(evicted, Close::Finish);
+            }
+        } else if reusable || whole {
+            self.close_socket(key, Close::Finish);
+        } else {
+            self.close_socket(key, Close::Reset);
+        }
+    }
+
+    /// A kept connection died under a request: the request is tried once more on a new one, and
+    /// passes the gate again.
+    fn on_died_idle(&mut self, key: Key) {
+        let http = self.http(key);
+        let flight = http.flight.take().expect("a request is somebody's");
+        let line = Line::of(&http.connection);
+        let exchange = http
+            .connection
+            .take_exchange()
+            .expect("an exchange that died is there to be taken");
+        self.close_socket(key, Close::Reset);
+        let failure = Failure::new(
+            FailureKind::Reset,
+            IDLE_CLOSED,
+            "the kept connection ended before the first byte of a reply",
+        );
+        self.on_end(flight, *exchange, Some(failure), &line);
+    }
+
+    /// A connection that waited was ended by its peer.
+    fn on_closed_by_peer(&mut self, key: Key) {
+        let flight = self.http(key).flight.take();
+        self.close_socket(key, Close::Finish);
+        if let Some(flight) = flight {
+            self.reconnect(flight);
+        }
+    }
+
+    /// The connection that a request waited on is gone; nothing was sent, so nothing is lost.
+    fn reconnect(&mut self, key: Key) {
+        let flight = self.flights.remove(key).expect("a request has its attempt");
+        self.forget(key, &flight);
+        self.throttle.cancel(flight.ticket, self.now);
+        self.frontier.put_back(flight.lane, flight.job);
+        self.frontier
+            .go_on(flight.lane, &mut self.throttle, self.now);
+    }
+
+    /// The throttle lets the request of this ticket depart, with the turn's others.
+    pub fn depart(&mut self, ticket: TicketId) {
+        let key = self.flight_of[ticket.slot()].expect("a ticket has its attempt");
+        let flight = self.flights.get_mut(key).expect("a ticket has its attempt");
+        let Stage::Ready {
+            mut exchange,
+            socket,
+        } = std::mem::replace(&mut flight.stage, Stage::Moving)
+        else {
+            unreachable!("only what is ready departs");
+        };
+        flight.stage = Stage::Exchanging { socket };
+        exchange.timings_mut().due = Some(self.throttle.due(ticket));
+        self.http(socket).connection.start(exchange);
+        self.recount(socket);
+        self.carry_on(socket);
+    }
+
+    /// Sends what a connection has to send, and sees to its deadline.
+    pub fn carry_on(&mut self, key: Key) {
+        let Some(Socket::Http(http)) = self.sockets.get_mut(key) else {
+            return;
+        };
+        self.scratch.clear();
+        let mark = http.connection.take_output(&mut self.scratch);
+        if !self.scratch.is_empty() {
+            self.io.send(token_of(key), &self.scratch, mark);
+        }
+        if http.flight.is_some() && !http.paused && self.is_full() {
+            self.pause(key);
+        }
+        self.arm(key);
+    }
+
+    fn arm(&mut self, key: Key) {
+        if let Some(Socket::Http(http)) = self.sockets.get(key)
+            && let Some(deadline) = http.connection.deadline(&self.config.fetch)
+        {
+            self.arm_at(key, deadline.at);
+        }
+    }
+
+    fn arm_at(&mut self, key: Key, at: Instant) {
+        self.deadlines.arm_by(Timer::Socket(key.slot), at);
+    }
+
+    pub fn on_idle_too_long(&mut self) {
+        while let Some(slot) = self.pool.expire(self.now) {
+            self.close_slot(slot, Close::Finish);
+        }
+    }
+
+    fn close_slot(&mut self, slot: u32, how: Close) {
+        let key = self.sockets.key_of(slot).expect("an idle connection is open");
+        self.close_socket(key, how);
+    }
+
+    fn recount(&mut self, key: Key) {
+        let total = self.buffered;
+        self.buffered = self.http(key).recount(total);
+    }
+
+    /// Whether no more should be read for now: the bodies' bound is reached, or the sink is busy.
+    fn is_full(&self) -> bool {
+        self.buffered as u64 >= self.config.buffered_bodies_max || !self.sink.is_ready()
+    }
+
+    fn pause(&mut self, key: Key) {
+        self.http(key).paused = true;
+        self.io.set_reading(token_of(key), false);
+        self.paused.push_back(key);
+    }
+
+    /// Reads on where there is room again. If all that is on its way stands still for want of
+    /// room that only its end can make, the first to have stopped goes on all the same: the bound
+    /// is exceeded by one body at most.
+    pub fn make_room(&mut self) {
+        while let Some(key) = self.paused.front().copied() {
+            let stuck = self.sink.is_ready() && self.paused.len() >= self.flights.len();
+            if self.is_full() && !stuck {
+                return;
+            }
+            self.paused.pop_front();
+            if let Some(Socket::Http(http)) = self.sockets.get_mut(key) {
+                http.paused = false;
+                self.io.set_reading(token_of(key), true);
+            }
+            if stuck {
+                return;
+            }
+        }
+    }
+
+    /// Closes a socket and forgets it.
+    pub fn close_socket(&mut self, key: Key, how: Close) {
+        self.pool.remove(key.slot);
+        self.deadlines.cancel(Timer::Socket(key.slot));
+        let Some(Socket::Http(http)) = self.sockets.get_mut(key) else {
+            return;
+        };
+        self.buffered -= http.counted;
+        let origin = http.origin;
+        if how == Close::Finish && http.connection.is_ready() {
+            http.connection.close();
+            self.scratch.clear();
+            let _ = http.connection.take_output(&mut self.scratch);
+            if !self.scratch.is_empty() {
+                self.io.send(token_of(key), &self.scratch, false);
+            }
+        }
+        self.sockets.remove(key);
+        self.origins.give_back(origin);
+        self.io.close(token_of(key), how);
+    }
+
+    /// Forgets what was kept of an attempt that is over.
+    pub fn forget(&mut self, key: Key, flight: &Flight) {
+        self.flight_of[flight.ticket.slot()] = None;
+        self.deadlines.cancel(Timer::Flight(key.slot));
+        self.origins.give_back(flight.origin);
+    }
+
+    pub fn http(&mut self, key: Key) -> &mut HttpSocket {
+        match self.sockets.get_mut(key) {
+            Some(Socket::Http(http)) => http,
+            other => unreachable!("a connection of pages is named, not {other:?}"),
+        }
+    }
+}
+
+/// The stable code of a socket's failure, and words for it.
+fn words(error: NetError) -> (&'static str, std::borrow::Cow<'static, str>) {
+    match error {
+        NetError::Refused => ("refused", "the connection was refused".into()),
+        NetError::Reset => ("reset", "the connection was reset".into()),
+        NetError::TimedOut => ("timed_out", "the kernel gave the connection up".into()),
+        NetError::Unreachable => ("unreachable", "no route leads there".into()),
+        NetError::Exhausted => (
+            "exhausted",
+            "our machine has no socket, port or memory to give".into(),
+        ),
+        NetError::Other(errno) => (
+            "other",
+            format!("{}", std::io::Error::from_raw_os_error(errno)).into(),
+        ),
+    }
+}

@@ -1,0 +1,315 @@
+//! What a reply leads to: another try, a redirect's target, rules, sitemaps, links.
+
+use std::rc::Rc;
+
+use super::carry::IDLE_CLOSED;
+use super::core::Core;
+use crate::fetch::failure::{Failure, FailureKind};
+use crate::frontier::filter::Filtered;
+use crate::frontier::job::Job;
+use crate::frontier::request::Kind;
+use crate::frontier::robots::Brought;
+use crate::io::Io;
+use crate::sink::page::Page;
+use crate::throttle::engine::LaneId;
+use crate::throttle::scope::ScopeId;
+use crate::wire::charset;
+use crate::wire::directives::Directives;
+use crate::wire::html::{self, LinkOptions};
+use crate::wire::robots::Robots;
+use crate::wire::sitemap::Sitemap;
+use crate::wire::url::CrawlUrl;
+
+/// Redirects of a robots.txt that are followed; RFC 9309, section 2.3.1.2 asks for five at least.
+const ROBOTS_REDIRECTS_MAX: u8 = 5;
+
+impl<I: Io> Core<I> {
+    /// Does what follows from a finished attempt, and notes in its page what that is.
+    pub fn follow(&mut self, job: &Job, page: &mut Page) {
+        page.final_ = false;
+        if self.is_retried(job, page) {
+            return self.retry(job, page);
+        }
+        if let Some(location) = location(page) {
+            match self.redirect(job, page, &location) {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(failure) => page.failure = Some(failure),
+            }
+        }
+        page.final_ = true;
+        match job.kind {
+            Kind::Robots => self.read_robots(job, page),
+            Kind::Sitemap => self.read_sitemap(job, page),
+            Kind::Page => self.read_links(job, page),
+        }
+    }
+
+    /// Whether the attempt is made again: by the field's codes and errors, `RETRY_TIMES` at most.
+    fn is_retried(&self, job: &Job, page: &Page) -> bool {
+        let failure = page.failure.as_ref();
+        if failure.is_some_and(|failure| failure.code == IDLE_CLOSED) {
+            return true;
+        }
+        let settings = self.frontier.settings();
+        if u32::from(job.attempt) > settings.retry_times {
+            return false;
+        }
+        if let Some(failure) = failure {
+            return is_passing(failure);
+        }
+        // A robots.txt refused by a 429 means: not for now.
+        let patient = job.kind == Kind::Robots && page.status == Some(429);
+        page.status
+            .is_some_and(|status| settings.retry_codes.contains(&status) && !patient)
+    }
+
+    /// Queues the attempt again, through the gate like any other.
+    fn retry(&mut self, job: &Job, page: &Page) {
+        let died_idle = page.failure.as_ref().is_some_and(|f| f.code == IDLE_CLOSED);
+        let again = Job {
+            id: self.frontier.number(),
+            parent: job.id,
+            attempt: job.attempt + 1,
+            fresh: died_idle,
+            ..job.clone()
+        };
+        self.release_later(again);
+    }
+
+    /// Queues a redirect's target in its own lane. False where the redirect is not gone after.
+    fn redirect(&mut self, job: &Job, page: &mut Page, location: &str) -> Result<bool, Failure> {
+        let fail = |code, detail: String| Failure::new(FailureKind::Redirect, code, detail);
+        let target = job
+            .url
+            .join(location)
+            .map_err(|error| fail("invalid", format!("Location {location:?}: {error}")))?;
+        let target = match job.kind {
+            Kind::Page => self.without_dropped(target),
+            Kind::Robots | Kind::Sitemap => target,
+        };
+        page.redirect = Some(target.as_str().to_owned());
+        let settings = self.frontier.settings();
+        let redirects_max = match job.kind {
+            Kind::Robots => u32::from(ROBOTS_REDIRECTS_MAX),
+            Kind::Page | Kind::Sitemap => settings.redirects_max,
+        };
+        if u32::from(job.redirects) >= redirects_max {
+            return Err(fail("limit", format!("more than {redirects_max} in a row")));
+        }
+        let here = job.url.fingerprint();
+        let there = target.fingerprint();
+        let extra = job.extra.as_ref();
+        if there == here || extra.is_some_and(|extra| extra.redirected_from.contains(&there)) {
+            return Err(fail("loop", format!("{} was here before", target.as_str())));
+        }
+        if job.kind == Kind::Page && self.frontier.check(&target, job.depth, job.seed).is_err() {
+            return Ok(false);
+        }
+        let mut next = Job {
+            id: self.frontier.number(),
+            parent: job.id,
+            url: target,
+            redirects: job.redirects + 1,
+            attempt: 1,
+            fresh: false,
+            ..job.clone()
+        };
+        let elsewhere = next.url.origin() != job.url.origin();
+        let becomes_get = match page.status {
+            Some(303) => job.method() != "HEAD",
+            Some(301 | 302) => job.method() == "POST",
+            _ => false,
+        };
+        let extra = next.extra_mut();
+        extra.redirected_from.push(here);
+        if becomes_get {
+            extra.method = String::new();
+            extra.body = Vec::new();
+        }
+        if elsewhere {
+            // Credentials are for whom they were given.
+            extra.headers.retain(|(name, _)| {
+                !["authorization", "cookie", "proxy-authorization"]
+                    .iter()
+                    .any(|secret| name.eq_ignore_ascii_case(secret))
+            });
+        }
+        self.release_later(next);
+        Ok(true)
+    }
+
+    /// A robots.txt has come, or not: every URL of its origin that waited hears of it.
+    fn read_robots(&mut self, job: &Job, page: &Page) {
+        let extra = job.extra.as_ref();
+        let Some(origin) = extra.and_then(|extra| extra.robots_for) else {
+            return;
+        };
+        let mut sitemaps = Vec::new();
+        let brought = match (page.status, &page.failure) {
+            (Some(200..=299), None) => {
+                let robots = Robots::parse(&page.body);
+                sitemaps = robots.sitemaps().to_vec();
+                let agent = &self.frontier.settings().robots_agent;
+                Brought::Rules(Rc::new(robots.agent(agent)))
+            }
+            // Redirects that lead nowhere are taken for a file that is not there (section 2.3.1.2).
+            (Some(300..=399), _) => Brought::Absent,
+            (Some(429), _) => Brought::Unreachable,
+            (Some(400..=499), None) => Brought::Absent,
+            _ => Brought::Unreachable,
+        };
+        self.frontier
+            .robots_arrived(origin, brought, &mut self.throttle, self.now);
+        if self.frontier.settings().sitemaps {
+            for sitemap in sitemaps {
+                if let Ok(url) = job.url.join(&sitemap) {
+                    self.admit_found(job, url, Kind::Sitemap, job.depth);
+                }
+            }
+        }
+    }
+
+    fn read_sitemap(&mut self, job: &Job, page: &Page) {
+        if page.status != Some(200) {
+            return;
+        }
+        let content_type = page.content_type.as_deref();
+        let sitemap = Sitemap::parse(&page.body, content_type, &job.url);
+        for url in sitemap.sitemaps {
+            self.admit_found(job, url, Kind::Sitemap, job.depth);
+        }
+        for url in sitemap.pages {
+            self.admit_found(job, url, Kind::Page, job.depth + 1);
+        }
+    }
+
+    fn read_links(&mut self, job: &Job, page: &mut Page) {
+        let settings = self.frontier.settings();
+        let follows = settings.follow != crate::frontier::settings::Follow::None;
+        if !follows || page.status != Some(200) || !is_html(page) {
+            return;
+        }
+        let options = LinkOptions {
+            resources: settings.follow_resources,
+            nofollow: settings.nofollow,
+            agent: &settings.robots_agent,
+            links_max: settings.links_per_page_max,
+        };
+        let by_header = page
+            .headers
+            .get_all("x-robots-tag")
+            .filter_map(|value| std::str::from_utf8(value).ok())
+            .map(|value| Directives::from_header(value, &settings.robots_agent))
+            .fold(Directives::default(), Directives::and);
+        if by_header.nofollow && settings.nofollow {
+            page.links = Some(0);
+            return;
+        }
+        let text = charset::decode(&page.body, page.content_type.as_deref());
+        let found = html::links(&text, &job.url, &options);
+        page.links = Some(found.links.len() as u32);
+        if found.cut {
+            self.frontier.count_filtered(Filtered::LinksPerPage, 1);
+        }
+        for link in found.links {
+            self.admit_found(job, link.url, Kind::Page, job.depth + 1);
+        }
+    }
+
+    /// A URL found on the way comes in, if no filter leaves it out.
+    fn admit_found(&mut self, from: &Job, url: CrawlUrl, kind: Kind, depth: u32) {
+        let url = self.without_dropped(url);
+        if self.frontier.check(&url, depth, false).is_err() {
+            return;
+        }
+        let job = Job {
+            id: self.frontier.number(),
+            parent: from.id,
+            url,
+            kind,
+            seed: false,
+            fresh: false,
+            redirects: 0,
+            attempt: 1,
+            depth,
+            priority: 0,
+            extra: None,
+        };
+        self.release_later(job);
+    }
+
+    /// The scopes of a request: those it names itself, or those its URL maps to.
+    pub fn scopes_of(&mut self, job: &Job) -> Vec<ScopeId> {
+        let own = job.extra.as_ref().and_then(|extra| extra.scopes.as_ref());
+        if let Some(own) = own {
+            return own.iter().map(|name| self.throttle.scope(name)).collect();
+        }
+        self.scope_names.clear();
+        self.scope_map.scopes(&job.url, &mut self.scope_names);
+        self.scope_names
+            .iter()
+            .map(|name| self.throttle.scope(name))
+            .collect()
+    }
+
+    /// robots.txt asks for a gap: it becomes one of the lane's scopes (F51).
+    pub fn heed_crawl_delay(&mut self, lane: LaneId, delay: std::time::Duration) {
+        let Some(front) = self.frontier.front(lane) else {
+            return;
+        };
+        let host = front.url.scope_key();
+        if !self.throttle.heeds_crawl_delay(host) {
+            return;
+        }
+        let scope = self.throttle.crawl_delay_scope(host, delay);
+        self.throttle.follow_lane(scope, lane);
+        self.throttle.add_scope(lane, scope, self.now);
+    }
+
+    /// The URL without the query parameters that `DROP_QUERY_PARAMETERS` names.
+    pub fn without_dropped(&self, url: CrawlUrl) -> CrawlUrl {
+        let dropped = &self.frontier.settings().drop_parameters;
+        if dropped.is_empty() {
+            url
+        } else {
+            url.drop_parameters(dropped)
+        }
+    }
+}
+
+/// Where a redirect leads, as it says; `None` where the reply is none.
+fn location(page: &Page) -> Option<String> {
+    if page.failure.is_some() || !matches!(page.status, Some(301 | 302 | 303 | 307 | 308)) {
+        return None;
+    }
+    let value = page.headers.get("location")?;
+    Some(String::from_utf8_lossy(value).into_owned())
+}
+
+/// Whether a failure may be gone at the next try (Scrapy's `RETRY_EXCEPTIONS`).
+fn is_passing(failure: &Failure) -> bool {
+    match failure.kind {
+        FailureKind::Connect
+        | FailureKind::Timeout
+        | FailureKind::Reset
+        | FailureKind::Truncated => true,
+        FailureKind::Dns => matches!(failure.code, "timeout" | "servfail"),
+        _ => false,
+    }
+}
+
+/// Whether a page is HTML: by its type, or, where it has none, by how it begins.
+fn is_html(page: &Page) -> bool {
+    match &page.content_type {
+        Some(value) => {
+            let essence = value.split(';').next().unwrap_or("").trim();
+            essence.eq_ignore_ascii_case("text/html")
+                || essence.eq_ignore_ascii_case("application/xhtml+xml")
+        }
+        None => {
+            let start = page.body.iter().find(|byte| !byte.is_ascii_whitespace());
+            start == Some(&b'<')
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Names to addresses: lanes that wait for one, and the resolver's sockets.
+
+use super::core::{Core, token_of};
+use super::flight::Socket;
+use crate::base::slab::Key;
+use crate::fetch::failure::Failure;
+use crate::fetch::resolver::{Action, Addresses, Answer, Lookup, SocketId, Transport};
+use crate::io::{Close, Io};
+use crate::throttle::engine::{LaneId, TicketId};
+
+/// What came of looking a lane's host up.
+pub(super) enum Resolved {
+    /// Where it is.
+    Found(Found),
+    /// Its lane waits for the answer, or was offered anew; the ticket is given back.
+    Later,
+}
+
+/// Addresses that may be connected to.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub addresses: Addresses,
+    pub port: u16,
+}
+
+impl<I: Io> Core<I> {
+    /// Looks up the host of a lane that has been released. No place is held while it waits.
+    pub fn resolve(&mut self, lane: LaneId, ticket: TicketId) -> Resolved {
+        let Some(front) = self.frontier.front(lane) else {
+            // Nothing is queued: `next` will say so, and needs no address.
+            return Resolved::Found(Found {
+                addresses: Addresses::new(),
+                port: 0,
+            });
+        };
+        let port = front.url.port();
+        let host = front.url.host_str();
+        match self
+            .resolver
+            .resolve(host, port, u64::from(lane.0), self.now)
+        {
+            Lookup::Ready(Ok(answer)) => self.admit_addresses(lane, ticket, &answer, port),
+            Lookup::Ready(Err(failure)) => {
+                self.end_front(lane, ticket, failure, true);
+                Resolved::Later
+            }
+            Lookup::Pending => {
+                self.throttle.cancel(ticket, self.now);
+                self.resolving += 1;
+                self.asked.insert(lane, self.now);
+                Resolved::Later
+            }
+            Lookup::Busy => {
+                self.throttle.cancel(ticket, self.now);
+                self.unresolved.push_back(lane);
+                Resolved::Later
+            }
+        }
+    }
+
+    /// Of the addresses of a host those that may be connected to; the first one's scope joins the lane.
+    fn admit_addresses(
+        &mut self,
+        lane: LaneId,
+        ticket: TicketId,
+        answer: &Answer,
+        port: u16,
+    ) -> Resolved {
+        let mut refused = None;
+        let mut addresses = Addresses::new();
+        for address in &answer.addresses {
+            match self.guard.check(*address) {
+                Ok(()) => addresses.push(*address),
+                Err(failure) => refused = refused.or(Some(failure)),
+            }
+        }
+        let Some(first) = addresses.first() else {
+            let failure = refused.expect("an answer has at least one address");
+            self.end_front(lane, ticket, failure, false);
+            return Resolved::Later;
+        };
+        if let Some(scope) = self.throttle.address_scope(*first)
+            && !self.throttle.lane_scopes(lane).contains(&scope)
+        {
+            // The address is one scope more that must allow: the lane is offered again under it.
+            self.throttle.cancel(ticket, self.now);
+            let old = self.throttle.lane_scopes(lane).iter().copied();
+            let old = old.filter(|id| self.throttle.scope_name(*id).starts_with("ip/"));
+            for stale in old.collect::<Vec<_>>() {
+                self.throttle.remove_scope(lane, stale, self.now);
+            }
+            self.throttle.add_scope(lane, scope, self.now);
+            self.frontier.go_on(lane, &mut self.throttle, self.now);
+            return Resolved::Later;
+        }
+        Resolved::Found(Found {
+            addresses,
+            port: answer.port.unwrap_or(port),
+        })
+    }
+
+    /// The front request of a lane ends because its host has no address to connect to.
+    fn end_front(&mut self, lane: LaneId, ticket: TicketId, failure: Failure, by_dns: bool) {
+        self.throttle.cancel(ticket, self.now);
+        if by_dns {
+            self.frontier.host_failed(lane, self.now);
+        }
+        if let Some(job) = self.frontier.take_front(lane) {
+            self.end_unconnected(&job, lane, failure);
+        }
+    }
+
+    /// Does what the resolver wants done.
+    pub fn resolve_on(&mut self) {
+        while let Some(action) = self.resolver.poll() {
+            match action {
+                Action::Open {
+                    socket,
+                    server,
+                    transport,
+                } => {
+                    let key = self.sockets.insert(Socket::Dns(socket));
+                    self.dns_sockets.insert(socket, key);
+                    match transport {
+                        Transport::Udp => self.io.open_datagram(token_of(key), server),
+                        Transport::Tcp => self.io.connect(token_of(key), server),
+                    }
+                }
+                Action::Send { socket, bytes } => {
+                    if let Some(key) = self.dns_sockets.get(&socket) {
+                        self.io.send(token_of(*key), &bytes, false);
+                    }
+                }
+                Action::Close { socket } => {
+                    if let Some(key) = self.dns_sockets.remove(&socket) {
+                        self.sockets.remove(key);
+                        self.io.close(token_of(key), Close::Finish);
+                    }
+                }
+                Action::Resolved { waiters, .. } => {
+                    for lane in waiters {
+                        self.resolving -= 1;
+                        let lane = LaneId(lane as u32);
+                        if let Some(asked) = self.asked.remove(&lane) {
+                            // The lane's next attempt counts the lookup as its own.
+                            let took = self.now.saturating_since(asked);
+                            self.looked_up.insert(lane, took);
+                        }
+                        self.frontier.go_on(lane, &mut self.throttle, self.now);
+                    }
+                    for lane in std::mem::take(&mut self.unresolved) {
+                        self.frontier.go_on(lane, &mut self.throttle, self.now);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A socket of the resolver's has ended or failed.
+    pub fn on_dns_ended(&mut self, key: Key, socket: SocketId) {
+        self.sockets.remove(key);
+        self.dns_sockets.remove(&socket);
+        self.io.close(token_of(key), Close::Reset);
+        self.resolver.handle_ended(socket, self.now);
+    }
+}

@@ -1,0 +1,139 @@
+//! What the sink is told of an attempt, and how attempts end that never had a connection.
+
+use std::sync::Arc;
+
+use super::carry::Line;
+use super::core::Core;
+use super::flight::Flight;
+use crate::fetch::exchange::Outcome;
+use crate::fetch::failure::Failure;
+use crate::fetch::timings::Timings;
+use crate::frontier::job::Job;
+use crate::io::Io;
+use crate::sink::page::Page;
+use crate::throttle::engine::LaneId;
+use crate::wire::http::{Headers, Version};
+
+impl<I: Io> Core<I> {
+    /// The page of an attempt that had a connection, or tried to.
+    pub fn page_of(
+        &self,
+        flight: &Flight,
+        outcome: Outcome,
+        failure: Option<Failure>,
+        line: &Line,
+    ) -> Page {
+        let scopes = self
+            .throttle
+            .ticket_scopes(flight.ticket)
+            .map(|id| Arc::from(self.throttle.scope_name(id)))
+            .collect();
+        let gap = self.throttle.gap(flight.ticket);
+        let mut page = self.blank_page(&flight.job, scopes);
+        page.failure = failure;
+        page.truncated = outcome.truncated;
+        page.remote = line.remote;
+        page.local = line.local;
+        page.reused = line.reused;
+        page.tls = line.tls;
+        page.timings = outcome.timings;
+        page.delay = outcome.timings.sent.map(|_| gap);
+        page.bytes_wire = outcome.bytes_wire;
+        page.request_bytes = outcome.request_bytes;
+        page.response_bytes = outcome.response_bytes;
+        page.head_length = outcome.head_length;
+        page.chunked = outcome.chunked;
+        page.body = outcome.body;
+        if let Some(head) = outcome.head {
+            page.status = Some(head.status);
+            page.version = Some(match head.version {
+                Version::Http10 => "HTTP/1.0",
+                Version::Http11 => "HTTP/1.1",
+            });
+            let content_type = head.headers.get("content-type");
+            page.content_type =
+                content_type.map(|value| String::from_utf8_lossy(value).into_owned());
+            page.headers = head.headers;
+        }
+        page
+    }
+
+    /// A page that says what was asked for, and nothing of what came.
+    fn blank_page(&self, job: &Job, scopes: Vec<Arc<str>>) -> Page {
+        let extra = job.extra.as_deref();
+        Page {
+            id: job.id,
+            parent: (job.parent != 0).then_some(job.parent),
+            via: None,
+            seed: job.seed,
+            final_: true,
+            kind: job.kind.name(),
+            url: Arc::from(job.url.as_str()),
+            method: Arc::from(job.method()),
+            depth: job.depth,
+            attempt: u32::from(job.attempt),
+            scopes,
+            status: None,
+            failure: None,
+            truncated: None,
+            redirect: None,
+            version: None,
+            content_type: None,
+            remote: None,
+            local: None,
+            reused: false,
+            tls: None,
+            bytes_wire: 0,
+            links: None,
+            timings: Timings {
+                started: self.now,
+                ..Timings::default()
+            },
+            delay: None,
+            wall_at_start: self.io.wall_at_start(),
+            meta: extra.and_then(|extra| extra.meta.clone()),
+            tag: extra.map_or(0, |extra| extra.tag),
+            request_bytes: Vec::new(),
+            response_bytes: Vec::new(),
+            head_length: 0,
+            chunked: false,
+            headers: Headers::default(),
+            body: Vec::new(),
+        }
+    }
+
+    fn lane_scope_names(&self, lane: LaneId) -> Vec<Arc<str>> {
+        self.throttle
+            .lane_scopes(lane)
+            .iter()
+            .map(|id| Arc::from(self.throttle.scope_name(*id)))
+            .collect()
+    }
+
+    /// A request of a lane ended without being sent, and was not counted as being sent.
+    pub fn end_unsent(&mut self, job: &Job, lane: LaneId, failure: Failure) {
+        let mut page = self.blank_page(job, self.lane_scope_names(lane));
+        page.failure = Some(failure);
+        self.deliver(page);
+    }
+
+    /// A request ended because its host has no address; it counts as having been tried.
+    pub fn end_unconnected(&mut self, job: &Job, lane: LaneId, failure: Failure) {
+        let mut page = self.blank_page(job, self.lane_scope_names(lane));
+        if let Some(took) = self.looked_up.remove(&lane) {
+            page.timings.started = self.now - took;
+            page.timings.dns = Some(self.now);
+        }
+        page.failure = Some(failure);
+        self.follow(job, &mut page);
+        self.deliver(page);
+        self.frontier
+            .ended(lane, job, false, &mut self.throttle, self.now);
+    }
+
+    /// Hands a page to the sink.
+    pub fn deliver(&mut self, page: Page) {
+        self.stats.count(&page);
+        self.sink.put(page, &mut self.disk);
+    }
+}

@@ -1,0 +1,83 @@
+//! Stopping: what is not sent goes back to the frontier, what is on its way ends as `cancelled`.
+
+use super::core::Core;
+use super::flight::Stage;
+use crate::base::slab::Key;
+use crate::fetch::failure::{Failure, FailureKind};
+use crate::frontier::job::Job;
+use crate::frontier::request::{Kind, Request};
+use crate::io::{Close, Io};
+
+impl<I: Io> Core<I> {
+    /// Takes back every request that has not departed: nothing more is sent.
+    pub fn cancel_unsent(&mut self) {
+        for key in self.flights_where(|stage| !matches!(stage, Stage::Exchanging { .. })) {
+            let flight = self.flights.remove(key).expect("it was just listed");
+            match &flight.stage {
+                Stage::Connecting { sockets, .. } => {
+                    for socket in sockets {
+                        self.close_socket(*socket, Close::Reset);
+                    }
+                }
+                Stage::Ready { socket, .. } => self.close_socket(*socket, Close::Finish),
+                Stage::Exchanging { .. } | Stage::Moving => {}
+            }
+            self.forget(key, &flight);
+            self.throttle.cancel(flight.ticket, self.now);
+            self.frontier.put_back(flight.lane, flight.job);
+        }
+        while let Some(idle) = self.pool.evict() {
+            if let Some(key) = self.sockets.key_of(idle) {
+                self.close_socket(key, Close::Finish);
+            }
+        }
+    }
+
+    /// Ends what is on its way. It is still to be fetched, so it is kept for `pending.jsonl`.
+    pub fn cancel_all(&mut self) {
+        self.cancel_unsent();
+        for key in self.flights_where(|_| true) {
+            let Some(Stage::Exchanging { socket }) = self.flights.get(key).map(|f| &f.stage) else {
+                continue;
+            };
+            let socket = *socket;
+            if let Some(flight) = self.flights.get(key)
+                && flight.job.kind == Kind::Page
+            {
+                self.cancelled.push(flight.job.clone());
+            }
+            let failure = Failure::new(
+                FailureKind::Cancelled,
+                "stopped",
+                "the crawl was stopped before the reply was whole",
+            );
+            if let Some(news) = self.http(socket).connection.abort(failure) {
+                self.on_news(socket, news);
+            }
+        }
+    }
+
+    fn flights_where(&self, wanted: impl Fn(&Stage) -> bool) -> Vec<Key> {
+        self.flights
+            .iter()
+            .filter(|(_, flight)| wanted(&flight.stage))
+            .map(|(key, _)| key)
+            .collect()
+    }
+
+    /// What was still to be fetched when the crawl ended, in order of admission.
+    pub fn take_pending(&mut self) -> Vec<Request> {
+        let mut jobs = self.frontier.drain();
+        jobs.append(&mut self.cancelled);
+        jobs.sort_by_key(|job| job.id);
+        let mut requests: Vec<Request> = jobs
+            .iter()
+            .filter(|job| job.kind == Kind::Page)
+            .map(|job| Job::to_request(job))
+            .collect();
+        while let Some(request) = self.inbox.take() {
+            requests.push(request);
+        }
+        requests
+    }
+}
