@@ -315,7 +315,8 @@ mod tests {
         SeedLines::new(Slow(bytes, step), "seeds.txt")
             .map(|line| match line {
                 Ok(line) => format!("{}:{}", line.number, line.text),
-                Err(error) => error.to_string(),
+                Err(error) if error.is_of_one_line() => error.to_string(),
+                Err(error) => format!("the end: {error}"),
             })
             .collect()
     }
@@ -360,7 +361,7 @@ mod tests {
             [
                 "1:a.test",
                 "2:b.test",
-                "cannot read seeds from seeds.txt: the gzip stream ends too early"
+                "the end: cannot read seeds from seeds.txt: the gzip stream ends too early"
             ]
         );
     }

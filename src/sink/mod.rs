@@ -5,6 +5,7 @@ pub mod page;
 pub mod results;
 mod warc;
 pub mod files;
+pub mod directory;
 
 pub mod function;
 pub mod tee;
