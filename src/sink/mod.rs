@@ -4,6 +4,8 @@ pub mod page;
 pub mod results;
 mod warc;
 pub mod files;
+pub mod directory;
+
 pub mod function;
 pub mod tee;
 

@@ -1,0 +1,109 @@
+//! Seeds files cut, compressed, damaged and too long.
+
+use super::*;
+
+/// A source that gives a few bytes at a time.
+struct Slow<'a>(&'a [u8], usize);
+
+impl Read for Slow<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.1.min(self.0.len()).min(buffer.len());
+        let (now, later) = self.0.split_at(count);
+        buffer[..count].copy_from_slice(now);
+        self.0 = later;
+        Ok(count)
+    }
+}
+
+/// Every line as `number:text`, every error as it is told.
+fn read(bytes: &[u8], step: usize) -> Vec<String> {
+    SeedLines::new(Slow(bytes, step), "seeds.txt")
+        .map(|line| match line {
+            Ok(line) => format!("{}:{}", line.number, line.text),
+            Err(error) if error.is_of_one_line() => error.to_string(),
+            Err(error) => format!("the end: {error}"),
+        })
+        .collect()
+}
+
+#[test]
+fn lines_are_numbered_however_the_source_is_cut() {
+    let check = |text: &str, expected: &[&str]| {
+        for step in [1, 2, 3, 5, 1000] {
+            assert_eq!(read(text.as_bytes(), step), expected, "{text:?} by {step}");
+        }
+    };
+    check("", &[]);
+    check("a", &["1:a"]);
+    check(
+        "a.test\nb.test\r\n\n# c\nlast",
+        &["1:a.test", "2:b.test", "3:", "4:# c", "5:last"],
+    );
+    check("a\n", &["1:a"]);
+    check("\n\n", &["1:", "2:"]);
+}
+
+#[test]
+fn compressed_files_are_known_by_their_first_bytes() {
+    let text: String = (0..50_000).map(|n| format!("host-{n}.test\n")).collect();
+    let gzip = argiope::wire::coding::gzip(text.as_bytes());
+    let two_members = [gzip.as_slice(), &gzip].concat();
+    for step in [7, 1 << 20] {
+        let lines = read(&two_members, step);
+        assert_eq!(lines.len(), 100_000);
+        assert_eq!(lines[99_999], "100000:host-49999.test");
+    }
+    let zstd = b"\x28\xb5\x2f\xfd\x04\x58\x71\0\0a.test\nb.test\n\x90\xad\x13\xd3";
+    assert_eq!(read(zstd, 3), ["1:a.test", "2:b.test"]);
+}
+
+#[test]
+fn a_damaged_file_gives_its_lines_and_then_says_so() {
+    let gzip = argiope::wire::coding::gzip(b"a.test\nb.test\n");
+    let lines = read(&gzip[..gzip.len() - 4], 1000);
+    assert_eq!(
+        lines,
+        [
+            "1:a.test",
+            "2:b.test",
+            "the end: cannot read seeds from seeds.txt: the gzip stream ends too early"
+        ]
+    );
+}
+
+#[test]
+fn a_line_that_cannot_be_a_seed_does_not_end_the_file() {
+    let mut bytes = b"a.test\n\xff\xfe\n".to_vec();
+    bytes.extend(vec![b'x'; 3 * LINE_MAX]);
+    bytes.extend(b"\nb.test\n");
+    assert_eq!(
+        read(&bytes, 1 << 20),
+        [
+            "1:a.test".to_owned(),
+            "seeds.txt:2: the line is not UTF-8".to_owned(),
+            format!("seeds.txt:3: the line is longer than {LINE_MAX} bytes"),
+            "4:b.test".to_owned(),
+        ]
+    );
+}
+
+#[test]
+fn memory_is_bounded_by_a_line_and_not_by_the_file() {
+    let bytes = vec![b'x'; 8 * LINE_MAX];
+    let mut lines = SeedLines::new(bytes.as_slice(), "seeds.txt");
+    while lines.next().is_some() {}
+    assert!(lines.text.capacity() <= 2 * LINE_MAX + BLOCK_SIZE);
+}
+
+#[test]
+fn what_cannot_be_opened_is_named() {
+    let check = |name: &str, expected: &str| {
+        let told = open(name).err().expect("an error").to_string();
+        assert!(told.starts_with(expected), "{told}");
+    };
+    check(
+        "/nowhere/seeds.txt",
+        "cannot read seeds from /nowhere/seeds.txt: No such file",
+    );
+    check("/", "cannot read seeds from /: is a directory");
+}

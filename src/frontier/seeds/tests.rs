@@ -1,0 +1,211 @@
+//! Seeds lines of every form, mistakes, and there and back.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn parsed(line: &str) -> Request {
+    parse_line(line)
+        .unwrap_or_else(|error| panic!("{line}: {error}"))
+        .unwrap_or_else(|| panic!("{line} was skipped"))
+}
+
+fn error(line: &str) -> String {
+    match parse_line(line) {
+        Err(error) => error.to_string(),
+        Ok(request) => panic!("{line} was read as {request:?}"),
+    }
+}
+
+#[test]
+fn a_line_is_a_url_a_host_or_a_rank_and_a_host() {
+    let check = |line: &str, url: &str| assert_eq!(parsed(line).url, url, "{line}");
+    check("http://a.test/x?y#z", "http://a.test/x?y#z");
+    check("  HTTPS://a.test  ", "HTTPS://a.test");
+    check("http://user:pass@a.test/", "http://user:pass@a.test/");
+    check("http://a.test/with a space", "http://a.test/with a space");
+    check(
+        "http://a.test/?u=ftp://b.test",
+        "http://a.test/?u=ftp://b.test",
+    );
+    check("a.test", "http://a.test");
+    check("a.test/x://y", "http://a.test/x://y");
+    check("a.test:8080/x", "http://a.test:8080/x");
+    check(
+        "a.test?next=http://b.test/",
+        "http://a.test?next=http://b.test/",
+    );
+    check("bücher.example", "http://bücher.example");
+    check("127.0.0.1", "http://127.0.0.1");
+    check("[::1]:80", "http://[::1]:80");
+    check("localhost", "http://localhost");
+    check("1,google.com", "http://google.com");
+    check("1000000, a.test ", "http://a.test");
+    check("7,https://a.test/", "https://a.test/");
+    check("\u{feff}a.test\r\n", "http://a.test");
+}
+
+#[test]
+fn blank_lines_and_comments_are_skipped() {
+    for line in ["", "   ", "\r\n", "# a.test", "  #", "\u{feff}"] {
+        assert!(parse_line(line).unwrap().is_none(), "{line:?}");
+    }
+}
+
+#[test]
+fn what_is_no_seed_is_named_with_its_remedy() {
+    let check = |line: &str, expected: &str| {
+        let told = error(line);
+        assert!(told.contains(expected), "{line}: {told}");
+    };
+    check("mailto:someone@a.test", "neither a URL nor a host");
+    check("two words", "neither a URL nor a host");
+    check("http://", "neither a URL nor a host");
+    check("http:///path", "neither a URL nor a host");
+    check("http://a b/", "neither a URL nor a host");
+    check("user@a.test", "neither a URL nor a host");
+    check("a.test:http", "neither a URL nor a host");
+    check("a.test:65536", "neither a URL nor a host");
+    check("[zzz]", "neither a URL nor a host");
+    check("...", "neither a URL nor a host");
+    check("GlobalRank,TldRank,Domain", "neither a URL nor a host");
+    check("ftp://a.test/", "begin with http:// or https://");
+    check("{", "not a seed as JSON");
+    check("{}", "missing field `url`");
+    check(r#"{"url": "a.test"} x"#, "trailing characters at column 19");
+    check(
+        r#"{"url": "a.test", "url": "b.test"}"#,
+        "duplicate field `url`",
+    );
+    check(r#"{"url": "a.test", "prio": 1}"#, "unknown field `prio`");
+    check(r#"{"url": "a.test", "prio": 1}"#, "`priority`");
+    check(r#"{"url": "a.test", "priority": "high"}"#, "expected i32");
+    check(
+        r#"{"url": "a.test", "priority": 3000000000}"#,
+        "expected i32",
+    );
+    check(r#"{"url": "a.test", "depth": -1}"#, "expected u32");
+    check(r#"{"url": "two words"}"#, "neither a URL nor a host");
+    check(r#"{"url": "a.test", "method": "GE T"}"#, "`method`");
+    check(r#"{"url": "a.test", "headers": {"a:": "b"}}"#, "`headers`");
+    check(
+        r#"{"url": "a.test", "headers": {"a": "b\r\nc: d"}}"#,
+        "`headers`",
+    );
+    check(r#"{"url": "a.test", "headers": 1}"#, "`headers` as a map");
+    check(r#"{"url": "a.test", "body_b64": "!"}"#, "`body_b64`");
+    check(r#"{"url": "a.test", "scopes": 1}"#, "`scopes` as a name");
+    check(r#"{"url": "a.test", "scopes": [""]}"#, "`scopes`");
+    check(r#"{"url": "a.test", "scopes": {"a": -1}}"#, "from 0 up");
+    check(r#"{"url": "a.test", "scopes": {"a": 1, "a": 2}}"#, "twice");
+}
+
+#[test]
+fn an_error_shows_no_more_of_a_line_than_finds_it() {
+    let told = error(&format!("{} x", "é".repeat(100_000)));
+    assert!(told.len() < 400, "{told}");
+    let told = error(&format!(r#"{{"{}": 1}}"#, "x".repeat(100_000)));
+    assert!(told.len() < 400, "{told}");
+}
+
+#[test]
+fn an_object_says_everything_about_a_request() {
+    let request = parsed(
+        r#"{"url": "a.test/x", "scopes": {"zeta": 2.5, "alpha": 1}, "priority": -3, "depth": 2,
+            "method": "POST", "headers": {"X-B": "1", "X-A": "2"}, "body_b64": "aGVsbG8=",
+            "dont_adjust_delay": true, "meta": {"n": 1.10}}"#,
+    );
+    assert_eq!(request.url, "http://a.test/x");
+    assert_eq!(request.scopes.unwrap(), ["zeta", "alpha"]);
+    assert_eq!(request.scope_costs, [2.5, 1.0]);
+    assert_eq!((request.priority, request.depth), (-3, 2));
+    assert_eq!(request.method, "POST");
+    let headers = [("X-B", "1"), ("X-A", "2")].map(|(n, v)| (n.to_owned(), v.to_owned()));
+    assert_eq!(request.headers, headers);
+    assert_eq!(request.body, b"hello");
+    assert!(request.dont_adjust_delay);
+    assert_eq!(request.meta.unwrap().get(), r#"{"n": 1.10}"#);
+}
+
+#[test]
+fn scopes_are_a_name_a_list_or_none_at_all() {
+    let check = |scopes: &str, expected: Option<&[&str]>| {
+        let request = parsed(&format!(r#"{{"url": "a.test", "scopes": {scopes}}}"#));
+        let names = request.scopes.as_ref();
+        let names = names.map(|names| names.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(names.as_deref(), expected, "{scopes}");
+        assert!(request.scope_costs.is_empty());
+    };
+    check(r#""api""#, Some(&["api"]));
+    check(r#"["b", "a"]"#, Some(&["b", "a"]));
+    check("[]", Some(&[]));
+    check("null", None);
+}
+
+#[test]
+fn a_request_that_is_only_a_url_is_written_as_one() {
+    assert_eq!(to_line(&Request::get("http://a.test/x")), "http://a.test/x");
+    let mut request = Request::get("http://a.test/");
+    request.depth = 1;
+    assert_eq!(to_line(&request), r#"{"url":"http://a.test/","depth":1}"#);
+}
+
+fn any_request() -> impl Strategy<Value = Request> {
+    let name = "[A-Za-z0-9/._é-]{1,12}";
+    let scopes = prop_oneof![
+        Just((None, Vec::new())),
+        prop::collection::vec(name, 0..4).prop_map(|names| (Some(names), Vec::new())),
+        prop::collection::btree_map(name, 0u32..1000, 1..4).prop_map(|map| {
+            let costs = map
+                .values()
+                .map(|&eighths| f64::from(eighths) / 8.0)
+                .collect();
+            (Some(map.into_keys().collect()), costs)
+        }),
+    ];
+    let header = ("[A-Za-z][A-Za-z0-9-]{0,8}", "[^\r\n\0]{0,12}");
+    let meta = prop::option::of(r#"[1-9][0-9]{0,30}|"[a-z ]{0,9}"|\[1,  true\]"#);
+    (
+        "https?://[a-z0-9.]{1,9}(:80)?[/?#]\\PC{0,20}",
+        scopes,
+        any::<i32>(),
+        any::<u32>(),
+        prop_oneof![Just(""), Just("GET"), Just("M-SEARCH")],
+        prop::collection::vec(header, 0..3),
+        prop::collection::vec(any::<u8>(), 0..20),
+        any::<bool>(),
+        meta,
+    )
+        .prop_map(
+            |(url, scopes, priority, depth, method, headers, body, flag, meta)| Request {
+                url: url.trim().to_owned(),
+                method: method.to_owned(),
+                headers,
+                body,
+                priority,
+                depth,
+                scopes: scopes.0,
+                scope_costs: scopes.1,
+                dont_adjust_delay: flag,
+                meta: meta.map(|meta| RawValue::from_string(meta).unwrap()),
+                tag: 0,
+            },
+        )
+}
+
+proptest! {
+    #[test]
+    fn a_request_written_and_read_is_the_same_request(request in any_request()) {
+        let line = to_line(&request);
+        prop_assert!(!line.contains('\n'));
+        prop_assert_eq!(format!("{:?}", parsed(&line)), format!("{request:?}"));
+        let plain = Request::get(request.url);
+        prop_assert_eq!(format!("{:?}", parsed(&to_line(&plain))), format!("{plain:?}"));
+    }
+
+    #[test]
+    fn no_line_is_too_strange(line in any::<String>()) {
+        let _ = parse_line(&line);
+        let _ = parse_line(&format!("{{{line}"));
+    }
+}

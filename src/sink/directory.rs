@@ -1,0 +1,265 @@
+//! The output directory before a crawl: made if need be, and never one that holds another crawl.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// Makes `folder` ready to take a crawl.
+///
+/// A directory that holds one is refused; with `overwrite` its files are deleted, and nothing
+/// else is: files that are not ours stay where they are.
+///
+/// Calls the file system and waits for it, which only this function of the floor does: it runs
+/// once, before the crawl's loop.
+///
+/// # Errors
+/// [`DirectoryError`], which says what is in the way, where, and how to mend it.
+pub fn prepare(folder: &Path, overwrite: bool) -> Result<(), DirectoryError> {
+    let failed = |path: &Path, cause| DirectoryError::Unusable {
+        path: path.to_owned(),
+        cause,
+    };
+    fs::create_dir_all(folder).map_err(|cause| match cause.kind() {
+        ErrorKind::AlreadyExists | ErrorKind::NotADirectory => {
+            DirectoryError::NotADirectory(folder.to_owned())
+        }
+        _ => failed(folder, cause),
+    })?;
+
+    let old = Old::find(folder).map_err(|(path, cause)| failed(&path, cause))?;
+    if let Some(first) = old.first() {
+        if !overwrite {
+            return Err(DirectoryError::HoldsACrawl {
+                folder: folder.to_owned(),
+                found: first,
+            });
+        }
+        if let Some(state) = old.state {
+            return Err(DirectoryError::HoldsState(state));
+        }
+        for file in &old.files {
+            fs::remove_file(file).map_err(|cause| failed(file, cause))?;
+        }
+    }
+
+    // Permissions, read-only mounts and quotas are best asked by trying.
+    let probe = folder.join(PROBE);
+    fs::write(&probe, b"").map_err(|cause| failed(folder, cause))?;
+    fs::remove_file(&probe).map_err(|cause| failed(&probe, cause))
+}
+
+/// Why a directory cannot take a crawl.
+#[derive(Debug, thiserror::Error)]
+pub enum DirectoryError {
+    /// It holds a crawl, and nobody said that it may be deleted.
+    #[error(
+        "{} already holds a crawl ({}): choose another directory with --out, \
+         or delete that crawl's files with --overwrite",
+        folder.display(), found.display()
+    )]
+    HoldsACrawl {
+        /// The directory.
+        folder: PathBuf,
+        /// What shows it.
+        found: PathBuf,
+    },
+    /// It holds a durable frontier, which may be worth days.
+    #[error("{} holds the state of a crawl: choose another directory with --out, or delete it by hand", .0.display())]
+    HoldsState(PathBuf),
+    /// Its path leads to, or through, something else.
+    #[error("{} is not a directory: choose another one with --out", .0.display())]
+    NotADirectory(PathBuf),
+    /// The machine says no.
+    #[error("cannot write to {}: {cause}: choose another directory with --out, or mend that", path.display())]
+    Unusable {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the machine said.
+        #[source]
+        cause: io::Error,
+    },
+}
+
+/// What a crawl left in a directory.
+#[derive(Debug, Default)]
+struct Old {
+    /// Files of ours, which may be deleted.
+    files: Vec<PathBuf>,
+    /// The folder of a durable frontier.
+    state: Option<PathBuf>,
+}
+
+impl Old {
+    fn find(folder: &Path) -> Result<Old, (PathBuf, io::Error)> {
+        let mut old = Old::default();
+        for name in FILES {
+            let path = folder.join(name);
+            match fs::symlink_metadata(&path) {
+                Ok(_) => old.files.push(path),
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err((path, error)),
+            }
+        }
+        for path in entries(&folder.join("warc"))? {
+            let name = path.file_name().and_then(|name| name.to_str());
+            if name.is_some_and(is_warc_of_ours) {
+                old.files.push(path);
+            }
+        }
+        let state = folder.join("state");
+        old.state = (!entries(&state)?.is_empty()).then_some(state);
+        Ok(old)
+    }
+
+    /// Something that shows that a crawl was here. Files of others alone do not.
+    fn first(&self) -> Option<PathBuf> {
+        self.files.first().or(self.state.as_ref()).cloned()
+    }
+}
+
+/// A folder's entries in the order of their names; none where it does not exist.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, (PathBuf, io::Error)> {
+    let list = || -> io::Result<Vec<PathBuf>> {
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            paths.push(entry?.path());
+        }
+        paths.sort();
+        Ok(paths)
+    };
+    match list() {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        other => other.map_err(|error| (folder.to_owned(), error)),
+    }
+}
+
+fn is_warc_of_ours(name: &str) -> bool {
+    let name = name.strip_suffix(".open").unwrap_or(name);
+    name.starts_with("argiope-") && name.ends_with(".warc.gz")
+}
+
+/// Files that a crawl writes directly into its directory.
+const FILES: [&str; 4] = [
+    "results.jsonl",
+    "stats.json",
+    "pending.jsonl",
+    "throttle.jsonl",
+];
+
+/// A file that is written and deleted again to see whether files can be.
+const PROBE: &str = ".argiope-probe";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory with these files, each of them holding its own name.
+    fn folder(files: &[&str]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for file in files {
+            let path = folder.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, file).unwrap();
+        }
+        folder
+    }
+
+    fn error(folder: &Path, overwrite: bool) -> String {
+        let told = prepare(folder, overwrite)
+            .expect_err("a refusal")
+            .to_string();
+        assert!(!told.contains('\n'), "{told}");
+        told
+    }
+
+    #[test]
+    fn a_directory_is_made_with_its_parents() {
+        let parent = folder(&[]);
+        let path = parent.path().join("a/b");
+        prepare(&path, false).unwrap();
+        assert!(path.is_dir());
+        assert_eq!(entries(&path).unwrap(), [] as [&Path; 0]);
+        prepare(&path, false).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_holds_a_crawl_is_refused() {
+        for file in [
+            "results.jsonl",
+            "stats.json",
+            "pending.jsonl",
+            "throttle.jsonl",
+            "warc/argiope-20261121000001020-00000-a.warc.gz",
+            "warc/argiope-20261121000001020-00000-a.warc.gz.open",
+            "state/anything",
+        ] {
+            let folder = folder(&[file]);
+            let told = error(folder.path(), false);
+            assert!(told.contains("already holds a crawl"), "{told}");
+            assert!(told.contains(file.split("/a").next().unwrap()), "{told}");
+            assert!(
+                told.contains("--out") && told.contains("--overwrite"),
+                "{told}"
+            );
+            assert!(folder.path().join(file).exists());
+        }
+    }
+
+    #[test]
+    fn files_of_others_are_neither_in_the_way_nor_deleted() {
+        let others = ["notes.txt", "warc/other.warc.gz", "warc/argiope-list.txt"];
+        let folder = folder(&others);
+        prepare(folder.path(), false).unwrap();
+        prepare(folder.path(), true).unwrap();
+        for file in others {
+            assert!(folder.path().join(file).exists(), "{file}");
+        }
+    }
+
+    #[test]
+    fn overwriting_deletes_our_files_only() {
+        let ours = [
+            "results.jsonl",
+            "stats.json",
+            "warc/argiope-1-00000-a.warc.gz.open",
+        ];
+        let others = ["results.jsonl.bak", "warc/mine-argiope-1.warc.gz"];
+        let folder = folder(&[&ours[..], &others].concat());
+        prepare(folder.path(), true).unwrap();
+        for file in ours {
+            assert!(!folder.path().join(file).exists(), "{file}");
+        }
+        for file in others {
+            assert!(folder.path().join(file).exists(), "{file}");
+        }
+    }
+
+    #[test]
+    fn overwriting_follows_no_link() {
+        let (outside, folder) = (folder(&["precious"]), folder(&[]));
+        let precious = outside.path().join("precious");
+        std::os::unix::fs::symlink(&precious, folder.path().join("stats.json")).unwrap();
+        assert!(error(folder.path(), false).contains("already holds a crawl"));
+        prepare(folder.path(), true).unwrap();
+        assert!(precious.exists());
+    }
+
+    #[test]
+    fn a_durable_frontier_is_never_deleted_in_passing() {
+        let folder = folder(&["state/log", "results.jsonl"]);
+        assert!(error(folder.path(), true).contains("holds the state of a crawl"));
+        assert!(folder.path().join("results.jsonl").exists());
+    }
+
+    #[test]
+    fn what_cannot_be_written_to_says_so_before_the_crawl() {
+        let folder = folder(&["file"]);
+        let check = |path: &Path, expected: &str| {
+            let told = error(path, false);
+            assert!(told.contains(expected) && told.contains("--out"), "{told}");
+        };
+        check(&folder.path().join("file"), "is not a directory");
+        check(&folder.path().join("file/below"), "is not a directory");
+        check(Path::new("/proc/self"), "cannot write to /proc/self");
+    }
+}

@@ -1,0 +1,388 @@
+//! Lines, records and their files on a disk in memory.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::*;
+use crate::sink::page::samples;
+
+/// A disk in memory that does one job when asked to. It does not compress.
+#[derive(Default)]
+struct Disk {
+    todo: VecDeque<DiskJob>,
+    open: BTreeMap<FileId, String>,
+    files: BTreeMap<String, Vec<u8>>,
+    /// From now on nothing can be written.
+    full: bool,
+}
+
+impl Disk {
+    fn step(&mut self) -> Option<DiskDone> {
+        let job = self.todo.pop_front()?;
+        let held = job.held();
+        let (tag, file, result) = match job {
+            DiskJob::Create { file, path } => {
+                let path = path.to_str().unwrap().to_owned();
+                assert!(self.files.insert(path.clone(), Vec::new()).is_none());
+                self.open.insert(file, path);
+                return self.step();
+            }
+            DiskJob::Stdout { file } => {
+                self.files.insert("-".into(), Vec::new());
+                self.open.insert(file, "-".into());
+                return self.step();
+            }
+            DiskJob::Finish { file, rename } => {
+                let path = self.open.remove(&file).expect("an open file");
+                if let Some(name) = rename {
+                    let bytes = self.files.remove(&path).unwrap();
+                    self.files.insert(name.to_str().unwrap().to_owned(), bytes);
+                }
+                return self.step();
+            }
+            DiskJob::Append {
+                file, bytes, tag, ..
+            } => {
+                let content = self.files.get_mut(&self.open[&file]).unwrap();
+                let written = Written {
+                    offset: content.len() as u64,
+                    length: bytes.len() as u64,
+                };
+                content.extend(bytes);
+                (tag, file, Ok(written))
+            }
+            DiskJob::Sync { file, tag } => (tag, file, Ok(Written::default())),
+            DiskJob::Replace { .. } => panic!("a sink replaces no file"),
+        };
+        let full = || Err(io::ErrorKind::StorageFull.into());
+        Some(DiskDone {
+            tag,
+            file: Some(file),
+            held,
+            result: if self.full { full() } else { result },
+        })
+    }
+
+    /// Does one job and tells the sink.
+    fn turn(&mut self, sink: &mut FileSink) -> bool {
+        let Some(done) = self.step() else {
+            return false;
+        };
+        let mut jobs = Vec::new();
+        sink.disk_done(&done, &mut jobs);
+        self.todo.extend(jobs);
+        true
+    }
+
+    fn put(&mut self, sink: &mut FileSink, page: Page) {
+        let mut jobs = Vec::new();
+        sink.put(page, &mut jobs);
+        self.todo.extend(jobs);
+    }
+
+    fn flush(&mut self, sink: &mut FileSink) {
+        let mut jobs = Vec::new();
+        sink.flush(&mut jobs);
+        self.todo.extend(jobs);
+    }
+
+    fn finish(&mut self, sink: &mut FileSink) {
+        let mut jobs = Vec::new();
+        sink.finish(&mut jobs);
+        self.todo.extend(jobs);
+        while self.turn(sink) {}
+    }
+
+    fn lines(&self, path: &str) -> Vec<Value> {
+        let text = str::from_utf8(&self.files[path]).unwrap();
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    fn ids(&self, path: &str) -> Vec<u64> {
+        let lines = self.lines(path);
+        lines
+            .iter()
+            .map(|line| line["id"].as_u64().unwrap())
+            .collect()
+    }
+}
+
+fn with_warc() -> FileSinkOptions {
+    FileSinkOptions {
+        warc: Some(WarcOptions::new("spider_1", [7; 16])),
+        ..FileSinkOptions::new("out")
+    }
+}
+
+#[test]
+fn a_line_points_to_the_record_of_its_reply() {
+    let (mut sink, mut disk) = (FileSink::new(with_warc()), Disk::default());
+    for id in 1..=3 {
+        disk.put(&mut sink, samples::page(id));
+    }
+    disk.finish(&mut sink);
+    assert!(sink.is_done());
+    for line in disk.lines("out/results.jsonl") {
+        let file = format!("out/{}", line["warc"]["file"].as_str().unwrap());
+        let offset = line["warc"]["offset"].as_u64().unwrap() as usize;
+        let length = line["warc"]["length"].as_u64().unwrap() as usize;
+        let record = str::from_utf8(&disk.files[&file][offset..offset + length]).unwrap();
+        assert!(record.starts_with("WARC/1.1\r\nWARC-Type: response\r\n"));
+        let target = format!("WARC-Target-URI: {}\r\n", line["url"].as_str().unwrap());
+        assert!(record.contains(&target), "{record}");
+        assert!(record.ends_with("hello\r\n\r\n"));
+    }
+}
+
+#[test]
+fn lines_stand_in_the_order_of_finishing_though_some_wait_for_their_record() {
+    let (mut sink, mut disk) = (FileSink::new(with_warc()), Disk::default());
+    for id in 1..=9 {
+        let mut page = samples::page(id);
+        if id % 3 == 0 {
+            page.request_bytes.clear();
+            page.response_bytes.clear();
+        }
+        disk.put(&mut sink, page);
+        if id == 4 {
+            (0..4).for_each(|_| _ = disk.turn(&mut sink));
+            disk.flush(&mut sink);
+        }
+    }
+    disk.finish(&mut sink);
+    assert!(sink.is_done());
+    assert_eq!(disk.ids("out/results.jsonl"), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    let lines = disk.lines("out/results.jsonl");
+    assert!(lines[2]["warc"].is_null());
+    assert!(lines[3]["warc"].is_object());
+}
+
+#[test]
+fn a_sink_is_not_done_before_its_last_byte_is_synced() {
+    let (mut sink, mut disk) = (FileSink::new(with_warc()), Disk::default());
+    disk.put(&mut sink, samples::page(1));
+    assert!(!sink.is_done());
+    let mut jobs = Vec::new();
+    sink.finish(&mut jobs);
+    disk.todo.extend(jobs);
+    while disk
+        .todo
+        .iter()
+        .any(|job| !matches!(job, DiskJob::Finish { .. }))
+    {
+        assert!(!sink.is_done());
+        disk.turn(&mut sink);
+    }
+    assert!(sink.is_done());
+    assert_eq!(sink.held(), 0);
+}
+
+#[test]
+fn a_slow_disk_makes_the_sink_say_wait() {
+    let options = FileSinkOptions {
+        held_max: 1_000_000,
+        ..with_warc()
+    };
+    let (mut sink, mut disk) = (FileSink::new(options), Disk::default());
+    let mut put = 0;
+    while sink.is_ready() {
+        put += 1;
+        disk.put(
+            &mut sink,
+            samples::reply(put, "HTTP/1.1 200 OK\r\n\r\n", &[b'x'; 100_000]),
+        );
+    }
+    assert_eq!(
+        put, 10,
+        "ten pages of a good hundred thousand bytes are over the bound"
+    );
+    let held: usize = disk.todo.iter().map(DiskJob::held).sum();
+    assert!(sink.held() >= held);
+    while disk.turn(&mut sink) {}
+    assert!(sink.is_ready());
+}
+
+#[test]
+fn lines_are_handed_over_in_batches_and_when_flushed() {
+    let mut sink = FileSink::new(FileSinkOptions::new("out"));
+    let mut jobs = Vec::new();
+    sink.put(samples::page(1), &mut jobs);
+    assert_eq!(jobs.len(), 1, "only the file is created");
+    sink.flush(&mut jobs);
+    assert_eq!(jobs.len(), 2);
+    sink.flush(&mut jobs);
+    assert_eq!(jobs.len(), 2, "there is nothing to flush");
+    for id in 2..200 {
+        sink.put(samples::page(id), &mut jobs);
+    }
+    let sizes: Vec<usize> = jobs[2..].iter().map(DiskJob::held).collect();
+    assert!(
+        sizes
+            .iter()
+            .all(|size| (BATCH_SIZE..BATCH_SIZE + 2000).contains(size))
+    );
+    assert_eq!(sizes.len(), 2);
+}
+
+#[test]
+fn the_next_file_begins_before_one_outgrows_its_limit() {
+    let mut options = with_warc();
+    options.warc.as_mut().unwrap().size_max = 20_000;
+    let (mut sink, mut disk) = (FileSink::new(options), Disk::default());
+    for id in 1..=20 {
+        disk.put(&mut sink, samples::page(id));
+        if id % 2 == 0 {
+            while disk.turn(&mut sink) {}
+        }
+    }
+    disk.finish(&mut sink);
+    let warcs: Vec<_> = disk
+        .files
+        .keys()
+        .filter(|name| name.contains("/warc/"))
+        .collect();
+    assert!(warcs.len() > 1, "{warcs:?}");
+    assert_eq!(
+        warcs[0],
+        "out/warc/argiope-20261121000001020-00000-spider-1.warc.gz"
+    );
+    for (serial, name) in warcs.iter().enumerate() {
+        let text = str::from_utf8(&disk.files[*name]).unwrap();
+        assert!(name.contains(&format!("-{serial:05}-")), "{name}");
+        assert!(text.len() <= 20_000);
+        assert!(text.starts_with("WARC/1.1\r\nWARC-Type: warcinfo\r\n"));
+        assert_eq!(text.matches("WARC-Type: warcinfo").count(), 1);
+        let responses = text.matches("WARC-Type: response").count();
+        assert_eq!(text.matches("WARC-Type: request").count(), responses);
+        assert_eq!(text.matches("WARC-Type: metadata").count(), responses);
+    }
+}
+
+#[test]
+fn a_file_that_is_being_written_says_so_by_its_name() {
+    let (mut sink, mut disk) = (FileSink::new(with_warc()), Disk::default());
+    disk.put(&mut sink, samples::page(1));
+    while disk.turn(&mut sink) {}
+    assert!(
+        disk.files
+            .keys()
+            .any(|name| name.ends_with(".warc.gz.open"))
+    );
+    disk.finish(&mut sink);
+    assert!(!disk.files.keys().any(|name| name.ends_with(".open")));
+}
+
+#[test]
+fn a_chunked_reply_has_no_payload_digest_and_a_plain_one_has_it() {
+    let check = |chunked, expected: usize| {
+        let (mut sink, mut disk) = (FileSink::new(with_warc()), Disk::default());
+        let mut page = samples::reply(1, "HTTP/1.1 200 OK\r\n\r\n", b"5\r\nhello\r\n0\r\n\r\n");
+        page.chunked = chunked;
+        disk.put(&mut sink, page);
+        disk.finish(&mut sink);
+        let (_, warc) = disk
+            .files
+            .iter()
+            .find(|(name, _)| name.contains("warc"))
+            .unwrap();
+        let text = str::from_utf8(warc).unwrap();
+        assert_eq!(text.matches("WARC-Payload-Digest").count(), expected);
+        let digest = disk.lines("out/results.jsonl")[0]["digest"].clone();
+        assert_eq!(digest == "sha1:VL2MMHO4YXUKFWV63YHTWSBM3GXKSQ2N", chunked);
+    };
+    check(true, 0);
+    check(false, 1);
+}
+
+#[test]
+fn a_request_that_got_no_head_leaves_no_response_record() {
+    let (mut sink, mut disk) = (FileSink::new(with_warc()), Disk::default());
+    let mut page = samples::page(1);
+    page.response_bytes.clear();
+    page.status = None;
+    disk.put(&mut sink, page);
+    disk.finish(&mut sink);
+    assert!(disk.lines("out/results.jsonl")[0]["warc"].is_null());
+    let (_, warc) = disk
+        .files
+        .iter()
+        .find(|(name, _)| name.contains("warc"))
+        .unwrap();
+    let text = str::from_utf8(warc).unwrap();
+    assert_eq!(text.matches("WARC-Type: response").count(), 0);
+    assert_eq!(text.matches("WARC-Type: request").count(), 1);
+    assert_eq!(text.matches("WARC-Concurrent-To").count(), 1);
+}
+
+#[test]
+fn metadata_holds_what_the_bytes_do_not_tell() {
+    let (mut sink, mut disk) = (FileSink::new(with_warc()), Disk::default());
+    let mut page = samples::page(7);
+    page.parent = Some(3);
+    page.via = Some("http://a.test/from".into());
+    page.depth = 2;
+    disk.put(&mut sink, page);
+    disk.finish(&mut sink);
+    let (_, warc) = disk
+        .files
+        .iter()
+        .find(|(name, _)| name.contains("warc"))
+        .unwrap();
+    let text = str::from_utf8(warc).unwrap();
+    let block = "via: http://a.test/from\r\nfetchTimeMs: 20\r\nid: 7\r\nparent: 3\r\n\
+        kind: page\r\nseed: true\r\ndepth: 2\r\nattempt: 1\r\nscope: a.test\r\n\
+        reused: false\r\nconnect: 0.00003\r\nrequest: 0.00004\r\nfirst_byte: 0.0201\r\n\
+        headers: 0.0202\r\nbody: 0.0203\r\nlatency: 0.02016\r\nserver_latency: 0.02016\r\n\
+        lateness: 0.00001\r\ndelay: 0.25\r\n\r\n\r\n";
+    assert!(text.ends_with(block), "{text}");
+}
+
+#[test]
+fn a_full_disk_is_named_with_its_file_and_the_sink_still_ends() {
+    let (mut sink, mut disk) = (FileSink::new(with_warc()), Disk::default());
+    disk.put(&mut sink, samples::page(1));
+    disk.full = true;
+    disk.finish(&mut sink);
+    assert!(sink.is_done());
+    let told = sink.failure().expect("a failure").to_string();
+    assert_eq!(
+        told,
+        format!(
+            "cannot write out/warc/argiope-20261121000001020-00000-spider-1.warc.gz: {}",
+            io::Error::from(io::ErrorKind::StorageFull)
+        )
+    );
+}
+
+#[test]
+fn lines_to_standard_output_need_no_file() {
+    let options = FileSinkOptions {
+        results: Results::Stdout,
+        ..FileSinkOptions::new("out")
+    };
+    let (mut sink, mut disk) = (FileSink::new(options), Disk::default());
+    disk.put(&mut sink, samples::page(1));
+    disk.finish(&mut sink);
+    assert!(sink.is_done());
+    assert_eq!(disk.ids("-"), [1]);
+    assert_eq!(disk.files.len(), 1);
+}
+
+#[test]
+fn jobs_of_others_are_none_of_its_business() {
+    let (mut sink, mut disk) = (FileSink::new(with_warc()), Disk::default());
+    disk.put(&mut sink, samples::page(1));
+    let held = sink.held();
+    let other = DiskDone {
+        tag: 1,
+        file: Some(FileId(3)),
+        held: 10,
+        result: Err(io::ErrorKind::StorageFull.into()),
+    };
+    sink.disk_done(&other, &mut Vec::new());
+    assert_eq!(sink.held(), held);
+    assert!(sink.failure().is_none());
+}

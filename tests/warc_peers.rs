@@ -1,0 +1,441 @@
+//! The WARC files we write, read by others: warcio checks every digest and every record.
+//!
+//! Skipped, loudly, where warcio is not installed (`pip install warcio`).
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use argiope::base::disk::{DiskDone, DiskJob, FileId, Written};
+use argiope::base::time::{Instant, Wall};
+use argiope::fetch::failure::{Failure, FailureKind, Truncation};
+use argiope::fetch::timings::Timings;
+use argiope::sink::Sink;
+use argiope::sink::files::{FileSink, FileSinkOptions, WarcOptions};
+use argiope::sink::page::{Page, TlsInfo};
+use flate2::Compression;
+use flate2::bufread::GzDecoder;
+use flate2::write::GzEncoder;
+use serde_json::Value;
+
+#[test]
+fn warcio_accepts_every_kind_of_reply() {
+    let crawl = Crawl::of(every_kind_of_page(), 1 << 30);
+    let [file] = &crawl.warcs[..] else {
+        panic!("one file was expected: {:?}", crawl.warcs);
+    };
+    if let Some((accepted, told)) = warcio(&["check", "-v"], file) {
+        assert!(accepted, "{told}");
+        assert!(!told.to_lowercase().contains("fail"), "{told}");
+    }
+}
+
+#[test]
+fn warcio_reads_the_fields_we_wrote() {
+    let crawl = Crawl::of(every_kind_of_page(), 1 << 30);
+    let fields = "warc-type,warc-target-uri,warc-truncated,http:status,warc-cipher-suite";
+    let Some((accepted, told)) = warcio(&["index", "-f", fields], &crawl.warcs[0]) else {
+        return;
+    };
+    assert!(accepted, "{told}");
+    let records: Vec<Value> = told
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{told}")))
+        .collect();
+    let count = |kind| {
+        records
+            .iter()
+            .filter(|record| record["warc-type"] == kind)
+            .count()
+    };
+    let pages = every_kind_of_page();
+    let replies = pages.iter().filter(|page| page.status.is_some()).count();
+    assert_eq!(count("warcinfo"), 1);
+    assert_eq!(count("response"), replies);
+    assert_eq!(count("request"), pages.len());
+    assert_eq!(count("metadata"), pages.len());
+    let response = |name: &str| {
+        let uri = format!("http://a.test/{name}");
+        records
+            .iter()
+            .find(|record| record["warc-type"] == "response" && record["warc-target-uri"] == *uri)
+            .unwrap_or_else(|| panic!("no response of {uri}"))
+    };
+    assert_eq!(response("plain")["http:status"], "200");
+    assert_eq!(response("not-modified")["http:status"], "304");
+    assert_eq!(response("cut")["warc-truncated"], "length");
+    assert_eq!(
+        response("tls")["warc-cipher-suite"],
+        "TLS_AES_128_GCM_SHA256"
+    );
+}
+
+#[test]
+fn warcio_accepts_each_file_of_a_crawl_that_needs_several() {
+    let pages = (0..40).map(|n| plain(&format!("page-{n}"))).collect();
+    let crawl = Crawl::of(pages, 20_000);
+    assert!(crawl.warcs.len() > 2, "{:?}", crawl.warcs);
+    for file in &crawl.warcs {
+        assert!(fs::metadata(file).unwrap().len() <= 20_000);
+        if let Some((accepted, told)) = warcio(&["check"], file) {
+            assert!(accepted, "{told}");
+        }
+    }
+}
+
+#[test]
+fn warcio_would_tell_if_a_digest_were_wrong() {
+    let crawl = Crawl::of(vec![plain("plain")], 1 << 30);
+    let file = &crawl.warcs[0];
+    let mut text = Vec::new();
+    for member in members(&fs::read(file).unwrap()) {
+        text.push(String::from_utf8(member).unwrap().replace("hello", "jello"));
+    }
+    let mut forged = File::create(file).unwrap();
+    for member in text {
+        forged.write_all(&gzip(member.as_bytes())).unwrap();
+    }
+    if let Some((accepted, told)) = warcio(&["check"], file) {
+        assert!(!accepted, "{told}");
+    }
+}
+
+#[test]
+fn a_result_line_points_to_the_gzip_member_of_its_reply() {
+    let crawl = Crawl::of(every_kind_of_page(), 20_000);
+    let text = fs::read_to_string(crawl.folder.path().join("results.jsonl")).unwrap();
+    for line in text.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let place = &line["warc"];
+        assert_eq!(place.is_null(), line["status"].is_null(), "{line}");
+        if place.is_null() {
+            continue;
+        }
+        let file = crawl.folder.path().join(place["file"].as_str().unwrap());
+        let offset = place["offset"].as_u64().unwrap() as usize;
+        let length = place["length"].as_u64().unwrap() as usize;
+        let found = members(&fs::read(file).unwrap()[offset..offset + length]);
+        let [record] = &found[..] else {
+            panic!("one member is one record: {line}");
+        };
+        let head = String::from_utf8_lossy(record);
+        assert!(
+            head.starts_with("WARC/1.1\r\nWARC-Type: response\r\n"),
+            "{head}"
+        );
+        let url = line["url"].as_str().unwrap();
+        let url = url.split(|c: char| !c.is_ascii()).next().unwrap();
+        let uri = format!("\r\nWARC-Target-URI: {url}");
+        assert!(head.contains(&uri), "{head}");
+    }
+}
+
+/// One page of each kind that records may trip over.
+fn every_kind_of_page() -> Vec<Page> {
+    let zipped = gzip(b"hello, hello, hello");
+    let chunked = |body: &[u8]| {
+        let mut out = format!("{:x};ext=1\r\n", body.len()).into_bytes();
+        out.extend_from_slice(body);
+        out.extend_from_slice(b"\r\n0\r\nTrailer: x\r\n\r\n");
+        out
+    };
+    let gzip_field = "Content-Encoding: gzip\r\n";
+    let chunked_field = "Transfer-Encoding: chunked\r\n";
+    let huge: String = (0..190)
+        .map(|n| format!("X-{n}: {}\r\n", "v".repeat(1300)))
+        .collect();
+    let failure = |kind, code| Some(Failure::new(kind, code, "broken\r\noff"));
+
+    let mut pages = vec![
+        plain("plain"),
+        page("gzip", "200 OK", gzip_field, &zipped),
+        Page {
+            chunked: true,
+            ..page("chunked", "200 OK", chunked_field, &chunked(b"hello"))
+        },
+        Page {
+            chunked: true,
+            ..page(
+                "chunked-gzip",
+                "200 OK",
+                &format!("{gzip_field}{chunked_field}"),
+                &chunked(&zipped),
+            )
+        },
+        Page {
+            chunked: true,
+            truncated: Some(Truncation::Disconnect),
+            failure: failure(FailureKind::Truncated, "chunk"),
+            ..page("chunked-cut", "200 OK", chunked_field, b"ff\r\nhello")
+        },
+        Page {
+            truncated: Some(Truncation::Length),
+            ..page("cut", "200 OK", "Content-Length: 1000\r\n", b"hello")
+        },
+        Page {
+            truncated: Some(Truncation::Time),
+            ..page(
+                "gzip-cut",
+                "200 OK",
+                gzip_field,
+                &zipped[..zipped.len() / 2],
+            )
+        },
+        page("empty", "200 OK", "Content-Length: 0\r\n", b""),
+        Page {
+            method: "HEAD".into(),
+            ..page("head", "200 OK", "Content-Length: 5\r\n", b"")
+        },
+        Page {
+            method: "HEAD".into(),
+            chunked: true,
+            ..page("head-chunked", "200 OK", chunked_field, b"")
+        },
+        Page {
+            status: Some(304),
+            ..page("not-modified", "304 Not Modified", "ETag: \"x\"\r\n", b"")
+        },
+        Page {
+            status: Some(204),
+            ..page("no-content", "204 No Content", "", b"")
+        },
+        Page {
+            status: Some(301),
+            redirect: Some("http://a.test/plain".into()),
+            ..page("redirect", "301 Moved", "Location: /plain\r\n", b"moved")
+        },
+        page("huge-head", "200 OK", &huge, b"hello"),
+        page("binary", "200 OK", "", &(0..=255).collect::<Vec<u8>>()),
+        page("line-ends", "200 OK", "", b"\r\n\r\nWARC/1.1\r\n\r\n"),
+        page(
+            "not-ascii",
+            "200 \u{d6}k",
+            "X-Name: J\u{fc}rgen\r\n",
+            b"hello",
+        ),
+        Page {
+            tls: Some(TlsInfo {
+                version: "TLSv1.3",
+                cipher: "TLS_AES_128_GCM_SHA256",
+                resumed: false,
+                verified: true,
+            }),
+            ..plain("tls")
+        },
+        Page {
+            remote: Some("[2001:db8::1]:443".parse().unwrap()),
+            ..plain("ipv6")
+        },
+        Page {
+            url: "http://a.test/caf\u{e9} \r\nWARC-Type: request".into(),
+            ..plain("strange-url")
+        },
+        Page {
+            status: None,
+            version: None,
+            failure: failure(FailureKind::Timeout, "first_byte"),
+            response_bytes: Vec::new(),
+            head_length: 0,
+            ..plain("no-reply")
+        },
+    ];
+    let mut posted = plain("posted");
+    posted.method = "POST".into();
+    posted.request_bytes =
+        b"POST /posted HTTP/1.1\r\nHost: a.test\r\nContent-Length: 4\r\n\r\na=\0b".to_vec();
+    pages.push(posted);
+    let mut bare = plain("bare-line-ends");
+    bare.response_bytes = b"HTTP/1.0 200 OK\nContent-Type: text/plain\n\nhello".to_vec();
+    bare.head_length = bare.response_bytes.len() - 5;
+    bare.version = Some("HTTP/1.0");
+    pages.push(bare);
+    pages
+}
+
+fn plain(name: &str) -> Page {
+    page(name, "200 OK", "Content-Length: 5\r\n", b"hello")
+}
+
+/// A page of `http://a.test/`, with this reply.
+fn page(name: &str, status: &str, fields: &str, body: &[u8]) -> Page {
+    let head = format!("HTTP/1.1 {status}\r\nContent-Type: text/plain\r\n{fields}\r\n");
+    let at = |millis: u64| Some(Instant::from_nanos(millis * 1_000_000));
+    Page {
+        id: 1,
+        parent: None,
+        via: Some("http://a.test/".into()),
+        seed: true,
+        final_: true,
+        kind: "page",
+        url: format!("http://a.test/{name}").into(),
+        method: "GET".into(),
+        depth: 0,
+        attempt: 1,
+        scopes: vec!["a.test".into()],
+        status: Some(200),
+        failure: None,
+        truncated: None,
+        redirect: None,
+        version: Some("HTTP/1.1"),
+        content_type: Some("text/plain".into()),
+        remote: Some(([127, 0, 0, 1], 80).into()),
+        local: Some(([127, 0, 0, 1], 40112).into()),
+        reused: false,
+        tls: None,
+        bytes_wire: (head.len() + body.len()) as u64,
+        links: None,
+        timings: Timings {
+            due: at(0),
+            connect: at(1),
+            ready: at(1),
+            sent: at(2),
+            first_byte: at(20),
+            headers: at(21),
+            body: at(22),
+            ..Timings::default()
+        },
+        delay: None,
+        wall_at_start: Wall(1_795_219_200_123_456_789),
+        meta: None,
+        tag: 0,
+        request_bytes: format!("GET /{name} HTTP/1.1\r\nHost: a.test\r\n\r\n").into(),
+        head_length: head.len(),
+        response_bytes: [head.as_bytes(), body].concat(),
+        chunked: false,
+        headers: Vec::new(),
+        body: body.to_vec(),
+    }
+}
+
+/// What a crawl of some pages left on the disk.
+struct Crawl {
+    folder: tempfile::TempDir,
+    warcs: Vec<PathBuf>,
+}
+
+impl Crawl {
+    fn of(pages: Vec<Page>, size_max: u64) -> Crawl {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        argiope::sink::directory::prepare(folder.path(), false).expect("it is empty");
+        let mut sink = FileSink::new(FileSinkOptions {
+            warc: Some(WarcOptions {
+                size_max,
+                info: vec![("robots".into(), "obey".into())],
+                ..WarcOptions::new("crawler.test", [42; 16])
+            }),
+            ..FileSinkOptions::new(folder.path())
+        });
+        let mut disk = Disk::default();
+        let mut jobs = Vec::new();
+        for page in pages {
+            sink.put(page, &mut jobs);
+            disk.run(&mut jobs, &mut sink);
+        }
+        sink.finish(&mut jobs);
+        disk.run(&mut jobs, &mut sink);
+        assert!(sink.failure().is_none(), "{:?}", sink.failure());
+        assert!(sink.is_done());
+        let entries = fs::read_dir(folder.path().join("warc")).expect("the folder was made");
+        let mut warcs: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+        warcs.sort();
+        let whole = |file: &PathBuf| file.extension().is_some_and(|ending| ending == "gz");
+        assert!(warcs.iter().all(whole), "{warcs:?}");
+        Crawl { folder, warcs }
+    }
+}
+
+/// Does disk jobs at once.
+#[derive(Default)]
+struct Disk {
+    open: BTreeMap<FileId, (PathBuf, File)>,
+}
+
+impl Disk {
+    fn run(&mut self, jobs: &mut Vec<DiskJob>, sink: &mut FileSink) {
+        while !jobs.is_empty() {
+            for job in std::mem::take(jobs) {
+                if let Some(done) = self.job(job) {
+                    sink.disk_done(&done, jobs);
+                }
+            }
+        }
+    }
+
+    fn job(&mut self, job: DiskJob) -> Option<DiskDone> {
+        let held = job.held();
+        let done = |file, tag, written| DiskDone {
+            tag,
+            file: Some(file),
+            held,
+            result: Ok(written),
+        };
+        match job {
+            DiskJob::Create { file, path } => {
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                let mut options = OpenOptions::new();
+                let handle = options.create_new(true).append(true).open(&path).unwrap();
+                self.open.insert(file, (path, handle));
+                None
+            }
+            DiskJob::Append {
+                file,
+                bytes,
+                gzip: compress,
+                tag,
+            } => {
+                let (_, handle) = self.open.get_mut(&file).expect("an open file");
+                let offset = handle.metadata().unwrap().len();
+                let bytes = if compress { gzip(&bytes) } else { bytes };
+                handle.write_all(&bytes).unwrap();
+                let length = bytes.len() as u64;
+                Some(done(file, tag, Written { offset, length }))
+            }
+            DiskJob::Sync { file, tag } => Some(done(file, tag, Written::default())),
+            DiskJob::Finish { file, rename } => {
+                let (path, _) = self.open.remove(&file).expect("an open file");
+                if let Some(name) = rename {
+                    fs::rename(path, name).unwrap();
+                }
+                None
+            }
+            other => panic!("a sink to files asks for no {other:?}"),
+        }
+    }
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// The content of each gzip member.
+fn members(mut bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    while !bytes.is_empty() {
+        let mut member = Vec::new();
+        let mut decoder = GzDecoder::new(bytes);
+        decoder.read_to_end(&mut member).unwrap();
+        bytes = decoder.into_inner();
+        found.push(member);
+    }
+    found
+}
+
+/// Whether warcio likes a file, and what it says; `None` where there is no warcio.
+fn warcio(arguments: &[&str], file: &Path) -> Option<(bool, String)> {
+    let output = match Command::new("warcio").args(arguments).arg(file).output() {
+        Ok(output) if output.status.code() != Some(127) => output,
+        _ => {
+            eprintln!(
+                "SKIPPED: warcio is not installed; `pip install warcio` to have files checked"
+            );
+            return None;
+        }
+    };
+    let mut told = String::from_utf8_lossy(&output.stdout).into_owned();
+    told.push_str(&String::from_utf8_lossy(&output.stderr));
+    Some((output.status.success(), told))
+}
