@@ -41,6 +41,9 @@ mod tries;
 mod query;
 mod sockets;
 
+#[cfg(test)]
+mod tests;
+
 /// Whoever waits for a name, in the caller's own numbering.
 pub type Waiter = u64;
 
@@ -287,11 +290,10 @@ impl Resolver {
     ///
     /// Whoever waited on it asks the next server.
     pub fn handle_ended(&mut self, socket: SocketId, now: Instant) {
-        let Some((server, waiting)) = self.sockets.remove(socket) else {
-            return;
-        };
-        for key in waiting {
-            self.on_unreachable(key, server, now);
+        if let Some(lost) = self.sockets.remove(socket) {
+            for key in &lost.waiting {
+                self.on_lost(*key, &lost, now);
+            }
         }
         self.leave_line(now);
     }

@@ -35,6 +35,8 @@ pub(super) struct Query {
     pub(super) edns: bool,
     /// Whether to send the name in lower case: a reply came in the wrong one.
     pub(super) plain: bool,
+    /// Whether a connection that others have used up may be replaced without costing a try.
+    pub(super) may_reconnect: bool,
     /// What went wrong last.
     fault: Fault,
 }
@@ -81,6 +83,7 @@ impl Query {
             ruled_out: 0,
             edns: true,
             plain: false,
+            may_reconnect: true,
             fault: Fault::NoServers,
         }
     }

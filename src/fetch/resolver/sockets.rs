@@ -42,6 +42,8 @@ struct Socket {
     used: usize,
     /// It still has its place.
     placed: bool,
+    /// A reply came on it.
+    answered: bool,
     /// Since when nothing waits.
     idle_since: Instant,
     /// A timer looks after it.
@@ -101,6 +103,7 @@ impl Sockets {
                     waiting: Vec::new(),
                     used: 0,
                     placed: true,
+                    answered: false,
                     idle_since: Instant::START,
                     watched: false,
                 }));
@@ -175,8 +178,15 @@ impl Sockets {
         Vacated::Close
     }
 
-    /// Forgets a socket that ended or failed, and gives those who waited on it.
-    pub(super) fn remove(&mut self, socket: SocketId) -> Option<(usize, Vec<QueryKey>)> {
+    /// A reply came on a socket.
+    pub(super) fn answered(&mut self, socket: SocketId) {
+        if let Some(entry) = self.all.get_mut(socket.0) {
+            entry.answered = true;
+        }
+    }
+
+    /// Forgets a socket that ended or failed.
+    pub(super) fn remove(&mut self, socket: SocketId) -> Option<Lost> {
         let entry = self.all.remove(socket.0)?;
         if entry.placed {
             let places = &mut self.places[entry.server];
@@ -184,8 +194,11 @@ impl Sockets {
                 place.take_if(|placed| *placed == socket);
             }
         }
-        let waiting = entry.waiting.into_iter().map(|(_, query)| query).collect();
-        Some((entry.server, waiting))
+        Some(Lost {
+            server: entry.server,
+            waiting: entry.waiting.into_iter().map(|(_, query)| query).collect(),
+            outlived: entry.answered && matches!(entry.link, Link::Stream(_)),
+        })
     }
 
     /// Sends bytes, or keeps them until the connection is there.
@@ -226,6 +239,15 @@ impl Sockets {
             Link::Stream(deframer) => deframer.read(bytes).map(Message::Framed),
         }
     }
+}
+
+/// A socket that ended.
+pub(super) struct Lost {
+    pub(super) server: usize,
+    /// Who waited on it.
+    pub(super) waiting: Vec<QueryKey>,
+    /// A connection that served: its end says nothing against the server (RFC 7766 §6.2.4).
+    pub(super) outlived: bool,
 }
 
 /// One message and how it came.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::answer::Fault;
 use super::lookup::Outcome;
 use super::query::{Flight, Next, Query, State};
-use super::sockets::{SocketId, Vacated};
+use super::sockets::{Lost, SocketId, Vacated};
 use super::{Action, QueryKey, Resolver, Timer, Transport};
 use crate::base::time::Instant;
 use crate::wire::dns::{Asked, Reply, Spelling, Stray, Trouble, frame};
@@ -101,6 +101,7 @@ impl Resolver {
         match flight.asked.read(&query.chain, bytes) {
             Ok(reply) => {
                 self.servers.answered(server);
+                self.sockets.answered(socket);
                 let until = self.land(key, now);
                 self.on_reply(key, reply, server, transport, until, now);
             }
@@ -189,10 +190,15 @@ impl Resolver {
     }
 
     /// The socket on which a question was waiting is gone.
-    pub(super) fn on_unreachable(&mut self, key: QueryKey, server: usize, now: Instant) {
-        self.servers.missed(server, now);
+    pub(super) fn on_lost(&mut self, key: QueryKey, lost: &Lost, now: Instant) {
         let until = self.land(key, now);
-        self.query(key).missed(Fault::Unreachable);
+        let query = self.query(key);
+        if lost.outlived && std::mem::take(&mut query.may_reconnect) {
+            self.ask(key, lost.server, Transport::Tcp, now);
+            return;
+        }
+        query.missed(Fault::Unreachable);
+        self.servers.missed(lost.server, now);
         self.ask_next(key, until, now);
     }
 

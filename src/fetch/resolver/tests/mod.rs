@@ -1,0 +1,631 @@
+//! The resolver against servers that answer, lose, refuse, truncate and forge.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use self::world::{Asked, Resolved, Say, World};
+use super::*;
+use crate::base::rng::Rng;
+use crate::wire::dns::forge::Forge;
+
+mod world;
+
+const A: u16 = 1;
+const AAAA: u16 = 28;
+
+fn plain(servers: usize, server: impl FnMut(&Asked) -> Vec<Say> + 'static) -> World {
+    World::new(servers, |_| {}, server)
+}
+
+/// A server that knows one IPv4 address for every name.
+fn honest(asked: &Asked) -> Vec<Say> {
+    asked.reply_address("192.0.2.80")
+}
+
+/// Resolves `a.test` and checks what comes of it and when.
+fn check(mut world: World, expected: Result<&[&str], &'static str>, at_ms: u64) -> World {
+    assert_eq!(world.resolve("a.test", 1), None);
+    assert_eq!(
+        world.run(),
+        [Resolved {
+            host: "a.test".into(),
+            waiters: vec![1],
+            result: texts(expected),
+            at_ms,
+        }]
+    );
+    world
+}
+
+fn texts(expected: Result<&[&str], &'static str>) -> Result<Vec<String>, &'static str> {
+    expected.map(|list| list.iter().map(|text| (*text).to_owned()).collect())
+}
+
+fn ready(expected: Result<&[&str], &'static str>) -> Option<Result<Vec<String>, &'static str>> {
+    Some(texts(expected))
+}
+
+#[test]
+fn both_families_are_asked_for_and_ipv6_comes_first() {
+    let world = plain(1, |asked| match asked.rtype {
+        A => asked.reply(|reply| {
+            reply
+                .address(&asked.name, 60, "192.0.2.1")
+                .address(&asked.name, 60, "192.0.2.2")
+        }),
+        _ => asked.reply(|reply| reply.address(&asked.name, 60, "2001:db8::1")),
+    });
+    let expected = Ok(&["2001:db8::1", "192.0.2.1", "192.0.2.2"][..]);
+    let world = check(world, expected, 10);
+    assert_eq!(world.asked.len(), 2);
+}
+
+#[test]
+fn a_name_of_one_family_has_its_addresses_alone() {
+    check(plain(1, honest), Ok(&["192.0.2.80"]), 10);
+    let v6 = plain(1, |asked| asked.reply_address("2001:db8::80"));
+    check(v6, Ok(&["2001:db8::80"]), 10);
+}
+
+#[test]
+fn a_family_that_is_not_wanted_is_not_asked_for() {
+    let world = World::new(1, |settings| settings.families = Families::V4, honest);
+    let world = check(world, Ok(&["192.0.2.80"]), 10);
+    assert_eq!(world.asked.len(), 1);
+    assert_eq!(world.asked[0].rtype, A);
+}
+
+#[test]
+fn whoever_asks_for_a_name_on_its_way_joins() {
+    let mut world = plain(1, honest);
+    assert_eq!(world.resolve("a.test", 1), None);
+    assert_eq!(world.resolve("A.TEST.", 2), None);
+    assert_eq!(world.resolve("a.test", 1), None);
+    let resolved = world.run();
+    assert_eq!(resolved.len(), 1);
+    assert_eq!(resolved[0].waiters, [1, 2, 1]);
+    assert_eq!(world.asked.len(), 2);
+    assert_eq!(world.resolver.stats().joined, 2);
+}
+
+#[test]
+fn an_answer_is_kept_for_its_time_to_live() {
+    let mut world = check(plain(1, honest), Ok(&["192.0.2.80"]), 10);
+    world.pass(Duration::from_millis(299_999));
+    assert_eq!(world.resolve("a.test", 2), ready(Ok(&["192.0.2.80"])));
+    assert_eq!(world.asked.len(), 2);
+    assert_eq!(world.resolver.stats().hits, 1);
+    world.pass_ms(1);
+    assert_eq!(world.resolve("a.test", 2), None);
+    world.run();
+    assert_eq!(world.asked.len(), 4);
+}
+
+#[test]
+fn a_time_to_live_is_held_within_bounds() {
+    let lives = |ttl: u32, expected: u64| {
+        let mut world = World::new(
+            1,
+            |settings| settings.families = Families::V4,
+            move |asked| asked.reply(|reply| reply.address("a.test", ttl, "192.0.2.1")),
+        );
+        assert_eq!(world.resolve("a.test", 1), None);
+        world.run();
+        world.pass(Duration::from_secs(expected) - Duration::from_millis(1));
+        assert!(world.resolve("a.test", 1).is_some());
+        world.pass_ms(1);
+        assert!(world.resolve("a.test", 1).is_none());
+    };
+    lives(0, 30);
+    lives(100_000_000, 24 * 3600);
+}
+
+#[test]
+fn the_absence_of_a_name_is_kept_as_its_zone_says() {
+    let world = plain(1, |asked| {
+        asked.reply(|reply| reply.rcode(3).soa("test", 900, 120))
+    });
+    let mut world = check(world, Err("nxdomain"), 10);
+    world.pass(Duration::from_millis(119_999));
+    assert_eq!(world.resolve("a.test", 2), ready(Err("nxdomain")));
+    world.pass_ms(1);
+    assert_eq!(world.resolve("a.test", 2), None);
+}
+
+#[test]
+fn a_name_without_addresses_is_no_name_that_does_not_exist() {
+    let world = plain(1, |asked| asked.reply(|reply| reply.soa("test", 900, 120)));
+    check(world, Err("nodata"), 10);
+    // RFC 4074 §4.2: denying the name when asked for AAAA.
+    let world = plain(1, |asked| match asked.rtype {
+        A => asked.reply(|reply| reply.soa("test", 900, 120)),
+        _ => asked.reply(|reply| reply.rcode(3)),
+    });
+    check(world, Err("nodata"), 10);
+    let world = plain(1, |asked| match asked.rtype {
+        A => asked.reply(|reply| reply.address("a.test", 60, "192.0.2.1")),
+        _ => asked.reply(|reply| reply.rcode(3)),
+    });
+    check(world, Ok(&["192.0.2.1"]), 10);
+}
+
+#[test]
+fn the_other_family_is_given_50_ms() {
+    let late_by = |family: u16, ms: u64| {
+        plain(1, move |asked| {
+            let address = if asked.rtype == A {
+                "192.0.2.1"
+            } else {
+                "2001:db8::1"
+            };
+            let after = if asked.rtype == family { ms } else { 10 };
+            asked.reply_after(after, |reply| reply.address(&asked.name, 60, address))
+        })
+    };
+    check(late_by(A, 59), Ok(&["2001:db8::1", "192.0.2.1"]), 59);
+    check(late_by(AAAA, 59), Ok(&["2001:db8::1", "192.0.2.1"]), 59);
+    let mut world = late_by(A, 100);
+    assert_eq!(world.resolve("a.test", 1), None);
+    world.pass_ms(60);
+    assert_eq!(world.resolved[0].result, texts(Ok(&["2001:db8::1"])));
+    assert_eq!(world.resolved[0].at_ms, 60);
+    assert_eq!(world.resolve("a.test", 2), ready(Ok(&["2001:db8::1"])));
+    world.pass_ms(50);
+    let both = ready(Ok(&["2001:db8::1", "192.0.2.1"]));
+    assert_eq!(world.resolve("a.test", 3), both, "the late family is kept");
+    assert_eq!(world.resolved.len(), 1, "nobody is told twice");
+    assert!(world.resolver.is_empty());
+}
+
+#[test]
+fn a_family_that_never_answers_costs_50_ms() {
+    let mut world = plain(1, |asked| match asked.rtype {
+        A => honest(asked),
+        _ => Vec::new(),
+    });
+    assert_eq!(world.resolve("a.test", 1), None);
+    let resolved = world.run();
+    assert_eq!(resolved[0].result, texts(Ok(&["192.0.2.80"])));
+    assert_eq!(resolved[0].at_ms, 60);
+    assert_eq!(world.resolve("a.test", 2), ready(Ok(&["192.0.2.80"])));
+}
+
+#[test]
+fn a_lost_query_goes_to_the_next_server() {
+    let world = plain(2, |asked| match asked.server {
+        0 => Vec::new(),
+        _ => honest(asked),
+    });
+    let world = check(world, Ok(&["192.0.2.80"]), 2010);
+    assert_eq!(world.resolver.stats().timeouts, 2);
+}
+
+#[test]
+fn all_servers_have_their_attempts_and_then_it_is_a_timeout() {
+    let world = check(plain(2, |_| Vec::new()), Err("timeout"), 12_000);
+    let servers: Vec<usize> = (world.asked.iter())
+        .filter(|asked| asked.rtype == A)
+        .map(|asked| asked.server)
+        .collect();
+    assert_eq!(servers, [0, 1, 0, 1, 0, 1]);
+}
+
+#[test]
+fn a_reply_that_comes_too_late_is_dropped() {
+    let world = plain(1, |asked| match asked.at.as_nanos() {
+        0 => asked.reply_after(2005, |reply| reply.address(&asked.name, 60, "198.51.100.1")),
+        _ => honest(asked),
+    });
+    let world = check(world, Ok(&["192.0.2.80"]), 2010);
+    assert_eq!(world.resolver.stats().strays, 2);
+}
+
+#[test]
+fn a_server_that_fails_is_passed_over() {
+    for (code, expected) in [(2, "servfail"), (5, "refused"), (9, "servfail")] {
+        let world = plain(2, move |asked| match asked.server {
+            0 => asked.reply(|reply| reply.rcode(code)),
+            _ => honest(asked),
+        });
+        check(world, Ok(&["192.0.2.80"]), 20);
+        let world = plain(2, move |asked| asked.reply(|reply| reply.rcode(code)));
+        let world = check(world, Err(expected), 20);
+        assert_eq!(world.asked.len(), 4, "each server says it once a family");
+    }
+    let broken = plain(1, |asked| {
+        asked.reply(|reply| reply.record(6, "a.test", asked.rtype, 60, &[1]))
+    });
+    check(broken, Err("malformed"), 10);
+    let referral = plain(1, |asked| {
+        asked.reply(|reply| reply.no_recursion().ns("test", "ns.test"))
+    });
+    check(referral, Err("refused"), 10);
+}
+
+#[test]
+fn a_name_that_fails_is_let_be() {
+    let mut world = check(plain(1, |_| Vec::new()), Err("timeout"), 6000);
+    let asked = world.asked.len();
+    world.pass(Duration::from_millis(29_999));
+    assert_eq!(world.resolve("a.test", 1), ready(Err("timeout")));
+    assert_eq!(world.asked.len(), asked);
+    world.pass_ms(1);
+    assert_eq!(world.resolve("a.test", 1), None);
+    world.run();
+    world.pass(Duration::from_millis(59_999));
+    assert_eq!(world.resolve("a.test", 1), ready(Err("timeout")));
+    world.pass_ms(1);
+    assert_eq!(world.resolve("a.test", 1), None);
+}
+
+#[test]
+fn a_server_without_edns_is_asked_without() {
+    let world = plain(1, |asked| match asked.message[11] {
+        0 => honest(asked),
+        _ => asked.reply(|reply| reply.rcode(1)),
+    });
+    check(world, Ok(&["192.0.2.80"]), 20);
+    let world = plain(1, |asked| asked.reply(|reply| reply.rcode(1)));
+    check(world, Err("servfail"), 20);
+}
+
+#[test]
+fn a_truncated_reply_is_had_over_tcp() {
+    let world = plain(1, |asked| match asked.transport {
+        Transport::Udp => asked.reply(Forge::truncated),
+        Transport::Tcp => honest(asked),
+    });
+    let mut world = check(world, Ok(&["192.0.2.80"]), 21);
+    assert_eq!(world.resolver.stats().tcp_fallbacks, 2);
+    let streams = |world: &World| {
+        let mut sockets: Vec<_> = (world.asked.iter())
+            .filter(|asked| asked.transport == Transport::Tcp)
+            .map(|asked| asked.socket)
+            .collect();
+        sockets.dedup();
+        sockets.len()
+    };
+    assert_eq!(streams(&world), 1, "both questions share a connection");
+    world.resolve("b.test", 1);
+    world.run();
+    assert_eq!(streams(&world), 1, "and later ones use it too");
+    world.pass(Duration::from_secs(10));
+    assert_eq!(world.resolver.sockets(), 0, "until it was idle for long");
+}
+
+#[test]
+fn without_tcp_a_truncated_reply_leads_to_the_next_server() {
+    let mut world = plain(2, |asked| match asked.server {
+        0 => asked.reply(Forge::truncated),
+        _ => honest(asked),
+    });
+    world.tcp = false;
+    check(world, Ok(&["192.0.2.80"]), 21);
+}
+
+#[test]
+fn a_server_that_ends_its_connection_is_asked_again() {
+    let world = plain(1, |asked| match (asked.transport, asked.at.as_nanos()) {
+        (Transport::Udp, _) => asked.reply(Forge::truncated),
+        (Transport::Tcp, 0..1_000_000_000) => vec![Say::End(Duration::from_millis(1))],
+        (Transport::Tcp, _) => honest(asked),
+    });
+    // At once is not again: the round ends when the try over TCP would have.
+    check(world, Ok(&["192.0.2.80"]), 4031);
+}
+
+#[test]
+fn a_connection_that_ends_between_two_queries_costs_nothing() {
+    let mut world = plain(1, |asked| match asked.transport {
+        Transport::Udp => asked.reply(Forge::truncated),
+        Transport::Tcp => honest(asked),
+    });
+    world.resolve("a.test", 1);
+    world.run();
+    let tcp = world.asked.last().expect("something was asked").socket;
+    world.resolve("b.test", 1);
+    world.pass_ms(12);
+    assert_eq!(world.asked.last().unwrap().socket, tcp, "used again");
+    world.end(tcp);
+    let resolved = world.run();
+    assert_eq!(resolved[0].result, texts(Ok(&["192.0.2.80"])));
+    assert_eq!(resolved[0].at_ms, 21 + 12 + 11);
+}
+
+#[test]
+fn unreachable_servers_are_tried_each_round_and_not_in_a_storm() {
+    let world = plain(2, |_| vec![Say::End(Duration::from_millis(1))]);
+    let world = check(world, Err("timeout"), 4004);
+    assert!(world.asked.len() <= 12);
+}
+
+#[test]
+fn a_forged_reply_neither_counts_nor_ends_the_query() {
+    let lie = |reply: Forge| reply.address("a.test", 60, "203.0.113.66");
+    let world = plain(1, move |asked| {
+        let mut says = Vec::new();
+        let honest_id = u16::from_be_bytes([asked.message[0], asked.message[1]]);
+        says.extend(asked.reply_after(1, |reply| lie(reply.id(honest_id ^ 1))));
+        let mut other_question = asked.message.clone();
+        other_question[13] = b'z';
+        let forged = lie(Forge::reply_to(&other_question)).bytes();
+        says.push(Say::Reply(Duration::from_millis(2), forged));
+        says.push(Say::Reply(Duration::from_millis(3), b"nonsense".to_vec()));
+        says.push(Say::Reply(Duration::from_millis(4), Vec::new()));
+        says.extend(honest(asked));
+        says
+    });
+    let world = check(world, Ok(&["192.0.2.80"]), 10);
+    assert_eq!(world.resolver.stats().strays, 6);
+}
+
+#[test]
+fn a_right_reply_on_the_wrong_socket_does_not_count() {
+    let mut world = plain(1, |_| Vec::new());
+    for number in 0..20 {
+        world.resolve(&format!("{number}.test"), 1);
+    }
+    let asked_for_a = world.asked.iter().find(|asked| asked.rtype == A);
+    let asked = asked_for_a.expect("both families are asked for").clone();
+    let reply = Forge::reply_to(&asked.message).address(&asked.name, 60, "203.0.113.66");
+    let reply = reply.bytes();
+    let sockets = world.open_sockets();
+    assert!(sockets.len() > 1);
+    for socket in sockets {
+        if socket != asked.socket {
+            world.inject(socket, &reply);
+        }
+    }
+    world.pass_ms(60);
+    assert!(world.resolved.is_empty());
+    world.inject(asked.socket, &reply);
+    world.pass_ms(60);
+    assert_eq!(world.resolved.len(), 1);
+}
+
+#[test]
+fn a_reply_in_the_wrong_case_is_checked_over_tcp() {
+    let world = plain(1, |asked| match asked.transport {
+        Transport::Udp => asked.reply(|reply| reply.folded().address("a.test", 60, "203.0.113.66")),
+        Transport::Tcp => asked.reply(|reply| match asked.rtype {
+            A => reply.folded().address("a.test", 60, "192.0.2.80"),
+            _ => reply.folded(),
+        }),
+    });
+    let world = check(world, Ok(&["192.0.2.80"]), 21);
+    assert_eq!(world.resolver.stats().tcp_fallbacks, 2);
+}
+
+#[test]
+fn a_server_that_folds_cases_and_has_no_tcp_is_asked_in_lower_case() {
+    let mut world = plain(1, |asked| {
+        asked.reply(|reply| match asked.rtype {
+            A => reply.folded().address("a.test", 60, "192.0.2.80"),
+            _ => reply.folded(),
+        })
+    });
+    world.tcp = false;
+    let world = check(world, Ok(&["192.0.2.80"]), 4020);
+    assert_eq!(world.resolver.stats().strays, 2);
+}
+
+#[test]
+fn an_alias_is_asked_on_for_across_replies() {
+    let world = plain(1, |asked| match (asked.name.as_str(), asked.rtype) {
+        ("a.test", _) => asked.reply(|reply| reply.cname("a.test", 40, "b.test")),
+        ("b.test", _) => asked.reply(|reply| {
+            reply
+                .cname("b.test", 90, "c.test")
+                .cname("c.test", 50, "d.test")
+        }),
+        ("d.test", A) => asked.reply(|reply| reply.address("d.test", 60, "192.0.2.4")),
+        _ => asked.reply(|reply| reply),
+    });
+    let mut world = check(world, Ok(&["192.0.2.4"]), 30);
+    world.pass(Duration::from_millis(39_999));
+    assert!(world.resolve("a.test", 1).is_some());
+    world.pass_ms(1);
+    assert!(world.resolve("a.test", 1).is_none(), "the weakest link");
+}
+
+#[test]
+fn a_circle_of_aliases_ends_across_replies() {
+    let world = plain(1, |asked| {
+        let target = if asked.name == "a.test" {
+            "b.test"
+        } else {
+            "a.test"
+        };
+        asked.reply(|reply| reply.cname(&asked.name, 60, target))
+    });
+    let world = check(world, Err("cname_loop"), 20);
+    assert_eq!(world.asked.len(), 4);
+}
+
+#[test]
+fn a_chain_of_aliases_without_end_ends() {
+    let world = plain(1, |asked| {
+        asked.reply(|reply| reply.cname(&asked.name, 60, &format!("x.{}", asked.name)))
+    });
+    let world = check(world, Err("cname_loop"), 170);
+    assert_eq!(world.asked.len(), 2 * 17);
+}
+
+#[test]
+fn what_cannot_be_asked_fails_at_once() {
+    let mut world = plain(1, |_| panic!("nobody is asked"));
+    assert_eq!(world.resolve("a..test", 1), ready(Err("name_invalid")));
+    assert_eq!(world.resolve("", 1), ready(Err("name_invalid")));
+    assert_eq!(world.resolve("x.onion", 1), ready(Err("nxdomain")));
+    let mut world = plain(0, |_| panic!("there is no server"));
+    assert_eq!(world.resolve("a.test", 1), ready(Err("no_servers")));
+    assert_eq!(world.resolve("192.0.2.1", 1), ready(Ok(&["192.0.2.1"])));
+}
+
+#[test]
+fn an_override_goes_before_everything_for_its_port() {
+    let mut world = World::new(
+        1,
+        |settings| settings.overrides = vec!["a.test:80:10.0.0.1:8080".parse().unwrap()],
+        honest,
+    );
+    let Lookup::Ready(Ok(answer)) = world.resolver.resolve("a.test", 80, 1, world.now) else {
+        panic!("an override is ready");
+    };
+    assert_eq!(answer.port, Some(8080));
+    assert_eq!(answer.source, Source::Override);
+    let other_port = world.resolver.resolve("a.test", 443, 1, world.now);
+    assert_eq!(other_port, Lookup::Pending);
+}
+
+#[test]
+fn questions_beyond_the_bound_wait_in_line() {
+    let mut world = World::new(1, |settings| settings.queries_max = 10, honest);
+    for number in 0..100 {
+        assert_eq!(world.resolve(&format!("{number}.test"), number), None);
+    }
+    assert_eq!(world.asked.len(), 10);
+    let resolved = world.run();
+    assert_eq!(resolved.len(), 100);
+    assert!(resolved.is_sorted_by_key(|one| one.waiters[0]));
+    assert_eq!(resolved[99].at_ms, 200, "ten at a time, 10 ms each");
+}
+
+#[test]
+fn names_and_callers_beyond_the_bound_are_sent_away() {
+    let mut world = World::new(1, |settings| settings.pending_max = 3, honest);
+    for number in 0..3 {
+        assert_eq!(world.resolve(&format!("{number}.test"), 1), None);
+    }
+    assert_eq!(world.resolve("3.test", 1), ready(Err("busy")));
+    assert_eq!(world.resolve("0.test", 2), ready(Err("busy")));
+    world.run();
+    assert_eq!(world.resolve("0.test", 2), ready(Ok(&["192.0.2.80"])));
+    assert_eq!(world.resolve("3.test", 1), None);
+}
+
+#[test]
+fn the_cache_is_bounded() {
+    let mut world = World::new(1, |settings| settings.cache_max = 5, honest);
+    for number in 0..50 {
+        world.resolve(&format!("{number}.test"), 1);
+        world.run();
+    }
+    assert_eq!(world.resolver.cached(), 5);
+    assert!(world.resolve("49.test", 1).is_some());
+    assert!(world.resolve("0.test", 1).is_none());
+}
+
+#[test]
+fn ports_are_spread_and_renewed_and_closed_when_idle() {
+    let mut world = plain(1, honest);
+    for number in 0..1000 {
+        world.resolve(&format!("{number}.test"), 1);
+        world.run();
+    }
+    let mut per_socket = std::collections::BTreeMap::new();
+    for asked in &world.asked {
+        *per_socket.entry(asked.socket).or_insert(0) += 1;
+    }
+    assert!(per_socket.len() >= 2000 / 64, "{}", per_socket.len());
+    assert!(per_socket.values().all(|queries| *queries <= 64));
+    assert!(world.sockets_most <= 8 + 2);
+    world.pass(Duration::from_secs(10));
+    assert_eq!(world.resolver.sockets(), 0);
+    assert_eq!(world.resolver.next_timeout(), None);
+}
+
+#[test]
+fn ids_and_cases_differ_from_query_to_query() {
+    let mut world = plain(1, honest);
+    let mut ids = std::collections::BTreeSet::new();
+    let mut spellings = std::collections::BTreeSet::new();
+    for number in 0..200 {
+        world.resolve(&format!("quite-a-long-name-{number:03}.test"), 1);
+        world.run();
+    }
+    for asked in &world.asked {
+        ids.insert(asked.message[..2].to_vec());
+        spellings.insert(asked.message[13..31].to_vec());
+    }
+    assert!(ids.len() > 390, "{}", ids.len());
+    assert!(spellings.len() > 390, "{}", spellings.len());
+}
+
+#[test]
+fn the_same_seed_asks_the_same() {
+    let trace = || {
+        let mut world = plain(2, honest);
+        for number in 0..50 {
+            world.resolve(&format!("{number}.test"), number);
+        }
+        world.run();
+        let trace: Vec<_> = (world.asked.iter())
+            .map(|asked| (asked.at, asked.socket, asked.message.clone()))
+            .collect();
+        trace
+    };
+    assert_eq!(trace(), trace());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever servers do, every caller is told once, and nothing is left over.
+    #[test]
+    fn every_lookup_ends_and_leaves_nothing_behind(
+        seed: u64,
+        hosts in 1_usize..40,
+        tcp: bool,
+    ) {
+        let mut rng = Rng::from_seed(seed);
+        let mut world = World::new(3, |settings| settings.queries_max = 8, move |asked| {
+            let after = rng.below(2500);
+            match rng.below(12) {
+                0 | 1 => Vec::new(),
+                2 => vec![Say::End(Duration::from_millis(after))],
+                3 => asked.reply_after(after, Forge::truncated),
+                4 => asked.reply_after(after, Forge::folded),
+                5 => asked.reply_after(after, |reply| reply.id(7)),
+                6 => asked.reply_after(after, |reply| reply.rcode((after % 11) as u8)),
+                7 => asked.reply_after(after, |reply| {
+                    reply.cname(&asked.name, 5, &format!("x{}", asked.name))
+                }),
+                8 => {
+                    let bytes = (0..after % 90).map(|_| rng.next_u64() as u8).collect();
+                    vec![Say::Reply(Duration::from_millis(after), bytes)]
+                }
+                9 => asked.reply_after(after, |reply| reply.record(6, "x", 1, 1, &[1])),
+                _ => asked.reply_address("192.0.2.80"),
+            }
+        });
+        world.tcp = tcp;
+        for number in 0..hosts {
+            for who in [number, number + 1000] {
+                let ready = world.resolve(&format!("{number}.test"), who as u64);
+                prop_assert_eq!(ready, None);
+            }
+            if number % 5 == 0 {
+                let open = world.open_sockets();
+                world.end(open[number % open.len()]);
+            }
+            world.pass_ms(3);
+        }
+        let mut told: Vec<Waiter> = (world.run().iter())
+            .flat_map(|resolved| resolved.waiters.clone())
+            .collect();
+        told.sort_unstable();
+        let mut expected: Vec<Waiter> = (0..hosts as u64).chain(1000..1000 + hosts as u64).collect();
+        expected.sort_unstable();
+        prop_assert_eq!(told, expected);
+        prop_assert!(world.sockets_most <= 3 * 9 + 8);
+        world.pass(Duration::from_secs(20));
+        prop_assert_eq!(world.resolver.sockets(), 0);
+        prop_assert_eq!(world.resolver.next_timeout(), None);
+        prop_assert_eq!(world.resolver.in_flight, 0);
+        prop_assert_eq!(world.resolver.waiting, 0);
+        prop_assert!(world.resolver.by_host.is_empty());
+        prop_assert!(world.resolver.line.is_empty());
+    }
+}

@@ -1,0 +1,311 @@
+//! Name servers that are not there, in a time that does not pass by itself.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::super::*;
+use crate::wire::dns::forge::{Forge, question_of};
+use crate::wire::dns::{Deframer, frame};
+
+/// A resolver, its servers, and the time.
+pub(super) struct World {
+    pub(super) resolver: Resolver,
+    pub(super) now: Instant,
+    /// What the servers were asked, in order.
+    pub(super) asked: Vec<Asked>,
+    /// What came of lookups that were not ready at once.
+    pub(super) resolved: Vec<Resolved>,
+    /// The most that was open at once.
+    pub(super) sockets_most: usize,
+    /// Whether TCP connections come about.
+    pub(super) tcp: bool,
+    server: Server,
+    sockets: BTreeMap<SocketId, Socket>,
+    /// What is on its way to the resolver, by arrival and order of sending.
+    coming: BTreeMap<(Instant, u64), (SocketId, News)>,
+    sent: u64,
+}
+
+/// How the servers behave.
+type Server = Box<dyn FnMut(&Asked) -> Vec<Say>>;
+
+/// One query as a server sees it.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    /// Index of the server in the settings.
+    pub(super) server: usize,
+    pub(super) transport: Transport,
+    pub(super) socket: SocketId,
+    /// In lower case.
+    pub(super) name: String,
+    pub(super) rtype: u16,
+    pub(super) message: Vec<u8>,
+    pub(super) at: Instant,
+}
+
+/// What a server does when asked, and after how long.
+pub(super) enum Say {
+    Reply(Duration, Vec<u8>),
+    /// Ends the socket, as ICMP or FIN do.
+    End(Duration),
+}
+
+#[derive(Debug, PartialEq)]
+pub(super) struct Resolved {
+    pub(super) host: String,
+    pub(super) waiters: Vec<Waiter>,
+    /// Addresses as text, or the failure's code.
+    pub(super) result: Result<Vec<String>, &'static str>,
+    pub(super) at_ms: u64,
+}
+
+struct Socket {
+    server: usize,
+    transport: Transport,
+    deframer: Deframer,
+}
+
+enum News {
+    Connected,
+    Bytes(Vec<u8>),
+    End,
+}
+
+impl Asked {
+    /// An honest reply, 10 ms later.
+    pub(super) fn reply(&self, forge: impl FnOnce(Forge) -> Forge) -> Vec<Say> {
+        self.reply_after(10, forge)
+    }
+
+    pub(super) fn reply_after(&self, ms: u64, forge: impl FnOnce(Forge) -> Forge) -> Vec<Say> {
+        let bytes = forge(Forge::reply_to(&self.message)).bytes();
+        vec![Say::Reply(Duration::from_millis(ms), bytes)]
+    }
+
+    /// What a server says that knows this address for the name, of whichever family it is.
+    pub(super) fn reply_address(&self, address: &str) -> Vec<Say> {
+        let of_kind = if address.contains(':') { 28 } else { 1 };
+        self.reply(|reply| match self.rtype == of_kind {
+            true => reply.address(&self.name, 300, address),
+            false => reply.soa("test", 300, 300),
+        })
+    }
+}
+
+impl World {
+    /// A world of so many servers, all of which behave like this.
+    pub(super) fn new(
+        servers: usize,
+        change: impl FnOnce(&mut Settings),
+        server: impl FnMut(&Asked) -> Vec<Say> + 'static,
+    ) -> Self {
+        let mut settings = Settings {
+            servers: (0..servers)
+                .map(|index| ([192, 0, 2, index as u8], 53).into())
+                .collect(),
+            ..Settings::default()
+        };
+        change(&mut settings);
+        World {
+            resolver: Resolver::new(settings, Rng::from_seed(7)),
+            now: Instant::START,
+            asked: Vec::new(),
+            resolved: Vec::new(),
+            sockets_most: 0,
+            tcp: true,
+            server: Box::new(server),
+            sockets: BTreeMap::new(),
+            coming: BTreeMap::new(),
+            sent: 0,
+        }
+    }
+
+    /// Asks for a host on port 80; what is ready comes as text.
+    pub(super) fn resolve(
+        &mut self,
+        host: &str,
+        who: Waiter,
+    ) -> Option<Result<Vec<String>, &'static str>> {
+        let lookup = self.resolver.resolve(host, 80, who, self.now);
+        self.act();
+        match lookup {
+            Lookup::Ready(result) => Some(text_of(result)),
+            Lookup::Pending => None,
+            Lookup::Busy => Some(Err("busy")),
+        }
+    }
+
+    /// Lets time pass until no name is being resolved; gives the results since the last call.
+    pub(super) fn run(&mut self) -> Vec<Resolved> {
+        while !self.resolver.is_empty() {
+            let next = self
+                .next()
+                .expect("a lookup that waits for nothing never ends");
+            self.step(next);
+        }
+        std::mem::take(&mut self.resolved)
+    }
+
+    /// Lets time pass for so long.
+    pub(super) fn pass(&mut self, span: Duration) {
+        let end = self.now + span;
+        while let Some(next) = self.next().filter(|next| *next <= end) {
+            self.step(next);
+        }
+        self.now = end;
+    }
+
+    pub(super) fn pass_ms(&mut self, ms: u64) {
+        self.pass(Duration::from_millis(ms));
+    }
+
+    /// Hands bytes to the resolver at once, from nowhere.
+    pub(super) fn inject(&mut self, socket: SocketId, bytes: &[u8]) {
+        self.resolver.handle_received(socket, bytes, self.now);
+        self.act();
+    }
+
+    /// Ends a socket at once.
+    pub(super) fn end(&mut self, socket: SocketId) {
+        if self.sockets.remove(&socket).is_some() {
+            self.resolver.handle_ended(socket, self.now);
+            self.act();
+        }
+    }
+
+    pub(super) fn open_sockets(&self) -> Vec<SocketId> {
+        self.sockets.keys().copied().collect()
+    }
+
+    fn next(&self) -> Option<Instant> {
+        let coming = self.coming.keys().next().map(|(at, _)| *at);
+        [coming, self.resolver.next_timeout()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn step(&mut self, at: Instant) {
+        self.now = self.now.max(at);
+        while let Some(entry) = self.coming.first_entry()
+            && entry.key().0 <= self.now
+        {
+            let (socket, news) = entry.remove();
+            if !self.sockets.contains_key(&socket) {
+                continue;
+            }
+            match news {
+                News::Connected => self.resolver.handle_connected(socket),
+                News::Bytes(bytes) => self.resolver.handle_received(socket, &bytes, self.now),
+                News::End => {
+                    self.sockets.remove(&socket);
+                    self.resolver.handle_ended(socket, self.now);
+                }
+            }
+            self.act();
+        }
+        self.resolver.handle_timeout(self.now);
+        self.act();
+    }
+
+    fn act(&mut self) {
+        while let Some(action) = self.resolver.poll() {
+            match action {
+                Action::Open {
+                    socket,
+                    server,
+                    transport,
+                } => self.open(socket, server, transport),
+                Action::Send { socket, bytes } => self.take(socket, &bytes),
+                Action::Close { socket } => {
+                    self.sockets.remove(&socket).expect("an open socket closes");
+                }
+                Action::Resolved {
+                    host,
+                    waiters,
+                    result,
+                } => self.resolved.push(Resolved {
+                    host: host.into(),
+                    waiters,
+                    result: text_of(result),
+                    at_ms: self.now.as_nanos() / 1_000_000,
+                }),
+            }
+        }
+        assert_eq!(self.sockets.len(), self.resolver.sockets());
+        self.sockets_most = self.sockets_most.max(self.sockets.len());
+    }
+
+    fn open(&mut self, socket: SocketId, server: SocketAddr, transport: Transport) {
+        let SocketAddr::V4(server) = server else {
+            panic!("the servers here have IPv4 addresses");
+        };
+        let opened = Socket {
+            server: usize::from(server.ip().octets()[3]),
+            transport,
+            deframer: Deframer::default(),
+        };
+        assert!(self.sockets.insert(socket, opened).is_none());
+        if transport == Transport::Tcp {
+            let news = if self.tcp { News::Connected } else { News::End };
+            self.schedule(Duration::from_millis(1), socket, news);
+        }
+    }
+
+    fn take(&mut self, socket: SocketId, mut bytes: &[u8]) {
+        let open = self.sockets.get_mut(&socket).expect("sent on open sockets");
+        let (server, transport) = (open.server, open.transport);
+        let mut messages = Vec::new();
+        match transport {
+            Transport::Udp => messages.push(bytes.to_vec()),
+            Transport::Tcp => {
+                while let Some(message) = open.deframer.read(&mut bytes) {
+                    messages.push(message);
+                }
+            }
+        }
+        for message in messages {
+            let (name, rtype) = question_of(&message);
+            let asked = Asked {
+                server,
+                transport,
+                socket,
+                name,
+                rtype,
+                message,
+                at: self.now,
+            };
+            let says = (self.server)(&asked);
+            self.asked.push(asked);
+            for say in says {
+                match (say, transport) {
+                    (Say::End(after), _) => self.schedule(after, socket, News::End),
+                    (Say::Reply(after, bytes), Transport::Udp) => {
+                        self.schedule(after, socket, News::Bytes(bytes));
+                    }
+                    (Say::Reply(after, bytes), Transport::Tcp) => {
+                        for octet in frame(&bytes) {
+                            self.schedule(after, socket, News::Bytes(vec![octet]));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn schedule(&mut self, after: Duration, socket: SocketId, news: News) {
+        self.sent += 1;
+        self.coming
+            .insert((self.now + after, self.sent), (socket, news));
+    }
+}
+
+fn text_of(result: Result<Answer, Failure>) -> Result<Vec<String>, &'static str> {
+    match result {
+        Ok(answer) => Ok(answer.addresses.iter().map(|one| one.to_string()).collect()),
+        Err(failure) => {
+            assert_eq!(failure.kind, crate::fetch::failure::FailureKind::Dns);
+            Err(failure.code)
+        }
+    }
+}
