@@ -68,7 +68,11 @@ enum State {
     /// For the kernel.
     Connecting { opened: Instant, released: Instant },
     /// For the end of the TLS handshake, which began with the ClientHello's departure.
-    Handshaking { began: Instant, released: Instant },
+    Handshaking {
+        began: Instant,
+        released: Instant,
+        greeted: bool,
+    },
     /// For a request.
     Ready { since: Instant },
     /// For a reply.
@@ -153,6 +157,7 @@ impl Connection {
                 self.state = State::Handshaking {
                     began: at,
                     released,
+                    greeted: false,
                 };
                 None
             }
@@ -188,7 +193,10 @@ impl Connection {
         match &mut self.state {
             // The ClientHello leaves when there is somebody to hear it.
             State::Connecting { .. } => return false,
-            State::Handshaking { .. } if self.marked.is_none() => mark = Some(Mark::Hello),
+            State::Handshaking { greeted, .. } if !*greeted => {
+                *greeted = true;
+                mark = Some(Mark::Hello);
+            }
             State::Exchanging(exchange) if exchange.is_queued() => {
                 mark = Some(Mark::Request);
                 match &mut self.transport {
@@ -309,7 +317,9 @@ impl Connection {
                 let connect = Deadline::new(*opened + settings.connect_timeout, Phase::Connect);
                 Some(set_up(*released, connect))
             }
-            State::Handshaking { began, released } => {
+            State::Handshaking {
+                began, released, ..
+            } => {
                 let tls = Deadline::new(*began + settings.tls_timeout, Phase::Tls);
                 Some(set_up(*released, tls))
             }
