@@ -2,6 +2,7 @@
 
 pub mod pool;
 pub mod connection;
+mod transport;
 pub mod exchange;
 mod body;
 pub mod deadline;

@@ -4,7 +4,7 @@ use super::*;
 use crate::fetch::exchange::Description;
 use crate::fetch::failure::Truncation;
 use crate::fetch::timings::Timings;
-use crate::fetch::tls::testing::{Authority, Server};
+use crate::fetch::tls::testing::{Authority, Server, TLS12};
 use crate::fetch::tls::{TlsConfig, TlsSettings};
 use crate::wire::http::Limits;
 
@@ -308,6 +308,30 @@ fn secured(trust: &(Authority, TlsConfig), step: usize) -> (Connection, Server) 
     }
     assert!(connection.is_ready());
     (connection, server)
+}
+
+#[test]
+fn only_the_hello_begins_a_handshake() {
+    let trust = trust();
+    let server = trust.0.server("a.test", (2020, 2040), &[&TLS12]);
+    let mut server = Server::new(&server);
+    let mut connection = Connection::open(address(443), Some(session(&trust)), at(0), at(0));
+    connection.handle_connected(address(4000), at(10));
+    let mut out = Vec::new();
+    assert!(connection.take_output(&mut out));
+    connection.handle_sent(at(15));
+    let (hello, _) = server.exchange(&out);
+    assert_eq!(hear(&mut connection, &hello, 40), []);
+    out.clear();
+    assert!(
+        !connection.take_output(&mut out),
+        "a flight of its own, unmarked"
+    );
+    let (finish, _) = server.exchange(&out);
+    assert_eq!(hear(&mut connection, &finish, 70), [News::Ready]);
+    connection.start(exchange());
+    let timings = connection.exchange().expect("under way").timings();
+    assert_eq!(timings.tls_took, Some(Duration::from_millis(55)));
 }
 
 fn ask_secured(connection: &mut Connection, server: &mut Server, millis: u64) {
