@@ -13,6 +13,7 @@ use super::failure::{Failure, FailureKind};
 use super::settings::Settings;
 use super::timings::Arrival;
 use super::tls::{TlsInfo, TlsSession};
+use super::transport::Transport;
 use crate::base::time::Instant;
 
 /// What a connection has to say. One piece of news at a time, in the order it happened.
@@ -68,7 +69,11 @@ enum State {
     /// For the kernel.
     Connecting { opened: Instant, released: Instant },
     /// For the end of the TLS handshake, which began with the ClientHello's departure.
-    Handshaking { began: Instant, released: Instant },
+    Handshaking {
+        began: Instant,
+        released: Instant,
+        greeted: bool,
+    },
     /// For a request.
     Ready { since: Instant },
     /// For a reply.
@@ -80,21 +85,6 @@ enum State {
     },
     /// For nothing.
     Closed,
-}
-
-#[derive(Debug)]
-enum Transport {
-    Plain,
-    Tls(Box<Secured>),
-}
-
-/// TLS, and what it has decrypted but nobody has read yet.
-#[derive(Debug)]
-struct Secured {
-    session: TlsSession,
-    plain: Vec<u8>,
-    read: usize,
-    broken: Option<Failure>,
 }
 
 /// What a marked send carries.
@@ -119,15 +109,7 @@ impl Connection {
                 opened: now,
                 released,
             },
-            transport: match tls {
-                None => Transport::Plain,
-                Some(session) => Transport::Tls(Box::new(Secured {
-                    session,
-                    plain: Vec::new(),
-                    read: 0,
-                    broken: None,
-                })),
-            },
+            transport: Transport::new(tls),
             remote,
             local: None,
             established: None,
@@ -144,19 +126,16 @@ impl Connection {
         };
         self.local = Some(local);
         self.established = Some(at);
-        match self.transport {
-            Transport::Plain => {
-                self.state = State::Ready { since: at };
-                Some(News::Ready)
-            }
-            Transport::Tls(_) => {
-                self.state = State::Handshaking {
-                    began: at,
-                    released,
-                };
-                None
-            }
+        if self.transport.is_handshaking() {
+            self.state = State::Handshaking {
+                began: at,
+                released,
+                greeted: false,
+            };
+            return None;
         }
+        self.state = State::Ready { since: at };
+        Some(News::Ready)
     }
 
     /// Begins an exchange; its request waits for [`Connection::take_output`].
@@ -188,19 +167,17 @@ impl Connection {
         match &mut self.state {
             // The ClientHello leaves when there is somebody to hear it.
             State::Connecting { .. } => return false,
-            State::Handshaking { .. } if self.marked.is_none() => mark = Some(Mark::Hello),
+            State::Handshaking { greeted, .. } if !*greeted => {
+                *greeted = true;
+                mark = Some(Mark::Hello);
+            }
             State::Exchanging(exchange) if exchange.is_queued() => {
                 mark = Some(Mark::Request);
-                match &mut self.transport {
-                    Transport::Plain => out.extend_from_slice(exchange.hand_out()),
-                    Transport::Tls(tls) => tls.session.write(exchange.hand_out()),
-                }
+                self.transport.send(exchange.hand_out(), out);
             }
             _ => {}
         }
-        if let Transport::Tls(tls) = &mut self.transport {
-            tls.session.take_output(out);
-        }
+        self.transport.take_output(out);
         if out.len() == before {
             return false;
         }
@@ -224,9 +201,7 @@ impl Connection {
 
     /// Takes bytes from the wire. Call until it returns `None`: `bytes` is then used up.
     pub fn handle_bytes(&mut self, bytes: &mut &[u8], arrival: Arrival) -> Option<News> {
-        if let Transport::Tls(tls) = &mut self.transport {
-            tls.decrypt(bytes);
-        }
+        self.transport.take_in(bytes);
         match &mut self.state {
             State::Handshaking { .. } => self.shake_hands(arrival.at),
             State::Ready { .. } => self.hear_unasked(bytes),
@@ -256,11 +231,7 @@ impl Connection {
                 Some(self.died_idle())
             }
             State::Exchanging(exchange) => {
-                let whole = match &self.transport {
-                    Transport::Plain => true,
-                    Transport::Tls(tls) => tls.session.peer_closed(),
-                };
-                let step = exchange.handle_end(whole, at);
+                let step = exchange.handle_end(self.transport.may_end(), at);
                 Some(self.on_step(step, at))
             }
             State::Finished { reusable_since, .. } => {
@@ -309,7 +280,9 @@ impl Connection {
                 let connect = Deadline::new(*opened + settings.connect_timeout, Phase::Connect);
                 Some(set_up(*released, connect))
             }
-            State::Handshaking { began, released } => {
+            State::Handshaking {
+                began, released, ..
+            } => {
                 let tls = Deadline::new(*began + settings.tls_timeout, Phase::Tls);
                 Some(set_up(*released, tls))
             }
@@ -364,8 +337,8 @@ impl Connection {
 
     /// Ends it from our side; with TLS the last output says so to the peer.
     pub fn close(&mut self) {
-        if let (Transport::Tls(tls), State::Ready { .. }) = (&mut self.transport, &self.state) {
-            tls.session.close();
+        if self.is_ready() {
+            self.transport.close();
         }
         self.state = State::Closed;
     }
@@ -405,36 +378,27 @@ impl Connection {
 
     /// What TLS agreed on, where there is TLS and its handshake is over.
     pub fn tls(&self) -> Option<TlsInfo> {
-        match &self.transport {
-            Transport::Plain => None,
-            Transport::Tls(tls) => tls.session.info(),
-        }
+        self.transport.info()
     }
 
     /// Bytes of memory that its buffers hold, its exchange's included.
     pub fn memory(&self) -> usize {
-        let tls = match &self.transport {
-            Transport::Plain => 0,
-            Transport::Tls(tls) => tls.plain.capacity(),
-        };
-        tls + self.exchange().map_or(0, Exchange::memory)
+        self.transport.memory() + self.exchange().map_or(0, Exchange::memory)
     }
 
     fn shake_hands(&mut self, at: Instant) -> Option<News> {
-        let (Transport::Tls(tls), State::Handshaking { began, .. }) =
-            (&mut self.transport, &self.state)
-        else {
-            unreachable!("only TLS shakes hands");
+        let State::Handshaking { began, .. } = self.state else {
+            unreachable!("only a handshake is shaken");
         };
-        if !tls.session.is_handshaking() {
-            self.secured = Some((at, at.saturating_since(*began)));
+        if !self.transport.is_handshaking() {
+            self.secured = Some((at, at.saturating_since(began)));
             self.state = State::Ready { since: at };
             return Some(News::Ready);
         }
-        if let Some(failure) = tls.broken.take() {
+        if let Some(failure) = self.transport.take_failure() {
             return Some(self.set_up_failed(failure));
         }
-        if tls.session.peer_closed() {
+        if self.transport.peer_closed() {
             return self.handle_end(at);
         }
         None
@@ -443,20 +407,13 @@ impl Connection {
     /// Bytes while nothing was asked: a 408 to an idle connection, or a protocol in which the
     /// server speaks first. Never a reply.
     fn hear_unasked(&mut self, bytes: &mut &[u8]) -> Option<News> {
-        let mut failure = (!bytes.is_empty()).then(unsolicited);
-        let mut ended = false;
+        let spoke = !self.transport.unread(bytes).is_empty();
         *bytes = &[];
-        if let Transport::Tls(tls) = &mut self.transport {
-            failure = tls.broken.take();
-            if failure.is_none() && !tls.rest().is_empty() {
-                failure = Some(unsolicited());
-            }
-            ended = tls.session.peer_closed();
-        }
-        match failure {
+        let failure = self.transport.take_failure();
+        match failure.or_else(|| spoke.then(unsolicited)) {
             Some(failure) if self.used == 0 => Some(self.set_up_failed(failure)),
             Some(_) => Some(self.close_idle()),
-            None if ended => Some(self.close_idle()),
+            None if self.transport.peer_closed() => Some(self.close_idle()),
             None => None,
         }
     }
@@ -465,10 +422,7 @@ impl Connection {
         let State::Exchanging(exchange) = &mut self.state else {
             unreachable!("only an exchange is read");
         };
-        let mut input = match &self.transport {
-            Transport::Plain => *bytes,
-            Transport::Tls(tls) => tls.rest(),
-        };
+        let mut input = self.transport.unread(bytes);
         if !input.is_empty() && exchange.is_unasked(arrival.at) {
             *bytes = &[];
             if self.used > 1 {
@@ -480,25 +434,35 @@ impl Connection {
         let offered = input.len();
         let step = exchange.handle_bytes(&mut input, arrival);
         let taken = offered - input.len();
-        match &mut self.transport {
-            Transport::Plain => *bytes = &bytes[taken..],
-            Transport::Tls(tls) => tls.consume(taken),
+        self.transport.consume(bytes, taken);
+        match step {
+            Some(Step::Over { failure, reusable }) => {
+                // Bytes after a reply belong to no request of ours: they are dropped, and the
+                // connection with them.
+                let more = !self.transport.unread(bytes).is_empty();
+                *bytes = &[];
+                let spoilt = more || self.transport.is_broken() || self.transport.peer_closed();
+                let reusable = reusable && !spoilt;
+                Some(self.on_step(Step::Over { failure, reusable }, arrival.at))
+            }
+            Some(Step::Head) => Some(News::Head),
+            None => self.look_beneath(arrival.at),
         }
-        if let Some(step) = step {
-            let news = self.on_step(step, arrival.at);
-            return Some(self.unless_more_came(news, bytes));
-        }
-        let Transport::Tls(tls) = &mut self.transport else {
-            return None;
+    }
+
+    /// The exchange has read all there is: whether the layer beneath it goes on.
+    fn look_beneath(&mut self, at: Instant) -> Option<News> {
+        let State::Exchanging(exchange) = &mut self.state else {
+            unreachable!("only an exchange has something beneath it");
         };
-        exchange.handle_activity(arrival.at);
-        match tls.broken.take() {
+        exchange.handle_activity(at);
+        match self.transport.take_failure() {
             Some(_) if self.used > 1 && !exchange.has_begun() => Some(self.died_idle()),
             Some(failure) => {
                 let step = exchange.fail(failure);
-                Some(self.on_step(step, arrival.at))
+                Some(self.on_step(step, at))
             }
-            None if tls.session.peer_closed() => self.handle_end(arrival.at),
+            None if self.transport.peer_closed() => self.handle_end(at),
             None => None,
         }
     }
@@ -515,30 +479,6 @@ impl Connection {
             reusable_since: reusable.then_some(at),
         };
         News::Ended { failure, reusable }
-    }
-
-    /// Bytes after a reply belong to no request of ours: they are dropped, and the connection
-    /// with them.
-    fn unless_more_came(&mut self, news: News, bytes: &mut &[u8]) -> News {
-        let (News::Ended { failure, .. }, State::Finished { reusable_since, .. }) =
-            (&news, &mut self.state)
-        else {
-            return news;
-        };
-        let spoilt = match &self.transport {
-            Transport::Plain => !bytes.is_empty(),
-            Transport::Tls(tls) => {
-                !tls.rest().is_empty() || tls.broken.is_some() || tls.session.peer_closed()
-            }
-        };
-        *bytes = &[];
-        if spoilt {
-            *reusable_since = None;
-        }
-        News::Ended {
-            failure: failure.clone(),
-            reusable: reusable_since.is_some(),
-        }
     }
 
     fn died_idle(&mut self) -> News {
@@ -562,30 +502,6 @@ impl Connection {
     fn close_idle(&mut self) -> News {
         self.state = State::Closed;
         News::Closed
-    }
-}
-
-impl Secured {
-    /// Takes bytes from the wire, all of them.
-    fn decrypt(&mut self, wire: &mut &[u8]) {
-        let wire = std::mem::take(wire);
-        if self.broken.is_none() {
-            self.broken = self.session.read(wire, &mut self.plain).err();
-        }
-    }
-
-    /// What nobody has read yet.
-    fn rest(&self) -> &[u8] {
-        &self.plain[self.read..]
-    }
-
-    /// Memory is given back as soon as all is read: most connections wait most of the time.
-    fn consume(&mut self, bytes: usize) {
-        self.read += bytes;
-        if self.read == self.plain.len() {
-            self.plain = Vec::new();
-            self.read = 0;
-        }
     }
 }
 

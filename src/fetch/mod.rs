@@ -1,6 +1,7 @@
 //! How a page is fetched: sans-IO state machines. Bytes and the time go in, bytes and news come out.
 
 pub mod connection;
+mod transport;
 pub mod exchange;
 mod body;
 pub mod deadline;

@@ -301,13 +301,12 @@ fn add_roots(roots: &mut RootCertStore, file: &CaFile) -> Result<(), TlsConfigEr
     }
 }
 
-/// A host as certificates know it: without the root's dot, without the brackets of IPv6.
+/// A host as certificates know it: without the brackets of IPv6.
 fn server_name(host: &str) -> Option<ServerName<'static>> {
     let bare = host
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'))
         .unwrap_or(host);
-    let bare = bare.strip_suffix('.').unwrap_or(bare);
     ServerName::try_from(bare.to_owned()).ok()
 }
 

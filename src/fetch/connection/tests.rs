@@ -1,1 +1,489 @@
 //! A connection through its whole life, plain and secured.
+
+use super::*;
+use crate::fetch::exchange::Description;
+use crate::fetch::failure::Truncation;
+use crate::fetch::timings::Timings;
+use crate::fetch::tls::testing::{Authority, Server, TLS12};
+use crate::fetch::tls::{TlsConfig, TlsSettings};
+use crate::wire::http::Limits;
+
+const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+
+fn at(millis: u64) -> Instant {
+    Instant::START + Duration::from_millis(millis)
+}
+
+fn arrival(millis: u64) -> Arrival {
+    Arrival {
+        at: at(millis),
+        kernel: true,
+        bound: false,
+    }
+}
+
+fn address(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
+}
+
+fn exchange() -> Box<Exchange> {
+    let description = Description {
+        method: "GET",
+        target: "/a",
+        host: "a.test",
+        headers: &[],
+        body: None,
+        keep_wire: true,
+        body_max: None,
+    };
+    let settings = Settings::default();
+    let exchange = Exchange::new(
+        &description,
+        &settings,
+        Limits::default(),
+        Timings::default(),
+    );
+    Box::new(exchange.expect("a request that can be written"))
+}
+
+/// A plain connection, opened at 0 ms, established at 10 ms.
+fn ready() -> Connection {
+    let mut connection = Connection::open(address(80), None, at(0), at(0));
+    assert_eq!(
+        connection.handle_connected(address(4000), at(10)),
+        Some(News::Ready)
+    );
+    connection
+}
+
+/// Starts an exchange, whose request departs at `millis`.
+fn ask(connection: &mut Connection, millis: u64) {
+    connection.start(exchange());
+    let mut out = Vec::new();
+    assert!(connection.take_output(&mut out), "a request wants a mark");
+    assert!(out.starts_with(b"GET /a HTTP/1.1\r\n"));
+    connection.handle_sent(at(millis));
+}
+
+/// All news of some bytes, in order; exchanges that ended are taken.
+fn hear(connection: &mut Connection, mut bytes: &[u8], millis: u64) -> Vec<News> {
+    let mut all = Vec::new();
+    while let Some(news) = connection.handle_bytes(&mut bytes, arrival(millis)) {
+        if news == News::Head {
+            assert!(connection.exchange().expect("under way").head().is_some());
+        }
+        all.push(news);
+    }
+    assert!(bytes.is_empty(), "bytes are always used up");
+    all
+}
+
+fn ended(reusable: bool) -> News {
+    News::Ended {
+        failure: None,
+        reusable,
+    }
+}
+
+/// Kind and code of the failure in some news.
+fn failure(news: Option<News>) -> String {
+    let failure = match news {
+        Some(News::Failed(failure)) => Some(failure),
+        Some(News::Ended { failure, .. }) => failure,
+        _ => None,
+    };
+    let failure = failure.expect("a failure");
+    format!("{}.{}", failure.kind.name(), failure.code)
+}
+
+#[test]
+fn a_kept_connection_carries_one_exchange_after_another() {
+    let mut connection = ready();
+    assert_eq!(connection.remote(), address(80));
+    assert_eq!(connection.local(), Some(address(4000)));
+    ask(&mut connection, 20);
+    assert_eq!(hear(&mut connection, REPLY, 30), [News::Head, ended(true)]);
+    let first = connection.take_exchange().expect("it ended").into_outcome();
+    assert_eq!(first.body, b"hi");
+    assert_eq!(first.timings.connect, Some(at(10)));
+    assert_eq!(first.timings.ready, Some(at(10)));
+    assert_eq!(first.timings.sent, Some(at(20)));
+    assert_eq!(first.timings.headers, Some(at(30)));
+    assert_eq!(connection.used(), 1);
+
+    ask(&mut connection, 40);
+    assert_eq!(connection.used(), 2);
+    assert_eq!(
+        hear(&mut connection, &REPLY[..5], 50),
+        [],
+        "nothing to say yet"
+    );
+    assert_eq!(
+        hear(&mut connection, &REPLY[5..], 60),
+        [News::Head, ended(true)]
+    );
+    let second = connection.take_exchange().expect("it ended").into_outcome();
+    assert_eq!(second.timings.connect, None, "not made for this exchange");
+    assert_eq!(second.timings.ready, Some(at(30)));
+    assert_eq!(second.timings.first_byte, Some(at(50)));
+    assert!(connection.is_ready());
+}
+
+#[test]
+fn bytes_after_a_reply_end_the_connection_with_it() {
+    let mut connection = ready();
+    ask(&mut connection, 20);
+    let more = [REPLY, b"HTTP/1.1 408 Request Timeout\r\n\r\n"].concat();
+    assert_eq!(hear(&mut connection, &more, 30), [News::Head, ended(false)]);
+    assert!(connection.take_exchange().is_some());
+    assert!(connection.is_closed());
+}
+
+#[test]
+fn an_idle_connection_that_speaks_or_ends_is_closed_and_is_no_reply() {
+    let idle = || {
+        let mut connection = ready();
+        ask(&mut connection, 20);
+        hear(&mut connection, REPLY, 30);
+        connection.take_exchange();
+        connection
+    };
+    let late = b"HTTP/1.1 408 Request Timeout\r\n\r\n";
+    let mut connection = idle();
+    assert_eq!(hear(&mut connection, late, 40), [News::Closed]);
+    assert!(connection.is_closed());
+    assert_eq!(idle().handle_end(at(40)), Some(News::Closed));
+    let reset = idle().handle_failed("reset", "reset by peer", at(40));
+    assert_eq!(reset, Some(News::Closed));
+}
+
+#[test]
+fn a_kept_connection_that_dies_before_the_reply_gives_its_request_back() {
+    let again = || {
+        let mut connection = ready();
+        ask(&mut connection, 20);
+        hear(&mut connection, REPLY, 30);
+        connection.take_exchange();
+        ask(&mut connection, 50);
+        connection
+    };
+    let mut died = again();
+    assert_eq!(died.handle_end(at(60)), Some(News::DiedIdle));
+    let exchange = died.take_exchange().expect("it is given back");
+    assert!(died.is_closed());
+    assert!(exchange.is_queued());
+    let mut other = ready();
+    other.start(exchange);
+    assert!(other.take_output(&mut Vec::new()));
+    other.handle_sent(at(70));
+    assert_eq!(hear(&mut other, REPLY, 80), [News::Head, ended(true)]);
+
+    assert_eq!(
+        again().handle_failed("reset", "reset by peer", at(60)),
+        Some(News::DiedIdle)
+    );
+    // A 408 that was on its way when the request left answers no request.
+    let late = b"HTTP/1.1 408 Request Timeout\r\n\r\n";
+    assert_eq!(hear(&mut again(), late, 49), [News::DiedIdle]);
+    assert_eq!(
+        hear(&mut again(), late, 51)[0],
+        News::Head,
+        "this one may well be an answer"
+    );
+    let mut begun = again();
+    hear(&mut begun, b"H", 55);
+    assert_eq!(failure(begun.handle_end(at(60))), "truncated.head");
+}
+
+#[test]
+fn a_fresh_connection_that_dies_has_failed() {
+    let mut connection = ready();
+    ask(&mut connection, 20);
+    assert_eq!(failure(connection.handle_end(at(30))), "truncated.no_reply");
+    let mut connection = ready();
+    ask(&mut connection, 20);
+    hear(&mut connection, &REPLY[..REPLY.len() - 1], 30);
+    let reset = connection.handle_failed("reset", "reset by peer", at(40));
+    assert_eq!(failure(reset), "reset.reset");
+    let outcome = connection.take_exchange().expect("it ended").into_outcome();
+    assert_eq!(outcome.truncated, Some(Truncation::Disconnect));
+    assert_eq!(outcome.body, b"h");
+    assert!(connection.is_closed());
+    let mut refused = Connection::open(address(80), None, at(0), at(0));
+    assert_eq!(
+        failure(refused.handle_failed("refused", "connection refused", at(5))),
+        "connect.refused"
+    );
+}
+
+#[test]
+fn a_server_that_speaks_first_is_not_http() {
+    let mut connection = ready();
+    let news = hear(&mut connection, b"SSH-2.0-OpenSSH\r\n", 20);
+    assert_eq!(failure(news.into_iter().next()), "protocol.unsolicited");
+    assert!(connection.is_closed());
+}
+
+#[test]
+fn each_phase_has_its_timeout() {
+    let settings = Settings::default();
+    let check = |connection: &mut Connection, millis, code: &str| {
+        let deadline = connection.deadline(&settings).expect("a deadline");
+        assert_eq!((deadline.at, deadline.phase.code()), (at(millis), code));
+        let early = at(millis) - Duration::from_nanos(1);
+        assert_eq!(connection.handle_timeout(&settings, early), None);
+        let news = connection.handle_timeout(&settings, at(millis));
+        assert_eq!(failure(news), format!("timeout.{code}"));
+        connection.take_exchange()
+    };
+    let mut connecting = Connection::open(address(80), None, at(0), at(1000));
+    check(&mut connecting, 11_000, "connect");
+    let mut late = Connection::open(address(80), None, at(0), at(115_000));
+    check(&mut late, 120_000, "total");
+    let mut handshaking = Connection::open(address(443), Some(session(&trust())), at(0), at(0));
+    handshaking.handle_connected(address(4000), at(2000));
+    check(&mut handshaking, 12_000, "tls");
+
+    let mut idle = ready();
+    assert_eq!(idle.deadline(&settings), None);
+    assert_eq!(idle.handle_timeout(&settings, at(1_000_000)), None);
+    let mut silent = ready();
+    ask(&mut silent, 20);
+    check(&mut silent, 30_020, "first_byte");
+    let mut stalled = ready();
+    ask(&mut stalled, 20);
+    hear(&mut stalled, &REPLY[..REPLY.len() - 1], 30);
+    let outcome = check(&mut stalled, 20_030, "idle").expect("it ended");
+    let outcome = outcome.into_outcome();
+    assert_eq!(outcome.truncated, Some(Truncation::Time));
+    assert_eq!(outcome.body, b"h");
+}
+
+#[test]
+fn what_is_given_up_keeps_what_came() {
+    let cancelled = || Failure::new(FailureKind::Cancelled, "stopped", "the crawl was stopped");
+    let mut connection = ready();
+    ask(&mut connection, 20);
+    hear(&mut connection, &REPLY[..REPLY.len() - 1], 30);
+    assert_eq!(
+        failure(connection.abort(cancelled(), at(40))),
+        "cancelled.stopped"
+    );
+    let outcome = connection.take_exchange().expect("it ended").into_outcome();
+    assert_eq!(outcome.body, b"h");
+    assert_eq!(ready().abort(cancelled(), at(40)), Some(News::Closed));
+}
+
+fn trust() -> (Authority, TlsConfig) {
+    let authority = Authority::new();
+    let config = TlsConfig::new(&authority.settings()).expect("a configuration");
+    (authority, config)
+}
+
+fn session((_, config): &(Authority, TlsConfig)) -> TlsSession {
+    TlsSession::new(config, "a.test").expect("a name")
+}
+
+/// A secured connection and its server: opened at 0 ms, established at 10 ms, the ClientHello
+/// departed at 15 ms, the handshake over at 40 ms. Bytes come `step` at a time.
+fn secured(trust: &(Authority, TlsConfig), step: usize) -> (Connection, Server) {
+    let mut server = Server::new(&trust.0.good_server("a.test"));
+    let mut connection = Connection::open(address(443), Some(session(trust)), at(0), at(0));
+    let mut out = Vec::new();
+    assert!(!connection.take_output(&mut out), "nobody hears it yet");
+    assert_eq!(connection.handle_connected(address(4000), at(10)), None);
+    assert!(connection.take_output(&mut out), "the hello wants a mark");
+    connection.handle_sent(at(15));
+    let (answer, _) = server.exchange(&out);
+    let mut news = Vec::new();
+    for part in answer.chunks(step) {
+        news.extend(hear(&mut connection, part, 40));
+    }
+    assert_eq!(news, [News::Ready]);
+    out.clear();
+    assert!(!connection.take_output(&mut out), "no mark for the finish");
+    let (tickets, _) = server.exchange(&out);
+    for part in tickets.chunks(step) {
+        assert_eq!(hear(&mut connection, part, 50), [], "tickets are no news");
+    }
+    assert!(connection.is_ready());
+    (connection, server)
+}
+
+#[test]
+fn only_the_hello_begins_a_handshake() {
+    let trust = trust();
+    let server = trust.0.server("a.test", (2020, 2040), &[&TLS12]);
+    let mut server = Server::new(&server);
+    let mut connection = Connection::open(address(443), Some(session(&trust)), at(0), at(0));
+    connection.handle_connected(address(4000), at(10));
+    let mut out = Vec::new();
+    assert!(connection.take_output(&mut out));
+    connection.handle_sent(at(15));
+    let (hello, _) = server.exchange(&out);
+    assert_eq!(hear(&mut connection, &hello, 40), []);
+    out.clear();
+    assert!(
+        !connection.take_output(&mut out),
+        "a flight of its own, unmarked"
+    );
+    let (finish, _) = server.exchange(&out);
+    assert_eq!(hear(&mut connection, &finish, 70), [News::Ready]);
+    connection.start(exchange());
+    let timings = connection.exchange().expect("under way").timings();
+    assert_eq!(timings.tls_took, Some(Duration::from_millis(55)));
+}
+
+fn ask_secured(connection: &mut Connection, server: &mut Server, millis: u64) {
+    connection.start(exchange());
+    let mut out = Vec::new();
+    assert!(connection.take_output(&mut out));
+    connection.handle_sent(at(millis));
+    let (_, heard) = server.exchange(&out);
+    assert!(heard.starts_with(b"GET /a HTTP/1.1\r\n"));
+}
+
+#[test]
+fn a_secured_exchange_survives_every_cut() {
+    let trust = trust();
+    for step in [1, 2, 3, 11, 50, 1000, 20_000] {
+        let (mut connection, mut server) = secured(&trust, step);
+        for round in 1..3 {
+            ask_secured(&mut connection, &mut server, 60);
+            let wire = server.say(REPLY);
+            let mut news = Vec::new();
+            for part in wire.chunks(step) {
+                news.extend(hear(&mut connection, part, 70));
+            }
+            assert_eq!(news, [News::Head, ended(true)]);
+            let outcome = connection.take_exchange().expect("it ended").into_outcome();
+            assert_eq!(outcome.body, b"hi");
+            assert_eq!(outcome.response_bytes, REPLY);
+            let timings = outcome.timings;
+            if round == 1 {
+                assert_eq!(timings.connect, Some(at(10)));
+                assert_eq!(timings.tls_handshake, Some(at(40)));
+                assert_eq!(timings.tls_took, Some(Duration::from_millis(25)));
+                assert_eq!(timings.latency(), Some(Duration::from_millis(35)));
+            } else {
+                assert_eq!(timings.tls_took, None, "not made for this exchange");
+                assert_eq!(timings.latency(), Some(Duration::from_millis(10)));
+            }
+        }
+        assert!(connection.tls().expect("secured").verified);
+        connection.close();
+        let mut out = Vec::new();
+        assert!(!connection.take_output(&mut out));
+        assert!(!out.is_empty(), "close_notify is good manners");
+    }
+}
+
+#[test]
+fn a_secured_body_without_a_length_must_end_with_close_notify() {
+    let trust = trust();
+    let reply = b"HTTP/1.0 200 OK\r\n\r\nto the end";
+    let (mut connection, mut server) = secured(&trust, usize::MAX);
+    ask_secured(&mut connection, &mut server, 60);
+    let mut wire = server.say(reply);
+    wire.extend(server.close());
+    assert_eq!(hear(&mut connection, &wire, 70), [News::Head, ended(false)]);
+
+    let (mut connection, mut server) = secured(&trust, usize::MAX);
+    ask_secured(&mut connection, &mut server, 60);
+    assert_eq!(hear(&mut connection, &server.say(reply), 70), [News::Head]);
+    assert_eq!(
+        failure(connection.handle_end(at(80))),
+        "truncated.close_notify"
+    );
+    let outcome = connection.take_exchange().expect("it ended").into_outcome();
+    assert_eq!(outcome.body, b"to the end");
+    assert_eq!(outcome.truncated, Some(Truncation::Disconnect));
+}
+
+#[test]
+fn a_complete_reply_needs_no_close_notify() {
+    let trust = trust();
+    let (mut connection, mut server) = secured(&trust, usize::MAX);
+    ask_secured(&mut connection, &mut server, 60);
+    assert_eq!(
+        hear(&mut connection, &server.say(REPLY), 70),
+        [News::Head, ended(true)]
+    );
+    connection.take_exchange();
+    assert_eq!(connection.handle_end(at(80)), Some(News::Closed));
+}
+
+#[test]
+fn close_notify_with_the_reply_means_no_more_exchanges() {
+    let trust = trust();
+    let (mut connection, mut server) = secured(&trust, usize::MAX);
+    ask_secured(&mut connection, &mut server, 60);
+    let mut wire = server.say(REPLY);
+    wire.extend(server.close());
+    assert_eq!(hear(&mut connection, &wire, 70), [News::Head, ended(false)]);
+}
+
+#[test]
+fn a_kept_secured_connection_may_die_idle_too() {
+    let trust = trust();
+    let (mut connection, mut server) = secured(&trust, usize::MAX);
+    ask_secured(&mut connection, &mut server, 60);
+    hear(&mut connection, &server.say(REPLY), 70);
+    connection.take_exchange();
+    ask_secured(&mut connection, &mut server, 80);
+    assert_eq!(hear(&mut connection, &server.close(), 81), [News::DiedIdle]);
+}
+
+#[test]
+fn a_handshake_that_fails_is_a_failure_of_the_connection() {
+    let (authority, _) = trust();
+    let stranger = TlsConfig::new(&TlsSettings::new(crate::fetch::tls::testing::WALL))
+        .expect("a configuration");
+    let session = || TlsSession::new(&stranger, "a.test").expect("a name");
+    let mut server = Server::new(&authority.good_server("a.test"));
+    let mut connection = Connection::open(address(443), Some(session()), at(0), at(0));
+    connection.handle_connected(address(4000), at(10));
+    let mut out = Vec::new();
+    assert!(connection.take_output(&mut out));
+    let (answer, _) = server.exchange(&out);
+    let news = hear(&mut connection, &answer, 20);
+    assert_eq!(failure(news.into_iter().next()), "tls.untrusted");
+    assert!(connection.is_closed());
+    out.clear();
+    assert!(!connection.take_output(&mut out));
+    assert!(!out.is_empty(), "the server is told why");
+
+    let mut connection = Connection::open(address(443), Some(session()), at(0), at(0));
+    connection.handle_connected(address(4000), at(10));
+    assert_eq!(failure(connection.handle_end(at(20))), "tls.closed");
+}
+
+#[test]
+fn a_broken_record_ends_the_exchange_after_what_came_before_it() {
+    let trust = trust();
+    let (mut connection, mut server) = secured(&trust, usize::MAX);
+    ask_secured(&mut connection, &mut server, 60);
+    let mut wire = server.say(&REPLY[..REPLY.len() - 1]);
+    let broken = wire.len() + 7;
+    wire.extend(server.say(b"i"));
+    wire[broken] ^= 1;
+    let news = hear(&mut connection, &wire, 70);
+    assert_eq!(news[0], News::Head);
+    assert_eq!(failure(news.into_iter().nth(1)), "tls.protocol");
+    let outcome = connection.take_exchange().expect("it ended").into_outcome();
+    assert_eq!(outcome.body, b"h");
+}
+
+#[test]
+fn memory_is_counted_and_given_back() {
+    let trust = trust();
+    let (mut connection, mut server) = secured(&trust, usize::MAX);
+    assert_eq!(connection.memory(), 0);
+    ask_secured(&mut connection, &mut server, 60);
+    let reply = format!("HTTP/1.0 200 OK\r\n\r\n{}", "x".repeat(9000));
+    hear(&mut connection, &server.say(reply.as_bytes()), 70);
+    assert!(connection.memory() >= 18_000, "the wire and the body");
+    connection.handle_end(at(80));
+    connection.take_exchange();
+    assert_eq!(connection.memory(), 0);
+}

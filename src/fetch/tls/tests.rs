@@ -180,6 +180,23 @@ fn the_second_connection_resumes_the_session() {
 }
 
 #[test]
+fn sessions_are_remembered_for_so_many_hosts_and_no_more() {
+    let authority = Authority::new();
+    let mut settings = authority.settings();
+    settings.session_hosts_max = 2;
+    let config = config(&settings);
+    let servers = ["a.test", "b.test", "c.test"].map(|host| (host, authority.good_server(host)));
+    let resumed = |index: usize| {
+        let (host, server) = &servers[index];
+        let mut session = TlsSession::new(&config, host).expect("a name");
+        shake(&mut session, &mut Server::new(server), usize::MAX).expect("trusted");
+        session.info().expect("the handshake is over").resumed
+    };
+    assert_eq!([0, 1, 0, 1].map(resumed), [false, false, true, true]);
+    assert_eq!([2, 0].map(resumed), [false, false]);
+}
+
+#[test]
 fn a_handshake_and_a_reply_survive_every_cut() {
     let authority = Authority::new();
     for version in [&TLS12, &TLS13] {
