@@ -531,6 +531,16 @@ fn fields_are_found_in_any_case_and_kept_in_order() {
     assert_eq!(names, ["Set-Cookie", "X", "set-cookie"]);
 }
 
+#[test]
+fn a_line_folded_onto_the_status_line_is_no_part_of_it() {
+    let mut reader = ResponseReader::new(false, Limits::default());
+    let mut input = &b"HTTP/1.1 200 OK\r\n X: y\r\n\tZ\r\n\r\n"[..];
+    let Ok(Some(Item::Head(head))) = reader.next(&mut input) else {
+        panic!("a head");
+    };
+    assert_eq!((head.reason(), head.headers.len()), (&b"OK"[..], 0));
+}
+
 /// Limits small enough to be met from both sides.
 const TIGHT: Limits = Limits {
     head_bytes_max: 60,
