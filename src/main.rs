@@ -1,3 +1,5 @@
 //! The door: flags to config to exit code.
 
+mod cli;
+
 fn main() {}
