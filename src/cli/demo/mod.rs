@@ -7,6 +7,8 @@ mod server;
 
 mod site;
 
+mod answer;
+
 mod ledger;
 
 pub mod report;

@@ -12,10 +12,11 @@ use argiope::base::slab::{Key, Slab};
 use rustix::event::{Timespec, epoll};
 use socket2::SockRef;
 
+use super::answer::{Answer, Content};
 use super::dns;
 use super::http::{self, Parsed, Reply, Request};
 use super::ledger::{Ledger, VisitId};
-use super::site::{Answer, Content, World};
+use super::site::World;
 use super::stamp::{Clock, ask_for_stamps, receive};
 
 /// Everything the thread owns.

@@ -1,12 +1,9 @@
-//! What each host of the demo web is like, drawn from a seed: pages, rules, speed, temper.
+//! What each host of the demo web is like, drawn from a seed: rules, speed, temper, pages.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use argiope::base::rng::Rng;
-
-use super::gzip::gzip;
-use super::http::{Reply, Request};
 
 /// All hosts, `site-0001.test` and on, and the port they share.
 pub struct World {
@@ -58,14 +55,18 @@ pub struct Site {
     pub temper: Temper,
     /// Its robots.txt.
     pub robots: Robots,
-    pages: Vec<Page>,
+    /// The home page, then `/page-1` and on.
+    pub pages: Vec<Page>,
+    /// Whether one page is found in the sitemap only.
+    pub sitemap: bool,
+    /// Whether its pages link to what is allowed amid the forbidden.
+    pub open: bool,
+    /// What most replies take to begin.
+    pub latency: Duration,
+    /// What its replies draw from.
+    pub chance: Rng,
     /// Where its pages link to besides, by number.
     others: [u32; 2],
-    /// Whether one page is found in the sitemap only.
-    sitemap: bool,
-    /// What most replies take to begin.
-    latency: Duration,
-    chance: Rng,
 }
 
 /// How a host takes requests.
@@ -103,46 +104,21 @@ pub enum Robots {
 
 /// What a page of a host answers.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Page {
+pub enum Page {
+    /// A page as it is.
     Plain,
+    /// A page in gzip, for who unpacks it.
     Gzip,
+    /// A page in chunks.
     Chunked,
     /// Redirects to another path of the host.
     Moved,
     /// Redirects to the first of `others`.
     Away,
+    /// 404.
     Missing,
+    /// 500.
     Failing,
-}
-
-/// What a host has seen before a request.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Before {
-    /// Requests for anything but robots.txt.
-    pub requests: usize,
-    /// The time since the request before, whatever it was for.
-    pub since: Option<Duration>,
-}
-
-/// What a host does about a request.
-pub struct Answer {
-    /// How long it takes to begin.
-    pub after: Duration,
-    /// The reply; `None` resets the connection.
-    pub reply: Option<Reply>,
-    /// What the reply is, where that matters to the ledger.
-    pub content: Content,
-}
-
-/// What a reply carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
-    /// A page with links.
-    Page,
-    /// The rules of robots.txt: from now on the client knows them.
-    Rules,
-    /// Anything else.
-    Other,
 }
 
 impl Site {
@@ -178,11 +154,13 @@ impl Site {
             temper,
             robots,
             pages: Vec::new(),
+            open: false,
             others: std::array::from_fn(|_| 1 + chance.below(domains.into()) as u32),
             sitemap: matches!(robots, Robots::Rules { .. }) && chance.chance(0.2),
             latency: Duration::from_secs_f64(latency),
             chance,
         };
+        site.open = matches!(robots, Robots::Rules { .. }) && site.chance.chance(0.1);
         site.draw_pages(pages);
         site
     }
@@ -191,7 +169,7 @@ impl Site {
     /// seconds, at most `pages`: a slow host has fewer, so that no host makes the rest wait.
     fn draw_pages(&mut self, pages: u32) {
         let pace = self.latency.max(self.crawl_delay()).as_secs_f64().max(1.0);
-        let mut seconds = f64::from(pages + 2);
+        let mut seconds = f64::from(pages + 2) - f64::from(self.open) * pace;
         let count = pages.saturating_sub(self.chance.below(2) as u32).max(1);
         let mut page = Page::Plain;
         while self.pages.len() < count as usize {
@@ -247,180 +225,18 @@ impl Site {
         let path = decoded(path);
         match (self.temper, self.robots) {
             (Temper::Resetting, _) | (_, Robots::Failing) => true,
-            (_, Robots::Rules { .. }) => {
-                path.starts_with("/private/") && !path.starts_with("/private/open")
-            }
+            (_, Robots::Rules { .. }) => path.starts_with("/private/") && !path.starts_with(OPEN),
             (_, Robots::Absent) => false,
         }
     }
 
-    /// What the host does about a request.
-    pub fn answer(&self, world: &World, request: &Request, before: Before) -> Answer {
-        let mut chance = self.chance.fork(&request.path);
-        let after = self.latency.mul_f64(chance.range_f64(0.8, 1.2));
-        let answer = |reply, content| Answer {
-            after,
-            reply,
-            content,
-        };
-        let other = |status| answer(Some(plain(status)), Content::Other);
-        if self.temper == Temper::Resetting {
-            return answer(None, Content::Other);
-        }
-        let path = decoded(&request.path);
-        if is_robots(&path) {
-            return self.answer_robots(world, &path, &answer);
-        }
-        let too_soon = match self.temper {
-            Temper::Limiting(gap) => before.since.is_some_and(|since| since < gap),
-            Temper::Busy => before.requests == 0,
-            _ => false,
-        };
-        if too_soon {
-            let mut reply = plain(429);
-            reply.headers.push(("Retry-After", "1".into()));
-            return answer(Some(reply), Content::Other);
-        }
-        let page = match path.as_str() {
-            "/sitemap.xml" if self.sitemap => {
-                let reply = self.sitemap(world);
-                return answer(Some(reply), Content::Other);
-            }
-            "/sitemap-only" if self.sitemap => Some(Page::Plain),
-            "/" => self.pages.first().copied(),
-            _ if path.starts_with("/private/") => Some(Page::Plain),
-            _ => path
-                .strip_prefix("/page-")
-                .or(path.strip_prefix("/moved-"))
-                .and_then(|index| self.pages.get(index.parse::<usize>().ok()?))
-                .copied(),
-        };
-        let page = match page {
-            Some(Page::Moved) if path.starts_with("/moved-") => Page::Plain,
-            Some(page) => page,
-            None => Page::Missing,
-        };
-        match page {
-            Page::Missing => other(404),
-            Page::Failing => other(500),
-            Page::Moved => {
-                let target = path.replace("/page-", "/moved-");
-                answer(Some(redirect(301, target)), Content::Other)
-            }
-            Page::Away => {
-                let target = self.friends(world).next().unwrap_or(self);
-                answer(Some(redirect(302, world.url(target, "/"))), Content::Other)
-            }
-            Page::Plain | Page::Gzip | Page::Chunked => {
-                let mut reply = plain(200);
-                let kind = "text/html; charset=utf-8".to_owned();
-                reply.headers = vec![("Content-Type", kind)];
-                reply.body = self.html(world, &path, &mut chance).into_bytes();
-                reply.chunked = page == Page::Chunked;
-                if page == Page::Gzip && request.gzip {
-                    reply.body = gzip(&reply.body);
-                    reply.headers.push(("Content-Encoding", "gzip".into()));
-                }
-                answer(Some(reply), Content::Page)
-            }
-        }
-    }
-
-    fn answer_robots(
-        &self,
-        world: &World,
-        path: &str,
-        answer: &dyn Fn(Option<Reply>, Content) -> Answer,
-    ) -> Answer {
-        match self.robots {
-            Robots::Absent => answer(Some(plain(404)), Content::Other),
-            Robots::Failing => answer(Some(plain(503)), Content::Other),
-            Robots::Rules { moved: true, .. } if path == ROBOTS => {
-                answer(Some(redirect(302, RULES.into())), Content::Other)
-            }
-            Robots::Rules { delay, .. } => {
-                let mut text = format!(
-                    "# {}\nUser-agent: unwelcome\nDisallow: /\n\n\
-                     User-agent: *\nDisallow: /private/\nAllow: /private/open\n",
-                    self.host()
-                );
-                if let Some(delay) = delay {
-                    text += &format!("Crawl-delay: {}\n", delay.as_secs_f64());
-                }
-                if self.sitemap {
-                    text += &format!("\nSitemap: {}\n", world.url(self, "/sitemap.xml"));
-                }
-                let mut reply = plain(200);
-                reply.body = text.into_bytes();
-                answer(Some(reply), Content::Rules)
-            }
-        }
-    }
-
-    fn sitemap(&self, world: &World) -> Reply {
-        let mut reply = plain(200);
-        reply.headers = vec![("Content-Type", "application/xml".into())];
-        let entry = |path| format!("<url><loc>{}</loc></url>\n", world.url(self, path));
-        let urls = entry("/") + &entry("/sitemap-only");
-        let space = "http://www.sitemaps.org/schemas/sitemap/0.9";
-        reply.body = format!(
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<urlset xmlns=\"{space}\">\n{urls}</urlset>\n"
-        )
-        .into_bytes();
-        reply
-    }
-
-    /// A page's text: the home page links to all pages, each page to the home page, all to some
-    /// other hosts, and where there are rules to what they forbid.
-    fn html(&self, world: &World, path: &str, chance: &mut Rng) -> String {
-        let mut links = vec!["/".to_owned()];
-        if path == "/" {
-            links = (1..self.pages.len())
-                .map(|page| format!("/page-{page}"))
-                .collect();
-        }
-        if matches!(self.robots, Robots::Rules { .. }) {
-            links.push(format!("/private/{}", chance.below(100)));
-            links.push(format!("/%70rivate/{}#bait", chance.below(100)));
-        }
-        links.extend(self.friends(world).map(|friend| world.url(friend, "/")));
-        let items: String = links
-            .iter()
-            .map(|link| format!("<li><a href=\"{link}\">{link}</a></li>\n"))
-            .collect();
-        let words = 50 + chance.below(1500) as usize;
-        let text: Vec<&str> = (0..words)
-            .map(|_| WORDS[chance.below(WORDS.len() as u64) as usize])
-            .collect();
-        format!(
-            "<!doctype html>\n<title>{host}{path}</title>\n<h1>{host}</h1>\n<ul>\n{items}</ul>\n<p>{}</p>\n",
-            text.join(" "),
-            host = self.host(),
-        )
-    }
-
     /// The hosts it links to. Nobody links to a host that cannot be reached.
-    fn friends<'a>(&'a self, world: &'a World) -> impl Iterator<Item = &'a Site> {
+    pub fn friends<'a>(&'a self, world: &'a World) -> impl Iterator<Item = &'a Site> {
         self.others
             .iter()
             .filter_map(|number| world.site(*number))
             .filter(|site| !matches!(site.temper, Temper::Refusing | Temper::Resetting))
     }
-}
-
-fn plain(status: u16) -> Reply {
-    Reply {
-        status,
-        headers: vec![("Content-Type", "text/plain".into())],
-        body: format!("{status}\n").into_bytes(),
-        chunked: false,
-    }
-}
-
-fn redirect(status: u16, target: String) -> Reply {
-    let mut reply = plain(status);
-    reply.headers.push(("Location", target));
-    reply
 }
 
 /// Whether a path is where the rules are, or where the way to them leads.
@@ -429,7 +245,7 @@ pub fn is_robots(path: &str) -> bool {
 }
 
 /// A path without its percent-encoding, as robots.txt is to be compared with.
-fn decoded(path: &str) -> String {
+pub fn decoded(path: &str) -> String {
     let mut parts = path.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
     for part in parts {
@@ -460,30 +276,18 @@ pub const ADDRESSES: [Ipv4Addr; 16] = {
     addresses
 };
 
-const ROBOTS: &str = "/robots.txt";
-const RULES: &str = "/robots-rules.txt";
-const WORDS: &[&str] = &[
-    "web", "orb", "silk", "spoke", "spiral", "hub", "thread", "garden", "wait", "still", "dew",
-    "moth", "signal", "centre", "wheel", "turn", "dusk", "anchor", "frame", "weave",
-];
-
+/// Where every client looks for the rules.
+pub const ROBOTS: &str = "/robots.txt";
+/// Where some hosts have them instead.
+pub const RULES: &str = "/robots-rules.txt";
+/// What the rules allow amid what they forbid.
+pub const OPEN: &str = "/private/open";
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn world() -> World {
         World::draw(2000, 5, 1, 80)
-    }
-
-    fn get(world: &World, site: &Site, path: &str, before: Before) -> Option<Reply> {
-        let request = Request {
-            head: false,
-            path: path.into(),
-            host: site.host(),
-            gzip: true,
-            close: false,
-        };
-        site.answer(world, &request, before).reply
     }
 
     #[test]
@@ -569,36 +373,20 @@ mod tests {
     #[test]
     fn no_host_keeps_a_polite_client_much_longer_than_the_others() {
         for site in &world().sites {
-            let requests: usize = 1 + site
-                .pages
-                .iter()
-                .map(|page| match page {
-                    Page::Moved => 2,
-                    Page::Failing => 3,
-                    _ => 1,
-                })
-                .sum::<usize>();
+            let requests: usize = 1
+                + site
+                    .pages
+                    .iter()
+                    .map(|page| match page {
+                        Page::Moved => 2,
+                        Page::Failing => 3,
+                        _ => 1,
+                    })
+                    .sum::<usize>()
+                + usize::from(site.open);
             let pace = site.latency.max(site.crawl_delay()).as_secs_f64().max(1.0);
             assert!(requests as f64 * pace <= 9.0 + pace, "{}", site.number);
         }
-    }
-
-    #[test]
-    fn what_the_rules_forbid_is_linked_to_and_known_in_every_spelling() {
-        let world = world();
-        let ruled = |site: &&Site| {
-            site.temper == Temper::Usual
-                && matches!(site.robots, Robots::Rules { moved: false, .. })
-        };
-        let site = world.sites.iter().find(ruled).expect("most are");
-        let home = get(&world, site, "/", Before::default()).expect("a page");
-        let text = String::from_utf8(home.body).expect("text");
-        assert!(text.contains("\"/private/") && text.contains("\"/%70rivate/"));
-        assert!(site.forbids("/private/1") && site.forbids("/%70rivate/1"));
-        assert!(!site.forbids("/private/open") && !site.forbids("/") && !site.forbids(ROBOTS));
-        let rules = get(&world, site, ROBOTS, Before::default()).expect("rules");
-        let rules = String::from_utf8(rules.body).expect("text");
-        assert!(rules.contains("User-agent: *\nDisallow: /private/\n"));
     }
 
     #[test]
@@ -610,21 +398,6 @@ mod tests {
         let resetting = |site: &&Site| site.temper == Temper::Resetting;
         let site = world.sites.iter().find(resetting).expect("some are");
         assert!(site.forbids("/") && !site.forbids(ROBOTS));
-    }
-
-    #[test]
-    fn a_limiting_host_minds_the_gap() {
-        let world = world();
-        let limiting = |site: &&Site| matches!(site.temper, Temper::Limiting(_));
-        let site = world.sites.iter().find(limiting).expect("some are");
-        let status = |millis| {
-            let before = Before {
-                requests: 1,
-                since: Some(Duration::from_millis(millis)),
-            };
-            get(&world, site, "/", before).expect("a reply").status
-        };
-        assert_eq!((status(299), status(701)), (429, 200));
     }
 
     #[test]
