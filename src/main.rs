@@ -1,12 +1,9 @@
 //! The door: flags to config to exit code.
 
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the command that starts it comes next")
+)]
 mod cli;
 
-use std::process::ExitCode;
-
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-fn main() -> ExitCode {
-    cli::main()
-}
+fn main() {}

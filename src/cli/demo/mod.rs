@@ -1,10 +1,22 @@
-//! `argiope demo`.
+//! `argiope demo`: a web of many hosts on the loopback device, crawled through real sockets and
+//! then asked what it saw.
 
-use argiope::crawl::config::Config;
+pub mod web;
 
-use super::args::Demo;
+mod server;
 
-/// Not built yet, and says so.
-pub fn run(_config: Config, _args: Demo) -> anyhow::Result<i32> {
-    anyhow::bail!("`demo` is not built yet")
-}
+mod site;
+
+mod answer;
+
+mod ledger;
+
+pub mod report;
+
+mod http;
+
+mod dns;
+
+mod gzip;
+
+mod stamp;

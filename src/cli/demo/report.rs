@@ -1,0 +1,262 @@
+//! What the servers saw, for a person: totals, manners, and a verdict.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// What the client says of itself, to be held against what was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promised {
+    /// The smallest gap between two requests to one host that its settings can yield: the
+    /// delay, less the most that jitter takes off. A larger `Crawl-delay` is added by us.
+    pub gap: Duration,
+    /// The most requests to one host at a time.
+    pub in_flight: u32,
+}
+
+/// All that the servers saw.
+#[derive(Clone, Debug)]
+pub struct WebReport {
+    /// What was promised.
+    pub promised: Promised,
+    /// Every host, by number, also those nobody came to.
+    pub scopes: Vec<ScopeReport>,
+    /// Connections accepted.
+    pub connections: u64,
+    /// Requests for robots.txt, redirected ones included.
+    pub robots: u64,
+    /// Replies by status; 0 counts connections reset on purpose.
+    pub statuses: BTreeMap<u16, u64>,
+    /// Requests that could not be read or named a host that is not there.
+    pub strange: u64,
+    /// Queries that the name server answered.
+    pub queries: u64,
+    /// Bytes of replies.
+    pub bytes: u64,
+    /// From the first arrival to the end of the last visit.
+    pub span: Duration,
+}
+
+/// What one host saw.
+#[derive(Clone, Debug)]
+pub struct ScopeReport {
+    /// The host.
+    pub scope: String,
+    /// Requests that arrived, of any kind.
+    pub requests: u64,
+    /// Pages served whole, with status 200.
+    pub pages: u64,
+    /// The first few paths asked for against its robots.txt.
+    pub forbidden: Vec<String>,
+    /// How many requests came against its robots.txt.
+    pub forbidden_count: u64,
+    /// The gap between two arrivals with the least to spare; `None` below two arrivals.
+    pub tightest: Option<Gap>,
+    /// The most requests that were being answered at one time.
+    pub in_flight_peak: u32,
+}
+
+/// A gap between two arrivals, and the least it may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// As measured.
+    pub seen: Duration,
+    /// As promised, or as robots.txt asks if that is more.
+    pub allowed: Duration,
+}
+
+impl Gap {
+    /// By how much the gap exceeds what is allowed; negative if it falls short.
+    pub fn spare_nanos(&self) -> i128 {
+        self.seen.as_nanos() as i128 - self.allowed.as_nanos() as i128
+    }
+
+    fn is_kept(&self) -> bool {
+        self.seen + TOLERANCE >= self.allowed
+    }
+}
+
+impl WebReport {
+    /// Whether every promise was kept and no request came against robots.txt.
+    pub fn is_polite(&self) -> bool {
+        self.violations().is_empty()
+    }
+
+    /// What was not kept, a line each.
+    pub fn violations(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for scope in &self.scopes {
+            let name = &scope.scope;
+            if scope.forbidden_count > 0 {
+                let (count, paths) = (scope.forbidden_count, scope.forbidden.join(" "));
+                lines.push(format!("{name}: {count} against robots.txt: {paths}"));
+            }
+            if let Some(gap) = scope.tightest.filter(|gap| !gap.is_kept()) {
+                lines.push(format!("{name}: {gap}"));
+            }
+            if scope.in_flight_peak > self.promised.in_flight {
+                let (peak, most) = (scope.in_flight_peak, self.promised.in_flight);
+                lines.push(format!("{name}: {peak} in flight, {most} promised"));
+            }
+        }
+        lines
+    }
+
+    /// Pages served whole by all hosts.
+    pub fn pages(&self) -> u64 {
+        self.scopes.iter().map(|scope| scope.pages).sum()
+    }
+
+    /// Requests that came against robots.txt.
+    pub fn forbidden(&self) -> u64 {
+        self.scopes.iter().map(|scope| scope.forbidden_count).sum()
+    }
+
+    /// The host with the least to spare, and its gap.
+    pub fn tightest(&self) -> Option<(&ScopeReport, Gap)> {
+        self.scopes
+            .iter()
+            .filter_map(|scope| Some((scope, scope.tightest?)))
+            .min_by_key(|(_, gap)| gap.spare_nanos())
+    }
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [seen, allowed] = [self.seen, self.allowed].map(|span| span.as_secs_f64());
+        write!(f, "a gap of {seen:.4} s, {allowed:.4} s allowed")
+    }
+}
+
+impl fmt::Display for WebReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let visited = self
+            .scopes
+            .iter()
+            .filter(|scope| scope.requests > 0)
+            .count();
+        let requests: u64 = self.scopes.iter().map(|scope| scope.requests).sum();
+        let replies: Vec<String> = self
+            .statuses
+            .iter()
+            .map(|(status, count)| match status {
+                0 => format!("reset {count}"),
+                _ => format!("{status} {count}"),
+            })
+            .collect();
+        let mut row = |name: &str, value: String| writeln!(f, "  {name:<28}{value}");
+        row("hosts asked", format!("{visited} of {}", self.scopes.len()))?;
+        row("connections", self.connections.to_string())?;
+        row(
+            "requests",
+            format!("{requests}, {} for robots.txt", self.robots),
+        )?;
+        row("pages served", self.pages().to_string())?;
+        row("replies", replies.join(", "))?;
+        row("bytes sent", format!("{:.1} MB", self.bytes as f64 / 1e6))?;
+        row("names answered", self.queries.to_string())?;
+        row("first to last", format!("{:.1} s", self.span.as_secs_f64()))?;
+        if self.strange > 0 {
+            row("not understood", self.strange.to_string())?;
+        }
+        row("against robots.txt", self.forbidden().to_string())?;
+        if let Some((scope, gap)) = self.tightest() {
+            row("tightest gap", format!("{gap} ({})", scope.scope))?;
+        }
+        let peak = self.scopes.iter().map(|scope| scope.in_flight_peak).max();
+        let most = self.promised.in_flight;
+        let peak = peak.unwrap_or_default();
+        row(
+            "in flight on a host",
+            format!("{peak} at most, {most} promised"),
+        )?;
+
+        let violations = self.violations();
+        for line in violations.iter().take(VIOLATIONS_SHOWN) {
+            writeln!(f, "  ! {line}")?;
+        }
+        if let Some(more @ 1..) = violations.len().checked_sub(VIOLATIONS_SHOWN) {
+            writeln!(f, "  ! and {more} more")?;
+        }
+        let verdict = match violations.len() {
+            0 => "polite: every gap kept, every rule obeyed".to_owned(),
+            count => format!("IMPOLITE: {count} violations"),
+        };
+        let tolerance = TOLERANCE.as_millis();
+        writeln!(
+            f,
+            "  {verdict} (gaps to {tolerance} ms, by the kernel's receive stamps)"
+        )
+    }
+}
+
+/// What the servers' own clock may be off by when it measures a gap.
+pub const TOLERANCE: Duration = Duration::from_millis(1);
+/// More would scroll the totals away.
+const VIOLATIONS_SHOWN: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(seen_micros: u64, forbidden: &[&str], in_flight_peak: u32) -> WebReport {
+        let second = Duration::from_secs(1);
+        WebReport {
+            promised: Promised {
+                gap: second,
+                in_flight: 1,
+            },
+            scopes: vec![ScopeReport {
+                scope: "site-0001.test".into(),
+                requests: 3,
+                pages: 2,
+                forbidden: forbidden.iter().map(|path| path.to_string()).collect(),
+                forbidden_count: forbidden.len() as u64,
+                tightest: Some(Gap {
+                    seen: Duration::from_micros(seen_micros),
+                    allowed: second,
+                }),
+                in_flight_peak,
+            }],
+            connections: 3,
+            robots: 1,
+            statuses: [(0, 1), (200, 2)].into(),
+            strange: 0,
+            queries: 1,
+            bytes: 2_500_000,
+            span: Duration::from_millis(2345),
+        }
+    }
+
+    #[test]
+    fn a_gap_is_kept_to_within_the_clocks_tolerance() {
+        assert!(report(1_000_000, &[], 1).is_polite());
+        assert!(report(999_000, &[], 1).is_polite());
+        assert!(!report(998_999, &[], 1).is_polite());
+    }
+
+    #[test]
+    fn each_violation_is_listed_by_its_scope() {
+        let rude = report(500_000, &["/private/1"], 2);
+        assert_eq!(
+            rude.violations(),
+            [
+                "site-0001.test: 1 against robots.txt: /private/1",
+                "site-0001.test: a gap of 0.5000 s, 1.0000 s allowed",
+                "site-0001.test: 2 in flight, 1 promised",
+            ]
+        );
+        let text = rude.to_string();
+        assert!(text.contains("\n  ! site-0001.test: 2 in flight"));
+        assert!(text.contains("IMPOLITE: 3 violations"));
+    }
+
+    #[test]
+    fn a_polite_crawl_is_told_in_a_dozen_lines() {
+        let text = report(1_000_100, &[], 1).to_string();
+        assert!(text.contains("replies                     reset 1, 200 2\n"));
+        assert!(text.contains("a gap of 1.0001 s, 1.0000 s allowed (site-0001.test)\n"));
+        assert!(text.ends_with("polite: every gap kept, every rule obeyed (gaps to 1 ms, by the kernel's receive stamps)\n"));
+        assert_eq!(text.lines().count(), 12);
+    }
+}
