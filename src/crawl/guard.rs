@@ -2,18 +2,18 @@
 
 use std::net::IpAddr;
 
-use crate::base::address::{self, Cidr};
+use crate::base::address::{self, Kind, Network};
 use crate::fetch::failure::{Failure, FailureKind};
 
 /// The addresses that may be asked: globally routable ones, and what was allowed beside them.
 #[derive(Debug)]
 pub(super) struct Guard {
     allowed: address::Guard,
-    excluded: Vec<Cidr>,
+    excluded: Vec<Network>,
 }
 
 impl Guard {
-    pub fn new(allowed: address::Guard, excluded: Vec<Cidr>) -> Self {
+    pub fn new(allowed: address::Guard, excluded: Vec<Network>) -> Self {
         Guard { allowed, excluded }
     }
 
@@ -27,7 +27,7 @@ impl Guard {
             ));
         }
         if !self.allowed.allows(address) {
-            let kind = address::kind(address);
+            let kind = Kind::of(address).name();
             return Err(Failure::new(
                 FailureKind::BlockedAddress,
                 "not_global",

@@ -1,3 +1,21 @@
-//! The loop, where the floors meet.
+//! The loop, where the floors meet: a crawler, and how to run, embed, feed and stop it.
 
+mod life;
+mod carry;
+mod names;
+mod follow;
+mod report;
+mod stop;
+mod core;
+mod flight;
+mod timer;
+mod guard;
+mod origins;
+mod inbox;
+pub mod stats;
 pub mod config;
+mod crawler;
+
+pub use crawler::{Crawler, Parts, SetUpError, Turn};
+pub use inbox::{Closed, Handle, NotTaken, Stopper};
+pub use life::Refused;

@@ -191,7 +191,7 @@ pub(crate) mod samples {
             response_bytes: [head.as_bytes(), body].concat(),
             head_length: head.len(),
             chunked: false,
-            headers: Vec::new(),
+            headers: Headers::default(),
             body: body.to_vec(),
         }
     }

@@ -1,0 +1,323 @@
+//! A crawler as its user sees it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use super::config::Config;
+use super::core::{Core, Phase};
+use super::guard::Guard;
+use super::inbox::{Handle, Inbox, Stopper};
+use super::life::Refused;
+use super::origins::Origins;
+use super::stats::{Progress, Stats};
+use super::timer::Deadlines;
+use crate::base::address;
+use crate::base::rng::Rng;
+use crate::base::slab::Slab;
+use crate::base::time::Instant;
+use crate::fetch::pool::Pool;
+use crate::fetch::resolver::{self, Resolver};
+use crate::fetch::tls::{CaFile, TlsConfig, TlsConfigError, TlsSettings};
+use crate::frontier::Frontier;
+use crate::frontier::request::Request;
+use crate::io::Io;
+use crate::io::epoll::Epoll;
+use crate::sink::{Sink, WriteError};
+use crate::throttle::engine::Throttle;
+use crate::throttle::map::{ByHost, ScopeMap};
+use crate::throttle::signal::{ByStatus, Classify};
+use crate::throttle::strategy::StrategyMaker;
+
+/// A crawl: give it requests and a sink, and let it run.
+///
+/// It lives on the thread that made it. Nothing in it is global: several may live in one process,
+/// on one thread even, each in its turn.
+pub struct Crawler<I: Io = Epoll> {
+    core: Core<I>,
+}
+
+/// What an embedder may bring in place of what is built in.
+pub struct Parts {
+    /// Where results go.
+    pub sink: Box<dyn Sink>,
+    /// Which scopes a request is throttled under.
+    pub scope_map: Box<dyn ScopeMap>,
+    /// What an answer means.
+    pub classify: Box<dyn Classify>,
+    /// What the pace of a scope does about it; `None` where the configuration decides.
+    pub strategies: Option<StrategyMaker>,
+    /// Where `stats.json` is kept up to date; `None` for nowhere.
+    pub stats_path: Option<PathBuf>,
+}
+
+impl Parts {
+    /// What is built in, with this sink.
+    pub fn new(sink: impl Sink + 'static) -> Self {
+        Parts {
+            sink: Box::new(sink),
+            scope_map: Box::new(ByHost),
+            classify: Box::new(ByStatus),
+            strategies: None,
+            stats_path: None,
+        }
+    }
+}
+
+/// How far one turn has brought a crawl.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It goes on: take another turn.
+    GoesOn,
+    /// It is over, for this reason: `finished`, `shutdown`, `closespider_pagecount`,
+    /// `closespider_timeout`, `closespider_errorcount` or `sink_failed`.
+    Over(&'static str),
+}
+
+/// Why a crawl cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum SetUpError {
+    /// The kernel refused what the back end needs.
+    #[error("the kernel refused what the event loop needs: {0}")]
+    Io(#[from] io::Error),
+    /// The certificates are not to be used.
+    #[error(transparent)]
+    Tls(#[from] TlsConfigError),
+    /// A file named by a setting cannot be read.
+    #[error("cannot read {path} ({setting}): {cause}")]
+    Unreadable {
+        /// The setting.
+        setting: &'static str,
+        /// The file.
+        path: String,
+        /// What the machine said.
+        cause: io::Error,
+    },
+    /// A setting that only shows its fault here.
+    #[error("{setting}: {reason}")]
+    Setting {
+        /// Its name.
+        setting: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl Crawler<Epoll> {
+    /// A crawler on epoll.
+    pub fn new(config: Config, parts: Parts) -> Result<Self, SetUpError> {
+        let io = Epoll::new(&config.io)?;
+        let mut resolver = resolver::read_settings();
+        if !config.dns_servers.is_empty() {
+            resolver.servers.clone_from(&config.dns_servers);
+        }
+        Crawler::on(io, config, resolver, parts)
+    }
+
+    /// A descriptor for a host loop: readable when there is something to do. It carries every
+    /// deadline, so waiting for it alone is enough. Call [`Crawler::arm`] before waiting.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.core.io.as_fd().expect("epoll is a descriptor")
+    }
+}
+
+impl<I: Io> Crawler<I> {
+    /// A crawler on a back end of the caller's, resolving names as it says.
+    pub fn on(
+        io: I,
+        config: Config,
+        mut resolver: resolver::Settings,
+        parts: Parts,
+    ) -> Result<Self, SetUpError> {
+        let now = io.now();
+        let wall = io.wall_at_start();
+        let seed = config.random_seed.unwrap_or(wall.0);
+        let rng = Rng::from_seed(seed);
+        for text in &config.resolve {
+            let fixed = text.parse().map_err(|error| SetUpError::Setting {
+                setting: "RESOLVE",
+                reason: format!("{text:?}: {error}"),
+            })?;
+            resolver.overrides.push(fixed);
+        }
+        let tls = TlsConfig::new(&tls_settings(&config, wall)?)?;
+        let guard = guard(&config)?;
+        let mut throttle = Throttle::new(
+            config.throttle.clone(),
+            rng.fork("jitter").next_u64(),
+            now,
+        );
+        if let Some(strategies) = parts.strategies {
+            throttle.set_strategies(strategies);
+        }
+        let core = Core {
+            now,
+            inbox: Inbox::new(io.waker()),
+            frontier: Frontier::new(config.frontier.clone()),
+            throttle,
+            resolver: Resolver::new(resolver, rng.fork("resolver")),
+            tls,
+            guard,
+            pool: Pool::new(config.fetch.keepalive_max, config.fetch.keepalive_timeout),
+            origins: Origins::default(),
+            flights: Slab::new(),
+            sockets: Slab::new(),
+            flight_of: Vec::new(),
+            deadlines: Deadlines::new(now),
+            resolving: 0,
+            asked: HashMap::with_hasher(FixedState::with_seed(seed)),
+            looked_up: HashMap::with_hasher(FixedState::with_seed(seed)),
+            dns_sockets: HashMap::with_hasher(FixedState::with_seed(seed)),
+            unresolved: VecDeque::new(),
+            paused: VecDeque::new(),
+            buffered: 0,
+            sink: parts.sink,
+            disk: Vec::new(),
+            classify: parts.classify,
+            scope_map: parts.scope_map,
+            stats: Stats::new(),
+            phase: Phase::Running,
+            cancelled: Vec::new(),
+            scratch: Vec::new(),
+            scope_names: Vec::new(),
+            events: Vec::new(),
+            next_tick: now + Duration::from_secs(1),
+            stats_path: parts.stats_path,
+            stats_written: now,
+            unfinished: true,
+            config: Rc::new(config),
+            io,
+        };
+        Ok(Crawler { core })
+    }
+
+    /// Submits a request from the crawl's own thread; gives the number of its first attempt.
+    pub fn submit(&mut self, request: Request) -> Result<u64, Refused> {
+        self.core.unfinished = true;
+        self.core.admit(request)
+    }
+
+    /// What submits requests from elsewhere. The crawl does not end while one lives.
+    pub fn handle(&self) -> Handle {
+        self.core.inbox.handle()
+    }
+
+    /// What stops the crawl from elsewhere.
+    pub fn stopper(&self) -> Stopper {
+        self.core.inbox.stopper()
+    }
+
+    /// Runs to the end; gives the reason for it.
+    pub fn run(&mut self) -> &'static str {
+        loop {
+            if let Turn::Over(reason) = self.turn(None) {
+                return reason;
+            }
+        }
+    }
+
+    /// One turn: waits for news, at most for `patience`, and does what there is to do.
+    pub fn turn(&mut self, patience: Option<Duration>) -> Turn {
+        if let Phase::Over { reason } = self.core.phase {
+            return Turn::Over(reason);
+        }
+        let until = patience.map(|patience| self.core.io.now() + patience);
+        self.core.turn(until);
+        match self.core.phase {
+            Phase::Over { reason } => Turn::Over(reason),
+            _ => Turn::GoesOn,
+        }
+    }
+
+    /// Sets the deadline that the descriptor carries. Says whether there is something to do at
+    /// once: then take a turn instead of waiting.
+    pub fn arm(&mut self) -> bool {
+        let deadline = self.core.next_deadline();
+        let now = self.core.io.now();
+        if self.core.io.has_news() || deadline.is_some_and(|at| at <= now) {
+            return true;
+        }
+        self.core.io.arm(deadline);
+        false
+    }
+
+    /// What was measured so far.
+    pub fn stats(&self) -> &Stats {
+        &self.core.stats
+    }
+
+    /// How far the crawl has come.
+    pub fn progress(&self) -> Progress {
+        self.core.progress()
+    }
+
+    /// The result that could not be written, after `sink_failed`.
+    pub fn write_error(&self) -> Option<&WriteError> {
+        self.core.sink.failure()
+    }
+
+    /// What was still to be fetched when the crawl ended early, in order of admission.
+    pub fn take_pending(&mut self) -> Vec<Request> {
+        self.core.take_pending()
+    }
+
+    /// The back end: for tests that look into a simulated one.
+    pub fn io(&self) -> &I {
+        &self.core.io
+    }
+
+    /// The configuration it runs under.
+    pub fn config(&self) -> &Config {
+        &self.core.config
+    }
+
+    /// When the crawl began, and now, on its own clock.
+    pub fn elapsed(&self) -> Duration {
+        self.core.now.saturating_since(Instant::START)
+    }
+}
+
+fn tls_settings(
+    config: &Config,
+    wall: crate::base::time::Wall,
+) -> Result<TlsSettings, SetUpError> {
+    let mut settings = TlsSettings::new(wall);
+    settings.insecure = config.insecure;
+    if let Some(path) = &config.ca_file {
+        let name = path.display().to_string();
+        let pem = std::fs::read(path).map_err(|cause| SetUpError::Unreadable {
+            setting: "CA_FILE",
+            path: name.clone(),
+            cause,
+        })?;
+        settings.ca_file = Some(CaFile { name, pem });
+    }
+    Ok(settings)
+}
+
+fn guard(config: &Config) -> Result<Guard, SetUpError> {
+    let mut allowed = address::Guard::default();
+    for word in &config.allow_net {
+        allowed.allow(word).map_err(|error| SetUpError::Setting {
+            setting: "ALLOW_NET",
+            reason: format!("{word:?}: {error}"),
+        })?;
+    }
+    let excluded = config
+        .exclude_nets
+        .iter()
+        .map(|text| {
+            text.parse().map_err(|error| SetUpError::Setting {
+                setting: "EXCLUDE",
+                reason: format!("{text:?}: {error}"),
+            })
+        })
+        .collect::<Result<_, _>>()?;
+    Ok(Guard::new(allowed, excluded))
+}
