@@ -12,6 +12,8 @@ pub mod intern;
 
 pub mod rng;
 
+pub mod pool;
+
 pub mod disk;
 
 pub mod address;
