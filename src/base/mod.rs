@@ -6,5 +6,8 @@ pub mod timeouts;
 pub mod slab;
 pub mod intern;
 pub mod rng;
+
+pub mod pool;
+
 pub mod disk;
 pub mod address;

@@ -4,6 +4,16 @@
 //! back as [`Event`]s from [`Io::wait`]. There are no callbacks and no futures, so no user code
 //! runs in here, and a back end that is a ring of completions needs no translation.
 
+mod stamps;
+mod timer;
+mod socket;
+mod limits;
+mod outbox;
+mod epoll;
+mod disk;
+#[cfg(test)]
+mod conformance;
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -12,6 +22,9 @@ use std::time::Duration;
 
 use crate::base::disk::{DiskDone, DiskJob};
 use crate::base::time::{Instant, Wall};
+
+pub use self::epoll::Epoll;
+pub use self::limits::raise_open_files;
 
 /// A back end: the kernel through epoll, through io_uring, or a simulated one.
 ///
@@ -23,29 +36,43 @@ pub trait Io {
     /// Wall time when the crawl began; see [`Wall::at`].
     fn wall_at_start(&self) -> Wall;
 
+    /// How many sockets may be open at once; one more fails as [`NetError::Exhausted`].
+    fn capacity(&self) -> usize;
+
     /// Opens a TCP connection under a token of the caller's; ends as `Connected` or `Failed`.
     ///
-    /// The connection attempt starts now or at the next `submit`; `Connected` says when.
+    /// The connection attempt starts now or at the next `submit`; `Connected` says when. What is
+    /// sent before it is established leaves when it is. The token is taken until `close`.
     fn connect(&mut self, token: Token, to: SocketAddr);
 
     /// Opens a UDP socket bound to an unpredictable port and connected to `to`.
     ///
-    /// Ready for `send` at once; datagrams arrive as `Received`, one event each.
+    /// The port is the kernel's choice, at random from its ephemeral range. Ready for `send` at
+    /// once, each a datagram of its own; datagrams arrive as `Received`, one event each, cut to a
+    /// buffer's length. A port that nobody listens on is `Failed` with `Refused`, once that is known.
     fn open_datagram(&mut self, token: Token, to: SocketAddr);
 
     /// Copies bytes to be sent. They leave at the next `submit`, never before.
     ///
     /// With `mark`, a `Sent` event reports the moment just before the first of these bytes was
-    /// handed to the kernel. What the socket does not take at once is sent as it drains.
+    /// handed to the kernel. What the socket does not take at once is sent as it drains (a
+    /// datagram is then lost). Sends to a socket that failed or was closed go nowhere.
     fn send(&mut self, token: Token, bytes: &[u8], mark: bool);
 
     /// Stops or resumes reading from a connection, so that a full house pushes back on its peers.
+    ///
+    /// A connection that is not read is not seen to end either.
     fn set_reading(&mut self, token: Token, on: bool);
 
     /// Ends a socket and forgets the token: no event for it comes after this call.
+    ///
+    /// Bytes that have not left yet never will.
     fn close(&mut self, token: Token, how: Close);
 
     /// Hands work to the disk; ends as `Event::Disk`.
+    ///
+    /// What the disk has not done yet is held in memory, without a bound here: the caller counts
+    /// [`DiskJob::held`] against [`DiskDone::held`]. Dropping the back end waits for the disk.
     fn disk(&mut self, job: DiskJob);
 
     /// Sends what was queued. Each send is stamped just before its own system call.
@@ -53,7 +80,8 @@ pub trait Io {
 
     /// Waits for news until `until` (forever if `None`) and appends it to `events`.
     ///
-    /// May come back early with nothing, never late by choice. Appends a bounded number of events.
+    /// May come back early with nothing, never late by choice. The events it appends are bounded
+    /// by what was asked for and by the buffers of the receive pool.
     fn wait(&mut self, until: Option<Instant>, events: &mut Vec<Event>);
 
     /// Whether there is news that no descriptor shows: a host that polls [`Io::as_fd`] must not sleep.
@@ -127,6 +155,20 @@ pub enum Event {
     Disk(DiskDone),
     /// Another thread called the [`Waker`].
     Woken,
+}
+
+impl Event {
+    /// The socket it is about, if it is about one.
+    pub fn token(&self) -> Option<Token> {
+        match self {
+            Event::Connected { token, .. }
+            | Event::Failed { token, .. }
+            | Event::Sent { token, .. }
+            | Event::Received { token, .. }
+            | Event::Ended { token, .. } => Some(*token),
+            Event::Disk(_) | Event::Woken => None,
+        }
+    }
 }
 
 /// Names a socket. The generation tells a slot's present user from its earlier ones.
@@ -223,7 +265,13 @@ pub struct Settings {
     pub sockets_max: usize,
     /// Bytes read from one socket before the others have their turn.
     pub read_budget: usize,
+    /// Bytes one buffer of the receive pool holds: no chunk, and no datagram, is longer.
+    pub buffer_bytes: usize,
+    /// Buffers there may be. When all are out, nothing is read until chunks come back.
+    pub buffers_max: usize,
     /// How fine the kernel may time our sleep: 1 ns asks for the best it has.
+    ///
+    /// It is set for the thread that makes the back end, and stays with that thread.
     pub timer_slack: Duration,
 }
 
@@ -232,6 +280,9 @@ impl Default for Settings {
         Settings {
             sockets_max: 16_384,
             read_budget: 256 * 1024,
+            // A page's head and the start of its body in one read; 64 MiB in all.
+            buffer_bytes: 16 * 1024,
+            buffers_max: 4096,
             timer_slack: Duration::from_nanos(1),
         }
     }

@@ -1,0 +1,254 @@
+//! The bench of the epoll back end: threads on loopback play the peers.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use socket2::SockRef;
+
+use super::{Bench, Seen, Step, Watch, token};
+use crate::base::time::Instant;
+use crate::io::{Clock, Epoll, Io, Settings};
+
+pub(super) struct Kernel {
+    io: Epoll,
+    heard: BTreeMap<SocketAddr, Arc<Mutex<Vec<u8>>>>,
+    folder: tempfile::TempDir,
+}
+
+impl Bench for Kernel {
+    type Io = Epoll;
+
+    fn new(settings: Settings) -> Self {
+        Kernel {
+            io: Epoll::new(settings).expect("a back end"),
+            heard: BTreeMap::new(),
+            folder: tempfile::tempdir().expect("a folder"),
+        }
+    }
+
+    fn io(&mut self) -> &mut Epoll {
+        &mut self.io
+    }
+
+    fn listen(&mut self, script: Vec<Step>) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let at = listener.local_addr().expect("an address");
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        self.heard.insert(at, Arc::clone(&heard));
+        thread::spawn(move || {
+            while let Ok((stream, _)) = listener.accept() {
+                let (script, heard) = (script.clone(), Arc::clone(&heard));
+                thread::spawn(move || follow(script, stream, &heard));
+            }
+        });
+        at
+    }
+
+    fn refuse(&mut self) -> SocketAddr {
+        // Bound for a moment, so that nobody else has it, and then gone.
+        TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .expect("a port")
+    }
+
+    fn heard(&mut self, at: SocketAddr) -> Vec<u8> {
+        self.heard[&at].lock().expect("no peer panicked").clone()
+    }
+
+    fn echo(&mut self) -> SocketAddr {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let at = socket.local_addr().expect("an address");
+        thread::spawn(move || {
+            let mut buffer = [0; 2048];
+            while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+                let _ = socket.send_to(&buffer[..length], from);
+            }
+        });
+        at
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.folder.path().to_owned()
+    }
+
+    fn content(&mut self, path: &Path) -> Option<Vec<u8>> {
+        std::fs::read(path).ok()
+    }
+}
+
+fn follow(script: Vec<Step>, mut stream: TcpStream, heard: &Mutex<Vec<u8>>) {
+    let mut buffer = vec![0; 65_536];
+    for step in script {
+        match step {
+            Step::Hear(mut wanted) => {
+                while wanted > 0 {
+                    let room = wanted.min(buffer.len());
+                    match stream.read(&mut buffer[..room]) {
+                        Ok(0) | Err(_) => return,
+                        Ok(length) => {
+                            wanted -= length;
+                            let mut heard = heard.lock().expect("no peer panicked");
+                            heard.extend_from_slice(&buffer[..length]);
+                        }
+                    }
+                }
+            }
+            Step::Say(bytes) => {
+                if stream.write_all(&bytes).is_err() {
+                    return;
+                }
+            }
+            Step::Pause(span) => thread::sleep(span),
+            Step::End => {
+                let _ = stream.shutdown(std::net::Shutdown::Write);
+            }
+            Step::Reset => {
+                let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+                return;
+            }
+        }
+    }
+    // Holds the connection until the other side ends it; what it says then is heard too.
+    while let Ok(length @ 1..) = stream.read(&mut buffer) {
+        let mut heard = heard.lock().expect("no peer panicked");
+        heard.extend_from_slice(&buffer[..length]);
+    }
+}
+
+#[test]
+fn a_stalled_loop_changes_no_latency() {
+    let mut watch = Watch::<Kernel>::new();
+    let peer = watch.bench.listen(vec![
+        Step::Hear(1),
+        Step::Pause(Duration::from_millis(20)),
+        Step::Say(b"!".to_vec()),
+    ]);
+    let connect_began = watch.io().now();
+    watch.io().connect(token(0), peer);
+    thread::sleep(Duration::from_millis(50));
+    let Seen::Connected { started, stamp, .. } = watch.next() else {
+        panic!("a listening peer accepts");
+    };
+    assert!(started.saturating_since(connect_began) < Duration::from_millis(20));
+    assert_eq!((stamp.clock, stamp.bound), (Clock::Kernel, false));
+    assert!(stamp.at.saturating_since(started) < Duration::from_millis(20));
+    watch.io().send(token(0), b"?", true);
+    watch.io().submit();
+    thread::sleep(Duration::from_millis(150));
+    let (Seen::Sent(_, sent), Seen::Received(_, _, stamp)) = (watch.next(), watch.next()) else {
+        panic!("the peer answers");
+    };
+    let latency = stamp.at.saturating_since(sent);
+    assert_eq!(stamp.clock, Clock::Kernel);
+    assert!(latency >= Duration::from_millis(20), "{latency:?}");
+    assert!(latency < Duration::from_millis(100), "{latency:?}");
+    // The peer might have said something earlier, whose stamp this one has replaced.
+    assert!(stamp.bound);
+}
+
+#[test]
+fn an_arrival_that_ends_our_sleep_is_no_mere_bound() {
+    let mut watch = Watch::<Kernel>::new();
+    let pause = Step::Pause(Duration::from_millis(15));
+    let say = Step::Say(b"!".to_vec());
+    let peer = watch.bench.listen(vec![vec![pause, say]; 10].concat());
+    watch.connect(token(0), peer);
+    let exact = (0..10)
+        .filter(|_| match watch.next() {
+            Seen::Received(_, _, stamp) => stamp.clock == Clock::Kernel && !stamp.bound,
+            other => panic!("{other:?}"),
+        })
+        .count();
+    // On a machine that is busy with other things we may now and then be woken late.
+    assert!(exact >= 5, "{exact} of 10");
+}
+
+#[test]
+fn a_waker_ends_the_wait_from_another_thread() {
+    let mut watch = Watch::<Kernel>::new();
+    let waker = watch.io().waker();
+    let ringer = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(20));
+        waker.wake();
+    });
+    assert!(matches!(watch.next(), Seen::Woken));
+    ringer.join().expect("it rang");
+}
+
+/// Whether a host that polls the descriptor would be woken within `span`.
+fn readable(io: &Epoll, span: Duration) -> bool {
+    let fd = io.as_fd().expect("epoll has a descriptor");
+    let timeout = Timespec {
+        tv_sec: 0,
+        tv_nsec: span.as_nanos() as _,
+    };
+    poll(
+        &mut [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)],
+        Some(&timeout),
+    )
+    .expect("poll takes our descriptor")
+        > 0
+}
+
+#[test]
+fn the_descriptor_alone_carries_the_deadline() {
+    let mut watch = Watch::<Kernel>::new();
+    let io = watch.io();
+    let mut events = Vec::new();
+    for _ in 0..3 {
+        let until = io.now() + Duration::from_millis(5);
+        io.arm(Some(until));
+        assert!(!readable(io, Duration::ZERO) || io.now() >= until);
+        assert!(readable(io, Duration::from_millis(900)));
+        assert!(io.now() >= until, "a deadline is never early");
+        io.wait(Some(until), &mut events);
+        assert!(events.is_empty());
+        assert!(!readable(io, Duration::ZERO), "the deadline was told");
+        // Armed again though it has passed, it is told again.
+        io.arm(Some(until));
+        assert!(readable(io, Duration::from_millis(900)));
+        io.wait(Some(until), &mut events);
+    }
+    io.arm(Some(io.now() + Duration::from_millis(5)));
+    io.arm(None);
+    assert!(!readable(io, Duration::from_millis(30)));
+    io.arm(Some(Instant::FAR_FUTURE));
+    assert!(!readable(io, Duration::from_millis(30)));
+}
+
+#[test]
+fn the_descriptor_shows_arrivals_and_has_news_the_rest() {
+    let mut watch = Watch::<Kernel>::with(Settings {
+        read_budget: 1000,
+        buffer_bytes: 1000,
+        ..Settings::default()
+    });
+    let peer = watch.bench.listen(vec![
+        Step::Hear(1),
+        Step::Pause(Duration::from_millis(20)),
+        Step::Say(vec![7; 5000]),
+    ]);
+    watch.connect(token(0), peer);
+    let io = watch.io();
+    assert!(!io.has_news());
+    io.send(token(0), b"?", true);
+    io.submit();
+    assert!(
+        io.has_news(),
+        "a marked send is news that no descriptor shows"
+    );
+    let mut events = Vec::new();
+    io.wait(None, &mut events);
+    assert!(!io.has_news());
+    assert!(readable(io, Duration::from_millis(900)));
+    io.wait(None, &mut events);
+    assert!(io.has_news(), "the budget left bytes behind");
+    assert!(!readable(io, Duration::ZERO));
+}

@@ -1,0 +1,520 @@
+//! The sentences. Each takes a bench; the macro at the end says which benches there are.
+
+use std::time::Duration;
+
+use super::{Bench, Seen, Step, Watch, token};
+use crate::base::disk::{DiskJob, FileId};
+use crate::base::time::Instant;
+use crate::io::{Close, Io, NetError, Settings, Token};
+
+fn a_connection_tells_when_it_began_and_when_it_stood<B: Bench>() {
+    let mut watch = Watch::<B>::new();
+    let peer = watch.bench.listen(vec![]);
+    let before = watch.io().now();
+    watch.io().connect(token(3), peer);
+    let Seen::Connected {
+        token: whose,
+        started,
+        stamp,
+        local,
+    } = watch.next()
+    else {
+        panic!("a listening peer accepts");
+    };
+    assert_eq!(whose, token(3));
+    assert!(before <= started && started <= stamp.at && stamp.at <= watch.io().now());
+    assert!(local.port() != 0);
+}
+
+fn a_refused_connection_fails_once<B: Bench>() {
+    let mut watch = Watch::<B>::new();
+    let nobody = watch.bench.refuse();
+    watch.io().connect(token(0), nobody);
+    assert!(matches!(watch.next(), Seen::Failed(whose, NetError::Refused) if whose == token(0)));
+    assert!(watch.during(SHORT).is_empty());
+    watch.close(token(0));
+}
+
+fn nothing_leaves_before_submit<B: Bench>() {
+    let mut watch = Watch::<B>::new();
+    let peer = watch.bench.listen(vec![Step::Hear(5)]);
+    watch.connect(token(0), peer);
+    watch.io().send(token(0), b"hello", true);
+    // Waiting is not submitting.
+    let until = watch.io().now() + SHORT;
+    let mut events = Vec::new();
+    while watch.io().now() < until {
+        watch.io().wait(Some(until), &mut events);
+    }
+    assert!(events.is_empty(), "{events:?}");
+    assert_eq!(watch.bench.heard(peer), b"");
+    let before = watch.io().now();
+    watch.io().submit();
+    assert!(matches!(watch.next(), Seen::Sent(whose, at) if whose == token(0) && at >= before));
+    watch.during(SHORT);
+    assert_eq!(watch.bench.heard(peer), b"hello");
+}
+
+fn what_is_sent_while_connecting_leaves_when_connected<B: Bench>() {
+    let mut watch = Watch::<B>::new();
+    let peer = watch.bench.listen(vec![Step::Hear(6), Step::End]);
+    watch.io().connect(token(0), peer);
+    watch.io().send(token(0), b"abc", true);
+    watch.io().submit();
+    watch.io().send(token(0), b"def", false);
+    let Seen::Connected { stamp, .. } = watch.next() else {
+        panic!("a listening peer accepts");
+    };
+    assert!(matches!(watch.next(), Seen::Sent(_, at) if at >= stamp.at));
+    assert_eq!(watch.read_to_end(token(0)), (vec![], None));
+    assert_eq!(watch.bench.heard(peer), b"abcdef");
+}
+
+fn an_arrival_is_stamped_after_the_send_that_it_answers<B: Bench>() {
+    let mut watch = Watch::<B>::new();
+    let script = vec![Step::Hear(1), Step::Say(b"!".to_vec())];
+    let peer = watch.bench.listen(vec![script; 20].concat());
+    watch.connect(token(0), peer);
+    for _ in 0..20 {
+        watch.io().send(token(0), b"?", true);
+        let Seen::Sent(_, sent) = watch.next() else {
+            panic!("a marked send is told");
+        };
+        let Seen::Received(_, bytes, stamp) = watch.next() else {
+            panic!("the peer answers");
+        };
+        assert_eq!(bytes, b"!");
+        assert!(sent <= stamp.at && stamp.at <= watch.io().now());
+    }
+}
+
+fn bytes_arrive_complete_and_in_order_whatever_their_number<B: Bench>() {
+    let mut watch = Watch::<B>::new();
+    for (slot, length) in [1, 2, 16_383, 16_384, 16_385, 300_000, 1_000_000]
+        .into_iter()
+        .enumerate()
+    {
+        let body = pattern(length);
+        let peer = watch.bench.listen(vec![Step::Say(body.clone()), Step::End]);
+        let token = token(slot as u32);
+        watch.connect(token, peer);
+        assert!(
+            watch.read_to_end(token) == (body, None),
+            "of {length} bytes"
+        );
+        watch.close(token);
+    }
+}
+
+fn what_the_socket_does_not_take_at_once_follows<B: Bench>() {
+    let mut watch = Watch::<B>::new();
+    let length = 12_000_000;
+    let peer = watch
+        .bench
+        .listen(vec![Step::Pause(SHORT), Step::Hear(length + 3), Step::End]);
+    watch.connect(token(0), peer);
+    let body = pattern(length);
+    watch.io().send(token(0), &body, true);
+    watch.io().submit();
+    watch.io().send(token(0), b"end", true);
+    assert_eq!(watch.read_to_end(token(0)), (vec![], None));
+    let heard = watch.bench.heard(peer);
+    assert!(heard[..length] == body && &heard[length..] == b"end");
+}
+
+fn every_marked_send_is_told_once_and_in_order<B: Bench>() {
+    let mut watch = Watch::<B>::new();
+    let length = 4_000_000;
+    let peer = watch
+        .bench
+        .listen(vec![Step::Pause(SHORT), Step::Hear(3 * length), Step::End]);
+    watch.connect(token(0), peer);
+    let body = pattern(length);
+    for _ in 0..3 {
+        watch.io().send(token(0), &body, true);
+    }
+    let mut sent: Vec<Instant> = Vec::new();
+    loop {
+        match watch.next() {
+            Seen::Sent(_, at) => sent.push(at),
+            Seen::Ended(..) => break,
+            other => panic!("sent or ended expected, not {other:?}"),
+        }
+    }
+    assert_eq!(sent.len(), 3);
+    assert!(sent.is_sorted());
+}
+
+fn the_end_comes_after_the_bytes_and_once<B: Bench>() {
+    let mut watch = Watch::<B>::new();
+    let peer = watch
+        .bench
+        .listen(vec![Step::Say(b"last words".to_vec()), Step::End]);
+    watch.connect(token(0), peer);
+    assert_eq!(watch.read_to_end(token(0)), (b"last words".to_vec(), None));
+    assert!(watch.during(SHORT).is_empty());
+}
+
+fn a_reset_is_a_failure<B: Bench>() {
+    let mut watch = Watch::<B>::new();
+    let peer = watch.bench.listen(vec![Step::Hear(1), Step::Reset]);
+    watch.connect(token(0), peer);
+    watch.io().send(token(0), b"x", false);
+    assert_eq!(watch.read_to_end(token(0)), (vec![], Some(NetError::Reset)));
+    assert!(watch.during(SHORT).is_empty());
+}
+
+fn a_closed_token_is_forgotten_though_its_slot_lives_on<B: Bench>() {
+    let mut watch = Watch::<B>::new();
+    let noisy = watch
+        .bench
+        .listen(vec![Step::Hear(1), Step::Say(pattern(100_000)), Step::End]);
+    let quiet = watch.bench.listen(vec![Step::Say(b"new".to_vec())]);
+    for (generation, how) in [(1, Close::Finish), (2, Close::Reset), (3, Close::Finish)] {
+        let old = Token {
+            slot: 0,
+            generation: 2 * generation,
+        };
+        let new = Token {
+            slot: 0,
+            generation: 2 * generation + 1,
+        };
+        watch.connect(old, noisy);
+        watch.io().send(old, b"x", true);
+        watch.io().submit();
+        watch.io().close(old, how);
+        watch.io().connect(new, quiet);
+        // Neither a send nor a close under the old name reaches the new user.
+        watch.io().send(old, b"stale", true);
+        watch.io().close(old, Close::Reset);
+        let seen = watch.during(SHORT);
+        assert!(
+            matches!(
+                &seen[..],
+                [Seen::Connected { token, .. }, Seen::Received(whose, bytes, _)]
+                    if *token == new && *whose == new && bytes == b"new"
+            ),
+            "{seen:?}"
+        );
+        watch.close(new);
+    }
+    assert_eq!(watch.bench.heard(quiet), b"");
+}
+
+fn a_socket_beyond_the_limit_is_refused_by_us<B: Bench>() {
+    let mut watch = Watch::<B>::with(Settings {
+        sockets_max: 2,
+        ..Settings::default()
+    });
+    assert_eq!(watch.io().capacity(), 2);
+    let peer = watch.bench.listen(vec![]);
+    watch.connect(token(0), peer);
+    watch.connect(token(1), peer);
+    watch.io().connect(token(2), peer);
+    assert!(matches!(watch.next(), Seen::Failed(whose, NetError::Exhausted) if whose == token(2)));
+    watch.close(token(2));
+    watch.close(token(0));
+    watch.connect(token(2), peer);
+}
+
+fn a_connection_that_is_not_read_pushes_back<B: Bench>() {
+    let mut watch = Watch::<B>::new();
+    let body = pattern(500_000);
+    let peer = watch.bench.listen(vec![Step::Say(body.clone()), Step::End]);
+    watch.connect(token(0), peer);
+    watch.io().set_reading(token(0), false);
+    // What came together with the connection may be told already.
+    let mut early = Vec::new();
+    for seen in watch.during(SHORT) {
+        match seen {
+            Seen::Received(_, bytes, _) => early.extend(bytes),
+            other => panic!("a connection that is not read does not tell {other:?}"),
+        }
+    }
+    assert!(watch.during(SHORT).is_empty());
+    watch.io().set_reading(token(0), true);
+    let (rest, end) = watch.read_to_end(token(0));
+    early.extend(rest);
+    assert!(early == body && end.is_none());
+}
+
+fn an_empty_pool_pushes_back_and_recovers<B: Bench>() {
+    let mut watch = Watch::<B>::with(Settings {
+        buffer_bytes: 1000,
+        buffers_max: 3,
+        ..Settings::default()
+    });
+    let body = pattern(50_000);
+    let script = vec![Step::Say(body.clone()), Step::End];
+    let peer = watch.bench.listen(script);
+    let io = watch.bench.io();
+    io.connect(token(0), peer);
+    io.connect(token(1), peer);
+    let mut held = Vec::new();
+    let mut got = [Vec::new(), Vec::new()];
+    let mut ended = 0;
+    let patient_until = io.now() + super::PATIENCE;
+    while ended < 2 {
+        assert!(io.now() < patient_until, "the pool never recovered");
+        let mut events = Vec::new();
+        io.wait(Some(io.now() + SHORT), &mut events);
+        for event in events {
+            match event {
+                crate::io::Event::Received { token, chunk, .. } => {
+                    got[token.slot as usize].extend_from_slice(io.bytes(&chunk));
+                    held.push(chunk);
+                }
+                crate::io::Event::Ended { .. } => ended += 1,
+                crate::io::Event::Connected { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(held.len() <= 3);
+        if held.len() == 3 {
+            assert!(!io.has_news(), "there is no room for news");
+        }
+        for chunk in held.drain(..) {
+            io.release(chunk);
+        }
+    }
+    assert!(got[0] == body && got[1] == body);
+}
+
+fn a_long_reply_leaves_turns_to_the_others<B: Bench>() {
+    let mut watch = Watch::<B>::with(Settings {
+        read_budget: 16 * 1024,
+        ..Settings::default()
+    });
+    let long = watch
+        .bench
+        .listen(vec![Step::Say(pattern(1_000_000)), Step::End]);
+    let short = watch.bench.listen(vec![Step::Say(b"short".to_vec())]);
+    watch.io().connect(token(0), long);
+    watch.io().connect(token(1), short);
+    let mut before = 0;
+    loop {
+        match watch.next() {
+            Seen::Received(whose, bytes, _) if whose == token(0) => before += bytes.len(),
+            Seen::Received(_, bytes, _) => break assert_eq!(bytes, b"short"),
+            Seen::Connected { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(before < 1_000_000);
+    let (rest, end) = watch.read_to_end(token(0));
+    assert_eq!((before + rest.len(), end), (1_000_000, None));
+}
+
+fn a_quiet_wait_lasts_until_its_deadline<B: Bench>() {
+    let mut watch = Watch::<B>::new();
+    for micros in [1, 300, 999, 1000, 1700, 20_000] {
+        let io = watch.io();
+        let until = io.now() + Duration::from_micros(micros);
+        let mut events = Vec::new();
+        io.wait(Some(until), &mut events);
+        assert!(events.is_empty());
+        assert!(io.now() >= until, "{micros} µs were cut short");
+    }
+    // A deadline that has passed is no reason to sleep.
+    let io = watch.io();
+    let before = io.now();
+    io.wait(Some(Instant::START), &mut Vec::new());
+    assert!(io.now() < before + Duration::from_secs(1));
+}
+
+fn a_waker_ends_a_wait_that_has_no_deadline<B: Bench>() {
+    let mut watch = Watch::<B>::new();
+    let waker = watch.io().waker();
+    for _ in 0..3 {
+        waker.wake();
+        let mut events = Vec::new();
+        watch.io().wait(None, &mut events);
+        assert!(matches!(events[..], [crate::io::Event::Woken]));
+    }
+}
+
+fn a_datagram_comes_back_from_where_it_went<B: Bench>() {
+    let mut watch = Watch::<B>::new();
+    let echo = watch.bench.echo();
+    for slot in 0..10 {
+        watch.io().open_datagram(token(slot), echo);
+    }
+    for slot in 0..10 {
+        watch.io().send(token(slot), b"one", true);
+        watch.io().send(token(slot), &[slot as u8; 900], false);
+        let mut got = Vec::new();
+        while got.len() < 2 {
+            match watch.next() {
+                Seen::Received(whose, bytes, _) if whose == token(slot) => got.push(bytes),
+                Seen::Sent(whose, _) if whose == token(slot) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        got.sort_by_key(Vec::len);
+        assert_eq!(got, [b"one".to_vec(), vec![slot as u8; 900]]);
+    }
+}
+
+fn a_datagram_to_a_port_without_a_listener_fails<B: Bench>() {
+    let mut watch = Watch::<B>::new();
+    let nobody = watch.bench.refuse();
+    watch.io().open_datagram(token(0), nobody);
+    watch.io().send(token(0), b"anyone?", false);
+    assert!(matches!(watch.next(), Seen::Failed(whose, NetError::Refused) if whose == token(0)));
+}
+
+fn the_disk_does_its_jobs_in_order<B: Bench>() {
+    let mut watch = Watch::<B>::new();
+    let (first, last) = (
+        watch.bench.folder().join("deep/down/results.open"),
+        watch.bench.folder().join("deep/down/results"),
+    );
+    let file = FileId(7);
+    watch.io().disk(DiskJob::Create {
+        file,
+        path: first.clone(),
+    });
+    let mut whole = Vec::new();
+    for tag in 0..50 {
+        let bytes = format!("line {tag}\n").into_bytes();
+        let (offset, length) = (whole.len() as u64, bytes.len());
+        whole.extend_from_slice(&bytes);
+        let done = watch.disk(DiskJob::Append {
+            file,
+            bytes,
+            gzip: false,
+            tag,
+        });
+        let written = done.result.expect("there is room");
+        assert_eq!((done.tag, done.file, done.held), (tag, Some(file), length));
+        assert_eq!((written.offset, written.length), (offset, length as u64));
+    }
+    watch
+        .disk(DiskJob::Sync { file, tag: 99 })
+        .result
+        .expect("synced");
+    assert_eq!(watch.bench.content(&first), Some(whole.clone()));
+    watch.io().disk(DiskJob::Finish {
+        file,
+        rename: Some(last.clone()),
+    });
+    // The next job tells that the one before it is done.
+    let other = watch.bench.folder().join("stats");
+    for content in [b"old and long".to_vec(), b"new".to_vec()] {
+        let done = watch.disk(DiskJob::Replace {
+            path: other.clone(),
+            bytes: content.clone(),
+            tag: 100,
+        });
+        assert!(done.tag == 100 && done.result.is_ok());
+        assert_eq!(watch.bench.content(&other), Some(content));
+    }
+    assert_eq!(watch.bench.content(&first), None);
+    assert_eq!(watch.bench.content(&last), Some(whole));
+}
+
+fn each_gzip_append_is_a_member_of_its_own<B: Bench>() {
+    let mut watch = Watch::<B>::new();
+    let path = watch.bench.folder().join("pages.gz");
+    let file = FileId(0);
+    watch.io().disk(DiskJob::Create {
+        file,
+        path: path.clone(),
+    });
+    let parts = [
+        b"".to_vec(),
+        b"one".to_vec(),
+        pattern(3_000_000),
+        noise(200_000),
+    ];
+    let mut ranges = Vec::new();
+    for bytes in &parts {
+        let done = watch.disk(DiskJob::Append {
+            file,
+            bytes: bytes.clone(),
+            gzip: true,
+            tag: 0,
+        });
+        assert_eq!(done.held, bytes.len());
+        ranges.push(done.result.expect("there is room"));
+    }
+    let content = watch.bench.content(&path).expect("the file exists");
+    let mut end = 0;
+    for (written, bytes) in ranges.iter().zip(&parts) {
+        assert_eq!(written.offset, end);
+        end += written.length;
+        let member = &content[written.offset as usize..end as usize];
+        assert!(crate::io::disk::gunzip(member) == *bytes);
+    }
+    assert_eq!(end, content.len() as u64);
+    assert!(ranges[2].length < 100_000, "it does compress");
+}
+
+fn the_disk_says_what_failed_and_where<B: Bench>() {
+    let mut watch = Watch::<B>::new();
+    let path = watch.bench.folder().join("twice");
+    let create = |file| DiskJob::Create {
+        file: FileId(file),
+        path: path.clone(),
+    };
+    watch.io().disk(create(1));
+    let done = watch.disk(create(2));
+    assert_eq!((done.file, done.held), (Some(FileId(2)), 0));
+    let error = done.result.expect_err("a file is created once");
+    assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
+    assert!(error.to_string().contains(&path.display().to_string()));
+    let done = watch.disk(DiskJob::Append {
+        file: FileId(2),
+        bytes: b"lost".to_vec(),
+        gzip: false,
+        tag: 5,
+    });
+    assert_eq!((done.tag, done.held), (5, 4));
+    assert!(done.result.is_err());
+}
+
+fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|index| (index % 251) as u8).collect()
+}
+
+fn noise(length: usize) -> Vec<u8> {
+    let mut rng = crate::base::rng::Rng::from_seed(1);
+    (0..length).map(|_| rng.next_u64() as u8).collect()
+}
+
+/// Enough for loopback to settle.
+const SHORT: Duration = Duration::from_millis(60);
+
+/// The suite as tests of each bench.
+macro_rules! suite {
+    ($($name:ident)*) => {
+        mod kernel {
+            $(#[test] fn $name() { super::$name::<super::super::kernel::Kernel>(); })*
+        }
+    };
+}
+
+suite! {
+    a_connection_tells_when_it_began_and_when_it_stood
+    a_refused_connection_fails_once
+    nothing_leaves_before_submit
+    what_is_sent_while_connecting_leaves_when_connected
+    an_arrival_is_stamped_after_the_send_that_it_answers
+    bytes_arrive_complete_and_in_order_whatever_their_number
+    what_the_socket_does_not_take_at_once_follows
+    every_marked_send_is_told_once_and_in_order
+    the_end_comes_after_the_bytes_and_once
+    a_reset_is_a_failure
+    a_closed_token_is_forgotten_though_its_slot_lives_on
+    a_socket_beyond_the_limit_is_refused_by_us
+    a_connection_that_is_not_read_pushes_back
+    an_empty_pool_pushes_back_and_recovers
+    a_long_reply_leaves_turns_to_the_others
+    a_quiet_wait_lasts_until_its_deadline
+    a_waker_ends_a_wait_that_has_no_deadline
+    a_datagram_comes_back_from_where_it_went
+    a_datagram_to_a_port_without_a_listener_fails
+    the_disk_does_its_jobs_in_order
+    each_gzip_append_is_a_member_of_its_own
+    the_disk_says_what_failed_and_where
+}

@@ -1,0 +1,213 @@
+//! What the disk thread does with each job: open files by their names, and the writing.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use super::Gzip;
+use crate::base::disk::{DiskJob, FileId, Written};
+
+/// The files that are open.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    open: BTreeMap<FileId, Open>,
+    gzip: Gzip,
+}
+
+#[derive(Debug)]
+struct Open {
+    file: File,
+    target: Target,
+    /// Where the next bytes go.
+    end: u64,
+}
+
+#[derive(Debug)]
+enum Target {
+    /// A file; whether its folder has been made to remember it.
+    Path { path: PathBuf, remembered: bool },
+    /// The process's standard output, which can be neither cut nor synced.
+    Stdout,
+}
+
+impl Files {
+    /// Does a job. An error says what failed, and where.
+    pub(super) fn perform(&mut self, job: &DiskJob) -> io::Result<Written> {
+        match job {
+            DiskJob::Create { file, path } => self.create(*file, path),
+            DiskJob::Stdout { file } => self.stdout(*file),
+            DiskJob::Append {
+                file, bytes, gzip, ..
+            } => self.append(*file, bytes, *gzip),
+            DiskJob::Sync { file, .. } => find(&mut self.open, *file)?.sync(),
+            DiskJob::Finish { file, rename } => self.finish(*file, rename.as_deref()),
+            DiskJob::Replace { path, bytes, .. } => replace(path, bytes),
+        }
+    }
+
+    fn create(&mut self, id: FileId, path: &Path) -> io::Result<Written> {
+        self.refuse_twice(id)?;
+        let create = || {
+            if let Some(folder) = folder_of(path) {
+                fs::create_dir_all(folder)?;
+            }
+            OpenOptions::new().write(true).create_new(true).open(path)
+        };
+        let open = Open {
+            file: create().map_err(|error| at("cannot create", path, &error))?,
+            target: Target::Path {
+                path: path.to_owned(),
+                remembered: false,
+            },
+            end: 0,
+        };
+        self.open.insert(id, open);
+        Ok(Written::default())
+    }
+
+    fn stdout(&mut self, id: FileId) -> io::Result<Written> {
+        self.refuse_twice(id)?;
+        let file = io::stdout()
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(|error| at("cannot open", STDOUT.as_ref(), &error))?
+            .into();
+        let open = Open {
+            file,
+            target: Target::Stdout,
+            end: 0,
+        };
+        self.open.insert(id, open);
+        Ok(Written::default())
+    }
+
+    fn refuse_twice(&self, id: FileId) -> io::Result<()> {
+        if self.open.contains_key(&id) {
+            return Err(io::Error::new(
+                ErrorKind::AlreadyExists,
+                format!("file {} is open already", id.0),
+            ));
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, id: FileId, bytes: &[u8], gzip: bool) -> io::Result<Written> {
+        let open = find(&mut self.open, id)?;
+        if gzip {
+            open.append(self.gzip.member(bytes))
+        } else {
+            open.append(bytes)
+        }
+    }
+
+    fn finish(&mut self, id: FileId, rename: Option<&Path>) -> io::Result<Written> {
+        find(&mut self.open, id)?;
+        let open = self.open.remove(&id);
+        if let (Some(to), Some(Target::Path { path, .. })) = (rename, open.map(|open| open.target))
+        {
+            fs::rename(&path, to)
+                .and_then(|()| remember(to))
+                .map_err(|error| at("cannot rename to", to, &error))?;
+        }
+        Ok(Written::default())
+    }
+}
+
+impl Open {
+    /// Appends all of the bytes or none: of a failed append nothing stays in the file.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<Written> {
+        let offset = self.end;
+        if let Err(error) = self.file.write_all(bytes) {
+            if matches!(self.target, Target::Path { .. }) {
+                // Where even this fails, the file's end tells how much of it is whole.
+                let _ = self.file.set_len(offset);
+                let _ = io::Seek::seek(&mut self.file, io::SeekFrom::Start(offset));
+            }
+            return Err(at("cannot write to", self.name(), &error));
+        }
+        self.end += bytes.len() as u64;
+        Ok(Written {
+            offset,
+            length: bytes.len() as u64,
+        })
+    }
+
+    fn sync(&mut self) -> io::Result<Written> {
+        if let Target::Path { path, remembered } = &mut self.target {
+            let result = self.file.sync_data().and_then(|()| {
+                if !*remembered {
+                    remember(path)?;
+                    *remembered = true;
+                }
+                Ok(())
+            });
+            result.map_err(|error| at("cannot sync", path, &error))?;
+        }
+        Ok(Written {
+            offset: self.end,
+            length: 0,
+        })
+    }
+
+    fn name(&self) -> &Path {
+        match &self.target {
+            Target::Path { path, .. } => path,
+            Target::Stdout => STDOUT.as_ref(),
+        }
+    }
+}
+
+fn find(open: &mut BTreeMap<FileId, Open>, id: FileId) -> io::Result<&mut Open> {
+    open.get_mut(&id).ok_or_else(|| {
+        io::Error::new(
+            ErrorKind::NotFound,
+            format!("file {} is not open, or could not be created", id.0),
+        )
+    })
+}
+
+/// Writes a file beside the old one, makes it durable, and puts it in its place.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<Written> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".tmp");
+    let beside = PathBuf::from(beside);
+    let write = || {
+        if let Some(folder) = folder_of(path) {
+            fs::create_dir_all(folder)?;
+        }
+        let mut file = File::create(&beside)?;
+        file.write_all(bytes)?;
+        file.sync_data()?;
+        fs::rename(&beside, path)?;
+        remember(path)
+    };
+    write().map_err(|error| {
+        let _ = fs::remove_file(&beside);
+        at("cannot replace", path, &error)
+    })?;
+    Ok(Written {
+        offset: 0,
+        length: bytes.len() as u64,
+    })
+}
+
+/// Makes a folder remember the name of a file across a crash.
+fn remember(path: &Path) -> io::Result<()> {
+    let folder = folder_of(path).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
+}
+
+/// The folder that a path names; `None` for a bare file name.
+fn folder_of(path: &Path) -> Option<&Path> {
+    path.parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+}
+
+/// The system's error with what was tried and where.
+fn at(what: &str, path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{what} {}: {error}", path.display()))
+}
+
+const STDOUT: &str = "standard output";

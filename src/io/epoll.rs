@@ -1,0 +1,565 @@
+//! The kernel through epoll.
+//!
+//! Each socket is registered once, edge-triggered, and never touched by `epoll_ctl` again: a
+//! closed descriptor leaves by itself. An edge is remembered until the socket is drained, so
+//! reading can pause (the caller asked, the pool is empty, others have their turn) and go on later
+//! without the kernel's help. Sockets with something to read stand in one line and take turns.
+
+mod connection;
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll};
+
+use self::connection::{Connection, Entry, Kind, State, Unread};
+use super::disk::Disk;
+use super::limits::sockets_allowed;
+use super::outbox::Outbox;
+use super::socket::{Attempt, Read, Socket, keep_stamping, net_error};
+use super::stamps::{Stamps, UnseenSince};
+use super::timer::Timer;
+use super::{Chunk, Clock, Close, Event, Io, NetError, Settings, Stamp, Token, Waker};
+use crate::base::disk::DiskJob;
+use crate::base::pool::Pool;
+use crate::base::time::{Instant, Wall};
+
+/// The back end that runs on any Linux.
+#[derive(Debug)]
+pub struct Epoll {
+    settings: Settings,
+    capacity: usize,
+    poll: Poll,
+    polled: Events,
+    /// What `polled` said, copied out so that it can be worked through.
+    edges: Vec<Edge>,
+    timer: Timer,
+    stamps: Stamps,
+    bell: Arc<Bell>,
+    /// Indexed by [`Token::slot`].
+    entries: Vec<Entry>,
+    /// Sockets in `entries` that hold a descriptor.
+    open: usize,
+    /// Open sockets with something to read, in the order of their turns. May name stale tokens.
+    line: VecDeque<Token>,
+    pool: Pool,
+    outbox: Outbox,
+    /// Events that no descriptor shows.
+    news: Vec<Event>,
+    disk: Option<Disk>,
+    _stamping: OwnedFd,
+}
+
+impl Epoll {
+    /// A back end for the calling thread, whose timer slack it sets (see [`Settings::timer_slack`]).
+    ///
+    /// # Errors
+    /// When the system gives no descriptors, or the open-file limit leaves none for sockets.
+    pub fn new(settings: Settings) -> io::Result<Self> {
+        let capacity = sockets_allowed(settings.sockets_max)?;
+        set_timer_slack(settings.timer_slack);
+        let poll = Poll::new()?;
+        let timer = Timer::new()?;
+        poll.registry().register(
+            &mut SourceFd(&timer.as_fd().as_raw_fd()),
+            TIMER,
+            Interest::READABLE,
+        )?;
+        let bell = Arc::new(Bell {
+            waker: mio::Waker::new(poll.registry(), BELL)?,
+            rung: AtomicBool::new(false),
+        });
+        Ok(Epoll {
+            capacity,
+            poll,
+            polled: Events::with_capacity(EDGES_MAX),
+            edges: Vec::with_capacity(EDGES_MAX),
+            timer,
+            stamps: Stamps::start(),
+            bell,
+            entries: Vec::new(),
+            open: 0,
+            line: VecDeque::new(),
+            pool: Pool::new(settings.buffer_bytes, settings.buffers_max),
+            outbox: Outbox::default(),
+            news: Vec::new(),
+            disk: None,
+            _stamping: keep_stamping()?,
+            settings,
+        })
+    }
+
+    /// Opens a socket for `token`; a failure is told by the next wait.
+    fn open(&mut self, token: Token, kind: Kind, to: SocketAddr) {
+        let slot = token.slot as usize;
+        if self.entries.len() <= slot {
+            self.entries.resize_with(slot + 1, Entry::vacant);
+        }
+        assert!(
+            matches!(self.entries[slot].state, State::Vacant),
+            "a token's slot is closed before it is used again"
+        );
+        let state = match self.try_open(token, kind, to) {
+            Ok(state) => {
+                self.open += 1;
+                state
+            }
+            Err(error) => {
+                let at = self.stamps.now();
+                self.news.push(Event::Failed { token, error, at });
+                State::Failed
+            }
+        };
+        self.entries[slot] = Entry {
+            generation: token.generation,
+            state,
+        };
+    }
+
+    fn try_open(&self, token: Token, kind: Kind, to: SocketAddr) -> Result<State, NetError> {
+        if self.open == self.capacity {
+            return Err(NetError::Exhausted);
+        }
+        let opened = || -> io::Result<State> {
+            let (socket, started) = match kind {
+                Kind::Stream => {
+                    let socket = Socket::stream(to)?;
+                    let started = self.stamps.now();
+                    socket.connect(to)?;
+                    (socket, started)
+                }
+                Kind::Datagram => (Socket::datagram(to)?, self.stamps.now()),
+            };
+            // After the attempt: a socket that is not even connecting counts as hung up.
+            self.poll.registry().register(
+                &mut SourceFd(&socket.as_fd().as_raw_fd()),
+                mio::Token(token.slot as usize),
+                Interest::READABLE | Interest::WRITABLE,
+            )?;
+            let connection = Connection::new(socket, kind, started);
+            Ok(match kind {
+                Kind::Stream => State::Connecting(connection),
+                Kind::Datagram => State::Open(connection),
+            })
+        };
+        opened().map_err(|error| net_error(&error))
+    }
+
+    /// Fetches the kernel's news; sleeps until there is some if `sleep`. Whether there was any.
+    fn fetch(&mut self, sleep: bool) -> bool {
+        let timeout = if sleep { None } else { Some(Duration::ZERO) };
+        match self.poll.poll(&mut self.polled, timeout) {
+            Ok(()) => !self.polled.is_empty(),
+            Err(error) if error.kind() == ErrorKind::Interrupted => false,
+            Err(error) => panic!("epoll_wait takes a descriptor of our own: {error}"),
+        }
+    }
+
+    fn handle_edges(&mut self, now: Instant, unseen_since: UnseenSince, events: &mut Vec<Event>) {
+        self.edges.clear();
+        self.edges.extend(self.polled.iter().map(Edge::from));
+        self.polled.clear();
+        for index in 0..self.edges.len() {
+            let edge = self.edges[index];
+            match edge.token {
+                TIMER => self.timer.told(),
+                BELL => {
+                    if self.bell.rung.swap(false, Ordering::AcqRel) {
+                        events.push(Event::Woken);
+                    }
+                    if let Some(disk) = &mut self.disk {
+                        disk.take_done(events);
+                    }
+                }
+                mio::Token(slot) => self.handle_edge(slot, edge, now, unseen_since, events),
+            }
+        }
+    }
+
+    /// Takes an edge of a socket. One that is out of date finds nothing to do.
+    fn handle_edge(
+        &mut self,
+        slot: usize,
+        edge: Edge,
+        now: Instant,
+        unseen_since: UnseenSince,
+        events: &mut Vec<Event>,
+    ) {
+        let entry = &mut self.entries[slot];
+        let token = entry.token(slot);
+        if let State::Connecting(connection) = &mut entry.state {
+            match connection.socket.attempt() {
+                Attempt::Pending => return,
+                Attempt::Failed(error) => return self.fail(token, error, events),
+                Attempt::Established(rtt) => match connection.socket.local() {
+                    Ok(local) => {
+                        events.push(Event::Connected {
+                            token,
+                            started: connection.floor,
+                            stamp: established(connection.floor, rtt, now),
+                            local,
+                        });
+                        entry.establish();
+                    }
+                    Err(error) => return self.fail(token, net_error(&error), events),
+                },
+            }
+        }
+        let Some(connection) = self.entries[slot].connection() else {
+            return;
+        };
+        if edge.writable
+            && let Some(backlog) = &mut connection.backlog
+        {
+            let drained = backlog.drain(
+                &connection.socket,
+                || self.stamps.now(),
+                |at| events.push(Event::Sent { token, at }),
+            );
+            if let Err(error) = drained {
+                return self.fail(token, error, events);
+            }
+        }
+        if edge.readable {
+            let unread = connection.unread.get_or_insert(Unread {
+                since: unseen_since,
+                ending: false,
+            });
+            unread.ending |= edge.ending;
+            if connection.wants_turn() {
+                self.line.push_back(token);
+            }
+        }
+    }
+
+    /// Reads from each socket in line once, as long as there are buffers.
+    fn serve_line(&mut self, events: &mut Vec<Event>) {
+        for _ in 0..self.line.len() {
+            if !self.pool.has_free() {
+                return;
+            }
+            let Some(token) = self.line.pop_front() else {
+                return;
+            };
+            if let Err(error) = self.read(token, events) {
+                self.fail(token, error, events);
+            }
+        }
+    }
+
+    /// Reads from a socket until it is drained, its budget is spent or the pool is empty.
+    fn read(&mut self, token: Token, events: &mut Vec<Event>) -> Result<(), NetError> {
+        let Some(entry) = current(&mut self.entries, token) else {
+            return Ok(());
+        };
+        let State::Open(connection) = &mut entry.state else {
+            return Ok(());
+        };
+        connection.in_line = false;
+        let mut budget = self.settings.read_budget;
+        while connection.reading
+            && let Some(unread) = connection.unread
+        {
+            let buffer = if budget == 0 { None } else { self.pool.take() };
+            let Some(buffer) = buffer else {
+                connection.in_line = true;
+                self.line.push_back(token);
+                return Ok(());
+            };
+            match connection.socket.receive(self.pool.get_mut(buffer)) {
+                Ok(Read::Bytes { length, stamp }) => {
+                    let short =
+                        length < self.pool.buffer_bytes() && connection.kind == Kind::Stream;
+                    if short && !unread.ending {
+                        // Whatever comes after this makes an edge of its own.
+                        connection.unread = None;
+                    }
+                    let stamp = self.stamps.arrival(stamp, unread.since, connection.floor);
+                    if stamp.clock == Clock::Kernel {
+                        connection.floor = stamp.at;
+                    }
+                    budget = budget.saturating_sub(length);
+                    events.push(Event::Received {
+                        token,
+                        chunk: Chunk {
+                            buffer,
+                            length: length as u32,
+                        },
+                        stamp,
+                    });
+                }
+                Ok(Read::End) if connection.kind == Kind::Stream => {
+                    self.pool.put_back(buffer);
+                    events.push(Event::Ended {
+                        token,
+                        stamp: self.stamps.noticed(),
+                    });
+                    entry.end();
+                    return Ok(());
+                }
+                // An empty datagram says nothing.
+                Ok(Read::End) => {
+                    self.pool.put_back(buffer);
+                    budget = budget.saturating_sub(1);
+                }
+                Ok(Read::Empty) => {
+                    self.pool.put_back(buffer);
+                    connection.unread = None;
+                }
+                Err(error) => {
+                    self.pool.put_back(buffer);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends bytes of this turn; the moment they began to leave, unless they must wait.
+    fn send_now(
+        &mut self,
+        token: Token,
+        bytes: &[u8],
+        mark: bool,
+    ) -> Result<Option<Instant>, NetError> {
+        let Some(entry) = current(&mut self.entries, token) else {
+            return Ok(None);
+        };
+        let connecting = matches!(entry.state, State::Connecting(_));
+        let Some(connection) = entry.connection() else {
+            return Ok(None);
+        };
+        if connecting || connection.has_backlog() {
+            connection.hold_back(bytes, mark);
+            return Ok(None);
+        }
+        let at = self.stamps.now();
+        match (connection.socket.send(bytes)?, connection.kind) {
+            (Some(taken), Kind::Stream) if taken < bytes.len() => {
+                connection.hold_back(&bytes[taken..], false);
+            }
+            (None, Kind::Stream) => {
+                connection.hold_back(bytes, mark);
+                return Ok(None);
+            }
+            // A datagram leaves whole or is lost, as datagrams may be.
+            _ => {}
+        }
+        Ok(Some(at))
+    }
+
+    fn fail(&mut self, token: Token, error: NetError, events: &mut Vec<Event>) {
+        let at = self.stamps.now();
+        self.entries[token.slot as usize].state = State::Failed;
+        self.open -= 1;
+        events.push(Event::Failed { token, error, at });
+    }
+}
+
+impl Io for Epoll {
+    fn now(&self) -> Instant {
+        self.stamps.now()
+    }
+
+    fn wall_at_start(&self) -> Wall {
+        self.stamps.wall_at_start()
+    }
+
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    fn connect(&mut self, token: Token, to: SocketAddr) {
+        self.open(token, Kind::Stream, to);
+    }
+
+    fn open_datagram(&mut self, token: Token, to: SocketAddr) {
+        self.open(token, Kind::Datagram, to);
+    }
+
+    fn send(&mut self, token: Token, bytes: &[u8], mark: bool) {
+        self.outbox.push(token, bytes, mark);
+    }
+
+    fn set_reading(&mut self, token: Token, on: bool) {
+        let Some(entry) = current(&mut self.entries, token) else {
+            return;
+        };
+        let Some(connection) = entry.connection() else {
+            return;
+        };
+        connection.reading = on;
+        if connection.wants_turn() {
+            self.line.push_back(token);
+        }
+    }
+
+    fn close(&mut self, token: Token, how: Close) {
+        let Some(entry) = current(&mut self.entries, token) else {
+            return;
+        };
+        if let Some(connection) = entry.vacate() {
+            connection.socket.close(how);
+            self.open -= 1;
+        }
+    }
+
+    fn disk(&mut self, job: DiskJob) {
+        let bell = &self.bell;
+        let disk = self.disk.get_or_insert_with(|| {
+            let bell = Arc::clone(bell);
+            Disk::start(move || bell.ring())
+        });
+        disk.push(job);
+    }
+
+    fn submit(&mut self) {
+        let mut outbox = std::mem::take(&mut self.outbox);
+        let mut news = std::mem::take(&mut self.news);
+        for (send, bytes) in outbox.sends() {
+            let token = send.token;
+            match self.send_now(token, bytes, send.mark) {
+                Ok(Some(at)) if send.mark => news.push(Event::Sent { token, at }),
+                Ok(_) => {}
+                Err(error) => self.fail(token, error, &mut news),
+            }
+        }
+        outbox.clear();
+        self.outbox = outbox;
+        self.news = news;
+    }
+
+    fn wait(&mut self, until: Option<Instant>, events: &mut Vec<Event>) {
+        let stale = |event: &Event| {
+            event.token().is_some_and(|token| {
+                let entry = &self.entries[token.slot as usize];
+                entry.generation != token.generation || matches!(entry.state, State::Vacant)
+            })
+        };
+        let held = events.len();
+        events.extend(self.news.drain(..).filter(|event| !stale(event)));
+        let may_sleep = events.len() == held
+            && !self.has_news()
+            && until.is_none_or(|until| until > self.stamps.now());
+        // A look first: a busy loop never pays for the timer.
+        let mut slept = false;
+        if !self.fetch(false) && may_sleep {
+            self.timer.arm(until, &self.stamps);
+            slept = self.fetch(true);
+        }
+        let complete = self.polled.iter().count() < EDGES_MAX;
+        let (now, unseen_since) = self.stamps.begin_turn(slept, complete);
+        self.handle_edges(now, unseen_since, events);
+        self.serve_line(events);
+    }
+
+    fn has_news(&self) -> bool {
+        !self.news.is_empty() || (!self.line.is_empty() && self.pool.has_free())
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        // SAFETY: the descriptor is the poll's own and lives as long as the borrow of `self`.
+        Some(unsafe { BorrowedFd::borrow_raw(self.poll.as_raw_fd()) })
+    }
+
+    fn arm(&mut self, until: Option<Instant>) {
+        self.timer.arm(until, &self.stamps);
+    }
+
+    fn waker(&self) -> Waker {
+        let bell = Arc::clone(&self.bell);
+        Waker::new(move || {
+            bell.rung.store(true, Ordering::Release);
+            bell.ring();
+        })
+    }
+
+    fn bytes(&self, chunk: &Chunk) -> &[u8] {
+        &self.pool.get(chunk.buffer)[..chunk.length as usize]
+    }
+
+    fn release(&mut self, chunk: Chunk) {
+        self.pool.put_back(chunk.buffer);
+    }
+}
+
+/// What other threads ring to end a wait: hosts through a [`Waker`], and the disk.
+#[derive(Debug)]
+struct Bell {
+    waker: mio::Waker,
+    /// A host rang, not only the disk.
+    rung: AtomicBool,
+}
+
+impl Bell {
+    fn ring(&self) {
+        if let Err(error) = self.waker.wake() {
+            log::error!("the loop cannot be woken: {error}");
+        }
+    }
+}
+
+/// What epoll said about one descriptor.
+#[derive(Clone, Copy, Debug)]
+struct Edge {
+    token: mio::Token,
+    readable: bool,
+    /// An end or an error stands behind what is to be read: reading must go on until it shows.
+    ending: bool,
+    writable: bool,
+}
+
+impl From<&mio::event::Event> for Edge {
+    fn from(event: &mio::event::Event) -> Self {
+        let ending = event.is_read_closed() || event.is_error();
+        Edge {
+            token: event.token(),
+            readable: event.is_readable() || ending,
+            ending,
+            writable: event.is_writable(),
+        }
+    }
+}
+
+/// The entry a token names, unless its slot has another user by now.
+fn current(entries: &mut [Entry], token: Token) -> Option<&mut Entry> {
+    entries
+        .get_mut(token.slot as usize)
+        .filter(|entry| entry.generation == token.generation)
+}
+
+/// When a connection was established: a round trip after its attempt left, by the kernel's
+/// measure, which a late loop does not change; else no later than we noticed.
+fn established(started: Instant, rtt: Option<Duration>, now: Instant) -> Stamp {
+    match rtt {
+        Some(rtt) => Stamp {
+            at: now.min(started + rtt),
+            clock: Clock::Kernel,
+            bound: false,
+        },
+        None => Stamp {
+            at: now,
+            clock: Clock::User,
+            bound: true,
+        },
+    }
+}
+
+/// How finely the kernel times the calling thread's sleep. Best effort: late is the worst it gets.
+fn set_timer_slack(slack: Duration) {
+    let nanos = libc::c_ulong::try_from(slack.as_nanos()).unwrap_or(libc::c_ulong::MAX);
+    // SAFETY: this request takes one number and touches no memory.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanos.max(1)) };
+}
+
+/// Descriptors that one look at the kernel's news may report.
+const EDGES_MAX: usize = 1024;
+
+const TIMER: mio::Token = mio::Token(usize::MAX);
+const BELL: mio::Token = mio::Token(usize::MAX - 1);

@@ -1,0 +1,146 @@
+//! What the epoll back end knows of each socket.
+//!
+//! ```text
+//! Vacant ── connect ──► Connecting ── established ──► Open ── FIN ──► HalfClosed
+//!    └───── open_datagram ─────────────────────────────▲
+//! ```
+//! From each of them a failure leads to `Failed`, and `close` back to `Vacant`.
+
+use crate::base::time::Instant;
+use crate::io::Token;
+use crate::io::outbox::Backlog;
+use crate::io::socket::Socket;
+use crate::io::stamps::UnseenSince;
+
+/// A slot of the table of sockets.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) generation: u32,
+    pub(super) state: State,
+}
+
+#[derive(Debug)]
+pub(super) enum State {
+    Vacant,
+    /// Waits for the answer to its SYN.
+    Connecting(Connection),
+    Open(Connection),
+    /// The peer has ended its side; we may still send.
+    HalfClosed(Connection),
+    /// Told to the caller, who has yet to close it.
+    Failed,
+}
+
+/// A socket and what is to be done with it.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) socket: Socket,
+    pub(super) kind: Kind,
+    /// Whether the caller wants to read.
+    pub(super) reading: bool,
+    /// Whether it stands in the line of those to be read.
+    pub(super) in_line: bool,
+    /// There was an edge, and the socket has not been drained since.
+    pub(super) unread: Option<Unread>,
+    /// The moment that nothing can arrive before: the attempt's start, then the last arrival.
+    pub(super) floor: Instant,
+    /// Made when first needed: most sockets take all they are given.
+    pub(super) backlog: Option<Box<Backlog>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Stream,
+    Datagram,
+}
+
+/// Something to read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unread {
+    pub(super) since: UnseenSince,
+    /// An end or an error stands behind the bytes, and makes no edge of its own.
+    pub(super) ending: bool,
+}
+
+impl Entry {
+    pub(super) fn vacant() -> Self {
+        Entry {
+            generation: 0,
+            state: State::Vacant,
+        }
+    }
+
+    pub(super) fn token(&self, slot: usize) -> Token {
+        Token {
+            slot: slot as u32,
+            generation: self.generation,
+        }
+    }
+
+    pub(super) fn connection(&mut self) -> Option<&mut Connection> {
+        match &mut self.state {
+            State::Connecting(connection)
+            | State::Open(connection)
+            | State::HalfClosed(connection) => Some(connection),
+            State::Vacant | State::Failed => None,
+        }
+    }
+
+    /// The SYN was answered.
+    pub(super) fn establish(&mut self) {
+        self.state = match std::mem::replace(&mut self.state, State::Vacant) {
+            State::Connecting(connection) => State::Open(connection),
+            other => other,
+        };
+    }
+
+    /// The peer ended its side.
+    pub(super) fn end(&mut self) {
+        self.state = match std::mem::replace(&mut self.state, State::Vacant) {
+            State::Open(connection) => State::HalfClosed(connection),
+            other => other,
+        };
+    }
+
+    /// The caller is done with it; the socket, if there still is one.
+    pub(super) fn vacate(&mut self) -> Option<Connection> {
+        match std::mem::replace(&mut self.state, State::Vacant) {
+            State::Connecting(connection)
+            | State::Open(connection)
+            | State::HalfClosed(connection) => Some(connection),
+            State::Vacant | State::Failed => None,
+        }
+    }
+}
+
+impl Connection {
+    pub(super) fn new(socket: Socket, kind: Kind, started: Instant) -> Self {
+        Connection {
+            socket,
+            kind,
+            reading: true,
+            in_line: false,
+            unread: None,
+            floor: started,
+            backlog: None,
+        }
+    }
+
+    /// Whether it is to be put in line; if so, it counts as standing there.
+    pub(super) fn wants_turn(&mut self) -> bool {
+        let wants = self.reading && self.unread.is_some() && !self.in_line;
+        self.in_line |= wants;
+        wants
+    }
+
+    pub(super) fn has_backlog(&self) -> bool {
+        self.backlog
+            .as_ref()
+            .is_some_and(|backlog| !backlog.is_empty())
+    }
+
+    /// Keeps bytes until the socket takes them.
+    pub(super) fn hold_back(&mut self, bytes: &[u8], mark: bool) {
+        self.backlog.get_or_insert_default().push(bytes, mark);
+    }
+}

@@ -1,0 +1,268 @@
+//! One socket's system calls: opened with stamps on, read with stamps, sent, ended.
+
+use std::io::{self, ErrorKind};
+use std::mem::{self, MaybeUninit};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::time::Timespec;
+use socket2::{Domain, Protocol, SockAddr, Socket as Raw, Type};
+
+use super::{Close, NetError};
+
+/// A non-blocking socket whose arrivals the kernel stamps.
+#[derive(Debug)]
+pub(super) struct Socket(Raw);
+
+/// What one read found.
+#[derive(Debug)]
+pub(super) enum Read {
+    /// Bytes, or a datagram, and the stamp of the last of them.
+    Bytes {
+        length: usize,
+        stamp: Option<Timespec>,
+    },
+    /// The peer has ended its side. An empty datagram looks the same.
+    End,
+    /// Nothing more for now.
+    Empty,
+}
+
+/// How a connection attempt stands.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Attempt {
+    /// No answer yet.
+    Pending,
+    /// Established; the handshake's round trip if the kernel measured it.
+    Established(Option<Duration>),
+    Failed(NetError),
+}
+
+impl Socket {
+    /// A TCP socket, ready to connect.
+    pub(super) fn stream(to: SocketAddr) -> io::Result<Self> {
+        let raw = Raw::new(
+            Domain::for_address(to),
+            Type::STREAM.nonblocking(),
+            Some(Protocol::TCP),
+        )?;
+        raw.set_tcp_nodelay(true)?;
+        stamp_arrivals(raw.as_fd());
+        Ok(Socket(raw))
+    }
+
+    /// A UDP socket connected to `to`: the kernel drops what comes from elsewhere, and draws the
+    /// port at random from its ephemeral range.
+    pub(super) fn datagram(to: SocketAddr) -> io::Result<Self> {
+        let raw = Raw::new(
+            Domain::for_address(to),
+            Type::DGRAM.nonblocking(),
+            Some(Protocol::UDP),
+        )?;
+        stamp_arrivals(raw.as_fd());
+        raw.connect(&SockAddr::from(to))?;
+        Ok(Socket(raw))
+    }
+
+    /// Sends the SYN.
+    pub(super) fn connect(&self, to: SocketAddr) -> io::Result<()> {
+        match self.0.connect(&SockAddr::from(to)) {
+            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// How the attempt stands, and how long the handshake took.
+    pub(super) fn attempt(&self) -> Attempt {
+        let Ok(info) = tcp_info(self.0.as_fd()) else {
+            return Attempt::Failed(self.error());
+        };
+        match info.tcpi_state {
+            TCP_SYN_SENT => match self.0.take_error() {
+                Ok(Some(error)) => Attempt::Failed(net_error(&error)),
+                _ => Attempt::Pending,
+            },
+            TCP_CLOSE => Attempt::Failed(self.error()),
+            _ => {
+                // A SYN that was sent again may have been answered either time.
+                let measured = info.tcpi_total_retrans == 0 && info.tcpi_rtt > 0;
+                let rtt = Duration::from_micros(u64::from(info.tcpi_rtt));
+                Attempt::Established(measured.then_some(rtt))
+            }
+        }
+    }
+
+    fn error(&self) -> NetError {
+        match self.0.take_error() {
+            Ok(Some(error)) | Err(error) => net_error(&error),
+            Ok(None) => NetError::Reset,
+        }
+    }
+
+    pub(super) fn local(&self) -> io::Result<SocketAddr> {
+        self.0
+            .local_addr()?
+            .as_socket()
+            .ok_or_else(|| ErrorKind::AddrNotAvailable.into())
+    }
+
+    /// Hands bytes to the kernel; how many it took, `None` if it takes none now.
+    pub(super) fn send(&self, bytes: &[u8]) -> Result<Option<usize>, NetError> {
+        loop {
+            match self.0.send_with_flags(bytes, libc::MSG_NOSIGNAL) {
+                Ok(sent) => return Ok(Some(sent)),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return Ok(None),
+                    ErrorKind::Interrupted => {}
+                    _ => return Err(net_error(&error)),
+                },
+            }
+        }
+    }
+
+    /// Reads into `buffer` what has arrived, at most what it holds. A longer datagram is cut.
+    pub(super) fn receive(&self, buffer: &mut [u8]) -> Result<Read, NetError> {
+        loop {
+            match receive_stamped(self.0.as_fd(), buffer) {
+                Ok((0, _)) => return Ok(Read::End),
+                Ok((length, stamp)) => return Ok(Read::Bytes { length, stamp }),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return Ok(Read::Empty),
+                    ErrorKind::Interrupted => {}
+                    _ => return Err(net_error(&error)),
+                },
+            }
+        }
+    }
+
+    pub(super) fn close(self, how: Close) {
+        if how == Close::Reset {
+            // A socket that cannot be told to reset is closed like any other.
+            let _ = self.0.set_linger(Some(Duration::ZERO));
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A socket that does nothing but keep the kernel stamping arrivals.
+///
+/// The kernel begins to stamp some time after the first socket asks for it; the first packets
+/// of the first few connections would have no stamp.
+pub(super) fn keep_stamping() -> io::Result<OwnedFd> {
+    let raw = Raw::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+    stamp_arrivals(raw.as_fd());
+    Ok(raw.into())
+}
+
+/// What an I/O error on a socket means.
+pub(super) fn net_error(error: &io::Error) -> NetError {
+    match error.raw_os_error().unwrap_or(0) {
+        libc::ECONNREFUSED => NetError::Refused,
+        libc::ECONNRESET | libc::EPIPE | libc::ECONNABORTED => NetError::Reset,
+        libc::ETIMEDOUT => NetError::TimedOut,
+        libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EHOSTDOWN | libc::ENETDOWN => {
+            NetError::Unreachable
+        }
+        libc::EMFILE
+        | libc::ENFILE
+        | libc::EADDRNOTAVAIL
+        | libc::EADDRINUSE
+        | libc::ENOBUFS
+        | libc::ENOMEM => NetError::Exhausted,
+        errno => NetError::Other(errno),
+    }
+}
+
+/// Asks for receive stamps. Where the kernel has none, we stamp.
+fn stamp_arrivals(socket: BorrowedFd<'_>) {
+    let wanted = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
+    // SAFETY: the pointer and length are those of a live `c_uint`, which is what the option takes.
+    unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_TIMESTAMPING,
+            (&raw const wanted).cast(),
+            size_of_val(&wanted) as libc::socklen_t,
+        );
+    }
+}
+
+fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<libc::tcp_info> {
+    let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: `info` has room for `length` bytes, and the kernel writes no more than that.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: all fields are integers, for which the zeroes that an older kernel leaves are valid.
+    Ok(unsafe { info.assume_init() })
+}
+
+/// `recvmsg` with the receive stamp that came along, if one did.
+fn receive_stamped(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+) -> io::Result<(usize, Option<Timespec>)> {
+    let mut control = MaybeUninit::<Control>::uninit();
+    let mut slice = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    // SAFETY: a header of zeroes is a valid one, without name, data or control.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    header.msg_iov = &raw mut slice;
+    header.msg_iovlen = 1;
+    header.msg_control = control.as_mut_ptr().cast();
+    header.msg_controllen = size_of::<Control>() as _;
+    // SAFETY: the header points to one slice, borrowed mutably for as long as the call lasts, and
+    // to `control`, aligned for and as long as it says.
+    let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, 0) };
+    let Ok(received) = usize::try_from(received) else {
+        return Err(io::Error::last_os_error());
+    };
+    // SAFETY: `recvmsg` has filled `control` and set its length; the macros walk within that.
+    let stamp = unsafe {
+        let message = libc::CMSG_FIRSTHDR(&raw const header);
+        (!message.is_null()
+            && (*message).cmsg_level == libc::SOL_SOCKET
+            && (*message).cmsg_type == libc::SO_TIMESTAMPING)
+            .then(|| {
+                // The first of three stamps is the software one.
+                libc::CMSG_DATA(message)
+                    .cast::<libc::timespec>()
+                    .read_unaligned()
+            })
+    };
+    // A kernel that has no stamp for these bytes writes zeroes.
+    let stamp = stamp
+        .filter(|stamp| stamp.tv_sec != 0)
+        .map(|stamp| Timespec {
+            tv_sec: stamp.tv_sec,
+            tv_nsec: stamp.tv_nsec,
+        });
+    Ok((received, stamp))
+}
+
+/// Room for one control message of three stamps, aligned as its header must be.
+#[repr(C, align(8))]
+struct Control([u8; 96]);
+
+/// States of a TCP socket as `tcp_info` has them.
+const TCP_SYN_SENT: u8 = 2;
+const TCP_CLOSE: u8 = 7;
