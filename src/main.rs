@@ -1,9 +1,12 @@
 //! The door: flags to config to exit code.
 
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the command that starts it comes next")
-)]
 mod cli;
 
-fn main() {}
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    cli::main()
+}

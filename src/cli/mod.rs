@@ -98,6 +98,3 @@ fn one_line(text: &str) -> String {
 
 const FAILED: u8 = 1;
 const MISUSED: u8 = 2;
-//! The command line.
-
-pub mod demo;

@@ -208,11 +208,11 @@ impl<I: Io> Core<I> {
         }
     }
 
-    pub fn on_failed(&mut self, key: Key, error: NetError, _at: Instant) {
+    pub fn on_failed(&mut self, key: Key, error: NetError, at: Instant) {
         match self.sockets.get_mut(key) {
             Some(Socket::Http(http)) => {
                 let (code, detail) = words(error);
-                if let Some(news) = http.connection.handle_failed(code, detail) {
+                if let Some(news) = http.connection.handle_failed(code, detail, at) {
                     self.on_news(key, news);
                 }
             }

@@ -196,7 +196,7 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Fires what is due.
+    /// Fires what is due. The throttle is asked after all others: see `grant`.
     fn fire(&mut self) {
         while let Some(timer) = self.due() {
             match timer {
@@ -206,7 +206,6 @@ impl<I: Io> Core<I> {
                 Timer::Pool => self.on_idle_too_long(),
                 Timer::Frontier => self.frontier.expire(&mut self.throttle, self.now),
                 Timer::Tick => self.tick(),
-                Timer::Throttle => unreachable!("the throttle is asked after all others"),
             }
         }
     }

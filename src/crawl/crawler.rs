@@ -27,8 +27,7 @@ use crate::fetch::resolver::{self, Resolver};
 use crate::fetch::tls::{CaFile, TlsConfig, TlsConfigError, TlsSettings};
 use crate::frontier::Frontier;
 use crate::frontier::request::Request;
-use crate::io::Io;
-use crate::io::epoll::Epoll;
+use crate::io::{Epoll, Io};
 use crate::sink::{Sink, WriteError};
 use crate::throttle::engine::Throttle;
 use crate::throttle::map::{ByHost, ScopeMap};
@@ -112,7 +111,7 @@ pub enum SetUpError {
 impl Crawler<Epoll> {
     /// A crawler on epoll.
     pub fn new(config: Config, parts: Parts) -> Result<Self, SetUpError> {
-        let io = Epoll::new(&config.io)?;
+        let io = Epoll::new(config.io.clone())?;
         let mut resolver = resolver::read_settings();
         if !config.dns_servers.is_empty() {
             resolver.servers.clone_from(&config.dns_servers);

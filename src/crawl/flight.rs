@@ -7,7 +7,7 @@ use crate::base::time::Instant;
 use crate::fetch::connection::Connection;
 use crate::fetch::exchange::Exchange;
 use crate::fetch::eyeballs::Race;
-use crate::fetch::resolver::{Addresses, SocketId};
+use crate::fetch::resolver::SocketId;
 use crate::frontier::job::Job;
 use crate::throttle::engine::{LaneId, TicketId};
 
@@ -20,8 +20,6 @@ pub(super) struct Flight {
     /// Names the origin to the pool of idle connections.
     pub origin: u32,
     pub released: Instant,
-    /// Where to, best first: those that may be connected to.
-    pub addresses: Addresses,
     /// The port to connect to.
     pub port: u16,
     pub stage: Stage,

@@ -130,7 +130,7 @@ impl Stats {
     }
 
     fn time(&mut self, timings: &Timings) {
-        let mut record = |spread: &mut Spread, span: Option<Duration>| {
+        let record = |spread: &mut Spread, span: Option<Duration>| {
             if let Some(span) = span {
                 spread.record(span);
             }

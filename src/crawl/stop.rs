@@ -46,12 +46,13 @@ impl<I: Io> Core<I> {
             {
                 self.cancelled.push(flight.job.clone());
             }
+            let now = self.now;
             let failure = Failure::new(
                 FailureKind::Cancelled,
                 "stopped",
                 "the crawl was stopped before the reply was whole",
             );
-            if let Some(news) = self.http(socket).connection.abort(failure) {
+            if let Some(news) = self.http(socket).connection.abort(failure, now) {
                 self.on_news(socket, news);
             }
         }

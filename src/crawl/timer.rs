@@ -10,8 +10,6 @@ pub(super) enum Timer {
     Socket(u32),
     /// An attempt's next address may be tried.
     Flight(u32),
-    /// A scope may send.
-    Throttle,
     /// A query may be out of time.
     Resolver,
     /// A connection has been idle for long enough.
@@ -23,7 +21,6 @@ pub(super) enum Timer {
 }
 
 /// The timers that come by the thousand: one a socket and one an attempt, by slot.
-#[derive(Debug)]
 pub(super) struct Deadlines {
     wheel: TimeoutWheel,
     armed: Vec<Instant>,
