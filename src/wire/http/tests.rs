@@ -531,6 +531,16 @@ fn fields_are_found_in_any_case_and_kept_in_order() {
     assert_eq!(names, ["Set-Cookie", "X", "set-cookie"]);
 }
 
+#[test]
+fn a_line_folded_onto_the_status_line_is_no_part_of_it() {
+    let mut reader = ResponseReader::new(false, Limits::default());
+    let mut input = &b"HTTP/1.1 200 OK\r\n X: y\r\n\tZ\r\n\r\n"[..];
+    let Ok(Some(Item::Head(head))) = reader.next(&mut input) else {
+        panic!("a head");
+    };
+    assert_eq!((head.reason(), head.headers.len()), (&b"OK"[..], 0));
+}
+
 /// Limits small enough to be met from both sides.
 const TIGHT: Limits = Limits {
     head_bytes_max: 60,
@@ -635,6 +645,15 @@ fn the_error_does_not_depend_on_the_cut_when_limits_lie_close() {
         let raw = format!("HTTP/1.1 200\r\nA:{}\r\nB:{}", pad(first), pad(second));
         reply_with(raw.as_bytes(), false, TIGHT);
     }
+}
+
+#[test]
+fn a_large_head_may_come_byte_by_byte() {
+    // Looking again from the start for each byte would take minutes.
+    let line = format!("A: {}\r\n", "x".repeat(1300));
+    let raw = format!("HTTP/1.1 204 OK\r\n{}\r\n", line.repeat(200));
+    let reply = read(raw.as_bytes().chunks(1), false, Limits::default());
+    assert_eq!((reply.status, reply.headers.len()), (Some(204), 200));
 }
 
 #[test]

@@ -1,11 +1,10 @@
 //! Content codings undone in bounded steps: gzip, deflate, br and zstd, also stacked.
 
-use std::io;
+mod engine;
 
-use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
-use flate2::{Compression, Decompress, FlushDecompress, Status};
-use zstd::stream::raw::{DParameter, Decoder as ZstdDecoder, Operation};
-use zstd::zstd_safe::{InBuffer, OutBuffer};
+pub use engine::gzip;
+
+use engine::{Engine, Turn};
 
 /// How much a body may become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +111,9 @@ impl Decoder {
         }
         // They are listed in the order they were applied.
         layers.reverse();
+        if let Some(layer) = layers.first_mut() {
+            layer.is_outermost = true;
+        }
         Ok(Decoder {
             layers,
             meter: Meter {
@@ -130,27 +132,24 @@ impl Decoder {
 
     /// Decodes a piece of the body and appends it to `out`.
     ///
+    /// Input that decodes to nothing (empty gzip members, say) costs no memory but has no end
+    /// here: bounding what comes on the wire is the caller's.
+    ///
     /// # Errors
     /// The first error is returned again ever after. What was appended before is valid; after
-    /// [`CodingError::Bomb`] it is at most 1 MiB, or the ratio's share of what came.
+    /// [`CodingError::Bomb`] it is at most 1 MiB, or the ratio's share of what came. How much
+    /// comes out ahead of damage may depend on how the input was cut; nothing else does.
     pub fn write(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<Progress, CodingError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        // Piece by piece, so that a late byte of a large input does not pay for an early bomb.
-        for piece in input.chunks(STEP_BYTES) {
-            self.meter.wire += piece.len() as u64;
-            let progress = pump(&mut self.layers, piece, out, &mut self.meter);
-            match progress {
-                Ok(Progress::More) => {}
-                Ok(Progress::Full) => return Ok(Progress::Full),
-                Err(error) => {
-                    self.failed = Some(error.clone());
-                    return Err(error);
-                }
-            }
+        if !input.is_empty()
+            && let Err(error) = pump(&mut self.layers, input, out, &mut self.meter)
+        {
+            self.failed = Some(error.clone());
+            return Err(error);
         }
-        Ok(Progress::More)
+        Ok(self.meter.progress())
     }
 
     /// The body has ended. No body at all is an empty one, whatever its codings.
@@ -162,7 +161,7 @@ impl Decoder {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        if self.meter.is_full() || self.meter.wire == 0 {
+        if self.meter.is_full() {
             return Ok(());
         }
         match self.layers.iter().find(|layer| !layer.may_end()) {
@@ -225,17 +224,11 @@ impl CodingError {
     }
 }
 
-/// Bytes as gzip writes them, one member without a time or a name: the same bytes every time.
-pub fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), Compression::default());
-    io::Write::write_all(&mut encoder, bytes).expect("a vector takes every byte");
-    encoder.finish().expect("a vector takes every byte")
-}
-
 /// What came in and what went out, against the budget.
 struct Meter {
     budget: Budget,
-    /// Coded bytes that came.
+    /// Coded bytes that were used up: what is decoded is weighed against these, not against what
+    /// happens to have arrived.
     wire: u64,
     /// Decoded bytes, what was cut included.
     kept: u64,
@@ -252,6 +245,10 @@ impl Meter {
         let fits = usize::try_from(room).map_or(bytes.len(), |room| room.min(bytes.len()));
         out.extend_from_slice(&bytes[..fits]);
         self.kept = self.kept.saturating_add(bytes.len() as u64);
+        self.progress()
+    }
+
+    fn progress(&self) -> Progress {
         if self.is_full() {
             Progress::Full
         } else {
@@ -283,13 +280,17 @@ fn pump(
         return Ok(meter.keep(input, out));
     };
     loop {
+        let before = input.len();
         let decoded = layer.step(&mut input)?;
-        if decoded == 0 && input.is_empty() {
+        if layer.is_outermost {
+            meter.wire += (before - input.len()) as u64;
+        }
+        if decoded == 0 && input.is_empty() && !layer.has_failed() {
             return Ok(Progress::More);
         }
         layer.decoded += decoded as u64;
         meter.weigh(layer.decoded)?;
-        if pump(inner, &layer.scratch[..decoded], out, meter)? == Progress::Full {
+        if decoded > 0 && pump(inner, &layer.scratch[..decoded], out, meter)? == Progress::Full {
             return Ok(Progress::Full);
         }
     }
@@ -301,7 +302,10 @@ struct Layer {
     engine: Engine,
     place: Place,
     scratch: Box<[u8]>,
+    /// Bytes it has decoded.
     decoded: u64,
+    /// It reads what came on the wire.
+    is_outermost: bool,
 }
 
 /// Where in a coded body we are.
@@ -319,6 +323,8 @@ enum Place {
     },
     /// Past the end; what follows is ignored.
     Over,
+    /// At the damage.
+    Failed(CodingError),
 }
 
 impl Layer {
@@ -329,6 +335,7 @@ impl Layer {
             place: Place::Start,
             scratch: vec![0; STEP_BYTES].into_boxed_slice(),
             decoded: 0,
+            is_outermost: false,
         })
     }
 
@@ -336,9 +343,14 @@ impl Layer {
     fn may_end(&self) -> bool {
         match self.place {
             Place::Start | Place::Over => true,
-            Place::Within => false,
+            Place::Within | Place::Failed(_) => false,
             Place::Between { first, .. } => !first,
         }
+    }
+
+    /// Whether the next step says what is wrong.
+    fn has_failed(&self) -> bool {
+        matches!(self.place, Place::Failed(_))
     }
 
     /// Decodes into the scratch buffer, using up some of `input`; says how many bytes. Nothing
@@ -358,6 +370,7 @@ impl Layer {
                 Ok(0)
             }
             Place::Within => self.run(input),
+            Place::Failed(error) => Err(error.clone()),
             Place::Between { magic, len, .. } => {
                 let wanted = match self.coding {
                     Coding::Zstd => 4,
@@ -383,25 +396,22 @@ impl Layer {
 
     fn run(&mut self, input: &mut &[u8]) -> Result<usize, CodingError> {
         let ran = self.engine.run(input, &mut self.scratch);
-        let Ran {
-            used,
-            decoded,
-            ended,
-        } = ran.map_err(|fault| match fault {
-            Fault::Broken => CodingError::Broken(self.coding),
-            Fault::Window => CodingError::Window,
-        })?;
-        if used == 0 && decoded == 0 && !ended && !input.is_empty() {
-            return Err(CodingError::Broken(self.coding));
+        let stuck = ran.used == 0 && ran.decoded == 0 && !input.is_empty();
+        *input = &input[ran.used..];
+        match ran.turn {
+            Turn::More if stuck => return Err(CodingError::Broken(self.coding)),
+            Turn::More => {}
+            Turn::Ended => {
+                self.place = match self.coding {
+                    Coding::Gzip | Coding::Zstd => Place::between(false),
+                    Coding::Deflate | Coding::Brotli => Place::Over,
+                }
+            }
+            // What was decoded ahead of the damage is handed on first.
+            Turn::Broken => self.place = Place::Failed(CodingError::Broken(self.coding)),
+            Turn::Window => self.place = Place::Failed(CodingError::Window),
         }
-        *input = &input[used..];
-        if ended {
-            self.place = match self.coding {
-                Coding::Gzip | Coding::Zstd => Place::between(false),
-                Coding::Deflate | Coding::Brotli => Place::Over,
-            };
-        }
-        Ok(decoded)
+        Ok(ran.decoded)
     }
 }
 
@@ -415,140 +425,17 @@ impl Place {
     }
 }
 
-/// The libraries behind one face.
-enum Engine {
-    Inflate(Decompress),
-    Brotli(Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>),
-    Zstd(ZstdDecoder<'static>),
-}
-
-/// What one run came to.
-struct Ran {
-    used: usize,
-    decoded: usize,
-    ended: bool,
-}
-
-enum Fault {
-    Broken,
-    Window,
-}
-
-impl Engine {
-    fn new(coding: Coding) -> Result<Self, CodingError> {
-        Ok(match coding {
-            Coding::Gzip => Engine::Inflate(Decompress::new_gzip(DEFLATE_WINDOW_LOG)),
-            Coding::Deflate => Engine::Inflate(Decompress::new(false)),
-            Coding::Brotli => Engine::Brotli(Box::new(BrotliState::new_strict(
-                StandardAlloc::default(),
-                StandardAlloc::default(),
-                StandardAlloc::default(),
-            ))),
-            Coding::Zstd => {
-                let mut decoder = ZstdDecoder::new().map_err(|_| CodingError::Window)?;
-                decoder
-                    .set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LOG_MAX))
-                    .map_err(|_| CodingError::Window)?;
-                Engine::Zstd(decoder)
-            }
-        })
-    }
-
-    /// Makes ready for a stream that begins so; false where none does.
-    fn begin(&mut self, coding: Coding, magic: [u8; 4]) -> bool {
-        match (self, coding, magic) {
-            (Engine::Inflate(inflate), Coding::Deflate, _) => {
-                inflate.reset(is_zlib(magic));
-                true
-            }
-            (engine, Coding::Gzip, [0x1f, 0x8b, ..]) => {
-                *engine = Engine::Inflate(Decompress::new_gzip(DEFLATE_WINDOW_LOG));
-                true
-            }
-            // A frame, or one to be skipped; the decoder starts over by itself.
-            (_, Coding::Zstd, [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18]) => true,
-            _ => false,
-        }
-    }
-
-    fn run(&mut self, input: &[u8], output: &mut [u8]) -> Result<Ran, Fault> {
-        match self {
-            Engine::Inflate(inflate) => {
-                let before = (inflate.total_in(), inflate.total_out());
-                let status = inflate
-                    .decompress(input, output, FlushDecompress::None)
-                    .map_err(|_| Fault::Broken)?;
-                Ok(Ran {
-                    used: (inflate.total_in() - before.0) as usize,
-                    decoded: (inflate.total_out() - before.1) as usize,
-                    ended: status == Status::StreamEnd,
-                })
-            }
-            Engine::Brotli(state) => {
-                let (mut input_left, mut used) = (input.len(), 0);
-                let (mut output_left, mut decoded, mut total) = (output.len(), 0, 0);
-                let result = BrotliDecompressStream(
-                    &mut input_left,
-                    &mut used,
-                    input,
-                    &mut output_left,
-                    &mut decoded,
-                    output,
-                    &mut total,
-                    state,
-                );
-                match result {
-                    BrotliResult::ResultFailure => Err(Fault::Broken),
-                    BrotliResult::ResultSuccess
-                    | BrotliResult::NeedsMoreInput
-                    | BrotliResult::NeedsMoreOutput => Ok(Ran {
-                        used,
-                        decoded,
-                        ended: matches!(result, BrotliResult::ResultSuccess),
-                    }),
-                }
-            }
-            Engine::Zstd(decoder) => {
-                let mut source = InBuffer::around(input);
-                let mut target = OutBuffer::around(output);
-                let hint = decoder.run(&mut source, &mut target).map_err(|error| {
-                    if error.to_string().contains("too much memory") {
-                        Fault::Window
-                    } else {
-                        Fault::Broken
-                    }
-                })?;
-                Ok(Ran {
-                    used: source.pos(),
-                    decoded: target.pos(),
-                    ended: hint == 0,
-                })
-            }
-        }
-    }
-}
-
-/// RFC 1950 section 2.2: method 8, a window of at most 32 KiB, and a check over both bytes.
-fn is_zlib(magic: [u8; 4]) -> bool {
-    magic[0] & 0x0f == 8
-        && magic[0] >> 4 <= 7
-        && u16::from_be_bytes([magic[0], magic[1]]).is_multiple_of(31)
-}
-
 /// Codings over each other; the web has one, mistakes have two.
 const CODINGS_MAX: usize = 3;
 
-/// Bytes that one step decodes at most, and that are taken in at a time.
+/// Bytes that one step decodes at most.
 const STEP_BYTES: usize = 16 << 10;
 
 /// Decoded bytes below which no ratio is looked at.
 const RATIO_FREE_BYTES: u64 = 1 << 20;
 
-/// log2 of deflate's largest window.
-const DEFLATE_WINDOW_LOG: u8 = 15;
-
-/// log2 of the largest zstd window that RFC 9659 lets a content coding use.
-const ZSTD_WINDOW_LOG_MAX: u32 = 23;
-
 /// Bytes of an unknown coding's name that an error quotes.
 const NAME_BYTES_SHOWN: usize = 40;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+//! The libraries that undo one stream, behind one face.
+
+use std::io;
+
+use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
+use flate2::{Compression, Decompress, FlushDecompress, Status};
+use zstd::stream::raw::{DParameter, Decoder as ZstdDecoder, Operation};
+use zstd::zstd_safe::{InBuffer, OutBuffer};
+
+use super::{Coding, CodingError};
+
+/// The libraries behind one face.
+pub(super) enum Engine {
+    Inflate(Decompress),
+    Brotli(Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>),
+    Zstd(ZstdDecoder<'static>),
+}
+
+/// What one run came to.
+pub(super) struct Ran {
+    /// Bytes of input that were used up.
+    pub(super) used: usize,
+    /// Bytes that were put into the output.
+    pub(super) decoded: usize,
+    /// How the stream stands after them.
+    pub(super) turn: Turn,
+}
+
+/// How a stream stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It goes on.
+    More,
+    /// It is complete.
+    Ended,
+    /// It is damaged.
+    Broken,
+    /// It needs more memory than it may have.
+    Window,
+}
+
+impl Engine {
+    pub(super) fn new(coding: Coding) -> Result<Self, CodingError> {
+        Ok(match coding {
+            Coding::Gzip => Engine::Inflate(Decompress::new_gzip(DEFLATE_WINDOW_LOG)),
+            Coding::Deflate => Engine::Inflate(Decompress::new(false)),
+            Coding::Brotli => Engine::Brotli(Box::new(BrotliState::new_strict(
+                StandardAlloc::default(),
+                StandardAlloc::default(),
+                StandardAlloc::default(),
+            ))),
+            Coding::Zstd => {
+                let mut decoder = ZstdDecoder::new().map_err(|_| CodingError::Window)?;
+                decoder
+                    .set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LOG_MAX))
+                    .map_err(|_| CodingError::Window)?;
+                Engine::Zstd(decoder)
+            }
+        })
+    }
+
+    /// Makes ready for a stream that begins so; false where none does.
+    pub(super) fn begin(&mut self, coding: Coding, magic: [u8; 4]) -> bool {
+        match (self, coding, magic) {
+            (Engine::Inflate(inflate), Coding::Deflate, _) => {
+                inflate.reset(is_zlib(magic));
+                true
+            }
+            (engine, Coding::Gzip, [0x1f, 0x8b, ..]) => {
+                *engine = Engine::Inflate(Decompress::new_gzip(DEFLATE_WINDOW_LOG));
+                true
+            }
+            // A frame, or one to be skipped; the decoder starts over by itself.
+            (_, Coding::Zstd, [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18]) => true,
+            _ => false,
+        }
+    }
+
+    /// Decodes some of `input` into `output`: as much as there is, or as fits.
+    pub(super) fn run(&mut self, input: &[u8], output: &mut [u8]) -> Ran {
+        match self {
+            Engine::Inflate(inflate) => {
+                let before = (inflate.total_in(), inflate.total_out());
+                let status = inflate.decompress(input, output, FlushDecompress::None);
+                Ran {
+                    used: (inflate.total_in() - before.0) as usize,
+                    decoded: (inflate.total_out() - before.1) as usize,
+                    turn: match status {
+                        Ok(Status::Ok | Status::BufError) => Turn::More,
+                        Ok(Status::StreamEnd) => Turn::Ended,
+                        Err(_) => Turn::Broken,
+                    },
+                }
+            }
+            Engine::Brotli(state) => {
+                let (mut input_left, mut used) = (input.len(), 0);
+                let (mut output_left, mut decoded, mut total) = (output.len(), 0, 0);
+                let result = BrotliDecompressStream(
+                    &mut input_left,
+                    &mut used,
+                    input,
+                    &mut output_left,
+                    &mut decoded,
+                    output,
+                    &mut total,
+                    state,
+                );
+                Ran {
+                    used,
+                    decoded,
+                    turn: match result {
+                        BrotliResult::NeedsMoreInput | BrotliResult::NeedsMoreOutput => Turn::More,
+                        BrotliResult::ResultSuccess => Turn::Ended,
+                        BrotliResult::ResultFailure => Turn::Broken,
+                    },
+                }
+            }
+            Engine::Zstd(decoder) => {
+                let mut source = InBuffer::around(input);
+                let mut target = OutBuffer::around(output);
+                let turn = match decoder.run(&mut source, &mut target) {
+                    Ok(0) => Turn::Ended,
+                    Ok(_) => Turn::More,
+                    // The library tells its errors apart by their text alone.
+                    Err(error) if error.to_string().contains("too much memory") => Turn::Window,
+                    Err(_) => Turn::Broken,
+                };
+                Ran {
+                    used: source.pos(),
+                    decoded: target.pos(),
+                    turn,
+                }
+            }
+        }
+    }
+}
+
+/// RFC 1950 section 2.2: method 8, a window of at most 32 KiB, and a check over both bytes.
+fn is_zlib(magic: [u8; 4]) -> bool {
+    magic[0] & 0x0f == 8
+        && magic[0] >> 4 <= 7
+        && u16::from_be_bytes([magic[0], magic[1]]).is_multiple_of(31)
+}
+
+/// Bytes as gzip writes them, one member without a time or a name: the same bytes every time.
+pub fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), Compression::default());
+    io::Write::write_all(&mut encoder, bytes).expect("a vector takes every byte");
+    encoder.finish().expect("a vector takes every byte")
+}
+
+/// log2 of deflate's largest window.
+const DEFLATE_WINDOW_LOG: u8 = 15;
+
+/// log2 of the largest zstd window that RFC 9659 lets a content coding use.
+const ZSTD_WINDOW_LOG_MAX: u32 = 23;
+
+/// Encoders, for tests: they come in through the same door.
+#[cfg(test)]
+pub(super) mod encode {
+    use std::io::Write;
+
+    use flate2::write::{DeflateEncoder, ZlibEncoder};
+
+    use super::Compression;
+
+    pub(crate) fn zlib(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    pub(crate) fn raw_deflate(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    pub(crate) fn zstd(bytes: &[u8]) -> Vec<u8> {
+        zstd::bulk::compress(bytes, 3).unwrap()
+    }
+
+    /// A frame that declares a window of 2 to the power of `window_log` bytes.
+    pub(crate) fn zstd_with_window(bytes: &[u8], window_log: u32) -> Vec<u8> {
+        let mut encoder = zstd::Encoder::new(Vec::new(), 3).unwrap();
+        encoder.window_log(window_log).unwrap();
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    /// Brotli's stored form: a window of 64 KiB, uncompressed meta-blocks, an empty last one
+    /// (RFC 7932 section 9.2).
+    pub(crate) fn brotli(bytes: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (index, piece) in bytes.chunks(1 << 16).enumerate() {
+            let length = (piece.len() - 1) as u32;
+            // Not last, four nibbles, the length less one, uncompressed.
+            let header = length << 3 | 1 << 19;
+            let bits = if index == 0 { header << 1 } else { header };
+            out.extend_from_slice(&bits.to_le_bytes()[..3]);
+            out.extend_from_slice(piece);
+        }
+        out.push(if bytes.is_empty() { 0b110 } else { 0b11 });
+        out
+    }
+}

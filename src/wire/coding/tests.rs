@@ -1,0 +1,362 @@
+//! Bodies in every cut, damaged, endless, and too large.
+
+use super::engine::encode;
+use super::*;
+
+const TEXT: &[u8] = b"the web, the wheel, the weaver; the web, the wheel, the weaver; \
+    the web, the wheel, the weaver; the web, the wheel, the weaver; \
+    the web, the wheel, the weaver; the web, the wheel, the weaver; \
+    the web, the wheel, the weaver; the web, the wheel, the weaver; ";
+
+/// [`TEXT`] as the reference encoder writes it.
+const TEXT_BR: &[u8] = b"\x1b\xff\x00\xf8\x8d\x94\xa9\xe3\x1b\x78\xc8\x52\x7d\xae\x84\x68\x46\
+    \x97\xb1\xec\xa0\xcd\x42\x76\x99\x2d\x03\x78\x61\xa5\xf4\x38\xb7\x2e\xb9\x86\x26\x23";
+
+/// 8 MiB of zeros as the reference encoder writes them.
+const ZEROS_BR: &[u8] = b"\x9b\xff\xff\x7f\xf8\x27\x00\xe2\xb1\x40\x20\xf7\xfe\x0f";
+
+/// What came of a body: what is kept, and how it ended.
+type Decoded = (Vec<u8>, Result<Progress, CodingError>);
+
+fn decode<'a>(
+    codings: &str,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    budget: Budget,
+) -> Decoded {
+    let mut out = Vec::new();
+    let mut decoder = match Decoder::new([codings.as_bytes()], budget) {
+        Ok(decoder) => decoder,
+        Err(error) => return (out, Err(error)),
+    };
+    let mut last = Progress::More;
+    for piece in pieces {
+        match decoder.write(piece, &mut out) {
+            Ok(progress) => last = progress,
+            Err(error) => {
+                assert_eq!(
+                    decoder.write(piece, &mut out),
+                    Err(error.clone()),
+                    "an error stays"
+                );
+                assert_eq!(decoder.finish(), Err(error.clone()));
+                return (out, Err(error));
+            }
+        }
+    }
+    (out, decoder.finish().map(|()| last))
+}
+
+/// The same in every cut: whole, in two at each place, byte by byte.
+fn decoded_with(codings: &str, body: &[u8], budget: Budget) -> Decoded {
+    let whole = decode(codings, [body], budget);
+    let places = (0..=body.len().min(300)).chain(body.len().saturating_sub(20)..=body.len());
+    for at in places {
+        let (one, two) = body.split_at(at);
+        let cut = decode(codings, [one, two], budget);
+        assert_same(&cut, &whole);
+    }
+    assert_same(&decode(codings, body.chunks(1), budget), &whole);
+    whole
+}
+
+/// The same end and the same bytes; ahead of damage the libraries give what they have got to.
+fn assert_same(one: &Decoded, other: &Decoded) {
+    assert_eq!(one.1, other.1);
+    let same = match one.1 {
+        Err(CodingError::Broken(_)) => one.0.starts_with(&other.0) || other.0.starts_with(&one.0),
+        _ => one.0 == other.0,
+    };
+    assert!(same, "the bytes depend on the cut");
+}
+
+fn check(codings: &str, body: &[u8], expected: &[u8]) {
+    let (out, end) = decoded_with(codings, body, Budget::default());
+    assert_eq!(end, Ok(Progress::More), "{codings}");
+    assert!(
+        out == expected,
+        "{codings}: {:?}",
+        String::from_utf8_lossy(&out)
+    );
+}
+
+/// As [`check`], for bodies too long for every cut.
+fn check_whole(codings: &str, body: &[u8], expected: &[u8]) {
+    for step in [body.len(), 1, 7] {
+        let (out, end) = decode(codings, body.chunks(step), Budget::default());
+        assert_eq!((&out[..], end), (expected, Ok(Progress::More)), "{codings}");
+    }
+}
+
+fn check_error(codings: &str, body: &[u8], error: CodingError) {
+    let (_, end) = decoded_with(codings, body, Budget::default());
+    assert_eq!(end, Err(error), "{codings}");
+}
+
+fn encoded(coding: Coding, bytes: &[u8]) -> Vec<u8> {
+    match coding {
+        Coding::Gzip => gzip(bytes),
+        Coding::Deflate => encode::zlib(bytes),
+        Coding::Brotli => encode::brotli(bytes),
+        Coding::Zstd => encode::zstd(bytes),
+    }
+}
+
+const ALL: [Coding; 4] = [Coding::Gzip, Coding::Deflate, Coding::Brotli, Coding::Zstd];
+
+#[test]
+fn every_coding_is_undone() {
+    for coding in ALL {
+        for text in [TEXT, b"x", b""] {
+            check(coding.name(), &encoded(coding, text), text);
+        }
+    }
+    check("br", TEXT_BR, TEXT);
+}
+
+#[test]
+fn no_coding_passes_bytes_as_they_are() {
+    for codings in ["", "identity", "none", " , Identity,"] {
+        check(codings, TEXT, TEXT);
+    }
+    let decoder = Decoder::new([], Budget::default()).unwrap();
+    assert!(decoder.is_identity());
+}
+
+#[test]
+fn names_come_in_any_case_and_gzip_has_two() {
+    for codings in ["GZIP", "x-gzip", " gzip ,", "gzip, identity"] {
+        check(codings, &gzip(TEXT), TEXT);
+    }
+}
+
+#[test]
+fn an_unknown_coding_is_named() {
+    let long = "x".repeat(1000);
+    for (codings, name) in [
+        ("utf-8", "utf-8"),
+        ("gzip, a b", "a b"),
+        (&long, &long[..40]),
+    ] {
+        let made = Decoder::new([codings.as_bytes()], Budget::default());
+        assert_eq!(made.err(), Some(CodingError::Unknown(name.to_owned())));
+    }
+}
+
+#[test]
+fn up_to_three_codings_lie_over_each_other() {
+    let body = encode::zstd(&encode::zlib(&gzip(TEXT)));
+    check("gzip, deflate, zstd", &body, TEXT);
+    let mut out = Vec::new();
+    let fields: [&[u8]; 2] = [b"gzip", b"deflate,zstd"];
+    let mut decoder = Decoder::new(fields, Budget::default()).unwrap();
+    decoder.write(&body, &mut out).unwrap();
+    assert_eq!(decoder.finish(), Ok(()));
+    assert_eq!(out, TEXT);
+    check_error("gzip, gzip, gzip, gzip", b"", CodingError::TooMany);
+}
+
+#[test]
+fn gzip_may_have_several_members_and_zstd_several_frames() {
+    let body = [gzip(b"one "), gzip(b""), gzip(b"two")].concat();
+    check("gzip", &body, b"one two");
+    let skipped = b"\x5a\x2a\x4d\x18\x03\0\0\0abc".to_vec();
+    let body = [encode::zstd(b"one "), skipped, encode::zstd(b"two")].concat();
+    check("zstd", &body, b"one two");
+}
+
+#[test]
+fn empty_members_and_frames_by_the_thousand_are_nothing() {
+    for (coding, body) in [("gzip", gzip(b"")), ("zstd", encode::zstd(b""))] {
+        let many = body.repeat(2_000);
+        check_whole(coding, &many, b"");
+        let within = [gzip(b"").repeat(100), gzip(&body), gzip(b"").repeat(100)].concat();
+        check_whole(&format!("{coding}, gzip"), &within, b"");
+    }
+}
+
+#[test]
+fn deflate_is_zlib_or_raw() {
+    check("deflate", &encode::raw_deflate(TEXT), TEXT);
+    check("deflate", &encode::raw_deflate(b""), b"");
+}
+
+#[test]
+fn rubbish_after_the_end_is_ignored() {
+    for coding in ALL {
+        for rubbish in [&b"\n"[..], b"\x1f", b"\x28\xb5\x2f", b"rubbish\0\0\0"] {
+            let body = [&encoded(coding, TEXT), rubbish].concat();
+            check(coding.name(), &body, TEXT);
+        }
+    }
+}
+
+#[test]
+fn no_body_is_an_empty_body() {
+    for coding in ALL {
+        check(coding.name(), b"", b"");
+    }
+    check("gzip, br", b"", b"");
+}
+
+#[test]
+fn a_cut_off_stream_is_named_and_what_came_is_kept() {
+    // Hard to compress, so that something comes out early.
+    let noise: Vec<u8> = (0..300_000_u32)
+        .map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8)
+        .collect();
+    for coding in ALL {
+        let body = encoded(coding, &noise);
+        let body = &body[..body.len() - 1];
+        let (out, end) = decoded_with(coding.name(), body, Budget::default());
+        assert_eq!(end, Err(CodingError::Truncated(coding)));
+        assert!(!out.is_empty() && noise.starts_with(&out), "{coding:?}");
+        check_error(coding.name(), &body[..1], CodingError::Truncated(coding));
+    }
+    let second = [gzip(b"one"), gzip(b"two")[..5].to_vec()].concat();
+    check_error("gzip", &second, CodingError::Truncated(Coding::Gzip));
+}
+
+#[test]
+fn the_layer_that_was_cut_off_is_named() {
+    let inner = encode::zlib(TEXT);
+    let body = gzip(&inner[..inner.len() - 1]);
+    check_error(
+        "deflate, gzip",
+        &body,
+        CodingError::Truncated(Coding::Deflate),
+    );
+}
+
+#[test]
+fn a_damaged_stream_is_broken() {
+    for coding in ALL {
+        let rubbish = b"<html>\xff\xff\xff\xff this is no coded stream at all".repeat(4);
+        check_error(coding.name(), &rubbish, CodingError::Broken(coding));
+    }
+    // The checksum, and the length that is the last thing to come.
+    for from_end in [5, 1] {
+        let mut body = gzip(TEXT);
+        let at = body.len() - from_end;
+        body[at] ^= 1;
+        check_error("gzip", &body, CodingError::Broken(Coding::Gzip));
+    }
+}
+
+#[test]
+fn a_zstd_window_beyond_8_mib_is_refused() {
+    let body = vec![b'x'; 100];
+    check("zstd", &encode::zstd_with_window(&body, 23), &body);
+    let too_large = encode::zstd_with_window(&body, 24);
+    check_error("zstd", &too_large, CodingError::Window);
+}
+
+#[test]
+fn a_body_over_the_budget_is_cut_and_kept() {
+    for coding in ALL {
+        for (bytes_max, progress) in [
+            (TEXT.len(), Progress::More),
+            (TEXT.len() - 1, Progress::Full),
+            (1, Progress::Full),
+            (0, Progress::Full),
+        ] {
+            let budget = Budget {
+                bytes_max: bytes_max as u64,
+                ..Budget::default()
+            };
+            let (out, end) = decoded_with(coding.name(), &encoded(coding, TEXT), budget);
+            assert_eq!(end, Ok(progress));
+            assert_eq!(out, &TEXT[..bytes_max]);
+        }
+    }
+    let budget = Budget {
+        bytes_max: 3,
+        ..Budget::default()
+    };
+    let (out, end) = decoded_with("", TEXT, budget);
+    assert_eq!((&out[..], end), (&b"the"[..], Ok(Progress::Full)));
+}
+
+#[test]
+fn a_cut_body_need_not_be_whole() {
+    let budget = Budget {
+        bytes_max: 3,
+        ..Budget::default()
+    };
+    let body = gzip(TEXT);
+    let (out, end) = decode("gzip", [&body[..body.len() - 4]], budget);
+    assert_eq!((&out[..], end), (&b"the"[..], Ok(Progress::Full)));
+}
+
+/// Feeds a bomb and says how large the output grew, and the room it took.
+fn check_bomb(codings: &str, bomb: &[u8], bytes_max: u64) {
+    let budget = Budget {
+        bytes_max,
+        ..Budget::default()
+    };
+    let (out, end) = decode(codings, [bomb], budget);
+    assert_eq!(end, Err(CodingError::Bomb), "{codings}");
+    let allowed = (1 << 20).max(bomb.len() * 200);
+    assert!(out.len() <= allowed, "{codings}: {} bytes", out.len());
+    assert!(out.capacity() <= 2 * allowed + STEP_BYTES);
+}
+
+#[test]
+fn a_bomb_ends_in_bounded_memory_under_its_name() {
+    let zeros = vec![0; 8 << 20];
+    check_bomb("gzip", &gzip(&zeros), u64::MAX);
+    check_bomb("deflate", &encode::raw_deflate(&zeros), u64::MAX);
+    check_bomb("br", ZEROS_BR, u64::MAX);
+    check_bomb("zstd", &encode::zstd(&zeros), u64::MAX);
+    check_bomb("gzip, gzip", &gzip(&gzip(&zeros)), u64::MAX);
+    // What the budget would cut is a bomb all the same.
+    check_bomb("br", ZEROS_BR, 2 << 20);
+}
+
+#[test]
+fn a_bomb_inside_a_stack_is_seen_though_nothing_comes_out() {
+    // Skippable zstd frames: much in the middle, nothing at the end.
+    let skipped = [&b"\x50\x2a\x4d\x18\0\0\x40\0"[..], &vec![0; 4 << 20]].concat();
+    check_bomb("zstd, gzip", &gzip(&skipped), u64::MAX);
+}
+
+#[test]
+fn high_ratios_are_no_bomb_while_little_came_out() {
+    let zeros = vec![0; 1 << 20];
+    let (out, end) = decode("gzip", [&gzip(&zeros)[..]], Budget::default());
+    assert_eq!((out.len(), end), (1 << 20, Ok(Progress::More)));
+}
+
+#[test]
+fn gzip_writes_the_same_bytes_every_time() {
+    assert_eq!(gzip(TEXT), gzip(TEXT));
+    assert_eq!(gzip(TEXT)[4..8], [0; 4], "no time stands in it");
+}
+
+mod random {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic_and_no_cut_matters(
+            body in prop::collection::vec(any::<u8>(), 0..200),
+            which in 0..ALL.len(),
+            start in 0_usize..20,
+        ) {
+            let coding = ALL[which];
+            let honest = encoded(coding, TEXT);
+            let start = &honest[..start.min(honest.len())];
+            let _ = decoded_with(coding.name(), &[start, &body].concat(), Budget::default());
+        }
+
+        #[test]
+        fn what_was_encoded_comes_back(body in prop::collection::vec(any::<u8>(), 0..100_000), which in 0..ALL.len(), step in 1_usize..9_000) {
+            let coding = ALL[which];
+            let coded = encoded(coding, &body);
+            let (out, end) = decode(coding.name(), coded.chunks(step), Budget::default());
+            prop_assert_eq!(end, Ok(Progress::More));
+            prop_assert!(out == body);
+        }
+    }
+}
