@@ -395,13 +395,8 @@ impl Connection {
             self.state = State::Ready { since: at };
             return Some(News::Ready);
         }
-        if let Some(failure) = self.transport.take_failure() {
-            return Some(self.set_up_failed(failure));
-        }
-        if self.transport.peer_closed() {
-            return self.handle_end(at);
-        }
-        None
+        let failure = self.transport.take_failure()?;
+        Some(self.set_up_failed(failure))
     }
 
     /// Bytes while nothing was asked: a 408 to an idle connection, or a protocol in which the

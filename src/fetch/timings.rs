@@ -17,7 +17,8 @@ pub struct Timings {
     pub connect: Option<Instant>,
     /// The TLS handshake was complete.
     pub tls_handshake: Option<Instant>,
-    /// How long that handshake took, from TCP established.
+    /// How long that handshake took, from the ClientHello's departure: our own wait before it is
+    /// nobody's latency.
     pub tls_took: Option<Duration>,
     /// The connection was ready to carry the request.
     pub ready: Option<Instant>,

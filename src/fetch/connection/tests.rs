@@ -424,14 +424,79 @@ fn close_notify_with_the_reply_means_no_more_exchanges() {
 }
 
 #[test]
-fn a_kept_secured_connection_may_die_idle_too() {
+fn a_broken_record_after_the_reply_spoils_the_connection_and_not_the_reply() {
     let trust = trust();
     let (mut connection, mut server) = secured(&trust, usize::MAX);
     ask_secured(&mut connection, &mut server, 60);
-    hear(&mut connection, &server.say(REPLY), 70);
-    connection.take_exchange();
+    let mut wire = server.say(REPLY);
+    let broken = wire.len() + 7;
+    wire.extend(server.say(b"more"));
+    wire[broken] ^= 1;
+    assert_eq!(hear(&mut connection, &wire, 70), [News::Head, ended(false)]);
+}
+
+#[test]
+fn a_kept_secured_connection_may_die_idle_too() {
+    let trust = trust();
+    let again = || {
+        let (mut connection, mut server) = secured(&trust, usize::MAX);
+        ask_secured(&mut connection, &mut server, 60);
+        hear(&mut connection, &server.say(REPLY), 70);
+        connection.take_exchange();
+        (connection, server)
+    };
+    let (mut connection, mut server) = again();
+    assert_eq!(hear(&mut connection, &server.close(), 80), [News::Closed]);
+    let (mut connection, mut server) = again();
     ask_secured(&mut connection, &mut server, 80);
     assert_eq!(hear(&mut connection, &server.close(), 81), [News::DiedIdle]);
+    let (mut connection, mut server) = again();
+    ask_secured(&mut connection, &mut server, 80);
+    let mut wire = server.say(b"x");
+    wire[7] ^= 1;
+    assert_eq!(hear(&mut connection, &wire, 81), [News::DiedIdle]);
+}
+
+#[test]
+fn part_of_a_record_is_no_silence() {
+    let trust = trust();
+    let (mut connection, mut server) = secured(&trust, usize::MAX);
+    ask_secured(&mut connection, &mut server, 60);
+    let wire = server.say(&REPLY[..9]);
+    hear(&mut connection, &wire, 1000);
+    let wire = server.say(&REPLY[9..]);
+    hear(&mut connection, &wire[..5], 9000);
+    let deadline = connection.deadline(&Settings::default());
+    assert_eq!(deadline, Some(Deadline::new(at(29_000), Phase::Idle)));
+}
+
+#[test]
+fn an_end_that_comes_with_the_reply_is_heard_before_the_exchange_is_taken() {
+    for reset in [false, true] {
+        let mut connection = ready();
+        ask(&mut connection, 20);
+        assert_eq!(hear(&mut connection, REPLY, 30), [News::Head, ended(true)]);
+        let news = match reset {
+            false => connection.handle_end(at(30)),
+            true => connection.handle_failed("reset", "reset by peer", at(30)),
+        };
+        assert_eq!(news, None);
+        assert!(connection.take_exchange().is_some());
+        assert!(connection.is_closed());
+    }
+}
+
+#[test]
+fn what_was_over_before_the_attempt_is_no_phase_of_it() {
+    let trust = trust();
+    let (mut connection, _) = secured(&trust, usize::MAX);
+    let mut late = exchange();
+    late.timings_mut().started = at(20);
+    connection.start(late);
+    let timings = connection.exchange().expect("under way").timings();
+    assert_eq!(timings.connect, None);
+    assert_eq!(timings.tls_handshake, Some(at(40)));
+    assert_eq!(timings.tls_took, Some(Duration::from_millis(25)));
 }
 
 #[test]
