@@ -145,6 +145,16 @@ fn scopes_are_a_name_a_list_or_none_at_all() {
 #[test]
 fn a_request_that_is_only_a_url_is_written_as_one() {
     assert_eq!(to_line(&Request::get("http://a.test/x")), "http://a.test/x");
+    let check = |url| {
+        assert!(
+            to_line(&Request::get(url)).starts_with("{\"url\":"),
+            "{url}"
+        )
+    };
+    check("http://a.test/a\nb");
+    check("http:a.test");
+    check("1,a.test");
+    check("#");
     let mut request = Request::get("http://a.test/");
     request.depth = 1;
     assert_eq!(to_line(&request), r#"{"url":"http://a.test/","depth":1}"#);
