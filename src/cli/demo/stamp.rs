@@ -11,7 +11,8 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 /// Asks for receive stamps on a socket; connections accepted by a listener inherit the wish.
 ///
 /// While one socket wishes for them the kernel stamps everything that arrives, so the first
-/// bytes of a connection that has not been accepted yet have a stamp too.
+/// bytes of a connection that has not been accepted yet have a stamp too. It takes the kernel
+/// some milliseconds to begin.
 pub fn ask_for_stamps(socket: impl AsFd) -> io::Result<()> {
     let wish = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
     // SAFETY: the descriptor is open, and the option's value is the `u32` pointed to.
@@ -142,6 +143,8 @@ mod tests {
     fn bytes_are_stamped_when_they_arrive_not_when_they_are_read() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
         ask_for_stamps(&listener).expect("stamps");
+        // The kernel begins to stamp a little after the first wish.
+        sleep(Duration::from_millis(50));
         let address = listener.local_addr().expect("an address");
         let mut client = TcpStream::connect(address).expect("connected");
         let before = Clock::read().now;
