@@ -41,7 +41,11 @@ const DOORS: &[(&str, &[&str])] = &[
     ("sha1", &["src/wire/warc.rs"]),
     (
         "data_encoding",
-        &["src/wire/warc.rs", "src/frontier/seeds.rs", "src/cli/json_lines.rs"],
+        &[
+            "src/wire/warc.rs",
+            "src/frontier/seeds.rs",
+            "src/cli/json_lines.rs",
+        ],
     ),
     ("hdrhistogram", &["src/crawl/stats.rs"]),
     ("slab", &["src/base/slab.rs"]),

@@ -1,10 +1,156 @@
-//! `argiope crawl`.
+//! `argiope crawl`: the main job.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
 use argiope::crawl::config::Config;
+use argiope::crawl::{Crawler, Parts, SetUpError, Turn};
+use argiope::frontier::seeds::to_line;
+use argiope::sink::directory::{self, DirectoryError};
+use argiope::sink::files::{FileSink, FileSinkOptions, Results, WarcOptions};
 
+use super::Usage;
 use super::args::Crawl;
+use super::feed::{self, Seeds};
+use super::progress::Shown;
+use super::signals;
+use super::summary::summary;
 
-/// Not built yet, and says so.
-pub fn run(_config: Config, _args: Crawl) -> anyhow::Result<i32> {
-    anyhow::bail!("`crawl` is not built yet")
+/// Runs the command; gives its exit code.
+pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
+    argiope::io::raise_open_files();
+    let seeds = Seeds::open(&args.urls, &args.seeds)?;
+    let to_stdout = args.results.is_some();
+    let out = match (&args.out, to_stdout) {
+        (Some(out), _) => Some(out.clone()),
+        (None, true) => None,
+        (None, false) => Some(PathBuf::from("crawl")),
+    };
+    if let Some(out) = &out {
+        directory::prepare(out, args.overwrite).map_err(refused)?;
+    }
+    let sink = FileSink::new(sink_options(&config, out.as_deref(), to_stdout)?);
+    let parts = Parts {
+        stats_path: out.as_ref().map(|out| out.join("stats.json")),
+        ..Parts::new(sink)
+    };
+    let mut crawler = set_up(config, parts)?;
+    let failure = feed::feed(seeds, crawler.handle(), crawler.config())?;
+    signals::stop_on_signal(crawler.stopper())?;
+    let reason = watch(&mut crawler, args.quiet);
+    if let Ok(failure) = failure.try_recv() {
+        return Err(Usage(failure).into());
+    }
+    if let Some(error) = crawler.write_error() {
+        anyhow::bail!("{error}; what was written until then is in place");
+    }
+    if reason != "shutdown" {
+        return Ok(0);
+    }
+    if let Some(out) = &out {
+        write_pending(&mut crawler, &out.join("pending.jsonl"))?;
+    }
+    Ok(3)
+}
+
+/// Runs a crawler to its end and shows how it goes; gives the reason for its end.
+pub fn watch(crawler: &mut Crawler, quiet: bool) -> &'static str {
+    let mut shown = Shown::new(quiet);
+    let reason = loop {
+        match crawler.turn(Some(shown.patience())) {
+            Turn::GoesOn => shown.show(crawler.stats(), || crawler.progress()),
+            Turn::Over(reason) => break reason,
+        }
+    };
+    shown.end();
+    if !quiet {
+        eprint!("{}", summary(crawler.stats(), &crawler.progress()));
+    }
+    reason
+}
+
+/// A crawler on the back end that the configuration asks for.
+pub fn set_up(config: Config, parts: Parts) -> anyhow::Result<Crawler> {
+    Crawler::new(config, parts).map_err(|error| match error {
+        SetUpError::Io(_) => error.into(),
+        told => Usage(told.to_string()).into(),
+    })
+}
+
+fn refused(error: DirectoryError) -> anyhow::Error {
+    Usage(error.to_string()).into()
+}
+
+fn sink_options(
+    config: &Config,
+    out: Option<&Path>,
+    to_stdout: bool,
+) -> anyhow::Result<FileSinkOptions> {
+    let mut options = FileSinkOptions::new(out.unwrap_or(Path::new(".")));
+    options.results = if to_stdout {
+        Results::Stdout
+    } else {
+        Results::File
+    };
+    if out.is_some() && config.warc {
+        let mut warc = WarcOptions::new(host_name(), random_bits()?);
+        warc.size_max = config.warc_size_max;
+        warc.info = vec![
+            (
+                "http-header-user-agent".to_owned(),
+                config.fetch.user_agent.clone(),
+            ),
+            (
+                "robots".to_owned(),
+                if config.frontier.robots_obey {
+                    "obey"
+                } else {
+                    "ignore"
+                }
+                .to_owned(),
+            ),
+        ];
+        options.warc = Some(warc);
+    }
+    Ok(options)
+}
+
+/// The machine's name, as far as it fits into a file name.
+fn host_name() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name: String = name
+        .trim()
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '.' {
+                c
+            } else {
+                '-'
+            }
+        })
+        .collect();
+    if name.is_empty() {
+        "localhost".to_owned()
+    } else {
+        name
+    }
+}
+
+fn random_bits() -> anyhow::Result<[u8; 16]> {
+    use std::io::Read;
+    let mut bits = [0; 16];
+    fs::File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut bits))
+        .context("cannot read /dev/urandom for the ids of WARC records")?;
+    Ok(bits)
+}
+
+fn write_pending(crawler: &mut Crawler, path: &Path) -> anyhow::Result<()> {
+    let mut lines = String::new();
+    for request in crawler.take_pending() {
+        lines.push_str(&to_line(&request));
+        lines.push('\n');
+    }
+    fs::write(path, lines).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -1,10 +1,86 @@
-//! `argiope fetch`.
+//! `argiope fetch`: just these URLs, no robots.txt, no following; a result line each.
 
+use std::cell::RefCell;
+use std::fs;
+use std::io::Write;
+use std::rc::Rc;
+
+use anyhow::Context;
+use argiope::crawl::Parts;
 use argiope::crawl::config::Config;
+use argiope::frontier::seeds::parse_line;
+use argiope::frontier::settings::Follow;
+use argiope::sink::function::FunctionSink;
+use argiope::sink::page::Page;
+use argiope::sink::results::write_line;
 
 use super::args::Fetch;
+use super::crawl::set_up;
+use super::{Usage, signals};
 
-/// Not built yet, and says so.
-pub fn run(_config: Config, _args: Fetch) -> anyhow::Result<i32> {
-    anyhow::bail!("`fetch` is not built yet")
+/// What became of the URLs.
+#[derive(Default)]
+struct Seen {
+    heads: usize,
+    bad: bool,
+    body: Option<Vec<u8>>,
+    broken_pipe: bool,
+}
+
+/// Runs the command; gives its exit code.
+pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
+    if args.body_out.is_some() && args.urls.len() > 1 {
+        return Err(
+            Usage("-o/--body-out saves the body of one URL; name just one".to_owned()).into(),
+        );
+    }
+    config.frontier.robots_obey = false;
+    config.frontier.follow = Follow::None;
+    let seen = Rc::new(RefCell::new(Seen::default()));
+    let told = Rc::clone(&seen);
+    let keep_body = args.body_out.is_some();
+    let sink = FunctionSink::new(move |page: Page| take(&mut told.borrow_mut(), page, keep_body));
+    let mut crawler = set_up(config, Parts::new(sink))?;
+    let mut wanted = 0;
+    for url in &args.urls {
+        let request = parse_line(url)
+            .map_err(|error| Usage(error.to_string()))?
+            .ok_or_else(|| Usage(format!("{url:?} is no URL")))?;
+        match crawler.submit(request) {
+            Ok(_) => wanted += 1,
+            Err(argiope::crawl::Refused::Filtered(reason)) => {
+                log::warn!("{url} is fetched once only ({})", reason.name());
+            }
+            Err(refused) => return Err(Usage(format!("{url}: {refused}")).into()),
+        }
+    }
+    signals::stop_on_signal(crawler.stopper())?;
+    let reason = crawler.run();
+    let seen = seen.borrow();
+    if let (Some(path), Some(body)) = (&args.body_out, &seen.body) {
+        fs::write(path, body).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(match reason {
+        "shutdown" => 3,
+        _ if seen.heads < wanted || args.fail && seen.bad => 1,
+        _ => 0,
+    })
+}
+
+/// Takes a finished attempt: only the last one at each URL is told.
+fn take(seen: &mut Seen, page: Page, keep_body: bool) {
+    if !page.final_ {
+        return;
+    }
+    seen.heads += usize::from(page.status.is_some());
+    seen.bad |= page.status.is_some_and(|status| status >= 400);
+    if !seen.broken_pipe {
+        let mut line = Vec::new();
+        write_line(&page, None, &mut line);
+        let mut out = std::io::stdout().lock();
+        seen.broken_pipe = out.write_all(&line).and_then(|()| out.flush()).is_err();
+    }
+    if keep_body {
+        seen.body = Some(page.body);
+    }
 }

@@ -105,7 +105,7 @@ impl SeedLinesError {
 ///
 /// # Errors
 /// The file cannot be opened.
-pub fn open(name: &str) -> Result<SeedLines<Box<dyn Read>>, SeedLinesError> {
+pub fn open(name: &str) -> Result<SeedLines<Box<dyn Read + Send>>, SeedLinesError> {
     if name == "-" {
         return Ok(SeedLines::new(Box::new(io::stdin()), "standard input"));
     }

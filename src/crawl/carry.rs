@@ -83,7 +83,10 @@ impl<I: Io> Core<I> {
         self.flight_of[ticket.slot()] = Some(key);
         let idle = if fresh { None } else { self.pool.take(origin) };
         if let Some(slot) = idle {
-            let socket = self.sockets.key_of(slot).expect("an idle connection is open");
+            let socket = self
+                .sockets
+                .key_of(slot)
+                .expect("an idle connection is open");
             self.http(socket).flight = Some(key);
             self.on_ready(key, socket);
         } else {
@@ -104,12 +107,7 @@ impl<I: Io> Core<I> {
             keep_wire: true,
             body_max: (job.kind == Kind::Robots).then_some(robots::LENGTH_MAX as u64),
         };
-        Exchange::new(
-            &description,
-            &self.config.fetch,
-            Limits::default(),
-            timings,
-        )
+        Exchange::new(&description, &self.config.fetch, Limits::default(), timings)
     }
 
     /// Opens the next connection of an attempt's race, when it is time for it.
@@ -197,7 +195,10 @@ impl<I: Io> Core<I> {
 
     /// Of an attempt's connections this one was established first: the others are given up.
     fn won(&mut self, key: Key, winner: Key) {
-        let flight = self.flights.get_mut(key).expect("a connection has its attempt");
+        let flight = self
+            .flights
+            .get_mut(key)
+            .expect("a connection has its attempt");
         self.frontier.host_connected(flight.lane);
         self.deadlines.cancel(Timer::Flight(key.slot));
         if let Stage::Connecting { sockets, .. } = &mut flight.stage {
@@ -273,7 +274,10 @@ impl<I: Io> Core<I> {
     pub fn on_news(&mut self, key: Key, news: News) {
         match news {
             News::Ready => {
-                let flight = self.http(key).flight.expect("a new connection is somebody's");
+                let flight = self
+                    .http(key)
+                    .flight
+                    .expect("a new connection is somebody's");
                 self.on_ready(flight, key);
             }
             News::Failed(failure) => self.on_set_up_failed(key, failure),
@@ -311,7 +315,9 @@ impl<I: Io> Core<I> {
                     return self.race_on(flight_key);
                 }
                 if failure.code == "exhausted" {
-                    log::warn!("{failure}; fewer requests at once would help (CONCURRENT_REQUESTS)");
+                    log::warn!(
+                        "{failure}; fewer requests at once would help (CONCURRENT_REQUESTS)"
+                    );
                 } else if is_tcp {
                     self.frontier.host_failed(flight.lane, self.now);
                 }
@@ -329,7 +335,13 @@ impl<I: Io> Core<I> {
     fn end_connecting(&mut self, key: Key, failure: Failure, line: &Line) {
         let flight = self.flights.get_mut(key).expect("an attempt ends once");
         let stage = std::mem::replace(&mut flight.stage, Stage::Moving);
-        let (Stage::Connecting { exchange, sockets, .. }, ticket) = (stage, flight.ticket) else {
+        let (
+            Stage::Connecting {
+                exchange, sockets, ..
+            },
+            ticket,
+        ) = (stage, flight.ticket)
+        else {
             unreachable!("only an attempt that connects fails to");
         };
         let released = flight.released;
@@ -350,7 +362,11 @@ impl<I: Io> Core<I> {
             .expect("an exchange that is over is there to be taken");
         let origin = http.origin;
         self.recount(key);
-        let lane = self.flights.get(flight).expect("a reply has its attempt").lane;
+        let lane = self
+            .flights
+            .get(flight)
+            .expect("a reply has its attempt")
+            .lane;
         let whole = failure.is_none();
         self.deadlines.cancel(Timer::Socket(key.slot));
         self.on_end(flight, *exchange, failure, &line);
@@ -457,7 +473,10 @@ impl<I: Io> Core<I> {
     }
 
     fn close_slot(&mut self, slot: u32, how: Close) {
-        let key = self.sockets.key_of(slot).expect("an idle connection is open");
+        let key = self
+            .sockets
+            .key_of(slot)
+            .expect("an idle connection is open");
         self.close_socket(key, how);
     }
 

@@ -178,6 +178,7 @@ impl<I: Io> Core<I> {
 
     /// Takes in what was submitted from outside, as far as there is room.
     fn take_in(&mut self) {
+        self.stats.seeds_bad += self.inbox.take_bad_seeds();
         if self.phase != Phase::Running {
             return;
         }
@@ -313,9 +314,11 @@ impl<I: Io> Core<I> {
                     self.drain("shutdown", grace);
                 } else if self.frontier.is_spent() {
                     self.drain("closespider_pagecount", self.config.stop_grace);
-                } else if self.config.max_time.is_some_and(|max| {
-                    self.now.saturating_since(Instant::START) >= max
-                }) {
+                } else if self
+                    .config
+                    .max_time
+                    .is_some_and(|max| self.now.saturating_since(Instant::START) >= max)
+                {
                     self.drain("closespider_timeout", self.config.stop_grace);
                 } else if self.is_exhausted() {
                     // Submitted before the last handle went, and not yet taken.
@@ -352,9 +355,7 @@ impl<I: Io> Core<I> {
     }
 
     fn is_exhausted(&self) -> bool {
-        self.flights.is_empty()
-            && self.frontier.queued() == 0
-            && self.inbox.is_closed()
+        self.flights.is_empty() && self.frontier.queued() == 0 && self.inbox.is_closed()
     }
 
     fn drain(&mut self, reason: &'static str, grace: Duration) {
@@ -368,6 +369,7 @@ impl<I: Io> Core<I> {
 
     fn flush(&mut self, reason: &'static str) {
         self.phase = Phase::Flushing { reason };
+        self.write_stats();
         self.sink.finish(&mut self.disk);
         self.hand_to_disk();
         self.io.submit();
@@ -388,6 +390,7 @@ impl<I: Io> Core<I> {
             queued: self.frontier.queued(),
             in_flight: self.throttle.in_flight(),
             scopes: self.throttle.scopes_len(),
+            scopes_waiting: self.throttle.scopes_waiting(),
             seen: self.frontier.seen_len(),
             filtered: self
                 .frontier

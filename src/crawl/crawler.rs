@@ -147,11 +147,8 @@ impl<I: Io> Crawler<I> {
         }
         let tls = TlsConfig::new(&tls_settings(&config, wall)?)?;
         let guard = guard(&config)?;
-        let mut throttle = Throttle::new(
-            config.throttle.clone(),
-            rng.fork("jitter").next_u64(),
-            now,
-        );
+        let mut throttle =
+            Throttle::new(config.throttle.clone(), rng.fork("jitter").next_u64(), now);
         if let Some(strategies) = parts.strategies {
             throttle.set_strategies(strategies);
         }
@@ -282,10 +279,7 @@ impl<I: Io> Crawler<I> {
     }
 }
 
-fn tls_settings(
-    config: &Config,
-    wall: crate::base::time::Wall,
-) -> Result<TlsSettings, SetUpError> {
+fn tls_settings(config: &Config, wall: crate::base::time::Wall) -> Result<TlsSettings, SetUpError> {
     let mut settings = TlsSettings::new(wall);
     settings.insecure = config.insecure;
     if let Some(path) = &config.ca_file {

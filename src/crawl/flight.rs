@@ -41,7 +41,10 @@ pub(super) enum Stage {
         sockets: SmallVec<[Key; 2]>,
     },
     /// For the throttle to let it depart.
-    Ready { exchange: Box<Exchange>, socket: Key },
+    Ready {
+        exchange: Box<Exchange>,
+        socket: Key,
+    },
     /// For the reply.
     Exchanging { socket: Key },
     /// Between two of the others, within one call.

@@ -1,7 +1,7 @@
 //! What comes from elsewhere: requests submitted and the word to stop, from any thread.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 
 use crate::frontier::request::Request;
@@ -44,6 +44,7 @@ pub enum NotTaken {
 struct Shared {
     handles: AtomicUsize,
     stop: AtomicU8,
+    bad_seeds: AtomicU64,
 }
 
 /// Requests submitted and not yet taken in. [`Handle::submit`] waits while there are so many.
@@ -72,6 +73,12 @@ impl Handle {
             })?;
         self.stopper.waker.wake();
         Ok(())
+    }
+
+    /// Counts lines that were to be requests and are none, for the statistics.
+    pub fn count_bad_seeds(&self, count: u64) {
+        let shared = &self.stopper.shared;
+        shared.bad_seeds.fetch_add(count, Ordering::SeqCst);
     }
 
     /// What stops the crawl without keeping it going.
@@ -161,6 +168,11 @@ impl Inbox {
     /// so this is asked after the inbox was found empty.
     pub fn is_closed(&self) -> bool {
         self.stopper.shared.handles.load(Ordering::SeqCst) == 0
+    }
+
+    /// Takes the count of lines that were no requests.
+    pub fn take_bad_seeds(&self) -> u64 {
+        self.stopper.shared.bad_seeds.swap(0, Ordering::SeqCst)
     }
 
     pub fn stopped(&self) -> Option<Stop> {

@@ -61,10 +61,11 @@ impl<I: Io> Core<I> {
             extra: Extra::of(&request),
         };
         // What cannot be put on the wire is the caller's to hear of now, not the sink's later.
-        self.exchange_of(&job, Timings::default()).map_err(|error| {
-            self.stats.seeds_bad += 1;
-            refused(Refused::Request(error))
-        })?;
+        self.exchange_of(&job, Timings::default())
+            .map_err(|error| {
+                self.stats.seeds_bad += 1;
+                refused(Refused::Request(error))
+            })?;
         self.stats.seeds += 1;
         self.frontier
             .check(&job.url, request.depth, true)
@@ -114,8 +115,12 @@ impl<I: Io> Core<I> {
 
     /// 4. Its connection is ready: the request departs when every gap allows.
     pub fn on_ready(&mut self, key: Key, socket: Key) {
-        let flight = self.flights.get_mut(key).expect("a connection has its attempt");
-        let Stage::Connecting { exchange, .. } = std::mem::replace(&mut flight.stage, Stage::Moving)
+        let flight = self
+            .flights
+            .get_mut(key)
+            .expect("a connection has its attempt");
+        let Stage::Connecting { exchange, .. } =
+            std::mem::replace(&mut flight.stage, Stage::Moving)
         else {
             unreachable!("only an attempt that has no connection is given one");
         };
@@ -170,8 +175,13 @@ impl<I: Io> Core<I> {
         self.follow(&flight.job, &mut page);
         let counts = page.final_ && page.status.is_some();
         self.deliver(page);
-        self.frontier
-            .ended(flight.lane, &flight.job, counts, &mut self.throttle, self.now);
+        self.frontier.ended(
+            flight.lane,
+            &flight.job,
+            counts,
+            &mut self.throttle,
+            self.now,
+        );
     }
 
     fn signal_of(

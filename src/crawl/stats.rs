@@ -138,9 +138,8 @@ impl Stats {
         record(&mut self.server_latency, timings.server_latency());
         record(&mut self.latency, timings.latency());
         record(&mut self.lateness, timings.lateness());
-        let since = |end: Option<Instant>, start: Option<Instant>| {
-            Some(end?.saturating_since(start?))
-        };
+        let since =
+            |end: Option<Instant>, start: Option<Instant>| Some(end?.saturating_since(start?));
         let started = Some(timings.started);
         let connecting = timings.dns.or(started);
         let spans = [
@@ -205,7 +204,13 @@ impl Stats {
     /// `stats.json`: its keys are documented in the README.
     pub fn to_json(&self, progress: &Progress) -> Value {
         let seconds = progress.elapsed.as_secs_f64();
-        let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+        let rate = |count: u64| {
+            if seconds > 0.0 {
+                count as f64 / seconds
+            } else {
+                0.0
+            }
+        };
         let counts = |map: &BTreeMap<String, u64>| -> Map<String, Value> {
             map.iter().map(|(k, v)| (k.clone(), json!(v))).collect()
         };
@@ -239,6 +244,7 @@ impl Stats {
             "queued": progress.queued,
             "in_flight": progress.in_flight,
             "scopes": progress.scopes,
+            "scopes_waiting": progress.scopes_waiting,
             "seen": progress.seen,
             "seeds": self.seeds,
             "seeds_bad": self.seeds_bad,
@@ -287,6 +293,8 @@ pub struct Progress {
     pub in_flight: usize,
     /// Scopes that there is state for.
     pub scopes: usize,
+    /// Scopes with a lane that waits.
+    pub scopes_waiting: usize,
     /// URLs seen.
     pub seen: usize,
     /// Links left out, by reason.

@@ -477,11 +477,9 @@ impl Connection {
     }
 
     fn died_idle(&mut self) -> News {
-        let State::Exchanging(mut exchange) = std::mem::replace(&mut self.state, State::Closed)
-        else {
-            unreachable!("only an exchange is rewound");
+        let State::Exchanging(exchange) = std::mem::replace(&mut self.state, State::Closed) else {
+            unreachable!("only an exchange dies");
         };
-        exchange.rewind();
         self.state = State::Finished {
             exchange,
             reusable_since: None,

@@ -225,7 +225,9 @@ impl Throttle {
     /// before this scope was known to be one of its own.
     pub fn follow_lane(&mut self, scope: ScopeId, lane: LaneId) {
         let scopes = &self.lanes[lane.0 as usize].scopes;
-        let sent = scopes.iter().filter_map(|id| self.scope_ref(*id).last_sent());
+        let sent = scopes
+            .iter()
+            .filter_map(|id| self.scope_ref(*id).last_sent());
         if let Some(sent) = sent.max() {
             self.scope_mut(scope).follow(sent);
         }
@@ -924,6 +926,12 @@ impl Throttle {
     /// Scopes that there is state for.
     pub fn scopes_len(&self) -> usize {
         self.scopes.iter().flatten().count()
+    }
+
+    /// Scopes with a lane that waits for them.
+    pub fn scopes_waiting(&self) -> usize {
+        let waits = |scope: &&Scope| !scope.waiting.is_empty();
+        self.scopes.iter().flatten().filter(waits).count()
     }
 
     fn scope_ref(&self, id: ScopeId) -> &Scope {

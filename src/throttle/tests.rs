@@ -641,7 +641,12 @@ fn f51_a_crawl_delay_is_never_undercut_and_counts_from_the_last_request() {
     world.queue(lane, 50, page(0.05));
     world.run(at(300.0));
     assert_eq!(world.sent(lane).len(), 51);
-    assert!(world.gaps(lane).iter().all(|gap| (3.0..3.001).contains(gap)));
+    assert!(
+        world
+            .gaps(lane)
+            .iter()
+            .all(|gap| (3.0..3.001).contains(gap))
+    );
 }
 
 #[test]

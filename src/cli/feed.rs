@@ -1,0 +1,244 @@
+//! From the command line's URLs and seeds files to the crawl, in a thread of its own.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+
+use argiope::base::address::is_global;
+use argiope::crawl::Handle;
+use argiope::crawl::config::Config;
+use argiope::fetch::resolver::Override;
+use argiope::frontier::request::Request;
+use argiope::frontier::seeds::parse_line;
+use argiope::wire::url::{CrawlUrl, Host};
+
+use super::Usage;
+use super::seeds::{self, SeedLine, SeedLines, SeedLinesError};
+
+/// The requests to begin with, one after the other: the URLs named, then each file's lines.
+pub struct Seeds {
+    named: VecDeque<String>,
+    files: VecDeque<(String, SeedLines<Box<dyn std::io::Read + Send>>)>,
+    /// Lines that were no seed.
+    bad: u64,
+}
+
+/// Above so many public hosts a crawl must say whom an origin can turn to.
+const PUBLIC_HOSTS_MAX: usize = 10;
+/// Seeds looked at for public hosts before the first is sent.
+const LOOKED_AT_FIRST: usize = 10_000;
+
+impl Seeds {
+    /// Opens every file now, so that one that cannot be read is a usage error and not a late surprise.
+    pub fn open(urls: &[String], files: &[std::path::PathBuf]) -> Result<Self, Usage> {
+        let open = |path: &Path| {
+            let name = path.display().to_string();
+            seeds::open(&name)
+                .map(|lines| (name, lines))
+                .map_err(|error| Usage(format!("--seeds: {error}")))
+        };
+        Ok(Seeds {
+            named: urls.iter().cloned().collect(),
+            files: files
+                .iter()
+                .map(|path| open(path))
+                .collect::<Result<_, _>>()?,
+            bad: 0,
+        })
+    }
+
+    /// The next request; lines that are none are named, counted, and passed over.
+    ///
+    /// # Errors
+    /// A file cannot be read any further.
+    fn next(&mut self) -> Result<Option<Request>, SeedLinesError> {
+        while let Some(url) = self.named.pop_front() {
+            match parse_line(&url) {
+                Ok(Some(request)) => return Ok(Some(request)),
+                Ok(None) => {}
+                Err(error) => self.name_bad(&url, &error.to_string()),
+            }
+        }
+        while let Some((name, lines)) = self.files.front_mut() {
+            let name = name.clone();
+            match lines.next() {
+                None => {
+                    self.files.pop_front();
+                }
+                Some(Ok(SeedLine { number, text })) => match parse_line(&text) {
+                    Ok(Some(request)) => return Ok(Some(request)),
+                    Ok(None) => {}
+                    Err(error) => self.name_bad(&format!("{name}:{number}"), &error.to_string()),
+                },
+                Some(Err(error)) if error.is_of_one_line() => {
+                    self.bad += 1;
+                    log::warn!("{error}");
+                }
+                Some(Err(error)) => {
+                    self.files.pop_front();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn name_bad(&mut self, place: &str, error: &str) {
+        self.bad += 1;
+        log::warn!("{place}: {error}");
+    }
+}
+
+/// Feeds a crawl from a thread of its own until the seeds end.
+///
+/// The first seeds are looked at before anything is sent: a crawl of many public hosts that names
+/// no contact does not begin.
+///
+/// # Errors
+/// No contact is given for a crawl of many public hosts.
+pub fn feed(
+    mut seeds: Seeds,
+    handle: Handle,
+    config: &Config,
+) -> Result<Receiver<String>, anyhow::Error> {
+    let mut public = PublicHosts::new(config);
+    let mut first = VecDeque::new();
+    let mut failed = None;
+    while first.len() < LOOKED_AT_FIRST {
+        match seeds.next() {
+            Ok(Some(request)) => {
+                public.see(&request);
+                first.push_back(request);
+            }
+            Ok(None) => break,
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
+        }
+        if public.are_too_many() {
+            return Err(public.usage().into());
+        }
+    }
+    if let Some(error) = failed {
+        return Err(Usage(format!("--seeds: {error}")).into());
+    }
+    if first.is_empty() {
+        return Err(Usage(
+            "the seeds hold no URL; write one a line, like https://example.com/".to_owned(),
+        )
+        .into());
+    }
+    let (say, failure) = sync_channel(1);
+    thread::Builder::new()
+        .name("seeds".to_owned())
+        .spawn(move || {
+            let stopper = handle.stopper();
+            let fail = |what: String| {
+                let _ = say.try_send(what);
+                stopper.stop();
+            };
+            for request in first {
+                if handle.submit(request).is_err() {
+                    return;
+                }
+            }
+            loop {
+                handle.count_bad_seeds(std::mem::take(&mut seeds.bad));
+                match seeds.next() {
+                    Ok(Some(request)) => {
+                        public.see(&request);
+                        if public.are_too_many() {
+                            return fail(public.usage().0);
+                        }
+                        if handle.submit(request).is_err() {
+                            return;
+                        }
+                    }
+                    Ok(None) => {
+                        handle.count_bad_seeds(std::mem::take(&mut seeds.bad));
+                        return;
+                    }
+                    Err(error) => return fail(format!("--seeds: {error}")),
+                }
+            }
+        })?;
+    Ok(failure)
+}
+
+/// The public hosts among the seeds, as far as their names tell.
+struct PublicHosts {
+    counts: bool,
+    fixed: Vec<Override>,
+    seen: BTreeSet<String>,
+}
+
+impl PublicHosts {
+    fn new(config: &Config) -> Self {
+        // Names that only private servers resolve are nobody's on the public internet.
+        let private_names = !config.dns_servers.is_empty()
+            && config
+                .dns_servers
+                .iter()
+                .all(|server| !is_global(server.ip()));
+        let fixed = config.resolve.iter().filter_map(|text| text.parse().ok());
+        PublicHosts {
+            counts: !config.names_a_contact() && !(private_names && !config.allow_net.is_empty()),
+            fixed: fixed.collect(),
+            seen: BTreeSet::new(),
+        }
+    }
+
+    fn see(&mut self, request: &Request) {
+        if !self.counts || self.are_too_many() {
+            return;
+        }
+        let Ok(url) = CrawlUrl::parse(&request.url) else {
+            return;
+        };
+        let is_public = match url.host() {
+            Host::Address(address) => is_global(address),
+            Host::Name(name) => !is_reserved(name) && !self.is_fixed(name, url.port()),
+        };
+        if is_public {
+            self.seen.insert(url.host_str().to_owned());
+        }
+    }
+
+    fn is_fixed(&self, name: &str, port: u16) -> bool {
+        self.fixed.iter().any(|fixed| {
+            fixed.port == port
+                && fixed.host.as_deref().is_none_or(|host| host == name)
+                && !is_global(fixed.address)
+        })
+    }
+
+    fn are_too_many(&self) -> bool {
+        self.seen.len() > PUBLIC_HOSTS_MAX
+    }
+
+    fn usage(&self) -> Usage {
+        Usage(format!(
+            "a crawl of more than {PUBLIC_HOSTS_MAX} public hosts must name a contact; \
+             add --contact with a URL or mail address that their owners can turn to"
+        ))
+    }
+}
+
+/// Names that are nobody's on the public internet (RFC 6761, RFC 6762, RFC 9476; and single labels).
+fn is_reserved(name: &str) -> bool {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    !name.contains('.')
+        || [
+            "test",
+            "localhost",
+            "invalid",
+            "example",
+            "local",
+            "internal",
+            "onion",
+            "alt",
+        ]
+        .contains(&last)
+}

@@ -1,0 +1,137 @@
+//! What a person sees while a crawl runs: one live line, or plain lines where stderr is no terminal.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use argiope::crawl::stats::{Progress, Stats};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Shows how far a crawl has come.
+pub struct Shown {
+    way: Way,
+    next: Instant,
+    last: (Duration, u64, u64),
+}
+
+enum Way {
+    Nothing,
+    Live(ProgressBar),
+    Lines,
+}
+
+/// How often the live line changes.
+const LIVE_EVERY: Duration = Duration::from_millis(250);
+/// How often a plain line is written.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+impl Shown {
+    /// On stderr; `quiet` shows nothing.
+    pub fn new(quiet: bool) -> Self {
+        let way = if quiet {
+            Way::Nothing
+        } else if std::io::stderr().is_terminal() {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            bar.set_style(ProgressStyle::with_template("{msg}").expect("a valid template"));
+            Way::Live(bar)
+        } else {
+            Way::Lines
+        };
+        let patience = match way {
+            Way::Lines => LINE_EVERY,
+            _ => LIVE_EVERY,
+        };
+        Shown {
+            way,
+            next: Instant::now() + patience,
+            last: (Duration::ZERO, 0, 0),
+        }
+    }
+
+    /// How long a turn may wait before there is something to show.
+    pub fn patience(&self) -> Duration {
+        match self.way {
+            Way::Live(_) => LIVE_EVERY,
+            Way::Nothing | Way::Lines => Duration::from_secs(1),
+        }
+    }
+
+    /// Shows the present state, if it is time for it.
+    pub fn show(&mut self, stats: &Stats, progress: impl FnOnce() -> Progress) {
+        if matches!(self.way, Way::Nothing) || Instant::now() < self.next {
+            return;
+        }
+        let progress = progress();
+        let span = (progress.elapsed.saturating_sub(self.last.0)).as_secs_f64();
+        let rate = |now: u64, before: u64| (now - before) as f64 / span.max(1e-9);
+        let line = format!(
+            "{}  {} pages  {:.0} pages/s  {} in flight  {} queued  {} scopes waiting  {} errors  {}/s",
+            clock(progress.elapsed),
+            stats.pages,
+            rate(stats.pages, self.last.1),
+            progress.in_flight,
+            progress.queued,
+            progress.scopes_waiting,
+            stats.errors(),
+            bytes(rate(stats.bytes_wire, self.last.2) as u64),
+        );
+        self.last = (progress.elapsed, stats.pages, stats.bytes_wire);
+        match &self.way {
+            Way::Live(bar) => {
+                bar.set_message(line);
+                bar.tick();
+                self.next = Instant::now() + LIVE_EVERY;
+            }
+            Way::Lines => {
+                eprintln!("{line}");
+                self.next = Instant::now() + LINE_EVERY;
+            }
+            Way::Nothing => {}
+        }
+    }
+
+    /// Takes the live line away.
+    pub fn end(&self) {
+        if let Way::Live(bar) = &self.way {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// `1:02:03`, or `2:03`.
+pub fn clock(span: Duration) -> String {
+    let seconds = span.as_secs();
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    if hours > 0 {
+        format!("{hours}:{minutes:02}:{seconds:02}")
+    } else {
+        format!("{minutes}:{seconds:02}")
+    }
+}
+
+/// `1.5 MB`.
+pub fn bytes(count: u64) -> String {
+    let mut value = count as f64;
+    for unit in ["B", "kB", "MB", "GB"] {
+        if value < 1000.0 {
+            return if unit == "B" {
+                format!("{value:.0} {unit}")
+            } else {
+                format!("{value:.1} {unit}")
+            };
+        }
+        value /= 1000.0;
+    }
+    format!("{value:.1} TB")
+}
+
+/// `12.3 ms`, `4.5 s`.
+pub fn span(span: Duration) -> String {
+    let seconds = span.as_secs_f64();
+    if seconds >= 1.0 {
+        format!("{seconds:.2} s")
+    } else if seconds >= 1e-3 {
+        format!("{:.1} ms", seconds * 1e3)
+    } else {
+        format!("{:.0} µs", seconds * 1e6)
+    }
+}
