@@ -1,5 +1,10 @@
 //! What a reply costs to read: typical heads and bodies, whole and in small pieces.
 
+#![expect(
+    missing_docs,
+    reason = "criterion_group makes an undocumented public function"
+)]
+
 use std::hint::black_box;
 
 use argiope::wire::coding::{Budget, Decoder, gzip};
