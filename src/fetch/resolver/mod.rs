@@ -3,6 +3,8 @@
 //! Its driver calls [`Resolver::resolve`], performs the [`Action`]s that [`Resolver::poll`] gives,
 //! hands over what arrives on the sockets it opened, and calls [`Resolver::handle_timeout`] when
 //! [`Resolver::next_timeout`] is due. Every `handle_*` may leave actions: poll until there are none.
+//! UDP and TCP arrive by the same calls, as the `io` floor's events do; the resolver knows which
+//! of its sockets is which.
 //!
 //! A reply counts only with the right id, on the right socket, for the right question in the
 //! right mixture of cases. Anything else is dropped and the query goes on.
@@ -286,9 +288,9 @@ impl Resolver {
         self.leave_line(now);
     }
 
-    /// A socket failed, or its peer ended it. The resolver has forgotten it: no `Close` follows.
+    /// A socket failed, or its peer ended it: the driver closes it, no [`Action::Close`] follows.
     ///
-    /// Whoever waited on it asks the next server.
+    /// Whoever waited on it asks the next server. For a socket that is closed it does nothing.
     pub fn handle_ended(&mut self, socket: SocketId, now: Instant) {
         if let Some(lost) = self.sockets.remove(socket) {
             for key in &lost.waiting {
