@@ -150,7 +150,9 @@ mod tests {
         assert!((2800..3200).contains(&heads));
         assert_eq!(rng.below(1), 0);
         // Of four draws that would fall on three numbers, one is drawn again.
-        let thirds = (0..10_000).filter(|_| rng.below(3 << 62) % 3 == 0).count();
+        let thirds = (0..10_000)
+            .filter(|_| rng.below(3 << 62).is_multiple_of(3))
+            .count();
         assert!((3133..3533).contains(&thirds));
     }
 }
