@@ -25,7 +25,6 @@ impl Rng {
         let mut mixed = self.state[0] ^ self.state[3].rotate_left(32);
         for byte in label.as_ref() {
             mixed ^= u64::from(*byte);
-            splitmix64(&mut mixed);
             mixed = splitmix64(&mut mixed);
         }
         Rng::from_seed(mixed)
@@ -45,11 +44,12 @@ impl Rng {
     /// Lemire, "Fast Random Integer Generation in an Interval" (2019).
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "a number is drawn from at least one");
-        // The low halves below 2^64 mod bound belong to an interval that is one draw longer.
-        let surplus = bound.wrapping_neg() % bound;
         loop {
             let wide = u128::from(self.next_u64()) * u128::from(bound);
-            if wide as u64 >= surplus {
+            let low = wide as u64;
+            // Of 2^64 draws, 2^64 mod `bound` are one too many for some numbers. The ones drawn
+            // again have the smallest low halves; the division is rarely needed to know.
+            if low >= bound || low >= bound.wrapping_neg() % bound {
                 return (wide >> 64) as u64;
             }
         }
@@ -149,5 +149,10 @@ mod tests {
         let heads = (0..10_000).filter(|_| rng.chance(0.3)).count();
         assert!((2800..3200).contains(&heads));
         assert_eq!(rng.below(1), 0);
+        // Of four draws that would fall on three numbers, one is drawn again.
+        let thirds = (0..10_000)
+            .filter(|_| rng.below(3 << 62).is_multiple_of(3))
+            .count();
+        assert!((3133..3533).contains(&thirds));
     }
 }

@@ -281,7 +281,9 @@ mod tests {
         let web = start(1000);
         let resetting = find(&web, |site| site.temper == Temper::Resetting);
         let resetting = web.world.site(resetting).expect("found");
-        let reset = get(&web, resetting, "/robots.txt").expect_err("no reply");
+        let mut stream = connect(&web, resetting);
+        send(&mut stream, resetting, "/robots.txt", false);
+        let reset = stream.read(&mut [0]).expect_err("no reply");
         assert_eq!(reset.kind(), io::ErrorKind::ConnectionReset);
         let refusing = find(&web, |site| site.temper == Temper::Refusing);
         let refusing = web.world.site(refusing).expect("found");
