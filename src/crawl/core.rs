@@ -101,7 +101,7 @@ const SUBMITTED_PER_TURN: usize = 256;
 const TICK: Duration = Duration::from_secs(1);
 /// How often `stats.json` is replaced.
 const STATS_EVERY: Duration = Duration::from_secs(3);
-/// The tag of disk jobs that write `stats.json`: no page has it.
+/// The tag of disk jobs that replace `stats.json`, which belong to no open file.
 pub(super) const STATS_TAG: u64 = u64::MAX;
 
 impl<I: Io> Core<I> {
@@ -282,7 +282,7 @@ impl<I: Io> Core<I> {
     }
 
     fn on_disk(&mut self, done: &DiskDone) {
-        if done.tag == STATS_TAG {
+        if done.file.is_none() && done.tag == STATS_TAG {
             if let Err(error) = &done.result {
                 log::warn!("stats.json could not be written: {error}");
             }
