@@ -82,7 +82,8 @@ fn refused(error: DirectoryError) -> anyhow::Error {
     Usage(error.to_string()).into()
 }
 
-fn sink_options(
+/// What is written, and where.
+pub fn sink_options(
     config: &Config,
     out: Option<&Path>,
     to_stdout: bool,

@@ -1,31 +1,84 @@
 //! `argiope demo`: a web of many hosts on the loopback device, crawled through real sockets and
 //! then asked what it saw.
 
-pub mod web;
-
+mod web;
 mod server;
-
 mod site;
-
 mod answer;
-
 mod ledger;
-
-pub mod report;
-
+mod report;
 mod http;
-
 mod dns;
-
 mod gzip;
-
 mod stamp;
 
+use std::path::PathBuf;
+
+use anyhow::Context;
+use argiope::crawl::Parts;
 use argiope::crawl::config::Config;
+use argiope::frontier::request::Request;
+use argiope::sink::files::FileSink;
 
+use self::report::Promised;
+use self::web::{DemoOptions, DemoWeb};
 use super::args::Demo;
+use super::crawl::{set_up, sink_options, watch};
+use super::signals;
 
-/// Not built yet, and says so.
-pub fn run(_config: Config, _args: Demo) -> anyhow::Result<i32> {
-    anyhow::bail!("`demo` is not built yet")
+/// Runs the command; gives its exit code: 0 if the servers saw nothing but good manners.
+pub fn run(mut config: Config, args: Demo) -> anyhow::Result<i32> {
+    let web = DemoWeb::start(DemoOptions {
+        domains: args.domains,
+        pages: args.pages,
+        seed: args.seed,
+    })
+    .context("the demo's web could not be started on the loopback device")?;
+    let seeds = web.seeds();
+    eprintln!(
+        "A web of {} hosts is up on the loopback device; its name server is {}.",
+        seeds.len(),
+        web.dns()
+    );
+    config.dns_servers = vec![web.dns()];
+    config.allow_net.push("loopback".to_owned());
+    let pace = &config.throttle.default;
+    let promised = Promised {
+        gap: pace.delay.mul_f64(1.0 + pace.jitter.low),
+        in_flight: pace.concurrency,
+    };
+    let folder = Scratch::new()?;
+    let sink = FileSink::new(sink_options(&config, Some(&folder.0), false)?);
+    let mut crawler = set_up(config, Parts::new(sink))?;
+    for url in seeds {
+        crawler.submit(Request::get(url))?;
+    }
+    signals::stop_on_signal(crawler.stopper())?;
+    let reason = watch(&mut crawler, false);
+    drop(crawler);
+    let report = web.stop(promised)?;
+    print!("{report}");
+    Ok(match (reason, report.is_polite()) {
+        ("shutdown", _) => 3,
+        (_, true) => 0,
+        (_, false) => 1,
+    })
+}
+
+/// A folder for the crawl's files, which go with it: the demo shows manners, not results.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> anyhow::Result<Self> {
+        let folder = std::env::temp_dir().join(format!("argiope-demo-{}", std::process::id()));
+        std::fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
+        Ok(Scratch(folder))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
