@@ -64,6 +64,35 @@ fn a_reader_that_goes_away_is_an_error_and_not_the_end() {
 }
 
 #[test]
+fn sending_to_a_peer_that_went_away_is_a_failure_and_not_the_end() {
+    if inside() {
+        // Signals are as in a host that is no Rust program.
+        // SAFETY: the default disposition has no handler.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let mut io = back_end();
+        let token = Token {
+            slot: 0,
+            generation: 0,
+        };
+        io.connect(token, listener.local_addr().expect("an address"));
+        drop(listener.accept().expect("we connected"));
+        let mut events = Vec::new();
+        while !events
+            .iter()
+            .any(|event| matches!(event, Event::Failed { .. }))
+        {
+            io.send(token, b"?", false);
+            io.submit();
+            io.wait(Some(io.now() + Duration::from_millis(5)), &mut events);
+        }
+        std::process::exit(7);
+    }
+    let mut child = again("sending_to_a_peer_that_went_away_is_a_failure_and_not_the_end");
+    assert_eq!(child.wait().expect("it ends").code(), Some(7));
+}
+
+#[test]
 fn of_an_append_that_fails_nothing_stays_in_the_file() {
     if inside() {
         let folder = tempfile::tempdir().expect("a folder");

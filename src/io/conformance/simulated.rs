@@ -263,6 +263,32 @@ fn lost_datagrams_are_lost_and_the_rest_come_back() {
 }
 
 #[test]
+fn a_later_reply_does_not_overtake_an_earlier_one() {
+    struct Hasty;
+    impl World for Hasty {
+        fn connect(&mut self, conn: ConnId, _: SocketAddr, net: &mut Net) -> Answer {
+            net.reply(conn, Duration::from_millis(10), b"first ");
+            net.reply(conn, Duration::ZERO, b"second");
+            net.end(conn, Duration::ZERO);
+            Answer::Accept
+        }
+        fn bytes(&mut self, _: ConnId, _: &[u8], _: &mut Net) {}
+    }
+    let mut watch = Watch {
+        bench: Simulated {
+            io: Sim::new(2, Box::new(Hasty)),
+            world: Rc::default(),
+            ports: 0,
+        },
+        seen: VecDeque::new(),
+        events: Vec::new(),
+    };
+    watch.connect(token(0), ([198, 51, 100, 1], 80).into());
+    let heard = watch.read_to_end(token(0));
+    assert_eq!(heard, (b"first second".to_vec(), None));
+}
+
+#[test]
 fn an_address_that_never_answers_times_out() {
     struct Hole;
     impl World for Hole {

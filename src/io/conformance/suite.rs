@@ -375,6 +375,23 @@ fn a_datagram_comes_back_from_where_it_went<B: Bench>() {
     }
 }
 
+fn a_datagram_longer_than_a_buffer_is_cut<B: Bench>() {
+    let mut watch = Watch::<B>::with(Settings {
+        buffer_bytes: 100,
+        ..Settings::default()
+    });
+    let echo = watch.bench.echo();
+    watch.io().open_datagram(token(0), echo);
+    for length in [300, 7] {
+        watch.io().send(token(0), &vec![b'x'; length], false);
+        let Seen::Received(_, bytes, _) = watch.next() else {
+            panic!("the echo answers");
+        };
+        assert_eq!(bytes.len(), length.min(100));
+    }
+    assert!(watch.during(SHORT).is_empty());
+}
+
 fn a_datagram_to_a_port_without_a_listener_fails<B: Bench>() {
     let mut watch = Watch::<B>::new();
     let nobody = watch.bench.refuse();
@@ -537,6 +554,7 @@ suite! {
     a_quiet_wait_lasts_until_its_deadline
     a_waker_ends_a_wait_that_has_no_deadline
     a_datagram_comes_back_from_where_it_went
+    a_datagram_longer_than_a_buffer_is_cut
     a_datagram_to_a_port_without_a_listener_fails
     the_disk_does_its_jobs_in_order
     each_gzip_append_is_a_member_of_its_own
