@@ -4,6 +4,7 @@
 //! else, so a new back end is checked by writing its bench.
 
 mod kernel;
+mod simulated;
 mod suite;
 
 use std::collections::VecDeque;

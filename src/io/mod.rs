@@ -11,6 +11,7 @@ mod limits;
 mod outbox;
 mod epoll;
 mod disk;
+pub mod sim;
 #[cfg(test)]
 mod conformance;
 
@@ -263,7 +264,7 @@ impl fmt::Debug for Waker {
 pub struct Settings {
     /// Open sockets that there may be at once; the open-file limit bounds it further.
     pub sockets_max: usize,
-    /// Bytes read from one socket before the others have their turn.
+    /// Bytes read from one socket before the others have their turn; the last read may exceed it.
     pub read_budget: usize,
     /// Bytes one buffer of the receive pool holds: no chunk, and no datagram, is longer.
     pub buffer_bytes: usize,

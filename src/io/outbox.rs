@@ -92,3 +92,44 @@ impl Backlog {
 
 /// Bytes that an emptied buffer keeps for its next use: more than a turn of ordinary requests.
 const KEPT: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_marked_send_is_told_when_its_first_byte_leaves() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let to = listener.local_addr().expect("an address");
+        let socket = Socket::stream(to).expect("a socket");
+        socket.connect(to).expect("the listener accepts");
+        let (mut peer, _) = listener.accept().expect("we connected");
+        let length = 50_000_000;
+        let mut backlog = Backlog::default();
+        for _ in 0..2 {
+            backlog.push(&vec![0; length], true);
+        }
+        let mut told = 0;
+        let mut drain = |backlog: &mut Backlog| {
+            backlog
+                .drain(&socket, || Instant::START, |_| told += 1)
+                .expect("the peer is there");
+            told
+        };
+        assert_eq!(
+            drain(&mut backlog),
+            1,
+            "no socket takes the first send whole"
+        );
+        let mut taken = 0;
+        let mut buffer = vec![0; 1_000_000];
+        while taken < length {
+            taken += peer.read(&mut buffer).expect("there is more");
+            drain(&mut backlog);
+        }
+        assert_eq!(drain(&mut backlog), 2);
+    }
+}

@@ -1,0 +1,368 @@
+//! The bench of the simulation, and what only a simulation can promise.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::{Bench, Seen, Step, Watch, token};
+use crate::base::disk::{DiskJob, FileId};
+use crate::base::time::Instant;
+use crate::io::sim::{Answer, ConnId, Net, Origins, Sim, Weather, World};
+use crate::io::{Event, Io, NetError, Settings};
+
+pub(super) struct Simulated {
+    io: Sim,
+    world: Rc<RefCell<Scripted>>,
+    ports: u16,
+}
+
+/// A world whose servers follow scripts.
+#[derive(Default)]
+struct Scripted {
+    scripts: BTreeMap<SocketAddr, Vec<Step>>,
+    echoes: Vec<SocketAddr>,
+    heard: BTreeMap<SocketAddr, Vec<u8>>,
+    peers: BTreeMap<ConnId, Peer>,
+}
+
+struct Peer {
+    at: SocketAddr,
+    script: VecDeque<Step>,
+    /// Told to us, and not waited for yet.
+    unread: usize,
+    /// How far the script has gone ahead of the present.
+    pauses: Duration,
+}
+
+impl World for Scripted {
+    fn distance(&mut self, _: SocketAddr, rng: &mut crate::base::rng::Rng) -> Duration {
+        // As near as loopback, so that both benches can take the same pauses.
+        Duration::from_micros(100 + rng.below(900))
+    }
+
+    fn connect(&mut self, conn: ConnId, to: SocketAddr, net: &mut Net) -> Answer {
+        let Some(script) = self.scripts.get(&to) else {
+            return Answer::Refuse;
+        };
+        let mut peer = Peer {
+            at: to,
+            script: script.iter().cloned().collect(),
+            unread: 0,
+            pauses: Duration::ZERO,
+        };
+        peer.go_on(conn, net);
+        self.peers.insert(conn, peer);
+        Answer::Accept
+    }
+
+    fn bytes(&mut self, conn: ConnId, bytes: &[u8], net: &mut Net) {
+        if let Some(peer) = self.peers.get_mut(&conn) {
+            let heard = self.heard.entry(peer.at).or_default();
+            heard.extend_from_slice(bytes);
+            peer.unread += bytes.len();
+            peer.go_on(conn, net);
+        }
+    }
+
+    fn datagram(&mut self, socket: ConnId, to: SocketAddr, bytes: &[u8], net: &mut Net) {
+        if self.echoes.contains(&to) {
+            net.reply(socket, Duration::ZERO, bytes);
+        } else {
+            net.reset(socket, Duration::ZERO);
+        }
+    }
+}
+
+impl Peer {
+    fn go_on(&mut self, conn: ConnId, net: &mut Net) {
+        while let Some(step) = self.script.front_mut() {
+            match step {
+                Step::Hear(wanted) => {
+                    let heard = self.unread.min(*wanted);
+                    self.unread -= heard;
+                    *wanted -= heard;
+                    if *wanted > 0 {
+                        return;
+                    }
+                }
+                Step::Say(bytes) => net.reply(conn, self.pauses, bytes),
+                Step::Pause(span) => self.pauses += *span,
+                Step::End => net.end(conn, self.pauses),
+                Step::Reset => net.reset(conn, self.pauses),
+            }
+            self.script.pop_front();
+        }
+    }
+}
+
+impl Simulated {
+    fn with(seed: u64, settings: Settings, weather: Weather) -> Self {
+        let world = Rc::new(RefCell::new(Scripted::default()));
+        Simulated {
+            io: Sim::with(seed, settings, weather, Box::new(Rc::clone(&world))),
+            world,
+            ports: 1000,
+        }
+    }
+
+    fn address(&mut self) -> SocketAddr {
+        self.ports += 1;
+        ([198, 51, 100, 1], self.ports).into()
+    }
+}
+
+impl Bench for Simulated {
+    type Io = Sim;
+
+    fn new(settings: Settings) -> Self {
+        Simulated::with(1, settings, Weather::default())
+    }
+
+    fn io(&mut self) -> &mut Sim {
+        &mut self.io
+    }
+
+    fn listen(&mut self, script: Vec<Step>) -> SocketAddr {
+        let at = self.address();
+        self.world.borrow_mut().scripts.insert(at, script);
+        at
+    }
+
+    fn refuse(&mut self) -> SocketAddr {
+        self.address()
+    }
+
+    fn heard(&mut self, at: SocketAddr) -> Vec<u8> {
+        let world = self.world.borrow();
+        world.heard.get(&at).cloned().unwrap_or_default()
+    }
+
+    fn echo(&mut self) -> SocketAddr {
+        let at = self.address();
+        self.world.borrow_mut().echoes.push(at);
+        at
+    }
+
+    fn folder(&self) -> PathBuf {
+        PathBuf::from("/simulated")
+    }
+
+    fn content(&mut self, path: &Path) -> Option<Vec<u8>> {
+        self.io.files().get(path).cloned()
+    }
+}
+
+/// What is seen when three origins and a disk are used under a seed, word for word.
+fn trace(seed: u64) -> Vec<String> {
+    let weather = Weather {
+        datagram_loss: 0.3,
+        ..Weather::default()
+    };
+    let mut watch = Watch {
+        bench: Simulated::with(seed, Settings::default(), weather),
+        seen: VecDeque::new(),
+        events: Vec::new(),
+    };
+    let echo = watch.bench.echo();
+    watch.io().open_datagram(token(9), echo);
+    for slot in 0..3 {
+        let peer = watch.bench.listen(vec![
+            Step::Hear(10),
+            Step::Pause(Duration::from_millis(3)),
+            Step::Say(vec![slot as u8; 40_000]),
+            Step::End,
+        ]);
+        watch.io().connect(token(slot), peer);
+        watch.io().send(token(slot), &[b'x'; 10], true);
+        watch.io().send(token(9), &[slot as u8; 3], true);
+        watch.io().disk(DiskJob::Replace {
+            path: PathBuf::from("/simulated/state"),
+            bytes: vec![0; 100],
+            tag: u64::from(slot),
+        });
+    }
+    let seen = watch.during(Duration::from_secs(2));
+    seen.into_iter().map(|seen| format!("{seen:?}")).collect()
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace_and_another_seed_another() {
+    let first = trace(7);
+    assert!(first.len() > 20);
+    assert_eq!(first, trace(7));
+    assert_ne!(first, trace(8));
+}
+
+#[test]
+fn waiting_takes_no_time_and_ends_at_its_deadline_exactly() {
+    let mut sim = Sim::new(0, Box::new(Origins::default()));
+    let day = Instant::START + Duration::from_secs(86_400);
+    sim.wait(Some(day), &mut Vec::new());
+    assert_eq!(sim.now(), day);
+    assert!(sim.is_idle());
+    sim.wait(None, &mut Vec::new());
+    assert_eq!(sim.now(), day);
+}
+
+#[test]
+fn a_full_disk_fails_and_keeps_what_it_has() {
+    let weather = Weather {
+        disk_room: 10,
+        ..Weather::default()
+    };
+    let mut watch = Watch {
+        bench: Simulated::with(0, Settings::default(), weather),
+        seen: VecDeque::new(),
+        events: Vec::new(),
+    };
+    let path = watch.bench.folder().join("results");
+    let file = FileId(0);
+    watch.io().disk(DiskJob::Create {
+        file,
+        path: path.clone(),
+    });
+    let mut append = |bytes: &[u8]| {
+        watch.disk(DiskJob::Append {
+            file,
+            bytes: bytes.to_vec(),
+            gzip: false,
+            tag: 0,
+        })
+    };
+    assert!(append(b"12345678").result.is_ok());
+    let error = append(b"90a")
+        .result
+        .expect_err("three bytes in the room of two");
+    assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+    assert!(error.to_string().contains("/simulated/results"));
+    assert_eq!(watch.bench.content(&path), Some(b"12345678".to_vec()));
+}
+
+#[test]
+fn lost_datagrams_are_lost_and_the_rest_come_back() {
+    let weather = Weather {
+        datagram_loss: 0.5,
+        ..Weather::default()
+    };
+    let mut watch = Watch {
+        bench: Simulated::with(5, Settings::default(), weather),
+        seen: VecDeque::new(),
+        events: Vec::new(),
+    };
+    let echo = watch.bench.echo();
+    watch.io().open_datagram(token(0), echo);
+    for _ in 0..1000 {
+        watch.io().send(token(0), b"?", false);
+    }
+    let back = watch.during(Duration::from_secs(1)).len();
+    // Half are lost on the way there, and half of the others on the way back.
+    assert!((180..320).contains(&back), "{back} of 1000");
+}
+
+#[test]
+fn a_later_reply_does_not_overtake_an_earlier_one() {
+    struct Hasty;
+    impl World for Hasty {
+        fn connect(&mut self, conn: ConnId, _: SocketAddr, net: &mut Net) -> Answer {
+            net.reply(conn, Duration::from_millis(10), b"first ");
+            net.reply(conn, Duration::ZERO, b"second");
+            net.end(conn, Duration::ZERO);
+            Answer::Accept
+        }
+        fn bytes(&mut self, _: ConnId, _: &[u8], _: &mut Net) {}
+    }
+    let mut watch = Watch {
+        bench: Simulated {
+            io: Sim::new(2, Box::new(Hasty)),
+            world: Rc::default(),
+            ports: 0,
+        },
+        seen: VecDeque::new(),
+        events: Vec::new(),
+    };
+    watch.connect(token(0), ([198, 51, 100, 1], 80).into());
+    let heard = watch.read_to_end(token(0));
+    assert_eq!(heard, (b"first second".to_vec(), None));
+}
+
+#[test]
+fn an_address_that_never_answers_times_out() {
+    struct Hole;
+    impl World for Hole {
+        fn connect(&mut self, _: ConnId, _: SocketAddr, _: &mut Net) -> Answer {
+            Answer::Silence
+        }
+        fn bytes(&mut self, _: ConnId, _: &[u8], _: &mut Net) {}
+    }
+    let mut sim = Sim::new(0, Box::new(Hole));
+    sim.connect(token(0), ([198, 51, 100, 1], 80).into());
+    let mut events = Vec::new();
+    sim.wait(None, &mut events);
+    assert!(matches!(
+        events[..],
+        [Event::Failed { error: NetError::TimedOut, at, .. }]
+            if at == Instant::START + Duration::from_secs(127)
+    ));
+    assert!(sim.is_idle());
+}
+
+#[test]
+fn scripted_origins_answer_and_remember() {
+    let world = Rc::new(RefCell::new(Origins::default()));
+    let at = SocketAddr::from(([198, 51, 100, 7], 80));
+    let last = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nbye".to_vec();
+    let think = Duration::from_millis(40);
+    world
+        .borrow_mut()
+        .page(at, "/", "<a href=/last>")
+        .reply(at, "/last", think, last.clone());
+    let bench = Simulated {
+        io: Sim::new(3, Box::new(Rc::clone(&world))),
+        world: Rc::default(),
+        ports: 0,
+    };
+    let mut watch = Watch {
+        bench,
+        seen: VecDeque::new(),
+        events: Vec::new(),
+    };
+    watch.connect(token(0), at);
+    watch.io().send(
+        token(0),
+        b"GET /missing HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n",
+        false,
+    );
+    watch
+        .io()
+        .send(token(0), b"host: a\r\n\r\nGET /last HTTP/1.1\r\n\r\n", true);
+    let sent = watch.io().now();
+    let (bytes, failure) = watch.read_to_end(token(0));
+    assert_eq!(failure, None);
+    assert!(bytes.starts_with(b"HTTP/1.1 404"));
+    assert!(bytes.ends_with(&last));
+    assert!(watch.io().now() >= sent + think);
+    let heads: Vec<String> = world
+        .borrow()
+        .hits()
+        .iter()
+        .map(|hit| hit.head.clone())
+        .collect();
+    assert_eq!(
+        heads,
+        [
+            "GET /missing HTTP/1.1",
+            "GET / HTTP/1.1\r\nhost: a",
+            "GET /last HTTP/1.1"
+        ]
+    );
+    watch.close(token(0));
+    assert_eq!(world.borrow().connections(), 1);
+    watch.during(Duration::from_secs(1));
+    assert_eq!(world.borrow().connections(), 0);
+    // An address that was given no reply.
+    watch.io().connect(token(1), ([198, 51, 100, 8], 80).into());
+    assert!(matches!(watch.next(), Seen::Failed(_, NetError::Refused)));
+}

@@ -1,0 +1,92 @@
+//! The kernel's back end allocates nothing per operation once it is warm.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::thread;
+use std::time::Duration;
+
+use argiope::io::{Close, Epoll, Event, Io, Settings, Token};
+
+/// The system's allocator, which counts for each thread how often it was asked.
+struct Counting;
+
+thread_local! {
+    static ASKED: Cell<usize> = const { Cell::new(0) };
+}
+
+// SAFETY: all calls go to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ASKED.with(|asked| asked.set(asked.get() + 1));
+        // SAFETY: the caller's promises are those that the system's allocator asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+#[test]
+fn an_exchange_on_a_warm_back_end_allocates_nothing() {
+    let peer = answering();
+    let mut io = Epoll::new(Settings::default()).expect("a back end");
+    let mut events = Vec::with_capacity(64);
+    for generation in 0..200 {
+        exchange(&mut io, &mut events, peer, generation);
+    }
+    let before = ASKED.with(Cell::get);
+    for generation in 200..700 {
+        exchange(&mut io, &mut events, peer, generation);
+    }
+    assert_eq!(ASKED.with(Cell::get) - before, 0);
+}
+
+/// Connects, asks, reads the answer, closes.
+fn exchange(io: &mut Epoll, events: &mut Vec<Event>, peer: SocketAddr, generation: u32) {
+    let token = Token {
+        slot: 0,
+        generation,
+    };
+    io.connect(token, peer);
+    let mut answered = false;
+    while !answered {
+        io.submit();
+        io.wait(Some(io.now() + Duration::from_secs(10)), events);
+        for event in events.drain(..) {
+            match event {
+                Event::Connected { token, .. } => io.send(token, b"?", true),
+                Event::Received { chunk, .. } => {
+                    assert_eq!(io.bytes(&chunk), b"!");
+                    io.release(chunk);
+                    answered = true;
+                }
+                Event::Sent { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    io.close(token, Close::Reset);
+}
+
+/// An address that answers each connection's first byte.
+fn answering() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let mut byte = [0];
+            if stream.read_exact(&mut byte).is_ok() {
+                let _ = stream.write_all(b"!");
+            }
+            let _ = stream.read(&mut byte);
+        }
+    });
+    at
+}

@@ -1,0 +1,227 @@
+//! What the kernel's back end does when the machine under it fails.
+//!
+//! Limits and standard output belong to a whole process, so each of these runs in one of its own:
+//! this test binary, started again with the name of a single test.
+
+use std::fs;
+use std::io::{ErrorKind, Read};
+use std::net::TcpListener;
+use std::os::fd::AsRawFd;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use argiope::base::disk::{DiskDone, DiskJob, FileId};
+use argiope::io::{Epoll, Event, Io, NetError, Settings, Token, raise_open_files};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+const INSIDE: &str = "ARGIOPE_TEST_INSIDE";
+
+#[test]
+fn standard_output_is_a_file_like_the_others() {
+    if inside() {
+        let mut io = back_end();
+        io.disk(DiskJob::Stdout { file: FileId(1) });
+        let first = append(&mut io, b"one\n").result.expect("a pipe takes it");
+        assert_eq!((first.offset, first.length), (0, 4));
+        let second = append(&mut io, b"two\n").result.expect("a pipe takes it");
+        assert_eq!((second.offset, second.length), (4, 4));
+        let tag = 0;
+        io.disk(DiskJob::Sync {
+            file: FileId(1),
+            tag,
+        });
+        done(&mut io).result.expect("nothing to sync is synced");
+        return;
+    }
+    let mut child = again("standard_output_is_a_file_like_the_others");
+    let mut said = String::new();
+    let mut stdout = child.stdout.take().expect("it was piped");
+    stdout.read_to_string(&mut said).expect("it is text");
+    assert!(child.wait().expect("it ends").success());
+    assert!(said.contains("one\ntwo\n"), "{said}");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_an_error_and_not_the_end() {
+    if inside() {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        // Signals are as in a host that is no Rust program.
+        // SAFETY: both descriptors are open, and the default disposition has no handler.
+        unsafe {
+            libc::dup2(writer.as_raw_fd(), 1);
+            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        }
+        let mut io = back_end();
+        io.disk(DiskJob::Stdout { file: FileId(1) });
+        let error = append(&mut io, b"?").result.expect_err("nobody reads");
+        assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+        assert!(error.to_string().contains("standard output"));
+        std::process::exit(7);
+    }
+    let mut child = again("a_reader_that_goes_away_is_an_error_and_not_the_end");
+    assert_eq!(child.wait().expect("it ends").code(), Some(7));
+}
+
+#[test]
+fn sending_to_a_peer_that_went_away_is_a_failure_and_not_the_end() {
+    if inside() {
+        // Signals are as in a host that is no Rust program.
+        // SAFETY: the default disposition has no handler.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let mut io = back_end();
+        let token = Token {
+            slot: 0,
+            generation: 0,
+        };
+        io.connect(token, listener.local_addr().expect("an address"));
+        drop(listener.accept().expect("we connected"));
+        let mut events = Vec::new();
+        while !events
+            .iter()
+            .any(|event| matches!(event, Event::Failed { .. }))
+        {
+            io.send(token, b"?", false);
+            io.submit();
+            io.wait(Some(io.now() + Duration::from_millis(5)), &mut events);
+        }
+        std::process::exit(7);
+    }
+    let mut child = again("sending_to_a_peer_that_went_away_is_a_failure_and_not_the_end");
+    assert_eq!(child.wait().expect("it ends").code(), Some(7));
+}
+
+#[test]
+fn of_an_append_that_fails_nothing_stays_in_the_file() {
+    if inside() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("results");
+        limit(Resource::Fsize, 10);
+        let mut io = back_end();
+        io.disk(DiskJob::Create {
+            file: FileId(1),
+            path: path.clone(),
+        });
+        assert!(append(&mut io, b"1234567\n").result.is_ok());
+        let failed = append(&mut io, b"too long for the limit");
+        assert_eq!(failed.held, 22);
+        let error = failed.result.expect_err("the limit is at ten bytes");
+        assert!(error.to_string().contains(&path.display().to_string()));
+        assert_eq!(fs::read(&path).expect("the file is there"), b"1234567\n");
+        let after = append(&mut io, b"9\n").result.expect("there is room");
+        assert_eq!(after.offset, 8);
+        assert_eq!(fs::read(&path).expect("the file is there"), b"1234567\n9\n");
+        std::process::exit(7);
+    }
+    let mut child = again("of_an_append_that_fails_nothing_stays_in_the_file");
+    assert_eq!(child.wait().expect("it ends").code(), Some(7));
+}
+
+#[test]
+fn a_process_without_descriptors_has_no_sockets_to_give() {
+    if inside() {
+        limit(Resource::Nofile, 100);
+        let mut io = back_end();
+        assert_eq!(io.capacity(), 36, "some are kept back for files");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        // Someone else in the process takes what was kept back.
+        let mut taken = Vec::new();
+        while let Ok(file) = fs::File::open("/dev/null") {
+            taken.push(file);
+        }
+        let to = listener.local_addr().expect("an address");
+        let token = Token {
+            slot: 0,
+            generation: 0,
+        };
+        io.connect(token, to);
+        let mut events = Vec::new();
+        io.wait(None, &mut events);
+        assert!(matches!(
+            events[..],
+            [Event::Failed {
+                error: NetError::Exhausted,
+                ..
+            }]
+        ));
+        drop(taken);
+        assert_eq!(raise_open_files(), 100);
+        limit(Resource::Nofile, 60);
+        let error = Epoll::new(Settings::default()).expect_err("none are left");
+        assert!(error.to_string().contains("60 open files"), "{error}");
+        std::process::exit(7);
+    }
+    let mut child = again("a_process_without_descriptors_has_no_sockets_to_give");
+    assert_eq!(child.wait().expect("it ends").code(), Some(7));
+}
+
+#[test]
+fn dropping_the_back_end_waits_for_the_disk() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("results");
+    let mut io = back_end();
+    io.disk(DiskJob::Create {
+        file: FileId(1),
+        path: path.clone(),
+    });
+    for tag in 0..200 {
+        io.disk(DiskJob::Append {
+            file: FileId(1),
+            bytes: vec![b'x'; 10_000],
+            gzip: false,
+            tag,
+        });
+    }
+    drop(io);
+    assert_eq!(fs::read(&path).expect("the file is there").len(), 2_000_000);
+}
+
+fn inside() -> bool {
+    std::env::var_os(INSIDE).is_some()
+}
+
+/// This program again, to run one test only.
+fn again(test: &str) -> Child {
+    Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "--nocapture", test])
+        .env(INSIDE, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("this program starts")
+}
+
+fn limit(what: Resource, current: u64) {
+    let maximum = match what {
+        Resource::Nofile => Some(current),
+        _ => getrlimit(what).maximum,
+    };
+    let current = Some(current);
+    setrlimit(what, Rlimit { current, maximum }).expect("a limit can be lowered");
+}
+
+fn back_end() -> Epoll {
+    Epoll::new(Settings::default()).expect("a back end")
+}
+
+fn append(io: &mut Epoll, bytes: &[u8]) -> DiskDone {
+    io.disk(DiskJob::Append {
+        file: FileId(1),
+        bytes: bytes.to_vec(),
+        gzip: false,
+        tag: 0,
+    });
+    done(io)
+}
+
+fn done(io: &mut Epoll) -> DiskDone {
+    let mut events = Vec::new();
+    let patient_until = io.now() + Duration::from_secs(20);
+    while io.now() < patient_until {
+        io.wait(Some(patient_until), &mut events);
+        if let Some(Event::Disk(done)) = events.pop() {
+            return done;
+        }
+    }
+    panic!("the disk never answered");
+}
