@@ -184,7 +184,7 @@ impl PublicHosts {
                 .all(|server| !is_global(server.ip()));
         let fixed = config.resolve.iter().filter_map(|text| text.parse().ok());
         PublicHosts {
-            counts: !config.names_a_contact() && !(private_names && !config.allow_net.is_empty()),
+            counts: !config.names_a_contact() && (!private_names || config.allow_net.is_empty()),
             fixed: fixed.collect(),
             seen: BTreeSet::new(),
         }

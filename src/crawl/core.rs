@@ -66,7 +66,7 @@ pub(super) struct Core<I: Io> {
     pub stats: Stats,
     pub phase: Phase,
     /// Attempts that were cancelled, for `pending.jsonl`.
-    pub cancelled: Vec<Box<Job>>,
+    pub cancelled: Vec<Job>,
     pub scratch: Vec<u8>,
     pub scope_names: Vec<String>,
     pub(super) events: Vec<Event>,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use crate::frontier::request::Request;
 use crate::io::Waker;
@@ -27,17 +27,17 @@ pub struct Stopper {
 /// A request that came too late: the crawl is over.
 #[derive(Debug, thiserror::Error)]
 #[error("the crawl is over; {} was not taken", .0.url)]
-pub struct Closed(pub Request);
+pub struct Closed(pub Box<Request>);
 
 /// Why [`Handle::try_submit`] did not take a request.
 #[derive(Debug, thiserror::Error)]
 pub enum NotTaken {
     /// As many wait as may; try again later.
     #[error("the crawl has no room now for {}", .0.url)]
-    Full(Request),
+    Full(Box<Request>),
     /// The crawl is over.
     #[error("the crawl is over; {} was not taken", .0.url)]
-    Closed(Request),
+    Closed(Box<Request>),
 }
 
 #[derive(Debug, Default)]
@@ -58,7 +58,7 @@ impl Handle {
     pub fn submit(&self, request: Request) -> Result<(), Closed> {
         self.sender
             .send(request)
-            .map_err(|refused| Closed(refused.0))?;
+            .map_err(|refused| Closed(Box::new(refused.0)))?;
         self.stopper.waker.wake();
         Ok(())
     }
@@ -68,8 +68,8 @@ impl Handle {
         self.sender
             .try_send(request)
             .map_err(|refused| match refused {
-                TrySendError::Full(request) => NotTaken::Full(request),
-                TrySendError::Disconnected(request) => NotTaken::Closed(request),
+                TrySendError::Full(request) => NotTaken::Full(Box::new(request)),
+                TrySendError::Disconnected(request) => NotTaken::Closed(Box::new(request)),
             })?;
         self.stopper.waker.wake();
         Ok(())
@@ -158,10 +158,7 @@ impl Inbox {
     }
 
     pub fn take(&mut self) -> Option<Request> {
-        match self.receiver.try_recv() {
-            Ok(request) => Some(request),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-        }
+        self.receiver.try_recv().ok()
     }
 
     /// Whether no handle lives any more. Requests that were submitted before may still be there,

@@ -44,7 +44,7 @@ impl<I: Io> Core<I> {
             if let Some(flight) = self.flights.get(key)
                 && flight.job.kind == Kind::Page
             {
-                self.cancelled.push(flight.job.clone());
+                self.cancelled.push((*flight.job).clone());
             }
             let now = self.now;
             let failure = Failure::new(
@@ -71,11 +71,8 @@ impl<I: Io> Core<I> {
         let mut jobs = self.frontier.drain();
         jobs.append(&mut self.cancelled);
         jobs.sort_by_key(|job| job.id);
-        let mut requests: Vec<Request> = jobs
-            .iter()
-            .filter(|job| job.kind == Kind::Page)
-            .map(|job| Job::to_request(job))
-            .collect();
+        let pages = jobs.iter().filter(|job| job.kind == Kind::Page);
+        let mut requests: Vec<Request> = pages.map(Job::to_request).collect();
         while let Some(request) = self.inbox.take() {
             requests.push(request);
         }

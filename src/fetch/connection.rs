@@ -33,7 +33,7 @@ pub enum News {
         reusable: bool,
     },
     /// It died before the first byte of a reply, as a kept connection may at any time, and is
-    /// closed. The exchange ([`Connection::take_exchange`]) may start once more on a new one.
+    /// closed. Its request may be tried once more on a new one ([`Connection::take_exchange`]).
     DiedIdle,
     /// It was waiting for a request when its peer ended it or sent what nobody asked for. It is closed.
     Closed,

@@ -113,12 +113,6 @@ impl Pulse {
         self.last.is_some()
     }
 
-    /// Forgets what came; another reply is awaited.
-    pub(super) fn reset(&mut self) {
-        self.last = None;
-        self.bytes = 0;
-    }
-
     /// When a silence or a trickle has lasted too long; `None` before the first byte.
     pub(super) fn deadline(&self, settings: &Settings) -> Option<Deadline> {
         let idle = Deadline::new(self.last? + settings.idle_timeout, Phase::Idle);

@@ -228,19 +228,6 @@ impl Exchange {
         }
     }
 
-    /// Makes the exchange ready for another connection, as if it had not been tried.
-    pub fn rewind(&mut self) {
-        self.state = State::Queued;
-        self.received = Received::default();
-        self.pulse.reset();
-        self.timings = Timings {
-            started: self.timings.started,
-            due: self.timings.due,
-            dns: self.timings.dns,
-            ..Timings::default()
-        };
-    }
-
     /// When the present phase is out of time.
     pub fn deadline(&self, settings: &Settings) -> Deadline {
         let total = Deadline::new(

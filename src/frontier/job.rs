@@ -121,7 +121,6 @@ impl Job {
             dont_adjust_delay: extra.dont_adjust_delay,
             meta: extra.meta,
             tag: extra.tag,
-            ..Request::default()
         }
     }
 

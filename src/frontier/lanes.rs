@@ -551,10 +551,10 @@ impl Frontier {
     }
 
     /// Empties every queue, in order of lanes: for `pending.jsonl` after an early stop.
-    pub fn drain(&mut self) -> Vec<Box<Job>> {
-        let mut jobs: Vec<Box<Job>> = Vec::with_capacity(self.queued);
+    pub fn drain(&mut self) -> Vec<Job> {
+        let mut jobs: Vec<Job> = Vec::with_capacity(self.queued);
         for lane in &mut self.lanes {
-            jobs.extend(std::mem::take(&mut lane.queue));
+            jobs.extend(std::mem::take(&mut lane.queue).into_iter().map(|job| *job));
         }
         self.queued = 0;
         jobs.sort_by_key(|job| job.id);

@@ -446,12 +446,3 @@ fn without_a_minimum_rate_only_silence_counts() {
         Deadline::new(at(85), Phase::Idle)
     );
 }
-
-#[test]
-fn a_rewound_exchange_begins_anew() {
-    let mut exchange = exchange(&description(), &small());
-    exchange.rewind();
-    assert!(exchange.is_queued() && !exchange.has_begun());
-    assert_eq!(exchange.timings().sent, None);
-    assert!(exchange.hand_out().starts_with(b"GET /a"));
-}
