@@ -1,6 +1,7 @@
 //! Connections and what they carry: opened or taken from the pool, sent on, timed, kept or closed.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -26,6 +27,11 @@ use crate::wire::robots;
 
 /// The code of a kept connection's death, after which a request is tried once more on a new one.
 pub(super) const IDLE_CLOSED: &str = "idle_closed";
+
+/// The code of a connection that our own machine had no socket for.
+const EXHAUSTED: &str = "exhausted";
+/// How long a lane waits after that.
+const EXHAUSTED_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a connection says of itself in a result line.
 #[derive(Clone, Copy, Debug, Default)]
@@ -139,7 +145,7 @@ impl<I: Io> Core<I> {
 
     /// Opens one connection for an attempt.
     fn open(&mut self, key: Key, address: IpAddr) -> Result<(), Failure> {
-        if self.sockets.len() >= self.config.io.sockets_max
+        if self.sockets.len() >= self.sockets_max
             && let Some(idle) = self.pool.evict()
         {
             self.close_slot(idle, Close::Finish);
@@ -314,11 +320,10 @@ impl<I: Io> Core<I> {
                 if is_tcp && race.next(self.now) != Turn::Lost {
                     return self.race_on(flight_key);
                 }
-                if failure.code == "exhausted" {
-                    log::warn!(
-                        "{failure}; fewer requests at once would help (CONCURRENT_REQUESTS)"
-                    );
-                } else if is_tcp {
+                if failure.code == EXHAUSTED {
+                    return self.on_exhausted(flight_key, &failure);
+                }
+                if is_tcp {
                     self.frontier.host_failed(flight.lane, self.now);
                 }
                 self.end_connecting(flight_key, failure, &line);
@@ -329,6 +334,27 @@ impl<I: Io> Core<I> {
                 unreachable!("a connection that carries a request is set up")
             }
         }
+    }
+
+    /// Our machine has no socket to give. That is no fault of the origin's, and no URL's loss: the
+    /// request waits, and fewer are in flight from now on.
+    fn on_exhausted(&mut self, key: Key, failure: &Failure) {
+        let most = self.room.refused(self.throttle.in_flight());
+        log::warn!(
+            "{failure}; at most {most} requests are in flight for now (CONCURRENT_REQUESTS)"
+        );
+        self.throttle.set_in_flight_max(most);
+        let flight = self.flights.get(key).expect("an attempt ends once");
+        let lane = flight.lane;
+        if let Stage::Connecting { sockets, .. } = &flight.stage {
+            for socket in sockets.clone() {
+                self.close_socket(socket, Close::Reset);
+            }
+        }
+        self.reconnect(key);
+        let until = self.now + EXHAUSTED_PAUSE;
+        self.frontier
+            .pause(lane, until, &mut self.throttle, self.now);
     }
 
     /// No connection: what was begun is charged as a send at its start.
@@ -586,7 +612,7 @@ fn words(error: NetError) -> (&'static str, std::borrow::Cow<'static, str>) {
         NetError::TimedOut => ("timed_out", "the kernel gave the connection up".into()),
         NetError::Unreachable => ("unreachable", "no route leads there".into()),
         NetError::Exhausted => (
-            "exhausted",
+            EXHAUSTED,
             "our machine has no socket, port or memory to give".into(),
         ),
         NetError::Other(errno) => (

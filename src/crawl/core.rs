@@ -9,6 +9,7 @@ use super::flight::{Flight, Socket};
 use super::guard::Guard;
 use super::inbox::Inbox;
 use super::origins::Origins;
+use super::room::Room;
 use super::stats::{Progress, Stats};
 use super::timer::{Deadlines, Timer};
 use crate::base::disk::{DiskDone, DiskJob};
@@ -41,6 +42,10 @@ pub(super) struct Core<I: Io> {
     pub guard: Guard,
     pub pool: Pool,
     pub origins: Origins,
+    /// Sockets that there may be at once.
+    pub sockets_max: usize,
+    /// Requests that our machine has room for.
+    pub room: Room,
     pub flights: Slab<Flight>,
     pub sockets: Slab<Socket>,
     /// The attempt behind each of the throttle's tickets, by the ticket's slot.
@@ -255,6 +260,9 @@ impl<I: Io> Core<I> {
     fn tick(&mut self) {
         self.next_tick = self.now + TICK;
         self.sink.flush(&mut self.disk);
+        if let Some(most) = self.room.widened() {
+            self.throttle.set_in_flight_max(most);
+        }
         if self.now.saturating_since(self.stats_written) >= STATS_EVERY {
             self.write_stats();
         }

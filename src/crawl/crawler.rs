@@ -16,6 +16,7 @@ use super::guard::Guard;
 use super::inbox::{Handle, Inbox, Stopper};
 use super::life::Refused;
 use super::origins::Origins;
+use super::room::Room;
 use super::stats::{Progress, Stats};
 use super::timer::Deadlines;
 use crate::base::address;
@@ -41,6 +42,9 @@ use crate::throttle::strategy::StrategyMaker;
 pub struct Crawler<I: Io = Epoll> {
     core: Core<I>,
 }
+
+/// Sockets that are not for requests in flight: the resolver's, and connections that race others.
+const SOCKETS_RESERVED: usize = 96;
 
 /// What an embedder may bring in place of what is built in.
 pub struct Parts {
@@ -149,6 +153,17 @@ impl<I: Io> Crawler<I> {
         let guard = guard(&config)?;
         let mut throttle =
             Throttle::new(config.throttle.clone(), rng.fork("jitter").next_u64(), now);
+        // Some sockets are the resolver's, and a connection may race another.
+        let sockets_max = io.capacity();
+        let wanted = config.throttle.concurrent_requests;
+        let room = Room::new(wanted.min(sockets_max.saturating_sub(SOCKETS_RESERVED).max(1)));
+        if wanted > room.most() {
+            log::warn!(
+                "CONCURRENT_REQUESTS is {wanted}, but open files allow only {} at once",
+                room.most()
+            );
+            throttle.set_in_flight_max(room.most());
+        }
         if let Some(strategies) = parts.strategies {
             throttle.set_strategies(strategies);
         }
@@ -162,6 +177,8 @@ impl<I: Io> Crawler<I> {
             guard,
             pool: Pool::new(config.fetch.keepalive_max, config.fetch.keepalive_timeout),
             origins: Origins::default(),
+            sockets_max,
+            room,
             flights: Slab::new(),
             sockets: Slab::new(),
             flight_of: Vec::new(),

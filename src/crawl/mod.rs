@@ -11,6 +11,7 @@ mod flight;
 mod timer;
 mod guard;
 mod origins;
+mod room;
 mod inbox;
 pub mod stats;
 pub mod config;

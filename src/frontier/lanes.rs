@@ -214,6 +214,10 @@ impl Frontier {
         let slot = &mut self.lanes[lane.0 as usize];
         slot.in_flight -= 1;
         slot.queue.push(job);
+        if slot.stands == Stands::Robots {
+            // It may be the very robots.txt that the lane waits for.
+            slot.stands = Stands::Taken;
+        }
     }
 
     /// What is next in a lane that the throttle has released.
@@ -446,6 +450,16 @@ impl Frontier {
     pub fn host_connected(&mut self, lane: LaneId) {
         let host = HostId(self.lanes[lane.0 as usize].host);
         self.hosts.get_mut(host).connected();
+    }
+
+    /// Lets a lane wait until a moment.
+    pub fn pause(&mut self, lane: LaneId, until: Instant, throttle: &mut Throttle, now: Instant) {
+        let slot = &mut self.lanes[lane.0 as usize];
+        if matches!(slot.stands, Stands::Taken | Stands::Idle | Stands::Offered) {
+            slot.stands = Stands::Held;
+            self.held.push(Reverse((until, lane)));
+            throttle.withdraw(lane, now);
+        }
     }
 
     /// When [`Frontier::expire`] has something to do.

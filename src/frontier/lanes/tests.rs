@@ -268,3 +268,22 @@ fn a_host_that_fails_is_held_and_its_lane_goes_on_by_itself() {
     bench.frontier.expire(&mut bench.throttle, bench.now);
     assert!(bench.sent().is_some());
 }
+
+#[test]
+fn a_robots_txt_that_could_not_be_sent_after_all_is_sent_later() {
+    let mut bench = Bench::new(Settings::default());
+    bench.admit("http://a.test/1", true).expect("new");
+    let (lane, ticket, job) = bench.sent().expect("robots.txt");
+    bench.throttle.cancel(ticket, bench.now);
+    bench.frontier.put_back(lane, job);
+    let until = bench.now + Duration::from_secs(1);
+    bench
+        .frontier
+        .pause(lane, until, &mut bench.throttle, bench.now);
+    assert!(bench.sent().is_none(), "the lane pauses");
+    assert_eq!(bench.frontier.next_wake(), Some(until));
+    bench.now = until;
+    bench.frontier.expire(&mut bench.throttle, bench.now);
+    bench.answer_robots("");
+    assert_eq!(bench.all_sent(), ["http://a.test/1"]);
+}
