@@ -39,7 +39,7 @@ use crate::throttle::strategy::StrategyMaker;
 /// It lives on the thread that made it. Nothing in it is global: several may live in one process,
 /// on one thread even, each in its turn.
 pub struct Crawler<I: Io = Epoll> {
-    core: Core<I>,
+    pub(super) core: Core<I>,
 }
 
 /// What an embedder may bring in place of what is built in.
