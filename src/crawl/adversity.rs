@@ -189,3 +189,27 @@ fn one_origin_has_as_many_requests_in_flight_as_its_scope_allows() {
     assert_eq!(pages.len(), 14);
     assert_eq!(trip.world.borrow().connections_peak, 4);
 }
+#[test]
+fn a_robots_txt_whose_connection_ends_before_it_is_asked_for_is_asked_for_again() {
+    let trip = Trip::new();
+    trip.server("10.0.0.1:80", |server| {
+        server.page("/", "").hangs_up = 1;
+    });
+    let (reason, pages) = trip.run(&["http://10.0.0.1/"]);
+    assert_eq!(reason, "finished");
+    assert_eq!(pages.last().expect("a page").status, Some(200));
+}
+
+#[test]
+fn a_page_limit_is_reached_though_a_connection_ends_before_it_is_used() {
+    let mut trip = Trip::new();
+    trip.config.frontier.pages_max = 1;
+    trip.config.frontier.robots_obey = false;
+    for (n, hangs_up) in [(1, 1), (2, 0)] {
+        trip.server(&format!("10.0.0.{n}:80"), |server| {
+            server.page("/", "").hangs_up = hangs_up;
+        });
+    }
+    let (reason, pages) = trip.run(&["http://10.0.0.1/", "http://10.0.0.2/"]);
+    assert_eq!((reason, pages.len()), ("closespider_pagecount", 1));
+}

@@ -415,9 +415,8 @@ impl<I: Io> Core<I> {
         let flight = self.flights.remove(key).expect("a request has its attempt");
         self.forget(key, &flight);
         self.throttle.cancel(flight.ticket, self.now);
-        self.frontier.put_back(flight.lane, flight.job);
         self.frontier
-            .go_on(flight.lane, &mut self.throttle, self.now);
+            .put_back(flight.lane, flight.job, &mut self.throttle, self.now);
     }
 
     /// The throttle lets the request of this ticket depart, with the turn's others.
