@@ -213,3 +213,41 @@ fn a_page_limit_is_reached_though_a_connection_ends_before_it_is_used() {
     let (reason, pages) = trip.run(&["http://10.0.0.1/", "http://10.0.0.2/"]);
     assert_eq!((reason, pages.len()), ("closespider_pagecount", 1));
 }
+fn error(page: &Page) -> Option<String> {
+    let failure = page.failure.as_ref()?;
+    Some(format!("{}.{}", failure.kind.name(), failure.code))
+}
+
+#[test]
+fn a_robots_txt_that_leads_to_a_host_given_up_counts_as_unreachable() {
+    let mut trip = Trip::new();
+    trip.config.frontier.retry_times = 0;
+    trip.config.frontier.robots_obey = false;
+    let redirect =
+        "HTTP/1.1 301 Moved\r\nlocation: http://10.0.0.2/robots.txt\r\ncontent-length: 0\r\n\r\n";
+    trip.server("10.0.0.1:80", |server| {
+        server.page("/", "").reply("/robots.txt", redirect);
+    });
+    let told = Rc::default();
+    let mut crawler = trip.crawler(&told);
+    // Given up before the other asks for its robots.txt: obedience begins afterwards.
+    for n in 0..30 {
+        let url = format!("http://10.0.0.2/{n}");
+        crawler.submit(Request::get(url)).expect("a sound seed");
+    }
+    let handle = crawler.handle();
+    while crawler.progress().queued > 0 || crawler.progress().in_flight > 0 {
+        crawler.turn(None);
+    }
+    crawler.core.frontier.settings_mut().robots_obey = true;
+    crawler
+        .submit(Request::get("http://10.0.0.1/"))
+        .expect("a sound seed");
+    drop(handle);
+    assert_eq!(finish(&mut crawler), "finished");
+    let told = told.borrow();
+    assert_eq!(
+        error(told.last().expect("a page")).as_deref(),
+        Some("robots.unreachable")
+    );
+}

@@ -140,7 +140,7 @@ impl<I: Io> Core<I> {
     }
 
     /// A robots.txt has come, or not: every URL of its origin that waited hears of it.
-    fn read_robots(&mut self, job: &Job, page: &Page) {
+    pub fn read_robots(&mut self, job: &Job, page: &Page) {
         let extra = job.extra.as_ref();
         let Some(origin) = extra.and_then(|extra| extra.robots_for) else {
             return;

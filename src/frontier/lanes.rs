@@ -626,6 +626,11 @@ impl Frontier {
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
+
+    #[cfg(test)]
+    pub(crate) fn settings_mut(&mut self) -> &mut Settings {
+        &mut self.settings
+    }
 }
 
 /// Names a lane: its origin and its scopes, mixed into 64 bits.
