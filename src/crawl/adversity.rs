@@ -251,3 +251,20 @@ fn a_robots_txt_that_leads_to_a_host_given_up_counts_as_unreachable() {
         Some("robots.unreachable")
     );
 }
+
+#[test]
+fn nothing_is_asked_of_an_excluded_host_not_even_a_robots_txt() {
+    let mut trip = Trip::new();
+    trip.config.frontier.exclude_hosts = vec!["10.0.0.2".to_owned()];
+    let redirect =
+        "HTTP/1.1 301 Moved\r\nlocation: http://10.0.0.2/robots.txt\r\ncontent-length: 0\r\n\r\n";
+    trip.server("10.0.0.1:80", |server| {
+        server.page("/", "").reply("/robots.txt", redirect);
+    });
+    trip.server("10.0.0.2:80", |server| {
+        server.page("/", "");
+    });
+    let (_, pages) = trip.run(&["http://10.0.0.1/"]);
+    assert_eq!(pages.len(), 2);
+    assert!(trip.world.borrow().paths("10.0.0.2:80").is_empty());
+}
