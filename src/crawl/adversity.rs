@@ -268,3 +268,14 @@ fn nothing_is_asked_of_an_excluded_host_not_even_a_robots_txt() {
     assert_eq!(pages.len(), 2);
     assert!(trip.world.borrow().paths("10.0.0.2:80").is_empty());
 }
+
+#[test]
+fn a_crawl_ends_after_as_many_errors_as_it_was_told() {
+    let mut trip = Trip::new();
+    trip.config.frontier.errors_max = 2;
+    trip.config.frontier.retry_times = 0;
+    trip.config.frontier.robots_obey = false;
+    let seeds = ["http://10.0.0.1/", "http://10.0.0.1/1", "http://10.0.0.1/2"];
+    let (reason, pages) = trip.run(&seeds);
+    assert_eq!((reason, pages.len()), ("closespider_errorcount", 2));
+}

@@ -314,6 +314,8 @@ impl<I: Io> Core<I> {
                     self.drain("shutdown", grace);
                 } else if self.frontier.is_spent() {
                     self.drain("closespider_pagecount", self.config.stop_grace);
+                } else if self.has_failed_too_often() {
+                    self.drain("closespider_errorcount", self.config.stop_grace);
                 } else if self
                     .config
                     .max_time
@@ -352,6 +354,11 @@ impl<I: Io> Core<I> {
     /// Whether it still sends.
     pub fn is_running(&self) -> bool {
         self.phase == Phase::Running
+    }
+
+    fn has_failed_too_often(&self) -> bool {
+        let max = self.frontier.settings().errors_max;
+        max > 0 && self.stats.pages_failed >= max
     }
 
     fn is_exhausted(&self) -> bool {
