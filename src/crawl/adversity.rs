@@ -279,3 +279,25 @@ fn a_crawl_ends_after_as_many_errors_as_it_was_told() {
     let (reason, pages) = trip.run(&seeds);
     assert_eq!((reason, pages.len()), ("closespider_errorcount", 2));
 }
+
+#[test]
+fn requests_from_outside_are_taken_in_while_others_are_waited_for() {
+    let mut trip = Trip::new();
+    trip.config.frontier.robots_obey = false;
+    trip.config.frontier.deny = vec![regex::Regex::new("/left-out").expect("a pattern")];
+    trip.server("10.0.0.1:80", |server| {
+        server.page("/", "").think = Duration::from_secs(20);
+    });
+    let mut crawler = trip.crawler(&Rc::default());
+    let handle = crawler.handle();
+    let seed = Request::get("http://10.0.0.1/");
+    handle.submit(seed).expect("the crawl goes on");
+    for n in 0..4000 {
+        let url = format!("http://10.0.0.1/left-out/{n}");
+        handle.submit(Request::get(url)).expect("the crawl goes on");
+    }
+    while crawler.elapsed() < Duration::from_secs(1) {
+        crawler.turn(None);
+    }
+    assert_eq!(crawler.progress().filtered["denied"], 4000);
+}

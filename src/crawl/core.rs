@@ -73,7 +73,7 @@ pub(super) struct Core<I: Io> {
     pub(super) next_tick: Instant,
     pub(super) stats_path: Option<std::path::PathBuf>,
     pub(super) stats_written: Instant,
-    /// More was allowed than one turn takes.
+    /// There is more to do than one turn takes.
     pub(super) unfinished: bool,
 }
 
@@ -117,6 +117,7 @@ impl<I: Io> Core<I> {
             self.take(event);
         }
         self.events = events;
+        self.unfinished = false;
         self.take_in();
         self.fire();
         self.grant();
@@ -231,7 +232,6 @@ impl<I: Io> Core<I> {
 
     /// Lets go what the throttle allows.
     fn grant(&mut self) {
-        self.unfinished = false;
         let releasing = self.phase == Phase::Running
             && self.sink.is_ready()
             && self.unresolved.is_empty()
