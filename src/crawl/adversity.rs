@@ -301,3 +301,66 @@ fn requests_from_outside_are_taken_in_while_others_are_waited_for() {
     }
     assert_eq!(crawler.progress().filtered["denied"], 4000);
 }
+
+#[test]
+fn bodies_are_buffered_up_to_their_bound_and_one_more() {
+    const BODY: usize = 1 << 20;
+    let mut trip = Trip::new();
+    trip.config.frontier.robots_obey = false;
+    trip.config.buffered_bodies_max = BODY as u64;
+    trip.config.fetch.body_max = BODY as u64;
+    trip.io.read_budget = 1024;
+    let hosts = 1..=8;
+    let seeds: Vec<String> = hosts
+        .clone()
+        .map(|n| format!("http://10.0.0.{n}/"))
+        .collect();
+    for n in hosts {
+        trip.server(&format!("10.0.0.{n}:80"), |server| {
+            server.page("/", &"x".repeat(BODY));
+        });
+    }
+    let told = Rc::default();
+    let mut crawler = trip.crawler(&told);
+    for seed in &seeds {
+        crawler.submit(Request::get(seed)).expect("a sound seed");
+    }
+    let mut peak = 0;
+    while crawler.turn(None) == Turn::GoesOn {
+        peak = peak.max(crawler.core.buffered);
+    }
+    assert!(told.borrow().iter().all(|page| page.body.len() == BODY));
+    // A body is kept twice, as it came and decoded, in memory that grows by doubling.
+    assert!(peak <= 6 * BODY, "{peak}");
+    assert_eq!(crawler.core.buffered, 0);
+}
+
+#[test]
+fn a_reply_that_we_kept_waiting_is_not_blamed_for_it() {
+    let mut trip = Trip::new();
+    trip.config.frontier.robots_obey = false;
+    trip.config.fetch.idle_timeout = Duration::from_secs(2);
+    trip.server("10.0.0.1:80", |server| {
+        server.page("/", &"x".repeat(1 << 20));
+    });
+    trip.io.read_budget = 1024;
+    let told: Rc<RefCell<Vec<Page>>> = Rc::default();
+    let ready = Rc::new(std::cell::Cell::new(true));
+    let mut crawler = trip.crawler(&told);
+    let (pages, says) = (Rc::clone(&told), Rc::clone(&ready));
+    let sink = FunctionSink::new(move |page| pages.borrow_mut().push(page));
+    crawler.core.sink = Box::new(sink.ready_when(move || says.get()));
+    crawler
+        .submit(Request::get("http://10.0.0.1/"))
+        .expect("a sound seed");
+    while crawler.core.buffered < 1 << 16 {
+        crawler.turn(None);
+    }
+    ready.set(false);
+    while crawler.elapsed() < Duration::from_secs(300) {
+        crawler.turn(None);
+    }
+    ready.set(true);
+    finish(&mut crawler);
+    assert_eq!(error(&told.borrow()[0]), None);
+}

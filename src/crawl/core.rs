@@ -57,6 +57,8 @@ pub(super) struct Core<I: Io> {
     pub unresolved: VecDeque<LaneId>,
     /// Sockets whose reading is stopped, in the order of stopping.
     pub paused: VecDeque<Key>,
+    /// The one that reads on though there is no room.
+    pub favoured: Option<Key>,
     /// Bytes of all bodies that are buffered.
     pub buffered: usize,
     pub sink: Box<dyn Sink>,

@@ -172,6 +172,7 @@ impl<I: Io> Crawler<I> {
             dns_sockets: HashMap::with_hasher(FixedState::with_seed(seed)),
             unresolved: VecDeque::new(),
             paused: VecDeque::new(),
+            favoured: None,
             buffered: 0,
             sink: parts.sink,
             disk: Vec::new(),
