@@ -161,7 +161,7 @@ impl<I: Io> Core<I> {
             connection: Connection::open(remote, tls, flight.released, self.now),
             flight: Some(key),
             origin: self.origins.share(flight.origin),
-            paused: false,
+            paused: None,
             counted: 0,
         })));
         if let Stage::Connecting { race, sockets, .. } = &mut flight.stage {
@@ -265,7 +265,7 @@ impl<I: Io> Core<I> {
         let Some(Socket::Http(http)) = self.sockets.get_mut(key) else {
             return;
         };
-        if http.paused {
+        if http.paused.is_some() {
             // We keep it waiting, not it us.
             self.arm_at(key, self.now + self.config.fetch.idle_timeout);
             return;
@@ -394,6 +394,9 @@ impl<I: Io> Core<I> {
             .expect("a reply has its attempt")
             .lane;
         let whole = failure.is_none();
+        if self.favoured == Some(key) {
+            self.favoured = None;
+        }
         self.deadlines.cancel(Timer::Socket(key.slot));
         self.on_end(flight, *exchange, failure, &line);
         // A connection with nothing queued for its origin closes at once.
@@ -466,9 +469,8 @@ impl<I: Io> Core<I> {
         let flight = self.flights.remove(key).expect("a request has its attempt");
         self.forget(key, &flight);
         self.throttle.cancel(flight.ticket, self.now);
-        self.frontier.put_back(flight.lane, flight.job);
         self.frontier
-            .go_on(flight.lane, &mut self.throttle, self.now);
+            .put_back(flight.lane, flight.job, &mut self.throttle, self.now);
     }
 
     /// The throttle lets the request of this ticket depart, with the turn's others.
@@ -499,7 +501,8 @@ impl<I: Io> Core<I> {
         if !self.scratch.is_empty() {
             self.io.send(token_of(key), &self.scratch, mark);
         }
-        if http.flight.is_some() && !http.paused && self.is_full() {
+        // Only replies have bodies.
+        if http.connection.exchange().is_some() && http.paused.is_none() && self.must_wait(key) {
             self.pause(key);
         }
         self.arm(key);
@@ -536,35 +539,55 @@ impl<I: Io> Core<I> {
         self.buffered = self.http(key).recount(total);
     }
 
-    /// Whether no more should be read for now: the bodies' bound is reached, or the sink is busy.
+    /// Whether the bodies that are buffered have reached their bound.
     fn is_full(&self) -> bool {
-        self.buffered as u64 >= self.config.buffered_bodies_max || !self.sink.is_ready()
+        self.buffered as u64 >= self.config.buffered_bodies_max
+    }
+
+    /// Whether no more should be read of a connection for now: there is no room, or the sink is busy.
+    fn must_wait(&self, key: Key) -> bool {
+        !self.sink.is_ready() || self.is_full() && self.favoured != Some(key)
     }
 
     fn pause(&mut self, key: Key) {
-        self.http(key).paused = true;
+        self.http(key).paused = Some(self.now);
         self.io.set_reading(token_of(key), false);
-        self.paused.push_back(key);
+        if self.favoured == Some(key) {
+            self.paused.push_front(key);
+        } else {
+            self.paused.push_back(key);
+        }
     }
 
-    /// Reads on where there is room again. If all that is on its way stands still for want of
-    /// room that only its end can make, the first to have stopped goes on all the same: the bound
-    /// is exceeded by one body at most.
+    /// Reads on where there is room again. Where there is none, room that only the end of a body can
+    /// make, one connection reads on all the same until its exchange is over: the bound is exceeded
+    /// by one body at most, beside what each connection had read when it was stopped.
     pub fn make_room(&mut self) {
         while let Some(key) = self.paused.front().copied() {
-            let stuck = self.sink.is_ready() && self.paused.len() >= self.flights.len();
-            if self.is_full() && !stuck {
+            if !self.sink.is_ready() {
                 return;
+            }
+            if self.is_full() {
+                if self.favoured != Some(key) && self.favours_one() {
+                    return;
+                }
+                self.favoured = Some(key);
             }
             self.paused.pop_front();
-            if let Some(Socket::Http(http)) = self.sockets.get_mut(key) {
-                http.paused = false;
+            if let Some(Socket::Http(http)) = self.sockets.get_mut(key)
+                && let Some(since) = http.paused.take()
+            {
+                let waited = self.now.saturating_since(since);
+                http.connection.handle_resumed(waited, self.now);
                 self.io.set_reading(token_of(key), true);
             }
-            if stuck {
-                return;
-            }
         }
+    }
+
+    /// Whether there still is a connection that reads on without room.
+    fn favours_one(&self) -> bool {
+        let socket = self.favoured.and_then(|key| self.sockets.get(key));
+        matches!(socket, Some(Socket::Http(http)) if http.connection.exchange().is_some())
     }
 
     /// Closes a socket and forgets it.

@@ -62,6 +62,8 @@ pub(super) struct Core<I: Io> {
     pub unresolved: VecDeque<LaneId>,
     /// Sockets whose reading is stopped, in the order of stopping.
     pub paused: VecDeque<Key>,
+    /// The one that reads on though there is no room.
+    pub favoured: Option<Key>,
     /// Bytes of all bodies that are buffered.
     pub buffered: usize,
     pub sink: Box<dyn Sink>,
@@ -78,7 +80,7 @@ pub(super) struct Core<I: Io> {
     pub(super) next_tick: Instant,
     pub(super) stats_path: Option<std::path::PathBuf>,
     pub(super) stats_written: Instant,
-    /// More was allowed than one turn takes.
+    /// There is more to do than one turn takes.
     pub(super) unfinished: bool,
 }
 
@@ -122,6 +124,7 @@ impl<I: Io> Core<I> {
             self.take(event);
         }
         self.events = events;
+        self.unfinished = false;
         self.take_in();
         self.fire();
         self.grant();
@@ -236,7 +239,6 @@ impl<I: Io> Core<I> {
 
     /// Lets go what the throttle allows.
     fn grant(&mut self) {
-        self.unfinished = false;
         let releasing = self.phase == Phase::Running
             && self.sink.is_ready()
             && self.unresolved.is_empty()
@@ -322,6 +324,8 @@ impl<I: Io> Core<I> {
                     self.drain("shutdown", grace);
                 } else if self.frontier.is_spent() {
                     self.drain("closespider_pagecount", self.config.stop_grace);
+                } else if self.has_failed_too_often() {
+                    self.drain("closespider_errorcount", self.config.stop_grace);
                 } else if self
                     .config
                     .max_time
@@ -360,6 +364,11 @@ impl<I: Io> Core<I> {
     /// Whether it still sends.
     pub fn is_running(&self) -> bool {
         self.phase == Phase::Running
+    }
+
+    fn has_failed_too_often(&self) -> bool {
+        let max = self.frontier.settings().errors_max;
+        max > 0 && self.stats.pages_failed >= max
     }
 
     fn is_exhausted(&self) -> bool {

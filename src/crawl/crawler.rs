@@ -40,7 +40,7 @@ use crate::throttle::strategy::StrategyMaker;
 /// It lives on the thread that made it. Nothing in it is global: several may live in one process,
 /// on one thread even, each in its turn.
 pub struct Crawler<I: Io = Epoll> {
-    core: Core<I>,
+    pub(super) core: Core<I>,
 }
 
 /// Sockets that are not for requests in flight: the resolver's, and connections that race others.
@@ -189,6 +189,7 @@ impl<I: Io> Crawler<I> {
             dns_sockets: HashMap::with_hasher(FixedState::with_seed(seed)),
             unresolved: VecDeque::new(),
             paused: VecDeque::new(),
+            favoured: None,
             buffered: 0,
             sink: parts.sink,
             disk: Vec::new(),

@@ -16,6 +16,8 @@ mod inbox;
 pub mod stats;
 pub mod config;
 mod crawler;
+#[cfg(test)]
+mod adversity;
 
 pub use crawler::{Crawler, Parts, SetUpError, Turn};
 pub use inbox::{Closed, Handle, NotTaken, Stopper};

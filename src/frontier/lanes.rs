@@ -207,17 +207,20 @@ impl Frontier {
         }
     }
 
-    /// Puts back a request that could not be sent after all; it is the lane's first again.
-    pub fn put_back(&mut self, lane: LaneId, job: Box<Job>) {
+    /// Puts back a request that could not be sent after all; it is the lane's first again, and the
+    /// lane goes on.
+    pub fn put_back(&mut self, lane: LaneId, job: Box<Job>, throttle: &mut Throttle, now: Instant) {
         self.uncount(&job, lane);
         self.queued += 1;
         let slot = &mut self.lanes[lane.0 as usize];
         slot.in_flight -= 1;
-        slot.queue.push(job);
-        if slot.stands == Stands::Robots {
-            // It may be the very robots.txt that the lane waits for.
+        if job.kind != Kind::Page && matches!(slot.stands, Stands::Robots | Stands::Limited) {
+            // What the lane waits for may be this very request, and nobody else will send it.
             slot.stands = Stands::Taken;
         }
+        slot.queue.push(job);
+        self.offer_limited(throttle, now);
+        self.go_on(lane, throttle, now);
     }
 
     /// What is next in a lane that the throttle has released.
@@ -293,11 +296,11 @@ impl Frontier {
             if host.pages >= max {
                 return Some(Next::Unsent(self.pop(lane), Unsent::HostPages));
             }
-            if host.pages + host.in_flight >= max {
-                self.lanes[lane.0 as usize].stands = Stands::Limited;
-                self.limited.push(lane);
-                return Some(Next::Later);
-            }
+        }
+        if self.awaits_pages(HostId(self.lanes[lane.0 as usize].host)) {
+            self.lanes[lane.0 as usize].stands = Stands::Limited;
+            self.limited.push(lane);
+            return Some(Next::Later);
         }
         None
     }
@@ -403,15 +406,33 @@ impl Frontier {
             self.pages += 1;
             self.hosts.get_mut(HostId(slot.host)).pages += 1;
         }
+        self.offer_limited(throttle, now);
+        self.go_on(lane, throttle, now);
+    }
+
+    /// Offers the lanes that page limits stopped and stop no more.
+    fn offer_limited(&mut self, throttle: &mut Throttle, now: Instant) {
         let max = self.settings.pages_max;
-        if !self.limited.is_empty() && (max == 0 || self.pages + self.pages_in_flight < max) {
-            for lane in std::mem::take(&mut self.limited) {
-                if self.lanes[lane.0 as usize].stands == Stands::Limited {
-                    self.offer(lane, throttle, now);
-                }
+        if self.limited.is_empty() || max > 0 && self.pages + self.pages_in_flight >= max {
+            return;
+        }
+        for lane in std::mem::take(&mut self.limited) {
+            let slot = &self.lanes[lane.0 as usize];
+            if slot.stands != Stands::Limited {
+                continue;
+            }
+            if self.awaits_pages(HostId(slot.host)) {
+                self.limited.push(lane);
+            } else {
+                self.offer(lane, throttle, now);
             }
         }
-        self.go_on(lane, throttle, now);
+    }
+
+    /// Whether a host may give no more pages unless one of those on their way fails.
+    fn awaits_pages(&self, host: HostId) -> bool {
+        let (max, host) = (self.settings.pages_per_host_max, self.hosts.get(host));
+        max > 0 && host.pages < max && host.pages + host.in_flight >= max
     }
 
     fn uncount(&mut self, job: &Job, lane: LaneId) {
@@ -613,6 +634,11 @@ impl Frontier {
     /// The settings it was made with.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    #[cfg(test)]
+    pub(crate) fn settings_mut(&mut self) -> &mut Settings {
+        &mut self.settings
     }
 }
 

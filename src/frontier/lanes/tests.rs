@@ -275,7 +275,9 @@ fn a_robots_txt_that_could_not_be_sent_after_all_is_sent_later() {
     bench.admit("http://a.test/1", true).expect("new");
     let (lane, ticket, job) = bench.sent().expect("robots.txt");
     bench.throttle.cancel(ticket, bench.now);
-    bench.frontier.put_back(lane, job);
+    bench
+        .frontier
+        .put_back(lane, job, &mut bench.throttle, bench.now);
     let until = bench.now + Duration::from_secs(1);
     bench
         .frontier
