@@ -323,8 +323,8 @@ impl<I: Io> Core<I> {
                 }
                 self.end_connecting(flight_key, failure, &line);
             }
-            // It died between being ready and departing: a new one is made.
-            Stage::Ready { .. } => self.reconnect(flight_key),
+            // It spoke, or failed, between being ready and departing.
+            Stage::Ready { .. } => self.end_waiting(flight_key, failure, &line),
             Stage::Exchanging { .. } | Stage::Moving => {
                 unreachable!("a connection that carries a request is set up")
             }
@@ -403,14 +403,39 @@ impl<I: Io> Core<I> {
 
     /// A connection that waited was ended by its peer.
     fn on_closed_by_peer(&mut self, key: Key) {
-        let flight = self.http(key).flight.take();
+        let http = self.http(key);
+        let flight = http.flight.take();
+        let line = Line::of(&http.connection);
+        let was_kept = http.connection.used() > 0;
         self.close_socket(key, Close::Finish);
-        if let Some(flight) = flight {
-            self.reconnect(flight);
+        match flight {
+            None => {}
+            Some(flight) if was_kept => self.reconnect(flight),
+            Some(flight) => {
+                let failure = Failure::new(
+                    FailureKind::Connect,
+                    "closed",
+                    "the server closed the connection before the request was due to leave",
+                );
+                self.end_waiting(flight, failure, &line);
+            }
         }
     }
 
-    /// The connection that a request waited on is gone; nothing was sent, so nothing is lost.
+    /// A new connection was of no use although it came to be. It is charged like one that could
+    /// not be set up, so that a server that hangs up on us is not called again at once.
+    fn end_waiting(&mut self, key: Key, failure: Failure, line: &Line) {
+        let flight = self.flights.get_mut(key).expect("an attempt ends once");
+        let stage = std::mem::replace(&mut flight.stage, Stage::Moving);
+        let Stage::Ready { exchange, .. } = stage else {
+            unreachable!("only a request that waits for its gap is ended so");
+        };
+        let (ticket, released) = (flight.ticket, flight.released);
+        self.throttle.charge_failed(ticket, released);
+        self.on_end(key, *exchange, Some(failure), line);
+    }
+
+    /// The kept connection that a request waited on is gone; nothing was sent, so nothing is lost.
     fn reconnect(&mut self, key: Key) {
         let flight = self.flights.remove(key).expect("a request has its attempt");
         self.forget(key, &flight);

@@ -108,6 +108,8 @@ impl<I: Io> Core<I> {
                     return self.frontier.go_on(lane, &mut self.throttle, self.now);
                 }
                 Next::Later => {
+                    // Whoever sends from here later did not wait for this lookup.
+                    self.looked_up.remove(&lane);
                     self.throttle.cancel(ticket, self.now);
                     return self.frontier.go_on(lane, &mut self.throttle, self.now);
                 }

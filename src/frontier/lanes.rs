@@ -39,7 +39,6 @@ pub struct Frontier {
     lane_of: HashTable<LaneId>,
     origin_names: Interner,
     origins: Vec<Origin>,
-    /// Every open lane of an origin that has more than one thing to hear from it.
     hosts: Hosts,
     site: Site,
     seen: Seen,
@@ -84,6 +83,8 @@ enum Stands {
 struct Origin {
     lanes: u32,
     robots: Robots,
+    /// It is among those remembered without lanes.
+    kept: bool,
 }
 
 /// What comes next in a lane.
@@ -548,31 +549,29 @@ impl Frontier {
     /// An origin without lanes is remembered while its robots.txt holds, within the bound.
     fn keep_or_forget(&mut self, origin: u32, now: Instant) {
         let slot = &mut self.origins[origin as usize];
-        if slot.lanes > 0 {
+        if slot.lanes > 0 || slot.kept || matches!(slot.robots, Robots::Fetching(_)) {
             return;
         }
-        let until = match &slot.robots {
-            Robots::Known(_, until) | Robots::Absent(until) | Robots::Unreachable(until)
-                if *until > now =>
-            {
-                *until
-            }
-            Robots::Fetching(_) => return,
-            _ => {
-                slot.robots = Robots::Unknown;
-                self.origin_names.remove(origin);
-                return;
-            }
+        let Some(until) = slot.robots.holds_until().filter(|until| *until > now) else {
+            return self.forget_origin(origin);
         };
+        slot.kept = true;
         self.origins_kept.push(Reverse((until, origin)));
-        if self.origins_kept.len() > ROBOTS_KEPT_MAX {
-            let Reverse((_, oldest)) = self.origins_kept.pop().expect("it is not empty");
-            let slot = &mut self.origins[oldest as usize];
-            if slot.lanes == 0 && !matches!(slot.robots, Robots::Fetching(_) | Robots::Unknown) {
-                slot.robots = Robots::Unknown;
-                self.origin_names.remove(oldest);
+        while let Some(Reverse((until, first))) = self.origins_kept.peek().copied()
+            && (until <= now || self.origins_kept.len() > ROBOTS_KEPT_MAX)
+        {
+            self.origins_kept.pop();
+            let slot = &mut self.origins[first as usize];
+            slot.kept = false;
+            if slot.lanes == 0 && !matches!(slot.robots, Robots::Fetching(_)) {
+                self.forget_origin(first);
             }
         }
+    }
+
+    fn forget_origin(&mut self, origin: u32) {
+        self.origins[origin as usize].robots = Robots::Unknown;
+        self.origin_names.remove(origin);
     }
 
     /// Empties every queue, in order of lanes: for `pending.jsonl` after an early stop.
@@ -647,3 +646,6 @@ fn lane_key(origin: u32, scopes: &[ScopeId]) -> u64 {
             mix(key.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ u64::from(scope.0))
         })
 }
+
+#[cfg(test)]
+mod tests;
