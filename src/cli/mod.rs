@@ -24,9 +24,8 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
-use argiope::crawl::config::ConfigError;
 use argiope::wire::html::LinkOptions;
-use argiope::wire::url::CrawlUrl;
+use argiope::{ConfigError, CrawlUrl};
 
 use self::args::{Command, Parsed};
 

@@ -15,7 +15,9 @@ mod inbox;
 pub mod stats;
 pub mod config;
 mod crawler;
+mod builder;
 
+pub use builder::Builder;
 pub use crawler::{Crawler, Parts, SetUpError, Turn};
 pub use inbox::{Closed, Handle, NotTaken, Stopper};
 pub use life::Refused;
