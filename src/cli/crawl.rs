@@ -4,11 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use argiope::crawl::config::Config;
-use argiope::crawl::{Crawler, Parts, SetUpError, Turn};
-use argiope::frontier::seeds::to_line;
 use argiope::sink::directory::{self, DirectoryError};
 use argiope::sink::files::{FileSink, FileSinkOptions, Results, WarcOptions};
+use argiope::{Builder, Config, Crawler, SetUpError, Turn};
 
 use super::Usage;
 use super::args::Crawl;
@@ -30,11 +28,11 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
         directory::prepare(out, args.overwrite).map_err(refused)?;
     }
     let sink = FileSink::new(sink_options(&config, out.as_deref(), to_stdout)?);
-    let parts = Parts {
-        stats_path: out.as_ref().map(|out| out.join("stats.json")),
-        ..Parts::new(sink)
-    };
-    let mut crawler = set_up(config, parts)?;
+    let mut builder = Crawler::builder(config).sink(sink);
+    if let Some(out) = &out {
+        builder = builder.stats_path(out.join("stats.json"));
+    }
+    let mut crawler = set_up(builder)?;
     let failure = feed::feed(seeds, crawler.handle(), crawler.config())?;
     signals::stop_on_signal(crawler.stopper())?;
     let reason = watch(&mut crawler, args.quiet);
@@ -69,9 +67,9 @@ pub fn watch(crawler: &mut Crawler, quiet: bool) -> &'static str {
     reason
 }
 
-/// A crawler on the back end that the configuration asks for.
-pub fn set_up(config: Config, parts: Parts) -> anyhow::Result<Crawler> {
-    Crawler::new(config, parts).map_err(|error| match error {
+/// The crawler; what the user asked of it and cannot be is a usage error.
+pub fn set_up(builder: Builder) -> anyhow::Result<Crawler> {
+    builder.build().map_err(|error| match error {
         SetUpError::Io(_) => error.into(),
         told => Usage(told.to_string()).into(),
     })
@@ -149,7 +147,7 @@ fn random_bits() -> anyhow::Result<[u8; 16]> {
 fn write_pending(crawler: &mut Crawler, path: &Path) -> anyhow::Result<()> {
     let mut lines = String::new();
     for request in crawler.take_pending() {
-        lines.push_str(&to_line(&request));
+        lines.push_str(&request.to_line());
         lines.push('\n');
     }
     fs::write(path, lines).with_context(|| format!("cannot write {}", path.display()))

@@ -106,6 +106,8 @@ const GRANTS_PER_TURN: usize = 256;
 const SUBMITTED_PER_TURN: usize = 256;
 /// How often statistics are written and sinks flushed.
 const TICK: Duration = Duration::from_secs(1);
+/// How often a sink that was not ready is asked again.
+const ASK_SINK_EVERY: Duration = Duration::from_millis(5);
 /// How often `stats.json` is replaced.
 const STATS_EVERY: Duration = Duration::from_secs(3);
 /// The tag of disk jobs that replace `stats.json`, which belong to no open file.
@@ -135,6 +137,9 @@ impl<I: Io> Core<I> {
         self.advance_phase();
         let ended = self.io.now();
         self.stats.lag.record(ended.saturating_since(began));
+        if let Phase::Over { .. } = self.phase {
+            self.inbox.close();
+        }
     }
 
     /// When there is something to do, if nothing arrives.
@@ -146,7 +151,10 @@ impl<I: Io> Core<I> {
             Phase::Draining { until, .. } => Some(until),
             _ => None,
         };
+        // A sink that waits for another thread cannot say when it is ready: it is asked.
+        let waits_for_sink = matches!(self.phase, Phase::Flushing { .. }) || !self.sink.is_ready();
         [
+            waits_for_sink.then(|| self.now + ASK_SINK_EVERY),
             self.throttle.next_wake(),
             self.deadlines.next(),
             self.resolver.next_timeout(),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::config::Config;
+use super::config::{Config, ConfigError};
 use super::core::{Core, Phase};
 use super::guard::Guard;
 use super::inbox::{Handle, Inbox, Stopper};
@@ -86,6 +86,9 @@ pub enum Turn {
 /// Why a crawl cannot begin.
 #[derive(Debug, thiserror::Error)]
 pub enum SetUpError {
+    /// A setting, or two together, cannot be taken.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// The kernel refused what the back end needs.
     #[error("the kernel refused what the event loop needs: {0}")]
     Io(#[from] io::Error),
@@ -138,6 +141,7 @@ impl<I: Io> Crawler<I> {
         mut resolver: resolver::Settings,
         parts: Parts,
     ) -> Result<Self, SetUpError> {
+        let config = config.finish()?;
         let now = io.now();
         let wall = io.wall_at_start();
         let seed = config.random_seed.unwrap_or(wall.0);

@@ -130,6 +130,12 @@ impl<I: Io> Core<I> {
         if becomes_get {
             extra.method = String::new();
             extra.body = Vec::new();
+            // They speak of a body that is no more (RFC 9110, section 15.4).
+            extra.headers.retain(|(name, _)| {
+                !name
+                    .get(..8)
+                    .is_some_and(|start| start.eq_ignore_ascii_case("content-"))
+            });
         }
         if elsewhere {
             // Credentials are for whom they were given.

@@ -18,7 +18,9 @@ pub mod config;
 mod crawler;
 #[cfg(test)]
 mod adversity;
+mod builder;
 
+pub use builder::Builder;
 pub use crawler::{Crawler, Parts, SetUpError, Turn};
 pub use inbox::{Closed, Handle, NotTaken, Stopper};
 pub use life::Refused;
