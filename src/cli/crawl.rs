@@ -1,11 +1,13 @@
 //! `argiope crawl`: the main job.
 
 use std::fs;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use argiope::crawl::config::Config;
 use argiope::crawl::{Crawler, Parts, SetUpError, Turn};
+use argiope::frontier::request::Request;
 use argiope::frontier::seeds::to_line;
 use argiope::sink::directory::{self, DirectoryError};
 use argiope::sink::files::{FileSink, FileSinkOptions, Results, WarcOptions};
@@ -148,10 +150,12 @@ fn random_bits() -> anyhow::Result<[u8; 16]> {
 }
 
 fn write_pending(crawler: &mut Crawler, path: &Path) -> anyhow::Result<()> {
-    let mut lines = String::new();
-    for request in crawler.take_pending() {
-        lines.push_str(&to_line(&request));
-        lines.push('\n');
-    }
-    fs::write(path, lines).with_context(|| format!("cannot write {}", path.display()))
+    let write = |requests: &mut dyn Iterator<Item = Request>| -> io::Result<()> {
+        let mut file = BufWriter::new(fs::File::create(path)?);
+        for request in requests {
+            writeln!(file, "{}", to_line(&request))?;
+        }
+        file.flush()
+    };
+    write(&mut crawler.take_pending()).with_context(|| format!("cannot write {}", path.display()))
 }
