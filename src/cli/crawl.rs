@@ -17,7 +17,6 @@ use super::summary::summary;
 
 /// Runs the command; gives its exit code.
 pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
-    argiope::raise_open_files();
     let seeds = Seeds::open(&args.urls, &args.seeds)?;
     let to_stdout = args.results.is_some();
     let out = match (&args.out, to_stdout) {

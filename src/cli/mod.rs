@@ -52,6 +52,8 @@ pub fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> anyhow::Result<i32> {
+    // Before settings are read: `CONCURRENT_REQUESTS = 0` means as many as open files allow.
+    argiope::raise_open_files();
     match command {
         Command::Crawl(args) => crawl::run(settings::load(args.configured(), &args.said()?)?, args),
         Command::Fetch(args) => fetch::run(settings::load(args.configured(), &args.said())?, args),

@@ -9,6 +9,7 @@ use super::flight::{Flight, Socket};
 use super::guard::Guard;
 use super::inbox::Inbox;
 use super::origins::Origins;
+use super::room::Room;
 use super::stats::{Progress, Stats};
 use super::timer::{Deadlines, Timer};
 use crate::base::disk::{DiskDone, DiskJob};
@@ -41,6 +42,10 @@ pub(super) struct Core<I: Io> {
     pub guard: Guard,
     pub pool: Pool,
     pub origins: Origins,
+    /// Sockets that there may be at once.
+    pub sockets_max: usize,
+    /// Requests that our machine has room for.
+    pub room: Room,
     pub flights: Slab<Flight>,
     pub sockets: Slab<Socket>,
     /// The attempt behind each of the throttle's tickets, by the ticket's slot.
@@ -57,6 +62,8 @@ pub(super) struct Core<I: Io> {
     pub unresolved: VecDeque<LaneId>,
     /// Sockets whose reading is stopped, in the order of stopping.
     pub paused: VecDeque<Key>,
+    /// The one that reads on though there is no room.
+    pub favoured: Option<Key>,
     /// Bytes of all bodies that are buffered.
     pub buffered: usize,
     pub sink: Box<dyn Sink>,
@@ -73,7 +80,7 @@ pub(super) struct Core<I: Io> {
     pub(super) next_tick: Instant,
     pub(super) stats_path: Option<std::path::PathBuf>,
     pub(super) stats_written: Instant,
-    /// More was allowed than one turn takes.
+    /// There is more to do than one turn takes.
     pub(super) unfinished: bool,
 }
 
@@ -119,6 +126,7 @@ impl<I: Io> Core<I> {
             self.take(event);
         }
         self.events = events;
+        self.unfinished = false;
         self.take_in();
         self.fire();
         self.grant();
@@ -239,7 +247,6 @@ impl<I: Io> Core<I> {
 
     /// Lets go what the throttle allows.
     fn grant(&mut self) {
-        self.unfinished = false;
         let releasing = self.phase == Phase::Running
             && self.sink.is_ready()
             && self.unresolved.is_empty()
@@ -263,6 +270,9 @@ impl<I: Io> Core<I> {
     fn tick(&mut self) {
         self.next_tick = self.now + TICK;
         self.sink.flush(&mut self.disk);
+        if let Some(most) = self.room.widened() {
+            self.throttle.set_in_flight_max(most);
+        }
         if self.now.saturating_since(self.stats_written) >= STATS_EVERY {
             self.write_stats();
         }
@@ -322,6 +332,8 @@ impl<I: Io> Core<I> {
                     self.drain("shutdown", grace);
                 } else if self.frontier.is_spent() {
                     self.drain("closespider_pagecount", self.config.stop_grace);
+                } else if self.has_failed_too_often() {
+                    self.drain("closespider_errorcount", self.config.stop_grace);
                 } else if self
                     .config
                     .max_time
@@ -360,6 +372,11 @@ impl<I: Io> Core<I> {
     /// Whether it still sends.
     pub fn is_running(&self) -> bool {
         self.phase == Phase::Running
+    }
+
+    fn has_failed_too_often(&self) -> bool {
+        let max = self.frontier.settings().errors_max;
+        max > 0 && self.stats.pages_failed >= max
     }
 
     fn is_exhausted(&self) -> bool {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::carry::IDLE_CLOSED;
 use super::core::Core;
 use crate::fetch::failure::{Failure, FailureKind};
-use crate::frontier::filter::Filtered;
+use crate::frontier::filter::{self, Filtered};
 use crate::frontier::job::Job;
 use crate::frontier::request::Kind;
 use crate::frontier::robots::Brought;
@@ -103,7 +103,11 @@ impl<I: Io> Core<I> {
         if there == here || extra.is_some_and(|extra| extra.redirected_from.contains(&there)) {
             return Err(fail("loop", format!("{} was here before", target.as_str())));
         }
-        if job.kind == Kind::Page && self.frontier.check(&target, job.depth, job.seed).is_err() {
+        let goes_on = match job.kind {
+            Kind::Page => self.frontier.check(&target, job.depth, job.seed).is_ok(),
+            Kind::Robots | Kind::Sitemap => !filter::excludes(settings, &target),
+        };
+        if !goes_on {
             return Ok(false);
         }
         let mut next = Job {
@@ -146,7 +150,7 @@ impl<I: Io> Core<I> {
     }
 
     /// A robots.txt has come, or not: every URL of its origin that waited hears of it.
-    fn read_robots(&mut self, job: &Job, page: &Page) {
+    pub fn read_robots(&mut self, job: &Job, page: &Page) {
         let extra = job.extra.as_ref();
         let Some(origin) = extra.and_then(|extra| extra.robots_for) else {
             return;

@@ -11,10 +11,13 @@ mod flight;
 mod timer;
 mod guard;
 mod origins;
+mod room;
 mod inbox;
 pub mod stats;
 pub mod config;
 mod crawler;
+#[cfg(test)]
+mod adversity;
 mod builder;
 
 pub use builder::Builder;

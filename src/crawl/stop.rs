@@ -24,7 +24,8 @@ impl<I: Io> Core<I> {
             }
             self.forget(key, &flight);
             self.throttle.cancel(flight.ticket, self.now);
-            self.frontier.put_back(flight.lane, flight.job);
+            self.frontier
+                .put_back(flight.lane, flight.job, &mut self.throttle, self.now);
         }
         while let Some(idle) = self.pool.evict() {
             if let Some(key) = self.sockets.key_of(idle) {

@@ -39,7 +39,6 @@ pub struct Frontier {
     lane_of: HashTable<LaneId>,
     origin_names: Interner,
     origins: Vec<Origin>,
-    /// Every open lane of an origin that has more than one thing to hear from it.
     hosts: Hosts,
     site: Site,
     seen: Seen,
@@ -84,6 +83,8 @@ enum Stands {
 struct Origin {
     lanes: u32,
     robots: Robots,
+    /// It is among those remembered without lanes.
+    kept: bool,
 }
 
 /// What comes next in a lane.
@@ -206,13 +207,20 @@ impl Frontier {
         }
     }
 
-    /// Puts back a request that could not be sent after all; it is the lane's first again.
-    pub fn put_back(&mut self, lane: LaneId, job: Box<Job>) {
+    /// Puts back a request that could not be sent after all; it is the lane's first again, and the
+    /// lane goes on.
+    pub fn put_back(&mut self, lane: LaneId, job: Box<Job>, throttle: &mut Throttle, now: Instant) {
         self.uncount(&job, lane);
         self.queued += 1;
         let slot = &mut self.lanes[lane.0 as usize];
         slot.in_flight -= 1;
+        if job.kind != Kind::Page && matches!(slot.stands, Stands::Robots | Stands::Limited) {
+            // What the lane waits for may be this very request, and nobody else will send it.
+            slot.stands = Stands::Taken;
+        }
         slot.queue.push(job);
+        self.offer_limited(throttle, now);
+        self.go_on(lane, throttle, now);
     }
 
     /// What is next in a lane that the throttle has released.
@@ -288,11 +296,11 @@ impl Frontier {
             if host.pages >= max {
                 return Some(Next::Unsent(self.pop(lane), Unsent::HostPages));
             }
-            if host.pages + host.in_flight >= max {
-                self.lanes[lane.0 as usize].stands = Stands::Limited;
-                self.limited.push(lane);
-                return Some(Next::Later);
-            }
+        }
+        if self.awaits_pages(HostId(self.lanes[lane.0 as usize].host)) {
+            self.lanes[lane.0 as usize].stands = Stands::Limited;
+            self.limited.push(lane);
+            return Some(Next::Later);
         }
         None
     }
@@ -398,15 +406,33 @@ impl Frontier {
             self.pages += 1;
             self.hosts.get_mut(HostId(slot.host)).pages += 1;
         }
+        self.offer_limited(throttle, now);
+        self.go_on(lane, throttle, now);
+    }
+
+    /// Offers the lanes that page limits stopped and stop no more.
+    fn offer_limited(&mut self, throttle: &mut Throttle, now: Instant) {
         let max = self.settings.pages_max;
-        if !self.limited.is_empty() && (max == 0 || self.pages + self.pages_in_flight < max) {
-            for lane in std::mem::take(&mut self.limited) {
-                if self.lanes[lane.0 as usize].stands == Stands::Limited {
-                    self.offer(lane, throttle, now);
-                }
+        if self.limited.is_empty() || max > 0 && self.pages + self.pages_in_flight >= max {
+            return;
+        }
+        for lane in std::mem::take(&mut self.limited) {
+            let slot = &self.lanes[lane.0 as usize];
+            if slot.stands != Stands::Limited {
+                continue;
+            }
+            if self.awaits_pages(HostId(slot.host)) {
+                self.limited.push(lane);
+            } else {
+                self.offer(lane, throttle, now);
             }
         }
-        self.go_on(lane, throttle, now);
+    }
+
+    /// Whether a host may give no more pages unless one of those on their way fails.
+    fn awaits_pages(&self, host: HostId) -> bool {
+        let (max, host) = (self.settings.pages_per_host_max, self.hosts.get(host));
+        max > 0 && host.pages < max && host.pages + host.in_flight >= max
     }
 
     fn uncount(&mut self, job: &Job, lane: LaneId) {
@@ -445,6 +471,16 @@ impl Frontier {
     pub fn host_connected(&mut self, lane: LaneId) {
         let host = HostId(self.lanes[lane.0 as usize].host);
         self.hosts.get_mut(host).connected();
+    }
+
+    /// Lets a lane wait until a moment.
+    pub fn pause(&mut self, lane: LaneId, until: Instant, throttle: &mut Throttle, now: Instant) {
+        let slot = &mut self.lanes[lane.0 as usize];
+        if matches!(slot.stands, Stands::Taken | Stands::Idle | Stands::Offered) {
+            slot.stands = Stands::Held;
+            self.held.push(Reverse((until, lane)));
+            throttle.withdraw(lane, now);
+        }
     }
 
     /// When [`Frontier::expire`] has something to do.
@@ -523,31 +559,29 @@ impl Frontier {
     /// An origin without lanes is remembered while its robots.txt holds, within the bound.
     fn keep_or_forget(&mut self, origin: u32, now: Instant) {
         let slot = &mut self.origins[origin as usize];
-        if slot.lanes > 0 {
+        if slot.lanes > 0 || slot.kept || matches!(slot.robots, Robots::Fetching(_)) {
             return;
         }
-        let until = match &slot.robots {
-            Robots::Known(_, until) | Robots::Absent(until) | Robots::Unreachable(until)
-                if *until > now =>
-            {
-                *until
-            }
-            Robots::Fetching(_) => return,
-            _ => {
-                slot.robots = Robots::Unknown;
-                self.origin_names.remove(origin);
-                return;
-            }
+        let Some(until) = slot.robots.holds_until().filter(|until| *until > now) else {
+            return self.forget_origin(origin);
         };
+        slot.kept = true;
         self.origins_kept.push(Reverse((until, origin)));
-        if self.origins_kept.len() > ROBOTS_KEPT_MAX {
-            let Reverse((_, oldest)) = self.origins_kept.pop().expect("it is not empty");
-            let slot = &mut self.origins[oldest as usize];
-            if slot.lanes == 0 && !matches!(slot.robots, Robots::Fetching(_) | Robots::Unknown) {
-                slot.robots = Robots::Unknown;
-                self.origin_names.remove(oldest);
+        while let Some(Reverse((until, first))) = self.origins_kept.peek().copied()
+            && (until <= now || self.origins_kept.len() > ROBOTS_KEPT_MAX)
+        {
+            self.origins_kept.pop();
+            let slot = &mut self.origins[first as usize];
+            slot.kept = false;
+            if slot.lanes == 0 && !matches!(slot.robots, Robots::Fetching(_)) {
+                self.forget_origin(first);
             }
         }
+    }
+
+    fn forget_origin(&mut self, origin: u32) {
+        self.origins[origin as usize].robots = Robots::Unknown;
+        self.origin_names.remove(origin);
     }
 
     /// Empties every queue, in order of lanes: for `pending.jsonl` after an early stop.
@@ -601,6 +635,11 @@ impl Frontier {
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
+
+    #[cfg(test)]
+    pub(crate) fn settings_mut(&mut self) -> &mut Settings {
+        &mut self.settings
+    }
 }
 
 /// Names a lane: its origin and its scopes, mixed into 64 bits.
@@ -617,3 +656,6 @@ fn lane_key(origin: u32, scopes: &[ScopeId]) -> u64 {
             mix(key.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ u64::from(scope.0))
         })
 }
+
+#[cfg(test)]
+mod tests;

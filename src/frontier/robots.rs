@@ -99,14 +99,13 @@ impl Standing {
         }
     }
 
-    /// Whether forgetting it at `now` would cost another fetch, or leave somebody waiting.
-    pub fn is_worth_keeping(&self, now: Instant) -> bool {
+    /// Until when it need not be asked for again, where it was had or given up.
+    pub fn holds_until(&self) -> Option<Instant> {
         match self {
-            Standing::Unknown => false,
-            Standing::Fetching(_) => true,
             Standing::Known(_, until) | Standing::Absent(until) | Standing::Unreachable(until) => {
-                *until > now
+                Some(*until)
             }
+            Standing::Unknown | Standing::Fetching(_) => None,
         }
     }
 }

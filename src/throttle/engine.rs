@@ -53,6 +53,8 @@ pub struct Throttle {
     wheel: PacingWheel,
     due: Vec<(u32, Instant)>,
     ready: VecDeque<ScopeId>,
+    /// Those who waited for the global cap and for whom there is room: before all others.
+    let_in: VecDeque<ScopeId>,
     capped: VecDeque<ScopeId>,
     in_flight: usize,
     /// Requests are released; if not, only departures are granted.
@@ -100,6 +102,7 @@ impl Throttle {
             wheel: PacingWheel::new(start),
             due: Vec::new(),
             ready: VecDeque::new(),
+            let_in: VecDeque::new(),
             capped: VecDeque::new(),
             in_flight: 0,
             releasing: true,
@@ -128,11 +131,8 @@ impl Throttle {
 
     /// The next thing that may happen at `now`; `None` when all wait for time or for one another.
     pub fn poll(&mut self, now: Instant) -> Option<Grant> {
-        if self.ready.is_empty() {
-            self.advance(now);
-            self.use_cap();
-        }
-        while let Some(id) = self.ready.pop_front() {
+        self.look_around(now);
+        while let Some(id) = self.next_to_look_at() {
             let scope = self.scope_mut(id);
             scope.queued = Queued::No;
             if let Some(grant) = self.try_depart(id, now) {
@@ -153,33 +153,45 @@ impl Throttle {
                 }
                 Looked::Nothing => self.settle(id, now),
             }
-            if self.ready.is_empty() {
-                self.advance(now);
-                self.use_cap();
-            }
+            self.look_around(now);
         }
         None
     }
 
-    /// Lets the scope that waited longest for the global cap use a place of it, if there is one.
+    /// Finds scopes to look at once there are none left.
+    fn look_around(&mut self, now: Instant) {
+        if self.ready.is_empty() {
+            self.advance(now);
+        }
+        if self.ready.is_empty() && self.let_in.is_empty() {
+            self.use_cap();
+        }
+    }
+
+    fn next_to_look_at(&mut self) -> Option<ScopeId> {
+        self.let_in.pop_front().or_else(|| self.ready.pop_front())
+    }
+
+    /// Lets the scope that waited longest for the global cap be looked at before all others, if
+    /// there is room.
     fn use_cap(&mut self) {
-        if !self.has_place() || !self.ready.is_empty() {
+        if !self.has_place() {
             return;
         }
         while let Some(id) = self.capped.pop_front() {
             // Entries of scopes that came to be looked at otherwise are void.
-            if let Some(scope) = &self.scopes[id.0 as usize]
+            if let Some(scope) = &mut self.scopes[id.0 as usize]
                 && scope.queued == Queued::Capped
             {
-                self.look_now(id);
-                return;
+                scope.queued = Queued::Ready;
+                return self.let_in.push_back(id);
             }
         }
     }
 
     /// When to call [`Throttle::poll`] next, if nothing else happens.
     pub fn next_wake(&self) -> Option<Instant> {
-        if self.ready.is_empty() {
+        if self.ready.is_empty() && self.let_in.is_empty() {
             self.wheel.next()
         } else {
             Some(Instant::START)

@@ -1,0 +1,734 @@
+//! A crawl of a real web on loopback: nginx serves many sites, plain and TLS, and its log is the
+//! judge of our manners; unbound or dnsmasq tells the names; warcio reads the WARC files.
+#![cfg(feature = "cli")]
+
+mod peers;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::thread::sleep;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use peers::crawl::{self, text, wall};
+use peers::nginx::{Nginx, Served};
+use peers::warc::{self, Record};
+use peers::web::Web;
+use peers::{folder, names, signal};
+
+/// The gap that the crawls ask for, in seconds.
+const DELAY: f64 = 0.3;
+/// nginx's times are milliseconds of its event loop.
+const TOLERANCE: f64 = 0.003;
+
+#[test]
+fn nginx_sees_each_page_asked_for_as_often_as_it_should_be_and_no_other() {
+    let Some(crawled) = with_unbound() else {
+        return;
+    };
+    crawled.check_what_was_asked();
+}
+
+#[test]
+fn nginx_sees_no_gap_shorter_than_the_delay_or_the_crawl_delay() {
+    let Some(crawled) = with_unbound() else {
+        return;
+    };
+    crawled.check_gaps();
+}
+
+#[test]
+fn nginx_sees_one_request_of_a_host_in_flight_at_a_time() {
+    let Some(crawled) = with_unbound() else {
+        return;
+    };
+    for (host, served) in crawled.by_host() {
+        for two in served.windows(2) {
+            let over = two[1].arrived() - two[0].done();
+            assert!(over > -TOLERANCE, "{host:?}: {two:?}");
+        }
+    }
+}
+
+#[test]
+fn nginx_and_the_result_lines_agree_on_every_request() {
+    let Some(crawled) = with_unbound() else {
+        return;
+    };
+    crawled.check_agreement();
+}
+
+#[test]
+fn connections_are_kept_and_tls_sessions_resumed() {
+    let Some(crawled) = with_unbound() else {
+        return;
+    };
+    let by_host = crawled.by_host();
+    let of = |name: &str| -> Vec<&Served> {
+        let all = by_host.iter().filter(|((host, _), _)| host == name);
+        all.flat_map(|(_, served)| served).copied().collect()
+    };
+    let connections = |name: &str| -> usize {
+        let all: BTreeSet<u64> = of(name).iter().map(|served| served.connection).collect();
+        all.len()
+    };
+    for name in ["plain.test", "slow.test", "free.test"] {
+        assert_eq!(connections(name), 1, "{name} lets connections stay");
+        assert!(of(name).iter().any(|served| served.connection_requests > 3));
+    }
+    // One more for the page that a redirect led to, when its host had nothing left to send.
+    assert!(connections("secure.test") <= 2);
+    // robots.txt and five pages.
+    assert_eq!(connections("remade.test"), 6);
+    assert_eq!(connections("short.test"), 2);
+    for name in ["secure.test", "remade.test", "short.test"] {
+        let all = of(name);
+        let first = all.iter().filter(|served| served.connection_requests == 1);
+        for (before, served) in first.enumerate() {
+            assert_eq!(served.protocol, "TLSv1.3", "{served:?}");
+            let expected = if before == 0 { "." } else { "r" };
+            assert_eq!(served.session_reused, expected, "{served:?}");
+        }
+    }
+}
+
+#[test]
+fn result_lines_are_sane_in_every_field() {
+    let Some(crawled) = with_unbound() else {
+        return;
+    };
+    for line in &crawled.results {
+        check_line(line);
+    }
+    let ids: BTreeSet<u64> = crawled
+        .results
+        .iter()
+        .map(|line| line["id"].as_u64().unwrap())
+        .collect();
+    assert_eq!(ids.len(), crawled.results.len(), "an id is used once");
+    for line in &crawled.results {
+        let parent = line["parent"].as_u64();
+        assert!(parent.is_none_or(|parent| ids.contains(&parent)), "{line}");
+    }
+    let of = |short: &str| crawled.line(&crawled.web.url(short));
+    assert_eq!(of("http://closed.test/")["error"]["kind"], "robots");
+    assert_eq!(of("http://plain.test/private/x.html")["sent"], Value::Null);
+    assert_eq!(
+        of("http://moved.test/loop")["error"]["code"],
+        "redirect.loop"
+    );
+    let landing = crawled.web.url("http://moved.test/new");
+    assert_eq!(of("http://moved.test/old")["redirect"], landing.as_str());
+    assert_eq!(of("http://broken.test/")["error"]["kind"], "robots");
+    assert_eq!(of("http://plain.test/gone")["status"], 404);
+    let plain = of("http://plain.test/");
+    assert_eq!(plain["links"], 8, "one is there twice");
+    assert_eq!(plain["seed"], true);
+    assert!(plain["digest"].is_string());
+}
+
+#[test]
+fn warcio_accepts_every_file_and_finds_each_reply_where_its_result_line_says() {
+    let Some(crawled) = with_unbound() else {
+        return;
+    };
+    crawled.check_warc();
+}
+
+#[test]
+fn payloads_in_the_warc_files_are_what_nginx_served() {
+    let Some(crawled) = with_unbound() else {
+        return;
+    };
+    crawled.check_payloads();
+}
+
+#[test]
+fn the_same_web_is_crawled_alike_with_names_from_dnsmasq() {
+    let folder = folder("peers-dnsmasq");
+    let Some(nginx) = Nginx::start(&folder, Web::of_many_kinds) else {
+        return;
+    };
+    let Some((names, dns)) = names::dnsmasq(&folder, &nginx.web) else {
+        return;
+    };
+    let crawled = Crawled::new(folder, nginx, dns);
+    names.end();
+    crawled.check_what_was_asked();
+    crawled.check_gaps();
+    crawled.check_agreement();
+    crawled.check_payloads();
+}
+
+#[test]
+fn a_crawl_that_is_told_to_end_leaves_whole_files_and_forgets_no_url() {
+    let folder = folder("peers-stopped");
+    let Some(nginx) = Nginx::start(&folder, Web::of_many_pages) else {
+        return;
+    };
+    let Some((names, dns)) = names::unbound(&folder, &nginx.web) else {
+        return;
+    };
+    fs::write(folder.join("seeds"), nginx.web.seeds()).expect("writable");
+    let dns = dns.to_string();
+    let seeds = folder.join("seeds").to_str().expect("text").to_owned();
+    let common = [
+        "--dns",
+        &dns,
+        "-s",
+        "DOWNLOAD_DELAY=0.05",
+        "-s",
+        "RANDOMIZE_DOWNLOAD_DELAY=false",
+        "-s",
+        "WARC_SIZE_MAX=20000",
+    ];
+    let out = folder.join("out");
+    let child = crawl::start(&out, &[&common[..], &["--seeds", &seeds]].concat());
+    sleep(Duration::from_millis(1200));
+    signal(&child, libc::SIGTERM);
+    let (code, said) = crawl::finish(child, &out);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("shutdown after"), "{said}");
+
+    let results = crawl::lines(&out.join("results.jsonl"));
+    for line in &results {
+        check_line(line);
+    }
+    // What was in flight was waited for.
+    let slow = nginx.web.url("http://slow.test/");
+    let slow = results
+        .iter()
+        .find(|line| text(line, "url") == slow)
+        .expect("it was asked for");
+    assert_eq!(slow["bytes_body"], 400_000, "{slow}");
+    let files = warc::files(&out);
+    assert!(files.len() > 2, "{files:?}");
+    for file in &files {
+        check_with_warcio(file);
+    }
+    let pending: BTreeSet<String> = crawl::pending(&out.join("pending.jsonl"));
+    let finished: BTreeSet<String> = results
+        .iter()
+        .filter(|line| line["kind"] == "page" && line["final"] == true)
+        .map(|line| text(line, "url").to_owned())
+        .collect();
+    assert_eq!(pending.intersection(&finished).next(), None);
+    let all: BTreeSet<String> = nginx.web.asked().into_keys().collect();
+    let known: BTreeSet<String> = pending.union(&finished).cloned().collect();
+    assert_eq!(known, all, "each root was read, so every page was known");
+    assert!(pending.len() > 20, "it was ended midway: {}", pending.len());
+
+    // What was left is a list of seeds: a second crawl does the rest, and nothing twice.
+    let rest = folder.join("rest");
+    let left = out.join("pending.jsonl");
+    let left = left.to_str().expect("text");
+    let child = crawl::start(
+        &rest,
+        &[&common[..], &["--seeds", left, "--follow", "none"]].concat(),
+    );
+    let (code, said) = crawl::finish(child, &rest);
+    assert_eq!(code, Some(0), "{said}");
+    names.end();
+    let (web, served) = nginx.end();
+    let mut asked: BTreeMap<String, usize> = BTreeMap::new();
+    for served in served.iter().filter(|served| served.uri != "/robots.txt") {
+        *asked.entry(served.url()).or_default() += 1;
+    }
+    let mut expected = web.asked();
+    expected.retain(|_, times| *times > 0);
+    assert_eq!(asked, expected);
+}
+
+#[test]
+fn a_crawl_told_twice_ends_at_once_and_its_files_are_whole() {
+    let folder = folder("peers-stopped-twice");
+    let Some(nginx) = Nginx::start(&folder, Web::of_many_pages) else {
+        return;
+    };
+    let Some((names, dns)) = names::unbound(&folder, &nginx.web) else {
+        return;
+    };
+    fs::write(folder.join("seeds"), nginx.web.seeds()).expect("writable");
+    let seeds = folder.join("seeds").to_str().expect("text").to_owned();
+    let out = folder.join("out");
+    let dns = dns.to_string();
+    let child = crawl::start(
+        &out,
+        &[
+            "--dns",
+            &dns,
+            "--seeds",
+            &seeds,
+            "-s",
+            "DOWNLOAD_DELAY=0.05",
+        ],
+    );
+    sleep(Duration::from_millis(1000));
+    signal(&child, libc::SIGTERM);
+    sleep(Duration::from_millis(300));
+    let told = std::time::Instant::now();
+    signal(&child, libc::SIGTERM);
+    let (code, said) = crawl::finish(child, &out);
+    assert!(
+        told.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        told.elapsed()
+    );
+    assert_eq!(code, Some(3), "{said}");
+    names.end();
+    let (web, _) = nginx.end();
+    let results = crawl::lines(&out.join("results.jsonl"));
+    let slow = web.url("http://slow.test/");
+    let cut = results
+        .iter()
+        .find(|line| text(line, "url") == slow)
+        .expect("it was asked for");
+    assert_eq!(cut["status"], 200, "{cut}");
+    assert_eq!(cut["error"]["kind"], "cancelled", "{cut}");
+    let place = &cut["warc"];
+    let record = Record::read(&member(&out, place));
+    assert!(record.field("warc-truncated").is_some());
+    let pending = crawl::pending(&out.join("pending.jsonl"));
+    assert!(
+        pending.contains(&slow),
+        "what was cut is still to be fetched"
+    );
+    for file in warc::files(&out) {
+        check_with_warcio(&file);
+    }
+}
+
+/// The one crawl that most tests look at.
+fn with_unbound() -> Option<&'static Crawled> {
+    static CRAWLED: OnceLock<Option<Crawled>> = OnceLock::new();
+    CRAWLED
+        .get_or_init(|| {
+            let folder = folder("peers-unbound");
+            let nginx = Nginx::start(&folder, Web::of_many_kinds)?;
+            let (names, dns) = names::unbound(&folder, &nginx.web)?;
+            let crawled = Crawled::new(folder, nginx, dns);
+            names.end();
+            Some(crawled)
+        })
+        .as_ref()
+}
+
+/// A crawl that has ended, as both sides tell it.
+struct Crawled {
+    web: Web,
+    out: PathBuf,
+    /// In order of arrival.
+    served: Vec<Served>,
+    /// In order of finishing.
+    results: Vec<Value>,
+}
+
+impl Crawled {
+    fn new(folder: PathBuf, nginx: Nginx, dns: std::net::SocketAddr) -> Self {
+        fs::write(folder.join("seeds"), nginx.web.seeds()).expect("writable");
+        let path = |name: &str| folder.join(name).to_str().expect("text").to_owned();
+        let (seeds, ca, dns) = (path("seeds"), path("ca.pem"), dns.to_string());
+        let delay = format!("DOWNLOAD_DELAY={DELAY}");
+        let out = folder.join("out");
+        let child = crawl::start(
+            &out,
+            &[
+                "--seeds",
+                &seeds,
+                "--dns",
+                &dns,
+                "--ca-file",
+                &ca,
+                "-s",
+                &delay,
+                "-s",
+                "RANDOMIZE_DOWNLOAD_DELAY=false",
+                "--contact",
+                "crawl@plain.test",
+            ],
+        );
+        let (code, said) = crawl::finish(child, &out);
+        assert_eq!(code, Some(0), "{said}");
+        let (web, served) = nginx.end();
+        let results = crawl::lines(&out.join("results.jsonl"));
+        Crawled {
+            web,
+            out,
+            served,
+            results,
+        }
+    }
+
+    /// What each host was asked, by name and port, in order of arrival.
+    fn by_host(&self) -> BTreeMap<(String, u16), Vec<&Served>> {
+        let mut hosts: BTreeMap<_, Vec<&Served>> = BTreeMap::new();
+        for served in &self.served {
+            let host = (served.host.clone(), served.port);
+            hosts.entry(host).or_default().push(served);
+        }
+        hosts
+    }
+
+    /// The one page line of a URL.
+    fn line(&self, url: &str) -> &Value {
+        let mut found = self
+            .results
+            .iter()
+            .filter(|line| line["url"] == url && line["kind"] == "page");
+        let line = found.next().unwrap_or_else(|| panic!("no line of {url}"));
+        assert!(found.next().is_none(), "two lines of {url}");
+        line
+    }
+
+    fn check_what_was_asked(&self) {
+        let mut asked: BTreeMap<String, usize> =
+            self.web.asked().into_keys().map(|url| (url, 0)).collect();
+        let mut robots: BTreeMap<String, usize> = BTreeMap::new();
+        for served in &self.served {
+            let counts = if served.uri == "/robots.txt" {
+                &mut robots
+            } else {
+                &mut asked
+            };
+            *counts.entry(served.url()).or_default() += 1;
+            if let Some(page) = self.web.page(&served.url()) {
+                assert_eq!(served.status, page.status, "{served:?}");
+            }
+        }
+        assert_eq!(asked, self.web.asked());
+        for (url, times) in robots {
+            let expected = match url.as_str() {
+                // It is refused with a 503, and tried again as a page would be.
+                url if url.contains("//broken.") => 3,
+                // One of its pages has a link to it.
+                url if url.contains("//plain.") => 2,
+                // Once for itself, and once where its plain sister's leads.
+                url if url.starts_with("https://upgrade.") => 2,
+                _ => 1,
+            };
+            assert_eq!(times, expected, "{url}");
+        }
+    }
+
+    /// Gaps, as nginx saw them. A stamp of nginx's is late where its process had to wait for the
+    /// processor, and then the next gap looks short: by how much is told by when we sent.
+    fn check_gaps(&self) {
+        let sent = self.sent();
+        let mut excused = 0;
+        let mut gaps = 0;
+        for ((host, port), served) in self.by_host() {
+            let mut delay = DELAY;
+            for two in served.windows(2) {
+                if two[0].uri == "/robots.txt" && two[0].status == 200 {
+                    delay = DELAY.max(self.web.crawl_delay(&host));
+                }
+                gaps += 1;
+                let gap = two[1].arrived() - two[0].arrived();
+                if gap >= delay - TOLERANCE {
+                    continue;
+                }
+                let stamped_late = two[0].arrived() - sent[&key_of(two[0])];
+                assert!(
+                    gap + stamped_late >= delay - TOLERANCE,
+                    "{host}:{port}: {gap:.4} s for {delay}: {two:?}"
+                );
+                excused += 1;
+            }
+            let spans = served.len().saturating_sub(1) as f64;
+            let (first, last) = (served[0], served[served.len() - 1]);
+            let shortest = spans * DELAY - TOLERANCE - 0.02;
+            assert!(last.arrived() - first.arrived() >= shortest, "{host}");
+        }
+        assert!(gaps > 50, "only {gaps} gaps");
+        assert!(
+            excused * 10 <= gaps,
+            "{excused} of {gaps} gaps looked short"
+        );
+    }
+
+    /// When each request was sent, by the connection's port and its number on the connection.
+    fn sent(&self) -> HashMap<(String, u64), f64> {
+        let mut lines: Vec<&Value> = self
+            .results
+            .iter()
+            .filter(|line| line["sent"].is_string())
+            .collect();
+        lines.sort_by(|a, b| wall(a, "sent").total_cmp(&wall(b, "sent")));
+        let mut numbers: HashMap<&str, u64> = HashMap::new();
+        let mut sent = HashMap::new();
+        for line in lines {
+            let local = text(line, "local");
+            let number = numbers.entry(local).or_default();
+            *number += 1;
+            sent.insert((local.to_owned(), *number), wall(line, "sent"));
+        }
+        sent
+    }
+
+    fn check_agreement(&self) {
+        let mut by_key: HashMap<(String, u64), &Served> = HashMap::new();
+        for served in &self.served {
+            assert!(
+                by_key.insert(key_of(served), served).is_none(),
+                "{served:?}"
+            );
+            assert_eq!(served.agent, "argiope/0.1.0 (+crawl@plain.test)");
+        }
+        let mut lines: Vec<&Value> = self
+            .results
+            .iter()
+            .filter(|line| line["sent"].is_string())
+            .collect();
+        assert_eq!(lines.len(), self.served.len());
+        lines.sort_by(|a, b| wall(a, "sent").total_cmp(&wall(b, "sent")));
+        let mut numbers: HashMap<&str, u64> = HashMap::new();
+        let mut late = Vec::new();
+        for line in lines {
+            let local = text(line, "local");
+            let number = numbers.entry(local).or_default();
+            *number += 1;
+            let served = by_key[&(local.to_owned(), *number)];
+            assert_eq!(text(line, "url"), served.url(), "{line}");
+            assert_eq!(line["status"], served.status, "{line}");
+            assert_eq!(text(line, "remote"), served.at, "{line}");
+            assert_eq!(line["bytes_wire"], served.bytes, "{line}");
+            assert_eq!(line["reused"], served.connection_requests > 1, "{line}");
+            if !served.protocol.is_empty() {
+                assert_eq!(text(&line["tls"], "version"), served.protocol, "{line}");
+                let resumed = served.session_reused == "r";
+                assert_eq!(line["tls"]["resumed"], resumed, "{line}");
+                assert_eq!(line["tls"]["verified"], true, "{line}");
+            }
+            late.push(served.arrived() - wall(line, "sent"));
+        }
+        late.sort_by(f64::total_cmp);
+        let median = late[late.len() / 2];
+        assert!(
+            late[0] > -0.01,
+            "nginx saw one {:.4} s before it was sent",
+            -late[0]
+        );
+        assert!(
+            median < 0.005,
+            "nginx sees requests {median:.4} s after we sent them"
+        );
+    }
+
+    fn check_warc(&self) {
+        let mut index: HashMap<(String, u64), Value> = HashMap::new();
+        let mut responses = 0;
+        for file in warc::files(&self.out) {
+            check_with_warcio(&file);
+            let path = file.to_str().expect("text");
+            let fields = "offset,length,warc-type,warc-target-uri,http:status,warc-ip-address";
+            let Some((accepted, told)) = warc::warcio(&["index", "-f", fields, path]) else {
+                continue;
+            };
+            let told = String::from_utf8(told).expect("warcio tells JSON");
+            assert!(accepted, "{told}");
+            let name = format!("warc/{}", file.file_name().unwrap().to_str().unwrap());
+            for line in told.lines() {
+                let entry: Value = serde_json::from_str(line).expect("JSON");
+                let offset = text(&entry, "offset").parse().expect("a number");
+                responses += usize::from(entry["warc-type"] == "response");
+                index.insert((name.clone(), offset), entry);
+            }
+        }
+        for line in &self.results {
+            let place = &line["warc"];
+            assert_eq!(place.is_null(), line["status"].is_null(), "{line}");
+            if place.is_null() || index.is_empty() {
+                continue;
+            }
+            let at = (
+                text(place, "file").to_owned(),
+                place["offset"].as_u64().unwrap(),
+            );
+            let entry = &index[&at];
+            assert_eq!(entry["warc-type"], "response", "{line}");
+            assert_eq!(entry["warc-target-uri"], line["url"]);
+            assert_eq!(text(entry, "length"), place["length"].to_string());
+            assert_eq!(text(entry, "http:status"), line["status"].to_string());
+            let address = text(line, "remote").rsplit_once(':').unwrap().0;
+            assert_eq!(text(entry, "warc-ip-address"), address);
+            responses -= 1;
+        }
+        assert_eq!(responses, 0, "a response record has its result line");
+        for short in [
+            "http://pieces.test/",
+            "http://big.test/packed.html",
+            "https://secure.test/",
+        ] {
+            let line = self.line(&self.web.url(short));
+            let file = self.out.join(text(&line["warc"], "file"));
+            let offset = line["warc"]["offset"].to_string();
+            let arguments = [
+                "extract",
+                "--payload",
+                file.to_str().expect("text"),
+                &offset,
+            ];
+            if let Some((accepted, payload)) = warc::warcio(&arguments) {
+                assert!(accepted, "{}", String::from_utf8_lossy(&payload));
+                let page = self.web.page(text(line, "url")).expect("it is ours");
+                let expected = self
+                    .web
+                    .fill_in(page.served.as_ref().expect("it has a body"));
+                assert!(payload == expected, "{short}");
+            }
+        }
+    }
+
+    fn check_payloads(&self) {
+        let mut ways = BTreeSet::new();
+        for line in self.results.iter().filter(|line| !line["warc"].is_null()) {
+            let record = Record::read(&member(&self.out, &line["warc"]));
+            assert_eq!(record.field("warc-type"), Some("response"));
+            assert_eq!(record.field("warc-target-uri"), line["url"].as_str());
+            assert_eq!(record.block.len() as u64, line["bytes_wire"], "{line}");
+            let reply = record.reply();
+            let status = format!("HTTP/1.1 {}", line["status"]);
+            assert!(reply.status_line.starts_with(&status), "{line}");
+            assert_eq!(text(line, "digest"), reply.digest, "{line}");
+            let told = record.field("warc-payload-digest");
+            let expected = (!reply.chunked).then_some(reply.digest.as_str());
+            assert_eq!(told, expected, "{line}");
+            assert_eq!(line["bytes_body"], reply.decoded.len(), "{line}");
+            ways.insert((reply.chunked, reply.gzipped));
+            let Some(page) = self.web.page(text(line, "url")) else {
+                continue;
+            };
+            if let Some(served) = &page.served {
+                assert!(reply.decoded == self.web.fill_in(served), "{line}");
+            }
+        }
+        // Chunked and packed, chunked, and whole.
+        let expected = [(true, true), (true, false), (false, false)];
+        assert_eq!(ways, BTreeSet::from(expected));
+    }
+}
+
+/// What is true of every result line.
+fn check_line(line: &Value) {
+    let keys: Vec<&str> = line
+        .as_object()
+        .expect("an object")
+        .keys()
+        .map(String::as_str)
+        .collect();
+    for key in KEYS {
+        assert!(keys.contains(key), "{key} is missing: {line}");
+    }
+    assert!(
+        !line["scopes"].as_array().expect("a list").is_empty(),
+        "{line}"
+    );
+    let seconds = |key: &str| line[key].as_f64();
+    let phases = [
+        "dns",
+        "connect",
+        "tls_handshake",
+        "request",
+        "first_byte",
+        "headers",
+        "body",
+    ];
+    let ends: Vec<f64> = phases.iter().filter_map(|phase| seconds(phase)).collect();
+    assert!(ends.is_sorted(), "{line}");
+    assert!(ends.first().is_none_or(|first| *first >= 0.0), "{line}");
+    if line["sent"].is_null() {
+        assert!(line["status"].is_null(), "{line}");
+        assert!(line["error"].is_object(), "{line}");
+        assert!(
+            line["lateness"].is_null() && line["latency"].is_null(),
+            "{line}"
+        );
+        return;
+    }
+    assert!(wall(line, "sent") >= wall(line, "due"), "{line}");
+    assert!(wall(line, "sent") >= wall(line, "started"), "{line}");
+    assert!(
+        seconds("lateness").is_some_and(|lateness| lateness >= 0.0),
+        "{line}"
+    );
+    let latency = seconds("latency").expect("there was a head");
+    let server_latency = seconds("server_latency").expect("there was a head");
+    assert!(server_latency > 0.0 && latency >= server_latency, "{line}");
+    assert_eq!(line["clock"], "kernel", "{line}");
+    assert_eq!(line["version"], "HTTP/1.1", "{line}");
+    let is_tls = text(line, "url").starts_with("https:");
+    assert_eq!(line["tls"].is_object(), is_tls, "{line}");
+    let is_new = line["reused"] == false;
+    assert_eq!(line["connect"].is_number(), is_new, "{line}");
+    assert_eq!(
+        line["tls_handshake"].is_number(),
+        is_new && is_tls,
+        "{line}"
+    );
+    assert!(seconds("delay").is_some(), "{line}");
+}
+
+fn check_with_warcio(file: &std::path::Path) {
+    if let Some((accepted, told)) = warc::warcio(&["check", file.to_str().expect("text")]) {
+        assert!(accepted, "{}", String::from_utf8_lossy(&told));
+    }
+}
+
+/// The gzip member that a result line points to.
+fn member(out: &std::path::Path, place: &Value) -> Vec<u8> {
+    let file = fs::read(out.join(text(place, "file"))).expect("it is there");
+    let number = |key: &str| place[key].as_u64().expect("a number") as usize;
+    file[number("offset")..][..number("length")].to_vec()
+}
+
+fn key_of(served: &Served) -> (String, u64) {
+    (served.from.clone(), served.connection_requests)
+}
+
+/// Each stands in every line, whatever happened.
+const KEYS: &[&str] = &[
+    "id",
+    "parent",
+    "seed",
+    "final",
+    "kind",
+    "url",
+    "method",
+    "depth",
+    "attempt",
+    "scopes",
+    "status",
+    "error",
+    "truncated",
+    "redirect",
+    "version",
+    "content_type",
+    "remote",
+    "local",
+    "reused",
+    "tls",
+    "bytes_wire",
+    "bytes_body",
+    "digest",
+    "links",
+    "warc",
+    "started",
+    "due",
+    "sent",
+    "dns",
+    "connect",
+    "tls_handshake",
+    "request",
+    "first_byte",
+    "headers",
+    "body",
+    "latency",
+    "server_latency",
+    "clock",
+    "lateness",
+    "delay",
+    "meta",
+];
