@@ -310,7 +310,7 @@ fn stop_now_cancels_what_is_in_flight_and_gives_it_back_too() {
     assert_eq!(pages.len(), 1);
     let failure = pages[0].failure.as_ref().expect("it was cut short");
     assert_eq!(failure.kind, FailureKind::Cancelled);
-    assert_eq!(crawler.take_pending().len(), 3);
+    assert_eq!(crawler.take_pending().count(), 3);
 }
 
 #[test]

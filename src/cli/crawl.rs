@@ -1,12 +1,13 @@
 //! `argiope crawl`: the main job.
 
 use std::fs;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use argiope::sink::directory::{self, DirectoryError};
 use argiope::sink::files::{FileSink, FileSinkOptions, Results, WarcOptions};
-use argiope::{Builder, Config, Crawler, SetUpError, Turn};
+use argiope::{Builder, Config, Crawler, Request, SetUpError, Turn};
 
 use super::Usage;
 use super::args::Crawl;
@@ -145,10 +146,12 @@ fn random_bits() -> anyhow::Result<[u8; 16]> {
 }
 
 fn write_pending(crawler: &mut Crawler, path: &Path) -> anyhow::Result<()> {
-    let mut lines = String::new();
-    for request in crawler.take_pending() {
-        lines.push_str(&request.to_line());
-        lines.push('\n');
-    }
-    fs::write(path, lines).with_context(|| format!("cannot write {}", path.display()))
+    let write = |requests: &mut dyn Iterator<Item = Request>| -> io::Result<()> {
+        let mut file = BufWriter::new(fs::File::create(path)?);
+        for request in requests {
+            writeln!(file, "{}", request.to_line())?;
+        }
+        file.flush()
+    };
+    write(&mut crawler.take_pending()).with_context(|| format!("cannot write {}", path.display()))
 }

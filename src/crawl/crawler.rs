@@ -281,7 +281,7 @@ impl<I: Io> Crawler<I> {
     }
 
     /// What was still to be fetched when the crawl ended early, in order of admission.
-    pub fn take_pending(&mut self) -> Vec<Request> {
+    pub fn take_pending(&mut self) -> impl Iterator<Item = Request> + '_ {
         self.core.take_pending()
     }
 

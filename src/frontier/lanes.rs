@@ -21,11 +21,12 @@ use smallvec::SmallVec;
 use super::filter::{self, Filtered, Site};
 use super::hosts::{Health, HostId, Hosts};
 use super::job::Job;
+use super::origins::Origins;
+use super::queue::Queue;
 use super::request::Kind;
 use super::robots::{Brought, Standing as Robots, Verdict};
 use super::seen::Seen;
 use super::settings::Settings;
-use crate::base::intern::Interner;
 use crate::base::time::Instant;
 use crate::throttle::engine::{LaneId, Throttle};
 use crate::throttle::scope::ScopeId;
@@ -37,8 +38,7 @@ pub struct Frontier {
     settings: Settings,
     lanes: Vec<Lane>,
     lane_of: HashTable<LaneId>,
-    origin_names: Interner,
-    origins: Vec<Origin>,
+    origins: Origins,
     hosts: Hosts,
     site: Site,
     seen: Seen,
@@ -56,7 +56,7 @@ pub struct Frontier {
 #[derive(Debug, Default)]
 struct Lane {
     key: u64,
-    queue: BinaryHeap<Box<Job>>,
+    queue: Queue,
     origin: u32,
     host: u32,
     in_flight: u32,
@@ -77,14 +77,6 @@ enum Stands {
     Robots,
     Held,
     Limited,
-}
-
-#[derive(Debug, Default)]
-struct Origin {
-    lanes: u32,
-    robots: Robots,
-    /// It is among those remembered without lanes.
-    kept: bool,
 }
 
 /// What comes next in a lane.
@@ -123,8 +115,7 @@ impl Frontier {
             settings,
             lanes: Vec::new(),
             lane_of: HashTable::new(),
-            origin_names: Interner::new(),
-            origins: Vec::new(),
+            origins: Origins::default(),
             hosts: Hosts::default(),
             site: Site::default(),
             seen: Seen::default(),
@@ -251,7 +242,7 @@ impl Frontier {
         }
         let slot = &self.lanes[lane.0 as usize];
         let front = slot.queue.peek().expect("the front was just seen");
-        let origin = &mut self.origins[slot.origin as usize];
+        let origin = self.origins.get_mut(slot.origin);
         match origin.robots.verdict(front.url.request_target(), now) {
             Verdict::Allowed => match origin.robots.crawl_delay() {
                 Some(delay) if !slot.heeds_delay => {
@@ -272,7 +263,7 @@ impl Frontier {
                 Next::Later
             }
             Verdict::Ask => {
-                origin.robots = Robots::Fetching(SmallVec::from_slice(&[lane]));
+                origin.robots = Robots::Fetching(Box::new(SmallVec::from_slice(&[lane])));
                 let job = self.robots_job(lane);
                 let slot = &mut self.lanes[lane.0 as usize];
                 slot.in_flight += 1;
@@ -365,10 +356,7 @@ impl Frontier {
 
     /// The lane's first URL: whose host is to be resolved.
     pub fn front(&self, lane: LaneId) -> Option<&Job> {
-        self.lanes[lane.0 as usize]
-            .queue
-            .peek()
-            .map(|job| job.as_ref())
+        self.lanes[lane.0 as usize].queue.peek()
     }
 
     /// The lane may go on: it is offered if it has something, closed if it is done for.
@@ -452,7 +440,7 @@ impl Frontier {
         now: Instant,
     ) {
         let lifetime = self.settings.robots_lifetime;
-        let origin = &mut self.origins[origin as usize];
+        let origin = self.origins.get_mut(origin);
         for lane in origin.robots.arrived(brought, lifetime, now) {
             if self.lanes[lane.0 as usize].stands == Stands::Robots {
                 self.lanes[lane.0 as usize].stands = Stands::Taken;
@@ -502,7 +490,8 @@ impl Frontier {
 
     /// The lane of an origin and a set of scopes, opened if there is none.
     fn lane(&mut self, url: &CrawlUrl, scopes: &[ScopeId], throttle: &mut Throttle) -> LaneId {
-        let origin = self.origin_names.intern(url.origin());
+        let host = self.hosts.host(url.host_str());
+        let origin = self.origins.origin(url, host);
         let mut wanted: SmallVec<[ScopeId; 4]> = SmallVec::from_slice(scopes);
         wanted.sort_unstable();
         wanted.dedup();
@@ -514,21 +503,16 @@ impl Frontier {
         {
             return *lane;
         }
-        if self.origins.len() <= origin as usize {
-            self.origins
-                .resize_with(origin as usize + 1, Origin::default);
-        }
-        self.origins[origin as usize].lanes += 1;
-        let host = self.hosts.host(url.host_str()).0;
+        self.origins.get_mut(origin).lanes += 1;
         let lane = throttle.open_lane(&wanted);
         if self.lanes.len() <= lane.0 as usize {
             self.lanes.resize_with(lane.0 as usize + 1, Lane::default);
         }
         self.lanes[lane.0 as usize] = Lane {
             key,
-            queue: BinaryHeap::new(),
+            queue: Queue::default(),
             origin,
-            host,
+            host: host.0,
             in_flight: 0,
             stands: Stands::Idle,
             heeds_delay: false,
@@ -552,18 +536,18 @@ impl Frontier {
         }
         throttle.close_lane(lane, now);
         self.lanes_open -= 1;
-        self.origins[origin as usize].lanes -= 1;
+        self.origins.get_mut(origin).lanes -= 1;
         self.keep_or_forget(origin, now);
     }
 
     /// An origin without lanes is remembered while its robots.txt holds, within the bound.
     fn keep_or_forget(&mut self, origin: u32, now: Instant) {
-        let slot = &mut self.origins[origin as usize];
+        let slot = self.origins.get_mut(origin);
         if slot.lanes > 0 || slot.kept || matches!(slot.robots, Robots::Fetching(_)) {
             return;
         }
         let Some(until) = slot.robots.holds_until().filter(|until| *until > now) else {
-            return self.forget_origin(origin);
+            return self.origins.forget(origin);
         };
         slot.kept = true;
         self.origins_kept.push(Reverse((until, origin)));
@@ -571,24 +555,19 @@ impl Frontier {
             && (until <= now || self.origins_kept.len() > ROBOTS_KEPT_MAX)
         {
             self.origins_kept.pop();
-            let slot = &mut self.origins[first as usize];
+            let slot = self.origins.get_mut(first);
             slot.kept = false;
             if slot.lanes == 0 && !matches!(slot.robots, Robots::Fetching(_)) {
-                self.forget_origin(first);
+                self.origins.forget(first);
             }
         }
     }
 
-    fn forget_origin(&mut self, origin: u32) {
-        self.origins[origin as usize].robots = Robots::Unknown;
-        self.origin_names.remove(origin);
-    }
-
     /// Empties every queue, in order of lanes: for `pending.jsonl` after an early stop.
-    pub fn drain(&mut self) -> Vec<Job> {
-        let mut jobs: Vec<Job> = Vec::with_capacity(self.queued);
+    pub fn drain(&mut self) -> Vec<Box<Job>> {
+        let mut jobs: Vec<Box<Job>> = Vec::with_capacity(self.queued);
         for lane in &mut self.lanes {
-            jobs.extend(std::mem::take(&mut lane.queue).into_iter().map(|job| *job));
+            jobs.extend(lane.queue.drain());
         }
         self.queued = 0;
         jobs.sort_by_key(|job| job.id);

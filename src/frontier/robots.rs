@@ -15,8 +15,9 @@ pub enum Standing {
     /// Never asked for, or too long ago.
     #[default]
     Unknown,
-    /// It is being fetched; these lanes wait.
-    Fetching(SmallVec<[LaneId; 1]>),
+    /// It is being fetched; these lanes wait. Boxed: few are being fetched at once, and there may
+    /// be millions of origins.
+    Fetching(Box<SmallVec<[LaneId; 1]>>),
     /// It holds until the given moment.
     Known(Rc<Rules>, Instant),
     /// There is none (4xx): all is allowed until the given moment.
@@ -94,7 +95,7 @@ impl Standing {
             Brought::Unreachable => Standing::Unreachable(now + UNREACHABLE_FOR.min(lifetime)),
         };
         match std::mem::replace(self, standing) {
-            Standing::Fetching(waiting) => waiting,
+            Standing::Fetching(waiting) => *waiting,
             _ => SmallVec::new(),
         }
     }

@@ -57,6 +57,8 @@ pub struct Throttle {
     let_in: VecDeque<ScopeId>,
     capped: VecDeque<ScopeId>,
     in_flight: usize,
+    /// Scopes in whose line a lane stands.
+    lines: usize,
     /// Requests are released; if not, only departures are granted.
     releasing: bool,
     rng: Rng,
@@ -105,6 +107,7 @@ impl Throttle {
             let_in: VecDeque::new(),
             capped: VecDeque::new(),
             in_flight: 0,
+            lines: 0,
             releasing: true,
             rng: Rng::from_seed(seed),
         }

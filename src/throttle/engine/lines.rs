@@ -39,6 +39,7 @@ impl Throttle {
         slot.linked = true;
         slot.next = Line::NOBODY;
         let line = if line.is_empty() {
+            self.lines += 1;
             Line {
                 first: lane,
                 last: lane,
@@ -66,6 +67,7 @@ impl Throttle {
         line.first = next;
         if next == Line::NOBODY {
             line.last = Line::NOBODY;
+            self.lines -= 1;
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::scope::{Profile, Scope, ScopeId};
 use super::super::settings::{Jitter, ScopePatch, ScopeSettings};
-use super::super::strategy::{Pace, Policy};
+use super::super::strategy::Pace;
 use super::{LaneId, Throttle};
 use crate::base::time::Instant;
 
@@ -20,11 +20,7 @@ impl Throttle {
         if self.scopes[index].is_none() {
             let profile = Rc::clone(self.profiles.get(name).unwrap_or(&self.default));
             let custom = self.strategies.as_ref().and_then(|maker| maker(name));
-            let policy = match custom {
-                Some(strategy) => Policy::Custom(strategy),
-                None => Policy::built_in(profile.autothrottle.as_ref()),
-            };
-            self.scopes[index] = Some(Scope::new(profile, policy));
+            self.scopes[index] = Some(Scope::new(profile, custom));
         }
         ScopeId(id)
     }
@@ -53,8 +49,7 @@ impl Throttle {
     pub fn crawl_delay_scope(&mut self, host: &str, delay: Duration) -> ScopeId {
         let delay = delay.min(self.settings.robotstxt_max_delay);
         let id = self.implicit_scope(&format!("host/{host}"), |_| {});
-        let scope = self.scope_mut(id);
-        scope.floor = scope.floor.max(delay);
+        self.scope_mut(id).raise_floor(delay);
         id
     }
 
@@ -100,7 +95,7 @@ impl Throttle {
         if self.scopes.len() <= index {
             self.scopes.resize_with(index + 1, || None);
         }
-        self.scopes[index] = Some(Scope::new(Rc::new(profile(settings)), Policy::Fixed));
+        self.scopes[index] = Some(Scope::new(Rc::new(profile(settings)), None));
         ScopeId(id)
     }
 
@@ -111,13 +106,12 @@ impl Throttle {
 
     /// The present pace of a scope: delay before jitter, and concurrency.
     pub fn pace(&self, scope: ScopeId) -> Pace {
-        self.scope_ref(scope).pace
+        self.scope_ref(scope).pace()
     }
 
     /// Nothing of this scope departs before `until`. Holds combine by the latest.
     pub fn hold(&mut self, scope: ScopeId, until: Instant, now: Instant) {
-        let state = self.scope_mut(scope);
-        state.held_until = state.held_until.max(until);
+        self.scope_mut(scope).hold(until);
         self.look_at(scope, now);
     }
 
@@ -132,13 +126,12 @@ impl Throttle {
 
     /// Scopes that there is state for.
     pub fn scopes_len(&self) -> usize {
-        self.scopes.iter().flatten().count()
+        self.names.len()
     }
 
     /// Scopes with a lane that waits for them.
     pub fn scopes_waiting(&self) -> usize {
-        let waits = |scope: &&Scope| !scope.waiting.is_empty();
-        self.scopes.iter().flatten().filter(waits).count()
+        self.lines
     }
 
     pub(super) fn scope_ref(&self, id: ScopeId) -> &Scope {
@@ -155,11 +148,7 @@ impl Throttle {
 }
 
 pub(super) fn profile(settings: ScopeSettings) -> Profile {
-    let autothrottle = settings.autothrottle.clone().map(Rc::new);
-    Profile {
-        settings,
-        autothrottle,
-    }
+    Profile { settings }
 }
 
 /// The settings of a scope that says something of its own; the rest is the default's.

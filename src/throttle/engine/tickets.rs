@@ -1,6 +1,5 @@
 //! A ticket: the places that a released request holds in its scopes, until its exchange has ended.
 
-use std::rc::Rc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -76,7 +75,7 @@ impl Throttle {
             return true;
         }
         let state = self.scope_mut(scope);
-        if state.in_flight >= state.pace.concurrency {
+        if !state.has_place() {
             return false;
         }
         let (slot, _) = state.reserve();
@@ -160,14 +159,7 @@ impl Throttle {
     /// The answer to a departed request: each of its scopes may change its pace.
     pub fn answer(&mut self, ticket: TicketId, signal: &Signal, now: Instant) {
         for (id, _) in self.ticket(ticket).scopes.clone() {
-            let scope = self.scope_mut(id);
-            let profile = Rc::clone(&scope.profile);
-            let mut pace = scope
-                .policy
-                .answer(&profile.settings, scope.pace, signal, now);
-            pace.concurrency = pace.concurrency.max(1);
-            if pace != scope.pace {
-                scope.pace = pace;
+            if self.scope_mut(id).answer(signal, now) {
                 self.look_at(id, now);
             }
         }
