@@ -364,3 +364,21 @@ fn a_reply_that_we_kept_waiting_is_not_blamed_for_it() {
     finish(&mut crawler);
     assert_eq!(error(&told.borrow()[0]), None);
 }
+
+#[test]
+fn no_more_is_in_flight_than_there_may_be_sockets() {
+    let mut trip = Trip::new();
+    trip.config.frontier.robots_obey = false;
+    trip.config.frontier.retry_times = 0;
+    trip.io.sockets_max = 8;
+    let seeds: Vec<String> = (1..=40).map(|n| format!("http://10.0.0.{n}/")).collect();
+    for n in 1..=40 {
+        trip.server(&format!("10.0.0.{n}:80"), |server| {
+            server.page("/", "").think = Duration::from_secs(1);
+        });
+    }
+    let seeds: Vec<&str> = seeds.iter().map(String::as_str).collect();
+    let (_, pages) = trip.run(&seeds);
+    assert!(pages.iter().all(|page| page.status == Some(200)));
+    assert!(trip.world.borrow().connections_peak <= 8);
+}

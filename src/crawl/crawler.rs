@@ -149,6 +149,9 @@ impl<I: Io> Crawler<I> {
         let guard = guard(&config)?;
         let mut throttle =
             Throttle::new(config.throttle.clone(), rng.fork("jitter").next_u64(), now);
+        let sockets = io.capacity();
+        let for_requests = sockets - (sockets / 8).min(SOCKETS_KEPT_BACK);
+        throttle.set_in_flight_max(config.throttle.concurrent_requests.min(for_requests));
         if let Some(strategies) = parts.strategies {
             throttle.set_strategies(strategies);
         }
@@ -279,6 +282,9 @@ impl<I: Io> Crawler<I> {
         self.core.now.saturating_since(Instant::START)
     }
 }
+
+/// Sockets that no request takes: for the resolver, and for the second address of a race.
+const SOCKETS_KEPT_BACK: usize = 64;
 
 fn tls_settings(config: &Config, wall: crate::base::time::Wall) -> Result<TlsSettings, SetUpError> {
     let mut settings = TlsSettings::new(wall);
