@@ -382,3 +382,21 @@ fn no_more_is_in_flight_than_there_may_be_sockets() {
     assert!(pages.iter().all(|page| page.status == Some(200)));
     assert!(trip.world.borrow().connections_peak <= 8);
 }
+
+#[test]
+fn redirects_end_though_more_are_allowed_than_can_be_counted() {
+    let mut trip = Trip::new();
+    trip.config.frontier.robots_obey = false;
+    trip.config.frontier.redirects_max = 1000;
+    trip.server("10.0.0.1:80", |server| {
+        for n in 0..300 {
+            let next = n + 1;
+            let head = format!("HTTP/1.1 302 Found\r\nlocation: /{next}\r\ncontent-length: 0");
+            server.reply(&format!("/{n}"), format!("{head}\r\n\r\n"));
+        }
+    });
+    let (reason, pages) = trip.run(&["http://10.0.0.1/0"]);
+    let last = pages.last().expect("a page");
+    assert_eq!((reason, pages.len()), ("finished", 256));
+    assert_eq!(error(last).as_deref(), Some("redirect.limit"));
+}

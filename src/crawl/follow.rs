@@ -22,6 +22,8 @@ use crate::wire::url::CrawlUrl;
 
 /// Redirects of a robots.txt that are followed; RFC 9309, section 2.3.1.2 asks for five at least.
 const ROBOTS_REDIRECTS_MAX: u8 = 5;
+/// Attempts are counted in two octets; nobody means to try so often.
+const RETRIES_MAX: u32 = 60_000;
 
 impl<I: Io> Core<I> {
     /// Does what follows from a finished attempt, and notes in its page what that is.
@@ -52,7 +54,7 @@ impl<I: Io> Core<I> {
             return true;
         }
         let settings = self.frontier.settings();
-        if u32::from(job.attempt) > settings.retry_times {
+        if u32::from(job.attempt) > settings.retry_times.min(RETRIES_MAX) {
             return false;
         }
         if let Some(failure) = failure {
@@ -70,7 +72,7 @@ impl<I: Io> Core<I> {
         let again = Job {
             id: self.frontier.number(),
             parent: job.id,
-            attempt: job.attempt + 1,
+            attempt: job.attempt.saturating_add(1),
             fresh: died_idle,
             ..job.clone()
         };
@@ -94,6 +96,8 @@ impl<I: Io> Core<I> {
             Kind::Robots => u32::from(ROBOTS_REDIRECTS_MAX),
             Kind::Page | Kind::Sitemap => settings.redirects_max,
         };
+        // What is counted in one octet ends with it.
+        let redirects_max = redirects_max.min(u8::MAX.into());
         if u32::from(job.redirects) >= redirects_max {
             return Err(fail("limit", format!("more than {redirects_max} in a row")));
         }
