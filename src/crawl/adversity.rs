@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::config::Config;
+use super::life::UNSENT_PER_RELEASE;
 use super::{Crawler, Parts, Turn};
 use crate::base::rng::Rng;
 use crate::base::time::Instant;
@@ -399,4 +400,32 @@ fn redirects_end_though_more_are_allowed_than_can_be_counted() {
     let last = pages.last().expect("a page");
     assert_eq!((reason, pages.len()), ("finished", 256));
     assert_eq!(error(last).as_deref(), Some("redirect.limit"));
+}
+
+#[test]
+fn a_turn_is_short_and_waits_for_the_sink_though_a_whole_queue_ends_unsent() {
+    let mut trip = Trip::new();
+    let robots = "HTTP/1.1 200 OK\r\ncontent-length: 26\r\n\r\nUser-agent: *\r\nDisallow: /\r\n";
+    trip.server("10.0.0.1:80", |server| {
+        server.reply("/robots.txt", robots);
+    });
+    let told: Rc<RefCell<Vec<Page>>> = Rc::default();
+    let taken = Rc::new(std::cell::Cell::new(0));
+    let mut crawler = trip.crawler(&told);
+    let (pages, taken_now) = (Rc::clone(&told), Rc::clone(&taken));
+    let sink = FunctionSink::new(move |page| pages.borrow_mut().push(page));
+    let held = Rc::clone(&told);
+    // Ready while fewer than ten pages came since it was last emptied.
+    let ready = move || held.borrow().len() < taken_now.get() + 10;
+    crawler.core.sink = Box::new(sink.ready_when(ready));
+    for n in 0..5000 {
+        let url = format!("http://10.0.0.1/{n}");
+        crawler.submit(Request::get(url)).expect("a sound seed");
+    }
+    while crawler.turn(None) == Turn::GoesOn {
+        let came = told.borrow().len() - taken.get();
+        assert!(came < 10 + UNSENT_PER_RELEASE, "{came}");
+        taken.set(told.borrow().len());
+    }
+    assert_eq!(told.borrow().len(), 5001);
 }

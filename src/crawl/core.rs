@@ -241,7 +241,12 @@ impl<I: Io> Core<I> {
         self.throttle.set_releasing(releasing);
         for _ in 0..GRANTS_PER_TURN {
             match self.throttle.poll(self.now) {
-                Some(Grant::Release(lane, ticket)) => self.on_release(lane, ticket),
+                Some(Grant::Release(lane, ticket)) => {
+                    self.on_release(lane, ticket);
+                    // What ended unsent is in the sink.
+                    self.throttle
+                        .set_releasing(releasing && self.sink.is_ready());
+                }
                 Some(Grant::Depart(ticket)) => self.depart(ticket),
                 None => return,
             }
