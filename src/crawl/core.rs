@@ -261,6 +261,8 @@ impl<I: Io> Core<I> {
 
     fn tick(&mut self) {
         self.next_tick = self.now + TICK;
+        // A lookup that made room may have had nobody to tell.
+        self.offer_unresolved();
         self.sink.flush(&mut self.disk);
         if self.now.saturating_since(self.stats_written) >= STATS_EVERY {
             self.write_stats();
