@@ -62,8 +62,8 @@ struct Lane {
     host: u32,
     in_flight: u32,
     stands: Stands,
-    /// The origin's Crawl-delay has been made one of the lane's scopes.
-    heeds_delay: bool,
+    /// The origin's Crawl-delay that has been made one of the lane's scopes.
+    heeded: Option<Duration>,
 }
 
 /// Where a lane stands.
@@ -84,6 +84,8 @@ enum Stands {
 struct Origin {
     lanes: u32,
     robots: Robots,
+    /// The present entry of `origins_kept` that is about it; all others are void.
+    kept_until: Option<Instant>,
 }
 
 /// What comes next in a lane.
@@ -253,8 +255,8 @@ impl Frontier {
         let origin = &mut self.origins[slot.origin as usize];
         match origin.robots.verdict(front.url.request_target(), now) {
             Verdict::Allowed => match origin.robots.crawl_delay() {
-                Some(delay) if !slot.heeds_delay => {
-                    self.lanes[lane.0 as usize].heeds_delay = true;
+                Some(delay) if slot.heeded != Some(delay) => {
+                    self.lanes[lane.0 as usize].heeded = Some(delay);
                     Next::CrawlDelay(delay)
                 }
                 _ => Next::Send(self.take(lane)),
@@ -520,7 +522,7 @@ impl Frontier {
             host,
             in_flight: 0,
             stands: Stands::Idle,
-            heeds_delay: false,
+            heeded: None,
         };
         let lanes = &self.lanes;
         self.lane_of
@@ -560,14 +562,23 @@ impl Frontier {
             Robots::Fetching(_) => return,
             _ => {
                 slot.robots = Robots::Unknown;
+                slot.kept_until = None;
                 self.origin_names.remove(origin);
                 return;
             }
         };
+        if slot.kept_until == Some(until) {
+            return;
+        }
+        slot.kept_until = Some(until);
         self.origins_kept.push(Reverse((until, origin)));
         if self.origins_kept.len() > ROBOTS_KEPT_MAX {
-            let Reverse((_, oldest)) = self.origins_kept.pop().expect("it is not empty");
+            let Reverse((until, oldest)) = self.origins_kept.pop().expect("it is not empty");
             let slot = &mut self.origins[oldest as usize];
+            if slot.kept_until != Some(until) {
+                return;
+            }
+            slot.kept_until = None;
             if slot.lanes == 0 && !matches!(slot.robots, Robots::Fetching(_) | Robots::Unknown) {
                 slot.robots = Robots::Unknown;
                 self.origin_names.remove(oldest);
@@ -646,4 +657,51 @@ fn lane_key(origin: u32, scopes: &[ScopeId]) -> u64 {
         .fold(mix(u64::from(origin) + 1), |key, scope| {
             mix(key.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ u64::from(scope.0))
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::throttle::settings::Settings as Pace;
+
+    #[test]
+    fn an_origin_is_remembered_once_however_often_its_lane_closes() {
+        let now = Instant::START;
+        let mut frontier = Frontier::new(Settings::default());
+        let mut throttle = Throttle::new(Pace::default(), 1, now);
+        let scope = throttle.scope("a.test");
+        for n in 0..5 {
+            let job = Job {
+                id: n + 1,
+                parent: 0,
+                url: CrawlUrl::parse(&format!("http://a.test/{n}")).expect("a URL"),
+                kind: Kind::Page,
+                seed: true,
+                fresh: false,
+                redirects: 0,
+                attempt: 1,
+                depth: 0,
+                priority: 0,
+                extra: None,
+            };
+            frontier.push(job, &[scope], &mut throttle, now);
+            let url = CrawlUrl::parse("http://a.test/").expect("a URL");
+            let lane = frontier.lane(&url, &[scope], &mut throttle);
+            if n == 0 {
+                let Next::Send(robots) = frontier.next(lane, now) else {
+                    panic!("robots.txt comes first");
+                };
+                let origin = frontier.lanes[lane.0 as usize].origin;
+                frontier.robots_arrived(origin, Brought::Absent, &mut throttle, now);
+                frontier.ended(lane, &robots, false, &mut throttle, now);
+            }
+            throttle.withdraw(lane, now);
+            let Next::Send(page) = frontier.next(lane, now) else {
+                panic!("all is allowed");
+            };
+            frontier.ended(lane, &page, true, &mut throttle, now);
+            assert_eq!(frontier.lanes_open(), 0);
+        }
+        assert_eq!(frontier.origins_kept.len(), 1);
+    }
 }
