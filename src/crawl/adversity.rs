@@ -429,3 +429,21 @@ fn a_turn_is_short_and_waits_for_the_sink_though_a_whole_queue_ends_unsent() {
     }
     assert_eq!(told.borrow().len(), 5001);
 }
+
+#[test]
+fn a_sitemap_that_is_a_gzip_file_is_read() {
+    let mut trip = Trip::new();
+    trip.config.frontier.sitemaps = true;
+    let robots = "Sitemap: http://10.0.0.1/map.xml.gz";
+    let map = "<urlset><url><loc>http://10.0.0.1/hidden</loc></url></urlset>";
+    let map = crate::wire::coding::gzip(map.as_bytes());
+    let head = |length| format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
+    trip.server("10.0.0.1:80", |server| {
+        server.page("/", "").page("/hidden", "");
+        server.reply("/robots.txt", head(robots.len()) + robots);
+        server.reply("/map.xml.gz", [head(map.len()).into_bytes(), map].concat());
+    });
+    trip.run(&["http://10.0.0.1/"]);
+    let world = trip.world.borrow();
+    assert!(world.paths("10.0.0.1:80").contains(&"/hidden"));
+}

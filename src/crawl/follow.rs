@@ -14,10 +14,11 @@ use crate::sink::page::Page;
 use crate::throttle::engine::LaneId;
 use crate::throttle::scope::ScopeId;
 use crate::wire::charset;
+use crate::wire::coding::{Budget, Decoder};
 use crate::wire::directives::Directives;
 use crate::wire::html::{self, LinkOptions};
 use crate::wire::robots::Robots;
-use crate::wire::sitemap::Sitemap;
+use crate::wire::sitemap::{self, Sitemap};
 use crate::wire::url::CrawlUrl;
 
 /// Redirects of a robots.txt that are followed; RFC 9309, section 2.3.1.2 asks for five at least.
@@ -183,7 +184,9 @@ impl<I: Io> Core<I> {
             return;
         }
         let content_type = page.content_type.as_deref();
-        let sitemap = Sitemap::parse(&page.body, content_type, &job.url);
+        let unpacked = unpacked(&page.body, self.config.fetch.ratio_max);
+        let body = unpacked.as_deref().unwrap_or(&page.body);
+        let sitemap = Sitemap::parse(body, content_type, &job.url);
         for url in sitemap.sitemaps {
             self.admit_found(job, url, Kind::Sitemap, job.depth);
         }
@@ -293,6 +296,21 @@ fn location(page: &Page) -> Option<String> {
     }
     let value = page.headers.get("location")?;
     Some(String::from_utf8_lossy(value).into_owned())
+}
+
+/// The content of a sitemap that is a gzip file; `None` where it is none. As far as it can be read.
+fn unpacked(body: &[u8], ratio_max: u32) -> Option<Vec<u8>> {
+    if !body.starts_with(&[0x1f, 0x8b]) {
+        return None;
+    }
+    let budget = Budget {
+        bytes_max: sitemap::LENGTH_MAX as u64,
+        ratio_max: u64::from(ratio_max),
+    };
+    let mut content = Vec::new();
+    let mut decoder = Decoder::new([&b"gzip"[..]], budget).ok()?;
+    let _ = decoder.write(body, &mut content);
+    Some(content)
 }
 
 /// Whether a failure may be gone at the next try (Scrapy's `RETRY_EXCEPTIONS`).
