@@ -3,11 +3,68 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("argiope runs on Linux only: it lives on epoll, timerfd and kernel receive stamps");
 
+// The floors, from the ground up. The hidden ones are the house's own business: they are reachable
+// for its tests, benches and binary, and change without notice.
+#[doc(hidden)]
 pub mod base;
+#[doc(hidden)]
 pub mod io;
 pub mod wire;
+#[doc(hidden)]
 pub mod fetch;
+#[doc(hidden)]
 pub mod throttle;
+#[doc(hidden)]
 pub mod frontier;
 pub mod sink;
+#[doc(hidden)]
 pub mod crawl;
+
+pub mod settings;
+
+// What a crawl is told, is given and is steered by.
+#[doc(inline)]
+pub use crawl::config::{Config, ConfigError};
+#[doc(inline)]
+pub use crawl::{Builder, Closed, Crawler, Handle, NotTaken, Refused, SetUpError, Stopper, Turn};
+#[doc(inline)]
+pub use frontier::filter::Filtered;
+#[doc(inline)]
+pub use frontier::request::Request;
+#[doc(inline)]
+pub use frontier::seeds::SeedError;
+
+// What comes back.
+#[doc(inline)]
+pub use base::disk::{DiskDone, DiskJob};
+#[doc(inline)]
+pub use base::time::{Instant, Wall};
+#[doc(inline)]
+pub use crawl::stats::{Progress, Spread, Stats, Tally};
+#[doc(inline)]
+pub use fetch::failure::{Failure, FailureKind, Truncation};
+#[doc(inline)]
+pub use fetch::timings::Timings;
+#[doc(inline)]
+pub use sink::function::FunctionSink;
+#[doc(inline)]
+pub use sink::page::{Page, TlsInfo};
+#[doc(inline)]
+pub use sink::{Sink, WriteError};
+
+// What an embedder may bring instead of what is built in.
+#[doc(inline)]
+pub use throttle::map::{ByHost, ScopeMap};
+#[doc(inline)]
+pub use throttle::signal::{Answer, ByStatus, Classify, Meaning, Signal};
+#[doc(inline)]
+pub use throttle::strategy::{Pace, Strategy, StrategyMaker};
+
+#[doc(inline)]
+pub use base::address::{Kind as AddressKind, is_global};
+#[doc(inline)]
+pub use io::raise_open_files;
+#[doc(no_inline)]
+pub use serde_json;
+#[doc(inline)]
+pub use wire::url::CrawlUrl;

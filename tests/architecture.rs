@@ -113,6 +113,70 @@ fn each_library_has_its_door() {
     );
 }
 
+/// Floors whose names the front hides: the binary does without them, save where it plays servers.
+const HIDDEN: &[&str] = &["base", "io", "fetch", "throttle", "frontier", "crawl"];
+
+#[test]
+fn the_door_uses_the_public_front_only() {
+    let mut wrong = Vec::new();
+    for (file, code) in sources() {
+        let in_door = file == "src/main.rs" || file.starts_with("src/cli/");
+        if !in_door {
+            continue;
+        }
+        for (number, line) in code.lines().enumerate() {
+            for (floor, _) in FLOORS {
+                let ours = mentions(line, &format!("crate::{floor}::"));
+                // The demo's servers have a house of their own to build, from the same ground.
+                let plays_servers = file.starts_with("src/cli/demo/") && *floor == "base";
+                let hidden = HIDDEN.contains(floor)
+                    && !plays_servers
+                    && mentions(line, &format!("argiope::{floor}::"));
+                if ours || hidden {
+                    wrong.push(format!("{file}:{}: {}", number + 1, line.trim()));
+                }
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "cli/ is an embedder like any other; what it needs belongs in lib.rs's front:\n{}",
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn every_door_exists_and_lets_its_library_in() {
+    let sources = sources();
+    for (library, doors) in DOORS {
+        for door in *doors {
+            let (_, code) = sources
+                .iter()
+                .find(|(file, _)| file == door)
+                .unwrap_or_else(|| panic!("{door} is a door for {library}, but is not there"));
+            let comes_in = code
+                .lines()
+                .any(|line| mentions(line, &format!("{library}::")));
+            assert!(comes_in, "{door} is a door, but {library} does not use it");
+        }
+    }
+}
+
+#[test]
+fn nothing_pretends_to_be_there() {
+    // Put together here, so that this file may name them.
+    let stubs = ["todo", "unimplemented"].map(|name| format!("{name}!("));
+    for (file, code) in sources() {
+        for (number, line) in code.lines().enumerate() {
+            assert!(
+                !stubs.iter().any(|stub| mentions(line, stub)),
+                "{file}:{}: what is not built yet has a seam, not a stub",
+                number + 1
+            );
+        }
+    }
+}
+
 #[test]
 fn every_file_says_first_what_it_is_for() {
     for (file, code) in sources() {

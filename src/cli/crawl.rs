@@ -1,14 +1,13 @@
 //! `argiope crawl`: the main job.
 
 use std::fs;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use argiope::crawl::config::Config;
-use argiope::crawl::{Crawler, Parts, SetUpError, Turn};
-use argiope::frontier::seeds::to_line;
 use argiope::sink::directory::{self, DirectoryError};
 use argiope::sink::files::{FileSink, FileSinkOptions, Results, WarcOptions};
+use argiope::{Builder, Config, Crawler, Request, SetUpError, Turn};
 
 use super::Usage;
 use super::args::Crawl;
@@ -19,7 +18,6 @@ use super::summary::summary;
 
 /// Runs the command; gives its exit code.
 pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
-    argiope::io::raise_open_files();
     let seeds = Seeds::open(&args.urls, &args.seeds)?;
     let to_stdout = args.results.is_some();
     let out = match (&args.out, to_stdout) {
@@ -31,11 +29,11 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
         directory::prepare(out, args.overwrite).map_err(refused)?;
     }
     let sink = FileSink::new(sink_options(&config, out.as_deref(), to_stdout)?);
-    let parts = Parts {
-        stats_path: out.as_ref().map(|out| out.join("stats.json")),
-        ..Parts::new(sink)
-    };
-    let mut crawler = set_up(config, parts)?;
+    let mut builder = Crawler::builder(config).sink(sink);
+    if let Some(out) = &out {
+        builder = builder.stats_path(out.join("stats.json"));
+    }
+    let mut crawler = set_up(builder)?;
     let failure = feed::feed(seeds, crawler.handle(), crawler.config())?;
     signals::stop_on_signal(crawler.stopper())?;
     let reason = watch(&mut crawler, args.quiet);
@@ -70,9 +68,9 @@ pub fn watch(crawler: &mut Crawler, quiet: bool) -> &'static str {
     reason
 }
 
-/// A crawler on the back end that the configuration asks for.
-pub fn set_up(config: Config, parts: Parts) -> anyhow::Result<Crawler> {
-    Crawler::new(config, parts).map_err(|error| match error {
+/// The crawler; what the user asked of it and cannot be is a usage error.
+pub fn set_up(builder: Builder) -> anyhow::Result<Crawler> {
+    builder.build().map_err(|error| match error {
         SetUpError::Io(_) => error.into(),
         told => Usage(told.to_string()).into(),
     })
@@ -148,10 +146,12 @@ fn random_bits() -> anyhow::Result<[u8; 16]> {
 }
 
 fn write_pending(crawler: &mut Crawler, path: &Path) -> anyhow::Result<()> {
-    let mut lines = String::new();
-    for request in crawler.take_pending() {
-        lines.push_str(&to_line(&request));
-        lines.push('\n');
-    }
-    fs::write(path, lines).with_context(|| format!("cannot write {}", path.display()))
+    let write = |requests: &mut dyn Iterator<Item = Request>| -> io::Result<()> {
+        let mut file = BufWriter::new(fs::File::create(path)?);
+        for request in requests {
+            writeln!(file, "{}", request.to_line())?;
+        }
+        file.flush()
+    };
+    write(&mut crawler.take_pending()).with_context(|| format!("cannot write {}", path.display()))
 }

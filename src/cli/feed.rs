@@ -5,13 +5,9 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
-use argiope::base::address::is_global;
-use argiope::crawl::Handle;
-use argiope::crawl::config::Config;
-use argiope::fetch::resolver::Override;
-use argiope::frontier::request::Request;
-use argiope::frontier::seeds::parse_line;
-use argiope::wire::url::{CrawlUrl, Host};
+use argiope::settings::Override;
+use argiope::wire::url::Host;
+use argiope::{Config, CrawlUrl, Handle, Request, is_global};
 
 use super::Usage;
 use super::seeds::{self, SeedLine, SeedLines, SeedLinesError};
@@ -54,7 +50,7 @@ impl Seeds {
     /// A file cannot be read any further.
     fn next(&mut self) -> Result<Option<Request>, SeedLinesError> {
         while let Some(url) = self.named.pop_front() {
-            match parse_line(&url) {
+            match Request::from_line(&url) {
                 Ok(Some(request)) => return Ok(Some(request)),
                 Ok(None) => {}
                 Err(error) => self.name_bad(&url, &error.to_string()),
@@ -66,7 +62,7 @@ impl Seeds {
                 None => {
                     self.files.pop_front();
                 }
-                Some(Ok(SeedLine { number, text })) => match parse_line(&text) {
+                Some(Ok(SeedLine { number, text })) => match Request::from_line(&text) {
                     Ok(Some(request)) => return Ok(Some(request)),
                     Ok(None) => {}
                     Err(error) => self.name_bad(&format!("{name}:{number}"), &error.to_string()),

@@ -6,13 +6,9 @@ use std::io::Write;
 use std::rc::Rc;
 
 use anyhow::Context;
-use argiope::crawl::Parts;
-use argiope::crawl::config::Config;
-use argiope::frontier::seeds::parse_line;
-use argiope::frontier::settings::Follow;
-use argiope::sink::function::FunctionSink;
-use argiope::sink::page::Page;
+use argiope::settings::Follow;
 use argiope::sink::results::write_line;
+use argiope::{Config, Crawler, Page, Refused, Request};
 
 use super::args::Fetch;
 use super::crawl::set_up;
@@ -39,16 +35,16 @@ pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
     let seen = Rc::new(RefCell::new(Seen::default()));
     let told = Rc::clone(&seen);
     let keep_body = args.body_out.is_some();
-    let sink = FunctionSink::new(move |page: Page| take(&mut told.borrow_mut(), page, keep_body));
-    let mut crawler = set_up(config, Parts::new(sink))?;
+    let sink = move |page: Page| take(&mut told.borrow_mut(), page, keep_body);
+    let mut crawler = set_up(Crawler::builder(config).sink(sink))?;
     let mut wanted = 0;
     for url in &args.urls {
-        let request = parse_line(url)
+        let request = Request::from_line(url)
             .map_err(|error| Usage(error.to_string()))?
             .ok_or_else(|| Usage(format!("{url:?} is no URL")))?;
         match crawler.submit(request) {
             Ok(_) => wanted += 1,
-            Err(argiope::crawl::Refused::Filtered(reason)) => {
+            Err(Refused::Filtered(reason)) => {
                 log::warn!("{url} is fetched once only ({})", reason.name());
             }
             Err(refused) => return Err(Usage(format!("{url}: {refused}")).into()),

@@ -24,9 +24,8 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
-use argiope::crawl::config::ConfigError;
 use argiope::wire::html::LinkOptions;
-use argiope::wire::url::CrawlUrl;
+use argiope::{ConfigError, CrawlUrl};
 
 use self::args::{Command, Parsed};
 
@@ -53,6 +52,8 @@ pub fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> anyhow::Result<i32> {
+    // Before settings are read: `CONCURRENT_REQUESTS = 0` means as many as open files allow.
+    argiope::raise_open_files();
     match command {
         Command::Crawl(args) => crawl::run(settings::load(args.configured(), &args.said()?)?, args),
         Command::Fetch(args) => fetch::run(settings::load(args.configured(), &args.said())?, args),

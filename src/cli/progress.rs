@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use argiope::crawl::stats::{Progress, Stats};
+use argiope::{Progress, Stats};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Shows how far a crawl has come.

@@ -7,7 +7,8 @@ use std::io::{self, Write as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use argiope::crawl::config::{Config, ConfigError, Setting, Source, settings};
+use argiope::settings::{Setting, Source, all as settings};
+use argiope::{Config, ConfigError};
 use serde_json::{Map, Value, json};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

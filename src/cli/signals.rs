@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use argiope::crawl::Stopper;
+use argiope::Stopper;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use argiope::crawl::stats::{Progress, Spread, Stats, Tally};
+use argiope::{Progress, Spread, Stats, Tally};
 
 use super::progress::{bytes, clock, span};
 

@@ -3,8 +3,8 @@
 use std::io::{self, BufRead, Write};
 
 use anyhow::Result;
-use argiope::base::address::Kind;
-use argiope::wire::url::{CrawlUrl, Host, UrlError, read};
+use argiope::wire::url::{Host, UrlError, read};
+use argiope::{AddressKind as Kind, CrawlUrl};
 use serde::{Deserialize, Serialize};
 
 use super::json_lines::{answer_each, put_line};

@@ -1,6 +1,7 @@
 //! Connections and what they carry: opened or taken from the pool, sent on, timed, kept or closed.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -26,6 +27,11 @@ use crate::wire::robots;
 
 /// The code of a kept connection's death, after which a request is tried once more on a new one.
 pub(super) const IDLE_CLOSED: &str = "idle_closed";
+
+/// The code of a connection that our own machine had no socket for.
+const EXHAUSTED: &str = "exhausted";
+/// How long a lane waits after that.
+const EXHAUSTED_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a connection says of itself in a result line.
 #[derive(Clone, Copy, Debug, Default)]
@@ -139,7 +145,7 @@ impl<I: Io> Core<I> {
 
     /// Opens one connection for an attempt.
     fn open(&mut self, key: Key, address: IpAddr) -> Result<(), Failure> {
-        if self.sockets.len() >= self.config.io.sockets_max
+        if self.sockets.len() >= self.sockets_max
             && let Some(idle) = self.pool.evict()
         {
             self.close_slot(idle, Close::Finish);
@@ -155,7 +161,7 @@ impl<I: Io> Core<I> {
             connection: Connection::open(remote, tls, flight.released, self.now),
             flight: Some(key),
             origin: self.origins.share(flight.origin),
-            paused: false,
+            paused: None,
             counted: 0,
         })));
         if let Stage::Connecting { race, sockets, .. } = &mut flight.stage {
@@ -259,7 +265,7 @@ impl<I: Io> Core<I> {
         let Some(Socket::Http(http)) = self.sockets.get_mut(key) else {
             return;
         };
-        if http.paused {
+        if http.paused.is_some() {
             // We keep it waiting, not it us.
             self.arm_at(key, self.now + self.config.fetch.idle_timeout);
             return;
@@ -314,21 +320,41 @@ impl<I: Io> Core<I> {
                 if is_tcp && race.next(self.now) != Turn::Lost {
                     return self.race_on(flight_key);
                 }
-                if failure.code == "exhausted" {
-                    log::warn!(
-                        "{failure}; fewer requests at once would help (CONCURRENT_REQUESTS)"
-                    );
-                } else if is_tcp {
+                if failure.code == EXHAUSTED {
+                    return self.on_exhausted(flight_key, &failure);
+                }
+                if is_tcp {
                     self.frontier.host_failed(flight.lane, self.now);
                 }
                 self.end_connecting(flight_key, failure, &line);
             }
-            // It died between being ready and departing: a new one is made.
-            Stage::Ready { .. } => self.reconnect(flight_key),
+            // It spoke, or failed, between being ready and departing.
+            Stage::Ready { .. } => self.end_waiting(flight_key, failure, &line),
             Stage::Exchanging { .. } | Stage::Moving => {
                 unreachable!("a connection that carries a request is set up")
             }
         }
+    }
+
+    /// Our machine has no socket to give. That is no fault of the origin's, and no URL's loss: the
+    /// request waits, and fewer are in flight from now on.
+    fn on_exhausted(&mut self, key: Key, failure: &Failure) {
+        let most = self.room.refused(self.throttle.in_flight());
+        log::warn!(
+            "{failure}; at most {most} requests are in flight for now (CONCURRENT_REQUESTS)"
+        );
+        self.throttle.set_in_flight_max(most);
+        let flight = self.flights.get(key).expect("an attempt ends once");
+        let lane = flight.lane;
+        if let Stage::Connecting { sockets, .. } = &flight.stage {
+            for socket in sockets.clone() {
+                self.close_socket(socket, Close::Reset);
+            }
+        }
+        self.reconnect(key);
+        let until = self.now + EXHAUSTED_PAUSE;
+        self.frontier
+            .pause(lane, until, &mut self.throttle, self.now);
     }
 
     /// No connection: what was begun is charged as a send at its start.
@@ -368,6 +394,9 @@ impl<I: Io> Core<I> {
             .expect("a reply has its attempt")
             .lane;
         let whole = failure.is_none();
+        if self.favoured == Some(key) {
+            self.favoured = None;
+        }
         self.deadlines.cancel(Timer::Socket(key.slot));
         self.on_end(flight, *exchange, failure, &line);
         // A connection with nothing queued for its origin closes at once.
@@ -403,21 +432,45 @@ impl<I: Io> Core<I> {
 
     /// A connection that waited was ended by its peer.
     fn on_closed_by_peer(&mut self, key: Key) {
-        let flight = self.http(key).flight.take();
+        let http = self.http(key);
+        let flight = http.flight.take();
+        let line = Line::of(&http.connection);
+        let was_kept = http.connection.used() > 0;
         self.close_socket(key, Close::Finish);
-        if let Some(flight) = flight {
-            self.reconnect(flight);
+        match flight {
+            None => {}
+            Some(flight) if was_kept => self.reconnect(flight),
+            Some(flight) => {
+                let failure = Failure::new(
+                    FailureKind::Connect,
+                    "closed",
+                    "the server closed the connection before the request was due to leave",
+                );
+                self.end_waiting(flight, failure, &line);
+            }
         }
     }
 
-    /// The connection that a request waited on is gone; nothing was sent, so nothing is lost.
+    /// A new connection was of no use although it came to be. It is charged like one that could
+    /// not be set up, so that a server that hangs up on us is not called again at once.
+    fn end_waiting(&mut self, key: Key, failure: Failure, line: &Line) {
+        let flight = self.flights.get_mut(key).expect("an attempt ends once");
+        let stage = std::mem::replace(&mut flight.stage, Stage::Moving);
+        let Stage::Ready { exchange, .. } = stage else {
+            unreachable!("only a request that waits for its gap is ended so");
+        };
+        let (ticket, released) = (flight.ticket, flight.released);
+        self.throttle.charge_failed(ticket, released);
+        self.on_end(key, *exchange, Some(failure), line);
+    }
+
+    /// The kept connection that a request waited on is gone; nothing was sent, so nothing is lost.
     fn reconnect(&mut self, key: Key) {
         let flight = self.flights.remove(key).expect("a request has its attempt");
         self.forget(key, &flight);
         self.throttle.cancel(flight.ticket, self.now);
-        self.frontier.put_back(flight.lane, flight.job);
         self.frontier
-            .go_on(flight.lane, &mut self.throttle, self.now);
+            .put_back(flight.lane, flight.job, &mut self.throttle, self.now);
     }
 
     /// The throttle lets the request of this ticket depart, with the turn's others.
@@ -448,7 +501,8 @@ impl<I: Io> Core<I> {
         if !self.scratch.is_empty() {
             self.io.send(token_of(key), &self.scratch, mark);
         }
-        if http.flight.is_some() && !http.paused && self.is_full() {
+        // Only replies have bodies.
+        if http.connection.exchange().is_some() && http.paused.is_none() && self.must_wait(key) {
             self.pause(key);
         }
         self.arm(key);
@@ -485,35 +539,55 @@ impl<I: Io> Core<I> {
         self.buffered = self.http(key).recount(total);
     }
 
-    /// Whether no more should be read for now: the bodies' bound is reached, or the sink is busy.
+    /// Whether the bodies that are buffered have reached their bound.
     fn is_full(&self) -> bool {
-        self.buffered as u64 >= self.config.buffered_bodies_max || !self.sink.is_ready()
+        self.buffered as u64 >= self.config.buffered_bodies_max
+    }
+
+    /// Whether no more should be read of a connection for now: there is no room, or the sink is busy.
+    fn must_wait(&self, key: Key) -> bool {
+        !self.sink.is_ready() || self.is_full() && self.favoured != Some(key)
     }
 
     fn pause(&mut self, key: Key) {
-        self.http(key).paused = true;
+        self.http(key).paused = Some(self.now);
         self.io.set_reading(token_of(key), false);
-        self.paused.push_back(key);
+        if self.favoured == Some(key) {
+            self.paused.push_front(key);
+        } else {
+            self.paused.push_back(key);
+        }
     }
 
-    /// Reads on where there is room again. If all that is on its way stands still for want of
-    /// room that only its end can make, the first to have stopped goes on all the same: the bound
-    /// is exceeded by one body at most.
+    /// Reads on where there is room again. Where there is none, room that only the end of a body can
+    /// make, one connection reads on all the same until its exchange is over: the bound is exceeded
+    /// by one body at most, beside what each connection had read when it was stopped.
     pub fn make_room(&mut self) {
         while let Some(key) = self.paused.front().copied() {
-            let stuck = self.sink.is_ready() && self.paused.len() >= self.flights.len();
-            if self.is_full() && !stuck {
+            if !self.sink.is_ready() {
                 return;
+            }
+            if self.is_full() {
+                if self.favoured != Some(key) && self.favours_one() {
+                    return;
+                }
+                self.favoured = Some(key);
             }
             self.paused.pop_front();
-            if let Some(Socket::Http(http)) = self.sockets.get_mut(key) {
-                http.paused = false;
+            if let Some(Socket::Http(http)) = self.sockets.get_mut(key)
+                && let Some(since) = http.paused.take()
+            {
+                let waited = self.now.saturating_since(since);
+                http.connection.handle_resumed(waited, self.now);
                 self.io.set_reading(token_of(key), true);
             }
-            if stuck {
-                return;
-            }
         }
+    }
+
+    /// Whether there still is a connection that reads on without room.
+    fn favours_one(&self) -> bool {
+        let socket = self.favoured.and_then(|key| self.sockets.get(key));
+        matches!(socket, Some(Socket::Http(http)) if http.connection.exchange().is_some())
     }
 
     /// Closes a socket and forgets it.
@@ -561,7 +635,7 @@ fn words(error: NetError) -> (&'static str, std::borrow::Cow<'static, str>) {
         NetError::TimedOut => ("timed_out", "the kernel gave the connection up".into()),
         NetError::Unreachable => ("unreachable", "no route leads there".into()),
         NetError::Exhausted => (
-            "exhausted",
+            EXHAUSTED,
             "our machine has no socket, port or memory to give".into(),
         ),
         NetError::Other(errno) => (

@@ -9,6 +9,7 @@ use super::flight::{Flight, Socket};
 use super::guard::Guard;
 use super::inbox::Inbox;
 use super::origins::Origins;
+use super::room::Room;
 use super::stats::{Progress, Stats};
 use super::timer::{Deadlines, Timer};
 use crate::base::disk::{DiskDone, DiskJob};
@@ -41,6 +42,10 @@ pub(super) struct Core<I: Io> {
     pub guard: Guard,
     pub pool: Pool,
     pub origins: Origins,
+    /// Sockets that there may be at once.
+    pub sockets_max: usize,
+    /// Requests that our machine has room for.
+    pub room: Room,
     pub flights: Slab<Flight>,
     pub sockets: Slab<Socket>,
     /// The attempt behind each of the throttle's tickets, by the ticket's slot.
@@ -57,6 +62,8 @@ pub(super) struct Core<I: Io> {
     pub unresolved: VecDeque<LaneId>,
     /// Sockets whose reading is stopped, in the order of stopping.
     pub paused: VecDeque<Key>,
+    /// The one that reads on though there is no room.
+    pub favoured: Option<Key>,
     /// Bytes of all bodies that are buffered.
     pub buffered: usize,
     pub sink: Box<dyn Sink>,
@@ -73,7 +80,7 @@ pub(super) struct Core<I: Io> {
     pub(super) next_tick: Instant,
     pub(super) stats_path: Option<std::path::PathBuf>,
     pub(super) stats_written: Instant,
-    /// More was allowed than one turn takes.
+    /// There is more to do than one turn takes.
     pub(super) unfinished: bool,
 }
 
@@ -99,6 +106,8 @@ const GRANTS_PER_TURN: usize = 256;
 const SUBMITTED_PER_TURN: usize = 256;
 /// How often statistics are written and sinks flushed.
 const TICK: Duration = Duration::from_secs(1);
+/// How often a sink that was not ready is asked again.
+const ASK_SINK_EVERY: Duration = Duration::from_millis(5);
 /// How often `stats.json` is replaced.
 const STATS_EVERY: Duration = Duration::from_secs(3);
 /// The tag of disk jobs that replace `stats.json`, which belong to no open file.
@@ -117,6 +126,7 @@ impl<I: Io> Core<I> {
             self.take(event);
         }
         self.events = events;
+        self.unfinished = false;
         self.take_in();
         self.fire();
         self.grant();
@@ -127,6 +137,9 @@ impl<I: Io> Core<I> {
         self.advance_phase();
         let ended = self.io.now();
         self.stats.lag.record(ended.saturating_since(began));
+        if let Phase::Over { .. } = self.phase {
+            self.inbox.close();
+        }
     }
 
     /// When there is something to do, if nothing arrives.
@@ -138,7 +151,10 @@ impl<I: Io> Core<I> {
             Phase::Draining { until, .. } => Some(until),
             _ => None,
         };
+        // A sink that waits for another thread cannot say when it is ready: it is asked.
+        let waits_for_sink = matches!(self.phase, Phase::Flushing { .. }) || !self.sink.is_ready();
         [
+            waits_for_sink.then(|| self.now + ASK_SINK_EVERY),
             self.throttle.next_wake(),
             self.deadlines.next(),
             self.resolver.next_timeout(),
@@ -231,7 +247,6 @@ impl<I: Io> Core<I> {
 
     /// Lets go what the throttle allows.
     fn grant(&mut self) {
-        self.unfinished = false;
         let releasing = self.phase == Phase::Running
             && self.sink.is_ready()
             && self.unresolved.is_empty()
@@ -255,6 +270,9 @@ impl<I: Io> Core<I> {
     fn tick(&mut self) {
         self.next_tick = self.now + TICK;
         self.sink.flush(&mut self.disk);
+        if let Some(most) = self.room.widened() {
+            self.throttle.set_in_flight_max(most);
+        }
         if self.now.saturating_since(self.stats_written) >= STATS_EVERY {
             self.write_stats();
         }
@@ -314,6 +332,8 @@ impl<I: Io> Core<I> {
                     self.drain("shutdown", grace);
                 } else if self.frontier.is_spent() {
                     self.drain("closespider_pagecount", self.config.stop_grace);
+                } else if self.has_failed_too_often() {
+                    self.drain("closespider_errorcount", self.config.stop_grace);
                 } else if self
                     .config
                     .max_time
@@ -352,6 +372,11 @@ impl<I: Io> Core<I> {
     /// Whether it still sends.
     pub fn is_running(&self) -> bool {
         self.phase == Phase::Running
+    }
+
+    fn has_failed_too_often(&self) -> bool {
+        let max = self.frontier.settings().errors_max;
+        max > 0 && self.stats.pages_failed >= max
     }
 
     fn is_exhausted(&self) -> bool {

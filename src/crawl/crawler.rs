@@ -10,12 +10,13 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::config::Config;
+use super::config::{Config, ConfigError};
 use super::core::{Core, Phase};
 use super::guard::Guard;
 use super::inbox::{Handle, Inbox, Stopper};
 use super::life::Refused;
 use super::origins::Origins;
+use super::room::Room;
 use super::stats::{Progress, Stats};
 use super::timer::Deadlines;
 use crate::base::address;
@@ -39,8 +40,11 @@ use crate::throttle::strategy::StrategyMaker;
 /// It lives on the thread that made it. Nothing in it is global: several may live in one process,
 /// on one thread even, each in its turn.
 pub struct Crawler<I: Io = Epoll> {
-    core: Core<I>,
+    pub(super) core: Core<I>,
 }
+
+/// Sockets that are not for requests in flight: the resolver's, and connections that race others.
+const SOCKETS_RESERVED: usize = 96;
 
 /// What an embedder may bring in place of what is built in.
 pub struct Parts {
@@ -82,6 +86,9 @@ pub enum Turn {
 /// Why a crawl cannot begin.
 #[derive(Debug, thiserror::Error)]
 pub enum SetUpError {
+    /// A setting, or two together, cannot be taken.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// The kernel refused what the back end needs.
     #[error("the kernel refused what the event loop needs: {0}")]
     Io(#[from] io::Error),
@@ -134,6 +141,7 @@ impl<I: Io> Crawler<I> {
         mut resolver: resolver::Settings,
         parts: Parts,
     ) -> Result<Self, SetUpError> {
+        let config = config.finish()?;
         let now = io.now();
         let wall = io.wall_at_start();
         let seed = config.random_seed.unwrap_or(wall.0);
@@ -149,6 +157,17 @@ impl<I: Io> Crawler<I> {
         let guard = guard(&config)?;
         let mut throttle =
             Throttle::new(config.throttle.clone(), rng.fork("jitter").next_u64(), now);
+        // Some sockets are the resolver's, and a connection may race another.
+        let sockets_max = io.capacity();
+        let wanted = config.throttle.concurrent_requests;
+        let room = Room::new(wanted.min(sockets_max.saturating_sub(SOCKETS_RESERVED).max(1)));
+        if wanted > room.most() {
+            log::warn!(
+                "CONCURRENT_REQUESTS is {wanted}, but open files allow only {} at once",
+                room.most()
+            );
+            throttle.set_in_flight_max(room.most());
+        }
         if let Some(strategies) = parts.strategies {
             throttle.set_strategies(strategies);
         }
@@ -162,6 +181,8 @@ impl<I: Io> Crawler<I> {
             guard,
             pool: Pool::new(config.fetch.keepalive_max, config.fetch.keepalive_timeout),
             origins: Origins::default(),
+            sockets_max,
+            room,
             flights: Slab::new(),
             sockets: Slab::new(),
             flight_of: Vec::new(),
@@ -172,6 +193,7 @@ impl<I: Io> Crawler<I> {
             dns_sockets: HashMap::with_hasher(FixedState::with_seed(seed)),
             unresolved: VecDeque::new(),
             paused: VecDeque::new(),
+            favoured: None,
             buffered: 0,
             sink: parts.sink,
             disk: Vec::new(),
@@ -259,7 +281,7 @@ impl<I: Io> Crawler<I> {
     }
 
     /// What was still to be fetched when the crawl ended early, in order of admission.
-    pub fn take_pending(&mut self) -> Vec<Request> {
+    pub fn take_pending(&mut self) -> impl Iterator<Item = Request> + '_ {
         self.core.take_pending()
     }
 

@@ -67,8 +67,8 @@ pub(super) struct HttpSocket {
     /// The attempt it is for; `None` while it is idle.
     pub flight: Option<Key>,
     pub origin: u32,
-    /// Reading is stopped until there is room.
-    pub paused: bool,
+    /// Since when reading is stopped until there is room.
+    pub paused: Option<Instant>,
     /// Bytes of its buffers that the crawl's total holds.
     pub counted: usize,
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::carry::IDLE_CLOSED;
 use super::core::Core;
 use crate::fetch::failure::{Failure, FailureKind};
-use crate::frontier::filter::Filtered;
+use crate::frontier::filter::{self, Filtered};
 use crate::frontier::job::Job;
 use crate::frontier::request::Kind;
 use crate::frontier::robots::Brought;
@@ -103,7 +103,11 @@ impl<I: Io> Core<I> {
         if there == here || extra.is_some_and(|extra| extra.redirected_from.contains(&there)) {
             return Err(fail("loop", format!("{} was here before", target.as_str())));
         }
-        if job.kind == Kind::Page && self.frontier.check(&target, job.depth, job.seed).is_err() {
+        let goes_on = match job.kind {
+            Kind::Page => self.frontier.check(&target, job.depth, job.seed).is_ok(),
+            Kind::Robots | Kind::Sitemap => !filter::excludes(settings, &target),
+        };
+        if !goes_on {
             return Ok(false);
         }
         let mut next = Job {
@@ -126,6 +130,12 @@ impl<I: Io> Core<I> {
         if becomes_get {
             extra.method = String::new();
             extra.body = Vec::new();
+            // They speak of a body that is no more (RFC 9110, section 15.4).
+            extra.headers.retain(|(name, _)| {
+                !name
+                    .get(..8)
+                    .is_some_and(|start| start.eq_ignore_ascii_case("content-"))
+            });
         }
         if elsewhere {
             // Credentials are for whom they were given.
@@ -140,7 +150,7 @@ impl<I: Io> Core<I> {
     }
 
     /// A robots.txt has come, or not: every URL of its origin that waited hears of it.
-    fn read_robots(&mut self, job: &Job, page: &Page) {
+    pub fn read_robots(&mut self, job: &Job, page: &Page) {
         let extra = job.extra.as_ref();
         let Some(origin) = extra.and_then(|extra| extra.robots_for) else {
             return;

@@ -1,8 +1,8 @@
 //! What comes from elsewhere: requests submitted and the word to stop, from any thread.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::frontier::request::Request;
 use crate::io::Waker;
@@ -13,7 +13,6 @@ use crate::io::Waker;
 /// more requests come.
 #[derive(Debug)]
 pub struct Handle {
-    sender: SyncSender<Request>,
     stopper: Stopper,
 }
 
@@ -45,6 +44,24 @@ struct Shared {
     handles: AtomicUsize,
     stop: AtomicU8,
     bad_seeds: AtomicU64,
+    submitted: Mutex<Submitted>,
+    /// Somebody may go on: there is room, or never will be.
+    room: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Submitted {
+    waiting: VecDeque<Request>,
+    closed: bool,
+}
+
+impl Shared {
+    fn submitted(&self) -> MutexGuard<'_, Submitted> {
+        // Whoever panicked while holding it left a queue that is whole.
+        self.submitted
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Requests submitted and not yet taken in. [`Handle::submit`] waits while there are so many.
@@ -56,23 +73,42 @@ impl Handle {
     /// Not to be called on the crawl's own thread, where it could wait for ever: use
     /// `Crawler::submit` there.
     pub fn submit(&self, request: Request) -> Result<(), Closed> {
-        self.sender
-            .send(request)
-            .map_err(|refused| Closed(Box::new(refused.0)))?;
-        self.stopper.waker.wake();
+        let shared = &self.stopper.shared;
+        let full = |submitted: &mut Submitted| {
+            !submitted.closed && submitted.waiting.len() >= SUBMITTED_MAX
+        };
+        let submitted = shared
+            .room
+            .wait_while(shared.submitted(), full)
+            .unwrap_or_else(PoisonError::into_inner);
+        if submitted.closed {
+            return Err(Closed(Box::new(request)));
+        }
+        self.add(submitted, request);
         Ok(())
     }
 
     /// Submits a request if there is room for it now.
     pub fn try_submit(&self, request: Request) -> Result<(), NotTaken> {
-        self.sender
-            .try_send(request)
-            .map_err(|refused| match refused {
-                TrySendError::Full(request) => NotTaken::Full(Box::new(request)),
-                TrySendError::Disconnected(request) => NotTaken::Closed(Box::new(request)),
-            })?;
-        self.stopper.waker.wake();
+        let submitted = self.stopper.shared.submitted();
+        if submitted.closed {
+            return Err(NotTaken::Closed(Box::new(request)));
+        }
+        if submitted.waiting.len() >= SUBMITTED_MAX {
+            return Err(NotTaken::Full(Box::new(request)));
+        }
+        self.add(submitted, request);
         Ok(())
+    }
+
+    /// A crawl that left requests waiting comes back for them unasked; one that found none sleeps.
+    fn add(&self, mut submitted: MutexGuard<'_, Submitted>, request: Request) {
+        let asleep = submitted.waiting.is_empty();
+        submitted.waiting.push_back(request);
+        drop(submitted);
+        if asleep {
+            self.stopper.waker.wake();
+        }
     }
 
     /// Counts lines that were to be requests and are none, for the statistics.
@@ -91,7 +127,6 @@ impl Clone for Handle {
     fn clone(&self) -> Self {
         self.stopper.shared.handles.fetch_add(1, Ordering::SeqCst);
         Handle {
-            sender: self.sender.clone(),
             stopper: self.stopper.clone(),
         }
     }
@@ -121,8 +156,6 @@ impl Stopper {
 /// The crawl's end of it.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    sender: SyncSender<Request>,
-    receiver: Receiver<Request>,
     stopper: Stopper,
 }
 
@@ -134,10 +167,7 @@ pub(super) struct Stop {
 
 impl Inbox {
     pub fn new(waker: Waker) -> Self {
-        let (sender, receiver) = sync_channel(SUBMITTED_MAX);
         Inbox {
-            sender,
-            receiver,
             stopper: Stopper {
                 shared: Arc::default(),
                 waker,
@@ -148,7 +178,6 @@ impl Inbox {
     pub fn handle(&self) -> Handle {
         self.stopper.shared.handles.fetch_add(1, Ordering::SeqCst);
         Handle {
-            sender: self.sender.clone(),
             stopper: self.stopper.clone(),
         }
     }
@@ -158,7 +187,15 @@ impl Inbox {
     }
 
     pub fn take(&mut self) -> Option<Request> {
-        self.receiver.try_recv().ok()
+        let request = self.stopper.shared.submitted().waiting.pop_front()?;
+        self.stopper.shared.room.notify_one();
+        Some(request)
+    }
+
+    /// The crawl is over: nothing more is taken. What was taken until now can still be had.
+    pub fn close(&mut self) {
+        self.stopper.shared.submitted().closed = true;
+        self.stopper.shared.room.notify_all();
     }
 
     /// Whether no handle lives any more. Requests that were submitted before may still be there,
@@ -177,5 +214,84 @@ impl Inbox {
             0 => None,
             stop => Some(Stop { at_once: stop > 1 }),
         }
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn inbox() -> (Inbox, Arc<AtomicUsize>) {
+        let wakes = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&wakes);
+        let waker = Waker::new(move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+        });
+        (Inbox::new(waker), wakes)
+    }
+
+    #[test]
+    fn a_full_inbox_takes_nothing_until_there_is_room() {
+        let (mut inbox, _) = inbox();
+        let handle = inbox.handle();
+        for number in 0..SUBMITTED_MAX {
+            let request = Request::get("http://a.test/").tag(number as u64);
+            handle.try_submit(request).expect("there is room");
+        }
+        let more = handle.try_submit(Request::get("http://a.test/more"));
+        assert!(matches!(more, Err(NotTaken::Full(request)) if request.url.ends_with("more")));
+        assert_eq!(inbox.take().expect("the first").tag, 0);
+        handle
+            .try_submit(Request::get("http://a.test/more"))
+            .expect("there is room again");
+    }
+
+    #[test]
+    fn whoever_waits_for_room_hears_that_the_crawl_is_over() {
+        let (mut inbox, _) = inbox();
+        let handle = inbox.handle();
+        for _ in 0..SUBMITTED_MAX {
+            handle
+                .try_submit(Request::get("http://a.test/"))
+                .expect("there is room");
+        }
+        let (told, hears) = channel();
+        let waits = thread::spawn(move || {
+            told.send(()).expect("the test listens");
+            handle.submit(Request::get("http://a.test/late"))
+        });
+        hears.recv().expect("it is about to wait");
+        thread::sleep(Duration::from_millis(20));
+        inbox.close();
+        let refused = waits.join().expect("it does not wait for ever");
+        assert!(matches!(refused, Err(Closed(request)) if request.url.ends_with("late")));
+        assert!(inbox.take().is_some(), "what was taken is still there");
+    }
+
+    #[test]
+    fn a_crawl_is_woken_for_the_first_request_only() {
+        let (mut inbox, wakes) = inbox();
+        let handle = inbox.handle();
+        let submit = || {
+            handle
+                .try_submit(Request::get("http://a.test/"))
+                .expect("there is room");
+        };
+        submit();
+        submit();
+        assert_eq!(wakes.load(Ordering::SeqCst), 1);
+        while inbox.take().is_some() {}
+        submit();
+        assert_eq!(wakes.load(Ordering::SeqCst), 2);
     }
 }

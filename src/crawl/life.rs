@@ -97,7 +97,9 @@ impl<I: Io> Core<I> {
             match self.frontier.next(lane, self.now) {
                 Next::Send(job) => {
                     let found = found.expect("a host that may be asked was looked up");
-                    return self.take_connection(job, lane, ticket, found);
+                    self.take_connection(job, lane, ticket, found);
+                    // What is queued behind it waits for its scopes' places, not for its end.
+                    return self.frontier.go_on(lane, &mut self.throttle, self.now);
                 }
                 Next::Unsent(job, why) => self.end_unsent(&job, lane, unsent(&why)),
                 Next::CrawlDelay(delay) => {
@@ -106,6 +108,8 @@ impl<I: Io> Core<I> {
                     return self.frontier.go_on(lane, &mut self.throttle, self.now);
                 }
                 Next::Later => {
+                    // Whoever sends from here later did not wait for this lookup.
+                    self.looked_up.remove(&lane);
                     self.throttle.cancel(ticket, self.now);
                     return self.frontier.go_on(lane, &mut self.throttle, self.now);
                 }

@@ -11,11 +11,16 @@ mod flight;
 mod timer;
 mod guard;
 mod origins;
+mod room;
 mod inbox;
 pub mod stats;
 pub mod config;
 mod crawler;
+#[cfg(test)]
+mod adversity;
+mod builder;
 
+pub use builder::Builder;
 pub use crawler::{Crawler, Parts, SetUpError, Turn};
 pub use inbox::{Closed, Handle, NotTaken, Stopper};
 pub use life::Refused;

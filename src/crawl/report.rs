@@ -9,6 +9,7 @@ use crate::fetch::exchange::Outcome;
 use crate::fetch::failure::Failure;
 use crate::fetch::timings::Timings;
 use crate::frontier::job::Job;
+use crate::frontier::request::Kind;
 use crate::io::Io;
 use crate::sink::page::Page;
 use crate::throttle::engine::LaneId;
@@ -114,6 +115,10 @@ impl<I: Io> Core<I> {
     pub fn end_unsent(&mut self, job: &Job, lane: LaneId, failure: Failure) {
         let mut page = self.blank_page(job, self.lane_scope_names(lane));
         page.failure = Some(failure);
+        if job.kind == Kind::Robots {
+            // Somebody waits for it, of another host perhaps.
+            self.read_robots(job, &page);
+        }
         self.deliver(page);
     }
 

@@ -7,6 +7,7 @@ use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
 use crate::base::time::{Instant, Wall, nanos};
+use crate::fetch::failure::FailureKind;
 use crate::fetch::timings::Timings;
 use crate::sink::page::Page;
 
@@ -17,6 +18,9 @@ pub struct Stats {
     pub attempts: u64,
     /// Final results of pages with a status.
     pub pages: u64,
+    /// Final results of pages with an error; those that we left out ourselves, by robots.txt or a
+    /// filter, are none.
+    pub pages_failed: u64,
     /// Bytes of replies as they came over the wire.
     pub bytes_wire: u64,
     /// Bytes of bodies after the content codings.
@@ -81,6 +85,7 @@ impl Stats {
         Stats {
             attempts: 0,
             pages: 0,
+            pages_failed: 0,
             bytes_wire: 0,
             bytes_body: 0,
             links: 0,
@@ -109,6 +114,10 @@ impl Stats {
         if page.kind == "page" && page.final_ && page.status.is_some() {
             self.pages += 1;
         }
+        let failed = page.failure.as_ref().is_some_and(|failure| {
+            !matches!(failure.kind, FailureKind::Robots | FailureKind::Filtered)
+        });
+        self.pages_failed += u64::from(page.kind == "page" && page.final_ && failed);
         self.bytes_wire += page.bytes_wire;
         self.bytes_body += page.body.len() as u64;
         self.links += u64::from(page.links.unwrap_or(0));

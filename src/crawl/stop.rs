@@ -4,7 +4,6 @@ use super::core::Core;
 use super::flight::Stage;
 use crate::base::slab::Key;
 use crate::fetch::failure::{Failure, FailureKind};
-use crate::frontier::job::Job;
 use crate::frontier::request::{Kind, Request};
 use crate::io::{Close, Io};
 
@@ -24,7 +23,8 @@ impl<I: Io> Core<I> {
             }
             self.forget(key, &flight);
             self.throttle.cancel(flight.ticket, self.now);
-            self.frontier.put_back(flight.lane, flight.job);
+            self.frontier
+                .put_back(flight.lane, flight.job, &mut self.throttle, self.now);
         }
         while let Some(idle) = self.pool.evict() {
             if let Some(key) = self.sockets.key_of(idle) {
@@ -67,15 +67,12 @@ impl<I: Io> Core<I> {
     }
 
     /// What was still to be fetched when the crawl ended, in order of admission.
-    pub fn take_pending(&mut self) -> Vec<Request> {
+    pub fn take_pending(&mut self) -> impl Iterator<Item = Request> + '_ {
         let mut jobs = self.frontier.drain();
-        jobs.append(&mut self.cancelled);
+        jobs.extend(self.cancelled.drain(..).map(Box::new));
         jobs.sort_by_key(|job| job.id);
-        let pages = jobs.iter().filter(|job| job.kind == Kind::Page);
-        let mut requests: Vec<Request> = pages.map(Job::to_request).collect();
-        while let Some(request) = self.inbox.take() {
-            requests.push(request);
-        }
-        requests
+        let pages = jobs.into_iter().filter(|job| job.kind == Kind::Page);
+        let submitted = std::iter::from_fn(|| self.inbox.take());
+        pages.map(|job| job.to_request()).chain(submitted)
     }
 }

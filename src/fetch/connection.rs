@@ -269,6 +269,13 @@ impl Connection {
         }
     }
 
+    /// What the peer sends is read again, after we kept it waiting: that was no silence of its.
+    pub fn handle_resumed(&mut self, waited: Duration, now: Instant) {
+        if let State::Exchanging(exchange) = &mut self.state {
+            exchange.handle_resumed(waited, now);
+        }
+    }
+
     /// When the present phase is out of time. None while nothing is awaited of the peer: how long
     /// a connection may wait for a request is the pool's to say.
     pub fn deadline(&self, settings: &Settings) -> Option<Deadline> {

@@ -95,6 +95,8 @@ impl Pulse {
     }
 
     pub(super) fn beat(&mut self, at: Instant, bytes: u64) {
+        // What had arrived before it was kept waiting is stamped so.
+        let at = self.last.map_or(at, |last| last.max(at));
         self.bytes += bytes;
         if self.last.is_none() || self.bytes >= self.quota {
             self.since = at;
@@ -106,6 +108,13 @@ impl Pulse {
     /// Ends a silence, if the reply has begun at all.
     pub(super) fn touch(&mut self, at: Instant) {
         self.last = self.last.map(|last| last.max(at));
+    }
+
+    /// Begins anew after a time in which nothing was read.
+    pub(super) fn resume(&mut self, now: Instant) {
+        self.touch(now);
+        self.since = self.since.max(now);
+        self.bytes = 0;
     }
 
     /// Whether any byte has come.

@@ -63,6 +63,8 @@ pub struct Exchange {
     keep_wire: bool,
     timings: Timings,
     pulse: Pulse,
+    /// How long we did not read what had perhaps arrived.
+    kept_waiting: Duration,
     received: Received,
 }
 
@@ -157,6 +159,7 @@ impl Exchange {
             keep_wire: description.keep_wire,
             timings,
             pulse: Pulse::new(settings),
+            kept_waiting: Duration::ZERO,
             received: Received::default(),
         })
     }
@@ -190,6 +193,12 @@ impl Exchange {
     /// silence.
     pub fn handle_activity(&mut self, at: Instant) {
         self.pulse.touch(at);
+    }
+
+    /// It is read again after we kept it waiting, which counts against none of its limits.
+    pub fn handle_resumed(&mut self, waited: Duration, now: Instant) {
+        self.kept_waiting += waited;
+        self.pulse.resume(now);
     }
 
     /// The connection ended. `whole` says that nothing can have been cut off unseen: with TLS,
@@ -231,13 +240,13 @@ impl Exchange {
     /// When the present phase is out of time.
     pub fn deadline(&self, settings: &Settings) -> Deadline {
         let total = Deadline::new(
-            self.timings.started + settings.download_timeout,
+            self.timings.started + settings.download_timeout + self.kept_waiting,
             Phase::Total,
         );
         let reply = match (self.timings.first_byte, self.timings.sent) {
             (Some(_), _) => self.pulse.deadline(settings),
             (None, Some(sent)) => {
-                let at = sent + settings.first_byte_timeout;
+                let at = sent + settings.first_byte_timeout + self.kept_waiting;
                 Some(Deadline::new(at, Phase::FirstByte))
             }
             (None, None) => None,

@@ -64,7 +64,7 @@ pub fn check(settings: &Settings, url: &CrawlUrl, depth: u32) -> Result<(), Filt
     if depth > 0 && repeats(url.path(), settings.path_repeat_limit) {
         return Err(Filtered::PathRepeat);
     }
-    if is_excluded(&settings.exclude_hosts, url.host_str()) {
+    if excludes(settings, url) {
         return Err(Filtered::Excluded);
     }
     if settings.deny.iter().any(|deny| deny.is_match(url.as_str())) {
@@ -75,6 +75,11 @@ pub fn check(settings: &Settings, url: &CrawlUrl, depth: u32) -> Result<(), Filt
         return Err(Filtered::NotAllowed);
     }
     Ok(())
+}
+
+/// Whether `--exclude` names the URL's host: then nothing at all is asked of it.
+pub fn excludes(settings: &Settings, url: &CrawlUrl) -> bool {
+    is_excluded(&settings.exclude_hosts, url.host_str())
 }
 
 /// The hosts and domains that links may lead to.

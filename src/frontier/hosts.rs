@@ -161,5 +161,12 @@ mod tests {
         host.connected();
         fail(&mut host, 4, Instant::START);
         assert_eq!(host.health(Instant::START), Health::Up);
+        host.failed(Instant::START);
+        let mut now = Instant::START + HOLD;
+        host.connected();
+        fail(&mut host, 5, now);
+        assert_eq!(host.health(now), Health::Held(now + HOLD));
+        now += HOLD;
+        assert_eq!(host.health(now), Health::Up);
     }
 }

@@ -21,11 +21,12 @@ use smallvec::SmallVec;
 use super::filter::{self, Filtered, Site};
 use super::hosts::{Health, HostId, Hosts};
 use super::job::Job;
+use super::origins::Origins;
+use super::queue::Queue;
 use super::request::Kind;
 use super::robots::{Brought, Standing as Robots, Verdict};
 use super::seen::Seen;
 use super::settings::Settings;
-use crate::base::intern::Interner;
 use crate::base::time::Instant;
 use crate::throttle::engine::{LaneId, Throttle};
 use crate::throttle::scope::ScopeId;
@@ -37,9 +38,7 @@ pub struct Frontier {
     settings: Settings,
     lanes: Vec<Lane>,
     lane_of: HashTable<LaneId>,
-    origin_names: Interner,
-    origins: Vec<Origin>,
-    /// Every open lane of an origin that has more than one thing to hear from it.
+    origins: Origins,
     hosts: Hosts,
     site: Site,
     seen: Seen,
@@ -57,7 +56,7 @@ pub struct Frontier {
 #[derive(Debug, Default)]
 struct Lane {
     key: u64,
-    queue: BinaryHeap<Box<Job>>,
+    queue: Queue,
     origin: u32,
     host: u32,
     in_flight: u32,
@@ -78,12 +77,6 @@ enum Stands {
     Robots,
     Held,
     Limited,
-}
-
-#[derive(Debug, Default)]
-struct Origin {
-    lanes: u32,
-    robots: Robots,
 }
 
 /// What comes next in a lane.
@@ -122,8 +115,7 @@ impl Frontier {
             settings,
             lanes: Vec::new(),
             lane_of: HashTable::new(),
-            origin_names: Interner::new(),
-            origins: Vec::new(),
+            origins: Origins::default(),
             hosts: Hosts::default(),
             site: Site::default(),
             seen: Seen::default(),
@@ -206,13 +198,20 @@ impl Frontier {
         }
     }
 
-    /// Puts back a request that could not be sent after all; it is the lane's first again.
-    pub fn put_back(&mut self, lane: LaneId, job: Box<Job>) {
+    /// Puts back a request that could not be sent after all; it is the lane's first again, and the
+    /// lane goes on.
+    pub fn put_back(&mut self, lane: LaneId, job: Box<Job>, throttle: &mut Throttle, now: Instant) {
         self.uncount(&job, lane);
         self.queued += 1;
         let slot = &mut self.lanes[lane.0 as usize];
         slot.in_flight -= 1;
+        if job.kind != Kind::Page && matches!(slot.stands, Stands::Robots | Stands::Limited) {
+            // What the lane waits for may be this very request, and nobody else will send it.
+            slot.stands = Stands::Taken;
+        }
         slot.queue.push(job);
+        self.offer_limited(throttle, now);
+        self.go_on(lane, throttle, now);
     }
 
     /// What is next in a lane that the throttle has released.
@@ -243,7 +242,7 @@ impl Frontier {
         }
         let slot = &self.lanes[lane.0 as usize];
         let front = slot.queue.peek().expect("the front was just seen");
-        let origin = &mut self.origins[slot.origin as usize];
+        let origin = self.origins.get_mut(slot.origin);
         match origin.robots.verdict(front.url.request_target(), now) {
             Verdict::Allowed => match origin.robots.crawl_delay() {
                 Some(delay) if !slot.heeds_delay => {
@@ -264,7 +263,7 @@ impl Frontier {
                 Next::Later
             }
             Verdict::Ask => {
-                origin.robots = Robots::Fetching(SmallVec::from_slice(&[lane]));
+                origin.robots = Robots::Fetching(Box::new(SmallVec::from_slice(&[lane])));
                 let job = self.robots_job(lane);
                 let slot = &mut self.lanes[lane.0 as usize];
                 slot.in_flight += 1;
@@ -288,11 +287,11 @@ impl Frontier {
             if host.pages >= max {
                 return Some(Next::Unsent(self.pop(lane), Unsent::HostPages));
             }
-            if host.pages + host.in_flight >= max {
-                self.lanes[lane.0 as usize].stands = Stands::Limited;
-                self.limited.push(lane);
-                return Some(Next::Later);
-            }
+        }
+        if self.awaits_pages(HostId(self.lanes[lane.0 as usize].host)) {
+            self.lanes[lane.0 as usize].stands = Stands::Limited;
+            self.limited.push(lane);
+            return Some(Next::Later);
         }
         None
     }
@@ -357,10 +356,7 @@ impl Frontier {
 
     /// The lane's first URL: whose host is to be resolved.
     pub fn front(&self, lane: LaneId) -> Option<&Job> {
-        self.lanes[lane.0 as usize]
-            .queue
-            .peek()
-            .map(|job| job.as_ref())
+        self.lanes[lane.0 as usize].queue.peek()
     }
 
     /// The lane may go on: it is offered if it has something, closed if it is done for.
@@ -398,15 +394,33 @@ impl Frontier {
             self.pages += 1;
             self.hosts.get_mut(HostId(slot.host)).pages += 1;
         }
+        self.offer_limited(throttle, now);
+        self.go_on(lane, throttle, now);
+    }
+
+    /// Offers the lanes that page limits stopped and stop no more.
+    fn offer_limited(&mut self, throttle: &mut Throttle, now: Instant) {
         let max = self.settings.pages_max;
-        if !self.limited.is_empty() && (max == 0 || self.pages + self.pages_in_flight < max) {
-            for lane in std::mem::take(&mut self.limited) {
-                if self.lanes[lane.0 as usize].stands == Stands::Limited {
-                    self.offer(lane, throttle, now);
-                }
+        if self.limited.is_empty() || max > 0 && self.pages + self.pages_in_flight >= max {
+            return;
+        }
+        for lane in std::mem::take(&mut self.limited) {
+            let slot = &self.lanes[lane.0 as usize];
+            if slot.stands != Stands::Limited {
+                continue;
+            }
+            if self.awaits_pages(HostId(slot.host)) {
+                self.limited.push(lane);
+            } else {
+                self.offer(lane, throttle, now);
             }
         }
-        self.go_on(lane, throttle, now);
+    }
+
+    /// Whether a host may give no more pages unless one of those on their way fails.
+    fn awaits_pages(&self, host: HostId) -> bool {
+        let (max, host) = (self.settings.pages_per_host_max, self.hosts.get(host));
+        max > 0 && host.pages < max && host.pages + host.in_flight >= max
     }
 
     fn uncount(&mut self, job: &Job, lane: LaneId) {
@@ -426,7 +440,7 @@ impl Frontier {
         now: Instant,
     ) {
         let lifetime = self.settings.robots_lifetime;
-        let origin = &mut self.origins[origin as usize];
+        let origin = self.origins.get_mut(origin);
         for lane in origin.robots.arrived(brought, lifetime, now) {
             if self.lanes[lane.0 as usize].stands == Stands::Robots {
                 self.lanes[lane.0 as usize].stands = Stands::Taken;
@@ -445,6 +459,16 @@ impl Frontier {
     pub fn host_connected(&mut self, lane: LaneId) {
         let host = HostId(self.lanes[lane.0 as usize].host);
         self.hosts.get_mut(host).connected();
+    }
+
+    /// Lets a lane wait until a moment.
+    pub fn pause(&mut self, lane: LaneId, until: Instant, throttle: &mut Throttle, now: Instant) {
+        let slot = &mut self.lanes[lane.0 as usize];
+        if matches!(slot.stands, Stands::Taken | Stands::Idle | Stands::Offered) {
+            slot.stands = Stands::Held;
+            self.held.push(Reverse((until, lane)));
+            throttle.withdraw(lane, now);
+        }
     }
 
     /// When [`Frontier::expire`] has something to do.
@@ -466,7 +490,8 @@ impl Frontier {
 
     /// The lane of an origin and a set of scopes, opened if there is none.
     fn lane(&mut self, url: &CrawlUrl, scopes: &[ScopeId], throttle: &mut Throttle) -> LaneId {
-        let origin = self.origin_names.intern(url.origin());
+        let host = self.hosts.host(url.host_str());
+        let origin = self.origins.origin(url, host);
         let mut wanted: SmallVec<[ScopeId; 4]> = SmallVec::from_slice(scopes);
         wanted.sort_unstable();
         wanted.dedup();
@@ -478,21 +503,16 @@ impl Frontier {
         {
             return *lane;
         }
-        if self.origins.len() <= origin as usize {
-            self.origins
-                .resize_with(origin as usize + 1, Origin::default);
-        }
-        self.origins[origin as usize].lanes += 1;
-        let host = self.hosts.host(url.host_str()).0;
+        self.origins.get_mut(origin).lanes += 1;
         let lane = throttle.open_lane(&wanted);
         if self.lanes.len() <= lane.0 as usize {
             self.lanes.resize_with(lane.0 as usize + 1, Lane::default);
         }
         self.lanes[lane.0 as usize] = Lane {
             key,
-            queue: BinaryHeap::new(),
+            queue: Queue::default(),
             origin,
-            host,
+            host: host.0,
             in_flight: 0,
             stands: Stands::Idle,
             heeds_delay: false,
@@ -516,45 +536,38 @@ impl Frontier {
         }
         throttle.close_lane(lane, now);
         self.lanes_open -= 1;
-        self.origins[origin as usize].lanes -= 1;
+        self.origins.get_mut(origin).lanes -= 1;
         self.keep_or_forget(origin, now);
     }
 
     /// An origin without lanes is remembered while its robots.txt holds, within the bound.
     fn keep_or_forget(&mut self, origin: u32, now: Instant) {
-        let slot = &mut self.origins[origin as usize];
-        if slot.lanes > 0 {
+        let slot = self.origins.get_mut(origin);
+        if slot.lanes > 0 || slot.kept || matches!(slot.robots, Robots::Fetching(_)) {
             return;
         }
-        let until = match &slot.robots {
-            Robots::Known(_, until) | Robots::Absent(until) | Robots::Unreachable(until)
-                if *until > now =>
-            {
-                *until
-            }
-            Robots::Fetching(_) => return,
-            _ => {
-                slot.robots = Robots::Unknown;
-                self.origin_names.remove(origin);
-                return;
-            }
+        let Some(until) = slot.robots.holds_until().filter(|until| *until > now) else {
+            return self.origins.forget(origin);
         };
+        slot.kept = true;
         self.origins_kept.push(Reverse((until, origin)));
-        if self.origins_kept.len() > ROBOTS_KEPT_MAX {
-            let Reverse((_, oldest)) = self.origins_kept.pop().expect("it is not empty");
-            let slot = &mut self.origins[oldest as usize];
-            if slot.lanes == 0 && !matches!(slot.robots, Robots::Fetching(_) | Robots::Unknown) {
-                slot.robots = Robots::Unknown;
-                self.origin_names.remove(oldest);
+        while let Some(Reverse((until, first))) = self.origins_kept.peek().copied()
+            && (until <= now || self.origins_kept.len() > ROBOTS_KEPT_MAX)
+        {
+            self.origins_kept.pop();
+            let slot = self.origins.get_mut(first);
+            slot.kept = false;
+            if slot.lanes == 0 && !matches!(slot.robots, Robots::Fetching(_)) {
+                self.origins.forget(first);
             }
         }
     }
 
     /// Empties every queue, in order of lanes: for `pending.jsonl` after an early stop.
-    pub fn drain(&mut self) -> Vec<Job> {
-        let mut jobs: Vec<Job> = Vec::with_capacity(self.queued);
+    pub fn drain(&mut self) -> Vec<Box<Job>> {
+        let mut jobs: Vec<Box<Job>> = Vec::with_capacity(self.queued);
         for lane in &mut self.lanes {
-            jobs.extend(std::mem::take(&mut lane.queue).into_iter().map(|job| *job));
+            jobs.extend(lane.queue.drain());
         }
         self.queued = 0;
         jobs.sort_by_key(|job| job.id);
@@ -601,6 +614,11 @@ impl Frontier {
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
+
+    #[cfg(test)]
+    pub(crate) fn settings_mut(&mut self) -> &mut Settings {
+        &mut self.settings
+    }
 }
 
 /// Names a lane: its origin and its scopes, mixed into 64 bits.
@@ -617,3 +635,6 @@ fn lane_key(origin: u32, scopes: &[ScopeId]) -> u64 {
             mix(key.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ u64::from(scope.0))
         })
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,8 @@
 //! same front.
 
 mod lanes;
+mod queue;
+mod origins;
 pub mod request;
 pub mod seeds;
 pub mod job;

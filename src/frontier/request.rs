@@ -39,6 +39,53 @@ impl Request {
             ..Request::default()
         }
     }
+
+    /// A POST of `body` to `url`.
+    pub fn post(url: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
+        Request {
+            url: url.into(),
+            method: "POST".to_owned(),
+            body: body.into(),
+            ..Request::default()
+        }
+    }
+
+    /// Sends this field too.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// Goes before those of lower priority in its lane; 0 is the usual one.
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Is throttled under this scope instead of the mapped ones. Said again, under both.
+    pub fn scope(mut self, name: impl Into<String>) -> Self {
+        self.scopes.get_or_insert_default().push(name.into());
+        self
+    }
+
+    /// Is throttled under no scope: only the global limits hold.
+    pub fn without_scopes(mut self) -> Self {
+        self.scopes = Some(Vec::new());
+        self
+    }
+
+    /// JSON of the caller's own, handed back with the result.
+    pub fn meta(mut self, meta: impl Into<serde_json::Value>) -> Self {
+        let text = meta.into().to_string();
+        self.meta = Some(RawValue::from_string(text).expect("a JSON value is written as JSON"));
+        self
+    }
+
+    /// A number of the caller's own, handed back with the result.
+    pub fn tag(mut self, tag: u64) -> Self {
+        self.tag = tag;
+        self
+    }
 }
 
 /// What a request is for; `kind` of a result line.

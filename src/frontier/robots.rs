@@ -15,8 +15,9 @@ pub enum Standing {
     /// Never asked for, or too long ago.
     #[default]
     Unknown,
-    /// It is being fetched; these lanes wait.
-    Fetching(SmallVec<[LaneId; 1]>),
+    /// It is being fetched; these lanes wait. Boxed: few are being fetched at once, and there may
+    /// be millions of origins.
+    Fetching(Box<SmallVec<[LaneId; 1]>>),
     /// It holds until the given moment.
     Known(Rc<Rules>, Instant),
     /// There is none (4xx): all is allowed until the given moment.
@@ -94,19 +95,18 @@ impl Standing {
             Brought::Unreachable => Standing::Unreachable(now + UNREACHABLE_FOR.min(lifetime)),
         };
         match std::mem::replace(self, standing) {
-            Standing::Fetching(waiting) => waiting,
+            Standing::Fetching(waiting) => *waiting,
             _ => SmallVec::new(),
         }
     }
 
-    /// Whether forgetting it at `now` would cost another fetch, or leave somebody waiting.
-    pub fn is_worth_keeping(&self, now: Instant) -> bool {
+    /// Until when it need not be asked for again, where it was had or given up.
+    pub fn holds_until(&self) -> Option<Instant> {
         match self {
-            Standing::Unknown => false,
-            Standing::Fetching(_) => true,
             Standing::Known(_, until) | Standing::Absent(until) | Standing::Unreachable(until) => {
-                *until > now
+                Some(*until)
             }
+            Standing::Unknown | Standing::Fetching(_) => None,
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::frontier::request::Request;
 /// # Errors
 /// The line is none of these. The error says what is wrong and what to write instead; the caller
 /// knows the file and the line's number.
-pub fn parse_line(line: &str) -> Result<Option<Request>, SeedError> {
+fn parse_line(line: &str) -> Result<Option<Request>, SeedError> {
     // Files from Windows begin with a byte order mark.
     let line = line.trim_start_matches('\u{feff}').trim();
     if line.is_empty() || line.starts_with('#') {
@@ -36,7 +36,7 @@ pub fn parse_line(line: &str) -> Result<Option<Request>, SeedError> {
 /// Writes a request as one line that [`parse_line`] reads as the same request, without line end.
 ///
 /// `tag` is the caller's own and is not written.
-pub fn to_line(request: &Request) -> String {
+fn to_line(request: &Request) -> String {
     let json =
         |request: &Request| serde_json::to_string(&Object::of(request)).expect("a request is JSON");
     let line = json(request);
@@ -48,6 +48,22 @@ pub fn to_line(request: &Request) -> String {
         return request.url.clone();
     }
     line
+}
+
+impl Request {
+    /// Reads a line of a seeds file: a URL, a bare host, `rank,host`, or a JSON object. Blank lines
+    /// and comments are none.
+    ///
+    /// # Errors
+    /// The line is none of these.
+    pub fn from_line(line: &str) -> Result<Option<Self>, SeedError> {
+        parse_line(line)
+    }
+
+    /// The line that [`Request::from_line`] reads as the same request, without its `tag`.
+    pub fn to_line(&self) -> String {
+        to_line(self)
+    }
 }
 
 /// Why a line is no seed.

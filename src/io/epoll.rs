@@ -475,8 +475,10 @@ impl Io for Epoll {
     fn waker(&self) -> Waker {
         let bell = Arc::clone(&self.bell);
         Waker::new(move || {
-            bell.rung.store(true, Ordering::Release);
-            bell.ring();
+            // Whoever rang first and was not heard yet rings for all.
+            if !bell.rung.swap(true, Ordering::AcqRel) {
+                bell.ring();
+            }
         })
     }
 

@@ -48,6 +48,14 @@ pub trait Sink {
     }
 }
 
+/// A function that takes each page, and always takes more. Called on the crawl's thread: while it
+/// runs nothing is sent. See [`function::FunctionSink`] for one that can say that it is full.
+impl<F: FnMut(Page)> Sink for F {
+    fn put(&mut self, page: Page, _disk: &mut Vec<DiskJob>) {
+        self(page);
+    }
+}
+
 /// Our own machine would not write a file.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {}: {cause}", path.display())]

@@ -1,10 +1,12 @@
 //! One scope: the unit of throttling. Its pace, what is in flight, and when it may send next.
 
+use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::settings::{AutoThrottle, ScopeSettings};
-use super::strategy::{Pace, Policy};
+use super::settings::ScopeSettings;
+use super::signal::Signal;
+use super::strategy::{Pace, Policy, Strategy};
 use crate::base::time::{Instant, nanos};
 
 /// A scope by its interned number. Numbers are used again once a scope is forgotten.
@@ -15,7 +17,6 @@ pub struct ScopeId(pub u32);
 #[derive(Debug)]
 pub(super) struct Profile {
     pub settings: ScopeSettings,
-    pub autothrottle: Option<Rc<AutoThrottle>>,
 }
 
 /// A line of waiters, by number; the links are kept by whoever waits.
@@ -42,15 +43,15 @@ impl Line {
 ///
 /// *Released* requests hold a place of its concurrency. Until they depart they are *prepared*:
 /// their connection is being made, or waits for the gap to allow.
-#[derive(Debug)]
+///
+/// There may be millions: every field here is one that each of them needs.
 pub(super) struct Scope {
     pub profile: Rc<Profile>,
-    pub policy: Policy,
-    pub pace: Pace,
-    /// A third party's minimum (Crawl-delay): never undercut, jitter or not.
-    pub floor: Duration,
-    /// Nothing departs before (a hold).
-    pub held_until: Instant,
+    rare: Option<Box<Rare>>,
+    /// The pace's delay, in nanoseconds.
+    delay: u64,
+    /// The pace's concurrency.
+    concurrency: u32,
     /// The last departure; `FAR_FUTURE` where there was none.
     last_sent: Instant,
     /// The factor around 1 that was drawn for the gap after it.
@@ -70,8 +71,19 @@ pub(super) struct Scope {
     /// When the wheel will look at this scope; older entries of it on the wheel are void.
     pub wake_at: Instant,
     pub queued: Queued,
+}
+
+/// What few scopes have.
+#[derive(Default)]
+struct Rare {
+    /// A third party's minimum (Crawl-delay): never undercut, jitter or not.
+    floor: Duration,
+    /// Nothing departs before (a hold).
+    held_until: Instant,
     /// Sends by slot, where `delay_per_slot` and concurrency make slots differ.
     slots: Option<Box<[Slot]>>,
+    /// The embedder's own strategy.
+    strategy: Option<Box<dyn Strategy>>,
 }
 
 /// In which of the engine's queues a scope stands.
@@ -92,10 +104,19 @@ struct Slot {
     busy: bool,
 }
 
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope")
+            .field("pace", &self.pace())
+            .field("in_flight", &self.in_flight)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Scope {
-    pub fn new(profile: Rc<Profile>, mut policy: Policy) -> Self {
+    pub fn new(profile: Rc<Profile>, mut strategy: Option<Box<dyn Strategy>>) -> Self {
         let settings = &profile.settings;
-        let pace = policy.start(settings);
+        let pace = Policy::of(strategy.as_deref_mut(), settings).start(settings);
         let slots =
             (settings.delay_per_slot > Duration::ZERO && settings.concurrency > 1).then(|| {
                 let free = Slot {
@@ -104,11 +125,17 @@ impl Scope {
                 };
                 vec![free; settings.concurrency as usize].into_boxed_slice()
             });
+        let rare = (slots.is_some() || strategy.is_some()).then(|| {
+            Box::new(Rare {
+                slots,
+                strategy,
+                ..Rare::default()
+            })
+        });
         Scope {
-            policy,
-            pace,
-            floor: Duration::ZERO,
-            held_until: Instant::START,
+            rare,
+            delay: nanos(pace.delay),
+            concurrency: pace.concurrency,
             last_sent: Instant::FAR_FUTURE,
             factor: 1.0,
             setup_us: 0,
@@ -120,16 +147,64 @@ impl Scope {
             departing: Line::EMPTY,
             wake_at: Instant::FAR_FUTURE,
             queued: Queued::No,
-            slots,
             profile,
         }
+    }
+
+    /// The present pace: delay before jitter, and concurrency.
+    pub fn pace(&self) -> Pace {
+        Pace {
+            delay: Duration::from_nanos(self.delay),
+            concurrency: self.concurrency,
+        }
+    }
+
+    /// Lets the policy change the pace after an answer. Whether it did.
+    pub fn answer(&mut self, signal: &Signal, now: Instant) -> bool {
+        let old = self.pace();
+        let settings = &self.profile.settings;
+        let strategy = self.rare.as_mut().and_then(|rare| rare.strategy.as_mut());
+        let policy = Policy::of(strategy.map(|strategy| &mut **strategy), settings);
+        let new = policy.answer(settings, old, signal, now);
+        self.delay = nanos(new.delay);
+        self.concurrency = new.concurrency.max(1);
+        self.pace() != old
+    }
+
+    /// Heeds a third party's minimum gap. The larger of several holds.
+    pub fn raise_floor(&mut self, floor: Duration) {
+        let rare = self.rare.get_or_insert_default();
+        rare.floor = rare.floor.max(floor);
+    }
+
+    /// Nothing departs before `until`. Holds combine by the latest.
+    pub fn hold(&mut self, until: Instant) {
+        let rare = self.rare.get_or_insert_default();
+        rare.held_until = rare.held_until.max(until);
+    }
+
+    fn floor(&self) -> Duration {
+        self.rare.as_ref().map_or(Duration::ZERO, |rare| rare.floor)
+    }
+
+    fn held_until(&self) -> Instant {
+        let rare = self.rare.as_ref();
+        rare.map_or(Instant::START, |rare| rare.held_until)
+    }
+
+    fn slots(&self) -> Option<&[Slot]> {
+        self.rare.as_ref()?.slots.as_deref()
+    }
+
+    fn slots_mut(&mut self) -> Option<&mut [Slot]> {
+        self.rare.as_mut()?.slots.as_deref_mut()
     }
 
     /// The gap after the last departure, as drawn: the largest that any rule asks for.
     pub fn gap(&self) -> Duration {
         let factor = f64::from(self.factor);
-        let drawn = self.pace.delay.mul_f64(factor).max(self.floor);
-        if self.pace.concurrency == 1 {
+        let drawn = self.pace().delay.mul_f64(factor).max(self.floor());
+        if self.concurrency == 1 {
             // The only slot's delay is the scope's own.
             drawn.max(self.profile.settings.delay_per_slot.mul_f64(factor))
         } else {
@@ -139,27 +214,32 @@ impl Scope {
 
     /// The usual gap: for planning departures that have not drawn theirs.
     fn usual_gap(&self) -> Duration {
-        self.pace.delay.max(self.floor)
+        self.pace().delay.max(self.floor())
     }
 
     /// When the next request may depart, by every gap and hold.
     pub fn departs_at(&self) -> Instant {
         if self.last_sent == Instant::FAR_FUTURE {
-            self.held_until
+            self.held_until()
         } else {
-            (self.last_sent + self.gap()).max(self.held_until)
+            (self.last_sent + self.gap()).max(self.held_until())
         }
+    }
+
+    /// Whether its concurrency leaves room for one more.
+    pub fn has_place(&self) -> bool {
+        self.in_flight < self.concurrency
     }
 
     /// When the next request may be released; `None` while every place is taken.
     ///
     /// That is ahead of its departure by the usual set-up time, behind those already prepared.
     pub fn releases_at(&self) -> Option<Instant> {
-        if self.in_flight >= self.pace.concurrency {
+        if !self.has_place() {
             return None;
         }
         let mut departs = self.departs_at() + self.usual_gap() * self.prepared;
-        if let Some(slots) = &self.slots {
+        if let Some(slots) = self.slots() {
             let free_at = slots.iter().filter(|slot| !slot.busy).map(|s| s.free_at);
             departs = departs.max(free_at.min()?);
         }
@@ -170,7 +250,7 @@ impl Scope {
     pub fn reserve(&mut self) -> (u16, Instant) {
         self.in_flight += 1;
         self.prepared += 1;
-        let Some(slots) = &mut self.slots else {
+        let Some(slots) = self.slots_mut() else {
             return (0, Instant::START);
         };
         let (index, slot) = slots
@@ -195,9 +275,10 @@ impl Scope {
         if self.last_sent == Instant::FAR_FUTURE || at > self.last_sent {
             self.last_sent = at;
         }
-        if let Some(slots) = &mut self.slots {
-            let delay = self.profile.settings.delay_per_slot;
-            slots[usize::from(slot)].free_at = at + delay.mul_f64(f64::from(self.factor));
+        let delay = self.profile.settings.delay_per_slot;
+        let factor = f64::from(self.factor);
+        if let Some(slots) = self.slots_mut() {
+            slots[usize::from(slot)].free_at = at + delay.mul_f64(factor);
         }
     }
 
@@ -207,7 +288,7 @@ impl Scope {
         if !departed {
             self.prepared -= 1;
         }
-        if let Some(slots) = &mut self.slots {
+        if let Some(slots) = self.slots_mut() {
             slots[usize::from(slot)].busy = false;
         }
     }
@@ -245,14 +326,27 @@ impl Scope {
 
     /// When it will be blank by time alone, if nobody uses it until then.
     pub fn blank_at(&self) -> Option<Instant> {
-        if self.lanes > 0 || self.in_flight > 0 || !self.policy.forgets() {
+        let rare = self.rare.as_ref();
+        let learns = self.profile.settings.autothrottle.is_some()
+            || rare.is_some_and(|rare| rare.strategy.is_some());
+        if self.lanes > 0 || self.in_flight > 0 || learns {
             return None;
         }
-        let slots = self.slots.iter().flat_map(|slots| slots.iter());
+        let slots = self.slots().into_iter().flatten();
         Some(
             slots
                 .map(|slot| slot.free_at)
                 .fold(self.departs_at(), Instant::max),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_million_of_them_fit_into_88_megabytes() {
+        assert!(size_of::<Option<Scope>>() <= 88);
     }
 }

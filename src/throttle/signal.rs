@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_may_ask_that_its_latency_teaches_nothing() {
+    fn f90_a_request_may_ask_that_its_latency_teaches_nothing() {
         let answer = Answer {
             url: "http://a.test/",
             status: Some(200),

@@ -1,6 +1,5 @@
 //! What a scope's pace does about signals: a replaceable policy, and the ones that are built in.
 
-use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -36,26 +35,32 @@ pub trait Strategy {
 /// Makes the strategy of each new scope; registered by an embedder.
 pub type StrategyMaker = Rc<dyn Fn(&str) -> Option<Box<dyn Strategy>>>;
 
-/// The policy of one scope. The built-in ones need no memory beyond the pace itself.
-pub(super) enum Policy {
+/// The policy of one scope, made whenever it is asked: the built-in ones need no memory beyond the
+/// pace itself.
+pub(super) enum Policy<'a> {
     /// The configured pace, whatever comes.
     Fixed,
     /// The delay follows the latency, as Scrapy's does.
-    AutoThrottle(Rc<AutoThrottle>),
+    AutoThrottle(&'a AutoThrottle),
     /// The embedder's own.
-    Custom(Box<dyn Strategy>),
+    Custom(&'a mut dyn Strategy),
 }
 
-impl Policy {
-    /// The built-in policy that `settings` ask for.
-    pub(super) fn built_in(autothrottle: Option<&Rc<AutoThrottle>>) -> Self {
-        autothrottle.map_or(Policy::Fixed, |settings| {
-            Policy::AutoThrottle(Rc::clone(settings))
-        })
+impl<'a> Policy<'a> {
+    /// The embedder's own policy, where there is one, or the built-in that `settings` ask for.
+    pub(super) fn of(
+        custom: Option<&'a mut (dyn Strategy + 'static)>,
+        settings: &'a ScopeSettings,
+    ) -> Self {
+        match (custom, &settings.autothrottle) {
+            (Some(strategy), _) => Policy::Custom(strategy),
+            (None, Some(auto)) => Policy::AutoThrottle(auto),
+            (None, None) => Policy::Fixed,
+        }
     }
 
     /// The pace before the first answer.
-    pub(super) fn start(&mut self, settings: &ScopeSettings) -> Pace {
+    pub(super) fn start(self, settings: &ScopeSettings) -> Pace {
         let configured = Pace {
             delay: settings.delay,
             concurrency: settings.concurrency,
@@ -72,7 +77,7 @@ impl Policy {
 
     /// The pace after `signal`.
     pub(super) fn answer(
-        &mut self,
+        self,
         settings: &ScopeSettings,
         pace: Pace,
         signal: &Signal,
@@ -86,20 +91,5 @@ impl Policy {
             },
             Policy::Custom(strategy) => strategy.answer(settings, pace, signal, now),
         }
-    }
-
-    /// Whether a scope that has this policy carries nothing that a fresh one would not.
-    pub(super) fn forgets(&self) -> bool {
-        matches!(self, Policy::Fixed)
-    }
-}
-
-impl fmt::Debug for Policy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Policy::Fixed => "Fixed",
-            Policy::AutoThrottle(_) => "AutoThrottle",
-            Policy::Custom(_) => "Custom",
-        })
     }
 }

@@ -383,6 +383,23 @@ fn f08_throttled_scopes_never_starve_ready_ones() {
 }
 
 #[test]
+fn f08_scopes_that_wait_for_the_global_cap_have_their_turns_in_order() {
+    let mut settings = pace(1, 0.0, 0.0);
+    settings.concurrent_requests = 3;
+    let mut world = World::new(settings);
+    let lanes: Vec<_> = (0..20)
+        .map(|i| world.lane(&[&format!("h{i}.test")]))
+        .collect();
+    for lane in &lanes {
+        world.queue(*lane, 1000, page(0.01));
+    }
+    world.run(at(10.0));
+    let counts: Vec<usize> = lanes.iter().map(|lane| world.sent(*lane).len()).collect();
+    let (least, most) = (counts.iter().min(), counts.iter().max());
+    assert!(most.copied() <= least.map(|least| least + 1), "{counts:?}");
+}
+
+#[test]
 fn f08_ten_thousand_slow_scopes_cost_a_fast_one_nothing() {
     let mut settings = pace(1, 60.0, 0.0);
     let fast = ScopePatch {

@@ -15,10 +15,8 @@ mod stamp;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use argiope::crawl::Parts;
-use argiope::crawl::config::Config;
-use argiope::frontier::request::Request;
 use argiope::sink::files::FileSink;
+use argiope::{Config, Crawler, Request};
 
 use self::report::Promised;
 use self::web::{DemoOptions, DemoWeb};
@@ -49,7 +47,7 @@ pub fn run(mut config: Config, args: Demo) -> anyhow::Result<i32> {
     };
     let folder = Scratch::new()?;
     let sink = FileSink::new(sink_options(&config, Some(&folder.0), false)?);
-    let mut crawler = set_up(config, Parts::new(sink))?;
+    let mut crawler = set_up(Crawler::builder(config).sink(sink))?;
     for url in seeds {
         crawler.submit(Request::get(url))?;
     }

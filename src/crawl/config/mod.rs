@@ -25,17 +25,19 @@ use crate::{fetch, frontier, io, throttle};
 
 /// What a crawl is told before it starts.
 ///
-/// There are two ways in. [`Config::set`] takes settings by name, remembers who said them, and keeps
-/// the values that follow from others up to date. The fields may also be written directly, after the
-/// last `set`, which might put them back. [`Config::finish`] checks both.
+/// There are two ways in. [`Config::with`] and [`Config::set`] take settings by name, remember who
+/// said them, and keep the values that follow from others up to date. The fields may also be written
+/// directly, after the last of these, which might put them back. [`Config::finish`] checks both.
 ///
 /// ```
-/// use argiope::crawl::config::{Config, Source};
-/// let mut config = Config::default();
-/// config.set("DOWNLOAD_DELAY", &"250ms".into(), Source::Program)?;
+/// use argiope::Config;
+///
+/// let config = Config::default()
+///     .with("DOWNLOAD_DELAY", "250ms")?
+///     .with("CONCURRENT_REQUESTS", 16)?;
 /// assert_eq!(config.throttle.default.delay.as_millis(), 250);
-/// let config = config.finish()?;
-/// # Ok::<(), argiope::crawl::config::ConfigError>(())
+/// assert!(Config::default().with("DOWNLOAD_DELAY", "soon").is_err());
+/// # Ok::<(), argiope::ConfigError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -153,6 +155,12 @@ impl Default for Config {
 }
 
 impl Config {
+    /// This configuration with a setting changed, as the embedding program says.
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Result<Self, ConfigError> {
+        self.set(name, &value.into(), Source::Program)?;
+        Ok(self)
+    }
+
     /// Gives a setting a value, unless a source of higher precedence has spoken.
     ///
     /// Names are taken in any case. The value is checked even where it does not win; after an error
@@ -191,7 +199,7 @@ impl Config {
     }
 
     /// Checks everything once more, fields that were written directly too, and settles what depends
-    /// on the machine. A crawl takes nothing but a finished config.
+    /// on the machine. A crawler does so itself before it begins.
     pub fn finish(mut self) -> Result<Config, ConfigError> {
         let mut scratch = self.clone();
         for setting in settings() {

@@ -1,0 +1,369 @@
+//! Whole crawls in virtual time through a world that is unkind: each must come to its end, with
+//! every request accounted for.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::config::Config;
+use super::{Crawler, Parts, Turn};
+use crate::base::rng::Rng;
+use crate::base::time::Instant;
+use crate::fetch::resolver;
+use crate::frontier::request::Request;
+use crate::io::sim::{Answer, ConnId, Net, Sim, Weather, World};
+use crate::io::{Close, Settings};
+use crate::sink::function::FunctionSink;
+use crate::sink::page::Page;
+
+/// Servers by address; one that is not named refuses connections.
+#[derive(Default)]
+struct Unkind {
+    servers: BTreeMap<SocketAddr, Server>,
+    connections: BTreeMap<ConnId, (SocketAddr, Vec<u8>)>,
+    /// What was asked for, where and when.
+    hits: Vec<(Instant, SocketAddr, String)>,
+    connections_peak: usize,
+}
+
+#[derive(Default)]
+struct Server {
+    replies: BTreeMap<String, Vec<u8>>,
+    think: Duration,
+    /// So many connections are ended as soon as they stand.
+    hangs_up: u32,
+}
+
+impl Unkind {
+    fn server(&mut self, at: &str) -> &mut Server {
+        let at = at.parse().expect("an address and a port");
+        self.servers.entry(at).or_default()
+    }
+
+    fn paths(&self, at: &str) -> Vec<&str> {
+        let at: SocketAddr = at.parse().expect("an address and a port");
+        let here = self.hits.iter().filter(|(_, to, _)| *to == at);
+        here.map(|(_, _, path)| path.as_str()).collect()
+    }
+}
+
+impl Server {
+    fn reply(&mut self, path: &str, reply: impl Into<Vec<u8>>) -> &mut Self {
+        self.replies.insert(path.to_owned(), reply.into());
+        self
+    }
+
+    fn page(&mut self, path: &str, html: &str) -> &mut Self {
+        let length = html.len();
+        let head =
+            format!("HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {length}");
+        self.reply(path, format!("{head}\r\n\r\n{html}"))
+    }
+
+    /// A page at `/` with links to so many others, `/0` and on.
+    fn pages(&mut self, count: usize) -> &mut Self {
+        let links: String = (0..count).map(|n| format!("<a href=/{n}>")).collect();
+        for n in 0..count {
+            self.page(&format!("/{n}"), "one of many");
+        }
+        self.page("/", &links)
+    }
+}
+
+impl World for Unkind {
+    fn distance(&mut self, _to: SocketAddr, _rng: &mut Rng) -> Duration {
+        Duration::from_millis(2)
+    }
+
+    fn connect(&mut self, conn: ConnId, to: SocketAddr, net: &mut Net) -> Answer {
+        let Some(server) = self.servers.get_mut(&to) else {
+            return Answer::Refuse;
+        };
+        if server.hangs_up > 0 {
+            server.hangs_up -= 1;
+            net.end(conn, Duration::ZERO);
+        }
+        self.connections.insert(conn, (to, Vec::new()));
+        self.connections_peak = self.connections_peak.max(self.connections.len());
+        Answer::Accept
+    }
+
+    fn bytes(&mut self, conn: ConnId, bytes: &[u8], net: &mut Net) {
+        let Some((to, unread)) = self.connections.get_mut(&conn) else {
+            return;
+        };
+        unread.extend_from_slice(bytes);
+        while let Some(end) = unread.windows(4).position(|w| w == b"\r\n\r\n") {
+            let head: Vec<u8> = unread.drain(..end + 4).collect();
+            let head = String::from_utf8_lossy(&head);
+            let path = head.split(' ').nth(1).unwrap_or("").to_owned();
+            let server = &self.servers[to];
+            let reply = server.replies.get(&path).map_or(NOT_FOUND, |r| &r[..]);
+            net.reply(conn, server.think, reply);
+            self.hits.push((net.now(), *to, path));
+        }
+    }
+
+    fn closed(&mut self, conn: ConnId, _how: Close, _net: &mut Net) {
+        self.connections.remove(&conn);
+    }
+}
+
+const NOT_FOUND: &[u8] = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n";
+
+/// Longer than any of these crawls has a reason to take.
+const PATIENCE: Duration = Duration::from_secs(6 * 3600);
+
+/// A crawl without gaps through a world, one request at a time per scope.
+struct Trip {
+    config: Config,
+    io: Settings,
+    world: Rc<RefCell<Unkind>>,
+}
+
+impl Trip {
+    fn new() -> Self {
+        let mut config = Config::default();
+        config.throttle.default.delay = Duration::ZERO;
+        config.throttle.default.delay_per_slot = Duration::ZERO;
+        config.allow_net = vec!["10.0.0.0/8".to_owned()];
+        config.random_seed = Some(1);
+        Trip {
+            config,
+            io: Settings::default(),
+            world: Rc::default(),
+        }
+    }
+
+    fn server(&self, at: &str, make: impl FnOnce(&mut Server)) {
+        make(self.world.borrow_mut().server(at));
+    }
+
+    fn crawler(&self, told: &Rc<RefCell<Vec<Page>>>) -> Crawler<Sim> {
+        let world = Box::new(Rc::clone(&self.world));
+        let io = Sim::with(1, self.io.clone(), Weather::default(), world);
+        let config = self.config.clone().finish().expect("a sound config");
+        let told = Rc::clone(told);
+        let sink = FunctionSink::new(move |page| told.borrow_mut().push(page));
+        Crawler::on(io, config, resolver::Settings::default(), Parts::new(sink)).expect("a crawler")
+    }
+
+    /// Crawls from these URLs to the end; gives its reason and every finished attempt.
+    fn run(&self, seeds: &[&str]) -> (&'static str, Vec<Page>) {
+        let told = Rc::default();
+        let mut crawler = self.crawler(&told);
+        for seed in seeds {
+            crawler.submit(Request::get(*seed)).expect("a sound seed");
+        }
+        let reason = finish(&mut crawler);
+        let pages = told.borrow().clone();
+        (reason, pages)
+    }
+}
+
+/// Runs to the end, which must come.
+fn finish(crawler: &mut Crawler<Sim>) -> &'static str {
+    loop {
+        if let Turn::Over(reason) = crawler.turn(None) {
+            return reason;
+        }
+        assert!(
+            crawler.elapsed() < PATIENCE,
+            "the crawl does not end: {:?}",
+            crawler.progress()
+        );
+    }
+}
+
+#[test]
+fn one_origin_has_as_many_requests_in_flight_as_its_scope_allows() {
+    let mut trip = Trip::new();
+    trip.config.throttle.default.concurrency = 4;
+    trip.server("10.0.0.1:80", |server| {
+        server.pages(12).think = Duration::from_secs(1);
+    });
+    let (reason, pages) = trip.run(&["http://10.0.0.1/"]);
+    assert_eq!(reason, "finished");
+    assert_eq!(pages.len(), 14);
+    assert_eq!(trip.world.borrow().connections_peak, 4);
+}
+
+#[test]
+fn a_robots_txt_whose_connection_ends_before_it_is_asked_for_is_asked_for_again() {
+    let trip = Trip::new();
+    trip.server("10.0.0.1:80", |server| {
+        server.page("/", "").hangs_up = 1;
+    });
+    let (reason, pages) = trip.run(&["http://10.0.0.1/"]);
+    assert_eq!(reason, "finished");
+    assert_eq!(pages.last().expect("a page").status, Some(200));
+}
+
+#[test]
+fn a_page_limit_is_reached_though_a_connection_ends_before_it_is_used() {
+    let mut trip = Trip::new();
+    trip.config.frontier.pages_max = 1;
+    trip.config.frontier.robots_obey = false;
+    for (n, hangs_up) in [(1, 1), (2, 0)] {
+        trip.server(&format!("10.0.0.{n}:80"), |server| {
+            server.page("/", "").hangs_up = hangs_up;
+        });
+    }
+    let (reason, pages) = trip.run(&["http://10.0.0.1/", "http://10.0.0.2/"]);
+    let brought = pages.iter().filter(|page| page.status.is_some()).count();
+    assert_eq!((reason, brought), ("closespider_pagecount", 1));
+}
+
+fn error(page: &Page) -> Option<String> {
+    let failure = page.failure.as_ref()?;
+    Some(format!("{}.{}", failure.kind.name(), failure.code))
+}
+
+#[test]
+fn a_robots_txt_that_leads_to_a_host_given_up_counts_as_unreachable() {
+    let mut trip = Trip::new();
+    trip.config.frontier.retry_times = 0;
+    trip.config.frontier.robots_obey = false;
+    let redirect =
+        "HTTP/1.1 301 Moved\r\nlocation: http://10.0.0.2/robots.txt\r\ncontent-length: 0\r\n\r\n";
+    trip.server("10.0.0.1:80", |server| {
+        server.page("/", "").reply("/robots.txt", redirect);
+    });
+    let told = Rc::default();
+    let mut crawler = trip.crawler(&told);
+    // Given up before the other asks for its robots.txt: obedience begins afterwards.
+    for n in 0..30 {
+        let url = format!("http://10.0.0.2/{n}");
+        crawler.submit(Request::get(url)).expect("a sound seed");
+    }
+    let handle = crawler.handle();
+    while crawler.progress().queued > 0 || crawler.progress().in_flight > 0 {
+        crawler.turn(None);
+    }
+    crawler.core.frontier.settings_mut().robots_obey = true;
+    crawler
+        .submit(Request::get("http://10.0.0.1/"))
+        .expect("a sound seed");
+    drop(handle);
+    assert_eq!(finish(&mut crawler), "finished");
+    let told = told.borrow();
+    assert_eq!(
+        error(told.last().expect("a page")).as_deref(),
+        Some("robots.unreachable")
+    );
+}
+
+#[test]
+fn nothing_is_asked_of_an_excluded_host_not_even_a_robots_txt() {
+    let mut trip = Trip::new();
+    trip.config.frontier.exclude_hosts = vec!["10.0.0.2".to_owned()];
+    let redirect =
+        "HTTP/1.1 301 Moved\r\nlocation: http://10.0.0.2/robots.txt\r\ncontent-length: 0\r\n\r\n";
+    trip.server("10.0.0.1:80", |server| {
+        server.page("/", "").reply("/robots.txt", redirect);
+    });
+    trip.server("10.0.0.2:80", |server| {
+        server.page("/", "");
+    });
+    let (_, pages) = trip.run(&["http://10.0.0.1/"]);
+    assert_eq!(pages.len(), 2);
+    assert!(trip.world.borrow().paths("10.0.0.2:80").is_empty());
+}
+
+#[test]
+fn a_crawl_ends_after_as_many_errors_as_it_was_told() {
+    let mut trip = Trip::new();
+    trip.config.frontier.errors_max = 2;
+    trip.config.frontier.retry_times = 0;
+    trip.config.frontier.robots_obey = false;
+    let seeds = ["http://10.0.0.1/", "http://10.0.0.1/1", "http://10.0.0.1/2"];
+    let (reason, pages) = trip.run(&seeds);
+    assert_eq!((reason, pages.len()), ("closespider_errorcount", 2));
+}
+
+#[test]
+fn requests_from_outside_are_taken_in_while_others_are_waited_for() {
+    let mut trip = Trip::new();
+    trip.config.frontier.robots_obey = false;
+    trip.config.frontier.deny = vec![regex::Regex::new("/left-out").expect("a pattern")];
+    trip.server("10.0.0.1:80", |server| {
+        server.page("/", "").think = Duration::from_secs(20);
+    });
+    let mut crawler = trip.crawler(&Rc::default());
+    let handle = crawler.handle();
+    let seed = Request::get("http://10.0.0.1/");
+    handle.submit(seed).expect("the crawl goes on");
+    for n in 0..4000 {
+        let url = format!("http://10.0.0.1/left-out/{n}");
+        handle.submit(Request::get(url)).expect("the crawl goes on");
+    }
+    while crawler.elapsed() < Duration::from_secs(1) {
+        crawler.turn(None);
+    }
+    assert_eq!(crawler.progress().filtered["denied"], 4000);
+}
+
+#[test]
+fn bodies_are_buffered_up_to_their_bound_and_one_more() {
+    const BODY: usize = 1 << 20;
+    let mut trip = Trip::new();
+    trip.config.frontier.robots_obey = false;
+    trip.config.buffered_bodies_max = BODY as u64;
+    trip.config.fetch.body_max = BODY as u64;
+    trip.io.read_budget = 1024;
+    let hosts = 1..=8;
+    let seeds: Vec<String> = hosts
+        .clone()
+        .map(|n| format!("http://10.0.0.{n}/"))
+        .collect();
+    for n in hosts {
+        trip.server(&format!("10.0.0.{n}:80"), |server| {
+            server.page("/", &"x".repeat(BODY));
+        });
+    }
+    let told = Rc::default();
+    let mut crawler = trip.crawler(&told);
+    for seed in &seeds {
+        crawler.submit(Request::get(seed)).expect("a sound seed");
+    }
+    let mut peak = 0;
+    while crawler.turn(None) == Turn::GoesOn {
+        peak = peak.max(crawler.core.buffered);
+    }
+    assert!(told.borrow().iter().all(|page| page.body.len() == BODY));
+    // A body is kept twice, as it came and decoded, in memory that grows by doubling.
+    assert!(peak <= 6 * BODY, "{peak}");
+    assert_eq!(crawler.core.buffered, 0);
+}
+
+#[test]
+fn a_reply_that_we_kept_waiting_is_not_blamed_for_it() {
+    let mut trip = Trip::new();
+    trip.config.frontier.robots_obey = false;
+    trip.config.fetch.idle_timeout = Duration::from_secs(2);
+    trip.server("10.0.0.1:80", |server| {
+        server.page("/", &"x".repeat(1 << 20));
+    });
+    trip.io.read_budget = 1024;
+    let told: Rc<RefCell<Vec<Page>>> = Rc::default();
+    let ready = Rc::new(std::cell::Cell::new(true));
+    let mut crawler = trip.crawler(&told);
+    let (pages, says) = (Rc::clone(&told), Rc::clone(&ready));
+    let sink = FunctionSink::new(move |page| pages.borrow_mut().push(page));
+    crawler.core.sink = Box::new(sink.ready_when(move || says.get()));
+    crawler
+        .submit(Request::get("http://10.0.0.1/"))
+        .expect("a sound seed");
+    while crawler.core.buffered < 1 << 16 {
+        crawler.turn(None);
+    }
+    ready.set(false);
+    while crawler.elapsed() < Duration::from_secs(300) {
+        crawler.turn(None);
+    }
+    ready.set(true);
+    finish(&mut crawler);
+    assert_eq!(error(&told.borrow()[0]), None);
+}

@@ -1,0 +1,95 @@
+//! How a crawler is put together: its configuration, its sink, and what an embedder replaces.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use super::config::Config;
+use super::crawler::{Crawler, Parts, SetUpError};
+use crate::fetch::resolver;
+use crate::io::{Epoll, Io};
+use crate::sink::Sink;
+use crate::sink::page::Page;
+use crate::throttle::map::ScopeMap;
+use crate::throttle::signal::Classify;
+use crate::throttle::strategy::Strategy;
+
+/// Puts a crawler together, part by part. What is not said is built in.
+///
+/// ```
+/// use argiope::{Config, Crawler, Page};
+///
+/// let config = Config::default().with("DOWNLOAD_DELAY", "250ms")?;
+/// let mut crawler = Crawler::builder(config)
+///     .sink(|page: Page| println!("{:?} {}", page.status, page.url))
+///     .build()?;
+/// assert_eq!(crawler.run(), "finished", "nothing was asked for");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a builder makes nothing until `build`"]
+pub struct Builder {
+    config: Config,
+    parts: Parts,
+}
+
+impl Builder {
+    /// A crawler under this configuration that drops its results.
+    pub(super) fn new(config: Config) -> Self {
+        Builder {
+            config,
+            parts: Parts::new(|_: Page| {}),
+        }
+    }
+
+    /// Where results go: a sink, or a function that takes each [`Page`].
+    pub fn sink(mut self, sink: impl Sink + 'static) -> Self {
+        self.parts.sink = Box::new(sink);
+        self
+    }
+
+    /// Which scopes a request is throttled under, where it does not say so itself.
+    pub fn scope_map(mut self, scope_map: impl ScopeMap + 'static) -> Self {
+        self.parts.scope_map = Box::new(scope_map);
+        self
+    }
+
+    /// What an answer means for the pace.
+    pub fn classify(mut self, classify: impl Classify + 'static) -> Self {
+        self.parts.classify = Box::new(classify);
+        self
+    }
+
+    /// What the pace of a scope does about answers: called with the name of each new scope.
+    /// Where it gives `None` the configuration decides.
+    pub fn strategy(mut self, maker: impl Fn(&str) -> Option<Box<dyn Strategy>> + 'static) -> Self {
+        self.parts.strategies = Some(Rc::new(maker));
+        self
+    }
+
+    /// Keeps statistics in this file (`stats.json`), replaced every few seconds and at the end.
+    pub fn stats_path(mut self, path: impl Into<PathBuf>) -> Self {
+        self.parts.stats_path = Some(path.into());
+        self
+    }
+
+    /// The crawler, on the kernel's epoll. The configuration is checked once more.
+    pub fn build(self) -> Result<Crawler, SetUpError> {
+        Crawler::new(self.config, self.parts)
+    }
+
+    /// The crawler, on a back end of the caller's, resolving names as it says.
+    #[doc(hidden)]
+    pub fn build_on<I: Io>(
+        self,
+        io: I,
+        resolver: resolver::Settings,
+    ) -> Result<Crawler<I>, SetUpError> {
+        Crawler::on(io, self.config, resolver, self.parts)
+    }
+}
+
+impl Crawler<Epoll> {
+    /// Begins to put a crawler together.
+    pub fn builder(config: Config) -> Builder {
+        Builder::new(config)
+    }
+}

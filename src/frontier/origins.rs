@@ -1,0 +1,117 @@
+//! Origins by number: scheme, host and port, and what is known of each one's robots.txt.
+
+use std::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+
+use super::hosts::HostId;
+use super::robots::Standing;
+use crate::wire::url::CrawlUrl;
+
+/// All origins that are remembered. Numbers of forgotten ones are used again.
+#[derive(Debug, Default)]
+pub(super) struct Origins {
+    origins: Vec<Origin>,
+    free: Vec<u32>,
+    table: HashTable<u32>,
+    hasher: FixedState,
+}
+
+/// One origin. Its host's name is spelled out among the hosts.
+#[derive(Debug)]
+pub(super) struct Origin {
+    pub robots: Standing,
+    /// Lanes that fetch from it.
+    pub lanes: u32,
+    /// It is among those remembered without lanes.
+    pub kept: bool,
+    pub host: HostId,
+    port: u16,
+    https: bool,
+}
+
+impl Origins {
+    /// The number of the origin of a URL, whose host is known.
+    pub fn origin(&mut self, url: &CrawlUrl, host: HostId) -> u32 {
+        let key = (host, url.port(), url.is_https());
+        let hash = self.hasher.hash_one(key);
+        let (origins, hasher) = (&mut self.origins, &self.hasher);
+        let found = self
+            .table
+            .find(hash, |id| origins[*id as usize].key() == key);
+        if let Some(id) = found {
+            return *id;
+        }
+        let origin = Origin {
+            robots: Standing::Unknown,
+            lanes: 0,
+            kept: false,
+            host,
+            port: key.1,
+            https: key.2,
+        };
+        let id = match self.free.pop() {
+            Some(id) => {
+                origins[id as usize] = origin;
+                id
+            }
+            None => {
+                origins.push(origin);
+                u32::try_from(origins.len() - 1).expect("at most 2^32 origins are held")
+            }
+        };
+        self.table
+            .insert_unique(hash, id, |id| hasher.hash_one(origins[*id as usize].key()));
+        id
+    }
+
+    pub fn get_mut(&mut self, id: u32) -> &mut Origin {
+        &mut self.origins[id as usize]
+    }
+
+    /// Forgets an origin that has no lanes.
+    pub fn forget(&mut self, id: u32) {
+        let origin = &mut self.origins[id as usize];
+        origin.robots = Standing::Unknown;
+        let hash = self.hasher.hash_one(origin.key());
+        if let Ok(entry) = self.table.find_entry(hash, |other| *other == id) {
+            entry.remove();
+            self.free.push(id);
+        }
+    }
+}
+
+impl Origin {
+    fn key(&self) -> (HostId, u16, bool) {
+        (self.host, self.port, self.https)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scheme_host_and_port_make_an_origin_and_a_forgotten_ones_number_is_used_again() {
+        let mut origins = Origins::default();
+        let mut id = |url: &str, host: u32| {
+            let url = CrawlUrl::parse(url).expect("a URL");
+            origins.origin(&url, HostId(host))
+        };
+        let a = id("http://a.test/x", 0);
+        assert_eq!(id("http://a.test:80/y", 0), a);
+        let others = [
+            id("https://a.test/", 0),
+            id("http://a.test:81/", 0),
+            id("http://b.test/", 1),
+        ];
+        assert_eq!(others, [1, 2, 3]);
+        origins.forget(a);
+        origins.forget(a);
+        let url = CrawlUrl::parse("http://c.test/").expect("a URL");
+        assert_eq!(origins.origin(&url, HostId(2)), a);
+        let url = CrawlUrl::parse("http://a.test/").expect("a URL");
+        assert_eq!(origins.origin(&url, HostId(0)), 4);
+    }
+}

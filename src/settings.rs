@@ -1,0 +1,19 @@
+//! Every setting's type, and the list of them all.
+//!
+//! Most programs name settings ([`Config::with`](crate::Config::with)) and need nothing from here.
+//! These are the types behind the fields of [`Config`](crate::Config), for those that write fields.
+
+#[doc(inline)]
+pub use crate::crawl::config::{BackEnd, Problem, Setting, Source, settings as all};
+#[doc(inline)]
+pub use crate::fetch::resolver::Override;
+#[doc(inline)]
+pub use crate::fetch::settings::Settings as FetchSettings;
+#[doc(inline)]
+pub use crate::frontier::settings::{Follow, Settings as FrontierSettings};
+#[doc(inline)]
+pub use crate::io::Settings as IoSettings;
+#[doc(inline)]
+pub use crate::throttle::settings::{
+    AutoThrottle, Jitter, LatencyFrom, ScopePatch, ScopeSettings, Settings as ThrottleSettings,
+};

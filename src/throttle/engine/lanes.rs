@@ -1,0 +1,163 @@
+//! A lane: the scopes under which a queue of requests is sent, and whether it has something to send.
+
+use smallvec::SmallVec;
+
+use super::super::scope::{Line, ScopeId};
+use super::lines::End;
+use super::{PASSED_MAX, Throttle};
+use crate::base::time::Instant;
+
+/// A lane, by number. Numbers are used again once a lane is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LaneId(pub u32);
+
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub scopes: SmallVec<[ScopeId; 2]>,
+    pub state: Waiting,
+    /// The next in the line it stands in.
+    pub next: u32,
+    /// It stands in some scope's line (perhaps without waiting any more).
+    pub linked: bool,
+    /// Times it was first and could not go for another scope's sake.
+    pub passed: u8,
+    /// It waited for a place, not for time: it is due when it gets one.
+    pub wanted_place: bool,
+    pub offered_at: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiting {
+    Closed,
+    Idle,
+    Offered,
+}
+
+impl Throttle {
+    /// Opens a lane under these scopes. Without any it is bound by the global cap alone.
+    pub fn open_lane(&mut self, scopes: &[ScopeId]) -> LaneId {
+        let mut lane = Lane {
+            scopes: SmallVec::new(),
+            state: Waiting::Idle,
+            next: Line::NOBODY,
+            linked: false,
+            passed: 0,
+            wanted_place: false,
+            offered_at: Instant::START,
+        };
+        lane.scopes = self.adopt(scopes);
+        if let Some(id) = self.lanes_free.pop() {
+            self.lanes[id as usize] = lane;
+            LaneId(id)
+        } else {
+            self.lanes.push(lane);
+            LaneId((self.lanes.len() - 1) as u32)
+        }
+    }
+
+    /// Sorted, without doubles, each counted as named by one more lane.
+    pub(super) fn adopt(&mut self, scopes: &[ScopeId]) -> SmallVec<[ScopeId; 2]> {
+        let mut scopes: SmallVec<[ScopeId; 2]> = SmallVec::from_slice(scopes);
+        if scopes.is_empty() {
+            // No scope means no limit but the global cap (F18): one that never says no.
+            scopes.push(self.implicit_scope("", |settings| settings.concurrency = u32::MAX));
+        }
+        scopes.sort_unstable();
+        scopes.dedup();
+        for scope in &scopes {
+            self.scope_mut(*scope).lanes += 1;
+        }
+        scopes
+    }
+
+    /// The scopes of a lane, in order of their numbers.
+    pub fn lane_scopes(&self, lane: LaneId) -> &[ScopeId] {
+        &self.lanes[lane.0 as usize].scopes
+    }
+
+    /// Adds a scope to a lane that does not wait now (an address once it is known, a Crawl-delay).
+    pub fn add_scope(&mut self, lane: LaneId, scope: ScopeId, now: Instant) {
+        let old = std::mem::take(&mut self.lanes[lane.0 as usize].scopes);
+        if old.contains(&scope) {
+            self.lanes[lane.0 as usize].scopes = old;
+            return;
+        }
+        let mut wanted = old.clone();
+        wanted.push(scope);
+        self.lanes[lane.0 as usize].scopes = self.adopt(&wanted);
+        self.disown(&old, now);
+    }
+
+    /// Takes a scope from a lane that does not wait now (an address that is the host's no more).
+    pub fn remove_scope(&mut self, lane: LaneId, scope: ScopeId, now: Instant) {
+        let scopes = &mut self.lanes[lane.0 as usize].scopes;
+        if let Some(at) = scopes.iter().position(|other| *other == scope) {
+            scopes.remove(at);
+            self.disown(&[scope], now);
+        }
+    }
+
+    /// Closes a lane that does not wait and whose requests have ended.
+    pub fn close_lane(&mut self, lane: LaneId, now: Instant) {
+        let slot = &mut self.lanes[lane.0 as usize];
+        assert_eq!(slot.state, Waiting::Idle, "a lane that waits is not closed");
+        slot.state = Waiting::Closed;
+        let scopes = std::mem::take(&mut slot.scopes);
+        if !slot.linked {
+            self.lanes_free.push(lane.0);
+        }
+        self.disown(&scopes, now);
+    }
+
+    pub(super) fn disown(&mut self, scopes: &[ScopeId], now: Instant) {
+        for scope in scopes {
+            self.scope_mut(*scope).lanes -= 1;
+            self.settle(*scope, now);
+        }
+    }
+
+    /// The lane has something to send. Offering twice is offering once.
+    pub fn offer(&mut self, lane: LaneId, now: Instant) {
+        let slot = &mut self.lanes[lane.0 as usize];
+        assert_ne!(slot.state, Waiting::Closed, "a closed lane sends nothing");
+        if slot.state == Waiting::Offered {
+            return;
+        }
+        slot.state = Waiting::Offered;
+        slot.offered_at = now;
+        slot.passed = 0;
+        slot.wanted_place = false;
+        let linked = slot.linked;
+        let scopes = slot.scopes.clone();
+        if !linked {
+            self.stand(lane.0, scopes[0], End::Back);
+        }
+        // A lane that was withdrawn still stands in one of these lines, and now waits again.
+        for id in &scopes[..if linked { scopes.len() } else { 1 }] {
+            self.look_at(*id, now);
+        }
+    }
+
+    /// The lane has nothing to send any more.
+    pub fn withdraw(&mut self, lane: LaneId, now: Instant) {
+        let slot = &mut self.lanes[lane.0 as usize];
+        if slot.state == Waiting::Offered {
+            slot.state = Waiting::Idle;
+            self.unclaim(lane.0, now);
+        }
+    }
+
+    pub(super) fn unclaim(&mut self, lane: u32, now: Instant) {
+        if self.lanes[lane as usize].passed < PASSED_MAX {
+            return;
+        }
+        self.lanes[lane as usize].passed = 0;
+        for id in self.lanes[lane as usize].scopes.clone() {
+            let scope = self.scope_mut(id);
+            if scope.claimed_by == lane {
+                scope.claimed_by = Line::NOBODY;
+                self.look_at(id, now);
+            }
+        }
+    }
+}

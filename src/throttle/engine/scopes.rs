@@ -1,0 +1,169 @@
+//! The scopes of the engine: how one comes to be, what settings it has, and when it is forgotten.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::super::scope::{Profile, Scope, ScopeId};
+use super::super::settings::{Jitter, ScopePatch, ScopeSettings};
+use super::super::strategy::Pace;
+use super::{LaneId, Throttle};
+use crate::base::time::Instant;
+
+impl Throttle {
+    /// The scope of a name, made if it is new.
+    pub fn scope(&mut self, name: &str) -> ScopeId {
+        let id = self.names.intern(name);
+        let index = id as usize;
+        if self.scopes.len() <= index {
+            self.scopes.resize_with(index + 1, || None);
+        }
+        if self.scopes[index].is_none() {
+            let profile = Rc::clone(self.profiles.get(name).unwrap_or(&self.default));
+            let custom = self.strategies.as_ref().and_then(|maker| maker(name));
+            self.scopes[index] = Some(Scope::new(profile, custom));
+        }
+        ScopeId(id)
+    }
+
+    /// The scope of an address (`CONCURRENT_REQUESTS_PER_IP`), if that is switched on.
+    ///
+    /// It caps what is in flight there and paces nothing else, unless it has settings of its own.
+    pub fn address_scope(&mut self, address: std::net::IpAddr) -> Option<ScopeId> {
+        let concurrency = self.settings.concurrent_requests_per_ip;
+        if concurrency == 0 {
+            return None;
+        }
+        let name = format!("ip/{address}");
+        if !self.profiles.contains_key(&name) {
+            return Some(self.implicit_scope(&name, |settings| {
+                settings.concurrency = concurrency;
+            }));
+        }
+        Some(self.scope(&name))
+    }
+
+    /// The scope `host/NAME` that honours a Crawl-delay, or the host's present one made slower.
+    ///
+    /// The delay is never undercut; one request is in flight at a time. The larger of several
+    /// delays holds (F51).
+    pub fn crawl_delay_scope(&mut self, host: &str, delay: Duration) -> ScopeId {
+        let delay = delay.min(self.settings.robotstxt_max_delay);
+        let id = self.implicit_scope(&format!("host/{host}"), |_| {});
+        self.scope_mut(id).raise_floor(delay);
+        id
+    }
+
+    /// Makes a scope's gap run from the last departure of a lane's scopes: the lane was sent from
+    /// before this scope was known to be one of its own.
+    pub fn follow_lane(&mut self, scope: ScopeId, lane: LaneId) {
+        let scopes = &self.lanes[lane.0 as usize].scopes;
+        let sent = scopes
+            .iter()
+            .filter_map(|id| self.scope_ref(*id).last_sent());
+        if let Some(sent) = sent.max() {
+            self.scope_mut(scope).follow(sent);
+        }
+    }
+
+    /// Whether Crawl-delay is honoured for this scope. Where the user gave the scope a delay of its
+    /// own that holds instead (F54).
+    pub fn heeds_crawl_delay(&self, scope: &str) -> bool {
+        let own = self.settings.scopes.get(scope).and_then(|s| s.delay);
+        self.settings.robotstxt_obey && own.is_none()
+    }
+
+    pub(super) fn implicit_scope(
+        &mut self,
+        name: &str,
+        adjust: impl FnOnce(&mut ScopeSettings),
+    ) -> ScopeId {
+        if let Some(id) = self.names.get(name)
+            && self.scopes[id as usize].is_some()
+        {
+            return ScopeId(id);
+        }
+        let mut settings = ScopeSettings {
+            concurrency: 1,
+            delay: Duration::ZERO,
+            delay_per_slot: Duration::ZERO,
+            jitter: Jitter::NONE,
+            autothrottle: None,
+        };
+        adjust(&mut settings);
+        let id = self.names.intern(name);
+        let index = id as usize;
+        if self.scopes.len() <= index {
+            self.scopes.resize_with(index + 1, || None);
+        }
+        self.scopes[index] = Some(Scope::new(Rc::new(profile(settings)), None));
+        ScopeId(id)
+    }
+
+    /// The name of a scope.
+    pub fn scope_name(&self, scope: ScopeId) -> &str {
+        self.names.name(scope.0)
+    }
+
+    /// The present pace of a scope: delay before jitter, and concurrency.
+    pub fn pace(&self, scope: ScopeId) -> Pace {
+        self.scope_ref(scope).pace()
+    }
+
+    /// Nothing of this scope departs before `until`. Holds combine by the latest.
+    pub fn hold(&mut self, scope: ScopeId, until: Instant, now: Instant) {
+        self.scope_mut(scope).hold(until);
+        self.look_at(scope, now);
+    }
+
+    pub(super) fn forget_if_blank(&mut self, id: ScopeId, now: Instant) {
+        if let Some(scope) = &self.scopes[id.0 as usize]
+            && scope.is_blank(now)
+        {
+            self.scopes[id.0 as usize] = None;
+            self.names.remove(id.0);
+        }
+    }
+
+    /// Scopes that there is state for.
+    pub fn scopes_len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Scopes with a lane that waits for them.
+    pub fn scopes_waiting(&self) -> usize {
+        self.lines
+    }
+
+    pub(super) fn scope_ref(&self, id: ScopeId) -> &Scope {
+        self.scopes[id.0 as usize]
+            .as_ref()
+            .expect("a scope that is named exists")
+    }
+
+    pub(super) fn scope_mut(&mut self, id: ScopeId) -> &mut Scope {
+        self.scopes[id.0 as usize]
+            .as_mut()
+            .expect("a scope that is named exists")
+    }
+}
+
+pub(super) fn profile(settings: ScopeSettings) -> Profile {
+    Profile { settings }
+}
+
+/// The settings of a scope that says something of its own; the rest is the default's.
+pub(super) fn patched(default: &ScopeSettings, patch: &ScopePatch) -> ScopeSettings {
+    let delay_per_slot = match (patch.delay_per_slot, patch.delay) {
+        (Some(own), _) => own,
+        // A delay of its own speaks for the whole scope.
+        (None, Some(_)) => Duration::ZERO,
+        (None, None) => default.delay_per_slot,
+    };
+    ScopeSettings {
+        concurrency: patch.concurrency.unwrap_or(default.concurrency),
+        delay: patch.delay.unwrap_or(default.delay),
+        delay_per_slot,
+        jitter: patch.jitter.unwrap_or(default.jitter),
+        autothrottle: default.autothrottle.clone(),
+    }
+}

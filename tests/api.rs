@@ -1,0 +1,652 @@
+//! Each way to embed the crawler, against a small server on the loopback device.
+
+mod server {
+    //! A server for tests: it answers as a function says, and keeps what it was asked.
+
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::{Arc, Mutex};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use argiope::Config;
+
+    /// A request as the server read it.
+    #[derive(Clone, Debug)]
+    pub struct Asked {
+        pub method: String,
+        pub target: String,
+        pub host: String,
+        pub fields: String,
+        pub body: String,
+        pub at: Instant,
+    }
+
+    /// What it answers.
+    pub struct Reply {
+        status: &'static str,
+        fields: String,
+        body: String,
+        after: Duration,
+    }
+
+    pub struct Server {
+        port: u16,
+        asked: Arc<Mutex<Vec<Asked>>>,
+    }
+
+    impl Server {
+        pub fn start(answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+            let port = listener.local_addr().expect("it is bound").port();
+            let asked = Arc::new(Mutex::new(Vec::new()));
+            let told = Arc::clone(&asked);
+            let answer = Arc::new(answer);
+            thread::spawn(move || {
+                for stream in listener.incoming().flatten() {
+                    let (told, answer) = (Arc::clone(&told), Arc::clone(&answer));
+                    thread::spawn(move || serve(&stream, &told, &*answer));
+                }
+            });
+            Server { port, asked }
+        }
+
+        /// What it was asked so far, in order.
+        pub fn asked(&self) -> Vec<Asked> {
+            self.asked.lock().expect("no server panics").clone()
+        }
+
+        /// Every host's port 80 is this server; no delay, no robots.txt, no second tries.
+        pub fn config(&self) -> Config {
+            [
+                ("ALLOW_NET", "loopback".to_owned()),
+                ("RESOLVE", format!("*:80:127.0.0.1:{}", self.port)),
+                ("DOWNLOAD_DELAY", "0".to_owned()),
+                ("RANDOMIZE_DOWNLOAD_DELAY", "false".to_owned()),
+                ("ROBOTSTXT_OBEY", "false".to_owned()),
+                ("RETRY_TIMES", "0".to_owned()),
+            ]
+            .into_iter()
+            .try_fold(Config::default(), |config, (name, value)| {
+                config.with(name, value)
+            })
+            .expect("these settings are sound")
+        }
+    }
+
+    impl Reply {
+        pub fn page(body: &str) -> Self {
+            Reply {
+                status: "200 OK",
+                fields: "Content-Type: text/html\r\n".to_owned(),
+                body: body.to_owned(),
+                after: Duration::ZERO,
+            }
+        }
+
+        pub fn redirect(status: &'static str, to: &str) -> Self {
+            Reply {
+                status,
+                fields: format!("Location: {to}\r\n"),
+                ..Reply::page("")
+            }
+        }
+
+        pub fn after(mut self, after: Duration) -> Self {
+            self.after = after;
+            self
+        }
+    }
+
+    fn serve(mut stream: &TcpStream, told: &Mutex<Vec<Asked>>, answer: &dyn Fn(&Asked) -> Reply) {
+        let mut reader = BufReader::new(stream);
+        while let Some(asked) = read(&mut reader) {
+            told.lock().expect("no server panics").push(asked.clone());
+            let reply = answer(&asked);
+            thread::sleep(reply.after);
+            let whole = format!(
+                "HTTP/1.1 {}\r\n{}Content-Length: {}\r\n\r\n{}",
+                reply.status,
+                reply.fields,
+                reply.body.len(),
+                reply.body
+            );
+            if stream.write_all(whole.as_bytes()).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn read(reader: &mut impl BufRead) -> Option<Asked> {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok().filter(|n| *n > 0)?;
+        let at = Instant::now();
+        let mut words = line.split(' ');
+        let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
+        let (mut fields, mut host, mut length) = (String::new(), String::new(), 0);
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).ok().filter(|n| *n > 0)?;
+            let Some((name, value)) = line.trim_end().split_once(':') else {
+                break;
+            };
+            match name.to_ascii_lowercase().as_str() {
+                "host" => host = value.trim().to_owned(),
+                "content-length" => length = value.trim().parse().expect("a length"),
+                _ => {}
+            }
+            fields.push_str(&line.to_ascii_lowercase());
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).ok()?;
+        Some(Asked {
+            method,
+            target,
+            host,
+            fields,
+            body: String::from_utf8(body).expect("tests send text"),
+            at,
+        })
+    }
+}
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant as Clock};
+
+use argiope::serde_json::json;
+use argiope::settings::ScopeSettings;
+use argiope::{
+    Answer, ByStatus, Classify, Config, CrawlUrl, Crawler, DiskJob, FailureKind, Instant, NotTaken,
+    Pace, Page, Refused, Request, ScopeMap, Signal, Sink, Strategy, Turn,
+};
+
+use server::{Reply, Server};
+
+/// No crawl here takes longer, however busy the machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[test]
+fn a_function_takes_every_page_of_a_crawl_that_runs_to_its_end() {
+    let server = Server::start(|asked| match asked.target.as_str() {
+        "/" => Reply::page("<a href=/next>on</a>"),
+        _ => Reply::page("the end"),
+    });
+    let (pages, mut crawler) = kept(server.config());
+    crawler
+        .submit(Request::get("http://a.test/"))
+        .expect("it is a URL");
+    assert_eq!(crawler.run(), "finished");
+    let pages = pages.borrow();
+    let told: Vec<_> = pages
+        .iter()
+        .map(|page| (&*page.url, page.status, page.depth, page.parent))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("http://a.test/", Some(200), 0, None),
+            ("http://a.test/next", Some(200), 1, Some(pages[0].id)),
+        ]
+    );
+    assert_eq!(pages[1].body, b"the end");
+    assert_eq!(crawler.stats().pages, 2);
+}
+
+#[test]
+fn a_sink_that_is_full_holds_the_crawl_back_and_loses_nothing() {
+    const ROOM: usize = 2;
+    const IN_FLIGHT: usize = 4;
+    const PAGES: usize = 60;
+
+    struct ToThread {
+        pages: SyncSender<Page>,
+        waiting: Arc<AtomicUsize>,
+    }
+    impl Sink for ToThread {
+        fn put(&mut self, page: Page, _disk: &mut Vec<DiskJob>) {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            self.pages
+                .try_send(page)
+                .expect("no more comes than was on its way");
+        }
+        fn is_ready(&self) -> bool {
+            self.waiting.load(Ordering::SeqCst) < ROOM
+        }
+    }
+
+    let server = Server::start(|_| Reply::page("a page"));
+    let (pages, inbox): (_, Receiver<Page>) = sync_channel(ROOM + IN_FLIGHT);
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let taken = Arc::clone(&waiting);
+    let reader = thread::spawn(move || {
+        let mut count = 0;
+        for _ in inbox {
+            thread::sleep(Duration::from_millis(2));
+            taken.fetch_sub(1, Ordering::SeqCst);
+            count += 1;
+        }
+        count
+    });
+    let config = set(server.config(), "CONCURRENT_REQUESTS", IN_FLIGHT);
+    let mut crawler = Crawler::builder(config)
+        .sink(ToThread { pages, waiting })
+        .build()
+        .expect("it can be set up");
+    for number in 0..PAGES {
+        crawler
+            .submit(Request::get(format!("http://h{number}.test/")))
+            .expect("it is a URL");
+    }
+    assert_eq!(to_the_end(&mut crawler), "finished");
+    drop(crawler);
+    assert_eq!(reader.join().expect("the reader is well"), PAGES);
+}
+
+#[test]
+fn a_handle_feeds_a_running_crawl_which_ends_with_the_last_handle() {
+    let server = Server::start(|_| Reply::page("a page"));
+    let (pages, mut crawler) = kept(server.config());
+    let handle = crawler.handle();
+    let feeder = thread::spawn(move || {
+        let second = handle.clone();
+        for number in 0..10 {
+            let request = Request::get(format!("http://a.test/{number}"));
+            handle.submit(request).expect("the crawl goes on");
+            thread::sleep(Duration::from_millis(5));
+        }
+        drop(handle);
+        thread::sleep(Duration::from_millis(50));
+        second
+            .try_submit(Request::get("http://a.test/last"))
+            .expect("a handle still lives");
+    });
+    assert_eq!(to_the_end(&mut crawler), "finished");
+    feeder.join().expect("every request was taken");
+    assert_eq!(pages.borrow().len(), 11);
+    assert_eq!(&*pages.borrow()[10].url, "http://a.test/last");
+}
+
+#[test]
+fn a_crawl_that_is_over_takes_nothing_more() {
+    let server = Server::start(|_| Reply::page("a page"));
+    let (_, mut crawler) = kept(server.config());
+    let handle = crawler.handle();
+    crawler.stopper().stop();
+    assert_eq!(to_the_end(&mut crawler), "shutdown");
+    let late = handle.submit(Request::get("http://a.test/").tag(5));
+    assert_eq!(late.expect_err("it is over").0.tag, 5);
+    let late = handle.try_submit(Request::get("http://a.test/"));
+    assert!(matches!(late, Err(NotTaken::Closed(_))));
+}
+
+#[test]
+fn stop_finishes_what_is_in_flight_and_gives_back_the_rest() {
+    let server = Server::start(|_| Reply::page("slow").after(Duration::from_millis(300)));
+    let (pages, mut crawler) = kept(server.config());
+    submit_pages(&mut crawler, 3);
+    stop_once_asked(server, &crawler, false);
+    assert_eq!(to_the_end(&mut crawler), "shutdown");
+    let statuses: Vec<_> = pages.borrow().iter().map(|page| page.status).collect();
+    assert_eq!(statuses, [Some(200)]);
+    let pending: Vec<_> = crawler.take_pending().map(|r| r.url).collect();
+    assert_eq!(pending, ["http://a.test/1", "http://a.test/2"]);
+}
+
+#[test]
+fn stop_now_cancels_what_is_in_flight_and_gives_it_back_too() {
+    let server = Server::start(|_| Reply::page("never").after(PATIENCE * 2));
+    let (pages, mut crawler) = kept(server.config());
+    submit_pages(&mut crawler, 3);
+    stop_once_asked(server, &crawler, true);
+    let began = Clock::now();
+    assert_eq!(to_the_end(&mut crawler), "shutdown");
+    assert!(began.elapsed() < Duration::from_secs(10), "it did not wait");
+    let pages = pages.borrow();
+    assert_eq!(pages.len(), 1);
+    let failure = pages[0].failure.as_ref().expect("it was cut short");
+    assert_eq!(failure.kind, FailureKind::Cancelled);
+    assert_eq!(crawler.take_pending().count(), 3);
+}
+
+#[test]
+fn a_host_loop_that_waits_for_the_descriptor_alone_meets_every_deadline() {
+    let server = Server::start(|asked| match asked.host.as_str() {
+        "silent.test" => Reply::page("too late").after(PATIENCE * 2),
+        _ => Reply::page("a page"),
+    });
+    let gap = Duration::from_millis(60);
+    let config = set(server.config(), "DOWNLOAD_DELAY", "60ms");
+    let config = set(config, "FIRST_BYTE_TIMEOUT", "250ms");
+    let (pages, mut crawler) = kept(config);
+    submit_pages(&mut crawler, 6);
+    crawler
+        .submit(Request::get("http://silent.test/"))
+        .expect("it is a URL");
+    let began = Clock::now();
+    let mut waits = 0;
+    loop {
+        if !crawler.arm() {
+            let fd = crawler.as_fd();
+            let mut fds = [rustix::event::PollFd::new(
+                &fd,
+                rustix::event::PollFlags::IN,
+            )];
+            let bound = PATIENCE.try_into().expect("it fits");
+            let ready = rustix::event::poll(&mut fds, Some(&bound)).expect("poll works");
+            assert_eq!(ready, 1, "the descriptor carries every deadline");
+            waits += 1;
+        }
+        if let Turn::Over(reason) = crawler.turn(Some(Duration::ZERO)) {
+            assert_eq!(reason, "finished");
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "the crawl goes on and on");
+    }
+    assert_eq!(pages.borrow().len(), 7);
+    let late = pages
+        .borrow()
+        .iter()
+        .filter(|page| page.failure.is_some())
+        .count();
+    assert_eq!(late, 1, "the silent host ran into its timeout");
+    assert!(
+        waits < 500,
+        "a host that waits must not be kept busy: {waits}"
+    );
+    let paced: Vec<_> = server
+        .asked()
+        .into_iter()
+        .filter(|asked| asked.host == "a.test")
+        .map(|asked| asked.at)
+        .collect();
+    for pair in paced.windows(2) {
+        let between = pair[1] - pair[0];
+        // Arrivals jitter by the server's own threads; the sends do not.
+        assert!(between > gap.mul_f64(0.5), "{between:?} is too soon");
+        assert!(
+            between < Duration::from_millis(900),
+            "{between:?} waits for a tick"
+        );
+    }
+}
+
+#[test]
+fn two_crawlers_take_turns_on_one_thread() {
+    let servers = [
+        Server::start(|_| Reply::page("one")),
+        Server::start(|_| Reply::page("two")),
+    ];
+    let mut crawls: Vec<_> = servers.iter().map(|s| kept(s.config())).collect();
+    for (_, crawler) in &mut crawls {
+        submit_pages(crawler, 5);
+    }
+    let began = Clock::now();
+    let mut over = 0;
+    while over < crawls.len() {
+        over = crawls
+            .iter_mut()
+            .map(|(_, crawler)| crawler.turn(Some(Duration::from_millis(1))))
+            .filter(|turn| *turn == Turn::Over("finished"))
+            .count();
+        assert!(began.elapsed() < PATIENCE, "the crawls go on and on");
+    }
+    for ((pages, _), body) in crawls.iter().zip([b"one", b"two"]) {
+        assert_eq!(pages.borrow().len(), 5);
+        assert!(pages.borrow().iter().all(|page| page.body == body));
+    }
+}
+
+#[test]
+fn scope_map_classifier_and_strategy_are_the_embedders() {
+    /// All hosts of one owner share a scope.
+    struct ByOwner;
+    impl ScopeMap for ByOwner {
+        fn scopes(&self, url: &CrawlUrl, names: &mut Vec<String>) {
+            let owner = url.host_str().split('.').next_back().unwrap_or_default();
+            names.push(format!("owner/{owner}"));
+        }
+    }
+    struct Counting(Rc<Cell<usize>>);
+    impl Classify for Counting {
+        fn classify(&self, answer: &Answer<'_>) -> Signal {
+            assert_eq!(answer.status, Some(200));
+            self.0.set(self.0.get() + 1);
+            ByStatus.classify(answer)
+        }
+    }
+    /// Each answer makes the next gap longer.
+    struct Tiring;
+    impl Strategy for Tiring {
+        fn start(&mut self, _settings: &ScopeSettings) -> Pace {
+            Pace {
+                delay: Duration::ZERO,
+                concurrency: 1,
+            }
+        }
+        fn answer(&mut self, _: &ScopeSettings, pace: Pace, _: &Signal, _: Instant) -> Pace {
+            Pace {
+                delay: pace.delay + Duration::from_millis(40),
+                ..pace
+            }
+        }
+    }
+
+    let server = Server::start(|_| Reply::page("a page"));
+    let pages = Rc::new(RefCell::new(Vec::new()));
+    let (kept, classified) = (Rc::clone(&pages), Rc::new(Cell::new(0)));
+    let mut crawler = Crawler::builder(server.config())
+        .sink(move |page: Page| kept.borrow_mut().push(page))
+        .scope_map(ByOwner)
+        .classify(Counting(Rc::clone(&classified)))
+        .strategy(|scope: &str| {
+            (scope == "owner/test").then(|| Box::new(Tiring) as Box<dyn Strategy>)
+        })
+        .build()
+        .expect("it can be set up");
+    for host in ["a", "b", "c"] {
+        crawler
+            .submit(Request::get(format!("http://{host}.test/")))
+            .expect("it is a URL");
+    }
+    assert_eq!(to_the_end(&mut crawler), "finished");
+    let pages = pages.borrow();
+    assert!(
+        pages
+            .iter()
+            .all(|page| *page.scopes == ["owner/test".into()])
+    );
+    let gaps: Vec<_> = pages.iter().map(|page| page.delay).collect();
+    let millis = |millis| Some(Duration::from_millis(millis));
+    assert_eq!(gaps[1..], [millis(40), millis(80)]);
+    assert_eq!(classified.get(), 3);
+}
+
+#[test]
+fn tag_and_meta_come_back_through_redirects_and_links_have_none() {
+    let server = Server::start(|asked| match asked.target.as_str() {
+        "/from" => Reply::redirect("302 Found", "/to"),
+        "/to" => Reply::page("<a href=/link>on</a>"),
+        _ => Reply::page("a link's page"),
+    });
+    let (pages, mut crawler) = kept(server.config());
+    let request = Request::get("http://a.test/from")
+        .tag(7)
+        .meta(json!({"job": [1, 2]}));
+    let id = crawler.submit(request).expect("it is a URL");
+    assert_eq!(to_the_end(&mut crawler), "finished");
+    let pages = pages.borrow();
+    assert_eq!(pages[0].id, id);
+    assert_eq!(pages[1].parent, Some(id));
+    let told: Vec<_> = pages
+        .iter()
+        .map(|page| (page.tag, page.meta.as_ref().map(|meta| meta.get())))
+        .collect();
+    let job = Some(r#"{"job":[1,2]}"#);
+    assert_eq!(told, [(7, job), (7, job), (0, None)]);
+}
+
+#[test]
+fn a_post_becomes_a_get_at_302_and_stays_a_post_at_307() {
+    let check = |status: &'static str, expected: (&str, &str), typed: bool| {
+        let server = Server::start(move |asked| match asked.target.as_str() {
+            "/form" => Reply::redirect(status, "/done"),
+            _ => Reply::page("done"),
+        });
+        let (_, mut crawler) = kept(server.config());
+        let request = Request::post("http://a.test/form", "a=1")
+            .header("Content-Type", "application/x-www-form-urlencoded")
+            .header("X-Mine", "stays");
+        crawler.submit(request).expect("it is a URL");
+        assert_eq!(to_the_end(&mut crawler), "finished");
+        let asked = server.asked();
+        assert_eq!((&*asked[0].method, &*asked[0].body), ("POST", "a=1"));
+        assert_eq!((&*asked[1].method, &*asked[1].body), expected, "{status}");
+        assert_eq!(asked[1].fields.contains("content-type"), typed, "{status}");
+        assert!(asked[1].fields.contains("x-mine: stays"), "{status}");
+    };
+    check("302 Found", ("GET", ""), false);
+    check("303 See Other", ("GET", ""), false);
+    check("307 Temporary Redirect", ("POST", "a=1"), true);
+    check("308 Permanent Redirect", ("POST", "a=1"), true);
+}
+
+#[test]
+fn a_request_may_name_its_scopes_and_its_priority() {
+    let server = Server::start(|_| Reply::page("a page"));
+    let (pages, mut crawler) = kept(server.config());
+    for (path, priority) in [("low", -1), ("usual", 0), ("high", 9)] {
+        let request = Request::get(format!("http://a.test/{path}"))
+            .priority(priority)
+            .scope("mine")
+            .scope("ours");
+        crawler.submit(request).expect("it is a URL");
+    }
+    assert_eq!(to_the_end(&mut crawler), "finished");
+    let pages = pages.borrow();
+    let order: Vec<_> = pages.iter().map(|page| &page.url[14..]).collect();
+    assert_eq!(order, ["high", "usual", "low"]);
+    let mut scopes = pages[0].scopes.clone();
+    scopes.sort();
+    assert_eq!(scopes, ["mine".into(), "ours".into()]);
+}
+
+#[test]
+fn what_cannot_be_fetched_is_refused_at_once() {
+    let (_, mut crawler) = kept(Config::default());
+    let refused = crawler.submit(Request::get("no url at all"));
+    assert!(matches!(refused, Err(Refused::Url(_))), "{refused:?}");
+    crawler
+        .submit(Request::get("http://a.test/"))
+        .expect("it is a URL");
+    let again = crawler.submit(Request::get("http://a.test/#same"));
+    assert!(matches!(again, Err(Refused::Filtered(_))), "{again:?}");
+    let split = Request::get("http://b.test/").header("X", "a\r\nY: b");
+    let refused = crawler.submit(split);
+    assert!(matches!(refused, Err(Refused::Request(_))), "{refused:?}");
+}
+
+#[test]
+fn a_config_that_cannot_be_is_refused_when_the_crawler_is_built() {
+    let mut config = Config::default();
+    config.fetch.body_max = config.buffered_bodies_max + 1;
+    let error = Crawler::builder(config)
+        .build()
+        .err()
+        .expect("it is refused");
+    assert!(error.to_string().contains("DOWNLOAD_MAXSIZE"), "{error}");
+}
+
+#[test]
+fn a_crawler_dropped_in_the_middle_neither_hangs_nor_keeps_its_handles_waiting() {
+    let server = Server::start(|_| Reply::page("never").after(PATIENCE * 2));
+    let (pages, mut crawler) = kept(server.config());
+    submit_pages(&mut crawler, 3);
+    let handle = crawler.handle();
+    let began = Clock::now();
+    while server.asked().is_empty() {
+        crawler.turn(Some(Duration::from_millis(5)));
+        assert!(began.elapsed() < PATIENCE, "nothing is asked");
+    }
+    let began = Clock::now();
+    drop(crawler);
+    assert!(began.elapsed() < Duration::from_secs(5), "it hung");
+    assert!(pages.borrow().is_empty());
+    assert!(handle.submit(Request::get("http://a.test/late")).is_err());
+}
+
+#[test]
+fn a_crawl_leaves_the_process_as_it_was() {
+    let server = Server::start(|_| Reply::page("a page"));
+    let (_, mut crawler) = kept(server.config());
+    submit_pages(&mut crawler, 1);
+    assert_eq!(to_the_end(&mut crawler), "finished");
+    assert!(rustls::crypto::CryptoProvider::get_default().is_none());
+    assert_eq!(log::max_level(), log::LevelFilter::Off);
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: a null action only reads the present one into `present`, which is ours.
+        let present = unsafe {
+            let mut present: libc::sigaction = std::mem::zeroed();
+            assert_eq!(
+                libc::sigaction(signal, std::ptr::null(), &raw mut present),
+                0
+            );
+            present.sa_sigaction
+        };
+        assert_eq!(present, libc::SIG_DFL, "signal {signal}");
+    }
+}
+
+/// A crawler whose pages are kept.
+fn kept(config: Config) -> (Rc<RefCell<Vec<Page>>>, Crawler) {
+    let pages = Rc::new(RefCell::new(Vec::new()));
+    let kept = Rc::clone(&pages);
+    let crawler = Crawler::builder(config)
+        .sink(move |page: Page| kept.borrow_mut().push(page))
+        .build()
+        .expect("it can be set up");
+    (pages, crawler)
+}
+
+fn set(config: Config, name: &str, value: impl Into<argiope::serde_json::Value>) -> Config {
+    config.with(name, value).expect("the setting is sound")
+}
+
+/// `http://a.test/0` and so on.
+fn submit_pages(crawler: &mut Crawler, count: usize) {
+    for number in 0..count {
+        crawler
+            .submit(Request::get(format!("http://a.test/{number}")))
+            .expect("it is a URL");
+    }
+}
+
+/// Stops the crawl from another thread once the server has been asked something.
+fn stop_once_asked(server: Server, crawler: &Crawler, at_once: bool) {
+    let stopper = crawler.stopper();
+    thread::spawn(move || {
+        while server.asked().is_empty() {
+            thread::sleep(Duration::from_millis(5));
+        }
+        if at_once {
+            stopper.stop_now();
+        } else {
+            stopper.stop();
+        }
+    });
+}
+
+/// Turns until the crawl is over; says why it is.
+fn to_the_end(crawler: &mut Crawler) -> &'static str {
+    let began = Clock::now();
+    loop {
+        if let Turn::Over(reason) = crawler.turn(Some(Duration::from_millis(100))) {
+            return reason;
+        }
+        assert!(began.elapsed() < PATIENCE, "the crawl goes on and on");
+    }
+}
