@@ -486,6 +486,8 @@ impl<I: Io> Core<I> {
         };
         flight.stage = Stage::Exchanging { socket };
         exchange.timings_mut().due = Some(self.throttle.due(ticket));
+        self.throttle
+            .follow_departure(flight.lane, ticket, self.now);
         self.http(socket).connection.start(exchange);
         self.recount(socket);
         self.carry_on(socket);
