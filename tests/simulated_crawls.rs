@@ -12,6 +12,7 @@ mod simulated {
     mod health;
     mod stopping;
     mod limits;
+    mod memory;
     mod connections;
     mod pace;
 }
