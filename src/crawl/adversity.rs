@@ -14,6 +14,7 @@ use crate::base::rng::Rng;
 use crate::base::time::Instant;
 use crate::fetch::resolver;
 use crate::frontier::request::Request;
+use crate::frontier::settings::Follow;
 use crate::io::sim::{Answer, ConnId, Net, Sim, Weather, World};
 use crate::io::{Close, Settings};
 use crate::sink::function::FunctionSink;
@@ -446,4 +447,24 @@ fn a_sitemap_that_is_a_gzip_file_is_read() {
     trip.run(&["http://10.0.0.1/"]);
     let world = trip.world.borrow();
     assert!(world.paths("10.0.0.1:80").contains(&"/hidden"));
+}
+
+#[test]
+fn a_host_without_an_address_is_tried_again_for_a_later_link() {
+    let mut trip = Trip::new();
+    trip.config.frontier.follow = Follow::All;
+    trip.config.frontier.robots_obey = false;
+    trip.server("10.0.0.1:80", |server| {
+        server.page(
+            "/",
+            "<a href=http://nowhere.invalid/1></a><a href=/next></a>",
+        );
+        server.page("/next", "<a href=http://nowhere.invalid/2></a>");
+    });
+    let (reason, pages) = trip.run(&["http://10.0.0.1/"]);
+    let nowhere = |page: &&Page| error(page).as_deref() == Some("dns.nxdomain");
+    assert_eq!(
+        (reason, pages.iter().filter(nowhere).count()),
+        ("finished", 2)
+    );
 }

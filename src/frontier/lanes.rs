@@ -226,7 +226,6 @@ impl Frontier {
 
     /// What is next in a lane that the throttle has released.
     pub fn next(&mut self, lane: LaneId, now: Instant) -> Next {
-        self.lanes[lane.0 as usize].stands = Stands::Taken;
         let slot = &self.lanes[lane.0 as usize];
         let Some(front) = slot.queue.peek() else {
             self.lanes[lane.0 as usize].stands = Stands::Idle;
@@ -358,10 +357,12 @@ impl Frontier {
         Some(self.take(lane))
     }
 
-    /// Whether the host of a lane may be asked now; if not, `next` says what comes of it.
-    pub fn may_ask(&self, lane: LaneId, now: Instant) -> bool {
-        let host = HostId(self.lanes[lane.0 as usize].host);
-        self.hosts.get(host).health(now) == Health::Up
+    /// The throttle has released a lane. Whether its host may be asked now; if not, `next` says
+    /// what comes of it.
+    pub fn released(&mut self, lane: LaneId, now: Instant) -> bool {
+        let slot = &mut self.lanes[lane.0 as usize];
+        slot.stands = Stands::Taken;
+        self.hosts.get(HostId(slot.host)).health(now) == Health::Up
     }
 
     /// The lane's first URL: whose host is to be resolved.
@@ -688,6 +689,7 @@ mod tests {
             let url = CrawlUrl::parse("http://a.test/").expect("a URL");
             let lane = frontier.lane(&url, &[scope], &mut throttle);
             if n == 0 {
+                frontier.released(lane, now);
                 let Next::Send(robots) = frontier.next(lane, now) else {
                     panic!("robots.txt comes first");
                 };
@@ -696,6 +698,7 @@ mod tests {
                 frontier.ended(lane, &robots, false, &mut throttle, now);
             }
             throttle.withdraw(lane, now);
+            frontier.released(lane, now);
             let Next::Send(page) = frontier.next(lane, now) else {
                 panic!("all is allowed");
             };
