@@ -8,12 +8,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::config::Config;
+use super::flight::Socket;
 use super::life::UNSENT_PER_RELEASE;
 use super::{Crawler, Parts, Turn};
 use crate::base::rng::Rng;
 use crate::base::time::Instant;
 use crate::fetch::resolver;
 use crate::frontier::request::Request;
+use crate::frontier::settings::Follow;
 use crate::io::sim::{Answer, ConnId, Net, Sim, Weather, World};
 use crate::io::{Close, Settings};
 use crate::sink::function::FunctionSink;
@@ -449,4 +451,204 @@ fn a_sitemap_that_is_a_gzip_file_is_read() {
     trip.run(&["http://10.0.0.1/"]);
     let world = trip.world.borrow();
     assert!(world.paths("10.0.0.1:80").contains(&"/hidden"));
+}
+
+#[test]
+fn a_host_without_an_address_is_tried_again_for_a_later_link() {
+    let mut trip = Trip::new();
+    trip.config.frontier.follow = Follow::All;
+    trip.config.frontier.robots_obey = false;
+    trip.server("10.0.0.1:80", |server| {
+        server.page(
+            "/",
+            "<a href=http://nowhere.invalid/1></a><a href=/next></a>",
+        );
+        server.page("/next", "<a href=http://nowhere.invalid/2></a>");
+    });
+    let (reason, pages) = trip.run(&["http://10.0.0.1/"]);
+    let nowhere = |page: &&Page| error(page).as_deref() == Some("dns.nxdomain");
+    assert_eq!(
+        (reason, pages.iter().filter(nowhere).count()),
+        ("finished", 2)
+    );
+}
+/// Servers that do whatever comes to their mind.
+struct Moody {
+    hosts: u64,
+    connections: BTreeMap<ConnId, Vec<u8>>,
+    hits: u64,
+}
+
+impl World for Moody {
+    fn connect(&mut self, conn: ConnId, _to: SocketAddr, net: &mut Net) -> Answer {
+        match net.rng().below(20) {
+            0 => return Answer::Refuse,
+            1 => return Answer::Unreachable,
+            2 => return Answer::Silence,
+            3 => net.end(conn, Duration::ZERO),
+            4 => net.reset(conn, Duration::ZERO),
+            5 => net.reply(conn, Duration::ZERO, b"220 mail at your service\r\n"),
+            6 => net.end(conn, Duration::from_millis(400)),
+            _ => {}
+        }
+        self.connections.insert(conn, Vec::new());
+        Answer::Accept
+    }
+
+    fn bytes(&mut self, conn: ConnId, bytes: &[u8], net: &mut Net) {
+        let Some(unread) = self.connections.get_mut(&conn) else {
+            return;
+        };
+        unread.extend_from_slice(bytes);
+        while unread.windows(4).any(|w| w == b"\r\n\r\n") {
+            unread.clear();
+            self.hits += 1;
+            let think = Duration::from_millis(net.rng().below(2000));
+            let host = net.rng().below(self.hosts);
+            let n = net.rng().below(40);
+            let to = format!("http://10.0.0.{host}/{n}");
+            let page = |body: &str| {
+                let length = body.len();
+                format!(
+                    "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {length}\r\n\r\n{body}"
+                )
+            };
+            let empty = |status: &str| format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n");
+            let reply = match net.rng().below(24) {
+                0 => empty("500 Oh") + "\r\n",
+                1 => empty("429 Slow") + "\r\n",
+                2 => empty("301 There") + &format!("location: {to}\r\n\r\n"),
+                3 => empty("302 There") + "location: /robots.txt\r\n\r\n",
+                4 => {
+                    empty("302 There")
+                        + &format!("location: http://10.0.0.{host}/robots.txt\r\n\r\n")
+                }
+                5 => page("User-agent: *\nDisallow: /1\nCrawl-delay: 3\n"),
+                6 => "HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\nshort".to_owned(),
+                7 => "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n".to_owned(),
+                8 => "no HTTP at all\r\n\r\n".to_owned(),
+                9 => page(&"x".repeat(30_000)),
+                10 => "HTTP/1.1 204 None\r\n\r\n".to_owned(),
+                11 => page("twice") + &page("twice"),
+                12 => empty("302 There") + "location: http://127.0.0.1/\r\n\r\n",
+                13 => "HTTP/1.1 200 OK\r\n\r\nuntil the end".to_owned(),
+                14 => String::new(),
+                _ => page(&format!("<a href={to}>one</a><a href=/{n}/next>two</a>")),
+            };
+            net.reply(conn, think, reply.as_bytes());
+            match net.rng().below(8) {
+                0 => net.end(conn, think),
+                1 => net.reset(conn, think),
+                2 => net.end(conn, think + Duration::from_secs(1)),
+                _ => {}
+            }
+        }
+    }
+
+    fn closed(&mut self, conn: ConnId, _how: Close, _net: &mut Net) {
+        self.connections.remove(&conn);
+    }
+}
+
+#[test]
+fn a_crawl_through_moody_servers_ends_and_leaves_nothing_behind() {
+    for seed in 0..25 {
+        let mut rng = Rng::from_seed(seed);
+        let mut trip = Trip::new();
+        let config = &mut trip.config;
+        config.throttle.default.concurrency = 1 + rng.below(4) as u32;
+        config.throttle.default.delay = Duration::from_millis(rng.below(3) * 300);
+        config.throttle.concurrent_requests = 1 + rng.below(30) as usize;
+        config.throttle.concurrent_requests_per_ip = rng.below(3) as u32;
+        config.frontier.pages_per_host_max = rng.below(2) as u32 * 15;
+        config.frontier.pages_max = rng.below(4) / 3 * 20;
+        config.frontier.sitemaps = true;
+        config.fetch.body_max = 40_000;
+        config.buffered_bodies_max = 40_000;
+        trip.io.sockets_max = 4 + rng.below(30) as usize;
+        trip.io.read_budget = 2000;
+        let mut stops = rng.chance(0.2);
+        let world = Box::new(Moody {
+            hosts: 8,
+            connections: BTreeMap::new(),
+            hits: 0,
+        });
+        let io = Sim::with(seed, trip.io.clone(), Weather::default(), world);
+        let told: Rc<RefCell<Vec<Page>>> = Rc::default();
+        let pages = Rc::clone(&told);
+        let sink = FunctionSink::new(move |page| pages.borrow_mut().push(page));
+        let config = trip.config.clone().finish().expect("a sound config");
+        let names = resolver::Settings {
+            servers: vec!["10.0.0.53:53".parse().expect("an address")],
+            ..resolver::Settings::default()
+        };
+        let mut crawler = Crawler::on(io, config, names, Parts::new(sink)).expect("a crawler");
+        for n in 0..60 {
+            let mut request = Request::get(format!("http://10.0.0.{}/{n}", n % 9));
+            if rng.chance(0.2) {
+                request = Request::get(format!("http://nowhere{}.test/{n}", n % 3));
+            }
+            if rng.chance(0.2) {
+                let names = ["one", "two", "three"].map(str::to_owned);
+                request.scopes = Some(names[..1 + rng.below(3) as usize].to_vec());
+            }
+            crawler.submit(request).expect("a sound seed");
+        }
+        let stopper = crawler.stopper();
+        let mut turns = 0;
+        let reason = loop {
+            if let Turn::Over(reason) = crawler.turn(None) {
+                break reason;
+            }
+            if stops && crawler.elapsed() > Duration::from_secs(5) {
+                stopper.stop();
+                stops = false;
+            }
+            let hours = crawler.elapsed().as_secs() / 3600;
+            turns += 1;
+            assert!(
+                turns < 300_000,
+                "{seed}: it spins: {:?}",
+                crawler.progress()
+            );
+            assert!(hours < 24, "{seed}: no end: {:?}", crawler.progress());
+        };
+        let mut ids: Vec<u64> = told.borrow().iter().map(|page| page.id).collect();
+        ids.sort_unstable();
+        assert!(
+            ids.windows(2).all(|two| two[0] < two[1]),
+            "{seed}: told twice"
+        );
+        let whole = reason == "finished";
+        let core = &crawler.core;
+        assert!(core.flights.is_empty(), "{seed}: flights");
+        assert_eq!(core.throttle.in_flight(), 0, "{seed}: tickets");
+        let counted = core.sockets.iter().filter_map(|(_, socket)| match socket {
+            Socket::Http(http) => Some(http.counted),
+            Socket::Dns(_) => None,
+        });
+        let counted: Vec<usize> = counted.collect();
+        assert_eq!(counted.len(), core.pool.len(), "{seed}: connections");
+        assert_eq!(
+            core.buffered,
+            counted.iter().sum::<usize>(),
+            "{seed}: buffered"
+        );
+        assert_eq!(core.resolving, core.asked.len(), "{seed}: lookups");
+        if whole {
+            assert_eq!(core.frontier.queued(), 0, "{seed}: queued");
+            assert_eq!(core.frontier.lanes_open(), 0, "{seed}: lanes");
+            assert_eq!(core.resolving, 0, "{seed}: lookups");
+            assert!(core.looked_up.is_empty(), "{seed}: lookups kept");
+            let told = told.borrow();
+            let seeds = told.iter().filter(|page| page.parent.is_none());
+            assert_eq!(seeds.count(), 60, "{seed}: seeds");
+        } else {
+            let pending = crawler.take_pending();
+            assert!(
+                !pending.is_empty() || reason != "shutdown",
+                "{seed}: nothing pending"
+            );
+        }
+    }
 }

@@ -88,7 +88,7 @@ impl<I: Io> Core<I> {
 
     /// 3. Ahead of due by the learned set-up time, the lane's next request takes a connection.
     pub fn on_release(&mut self, lane: LaneId, ticket: TicketId) {
-        let found = if self.frontier.may_ask(lane, self.now) {
+        let found = if self.frontier.released(lane, self.now) {
             match self.resolve(lane, ticket) {
                 Resolved::Found(found) => Some(found),
                 Resolved::Later => return,

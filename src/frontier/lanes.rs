@@ -216,7 +216,6 @@ impl Frontier {
 
     /// What is next in a lane that the throttle has released.
     pub fn next(&mut self, lane: LaneId, now: Instant) -> Next {
-        self.lanes[lane.0 as usize].stands = Stands::Taken;
         let slot = &self.lanes[lane.0 as usize];
         let Some(front) = slot.queue.peek() else {
             self.lanes[lane.0 as usize].stands = Stands::Idle;
@@ -351,10 +350,12 @@ impl Frontier {
         Some(self.take(lane))
     }
 
-    /// Whether the host of a lane may be asked now; if not, `next` says what comes of it.
-    pub fn may_ask(&self, lane: LaneId, now: Instant) -> bool {
-        let host = HostId(self.lanes[lane.0 as usize].host);
-        self.hosts.get(host).health(now) == Health::Up
+    /// The throttle has released a lane. Whether its host may be asked now; if not, `next` says
+    /// what comes of it.
+    pub fn released(&mut self, lane: LaneId, now: Instant) -> bool {
+        let slot = &mut self.lanes[lane.0 as usize];
+        slot.stands = Stands::Taken;
+        self.hosts.get(HostId(slot.host)).health(now) == Health::Up
     }
 
     /// The lane's first URL: whose host is to be resolved.

@@ -60,6 +60,7 @@ impl Bench {
     fn next(&mut self) -> Option<(LaneId, TicketId, Next)> {
         match self.throttle.poll(self.now)? {
             Grant::Release(lane, ticket) => {
+                self.frontier.released(lane, self.now);
                 let next = self.frontier.next(lane, self.now);
                 if !matches!(next, Next::Send(_)) {
                     self.throttle.cancel(ticket, self.now);
@@ -314,6 +315,7 @@ fn an_origin_is_remembered_once_however_often_its_lane_closes() {
         let url = CrawlUrl::parse("http://a.test/").expect("a URL");
         let lane = frontier.lane(&url, &[scope], &mut throttle);
         if n == 0 {
+            frontier.released(lane, now);
             let Next::Send(robots) = frontier.next(lane, now) else {
                 panic!("robots.txt comes first");
             };
@@ -322,6 +324,7 @@ fn an_origin_is_remembered_once_however_often_its_lane_closes() {
             frontier.ended(lane, &robots, false, &mut throttle, now);
         }
         throttle.withdraw(lane, now);
+        frontier.released(lane, now);
         let Next::Send(page) = frontier.next(lane, now) else {
             panic!("all is allowed");
         };
