@@ -540,6 +540,29 @@ fn a_request_may_name_its_scopes_and_its_priority() {
 }
 
 #[test]
+fn f90_a_slow_reply_slows_nothing_down_where_its_request_asks_so() {
+    let gap_after = |first: Request| {
+        let server = Server::start(|asked| match asked.target.as_str() {
+            "/slow" => Reply::page("slow").after(Duration::from_millis(300)),
+            _ => Reply::page("fast"),
+        });
+        let config = set(server.config(), "AUTOTHROTTLE_ENABLED", true);
+        let config = set(config, "AUTOTHROTTLE_START_DELAY", "50ms");
+        let config = set(config, "CONCURRENT_REQUESTS_PER_DOMAIN", 1);
+        let (pages, mut crawler) = kept(config);
+        for request in [first, Request::get("http://a.test/fast")] {
+            crawler.submit(request).expect("it is a URL");
+        }
+        assert_eq!(to_the_end(&mut crawler), "finished");
+        let pages = pages.borrow();
+        pages[1].delay.expect("it was sent")
+    };
+    let slow = || Request::get("http://a.test/slow").priority(1);
+    assert_eq!(gap_after(slow().dont_adjust_delay()).as_millis(), 50);
+    assert!(gap_after(slow()).as_millis() >= 300);
+}
+
+#[test]
 fn what_cannot_be_fetched_is_refused_at_once() {
     let (_, mut crawler) = kept(Config::default());
     let refused = crawler.submit(Request::get("no url at all"));
