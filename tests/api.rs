@@ -242,7 +242,11 @@ fn a_sink_that_is_full_holds_the_crawl_back_and_loses_nothing() {
             .submit(Request::get(format!("http://h{number}.test/")))
             .expect("it is a URL");
     }
-    assert_eq!(to_the_end(&mut crawler), "finished");
+    let began = Clock::now();
+    assert_eq!(crawler.run(), "finished");
+    // The reader needs a tenth of a second; a crawl that asked once a second whether it was ready
+    // would need twelve.
+    assert!(began.elapsed() < Duration::from_secs(8), "it overslept");
     drop(crawler);
     assert_eq!(reader.join().expect("the reader is well"), PAGES);
 }
@@ -533,6 +537,29 @@ fn a_request_may_name_its_scopes_and_its_priority() {
     let mut scopes = pages[0].scopes.clone();
     scopes.sort();
     assert_eq!(scopes, ["mine".into(), "ours".into()]);
+}
+
+#[test]
+fn f90_a_slow_reply_slows_nothing_down_where_its_request_asks_so() {
+    let gap_after = |first: Request| {
+        let server = Server::start(|asked| match asked.target.as_str() {
+            "/slow" => Reply::page("slow").after(Duration::from_millis(300)),
+            _ => Reply::page("fast"),
+        });
+        let config = set(server.config(), "AUTOTHROTTLE_ENABLED", true);
+        let config = set(config, "AUTOTHROTTLE_START_DELAY", "50ms");
+        let config = set(config, "CONCURRENT_REQUESTS_PER_DOMAIN", 1);
+        let (pages, mut crawler) = kept(config);
+        for request in [first, Request::get("http://a.test/fast")] {
+            crawler.submit(request).expect("it is a URL");
+        }
+        assert_eq!(to_the_end(&mut crawler), "finished");
+        let pages = pages.borrow();
+        pages[1].delay.expect("it was sent")
+    };
+    let slow = || Request::get("http://a.test/slow").priority(1);
+    assert_eq!(gap_after(slow().dont_adjust_delay()).as_millis(), 50);
+    assert!(gap_after(slow()).as_millis() >= 300);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -114,6 +114,7 @@ pub enum SetUpError {
 
 impl Crawler<Epoll> {
     /// A crawler on epoll.
+    #[doc(hidden)]
     pub fn new(config: Config, parts: Parts) -> Result<Self, SetUpError> {
         let io = Epoll::new(config.io.clone())?;
         let mut resolver = resolver::read_settings();
@@ -130,8 +131,16 @@ impl Crawler<Epoll> {
     }
 }
 
+/// See [`Crawler::as_fd`].
+impl AsFd for Crawler<Epoll> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        Crawler::as_fd(self)
+    }
+}
+
 impl<I: Io> Crawler<I> {
     /// A crawler on a back end of the caller's, resolving names as it says.
+    #[doc(hidden)]
     pub fn on(
         io: I,
         config: Config,
@@ -283,6 +292,7 @@ impl<I: Io> Crawler<I> {
     }
 
     /// The back end: for tests that look into a simulated one.
+    #[doc(hidden)]
     pub fn io(&self) -> &I {
         &self.core.io
     }

@@ -74,6 +74,12 @@ impl Request {
         self
     }
 
+    /// Asks that its reply teach AutoThrottle nothing, however slow it is.
+    pub fn dont_adjust_delay(mut self) -> Self {
+        self.dont_adjust_delay = true;
+        self
+    }
+
     /// JSON of the caller's own, handed back with the result.
     pub fn meta(mut self, meta: impl Into<serde_json::Value>) -> Self {
         let text = meta.into().to_string();
