@@ -110,7 +110,9 @@ pub fn feed(
     let mut public = PublicHosts::new(config);
     let mut first = VecDeque::new();
     let mut failed = None;
-    while first.len() < LOOKED_AT_FIRST {
+    // Where no contact is missing, nothing but the first is waited for: seeds may trickle in.
+    let looked_at = if public.counts { LOOKED_AT_FIRST } else { 1 };
+    while first.len() < looked_at {
         match seeds.next() {
             Ok(Some(request)) => {
                 public.see(&request);
