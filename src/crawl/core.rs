@@ -247,6 +247,7 @@ impl<I: Io> Core<I> {
     fn grant(&mut self) {
         let releasing = self.phase == Phase::Running
             && self.sink.is_ready()
+            && !self.is_full()
             && self.unresolved.is_empty()
             && self.resolving < self.resolving_max();
         self.throttle.set_releasing(releasing);
@@ -420,6 +421,7 @@ impl<I: Io> Core<I> {
             elapsed: self.now.saturating_since(Instant::START),
             queued: self.frontier.queued(),
             in_flight: self.throttle.in_flight(),
+            buffered: self.buffered,
             scopes: self.throttle.scopes_len(),
             scopes_waiting: self.throttle.scopes_waiting(),
             seen: self.frontier.seen_len(),

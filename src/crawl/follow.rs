@@ -74,7 +74,8 @@ impl<I: Io> Core<I> {
             id: self.frontier.number(),
             parent: job.id,
             attempt: job.attempt.saturating_add(1),
-            fresh: died_idle,
+            // Once is enough: no further try of it risks a kept connection.
+            fresh: job.fresh || died_idle,
             ..job.clone()
         };
         self.release_later(again);
