@@ -25,9 +25,6 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
         (None, true) => None,
         (None, false) => Some(PathBuf::from("crawl")),
     };
-    if let Some(out) = &out {
-        directory::prepare(out, args.overwrite).map_err(refused)?;
-    }
     let sink = FileSink::new(sink_options(&config, out.as_deref(), to_stdout)?);
     let mut builder = Crawler::builder(config).sink(sink);
     if let Some(out) = &out {
@@ -35,12 +32,20 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
     }
     let mut crawler = set_up(builder)?;
     let failure = feed::feed(seeds, crawler.handle(), crawler.config())?;
+    // Nothing is refused from here on, so only now an earlier crawl may be deleted.
+    if let Some(out) = &out {
+        directory::prepare(out, args.overwrite).map_err(refused)?;
+    }
     signals::stop_on_signal(crawler.stopper())?;
     let reason = watch(&mut crawler, args.quiet);
     if let Ok(failure) = failure.try_recv() {
         return Err(Usage(failure).into());
     }
     if let Some(error) = crawler.write_error() {
+        if to_stdout && error.cause.kind() == io::ErrorKind::BrokenPipe {
+            // Whoever read our lines has had enough, as `head` does. That is no failure of ours.
+            return Ok(0);
+        }
         anyhow::bail!("{error}; what was written until then is in place");
     }
     if reason != "shutdown" {

@@ -50,10 +50,10 @@ impl Seeds {
     /// A file cannot be read any further.
     fn next(&mut self) -> Result<Option<Request>, SeedLinesError> {
         while let Some(url) = self.named.pop_front() {
-            match Request::from_line(&url) {
+            match read(&url) {
                 Ok(Some(request)) => return Ok(Some(request)),
                 Ok(None) => {}
-                Err(error) => self.name_bad(&url, &error.to_string()),
+                Err(error) => self.name_bad(&url, &error),
             }
         }
         while let Some((name, lines)) = self.files.front_mut() {
@@ -62,10 +62,10 @@ impl Seeds {
                 None => {
                     self.files.pop_front();
                 }
-                Some(Ok(SeedLine { number, text })) => match Request::from_line(&text) {
+                Some(Ok(SeedLine { number, text })) => match read(&text) {
                     Ok(Some(request)) => return Ok(Some(request)),
                     Ok(None) => {}
-                    Err(error) => self.name_bad(&format!("{name}:{number}"), &error.to_string()),
+                    Err(error) => self.name_bad(&format!("{name}:{number}"), &error),
                 },
                 Some(Err(error)) if error.is_of_one_line() => {
                     self.bad += 1;
@@ -86,6 +86,15 @@ impl Seeds {
     }
 }
 
+/// A line's request. Admission would refuse a URL that cannot be read too, but knows no line number.
+fn read(line: &str) -> Result<Option<Request>, String> {
+    let request = Request::from_line(line).map_err(|error| error.to_string())?;
+    if let Some(request) = &request {
+        CrawlUrl::parse(&request.url).map_err(|error| format!("{:?}: {error}", request.url))?;
+    }
+    Ok(request)
+}
+
 /// Feeds a crawl from a thread of its own until the seeds end.
 ///
 /// The first seeds are looked at before anything is sent: a crawl of many public hosts that names
@@ -101,7 +110,9 @@ pub fn feed(
     let mut public = PublicHosts::new(config);
     let mut first = VecDeque::new();
     let mut failed = None;
-    while first.len() < LOOKED_AT_FIRST {
+    // Where no contact is missing, nothing but the first is waited for: seeds may trickle in.
+    let looked_at = if public.counts { LOOKED_AT_FIRST } else { 1 };
+    while first.len() < looked_at {
         match seeds.next() {
             Ok(Some(request)) => {
                 public.see(&request);

@@ -305,13 +305,20 @@ impl<I: Io> Core<I> {
         let http = self.http(key);
         let flight_key = http.flight.expect("a new connection is somebody's");
         let line = Line::of(&http.connection);
+        let established = http.connection.established();
         self.close_socket(key, Close::Reset);
         let flight = self
             .flights
             .get_mut(flight_key)
             .expect("a connection has its attempt");
         match &mut flight.stage {
-            Stage::Connecting { race, sockets, .. } => {
+            Stage::Connecting {
+                race,
+                sockets,
+                exchange,
+            } => {
+                // A handshake that failed had a connection, and it took its time.
+                exchange.timings_mut().connect = established;
                 sockets.retain(|socket| *socket != key);
                 race.handle_failed();
                 // Only TCP's failures are the address's; TLS is the same behind all of them.

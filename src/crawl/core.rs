@@ -320,7 +320,8 @@ impl<I: Io> Core<I> {
         if let Some(failure) = self.sink.failure()
             && !matches!(self.phase, Phase::Over { .. })
         {
-            log::error!("{failure}");
+            // Whoever runs the crawl hears of it by `write_error`.
+            log::debug!("{failure}");
             self.cancel_all();
             self.phase = Phase::Over {
                 reason: "sink_failed",

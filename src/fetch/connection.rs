@@ -138,6 +138,11 @@ impl Connection {
         Some(News::Ready)
     }
 
+    /// When TCP was established, if it was.
+    pub fn established(&self) -> Option<Instant> {
+        self.established
+    }
+
     /// Begins an exchange; its request waits for [`Connection::take_output`].
     ///
     /// What the connection knows of its own phases goes into the exchange's timings.

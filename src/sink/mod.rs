@@ -58,11 +58,23 @@ impl<F: FnMut(Page)> Sink for F {
 
 /// Our own machine would not write a file.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot write {}: {cause}", path.display())]
+#[error("{}", self.told())]
 pub struct WriteError {
     /// The file.
     pub path: PathBuf,
     /// What the machine said.
     #[source]
     pub cause: io::Error,
+}
+
+impl WriteError {
+    /// The disk names the file in what it says; a system call does not.
+    fn told(&self) -> String {
+        let (path, cause) = (self.path.display().to_string(), self.cause.to_string());
+        if cause.contains(&path) {
+            cause
+        } else {
+            format!("cannot write {path}: {cause}")
+        }
+    }
 }

@@ -1,0 +1,175 @@
+//! How far a crawl goes, and why it ends there.
+
+use std::time::Duration;
+
+use crate::run::Crawl;
+use crate::server::{Asked, Server, Step, not_found, page};
+
+/// A web in which every page has two more: `/1` has `/10` and `/11`.
+fn endless(asked: &Asked) -> Vec<Step> {
+    if asked.target == "/robots.txt" {
+        return not_found();
+    }
+    let at = asked.target.trim_end_matches('/');
+    page(&format!("<a href='{at}0'>0</a> <a href='{at}1'>1</a>"))
+}
+
+#[test]
+fn a_crawl_ends_after_exactly_so_many_pages() {
+    for limit in [1, 7, 40] {
+        let server = Server::new(endless);
+        let count = limit.to_string();
+        let crawled = Crawl::of(&[&server.url("/1"), "--max-pages", &count]).run();
+        let lines = crawled.lines();
+        let pages = lines
+            .iter()
+            .filter(|line| line["status"] == 200 && line["final"] == true);
+        assert_eq!(pages.count(), limit);
+        let stats = crawled.stats();
+        assert_eq!(stats["pages"], limit);
+        assert_eq!(stats["finish_reason"], "closespider_pagecount");
+        assert_eq!(server.asked().len(), limit, "no page is fetched in vain");
+    }
+}
+
+#[test]
+fn a_crawl_ends_after_its_time() {
+    let server = Server::new(endless);
+    let args = ["--max-time", "1s", "-s", "DOWNLOAD_DELAY=50ms"];
+    let crawled = Crawl::of(&[&server.url("/1")]).with(&args).run();
+    assert_eq!(crawled.stats()["finish_reason"], "closespider_timeout");
+    let took = crawled.ended.took;
+    assert!(
+        (Duration::from_millis(900)..Duration::from_secs(5)).contains(&took),
+        "{took:?}"
+    );
+    assert!(crawled.lines().len() > 2);
+}
+
+#[test]
+fn a_crawl_goes_so_many_links_deep() {
+    let check = |depth: &str, pages: usize| {
+        let server = Server::new(endless);
+        let crawled = Crawl::of(&[&server.url("/1"), "--max-depth", depth]).run();
+        assert_eq!(server.targets().len(), pages, "depth {depth}");
+        let deepest = crawled
+            .lines()
+            .iter()
+            .filter_map(|line| line["depth"].as_u64())
+            .max();
+        assert_eq!(
+            deepest.map(|depth| depth.to_string()).as_deref(),
+            Some(depth)
+        );
+    };
+    check("1", 3);
+    check("3", 15);
+}
+
+#[test]
+fn a_host_has_no_more_than_its_pages() {
+    let server = Server::new(endless);
+    let args = ["--max-pages-per-host", "4", "--max-depth", "4"];
+    let crawled = Crawl::of(&[&server.url("/1")]).with(&args).run();
+    let lines = crawled.lines();
+    assert_eq!(lines.iter().filter(|line| line["status"] == 200).count(), 4);
+    assert_eq!(server.targets().len(), 4);
+}
+
+#[test]
+fn links_are_followed_as_far_as_was_said() {
+    let web = |asked: &Asked| match (asked.header("Host"), asked.target.as_str()) {
+        (Some(host), "/") if host.starts_with("www.a.test") => {
+            let port = host.rsplit(':').next().expect("a port");
+            page(&format!(
+                "<a href='/in'>in</a><a href='http://other.a.test:{port}/domain'>domain</a>\
+                 <a href='http://b.test:{port}/all'>all</a><a href='ftp://b.test/'>never</a>"
+            ))
+        }
+        _ => page("end"),
+    };
+    let check = |follow: &[&str], expected: &[&str]| {
+        let server = Server::new(web);
+        let port = server.port();
+        Crawl::of(&[&format!("http://www.a.test:{port}/")])
+            .with(&["--resolve", &format!("*:{port}:127.0.0.1")])
+            .with(follow)
+            .run();
+        assert_eq!(server.targets(), expected, "{follow:?}");
+    };
+    check(&["--follow", "none"], &["/"]);
+    check(&["--follow", "host"], &["/", "/in"]);
+    check(&[], &["/", "/in"]);
+    check(&["--follow", "domain"], &["/", "/domain", "/in"]);
+    check(&["--follow", "all"], &["/", "/all", "/domain", "/in"]);
+}
+
+#[test]
+fn patterns_let_urls_in_and_keep_them_out() {
+    let web = |asked: &Asked| match asked.target.as_str() {
+        "/" => page("<a href='/a.html'></a><a href='/b.pdf'></a><a href='/c/d.html'></a>"),
+        _ => page(""),
+    };
+    let check = |args: &[&str], expected: &[&str]| {
+        let server = Server::new(web);
+        let crawled = Crawl::of(&[&server.url("/")]).with(args).run();
+        assert_eq!(server.targets(), expected, "{args:?}");
+        let filtered = &crawled.stats()["filtered"];
+        let filtered = filtered.as_object().expect("an object");
+        let count: u64 = filtered
+            .values()
+            .filter_map(serde_json::Value::as_u64)
+            .sum();
+        assert_eq!(count as usize, 4 - expected.len(), "{args:?}: {filtered:?}");
+    };
+    check(&["--deny", r"\.pdf$"], &["/", "/a.html", "/c/d.html"]);
+    check(
+        &["--allow", r"/$", "--allow", r"\.html$"],
+        &["/", "/a.html", "/c/d.html"],
+    );
+    check(
+        &["--allow", r"/$|html$", "--deny", "/c/"],
+        &["/", "/a.html"],
+    );
+}
+
+#[test]
+fn robots_rules_are_obeyed_and_their_lines_say_so() {
+    let server = Server::new(|asked: &Asked| match asked.target.as_str() {
+        "/robots.txt" => page("User-agent: argiope\nDisallow: /private\n"),
+        "/" => page("<a href='/private/x'></a><a href='/open'></a>"),
+        _ => page(""),
+    });
+    let args = ["-s", "ROBOTSTXT_OBEY=true"];
+    let crawled = Crawl::of(&[&server.url("/")]).with(&args).run();
+    assert_eq!(server.targets(), ["/", "/open"]);
+    assert_eq!(server.asked().len(), 3, "one robots.txt for all");
+    let line = crawled.line(&server.url("/private/x"));
+    assert_eq!(line["error"]["code"], "robots.disallowed", "{line}");
+    assert!(line["sent"].is_null());
+    assert_eq!(crawled.line(&server.url("/robots.txt"))["kind"], "robots");
+    assert_eq!(crawled.stats()["robots"], 1);
+}
+
+#[test]
+fn errors_are_tried_again_as_often_as_said() {
+    let server = Server::new(|asked: &Asked| match asked.target.as_str() {
+        "/503" => crate::server::reply("503 Service Unavailable", &["Connection: close"], b"later"),
+        _ => vec![Step::Close],
+    });
+    let (busy, gone) = (server.url("/503"), server.url("/gone"));
+    let crawled = Crawl::of(&[&busy, &gone, "-s", "RETRY_TIMES=2"]).run();
+    assert_eq!(
+        server.targets(),
+        ["/503", "/503", "/503", "/gone", "/gone", "/gone"]
+    );
+    let lines = crawled.lines();
+    for url in [&busy, &gone] {
+        let tries: Vec<_> = lines.iter().filter(|line| line["url"] == **url).collect();
+        let attempts: Vec<_> = tries.iter().map(|line| line["attempt"].as_u64()).collect();
+        assert_eq!(attempts, [Some(1), Some(2), Some(3)]);
+        let finals: Vec<_> = tries.iter().map(|line| line["final"] == true).collect();
+        assert_eq!(finals, [false, false, true]);
+        assert_eq!(tries[1]["parent"], tries[0]["id"]);
+    }
+}

@@ -1,0 +1,21 @@
+//! The binary against bad input, bad servers and bad moments: exit codes, what is said, what is left.
+//!
+//! Every test runs the real binary against servers of its own on loopback, each with a script.
+#![cfg(feature = "cli")]
+
+mod run;
+mod server;
+
+mod addresses;
+mod bodies;
+mod fetching;
+mod limits;
+mod output;
+mod redirects;
+mod replies;
+mod requests;
+mod seeds;
+mod stopping;
+mod timeouts;
+mod tls;
+mod usage;

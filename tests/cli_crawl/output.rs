@@ -1,0 +1,185 @@
+//! Where results go.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::run::{Crawl, check_refused};
+use crate::server::{Asked, Server, page};
+
+fn web(asked: &Asked) -> Vec<crate::server::Step> {
+    match asked.target.as_str() {
+        "/" => page(
+            &(0..30)
+                .map(|n| format!("<a href='/{n}'></a>"))
+                .collect::<String>(),
+        ),
+        _ => page("a page"),
+    }
+}
+
+#[test]
+fn a_crawl_leaves_lines_stats_and_warc_files() {
+    let server = Server::new(web);
+    let crawled = Crawl::of(&[&server.url("/")]).run();
+    assert_eq!(crawled.ended.out, "");
+    assert_eq!(crawled.ended.err, "");
+    let lines = crawled.lines();
+    assert_eq!(lines.len(), 31);
+    let first = crawled.line(&server.url("/"));
+    assert_eq!(first["links"], 30);
+    assert_eq!(first["content_type"], "text/html; charset=utf-8");
+    assert_eq!(first["version"], "HTTP/1.1");
+    assert_eq!(first["remote"], format!("127.0.0.1:{}", server.port()));
+    for line in &lines {
+        let place = &line["warc"];
+        let file = fs::read(crawled.out().join(crate::run::text(&place["file"]))).expect("a file");
+        let at = |key: &str| place[key].as_u64().expect("a count") as usize;
+        let member = &file[at("offset")..at("offset") + at("length")];
+        let mut record = String::new();
+        flate2::read::GzDecoder::new(member)
+            .read_to_string(&mut record)
+            .expect("one member");
+        assert!(record.starts_with("WARC/1.1\r\n") && record.contains("WARC-Type: response"));
+        let url = crate::run::text(&line["url"]);
+        assert!(
+            record.contains(&format!("WARC-Target-URI: {url}\r\n")),
+            "{record}"
+        );
+    }
+    let stats = crawled.stats();
+    for (key, value) in [
+        ("pages", 31),
+        ("attempts", 31),
+        ("seeds", 1),
+        ("seeds_bad", 0),
+        ("links", 30),
+        ("queued", 0),
+        ("in_flight", 0),
+    ] {
+        assert_eq!(stats[key], value, "{key}");
+    }
+    assert_eq!(stats["finish_reason"], "finished");
+    assert_eq!(stats["status"]["200"], 31);
+    for key in ["latency", "server_latency", "lateness", "lag"] {
+        assert!(stats[key].is_object(), "{key}: {stats}");
+    }
+    assert!(
+        stats["phases"]["tls"].is_null(),
+        "what never happened is null"
+    );
+    assert!(!crawled.out().join("pending.jsonl").exists());
+}
+
+#[test]
+fn the_summary_goes_to_stderr() {
+    let server = Server::new(web);
+    let crawled = Crawl::of(&[&server.url("/"), "--no-warc"]).aloud().run();
+    assert_eq!(crawled.ended.out, "");
+    assert!(crawled.ended.err.contains("finished after") && crawled.ended.err.contains("200: 31"));
+    assert!(!crawled.out().join("warc").exists());
+    assert!(crawled.lines().iter().all(|line| line["warc"].is_null()));
+}
+
+#[test]
+fn lines_to_stdout_leave_nothing_on_the_disk() {
+    let server = Server::new(web);
+    let crawl = Crawl::of(&[&server.url("/"), "--results", "-"]);
+    let ended = crawl.try_run().expect(0);
+    let lines = ended.lines();
+    assert_eq!(lines.len(), 31);
+    assert!(lines.iter().all(|line| line["warc"].is_null()));
+    assert_eq!(fs::read_dir(crawl.folder()).expect("the folder").count(), 0);
+    assert_eq!(ended.err, "");
+}
+
+#[test]
+fn lines_to_stdout_and_files_to_a_directory() {
+    let server = Server::new(web);
+    let crawl = Crawl::of(&[&server.url("/"), "--results", "-", "--out", "out"]);
+    let ended = crawl.try_run().expect(0);
+    let lines = ended.lines();
+    assert_eq!(lines.len(), 31);
+    assert!(lines.iter().all(|line| line["warc"].is_object()));
+    let crawled = crawl.left(ended);
+    assert!(!crawled.out().join("results.jsonl").exists());
+    assert_eq!(crawled.stats()["pages"], 31);
+}
+
+#[test]
+fn lines_stream_while_the_crawl_goes_on() {
+    let server = Server::new(|asked: &Asked| match asked.target.as_str() {
+        "/slow" => vec![crate::server::Step::Wait(Duration::from_secs(3))],
+        _ => page("quick"),
+    });
+    let (quick, slow) = (server.url("/"), server.url("/slow"));
+    let crawl = Crawl::of(&[&quick, &slow, "--results", "-"]).with(&["--timeout", "4s"]);
+    let mut going = crawl.start_without_reader();
+    let began = std::time::Instant::now();
+    let mut lines = BufReader::new(going.stdout()).lines();
+    let first: Value =
+        serde_json::from_str(&lines.next().expect("a line").expect("text")).expect("JSON");
+    assert_eq!(first["url"], quick);
+    assert!(
+        began.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        began.elapsed()
+    );
+    assert_eq!(lines.count(), 1);
+    going.wait().expect(0);
+}
+
+#[test]
+fn a_reader_that_has_had_enough_ends_the_crawl_quietly() {
+    let server = Server::new(|asked: &Asked| {
+        let at = asked.target.trim_end_matches('/');
+        page(&format!(
+            "<a href='{at}0'></a><a href='{at}1'></a>{}",
+            "x".repeat(500)
+        ))
+    });
+    let crawl = Crawl::of(&[&server.url("/1"), "--results", "-"]);
+    let mut going = crawl.start_without_reader();
+    let mut reader = BufReader::new(going.stdout());
+    let mut line = String::new();
+    reader.read_line(&mut line).expect("a line");
+    drop(reader);
+    let ended = going.wait();
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+    assert!(ended.took < Duration::from_secs(10));
+}
+
+#[test]
+fn a_disk_that_is_full_ends_the_crawl_and_says_where() {
+    // Files that may not grow beyond a few kilobytes are the nearest that needs no rights.
+    let server = Server::new(web);
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = std::process::Command::new("sh");
+    let script = r#"ulimit -f 8; exec "$0" crawl "$1" --out out --quiet --allow-net loopback \
+        --no-warc -s ROBOTSTXT_OBEY=0 -s DOWNLOAD_DELAY=0"#;
+    command.args([
+        "-c",
+        script,
+        env!("CARGO_BIN_EXE_argiope"),
+        &server.url("/"),
+    ]);
+    let ended = crate::run::Going::start_command(command, folder.path(), b"").wait();
+    assert_eq!(ended.code, Some(1), "{}", ended.err);
+    assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+    let named = ended.err.matches("results.jsonl").count();
+    assert_eq!(named, 1, "{}", ended.err);
+}
+
+#[test]
+fn an_own_file_of_the_users_is_never_overwritten() {
+    let server = Server::new(web);
+    let crawl = Crawl::of(&[&server.url("/"), "--out", "out/below"]);
+    crawl.file("out", b"mine");
+    check_refused(&crawl.try_run(), &["--out", "out/below"]);
+    assert_eq!(
+        fs::read(crawl.folder().join("out")).expect("it is there"),
+        b"mine"
+    );
+}

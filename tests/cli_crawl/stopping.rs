@@ -1,0 +1,120 @@
+//! Ctrl-C and SIGTERM: once in good order, twice at once; either way what is left is whole.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::run::{Crawl, text};
+use crate::server::{Asked, Server, Step, page};
+
+/// Pages that take their time, and one that never comes.
+fn web(asked: &Asked) -> Vec<Step> {
+    match asked.target.as_str() {
+        "/never" => vec![Step::Silence],
+        "/late" => [vec![Step::Wait(Duration::from_secs(1))], page("late")].concat(),
+        _ => page("a page"),
+    }
+}
+
+#[test]
+fn once_finishes_what_is_in_flight_and_writes_down_the_rest() {
+    let server = Server::new(web);
+    let mut urls = vec![server.url("/late"), server.url("/never")];
+    urls.extend((0..20).map(|n| server.url(&format!("/{n}"))));
+    let seeds: String = urls
+        .iter()
+        .map(|url| format!("{{\"url\": \"{url}\", \"meta\": {{\"u\": \"{url}\"}}}}\n"))
+        .collect();
+    let args = ["-s", "DOWNLOAD_DELAY=100ms", "--stop-grace", "2s"];
+    let crawl = Crawl::of(&["--seeds", "seeds"]).with(&args).aloud();
+    crawl.file("seeds", seeds.as_bytes());
+    let going = crawl.start();
+    server.wait_for(5);
+    going.signal(Signal::INT);
+    let ended = going.wait().expect(3);
+    assert!(ended.took < Duration::from_secs(10), "{:?}", ended.took);
+    assert!(ended.err.contains("shutdown after"), "{}", ended.err);
+    let first = crawl.left(ended);
+    let stats = first.stats();
+    assert_eq!(stats["finish_reason"], "shutdown");
+    assert_eq!(stats["in_flight"], 0);
+    assert_eq!(
+        first.line(&server.url("/late"))["status"],
+        200,
+        "what is in flight is waited for"
+    );
+    assert_eq!(
+        first.line(&server.url("/never"))["error"]["code"],
+        "cancelled.stopped"
+    );
+    assert!(String::from_utf8_lossy(&first.warc()).contains("WARC-Type: response"));
+
+    // What is pending is what a second crawl needs: nothing twice, nothing lost.
+    let pending = first.read("pending.jsonl");
+    let second_server = server.asked().len();
+    let second = Crawl::of(&["--seeds", "-"])
+        .with(&["-s", "FIRST_BYTE_TIMEOUT=500ms"])
+        .input(pending.as_bytes())
+        .run();
+    assert_eq!(second.stats()["seeds_bad"], 0);
+    assert_eq!(second.stats()["seeds"], pending.lines().count());
+    assert!(server.asked().len() > second_server);
+    let ended_well = |lines: Vec<serde_json::Value>| -> Vec<String> {
+        let lines = lines
+            .into_iter()
+            .filter(|line| line["error"]["kind"] != "cancelled");
+        lines
+            .map(|line| {
+                assert_eq!(line["meta"]["u"], line["url"], "metadata is kept: {line}");
+                text(&line["url"])
+            })
+            .collect()
+    };
+    let mut all = [ended_well(first.lines()), ended_well(second.lines())].concat();
+    all.sort();
+    urls.sort();
+    assert_eq!(all, urls);
+}
+
+#[test]
+fn twice_stops_at_once_and_the_files_are_whole() {
+    let server = Server::new(web);
+    let urls = ["/a", "/b", "/never"].map(|path| server.url(path));
+    let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
+    let crawl = Crawl::of(&urls);
+    let going = crawl.start();
+    server.wait_for(3);
+    // Long enough for what came to have been read.
+    std::thread::sleep(Duration::from_millis(200));
+    going.signal(Signal::TERM);
+    std::thread::sleep(Duration::from_millis(200));
+    going.signal(Signal::TERM);
+    let ended = going.wait().expect(3);
+    assert!(ended.took < Duration::from_secs(5), "{:?}", ended.took);
+    let crawled = crawl.left(ended);
+    assert_eq!(crawled.lines().len(), 3);
+    assert_eq!(crawled.stats()["finish_reason"], "shutdown");
+    assert_eq!(
+        crawled.read("pending.jsonl"),
+        format!("{}\n", server.url("/never"))
+    );
+    let records = crawled.warc();
+    let records = String::from_utf8_lossy(&records);
+    assert_eq!(records.matches("WARC-Type: response").count(), 2);
+}
+
+#[test]
+fn a_crawl_that_only_waits_stops_at_once() {
+    let server = Server::new(web);
+    let (one, two) = (server.url("/1"), server.url("/2"));
+    let crawl = Crawl::of(&[&one, &two, "-s", "DOWNLOAD_DELAY=1h"]);
+    let going = crawl.start();
+    server.wait_for(1);
+    std::thread::sleep(Duration::from_millis(100));
+    going.signal(Signal::INT);
+    let ended = going.wait().expect(3);
+    assert!(ended.took < Duration::from_secs(3), "{:?}", ended.took);
+    let crawled = crawl.left(ended);
+    assert_eq!(crawled.read("pending.jsonl").lines().count(), 1);
+    assert_eq!(crawled.lines().len(), 1);
+}

@@ -1,0 +1,203 @@
+//! Certificates, good and bad.
+
+use std::fs;
+use std::sync::Arc;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair,
+    date_time_ymd,
+};
+use rustls::ServerConfig;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use serde_json::Value;
+
+use crate::run::{Crawl, Going, code, detail};
+use crate::server::{Server, page};
+
+/// An authority that nobody knows unless told.
+struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name = DistinguishedName::new();
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "A test's authority");
+        let key = KeyPair::generate().expect("a key");
+        let issuer = CertifiedIssuer::self_signed(params, key).expect("it signs itself");
+        Authority { issuer }
+    }
+
+    fn pem(&self) -> String {
+        self.issuer.pem()
+    }
+
+    /// A server with a certificate for this name, made after the caller's wishes.
+    fn server(&self, name: &str, wishes: impl FnOnce(&mut CertificateParams)) -> Server {
+        let mut params = CertificateParams::new([name.to_owned()]).expect("a name");
+        wishes(&mut params);
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.signed_by(&key, &self.issuer).expect("it is signed");
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("the versions are known")
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .expect("certificate and key fit");
+        Server::tls(Arc::new(config), |_| page("safe"))
+    }
+}
+
+/// The crawl of a name on a server, and the authority it trusts.
+fn crawl(
+    server: &Server,
+    host: &str,
+    trusts: Option<&Authority>,
+    args: &[&str],
+) -> (Value, String) {
+    let url = format!("https://{host}:{}/", server.port());
+    let crawl = Crawl::of(&[&url])
+        .with(&["--resolve", &server.named(host)])
+        .with(args)
+        .aloud();
+    let crawl = match trusts {
+        None => crawl,
+        Some(authority) => {
+            crawl.file("ca.pem", authority.pem().as_bytes());
+            crawl.with(&["--ca-file", "ca.pem"])
+        }
+    };
+    let crawled = crawl.run();
+    (crawled.only(), crawled.ended.err)
+}
+
+#[test]
+fn a_certificate_is_trusted_once_its_authority_is() {
+    let authority = Authority::new();
+    let server = authority.server("a.test", |_| {});
+    let (line, _) = crawl(&server, "a.test", None, &[]);
+    assert_eq!(code(&line), "tls.untrusted", "{line}");
+    assert!(
+        server.asked().is_empty(),
+        "nothing is sent to whom nobody trusts"
+    );
+
+    let (line, said) = crawl(&server, "a.test", Some(&authority), &[]);
+    assert_eq!(
+        (line["status"].as_u64(), code(&line)),
+        (Some(200), ""),
+        "{line}"
+    );
+    assert_eq!(line["tls"]["version"], "TLSv1.3");
+    assert_eq!(line["tls"]["verified"], true);
+    assert_eq!(line["tls"]["resumed"], false);
+    assert!(
+        line["tls"]["cipher"]
+            .as_str()
+            .is_some_and(|name| name.starts_with("TLS"))
+    );
+    assert!(line["tls_handshake"].is_number(), "{line}");
+    assert!(!said.contains("not verified"), "{said}");
+    let host = server.only("/");
+    let expected = format!("a.test:{}", server.port());
+    assert_eq!(host.header("Host"), Some(expected.as_str()));
+}
+
+#[test]
+fn an_authority_in_the_file_does_not_vouch_for_another() {
+    let server = Authority::new().server("a.test", |_| {});
+    let (line, _) = crawl(&server, "a.test", Some(&Authority::new()), &[]);
+    assert!(
+        ["tls.untrusted", "tls.bad_certificate"].contains(&code(&line)),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_certificate_for_another_name_is_refused() {
+    let authority = Authority::new();
+    let server = authority.server("a.test", |_| {});
+    let (line, _) = crawl(&server, "b.test", Some(&authority), &[]);
+    assert_eq!(code(&line), "tls.name_mismatch", "{line}");
+    assert!(detail(&line).contains("b.test"), "{line}");
+}
+
+#[test]
+fn a_certificate_out_of_its_time_is_refused() {
+    let authority = Authority::new();
+    let server = authority.server("a.test", |params| {
+        params.not_before = date_time_ymd(2001, 1, 1);
+        params.not_after = date_time_ymd(2002, 1, 1);
+    });
+    let (line, _) = crawl(&server, "a.test", Some(&authority), &[]);
+    assert_eq!(code(&line), "tls.expired", "{line}");
+    let server = authority.server("a.test", |params| {
+        params.not_before = date_time_ymd(2500, 1, 1);
+        params.not_after = date_time_ymd(2501, 1, 1);
+    });
+    let (line, _) = crawl(&server, "a.test", Some(&authority), &[]);
+    assert_eq!(code(&line), "tls.not_yet_valid", "{line}");
+}
+
+#[test]
+fn whoever_asks_for_no_verification_is_warned_and_told_in_each_line() {
+    let authority = Authority::new();
+    let server = authority.server("a.test", |params| {
+        params.not_after = date_time_ymd(2002, 1, 1)
+    });
+    let (line, said) = crawl(&server, "b.test", None, &["-k"]);
+    assert_eq!(
+        (line["status"].as_u64(), code(&line)),
+        (Some(200), ""),
+        "{line}"
+    );
+    assert_eq!(line["tls"]["verified"], false);
+    let warning = said.lines().find(|line| line.contains("warning"));
+    assert!(
+        warning.is_some_and(|line| line.contains("certificate")),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_server_that_speaks_no_tls_says_so() {
+    let server = Server::deaf(vec![crate::server::raw(
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    )]);
+    let (line, _) = crawl(&server, "a.test", None, &[]);
+    assert_eq!(code(&line), "tls.protocol", "{line}");
+    assert!(line["status"].is_null());
+}
+
+#[test]
+fn a_fetch_takes_the_same_options() {
+    let authority = Authority::new();
+    let server = authority.server("a.test", |_| {});
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("ca.pem"), authority.pem()).expect("a file");
+    let url = format!("https://a.test:{}/", server.port());
+    let named = server.named("a.test");
+    let fetch = |args: &[&str]| {
+        let mut all = vec![
+            "fetch",
+            &url,
+            "--resolve",
+            &named,
+            "--allow-net",
+            "loopback",
+        ];
+        all.extend(["-s", "RETRY_TIMES=0"]);
+        all.extend(args);
+        Going::start(&all, folder.path(), b"").wait()
+    };
+    fetch(&["--ca-file", "ca.pem"]).expect(0);
+    fetch(&["-k"]).expect(0);
+    let ended = fetch(&[]).expect(1);
+    assert_eq!(code(&ended.lines()[0]), "tls.untrusted");
+}
