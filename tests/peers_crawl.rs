@@ -7,6 +7,7 @@ mod peers;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::Duration;
@@ -299,6 +300,32 @@ fn a_crawl_told_twice_ends_at_once_and_its_files_are_whole() {
     for file in warc::files(&out) {
         check_with_warcio(&file);
     }
+}
+
+#[test]
+fn a_terminal_that_goes_away_ends_a_crawl_in_good_order_unless_nobody_minds() {
+    let folder = folder("peers-hung-up");
+    let Some(nginx) = Nginx::start(&folder, Web::of_many_pages) else {
+        return;
+    };
+    let url = nginx.web.url("http://one.test/");
+    let resolve = format!("*:{}:127.0.0.1", nginx.web.http);
+    let arguments = [&url, "--resolve", &resolve, "-s", "DOWNLOAD_DELAY=0.05"];
+    let hung_up = folder.join("hung-up");
+    let child = crawl::start(&hung_up, &arguments);
+    let mut nohup = Command::new("nohup");
+    nohup.arg(crawl::BINARY);
+    let minding_not = folder.join("minding-not");
+    let other = crawl::start_by(nohup, &minding_not, &arguments);
+    sleep(Duration::from_millis(900));
+    signal(&child, libc::SIGHUP);
+    signal(&other, libc::SIGHUP);
+    let (code, said) = crawl::finish(child, &hung_up);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(!crawl::pending(&hung_up.join("pending.jsonl")).is_empty());
+    warc::files(&hung_up);
+    let (code, said) = crawl::finish(other, &minding_not);
+    assert_eq!(code, Some(0), "{said}");
 }
 
 /// The one crawl that most tests look at.
