@@ -6,8 +6,9 @@ mod peers;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::Duration;
@@ -326,6 +327,33 @@ fn a_terminal_that_goes_away_ends_a_crawl_in_good_order_unless_nobody_minds() {
     warc::files(&hung_up);
     let (code, said) = crawl::finish(other, &minding_not);
     assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_crawl_and_is_told_of_once() {
+    let folder = folder("peers-reader-gone");
+    let Some(nginx) = Nginx::start(&folder, Web::of_many_pages) else {
+        return;
+    };
+    let url = nginx.web.url("http://one.test/");
+    let resolve = format!("*:{}:127.0.0.1", nginx.web.http);
+    let mut child = Command::new(crawl::BINARY)
+        .args(["crawl", &url, "--resolve", &resolve, "--results", "-"])
+        .args(["--allow-net", "loopback", "-s", "DOWNLOAD_DELAY=0.05"])
+        .args(["--quiet"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut line = String::new();
+    let out = child.stdout.take().expect("it is piped");
+    BufReader::new(out).read_line(&mut line).expect("a line");
+    assert!(line.starts_with("{\"id\""), "{line}");
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(3));
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("is gone"), "{said}");
 }
 
 /// The one crawl that most tests look at.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use argiope::sink::directory::{self, DirectoryError};
 use argiope::sink::files::{FileSink, FileSinkOptions, Results, WarcOptions};
-use argiope::{Builder, Config, Crawler, Request, SetUpError, Turn};
+use argiope::{Builder, Config, Crawler, Request, SetUpError, Turn, WriteError};
 
 use super::Usage;
 use super::args::Crawl;
@@ -40,16 +40,26 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
     if let Ok(failure) = failure.try_recv() {
         return Err(Usage(failure).into());
     }
-    if let Some(error) = crawler.write_error() {
-        anyhow::bail!("{error}; what was written until then is in place");
+    let reader_is_gone = to_stdout && crawler.write_error().is_some_and(is_reader_gone);
+    match crawler.write_error() {
+        Some(_) if reader_is_gone => {
+            eprintln!("argiope: whoever read the result lines is gone, so the crawl ended early");
+        }
+        Some(error) => anyhow::bail!("{error}; what was written until then is in place"),
+        None => {}
     }
-    if reason != "shutdown" {
+    if reason != "shutdown" && !reader_is_gone {
         return Ok(0);
     }
     if let Some(out) = &out {
         write_pending(&mut crawler, &out.join("pending.jsonl"))?;
     }
     Ok(3)
+}
+
+/// Whether whoever read our standard output has had enough, as `head` does.
+fn is_reader_gone(error: &WriteError) -> bool {
+    error.cause.kind() == io::ErrorKind::BrokenPipe
 }
 
 /// Runs a crawler to its end and shows how it goes; gives the reason for its end.

@@ -58,11 +58,10 @@ impl<F: FnMut(Page)> Sink for F {
 
 /// Our own machine would not write a file.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot write {}: {cause}", path.display())]
+#[error("{cause}")]
 pub struct WriteError {
     /// The file.
     pub path: PathBuf,
-    /// What the machine said.
-    #[source]
+    /// What the machine said, of which file, when we tried what.
     pub cause: io::Error,
 }
