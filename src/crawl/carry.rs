@@ -145,7 +145,7 @@ impl<I: Io> Core<I> {
 
     /// Opens one connection for an attempt.
     fn open(&mut self, key: Key, address: IpAddr) -> Result<(), Failure> {
-        if self.sockets.len() >= self.sockets_max
+        if self.sockets.len() >= self.io.capacity()
             && let Some(idle) = self.pool.evict()
         {
             self.close_slot(idle, Close::Finish);

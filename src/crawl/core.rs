@@ -42,8 +42,6 @@ pub(super) struct Core<I: Io> {
     pub guard: Guard,
     pub pool: Pool,
     pub origins: Origins,
-    /// Sockets that there may be at once.
-    pub sockets_max: usize,
     /// Requests that our machine has room for.
     pub room: Room,
     pub flights: Slab<Flight>,
@@ -254,7 +252,12 @@ impl<I: Io> Core<I> {
         self.throttle.set_releasing(releasing);
         for _ in 0..GRANTS_PER_TURN {
             match self.throttle.poll(self.now) {
-                Some(Grant::Release(lane, ticket)) => self.on_release(lane, ticket),
+                Some(Grant::Release(lane, ticket)) => {
+                    self.on_release(lane, ticket);
+                    // What ended unsent is in the sink.
+                    self.throttle
+                        .set_releasing(releasing && self.sink.is_ready());
+                }
                 Some(Grant::Depart(ticket)) => self.depart(ticket),
                 None => return,
             }
@@ -269,6 +272,8 @@ impl<I: Io> Core<I> {
 
     fn tick(&mut self) {
         self.next_tick = self.now + TICK;
+        // A lookup that made room may have had nobody to tell.
+        self.offer_unresolved();
         self.sink.flush(&mut self.disk);
         if let Some(most) = self.room.widened() {
             self.throttle.set_in_flight_max(most);

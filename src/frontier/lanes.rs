@@ -61,8 +61,8 @@ struct Lane {
     host: u32,
     in_flight: u32,
     stands: Stands,
-    /// The origin's Crawl-delay has been made one of the lane's scopes.
-    heeds_delay: bool,
+    /// The origin's Crawl-delay that has been made one of the lane's scopes.
+    heeded: Option<Duration>,
 }
 
 /// Where a lane stands.
@@ -245,8 +245,8 @@ impl Frontier {
         let origin = self.origins.get_mut(slot.origin);
         match origin.robots.verdict(front.url.request_target(), now) {
             Verdict::Allowed => match origin.robots.crawl_delay() {
-                Some(delay) if !slot.heeds_delay => {
-                    self.lanes[lane.0 as usize].heeds_delay = true;
+                Some(delay) if slot.heeded != Some(delay) => {
+                    self.lanes[lane.0 as usize].heeded = Some(delay);
                     Next::CrawlDelay(delay)
                 }
                 _ => Next::Send(self.take(lane)),
@@ -515,7 +515,7 @@ impl Frontier {
             host: host.0,
             in_flight: 0,
             stands: Stands::Idle,
-            heeds_delay: false,
+            heeded: None,
         };
         let lanes = &self.lanes;
         self.lane_of
