@@ -6,7 +6,9 @@ mod peers;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::Duration;
@@ -21,6 +23,7 @@ use peers::{folder, names, signal};
 
 /// The gap that the crawls ask for, in seconds.
 const DELAY: f64 = 0.3;
+const JITTER_OFF: &str = "RANDOMIZE_DOWNLOAD_DELAY=false";
 /// nginx's times are milliseconds of its event loop.
 const TOLERANCE: f64 = 0.003;
 
@@ -37,7 +40,7 @@ fn nginx_sees_no_gap_shorter_than_the_delay_or_the_crawl_delay() {
     let Some(crawled) = with_unbound() else {
         return;
     };
-    crawled.check_gaps();
+    crawled.check_gaps(DELAY);
 }
 
 #[test]
@@ -158,7 +161,7 @@ fn the_same_web_is_crawled_alike_with_names_from_dnsmasq() {
     let crawled = Crawled::new(folder, nginx, dns);
     names.end();
     crawled.check_what_was_asked();
-    crawled.check_gaps();
+    crawled.check_gaps(DELAY);
     crawled.check_agreement();
     crawled.check_payloads();
 }
@@ -181,7 +184,7 @@ fn a_crawl_that_is_told_to_end_leaves_whole_files_and_forgets_no_url() {
         "-s",
         "DOWNLOAD_DELAY=0.05",
         "-s",
-        "RANDOMIZE_DOWNLOAD_DELAY=false",
+        JITTER_OFF,
         "-s",
         "WARC_SIZE_MAX=20000",
     ];
@@ -301,6 +304,125 @@ fn a_crawl_told_twice_ends_at_once_and_its_files_are_whole() {
     }
 }
 
+#[test]
+fn a_crawl_that_is_stopped_for_a_while_and_continued_bunches_nothing() {
+    let folder = folder("peers-continued");
+    let Some(nginx) = Nginx::start(&folder, Web::of_many_pages) else {
+        return;
+    };
+    fs::write(folder.join("seeds"), nginx.web.seeds()).expect("writable");
+    let seeds = folder.join("seeds").to_str().expect("text").to_owned();
+    let resolve = |name: &str, last: u8| format!("{name}:{}:127.0.0.{last}", nginx.web.http);
+    let (slow, others) = (resolve("slow.test", 2), resolve("*", 1));
+    let out = folder.join("out");
+    let arguments = ["--seeds", &seeds, "--resolve", &slow, "--resolve", &others];
+    let pace = ["-s", "DOWNLOAD_DELAY=0.05", "-s", JITTER_OFF];
+    let child = crawl::start(&out, &[&arguments[..], &pace].concat());
+    sleep(Duration::from_millis(900));
+    signal(&child, libc::SIGSTOP);
+    sleep(Duration::from_millis(1000));
+    signal(&child, libc::SIGCONT);
+    let (code, said) = crawl::finish(child, &out);
+    assert_eq!(code, Some(0), "{said}");
+    let crawled = Crawled::of(nginx, out);
+    crawled.check_gaps(0.05);
+    let stop = crawled.served.windows(2);
+    let stop = stop.map(|two| two[1].arrived() - two[0].arrived());
+    assert!(
+        stop.fold(0.0, f64::max) > 0.9,
+        "it stood still for a second"
+    );
+}
+
+#[test]
+fn nginx_sees_as_many_requests_of_a_host_in_flight_as_were_asked_for_and_no_more() {
+    let folder = folder("peers-parallel");
+    let Some(nginx) = Nginx::start(&folder, Web::of_slow_pages) else {
+        return;
+    };
+    let url = nginx.web.url("http://slow.test/");
+    let resolve = format!("*:{}:127.0.0.1", nginx.web.http);
+    let out = folder.join("out");
+    let arguments = [&url, "--resolve", &resolve, "-s", JITTER_OFF];
+    let pace = [
+        "-s",
+        "DOWNLOAD_DELAY=0.05",
+        "-s",
+        "CONCURRENT_REQUESTS_PER_DOMAIN=3",
+    ];
+    let child = crawl::start(&out, &[&arguments[..], &pace].concat());
+    let (code, said) = crawl::finish(child, &out);
+    assert_eq!(code, Some(0), "{said}");
+    let crawled = Crawled::of(nginx, out);
+    let mut changes: Vec<(f64, i32)> = Vec::new();
+    for served in &crawled.served {
+        changes.push((served.arrived() + TOLERANCE, 1));
+        changes.push((served.done(), -1));
+    }
+    changes.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut in_flight = 0;
+    let mut peak = 0;
+    for (_, change) in changes {
+        in_flight += change;
+        peak = peak.max(in_flight);
+    }
+    assert_eq!(peak, 3);
+    assert_eq!(crawled.served.len(), 14, "robots.txt, the root, its pages");
+}
+
+#[test]
+fn a_terminal_that_goes_away_ends_a_crawl_in_good_order_unless_nobody_minds() {
+    let folder = folder("peers-hung-up");
+    let Some(nginx) = Nginx::start(&folder, Web::of_many_pages) else {
+        return;
+    };
+    let url = nginx.web.url("http://one.test/");
+    let resolve = format!("*:{}:127.0.0.1", nginx.web.http);
+    let arguments = [&url, "--resolve", &resolve, "-s", "DOWNLOAD_DELAY=0.05"];
+    let hung_up = folder.join("hung-up");
+    let child = crawl::start(&hung_up, &arguments);
+    let mut nohup = Command::new("nohup");
+    nohup.arg(crawl::BINARY);
+    let minding_not = folder.join("minding-not");
+    let other = crawl::start_by(nohup, &minding_not, &arguments);
+    sleep(Duration::from_millis(900));
+    signal(&child, libc::SIGHUP);
+    signal(&other, libc::SIGHUP);
+    let (code, said) = crawl::finish(child, &hung_up);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(!crawl::pending(&hung_up.join("pending.jsonl")).is_empty());
+    warc::files(&hung_up);
+    let (code, said) = crawl::finish(other, &minding_not);
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_crawl_and_is_told_of_once() {
+    let folder = folder("peers-reader-gone");
+    let Some(nginx) = Nginx::start(&folder, Web::of_many_pages) else {
+        return;
+    };
+    let url = nginx.web.url("http://one.test/");
+    let resolve = format!("*:{}:127.0.0.1", nginx.web.http);
+    let mut child = Command::new(crawl::BINARY)
+        .args(["crawl", &url, "--resolve", &resolve, "--results", "-"])
+        .args(["--allow-net", "loopback", "-s", "DOWNLOAD_DELAY=0.05"])
+        .args(["--quiet"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut line = String::new();
+    let out = child.stdout.take().expect("it is piped");
+    BufReader::new(out).read_line(&mut line).expect("a line");
+    assert!(line.starts_with("{\"id\""), "{line}");
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(3));
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("is gone"), "{said}");
+}
+
 /// The one crawl that most tests look at.
 fn with_unbound() -> Option<&'static Crawled> {
     static CRAWLED: OnceLock<Option<Crawled>> = OnceLock::new();
@@ -345,13 +467,18 @@ impl Crawled {
                 "-s",
                 &delay,
                 "-s",
-                "RANDOMIZE_DOWNLOAD_DELAY=false",
+                JITTER_OFF,
                 "--contact",
                 "crawl@plain.test",
             ],
         );
         let (code, said) = crawl::finish(child, &out);
         assert_eq!(code, Some(0), "{said}");
+        Crawled::of(nginx, out)
+    }
+
+    /// A crawl that has ended by now, of a web that nobody asks any more.
+    fn of(nginx: Nginx, out: PathBuf) -> Self {
         let (web, served) = nginx.end();
         let results = crawl::lines(&out.join("results.jsonl"));
         Crawled {
@@ -415,15 +542,15 @@ impl Crawled {
 
     /// Gaps, as nginx saw them. A stamp of nginx's is late where its process had to wait for the
     /// processor, and then the next gap looks short: by how much is told by when we sent.
-    fn check_gaps(&self) {
+    fn check_gaps(&self, delay_set: f64) {
         let sent = self.sent();
         let mut excused = 0;
         let mut gaps = 0;
         for ((host, port), served) in self.by_host() {
-            let mut delay = DELAY;
+            let mut delay = delay_set;
             for two in served.windows(2) {
                 if two[0].uri == "/robots.txt" && two[0].status == 200 {
-                    delay = DELAY.max(self.web.crawl_delay(&host));
+                    delay = delay_set.max(self.web.crawl_delay(&host));
                 }
                 gaps += 1;
                 let gap = two[1].arrived() - two[0].arrived();
@@ -439,7 +566,7 @@ impl Crawled {
             }
             let spans = served.len().saturating_sub(1) as f64;
             let (first, last) = (served[0], served[served.len() - 1]);
-            let shortest = spans * DELAY - TOLERANCE - 0.02;
+            let shortest = spans * delay_set - TOLERANCE - 0.02;
             assert!(last.arrived() - first.arrived() >= shortest, "{host}");
         }
         assert!(gaps > 50, "only {gaps} gaps");

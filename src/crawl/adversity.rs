@@ -644,9 +644,9 @@ fn a_crawl_through_moody_servers_ends_and_leaves_nothing_behind() {
             let seeds = told.iter().filter(|page| page.parent.is_none());
             assert_eq!(seeds.count(), 60, "{seed}: seeds");
         } else {
-            let pending = crawler.take_pending();
+            let pending = crawler.take_pending().count();
             assert!(
-                !pending.is_empty() || reason != "shutdown",
+                pending > 0 || reason != "shutdown",
                 "{seed}: nothing pending"
             );
         }

@@ -317,11 +317,7 @@ impl<I: Io> Core<I> {
 
     /// Moves on to the next phase once this one has nothing left.
     fn advance_phase(&mut self) {
-        if let Some(failure) = self.sink.failure()
-            && !matches!(self.phase, Phase::Over { .. })
-        {
-            // Whoever runs the crawl hears of it by `write_error`.
-            log::debug!("{failure}");
+        if self.sink.failure().is_some() && !matches!(self.phase, Phase::Over { .. }) {
             self.cancel_all();
             self.phase = Phase::Over {
                 reason: "sink_failed",

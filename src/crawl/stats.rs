@@ -1,6 +1,7 @@
 //! What a crawl measured of itself: counts, and histograms of latency, phases, lateness and lag.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -31,6 +32,8 @@ pub struct Stats {
     pub by_status: BTreeMap<u16, u64>,
     /// Attempts by failure, `kind.code`.
     pub by_error: BTreeMap<String, u64>,
+    /// The URL and the words of the first failure of each of those kinds.
+    pub first_errors: BTreeMap<String, (Arc<str>, String)>,
     /// Attempts by kind: page, robots, sitemap.
     pub by_kind: BTreeMap<&'static str, u64>,
     /// Exchanges on a connection that had carried one before.
@@ -91,6 +94,7 @@ impl Stats {
             links: 0,
             by_status: BTreeMap::new(),
             by_error: BTreeMap::new(),
+            first_errors: BTreeMap::new(),
             by_kind: BTreeMap::new(),
             reused: 0,
             seeds: 0,
@@ -126,6 +130,10 @@ impl Stats {
         }
         if let Some(failure) = &page.failure {
             let name = format!("{}.{}", failure.kind.name(), failure.code);
+            if !self.first_errors.contains_key(&name) {
+                let first = (Arc::clone(&page.url), failure.detail.to_string());
+                self.first_errors.insert(name.clone(), first);
+            }
             *self.by_error.entry(name).or_default() += 1;
         }
         self.reused += u64::from(page.reused);

@@ -62,8 +62,7 @@ impl<F: FnMut(Page)> Sink for F {
 pub struct WriteError {
     /// The file.
     pub path: PathBuf,
-    /// What the machine said.
-    #[source]
+    /// What the machine said, of which file, when we tried what.
     pub cause: io::Error,
 }
 

@@ -11,8 +11,13 @@ use serde_json::Value;
 
 /// Starts a crawl that writes to `out`, with its stderr beside it.
 pub fn start(out: &Path, arguments: &[&str]) -> Child {
+    start_by(Command::new(BINARY), out, arguments)
+}
+
+/// The same, by a command that starts others.
+pub fn start_by(mut command: Command, out: &Path, arguments: &[&str]) -> Child {
     let errors = fs::File::create(errors_of(out)).expect("writable");
-    Command::new(env!("CARGO_BIN_EXE_argiope"))
+    command
         .arg("crawl")
         .arg("--out")
         .arg(out)
@@ -24,6 +29,9 @@ pub fn start(out: &Path, arguments: &[&str]) -> Child {
         .spawn()
         .expect("the binary runs")
 }
+
+/// The binary.
+pub const BINARY: &str = env!("CARGO_BIN_EXE_argiope");
 
 /// Waits for a crawl's end; gives its exit code and what it said.
 pub fn finish(mut child: Child, out: &Path) -> (Option<i32>, String) {

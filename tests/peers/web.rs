@@ -340,6 +340,23 @@ impl Web {
         Web { http, https, sites }
     }
 
+    /// One site, whose twelve pages take half a second each.
+    pub fn of_slow_pages(http: u16, https: u16) -> Self {
+        let pages: Vec<String> = (0..12).map(|page| format!("/{page}.bin")).collect();
+        let links: Vec<&str> = pages.iter().map(String::as_str).collect();
+        let body: Vec<u8> = (0..50_000).map(noise).collect();
+        let site = Site {
+            server: "limit_rate 100k;",
+            ..Site::new("slow.test", "http", 1)
+        }
+        .page("/", &links);
+        let site = links
+            .iter()
+            .fold(site, |site, path| site.file(path, &body, &body));
+        let sites = vec![site];
+        Web { http, https, sites }
+    }
+
     /// Sites that are alike, each of so many pages, and one that is slow to answer.
     pub fn of_many_pages(http: u16, https: u16) -> Self {
         let names = ["one.test", "two.test", "three.test", "four.test"];
