@@ -293,7 +293,7 @@ fn stop_finishes_what_is_in_flight_and_gives_back_the_rest() {
     assert_eq!(to_the_end(&mut crawler), "shutdown");
     let statuses: Vec<_> = pages.borrow().iter().map(|page| page.status).collect();
     assert_eq!(statuses, [Some(200)]);
-    let pending: Vec<_> = crawler.take_pending().into_iter().map(|r| r.url).collect();
+    let pending: Vec<_> = crawler.take_pending().map(|r| r.url).collect();
     assert_eq!(pending, ["http://a.test/1", "http://a.test/2"]);
 }
 

@@ -102,6 +102,9 @@ pub(super) enum Phase {
 
 /// Grants taken in one turn, so that its length stays bounded.
 const GRANTS_PER_TURN: usize = 256;
+/// How many of them may be releases, each of which opens a connection: in the meantime others'
+/// connections become ready and their requests late.
+const RELEASES_PER_TURN: usize = 64;
 /// Requests taken in from outside in one turn.
 const SUBMITTED_PER_TURN: usize = 256;
 /// How often statistics are written and sinks flushed.
@@ -252,10 +255,17 @@ impl<I: Io> Core<I> {
             && self.unresolved.is_empty()
             && self.resolving < self.resolving_max();
         self.throttle.set_releasing(releasing);
+        let mut releases = 0;
         for _ in 0..GRANTS_PER_TURN {
             match self.throttle.poll(self.now) {
-                Some(Grant::Release(lane, ticket)) => self.on_release(lane, ticket),
                 Some(Grant::Depart(ticket)) => self.depart(ticket),
+                Some(Grant::Release(lane, ticket)) => {
+                    self.on_release(lane, ticket);
+                    releases += 1;
+                    if releases == RELEASES_PER_TURN {
+                        break;
+                    }
+                }
                 None => return,
             }
         }
