@@ -1,5 +1,6 @@
 //! What a reply leads to: another try, a redirect's target, rules, sitemaps, links.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::carry::IDLE_CLOSED;
@@ -14,6 +15,7 @@ use crate::sink::page::Page;
 use crate::throttle::engine::LaneId;
 use crate::throttle::scope::ScopeId;
 use crate::wire::charset;
+use crate::wire::coding::{Budget, Decoder};
 use crate::wire::directives::Directives;
 use crate::wire::html::{self, LinkOptions};
 use crate::wire::robots::Robots;
@@ -185,7 +187,8 @@ impl<I: Io> Core<I> {
             return;
         }
         let content_type = page.content_type.as_deref();
-        let sitemap = Sitemap::parse(&page.body, content_type, &job.url);
+        let body = unzipped(&page.body, self.config.fetch.body_max);
+        let sitemap = Sitemap::parse(&body, content_type, &job.url);
         for url in sitemap.sitemaps {
             self.admit_found(job, url, Kind::Sitemap, job.depth);
         }
@@ -309,6 +312,23 @@ fn is_passing(failure: &Failure) -> bool {
     }
 }
 
+/// A sitemap that is a gzip file, as `sitemap.xml.gz` is, without that coding; others as they are.
+/// Of a damaged or overlong one what can be had is taken.
+fn unzipped(body: &[u8], bytes_max: u64) -> Cow<'_, [u8]> {
+    if !body.starts_with(&[0x1f, 0x8b]) {
+        return Cow::Borrowed(body);
+    }
+    let budget = Budget {
+        bytes_max,
+        ..Budget::default()
+    };
+    let mut plain = Vec::new();
+    if let Ok(mut decoder) = Decoder::new([&b"gzip"[..]], budget) {
+        let _ = decoder.write(body, &mut plain);
+    }
+    Cow::Owned(plain)
+}
+
 /// Whether a page is HTML: by its type, or, where it has none, by how it begins.
 fn is_html(page: &Page) -> bool {
     match &page.content_type {
@@ -323,3 +343,6 @@ fn is_html(page: &Page) -> bool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
