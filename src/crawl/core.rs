@@ -104,7 +104,11 @@ pub(super) enum Phase {
 const GRANTS_PER_TURN: usize = 256;
 /// How many of them may be releases, each of which opens a connection: in the meantime others'
 /// connections become ready and their requests late.
-const RELEASES_PER_TURN: usize = 64;
+const RELEASES_PER_TURN: usize = 32;
+/// After so many events, or releases, what may depart does: reading a page through or opening a
+/// connection takes as long as many a request may be late.
+const EVENTS_PER_DEPARTURE: usize = 16;
+const RELEASES_PER_SUBMIT: usize = 8;
 /// Requests taken in from outside in one turn.
 const SUBMITTED_PER_TURN: usize = 256;
 /// How often statistics are written and sinks flushed.
@@ -125,8 +129,11 @@ impl<I: Io> Core<I> {
         self.now = self.io.now();
         let began = self.now;
         self.tls.set_now(self.now);
-        for event in events.drain(..) {
+        for (number, event) in events.drain(..).enumerate() {
             self.take(event);
+            if number % EVENTS_PER_DEPARTURE == EVENTS_PER_DEPARTURE - 1 {
+                self.let_depart();
+            }
         }
         self.events = events;
         self.unfinished = false;
@@ -260,6 +267,9 @@ impl<I: Io> Core<I> {
             match self.throttle.poll(self.now) {
                 Some(Grant::Depart(ticket)) => self.depart(ticket),
                 Some(Grant::Release(lane, ticket)) => {
+                    if releases % RELEASES_PER_SUBMIT == 0 {
+                        self.io.submit();
+                    }
                     self.on_release(lane, ticket);
                     releases += 1;
                     if releases == RELEASES_PER_TURN {
@@ -270,6 +280,18 @@ impl<I: Io> Core<I> {
             }
         }
         self.unfinished = true;
+    }
+
+    /// Sends what may depart now, in the midst of a turn.
+    fn let_depart(&mut self) {
+        let mut departed = false;
+        while let Some(ticket) = self.throttle.poll_departure(self.now) {
+            self.depart(ticket);
+            departed = true;
+        }
+        if departed {
+            self.io.submit();
+        }
     }
 
     /// Lanes that may wait for names at once: as many as could then be sent at once.

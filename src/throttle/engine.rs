@@ -168,6 +168,19 @@ impl Throttle {
         None
     }
 
+    /// The next request that may depart at `now`, among the scopes that are known to have one.
+    pub fn poll_departure(&mut self, now: Instant) -> Option<TicketId> {
+        while let Some(id) = self.departing.pop_front() {
+            self.scope_mut(id).queued = Queued::No;
+            let granted = self.try_depart(id, now);
+            self.look_at(id, now);
+            if let Some(Grant::Depart(ticket)) = granted {
+                return Some(ticket);
+            }
+        }
+        None
+    }
+
     /// Finds scopes to look at: once for each `now`, and once there are none left.
     fn look_around(&mut self, now: Instant) {
         if self.ready.is_empty() || self.advanced != Some(now) {
