@@ -430,7 +430,7 @@ impl Crawled {
                 if gap >= delay - TOLERANCE {
                     continue;
                 }
-                let stamped_late = two[0].arrived() - sent[&key_of(two[0])];
+                let stamped_late = two[0].arrived() - sent[&exchange_of(two[0])];
                 assert!(
                     gap + stamped_late >= delay - TOLERANCE,
                     "{host}:{port}: {gap:.4} s for {delay}: {two:?}"
@@ -449,51 +449,51 @@ impl Crawled {
         );
     }
 
-    /// When each request was sent, by the connection's port and its number on the connection.
-    fn sent(&self) -> HashMap<(String, u64), f64> {
+    /// When each request was sent.
+    fn sent(&self) -> HashMap<Exchange, f64> {
+        let lines = self.lines_sent().into_iter();
+        lines
+            .map(|(exchange, line)| (exchange, wall(line, "sent")))
+            .collect()
+    }
+
+    /// The lines of all requests that were sent, each with the exchange that it tells of.
+    fn lines_sent(&self) -> Vec<(Exchange, &Value)> {
         let mut lines: Vec<&Value> = self
             .results
             .iter()
             .filter(|line| line["sent"].is_string())
             .collect();
         lines.sort_by(|a, b| wall(a, "sent").total_cmp(&wall(b, "sent")));
-        let mut numbers: HashMap<&str, u64> = HashMap::new();
-        let mut sent = HashMap::new();
-        for line in lines {
-            let local = text(line, "local");
-            let number = numbers.entry(local).or_default();
-            *number += 1;
-            sent.insert((local.to_owned(), *number), wall(line, "sent"));
-        }
-        sent
+        let mut numbers: HashMap<(&str, &str), u64> = HashMap::new();
+        let exchange_of = |line| {
+            let ends = (text(line, "local"), text(line, "remote"));
+            let number = numbers.entry(ends).or_default();
+            *number = if line["reused"] == true {
+                *number + 1
+            } else {
+                1
+            };
+            let exchange = (ends.0.to_owned(), ends.1.to_owned(), *number);
+            (exchange, line)
+        };
+        lines.into_iter().map(exchange_of).collect()
     }
 
     fn check_agreement(&self) {
-        let mut by_key: HashMap<(String, u64), &Served> = HashMap::new();
+        let mut by_exchange: HashMap<Exchange, &Served> = HashMap::new();
         for served in &self.served {
-            assert!(
-                by_key.insert(key_of(served), served).is_none(),
-                "{served:?}"
-            );
+            let before = by_exchange.insert(exchange_of(served), served);
+            assert!(before.is_none(), "{served:?}");
             assert_eq!(served.agent, "argiope/0.1.0 (+crawl@plain.test)");
         }
-        let mut lines: Vec<&Value> = self
-            .results
-            .iter()
-            .filter(|line| line["sent"].is_string())
-            .collect();
+        let lines = self.lines_sent();
         assert_eq!(lines.len(), self.served.len());
-        lines.sort_by(|a, b| wall(a, "sent").total_cmp(&wall(b, "sent")));
-        let mut numbers: HashMap<&str, u64> = HashMap::new();
         let mut late = Vec::new();
-        for line in lines {
-            let local = text(line, "local");
-            let number = numbers.entry(local).or_default();
-            *number += 1;
-            let served = by_key[&(local.to_owned(), *number)];
+        for (exchange, line) in lines {
+            let served = by_exchange[&exchange];
             assert_eq!(text(line, "url"), served.url(), "{line}");
             assert_eq!(line["status"], served.status, "{line}");
-            assert_eq!(text(line, "remote"), served.at, "{line}");
             assert_eq!(line["bytes_wire"], served.bytes, "{line}");
             assert_eq!(line["reused"], served.connection_requests > 1, "{line}");
             if !served.protocol.is_empty() {
@@ -684,8 +684,12 @@ fn member(out: &std::path::Path, place: &Value) -> Vec<u8> {
     file[number("offset")..][..number("length")].to_vec()
 }
 
-fn key_of(served: &Served) -> (String, u64) {
-    (served.from.clone(), served.connection_requests)
+/// Both ends of a connection, and the request's number on it.
+type Exchange = (String, String, u64);
+
+fn exchange_of(served: &Served) -> Exchange {
+    let ends = (served.from.clone(), served.at.clone());
+    (ends.0, ends.1, served.connection_requests)
 }
 
 /// Each stands in every line, whatever happened.

@@ -429,7 +429,9 @@ fn warcio(arguments: &[&str], file: &Path) -> Option<(bool, String)> {
     let output = match Command::new("warcio").args(arguments).arg(file).output() {
         Ok(output) if output.status.code() != Some(127) => output,
         _ => {
-            eprintln!(
+            // Past the harness, which keeps what passing tests print.
+            let _ = writeln!(
+                std::io::stderr(),
                 "SKIPPED: warcio is not installed; `pip install warcio` to have files checked"
             );
             return None;

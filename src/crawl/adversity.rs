@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::config::Config;
+use super::life::UNSENT_PER_RELEASE;
 use super::{Crawler, Parts, Turn};
 use crate::base::rng::Rng;
 use crate::base::time::Instant;
@@ -366,4 +367,86 @@ fn a_reply_that_we_kept_waiting_is_not_blamed_for_it() {
     ready.set(true);
     finish(&mut crawler);
     assert_eq!(error(&told.borrow()[0]), None);
+}
+
+#[test]
+fn no_more_is_in_flight_than_there_may_be_sockets() {
+    let mut trip = Trip::new();
+    trip.config.frontier.robots_obey = false;
+    trip.config.frontier.retry_times = 0;
+    trip.io.sockets_max = 8;
+    let seeds: Vec<String> = (1..=40).map(|n| format!("http://10.0.0.{n}/")).collect();
+    for n in 1..=40 {
+        trip.server(&format!("10.0.0.{n}:80"), |server| {
+            server.page("/", "").think = Duration::from_secs(1);
+        });
+    }
+    let seeds: Vec<&str> = seeds.iter().map(String::as_str).collect();
+    let (_, pages) = trip.run(&seeds);
+    assert!(pages.iter().all(|page| page.status == Some(200)));
+    assert!(trip.world.borrow().connections_peak <= 8);
+}
+
+#[test]
+fn redirects_end_though_more_are_allowed_than_can_be_counted() {
+    let mut trip = Trip::new();
+    trip.config.frontier.robots_obey = false;
+    trip.config.frontier.redirects_max = 1000;
+    trip.server("10.0.0.1:80", |server| {
+        for n in 0..300 {
+            let next = n + 1;
+            let head = format!("HTTP/1.1 302 Found\r\nlocation: /{next}\r\ncontent-length: 0");
+            server.reply(&format!("/{n}"), format!("{head}\r\n\r\n"));
+        }
+    });
+    let (reason, pages) = trip.run(&["http://10.0.0.1/0"]);
+    let last = pages.last().expect("a page");
+    assert_eq!((reason, pages.len()), ("finished", 256));
+    assert_eq!(error(last).as_deref(), Some("redirect.limit"));
+}
+
+#[test]
+fn a_turn_is_short_and_waits_for_the_sink_though_a_whole_queue_ends_unsent() {
+    let trip = Trip::new();
+    let robots = "HTTP/1.1 200 OK\r\ncontent-length: 26\r\n\r\nUser-agent: *\r\nDisallow: /\r\n";
+    trip.server("10.0.0.1:80", |server| {
+        server.reply("/robots.txt", robots);
+    });
+    let told: Rc<RefCell<Vec<Page>>> = Rc::default();
+    let taken = Rc::new(std::cell::Cell::new(0));
+    let mut crawler = trip.crawler(&told);
+    let (pages, taken_now) = (Rc::clone(&told), Rc::clone(&taken));
+    let sink = FunctionSink::new(move |page| pages.borrow_mut().push(page));
+    let held = Rc::clone(&told);
+    // Ready while fewer than ten pages came since it was last emptied.
+    let ready = move || held.borrow().len() < taken_now.get() + 10;
+    crawler.core.sink = Box::new(sink.ready_when(ready));
+    for n in 0..5000 {
+        let url = format!("http://10.0.0.1/{n}");
+        crawler.submit(Request::get(url)).expect("a sound seed");
+    }
+    while crawler.turn(None) == Turn::GoesOn {
+        let came = told.borrow().len() - taken.get();
+        assert!(came < 10 + UNSENT_PER_RELEASE, "{came}");
+        taken.set(told.borrow().len());
+    }
+    assert_eq!(told.borrow().len(), 5001);
+}
+
+#[test]
+fn a_sitemap_that_is_a_gzip_file_is_read() {
+    let mut trip = Trip::new();
+    trip.config.frontier.sitemaps = true;
+    let robots = "Sitemap: http://10.0.0.1/map.xml.gz";
+    let map = "<urlset><url><loc>http://10.0.0.1/hidden</loc></url></urlset>";
+    let map = crate::wire::coding::gzip(map.as_bytes());
+    let head = |length| format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
+    trip.server("10.0.0.1:80", |server| {
+        server.page("/", "").page("/hidden", "");
+        server.reply("/robots.txt", head(robots.len()) + robots);
+        server.reply("/map.xml.gz", [head(map.len()).into_bytes(), map].concat());
+    });
+    trip.run(&["http://10.0.0.1/"]);
+    let world = trip.world.borrow();
+    assert!(world.paths("10.0.0.1:80").contains(&"/hidden"));
 }

@@ -145,7 +145,7 @@ impl<I: Io> Core<I> {
 
     /// Opens one connection for an attempt.
     fn open(&mut self, key: Key, address: IpAddr) -> Result<(), Failure> {
-        if self.sockets.len() >= self.sockets_max
+        if self.sockets.len() >= self.io.capacity()
             && let Some(idle) = self.pool.evict()
         {
             self.close_slot(idle, Close::Finish);
@@ -486,6 +486,8 @@ impl<I: Io> Core<I> {
         };
         flight.stage = Stage::Exchanging { socket };
         exchange.timings_mut().due = Some(self.throttle.due(ticket));
+        self.throttle
+            .follow_departure(flight.lane, ticket, self.now);
         self.http(socket).connection.start(exchange);
         self.recount(socket);
         self.carry_on(socket);
@@ -540,7 +542,7 @@ impl<I: Io> Core<I> {
     }
 
     /// Whether the bodies that are buffered have reached their bound.
-    fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.buffered as u64 >= self.config.buffered_bodies_max
     }
 
@@ -559,20 +561,26 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Reads on where there is room again. Where there is none, room that only the end of a body can
-    /// make, one connection reads on all the same until its exchange is over: the bound is exceeded
-    /// by one body at most, beside what each connection had read when it was stopped.
+    /// Reads on where there is room again, as many at once as the room holds reads of. Where there
+    /// is none, room that only the end of a body can make, one connection reads on all the same
+    /// until its exchange is over: the bound is exceeded by one body at most, beside what each
+    /// connection had read when it was stopped.
     pub fn make_room(&mut self) {
+        // What is read is kept twice, as it came and decoded, in memory that grows by doubling.
+        let at_once = 4 * self.config.io.read_budget as u64;
+        let bound = self.config.buffered_bodies_max;
+        let mut room = bound.saturating_sub(self.buffered as u64);
         while let Some(key) = self.paused.front().copied() {
             if !self.sink.is_ready() {
                 return;
             }
-            if self.is_full() {
+            if room < at_once {
                 if self.favoured != Some(key) && self.favours_one() {
                     return;
                 }
                 self.favoured = Some(key);
             }
+            room = room.saturating_sub(at_once);
             self.paused.pop_front();
             if let Some(Socket::Http(http)) = self.sockets.get_mut(key)
                 && let Some(since) = http.paused.take()

@@ -42,8 +42,6 @@ pub(super) struct Core<I: Io> {
     pub guard: Guard,
     pub pool: Pool,
     pub origins: Origins,
-    /// Sockets that there may be at once.
-    pub sockets_max: usize,
     /// Requests that our machine has room for.
     pub room: Room,
     pub flights: Slab<Flight>,
@@ -259,6 +257,7 @@ impl<I: Io> Core<I> {
     fn grant(&mut self) {
         let releasing = self.phase == Phase::Running
             && self.sink.is_ready()
+            && !self.is_full()
             && self.unresolved.is_empty()
             && self.resolving < self.resolving_max();
         self.throttle.set_releasing(releasing);
@@ -271,6 +270,9 @@ impl<I: Io> Core<I> {
                         self.io.submit();
                     }
                     self.on_release(lane, ticket);
+                    // What ended unsent is in the sink.
+                    let ready = self.sink.is_ready();
+                    self.throttle.set_releasing(releasing && ready);
                     releases += 1;
                     if releases == RELEASES_PER_TURN {
                         break;
@@ -301,6 +303,8 @@ impl<I: Io> Core<I> {
 
     fn tick(&mut self) {
         self.next_tick = self.now + TICK;
+        // A lookup that made room may have had nobody to tell.
+        self.offer_unresolved();
         self.sink.flush(&mut self.disk);
         if let Some(most) = self.room.widened() {
             self.throttle.set_in_flight_max(most);
@@ -446,6 +450,7 @@ impl<I: Io> Core<I> {
             elapsed: self.now.saturating_since(Instant::START),
             queued: self.frontier.queued(),
             in_flight: self.throttle.in_flight(),
+            buffered: self.buffered,
             scopes: self.throttle.scopes_len(),
             scopes_waiting: self.throttle.scopes_waiting(),
             seen: self.frontier.seen_len(),

@@ -43,9 +43,6 @@ pub struct Crawler<I: Io = Epoll> {
     pub(super) core: Core<I>,
 }
 
-/// Sockets that are not for requests in flight: the resolver's, and connections that race others.
-const SOCKETS_RESERVED: usize = 96;
-
 /// What an embedder may bring in place of what is built in.
 pub struct Parts {
     /// Where results go.
@@ -158,9 +155,10 @@ impl<I: Io> Crawler<I> {
         let mut throttle =
             Throttle::new(config.throttle.clone(), rng.fork("jitter").next_u64(), now);
         // Some sockets are the resolver's, and a connection may race another.
-        let sockets_max = io.capacity();
+        let sockets = io.capacity();
+        let for_requests = sockets - (sockets / 8).min(SOCKETS_KEPT_BACK);
         let wanted = config.throttle.concurrent_requests;
-        let room = Room::new(wanted.min(sockets_max.saturating_sub(SOCKETS_RESERVED).max(1)));
+        let room = Room::new(wanted.min(for_requests));
         if wanted > room.most() {
             log::warn!(
                 "CONCURRENT_REQUESTS is {wanted}, but open files allow only {} at once",
@@ -181,7 +179,6 @@ impl<I: Io> Crawler<I> {
             guard,
             pool: Pool::new(config.fetch.keepalive_max, config.fetch.keepalive_timeout),
             origins: Origins::default(),
-            sockets_max,
             room,
             flights: Slab::new(),
             sockets: Slab::new(),
@@ -300,6 +297,9 @@ impl<I: Io> Crawler<I> {
         self.core.now.saturating_since(Instant::START)
     }
 }
+
+/// Sockets that no request takes: for the resolver, and for the second address of a race.
+const SOCKETS_KEPT_BACK: usize = 64;
 
 fn tls_settings(config: &Config, wall: crate::base::time::Wall) -> Result<TlsSettings, SetUpError> {
     let mut settings = TlsSettings::new(wall);

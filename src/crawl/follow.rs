@@ -1,6 +1,5 @@
 //! What a reply leads to: another try, a redirect's target, rules, sitemaps, links.
 
-use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::carry::IDLE_CLOSED;
@@ -19,11 +18,13 @@ use crate::wire::coding::{Budget, Decoder};
 use crate::wire::directives::Directives;
 use crate::wire::html::{self, LinkOptions};
 use crate::wire::robots::Robots;
-use crate::wire::sitemap::Sitemap;
+use crate::wire::sitemap::{self, Sitemap};
 use crate::wire::url::CrawlUrl;
 
 /// Redirects of a robots.txt that are followed; RFC 9309, section 2.3.1.2 asks for five at least.
 const ROBOTS_REDIRECTS_MAX: u8 = 5;
+/// Attempts are counted in two octets; nobody means to try so often.
+const RETRIES_MAX: u32 = 60_000;
 
 impl<I: Io> Core<I> {
     /// Does what follows from a finished attempt, and notes in its page what that is.
@@ -54,7 +55,7 @@ impl<I: Io> Core<I> {
             return true;
         }
         let settings = self.frontier.settings();
-        if u32::from(job.attempt) > settings.retry_times {
+        if u32::from(job.attempt) > settings.retry_times.min(RETRIES_MAX) {
             return false;
         }
         if let Some(failure) = failure {
@@ -72,8 +73,9 @@ impl<I: Io> Core<I> {
         let again = Job {
             id: self.frontier.number(),
             parent: job.id,
-            attempt: job.attempt + 1,
-            fresh: died_idle,
+            attempt: job.attempt.saturating_add(1),
+            // Once is enough: no further try of it risks a kept connection.
+            fresh: job.fresh || died_idle,
             ..job.clone()
         };
         self.release_later(again);
@@ -96,6 +98,8 @@ impl<I: Io> Core<I> {
             Kind::Robots => u32::from(ROBOTS_REDIRECTS_MAX),
             Kind::Page | Kind::Sitemap => settings.redirects_max,
         };
+        // What is counted in one octet ends with it.
+        let redirects_max = redirects_max.min(u8::MAX.into());
         if u32::from(job.redirects) >= redirects_max {
             return Err(fail("limit", format!("more than {redirects_max} in a row")));
         }
@@ -187,8 +191,9 @@ impl<I: Io> Core<I> {
             return;
         }
         let content_type = page.content_type.as_deref();
-        let body = unzipped(&page.body, self.config.fetch.body_max);
-        let sitemap = Sitemap::parse(&body, content_type, &job.url);
+        let unpacked = unpacked(&page.body, self.config.fetch.ratio_max);
+        let body = unpacked.as_deref().unwrap_or(&page.body);
+        let sitemap = Sitemap::parse(body, content_type, &job.url);
         for url in sitemap.sitemaps {
             self.admit_found(job, url, Kind::Sitemap, job.depth);
         }
@@ -300,6 +305,21 @@ fn location(page: &Page) -> Option<String> {
     Some(String::from_utf8_lossy(value).into_owned())
 }
 
+/// The content of a sitemap that is a gzip file; `None` where it is none. As far as it can be read.
+fn unpacked(body: &[u8], ratio_max: u32) -> Option<Vec<u8>> {
+    if !body.starts_with(&[0x1f, 0x8b]) {
+        return None;
+    }
+    let budget = Budget {
+        bytes_max: sitemap::LENGTH_MAX as u64,
+        ratio_max: u64::from(ratio_max),
+    };
+    let mut content = Vec::new();
+    let mut decoder = Decoder::new([&b"gzip"[..]], budget).ok()?;
+    let _ = decoder.write(body, &mut content);
+    Some(content)
+}
+
 /// Whether a failure may be gone at the next try (Scrapy's `RETRY_EXCEPTIONS`).
 fn is_passing(failure: &Failure) -> bool {
     match failure.kind {
@@ -310,23 +330,6 @@ fn is_passing(failure: &Failure) -> bool {
         FailureKind::Dns => matches!(failure.code, "timeout" | "servfail"),
         _ => false,
     }
-}
-
-/// A sitemap that is a gzip file, as `sitemap.xml.gz` is, without that coding; others as they are.
-/// Of a damaged or overlong one what can be had is taken.
-fn unzipped(body: &[u8], bytes_max: u64) -> Cow<'_, [u8]> {
-    if !body.starts_with(&[0x1f, 0x8b]) {
-        return Cow::Borrowed(body);
-    }
-    let budget = Budget {
-        bytes_max,
-        ..Budget::default()
-    };
-    let mut plain = Vec::new();
-    if let Ok(mut decoder) = Decoder::new([&b"gzip"[..]], budget) {
-        let _ = decoder.write(body, &mut plain);
-    }
-    Cow::Owned(plain)
 }
 
 /// Whether a page is HTML: by its type, or, where it has none, by how it begins.

@@ -21,6 +21,9 @@ use crate::throttle::engine::{LaneId, TicketId};
 use crate::throttle::signal::Answer;
 use crate::wire::url::{CrawlUrl, UrlError};
 
+/// Requests of one lane that may end unsent before others have their turn.
+pub(super) const UNSENT_PER_RELEASE: usize = 64;
+
 /// Why a request was not admitted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
@@ -93,7 +96,7 @@ impl<I: Io> Core<I> {
         } else {
             None
         };
-        loop {
+        for _ in 0..UNSENT_PER_RELEASE {
             match self.frontier.next(lane, self.now) {
                 Next::Send(job) => {
                     let found = found.expect("a host that may be asked was looked up");
@@ -108,13 +111,14 @@ impl<I: Io> Core<I> {
                     return self.frontier.go_on(lane, &mut self.throttle, self.now);
                 }
                 Next::Later => {
-                    // Whoever sends from here later did not wait for this lookup.
+                    // Whatever is sent later owes nothing to the lookup before this.
                     self.looked_up.remove(&lane);
-                    self.throttle.cancel(ticket, self.now);
-                    return self.frontier.go_on(lane, &mut self.throttle, self.now);
+                    break;
                 }
             }
         }
+        self.throttle.cancel(ticket, self.now);
+        self.frontier.go_on(lane, &mut self.throttle, self.now);
     }
 
     /// 4. Its connection is ready: the request departs when every gap allows.

@@ -148,11 +148,16 @@ impl<I: Io> Core<I> {
                         }
                         self.frontier.go_on(lane, &mut self.throttle, self.now);
                     }
-                    for lane in std::mem::take(&mut self.unresolved) {
-                        self.frontier.go_on(lane, &mut self.throttle, self.now);
-                    }
+                    self.offer_unresolved();
                 }
             }
+        }
+    }
+
+    /// Lanes that the resolver had no room for ask again.
+    pub fn offer_unresolved(&mut self) {
+        for lane in std::mem::take(&mut self.unresolved) {
+            self.frontier.go_on(lane, &mut self.throttle, self.now);
         }
     }
 

@@ -300,6 +300,8 @@ pub struct Progress {
     pub queued: usize,
     /// Requests released and not finished.
     pub in_flight: usize,
+    /// Bytes of replies that are held until their exchanges end.
+    pub buffered: usize,
     /// Scopes that there is state for.
     pub scopes: usize,
     /// Scopes with a lane that waits.

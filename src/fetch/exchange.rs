@@ -240,8 +240,14 @@ impl Exchange {
 
     /// When the present phase is out of time.
     pub fn deadline(&self, settings: &Settings) -> Deadline {
+        // A wait for its turn, on a connection that was ready, is no part of the fetch.
+        let held = match (self.timings.ready, self.timings.sent) {
+            (Some(ready), Some(sent)) => sent.saturating_since(ready.max(self.timings.started)),
+            _ => Duration::ZERO,
+        };
+        let ours = held + self.kept_waiting;
         let total = Deadline::new(
-            self.timings.started + settings.download_timeout + self.kept_waiting,
+            self.timings.started + settings.download_timeout + ours,
             Phase::Total,
         );
         let reply = match (self.timings.first_byte, self.timings.sent) {

@@ -61,8 +61,8 @@ struct Lane {
     host: u32,
     in_flight: u32,
     stands: Stands,
-    /// The origin's Crawl-delay has been made one of the lane's scopes.
-    heeds_delay: bool,
+    /// The origin's Crawl-delay that has been made one of the lane's scopes.
+    heeded: Option<Duration>,
 }
 
 /// Where a lane stands.
@@ -231,7 +231,16 @@ impl Frontier {
             }
             Health::Down => return Next::Unsent(self.pop(lane), Unsent::HostDown),
         }
-        if front.kind != Kind::Page {
+        let is_page = front.kind == Kind::Page;
+        // Whatever leaves from here heeds it: a neighbour's robots.txt that lies here, too.
+        if self.settings.robots_obey
+            && let Some(delay) = self.origins.get_mut(slot.origin).robots.crawl_delay()
+            && slot.heeded != Some(delay)
+        {
+            self.lanes[lane.0 as usize].heeded = Some(delay);
+            return Next::CrawlDelay(delay);
+        }
+        if !is_page {
             return Next::Send(self.take(lane));
         }
         if let Some(later) = self.spent(lane) {
@@ -244,13 +253,7 @@ impl Frontier {
         let front = slot.queue.peek().expect("the front was just seen");
         let origin = self.origins.get_mut(slot.origin);
         match origin.robots.verdict(front.url.request_target(), now) {
-            Verdict::Allowed => match origin.robots.crawl_delay() {
-                Some(delay) if !slot.heeds_delay => {
-                    self.lanes[lane.0 as usize].heeds_delay = true;
-                    Next::CrawlDelay(delay)
-                }
-                _ => Next::Send(self.take(lane)),
-            },
+            Verdict::Allowed => Next::Send(self.take(lane)),
             Verdict::Disallowed(rule, line) => {
                 Next::Unsent(self.pop(lane), Unsent::Disallowed(rule, line))
             }
@@ -515,7 +518,7 @@ impl Frontier {
             host: host.0,
             in_flight: 0,
             stands: Stands::Idle,
-            heeds_delay: false,
+            heeded: None,
         };
         let lanes = &self.lanes;
         self.lane_of

@@ -91,8 +91,10 @@ impl Stamps {
     ///
     /// One read returns all that has arrived, with the stamp of the *last* segment. A segment
     /// cannot have come before the socket was last seen empty, so the stamp is off by at most
-    /// its distance from there; beyond [`COALESCING`] it is labelled an upper bound. `floor` is
-    /// a moment that the arrival cannot precede.
+    /// its distance from there; beyond [`COALESCING`] it is labelled an upper bound. So it is
+    /// where a sleep ended that much after the stamp: the machine ran others first, and what
+    /// ended the sleep may have been an earlier segment. `floor` is a moment that the arrival
+    /// cannot precede.
     pub(super) fn arrival(
         &self,
         kernel: Option<Timespec>,
@@ -112,7 +114,8 @@ impl Stamps {
         Stamp {
             at: at.max(floor).min(now),
             clock: Clock::Kernel,
-            bound: at.saturating_since(unseen_since.0) > COALESCING,
+            bound: at.saturating_since(unseen_since.0) > COALESCING
+                || unseen_since.0.saturating_since(at) > COALESCING,
         }
     }
 
@@ -220,6 +223,20 @@ mod tests {
         };
         assert!(!bound(at - COALESCING));
         assert!(bound(at - COALESCING - Duration::from_nanos(1)));
+    }
+
+    #[test]
+    fn a_stamp_long_before_the_end_of_the_sleep_it_ended_is_a_bound() {
+        let mut stamps = stamps();
+        let (now, woken) = stamps.begin_turn(true, true);
+        let bound = |before: Duration| {
+            let at = Instant::from_nanos(now.as_nanos() - nanos(before));
+            let told = stamps.arrival(kernel(&stamps, at), woken, Instant::START);
+            assert_eq!(told.clock, Clock::Kernel);
+            told.bound
+        };
+        assert!(!bound(Duration::from_micros(50)));
+        assert!(bound(COALESCING * 2));
     }
 
     #[test]

@@ -446,3 +446,18 @@ fn without_a_minimum_rate_only_silence_counts() {
         Deadline::new(at(85), Phase::Idle)
     );
 }
+
+#[test]
+fn a_request_that_waited_for_its_turn_has_its_whole_time_from_then_on() {
+    let settings = Settings::default();
+    let wait = settings.download_timeout * 2;
+    let timings = Timings {
+        ready: Some(Instant::START),
+        ..Timings::default()
+    };
+    let mut exchange = Exchange::new(&description(), &settings, Limits::default(), timings)
+        .expect("a sound request");
+    exchange.hand_out();
+    exchange.handle_sent(Instant::START + wait);
+    assert!(exchange.deadline(&settings).at > Instant::START + wait);
+}

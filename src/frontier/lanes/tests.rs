@@ -289,3 +289,44 @@ fn a_robots_txt_that_could_not_be_sent_after_all_is_sent_later() {
     bench.answer_robots("");
     assert_eq!(bench.all_sent(), ["http://a.test/1"]);
 }
+
+#[test]
+fn an_origin_is_remembered_once_however_often_its_lane_closes() {
+    let now = Instant::START;
+    let mut frontier = Frontier::new(Settings::default());
+    let mut throttle = Throttle::new(Pace::default(), 1, now);
+    let scope = throttle.scope("a.test");
+    for n in 0..5 {
+        let job = Job {
+            id: n + 1,
+            parent: 0,
+            url: CrawlUrl::parse(&format!("http://a.test/{n}")).expect("a URL"),
+            kind: Kind::Page,
+            seed: true,
+            fresh: false,
+            redirects: 0,
+            attempt: 1,
+            depth: 0,
+            priority: 0,
+            extra: None,
+        };
+        frontier.push(job, &[scope], &mut throttle, now);
+        let url = CrawlUrl::parse("http://a.test/").expect("a URL");
+        let lane = frontier.lane(&url, &[scope], &mut throttle);
+        if n == 0 {
+            let Next::Send(robots) = frontier.next(lane, now) else {
+                panic!("robots.txt comes first");
+            };
+            let origin = frontier.lanes[lane.0 as usize].origin;
+            frontier.robots_arrived(origin, Brought::Absent, &mut throttle, now);
+            frontier.ended(lane, &robots, false, &mut throttle, now);
+        }
+        throttle.withdraw(lane, now);
+        let Next::Send(page) = frontier.next(lane, now) else {
+            panic!("all is allowed");
+        };
+        frontier.ended(lane, &page, true, &mut throttle, now);
+        assert_eq!(frontier.lanes_open(), 0);
+    }
+    assert_eq!(frontier.origins_kept.len(), 1);
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::scope::{Profile, Scope, ScopeId};
 use super::super::settings::{Jitter, ScopePatch, ScopeSettings};
 use super::super::strategy::Pace;
-use super::{LaneId, Throttle};
+use super::{LaneId, Throttle, TicketId};
 use crate::base::time::Instant;
 
 impl Throttle {
@@ -62,6 +62,17 @@ impl Throttle {
             .filter_map(|id| self.scope_ref(*id).last_sent());
         if let Some(sent) = sent.max() {
             self.scope_mut(scope).follow(sent);
+        }
+    }
+
+    /// Counts a departure to the scopes that its lane gained after it was released: their gap runs
+    /// from it, too.
+    pub fn follow_departure(&mut self, lane: LaneId, ticket: TicketId, sent: Instant) {
+        for at in 0..self.lanes[lane.0 as usize].scopes.len() {
+            let id = self.lanes[lane.0 as usize].scopes[at];
+            if self.ticket_scopes(ticket).all(|held| held != id) {
+                self.scope_mut(id).follow(sent);
+            }
         }
     }
 

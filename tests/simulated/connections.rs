@@ -1,0 +1,76 @@
+//! Kept connections, and servers that end them.
+
+use std::time::Duration;
+
+use super::crawl::Plan;
+use super::web::{PoliteWeb, Reply, Step, address};
+
+/// Crawls three pages a second apart over a server that gives idle connections up after `patience`.
+fn crawl(patience: Duration, round_trip: Duration) -> (Vec<String>, Vec<bool>) {
+    let mut web = PoliteWeb::default();
+    web.round_trip = round_trip;
+    web.promise.gap_min = Duration::from_secs(1);
+    let mut plan = Plan::new(&[])
+        .set("DOWNLOAD_DELAY", 1)
+        .set("RANDOMIZE_DOWNLOAD_DELAY", false)
+        .set("ROBOTSTXT_OBEY", false);
+    web.promise.obeys_robots = false;
+    let site = web.site("one.test", address(1));
+    site.patience = Some(patience);
+    for page in 0..3 {
+        site.page(&format!("/{page}"), &[]);
+        plan.seeds.push(format!("http://one.test/{page}"));
+    }
+    let web = web.shared();
+    let run = plan.run(&web);
+    run.check_lines();
+    let lines = run.lines();
+    (
+        lines.iter().map(super::crawl::Line::end).collect(),
+        lines.iter().map(|line| line.0["reused"] == true).collect(),
+    )
+}
+
+#[test]
+fn a_request_that_crosses_the_end_of_a_kept_connection_is_sent_once_more_on_a_new_one() {
+    // The server hangs up 950 ms after the first request; the next arrives 50 ms later. By then
+    // the third stands before its second try.
+    let (ends, reused) = crawl(Duration::from_millis(930), Duration::from_millis(200));
+    assert_eq!(ends, ["200", "reset.idle_closed", "200", "200"]);
+    assert_eq!(reused, [false, true, false, false]);
+}
+
+#[test]
+fn a_server_that_keeps_connections_is_asked_again_on_the_same_one() {
+    let (ends, reused) = crawl(Duration::from_secs(5), Duration::from_millis(20));
+    assert_eq!(ends, ["200"; 3]);
+    assert_eq!(reused, [false, true, true]);
+}
+
+#[test]
+fn a_server_that_gives_idle_connections_up_early_costs_new_ones_and_nothing_else() {
+    for patience in [1, 300, 800] {
+        let patience = Duration::from_millis(patience);
+        let (ends, reused) = crawl(patience, Duration::from_millis(20));
+        assert_eq!(ends, ["200"; 3], "{patience:?}");
+        assert_eq!(reused, [false; 3], "{patience:?}");
+    }
+}
+
+#[test]
+fn a_page_that_always_resets_is_tried_as_often_as_allowed_and_once_for_a_kept_connection() {
+    let mut web = PoliteWeb::default();
+    let site = web.site("one.test", address(1));
+    site.page("/first", &[])
+        .path("/resets", [Step::new(Reply::Reset)])
+        .page("/last", &[]);
+    let mut plan = Plan::new(&["http://one.test/first", "http://one.test/resets"]);
+    plan.seeds.push("http://one.test/last".to_owned());
+    let web = web.shared();
+    let run = plan.run(&web);
+    run.check_lines();
+    assert_eq!(
+        run.ends("http://one.test/resets"),
+        ["reset.idle_closed", "reset.reset", "reset.reset"]
+    );
+}

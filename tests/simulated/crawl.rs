@@ -1,0 +1,241 @@
+//! A crawl of a [`PoliteWeb`] from its seeds to its result lines.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use argiope::crawl::config::{Config, Source};
+use argiope::crawl::{Crawler, Parts, Turn};
+use argiope::fetch::resolver::Settings as ResolverSettings;
+use argiope::frontier::request::Request;
+use argiope::io::sim::{Sim, Weather};
+use argiope::sink::Sink;
+use argiope::sink::files::{FileSink, FileSinkOptions};
+use serde_json::Value;
+
+use super::web::{NAME_SERVER, PoliteWeb};
+
+/// A crawl that can begin.
+pub struct Plan {
+    pub seed: u64,
+    pub seeds: Vec<String>,
+    pub settings: Vec<(&'static str, Value)>,
+    pub weather: Weather,
+    /// Names are asked of the web's name server; else they are known.
+    pub asks_names: bool,
+}
+
+/// A crawl on its way.
+pub struct Run {
+    pub seed: u64,
+    pub crawler: Crawler<Sim>,
+    pub web: Rc<RefCell<PoliteWeb>>,
+    pub turns: u64,
+}
+
+/// A result line.
+pub struct Line(pub Value);
+
+/// A crawl that takes so many turns goes round in circles.
+const TURNS_MAX: u64 = 3_000_000;
+
+impl Plan {
+    pub fn new(seeds: &[&str]) -> Self {
+        Plan {
+            seed: 1,
+            seeds: seeds.iter().map(|seed| (*seed).to_owned()).collect(),
+            settings: Vec::new(),
+            weather: Weather::default(),
+            asks_names: false,
+        }
+    }
+
+    pub fn set(mut self, name: &'static str, value: impl Into<Value>) -> Self {
+        self.settings.push((name, value.into()));
+        self
+    }
+
+    pub fn begin(&self, web: &Rc<RefCell<PoliteWeb>>) -> Run {
+        self.begin_into(web, FileSink::new(FileSinkOptions::new("out")))
+    }
+
+    pub fn begin_into(&self, web: &Rc<RefCell<PoliteWeb>>, sink: impl Sink + 'static) -> Run {
+        let mut config = Config::default();
+        for (name, value) in &self.settings {
+            config
+                .set(name, value, Source::Program)
+                .unwrap_or_else(|error| panic!("{error}"));
+        }
+        config.allow_net = vec!["10.0.0.0/8".to_owned()];
+        config.random_seed = Some(self.seed);
+        let mut resolver = ResolverSettings::default();
+        if self.asks_names {
+            resolver.servers = vec![NAME_SERVER.parse().expect("an address")];
+        } else {
+            let web = web.borrow();
+            let fixed = web.sites.iter().map(|(name, site)| {
+                let (host, port) = name.split_once(':').unwrap_or((name, "80"));
+                format!("{host}:{port}:{}", site.address)
+            });
+            config.resolve = fixed.collect();
+        }
+        let config = config.finish().expect("settings that can be");
+        let world = Box::new(Rc::clone(web));
+        let sim = Sim::with(self.seed, config.io.clone(), self.weather.clone(), world);
+        let mut crawler =
+            Crawler::on(sim, config, resolver, Parts::new(sink)).expect("a crawl that can begin");
+        for seed in &self.seeds {
+            crawler
+                .submit(Request::get(seed.as_str()))
+                .unwrap_or_else(|error| panic!("{seed}: {error}"));
+        }
+        Run {
+            seed: self.seed,
+            crawler,
+            web: Rc::clone(web),
+            turns: 0,
+        }
+    }
+
+    /// Crawls to the end, which must be of this kind, without a fault.
+    pub fn run(&self, web: &Rc<RefCell<PoliteWeb>>) -> Run {
+        let mut run = self.begin(web);
+        let reason = run.finish();
+        assert_eq!(reason, "finished", "seed {}", self.seed);
+        run.check_manners();
+        run
+    }
+}
+
+impl Run {
+    pub fn finish(&mut self) -> &'static str {
+        loop {
+            if let Some(reason) = self.turn() {
+                return reason;
+            }
+        }
+    }
+
+    /// One turn; why the crawl is over, where it is.
+    pub fn turn(&mut self) -> Option<&'static str> {
+        self.turns += 1;
+        let progress = |run: &Run| run.crawler.progress();
+        assert!(
+            self.turns < TURNS_MAX,
+            "seed {}: the crawl does not end: {:?}",
+            self.seed,
+            progress(self)
+        );
+        match self.crawler.turn(None) {
+            Turn::GoesOn => None,
+            Turn::Over(reason) => Some(reason),
+        }
+    }
+
+    /// Goes on until a moment of the crawl, or its end.
+    pub fn until(&mut self, at: Duration) -> Option<&'static str> {
+        while self.crawler.elapsed() < at {
+            if let Some(reason) = self.turn() {
+                return Some(reason);
+            }
+        }
+        None
+    }
+
+    pub fn check_manners(&self) {
+        let web = self.web.borrow();
+        assert!(
+            web.faults.is_empty(),
+            "seed {}: the web complains:\n{}",
+            self.seed,
+            web.faults.join("\n")
+        );
+    }
+
+    /// The file as it lies on the simulated disk.
+    pub fn bytes(&self) -> Vec<u8> {
+        let files = self.crawler.io().files();
+        let path = Path::new("out").join("results.jsonl");
+        files.get(&path).cloned().unwrap_or_default()
+    }
+
+    pub fn lines(&self) -> Vec<Line> {
+        let text = String::from_utf8(self.bytes()).expect("result lines are text");
+        text.lines()
+            .map(|line| {
+                let value = serde_json::from_str(line);
+                Line(value.unwrap_or_else(|error| panic!("seed {}: {error}: {line}", self.seed)))
+            })
+            .collect()
+    }
+
+    /// The error codes (`kind.code`), or statuses, of the lines of a URL, in order.
+    pub fn ends(&self, url: &str) -> Vec<String> {
+        let lines = self.lines();
+        let of_url = lines.iter().filter(|line| line.url() == url);
+        of_url.map(Line::end).collect()
+    }
+
+    /// Each attempt that was not the last leads to exactly one other; each URL ends once.
+    pub fn check_lines(&self) {
+        let seed = self.seed;
+        let lines = self.lines();
+        let ids: BTreeSet<u64> = lines.iter().map(Line::id).collect();
+        assert_eq!(ids.len(), lines.len(), "seed {seed}: ids are given once");
+        let mut finals: BTreeMap<&str, u32> = BTreeMap::new();
+        for line in &lines {
+            let kind = line.text("kind");
+            if line.is_final() {
+                if kind == "page" {
+                    *finals.entry(line.url()).or_default() += 1;
+                }
+                continue;
+            }
+            let heirs = lines
+                .iter()
+                .filter(|other| other.0["parent"] == line.0["id"] && other.text("kind") == kind);
+            let heirs: Vec<_> = heirs.map(Line::id).collect();
+            assert_eq!(
+                heirs.len(),
+                1,
+                "seed {seed}: {} goes on once, not as {heirs:?}",
+                line.0
+            );
+        }
+        for (url, count) in finals {
+            assert_eq!(count, 1, "seed {seed}: {url} has one final line");
+        }
+    }
+}
+
+impl Line {
+    pub fn id(&self) -> u64 {
+        self.0["id"].as_u64().expect("every line has an id")
+    }
+
+    pub fn text(&self, key: &str) -> &str {
+        self.0[key].as_str().unwrap_or("")
+    }
+
+    pub fn url(&self) -> &str {
+        self.text("url")
+    }
+
+    pub fn is_final(&self) -> bool {
+        self.0["final"] == true
+    }
+
+    pub fn is_page(&self) -> bool {
+        self.text("kind") == "page"
+    }
+
+    /// How it ended: the error's code, or else the status.
+    pub fn end(&self) -> String {
+        match self.0["error"]["code"].as_str() {
+            Some(code) => code.to_owned(),
+            None => self.0["status"].to_string(),
+        }
+    }
+}

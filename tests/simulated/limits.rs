@@ -1,0 +1,142 @@
+//! Limits are met exactly.
+
+use std::time::Duration;
+
+use super::crawl::{Plan, Run};
+use super::web::{PoliteWeb, Reply, Step, address};
+
+/// Three hosts of twelve pages each; some fail, some redirect, some are not there.
+fn web() -> (PoliteWeb, Vec<String>) {
+    let mut web = PoliteWeb::default();
+    let mut urls = Vec::new();
+    for (number, name) in ["one.test", "two.test", "three.test"].iter().enumerate() {
+        let site = web.site(name, address(1 + number as u8));
+        for page in 0..12 {
+            let path = format!("/{page}");
+            let reply = match page % 6 {
+                1 => Reply::Reset,
+                2 => Reply::Redirect(301, format!("/to/{page}")),
+                3 => Reply::Status(404),
+                _ => Reply::Page(Vec::new()),
+            };
+            let think = Duration::from_millis(50 + 37 * page);
+            site.path(&path, [Step::new(reply).after(think)]);
+            site.page(&format!("/to/{page}"), &[]);
+            urls.push(format!("http://{name}{path}"));
+        }
+    }
+    (web, urls)
+}
+
+fn plan(seeds: Vec<String>) -> Plan {
+    let mut plan = Plan::new(&[])
+        .set("DOWNLOAD_DELAY", 0.05)
+        .set("CONCURRENT_REQUESTS_PER_DOMAIN", 4);
+    plan.seeds = seeds;
+    plan
+}
+
+/// Final pages that brought a status, of a host or of all.
+fn pages(run: &Run, host: &str) -> usize {
+    let lines = run.lines();
+    let pages = lines
+        .iter()
+        .filter(|line| line.is_page() && line.is_final());
+    pages
+        .filter(|line| !line.0["status"].is_null() && line.url().contains(host))
+        .count()
+}
+
+#[test]
+fn a_crawl_ends_with_exactly_as_many_pages_as_it_may_fetch() {
+    for max in [1, 2, 7, 17] {
+        let (web, seeds) = web();
+        let web = web.shared();
+        let mut run = plan(seeds).set("CLOSESPIDER_PAGECOUNT", max).begin(&web);
+        assert_eq!(run.finish(), "closespider_pagecount");
+        run.check_manners();
+        assert_eq!(pages(&run, ""), max);
+    }
+}
+
+#[test]
+fn a_host_gives_exactly_as_many_pages_as_it_may() {
+    let (web, seeds) = web();
+    let web = web.shared();
+    let run = plan(seeds).set("PAGES_PER_HOST_MAX", 5).run(&web);
+    run.check_lines();
+    for host in ["one.test", "two.test", "three.test"] {
+        assert_eq!(pages(&run, host), 5, "{host}");
+    }
+    let lines = run.lines();
+    let beyond = lines.iter();
+    let beyond = beyond.filter(|line| line.end() == "filtered.max_pages_per_host");
+    assert!(beyond.count() > 0);
+}
+
+#[test]
+fn links_are_followed_as_deep_as_allowed() {
+    let mut web = PoliteWeb::default();
+    let site = web.site("one.test", address(1));
+    for depth in 0..8 {
+        site.page(&format!("/{depth}"), &[&format!("/{}", depth + 1)]);
+    }
+    let web = web.shared();
+    Plan::new(&["http://one.test/0"])
+        .set("DEPTH_LIMIT", 3)
+        .run(&web);
+    let asked = |path: &str| web.borrow().asked("one.test", path);
+    assert_eq!([asked("/3"), asked("/4")], [1, 0]);
+}
+
+#[test]
+fn twenty_redirects_are_followed_and_the_next_ends_the_url() {
+    let mut web = PoliteWeb::default();
+    let site = web.site("one.test", address(1));
+    for hop in 0..25 {
+        let to = Reply::Redirect(302, format!("/{}", hop + 1));
+        site.path(&format!("/{hop}"), [Step::new(to)]);
+    }
+    let web = web.shared();
+    let run = Plan::new(&["http://one.test/0"]).run(&web);
+    run.check_lines();
+    assert_eq!(run.ends("http://one.test/20"), ["redirect.limit"]);
+    assert_eq!(web.borrow().asked("one.test", "/21"), 0);
+}
+
+#[test]
+fn redirects_in_a_circle_end_where_they_began() {
+    let mut web = PoliteWeb::default();
+    let site = web.site("one.test", address(1));
+    for (from, to) in [("/a", "/b"), ("/b", "/c"), ("/c", "/a"), ("/self", "/self")] {
+        site.path(from, [Step::new(Reply::Redirect(307, to.to_owned()))]);
+    }
+    let web = web.shared();
+    let run = Plan::new(&["http://one.test/a", "http://one.test/self"]).run(&web);
+    run.check_lines();
+    assert_eq!(run.ends("http://one.test/c"), ["redirect.loop"]);
+    assert_eq!(run.ends("http://one.test/self"), ["redirect.loop"]);
+}
+
+#[test]
+fn where_a_seed_is_redirected_to_counts_as_a_seed() {
+    let mut web = PoliteWeb::default();
+    let to = Reply::Redirect(301, "http://www.one.test/".to_owned());
+    web.site("one.test", address(1)).path("/", [Step::new(to)]);
+    let links = ["/on", "http://one.test/back", "http://other.test/"];
+    web.site("www.one.test", address(2))
+        .page("/", &links)
+        .page("/on", &[]);
+    web.site("other.test", address(3)).page("/", &[]);
+    let web = web.shared();
+    let run = Plan::new(&["http://one.test/"]).run(&web);
+    let asked = |host: &str, path: &str| web.borrow().asked(host, path);
+    assert_eq!(asked("www.one.test", "/on"), 1);
+    assert_eq!(asked("one.test", "/back"), 1);
+    assert_eq!(asked("other.test", "/"), 0);
+    let lines = run.lines();
+    let target = lines
+        .iter()
+        .find(|line| line.url() == "http://www.one.test/");
+    assert_eq!(target.expect("it was fetched").0["seed"], true);
+}

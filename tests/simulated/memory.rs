@@ -1,0 +1,119 @@
+//! A crawl that has more to hold than it may: it reads no further until there is room.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use argiope::base::disk::DiskJob;
+use argiope::sink::Sink;
+use argiope::sink::page::Page;
+
+use super::crawl::{Plan, Run};
+use super::web::{PoliteWeb, Reply, Step, address};
+
+const BODY: usize = 300_000;
+const BOUND: usize = 1_000_000;
+/// What may be held beside the bound: one body, as it came and decoded, in memory that grows by
+/// doubling, and what each of forty connections had read when it was stopped.
+const BESIDE: usize = 4 * BODY + 40 * 16 * 1024;
+
+/// Takes everything, and says that it is busy between two of its flushes, a second apart.
+#[derive(Clone, Default)]
+struct Busy(Rc<RefCell<Told>>);
+
+#[derive(Default)]
+struct Told {
+    flushes: usize,
+    busy: std::ops::Range<usize>,
+    pages: usize,
+    pages_while_busy: usize,
+}
+
+impl Sink for Busy {
+    fn put(&mut self, page: Page, _disk: &mut Vec<DiskJob>) {
+        let is_busy = !self.is_ready();
+        let mut told = self.0.borrow_mut();
+        told.pages += usize::from(page.kind == "page" && page.final_);
+        told.pages_while_busy += usize::from(is_busy);
+    }
+
+    fn is_ready(&self) -> bool {
+        let told = self.0.borrow();
+        !told.busy.contains(&told.flushes)
+    }
+
+    fn flush(&mut self, _disk: &mut Vec<DiskJob>) {
+        self.0.borrow_mut().flushes += 1;
+    }
+}
+
+/// Forty hosts with three large pages each.
+fn plan(web: &mut PoliteWeb) -> Plan {
+    let mut plan = Plan::new(&[])
+        .set("DOWNLOAD_DELAY", 0.1)
+        .set("READ_BUDGET", 64 * 1024)
+        .set("DOWNLOAD_MAXSIZE", BOUND)
+        .set("BUFFERED_BODIES_MAX", BOUND);
+    plan.weather.piece_gap_max = Duration::from_millis(5);
+    web.round_trip = Duration::from_millis(40);
+    for number in 1..=40 {
+        let name = format!("host{number}.test");
+        let site = web.site(&name, address(number));
+        for page in 0..3 {
+            let path = format!("/{page}");
+            site.path(&path, [Step::new(Reply::Text(vec![b'x'; BODY]))]);
+            plan.seeds.push(format!("http://{name}{path}"));
+        }
+    }
+    plan
+}
+
+/// Runs to the end; the most bytes of bodies that there were after a turn.
+fn run(run: &mut Run) -> usize {
+    let mut most = 0;
+    while run.turn().is_none() {
+        most = most.max(run.crawler.progress().buffered);
+    }
+    run.check_manners();
+    most
+}
+
+#[test]
+fn bodies_together_stay_under_their_bound_and_the_crawl_ends_all_the_same() {
+    let mut web = PoliteWeb::default();
+    let plan = plan(&mut web);
+    let web = web.shared();
+    let sink = Busy::default();
+    let mut crawl = plan.begin_into(&web, sink.clone());
+    let most = run(&mut crawl);
+    assert_eq!(sink.0.borrow().pages, 120);
+    assert!(most > BOUND / 2, "the bound was never near: {most} bytes");
+    assert!(most <= BOUND + BESIDE, "{most} bytes were held");
+}
+
+#[test]
+fn a_busy_sink_stops_reading_and_sending_until_it_is_ready_again() {
+    let mut web = PoliteWeb::default();
+    let plan = plan(&mut web);
+    let web = web.shared();
+    let sink = Busy::default();
+    sink.0.borrow_mut().busy = 1..30;
+    let mut crawl = plan.begin_into(&web, sink.clone());
+    let most = run(&mut crawl);
+    let told = sink.0.borrow();
+    assert_eq!(told.pages, 120);
+    assert!(most <= BOUND + BESIDE, "{most} bytes were held");
+    assert!(
+        told.pages_while_busy <= 40,
+        "{} pages",
+        told.pages_while_busy
+    );
+    let web = web.borrow();
+    let second = |at: argiope::base::time::Instant| at.as_nanos() / 1_000_000_000;
+    let sent = web.arrivals.iter();
+    let sent = sent.filter(|a| (2..29).contains(&second(a.at))).count();
+    assert_eq!(
+        sent, 0,
+        "requests were sent to have their replies lie about"
+    );
+}

@@ -1,0 +1,117 @@
+//! Who may send when: caps, gaps, addresses, and a crawl that only waits.
+
+use std::time::Duration;
+
+use super::crawl::Plan;
+use super::web::{PoliteWeb, Reply, Step, address};
+
+/// A host with so many pages, each as slow as this, and their URLs.
+fn host(web: &mut PoliteWeb, name: &str, number: u8, pages: usize, think: Duration) -> Vec<String> {
+    let site = web.site(name, address(number));
+    (0..pages)
+        .map(|page| {
+            let path = format!("/{page}");
+            site.path(&path, [Step::new(Reply::Page(Vec::new())).after(think)]);
+            format!("http://{name}{path}")
+        })
+        .collect()
+}
+
+#[test]
+fn a_host_has_as_many_requests_in_flight_as_it_may_and_never_more() {
+    for cap in [1, 2, 8] {
+        let mut web = PoliteWeb::default();
+        web.promise.per_host = cap;
+        let mut plan = Plan::new(&[])
+            .set("DOWNLOAD_DELAY", 0)
+            .set("CONCURRENT_REQUESTS_PER_DOMAIN", cap);
+        plan.seeds = host(&mut web, "one.test", 1, 40, Duration::from_millis(200));
+        let web = web.shared();
+        plan.run(&web);
+        assert_eq!(web.borrow().peaks["one.test"], cap);
+    }
+}
+
+#[test]
+fn all_hosts_together_have_as_many_in_flight_as_the_crawl_may_and_never_more() {
+    let mut web = PoliteWeb::default();
+    web.promise.in_all = 16;
+    let mut plan = Plan::new(&[])
+        .set("DOWNLOAD_DELAY", 0)
+        .set("CONCURRENT_REQUESTS_PER_DOMAIN", 8)
+        .set("CONCURRENT_REQUESTS", 16);
+    for number in 1..=20 {
+        let name = format!("host{number}.test");
+        let pages = host(&mut web, &name, number, 10, Duration::from_millis(100));
+        plan.seeds.extend(pages);
+    }
+    let web = web.shared();
+    plan.run(&web);
+    assert_eq!(web.borrow().peak, 16);
+}
+
+#[test]
+fn ten_names_on_one_address_share_its_places_from_the_first_request() {
+    for asks_names in [false, true] {
+        let mut web = PoliteWeb::default();
+        web.promise.per_address = 2;
+        let mut plan = Plan::new(&[])
+            .set("DOWNLOAD_DELAY", 0)
+            .set("CONCURRENT_REQUESTS_PER_DOMAIN", 8)
+            .set("CONCURRENT_REQUESTS_PER_IP", 2);
+        plan.asks_names = asks_names;
+        for number in 0..10 {
+            let name = format!("name{number}.test");
+            let pages = host(&mut web, &name, 9, 5, Duration::from_millis(100));
+            plan.seeds.extend(pages);
+        }
+        let web = web.shared();
+        plan.run(&web);
+        let web = web.borrow();
+        assert_eq!(web.address_peaks[&address(9)], 2);
+        assert_eq!(web.questions > 0, asks_names);
+    }
+}
+
+#[test]
+fn requests_leave_when_due_once_it_is_known_how_long_a_handshake_takes() {
+    let mut web = PoliteWeb::default();
+    web.round_trip = Duration::from_millis(80);
+    web.promise.gap_min = Duration::from_secs(1);
+    let mut plan = Plan::new(&[])
+        .set("DOWNLOAD_DELAY", 1)
+        .set("RANDOMIZE_DOWNLOAD_DELAY", false);
+    // Every page ends its connection: each request needs a handshake of its own.
+    let site = web.site("one.test", address(1));
+    for page in 0..50 {
+        let path = format!("/{page}");
+        site.path(&path, [Step::new(Reply::UntilEnd(Vec::new()))]);
+        plan.seeds.push(format!("http://one.test{path}"));
+    }
+    let web = web.shared();
+    plan.run(&web);
+    let moments = web.borrow().moments("one.test");
+    assert_eq!(moments.len(), 51);
+    for pair in moments.windows(2).skip(12) {
+        let gap = pair[1].saturating_since(pair[0]);
+        assert!(gap < Duration::from_millis(1002), "a gap of {gap:?}");
+    }
+}
+
+#[test]
+fn a_crawl_that_only_waits_takes_about_a_turn_a_second() {
+    let mut web = PoliteWeb::default();
+    let mut plan = Plan::new(&[]).set("DOWNLOAD_DELAY", "1h");
+    for number in 1..=50 {
+        let name = format!("host{number}.test");
+        let pages = host(&mut web, &name, number, 3, Duration::from_millis(100));
+        plan.seeds.extend(pages);
+    }
+    let web = web.shared();
+    let mut run = plan.begin(&web);
+    run.until(Duration::from_secs(60));
+    let before = run.turns;
+    run.until(Duration::from_secs(60 + 600));
+    let turns = run.turns - before;
+    assert!(turns <= 620, "{turns} turns in ten minutes of waiting");
+}

@@ -1,0 +1,18 @@
+//! Whole crawls in virtual time, where the simulated world, not our own log, checks our manners.
+//!
+//! Every failure prints the seed that led to it; `ARGIOPE_SEED=…` runs that one again.
+
+mod simulated {
+    pub mod web;
+    pub mod crawl;
+    pub mod random;
+
+    mod many_seeds;
+    mod robots;
+    mod health;
+    mod stopping;
+    mod limits;
+    mod memory;
+    mod connections;
+    mod pace;
+}
