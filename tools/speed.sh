@@ -19,6 +19,8 @@ pages=${PAGES:-20000}
 bin=${BIN:-$(dirname "$0")/../target/release}
 port=18080
 dir=$(mktemp -d)
+# Its worker is another user.
+chmod 755 "$dir"
 trap 'kill "$nginx" 2>/dev/null || true; rm -rf "$dir"' EXIT
 
 ip link set lo up
@@ -66,23 +68,27 @@ awk -v pages="$pages" -v port=$port 'BEGIN {
     for (i = 0; i < pages * 2; i++) printf "http://127.0.0.%d:%d/p%d\n", 1 + i % 4, port, i
 }' >"$dir/few.txt"
 
-rate_of() { awk '{ for (i = 2; i <= NF; i++) if ($i ~ /\/s,?$/) { sub(/\/s,?/, "", $i); print $i; exit } }'; }
-
-# Pages per second of a crawl, by its own stats.json, set-up and end included.
+# Pages per second of a crawl by its own stats.json, and microseconds of processor time per page.
 crawl() {
     seeds=$1
     shift
     taskset -c 0 "$bin/argiope" crawl --seeds "$seeds" --out "$dir/crawl" --overwrite --quiet \
         --no-warc --follow none --allow-net loopback --contact speed@example.com \
         -s DOWNLOAD_DELAY=0 -s DOWNLOAD_DELAY_PER_SLOT=0 -s CONCURRENT_REQUESTS=256 "$@" >&2
-    sed -n 's/^ *"pages_per_second": \([0-9.]*\).*/\1/p' "$dir/crawl/stats.json"
+    # The second line: what this subshell's children used.
+    times >"$dir/times"
+    value() { sed -n "s/^ *\"$1\": \([0-9.]*\).*/\1/p" "$dir/crawl/stats.json"; }
+    cpu=$(awk -F '[ms ]+' 'NR == 2 { print $1 * 60 + $2 + $3 * 60 + $4 }' "$dir/times")
+    echo "$(value pages_per_second) $(value pages)" |
+        awk -v cpu="$cpu" '{ printf "%.0f/s, %.1f us each\n", $1, cpu / $2 * 1e6 }'
 }
 
-ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.3f\n", a / b }'; }
+ratio() { awk -v a="${1%%/*}" -v b="${2%%/*}" 'BEGIN { printf "%.3f\n", a / b }'; }
 median() { sort -n "$1" | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
 
 for round in $(seq "$rounds"); do
-    bare=$(taskset -c 0 "$bin/examples/bare_loop" --port $port --requests "$pages" | tee -a "$dir/log" | rate_of)
+    bare=$(taskset -c 0 "$bin/examples/bare_loop" --port $port --requests "$pages")
+    bare=${bare#*: }
     plain=$(crawl "$dir/many.txt" -s ROBOTSTXT_OBEY=false)
     polite=$(crawl "$dir/many.txt" -s ROBOTSTXT_OBEY=true)
     wrk=$(taskset -c 0 wrk -t1 -c 256 -d 2 "http://127.0.0.1:$port/" | sed -n 's/^Requests\/sec: *//p')
@@ -90,10 +96,9 @@ for round in $(seq "$rounds"); do
     ratio "$plain" "$bare" >>"$dir/new"
     ratio "$polite" "$bare" >>"$dir/robots"
     ratio "$kept" "$wrk" >>"$dir/kept"
-    echo "round $round: new connections: bare loop $bare/s, crawl $plain/s, with robots.txt $polite/s;" \
-        "kept: wrk $wrk/s, crawl $kept/s"
+    echo "round $round, new connections: bare loop $bare; crawl $plain; with robots.txt $polite"
+    echo "round $round, kept: wrk $wrk/s; crawl $kept"
 done
-cat "$dir/log"
 echo "new connections, crawl to bare loop:   $(median "$dir/new")"
 echo "the same with robots.txt obeyed:       $(median "$dir/robots")"
 echo "kept connections, crawl to wrk -t1:    $(median "$dir/kept")"

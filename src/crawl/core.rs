@@ -100,6 +100,13 @@ pub(super) enum Phase {
 
 /// Grants taken in one turn, so that its length stays bounded.
 const GRANTS_PER_TURN: usize = 256;
+/// How many of them may be releases, each of which opens a connection: in the meantime others'
+/// connections become ready and their requests late.
+const RELEASES_PER_TURN: usize = 32;
+/// After so many events, or releases, what may depart does: reading a page through or opening a
+/// connection takes as long as many a request may be late.
+const EVENTS_PER_DEPARTURE: usize = 16;
+const RELEASES_PER_SUBMIT: usize = 8;
 /// Requests taken in from outside in one turn.
 const SUBMITTED_PER_TURN: usize = 256;
 /// How often statistics are written and sinks flushed.
@@ -120,8 +127,11 @@ impl<I: Io> Core<I> {
         self.now = self.io.now();
         let began = self.now;
         self.tls.set_now(self.now);
-        for event in events.drain(..) {
+        for (number, event) in events.drain(..).enumerate() {
             self.take(event);
+            if number % EVENTS_PER_DEPARTURE == EVENTS_PER_DEPARTURE - 1 {
+                self.let_depart();
+            }
         }
         self.events = events;
         self.unfinished = false;
@@ -251,19 +261,39 @@ impl<I: Io> Core<I> {
             && self.unresolved.is_empty()
             && self.resolving < self.resolving_max();
         self.throttle.set_releasing(releasing);
+        let mut releases = 0;
         for _ in 0..GRANTS_PER_TURN {
             match self.throttle.poll(self.now) {
+                Some(Grant::Depart(ticket)) => self.depart(ticket),
                 Some(Grant::Release(lane, ticket)) => {
+                    if releases % RELEASES_PER_SUBMIT == 0 {
+                        self.io.submit();
+                    }
                     self.on_release(lane, ticket);
                     // What ended unsent is in the sink.
-                    self.throttle
-                        .set_releasing(releasing && self.sink.is_ready());
+                    let ready = self.sink.is_ready();
+                    self.throttle.set_releasing(releasing && ready);
+                    releases += 1;
+                    if releases == RELEASES_PER_TURN {
+                        break;
+                    }
                 }
-                Some(Grant::Depart(ticket)) => self.depart(ticket),
                 None => return,
             }
         }
         self.unfinished = true;
+    }
+
+    /// Sends what may depart now, in the midst of a turn.
+    fn let_depart(&mut self) {
+        let mut departed = false;
+        while let Some(ticket) = self.throttle.poll_departure(self.now) {
+            self.depart(ticket);
+            departed = true;
+        }
+        if departed {
+            self.io.submit();
+        }
     }
 
     /// Lanes that may wait for names at once: as many as could then be sent at once.

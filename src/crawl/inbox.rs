@@ -187,8 +187,13 @@ impl Inbox {
     }
 
     pub fn take(&mut self) -> Option<Request> {
-        let request = self.stopper.shared.submitted().waiting.pop_front()?;
-        self.stopper.shared.room.notify_one();
+        let mut submitted = self.stopper.shared.submitted();
+        let request = submitted.waiting.pop_front()?;
+        // Who waits for room is told when there is room for many: told of every single place, two
+        // threads would do little but wake each other.
+        if submitted.waiting.len() == SUBMITTED_MAX / 2 {
+            self.stopper.shared.room.notify_all();
+        }
         Some(request)
     }
 
@@ -254,6 +259,28 @@ mod tests {
         handle
             .try_submit(Request::get("http://a.test/more"))
             .expect("there is room again");
+    }
+
+    #[test]
+    fn whoever_waits_for_room_goes_on_once_half_is_taken() {
+        let (mut inbox, _) = inbox();
+        let handle = inbox.handle();
+        let total = SUBMITTED_MAX * 3;
+        let submits = thread::spawn(move || {
+            for _ in 0..total {
+                handle
+                    .submit(Request::get("http://a.test/"))
+                    .expect("the crawl goes on");
+            }
+        });
+        let mut taken = 0;
+        while taken < total {
+            match inbox.take() {
+                Some(_) => taken += 1,
+                None => thread::yield_now(),
+            }
+        }
+        submits.join().expect("it does not wait for ever");
     }
 
     #[test]

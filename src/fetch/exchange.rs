@@ -123,7 +123,8 @@ impl Exchange {
         limits: Limits,
         timings: Timings,
     ) -> Result<Self, RequestError> {
-        let mut request = Vec::new();
+        let varies = description.target.len() + description.host.len() + settings.user_agent.len();
+        let mut request = Vec::with_capacity(varies + REQUEST_REST);
         let named = |name: &str| {
             let mut own = description.headers.iter();
             own.any(|(other, _)| other.eq_ignore_ascii_case(name))
@@ -479,6 +480,9 @@ const ACCEPT: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;
 
 /// The codings we can undo.
 const ACCEPT_ENCODING: &str = "gzip, deflate, br, zstd";
+
+/// Bytes of an ordinary request beside its target, Host and User-Agent, or a few more.
+const REQUEST_REST: usize = 192;
 
 /// How far a kernel's stamp and our own clock may disagree about one moment.
 const STAMPS_AGREE: Duration = Duration::from_micros(100);

@@ -52,7 +52,12 @@ pub struct Throttle {
     tickets: Slab<Ticket>,
     wheel: PacingWheel,
     due: Vec<(u32, Instant)>,
+    /// Scopes that may let a prepared request depart: looked at before all others, since who is
+    /// late there is late on the wire.
+    departing: VecDeque<ScopeId>,
     ready: VecDeque<ScopeId>,
+    /// When the wheel was last asked.
+    advanced: Option<Instant>,
     /// Those who waited for the global cap and for whom there is room: before all others.
     let_in: VecDeque<ScopeId>,
     capped: VecDeque<ScopeId>,
@@ -103,7 +108,9 @@ impl Throttle {
             tickets: Slab::new(),
             wheel: PacingWheel::new(start),
             due: Vec::new(),
+            departing: VecDeque::new(),
             ready: VecDeque::new(),
+            advanced: None,
             let_in: VecDeque::new(),
             capped: VecDeque::new(),
             in_flight: 0,
@@ -161,9 +168,23 @@ impl Throttle {
         None
     }
 
-    /// Finds scopes to look at once there are none left.
+    /// The next request that may depart at `now`, among the scopes that are known to have one.
+    pub fn poll_departure(&mut self, now: Instant) -> Option<TicketId> {
+        while let Some(id) = self.departing.pop_front() {
+            self.scope_mut(id).queued = Queued::No;
+            let granted = self.try_depart(id, now);
+            self.look_at(id, now);
+            if let Some(Grant::Depart(ticket)) = granted {
+                return Some(ticket);
+            }
+        }
+        None
+    }
+
+    /// Finds scopes to look at: once for each `now`, and once there are none left.
     fn look_around(&mut self, now: Instant) {
-        if self.ready.is_empty() {
+        if self.ready.is_empty() || self.advanced != Some(now) {
+            self.advanced = Some(now);
             self.advance(now);
         }
         if self.ready.is_empty() && self.let_in.is_empty() {
@@ -172,7 +193,18 @@ impl Throttle {
     }
 
     fn next_to_look_at(&mut self) -> Option<ScopeId> {
-        self.let_in.pop_front().or_else(|| self.ready.pop_front())
+        if let Some(id) = self.departing.pop_front() {
+            return Some(id);
+        }
+        loop {
+            let id = self.let_in.pop_front().or_else(|| self.ready.pop_front())?;
+            // Entries of scopes that came to be looked at before their turn are void.
+            if let Some(scope) = &self.scopes[id.0 as usize]
+                && scope.queued == Queued::Ready
+            {
+                return Some(id);
+            }
+        }
     }
 
     /// Lets the scope that waited longest for the global cap be looked at before all others, if
@@ -194,7 +226,7 @@ impl Throttle {
 
     /// When to call [`Throttle::poll`] next, if nothing else happens.
     pub fn next_wake(&self) -> Option<Instant> {
-        if self.ready.is_empty() && self.let_in.is_empty() {
+        if self.departing.is_empty() && self.ready.is_empty() && self.let_in.is_empty() {
             self.wheel.next()
         } else {
             Some(Instant::START)
@@ -211,7 +243,7 @@ impl Throttle {
             };
             if scope.wake_at == at {
                 scope.wake_at = Instant::FAR_FUTURE;
-                self.look_now(ScopeId(id));
+                self.look_now(ScopeId(id), now);
             }
         }
         self.due = due;
@@ -325,9 +357,10 @@ impl Throttle {
         };
         let scope = self.scope_mut(id);
         match scope.queued {
+            Queued::Departing => {}
+            Queued::Ready | Queued::Capped if scope.departing.is_empty() => {}
+            _ if at <= now => self.look_now(id, now),
             Queued::Ready => {}
-            Queued::Capped if scope.departing.is_empty() => {}
-            _ if at <= now => self.look_now(id),
             Queued::Capped | Queued::No => {
                 if at < scope.wake_at {
                     scope.wake_at = at;
@@ -343,23 +376,36 @@ impl Throttle {
         }
     }
 
-    fn look_now(&mut self, id: ScopeId) {
+    fn look_now(&mut self, id: ScopeId, now: Instant) {
+        let may_depart = self.may_depart_at(id).is_some_and(|at| at <= now);
         let scope = self.scope_mut(id);
-        match scope.queued {
-            Queued::Ready => return,
-            // Its entry in the queue of the capped is void from now on.
-            Queued::Capped | Queued::No => scope.queued = Queued::Ready,
+        match (scope.queued, may_depart) {
+            (Queued::Departing, _) | (Queued::Ready, false) => {}
+            // Its entry in another queue is void from now on.
+            (_, true) => {
+                scope.queued = Queued::Departing;
+                self.departing.push_back(id);
+            }
+            (Queued::Capped | Queued::No, false) => {
+                scope.queued = Queued::Ready;
+                self.ready.push_back(id);
+            }
         }
-        self.ready.push_back(id);
+    }
+
+    /// When the first of the scope's prepared requests may depart, if there is one.
+    fn may_depart_at(&self, id: ScopeId) -> Option<Instant> {
+        let scope = self.scope_ref(id);
+        (!scope.departing.is_empty()).then(|| {
+            let first = self.ticket_at(scope.departing.first);
+            scope.departs_at().max(first.due)
+        })
     }
 
     /// When the scope can next let something go, or be forgotten.
     fn acts_at(&self, id: ScopeId) -> Option<Instant> {
         let scope = self.scope_ref(id);
-        let departs = (!scope.departing.is_empty()).then(|| {
-            let first = self.ticket_at(scope.departing.first);
-            scope.departs_at().max(first.due)
-        });
+        let departs = self.may_depart_at(id);
         // Claimed for a lane that waits elsewhere: looked at again when the claim ends.
         let claimed = scope.claimed_by != Line::NOBODY && scope.claimed_by != scope.waiting.first;
         let releases = if scope.waiting.is_empty() || claimed {

@@ -91,6 +91,8 @@ struct Rare {
 pub(super) enum Queued {
     /// In none: it is on the wheel, or waits for an exchange to end.
     No,
+    /// To be looked at now, before all others: a prepared request of its may depart.
+    Departing,
     /// To be looked at now.
     Ready,
     /// To be looked at when the global cap has room.
