@@ -406,7 +406,7 @@ fn redirects_end_though_more_are_allowed_than_can_be_counted() {
 
 #[test]
 fn a_turn_is_short_and_waits_for_the_sink_though_a_whole_queue_ends_unsent() {
-    let mut trip = Trip::new();
+    let trip = Trip::new();
     let robots = "HTTP/1.1 200 OK\r\ncontent-length: 26\r\n\r\nUser-agent: *\r\nDisallow: /\r\n";
     trip.server("10.0.0.1:80", |server| {
         server.reply("/robots.txt", robots);
