@@ -29,12 +29,12 @@ pub fn adjusted_delay(
     let Some(latency) = latency else {
         return old;
     };
-    let target = latency.div_f64(settings.target_concurrency);
+    // Bounded before it is a span: a tiny target concurrency asks for more than a span can hold.
+    let ceiling = settings.max_delay.max(floor);
+    let target = latency.as_secs_f64() / settings.target_concurrency;
+    let target = Duration::from_secs_f64(target.min(ceiling.as_secs_f64()));
     let mean = (old + target) / 2;
-    let new = target
-        .max(mean)
-        .max(floor)
-        .min(settings.max_delay.max(floor));
+    let new = target.max(mean).max(floor).min(ceiling);
     if signal.meaning != Meaning::Success && new <= old {
         return old;
     }
@@ -143,5 +143,10 @@ mod tests {
             adjusted_delay(&settings(1.0, 60.0), Duration::ZERO, old, &signal),
             old
         );
+    }
+
+    #[test]
+    fn a_tiny_target_concurrency_asks_for_the_longest_delay() {
+        check_with(Meaning::Success, (1.0, 1e-300, 5.0), (0.0, 60.0), 60.0);
     }
 }
