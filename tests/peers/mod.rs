@@ -85,12 +85,16 @@ pub fn signal(child: &Child, signal: i32) {
     unsafe { libc::kill(id, signal) };
 }
 
-/// Says what is not checked. Written past the test harness, which keeps what passing tests print.
+/// Says what is not checked.
 pub fn skip(why: &str) {
-    let _ = writeln!(
-        std::io::stderr(),
+    tell(&format!(
         "SKIPPED: {why}, so nothing was checked against it"
-    );
+    ));
+}
+
+/// Says something past the test harness, which keeps what passing tests print.
+pub fn tell(what: &str) {
+    let _ = writeln!(std::io::stderr(), "{what}");
 }
 
 /// An empty folder that stays for whoever wants to look after a failure.
