@@ -827,3 +827,22 @@ fn f109_many_lanes_offered_in_one_moment_keep_the_gap() {
     assert_eq!(all.len(), 1000);
     assert!(gaps(&all).iter().all(|gap| *gap >= 0.05));
 }
+
+#[test]
+fn a_request_that_may_depart_does_so_before_another_is_released() {
+    let now = Instant::START;
+    let mut throttle = Throttle::new(pace(8, 0.0, 0.0), 1, now);
+    for name in ["a.test", "b.test", "c.test"] {
+        let scope = throttle.scope(name);
+        let lane = throttle.open_lane(&[scope]);
+        throttle.offer(lane, now);
+    }
+    for _ in 0..3 {
+        let Some(Grant::Release(_, ticket)) = throttle.poll(now) else {
+            panic!("each lane may go");
+        };
+        throttle.ready(ticket, Duration::ZERO, now);
+        assert_eq!(throttle.poll(now), Some(Grant::Depart(ticket)));
+    }
+    assert_eq!(throttle.poll(now), None);
+}
