@@ -31,16 +31,14 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
         builder = builder.stats_path(out.join("stats.json"));
     }
     let mut crawler = set_up(builder)?;
-    let failure = feed::feed(seeds, crawler.handle(), crawler.config())?;
+    let feeder = feed::feed(seeds, crawler.handle(), crawler.config())?;
     // Nothing is refused from here on, so only now an earlier crawl may be deleted.
     if let Some(out) = &out {
         directory::prepare(out, args.overwrite).map_err(refused)?;
     }
     signals::stop_on_signal(crawler.stopper())?;
     let reason = watch(&mut crawler, args.quiet);
-    if let Ok(failure) = failure.try_recv() {
-        return Err(Usage(failure).into());
-    }
+    let failure = feeder.failure();
     if let Some(error) = crawler.write_error() {
         if to_stdout && error.cause.kind() == io::ErrorKind::BrokenPipe {
             // Whoever read our lines has had enough, as `head` does. That is no failure of ours.
@@ -52,9 +50,14 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
         return Ok(0);
     }
     if let Some(out) = &out {
-        write_pending(&mut crawler, &out.join("pending.jsonl"))?;
+        let unfed = feeder.unfed().into_iter().flatten();
+        let mut pending = crawler.take_pending().chain(unfed);
+        write_pending(&mut pending, &out.join("pending.jsonl"))?;
     }
-    Ok(3)
+    match failure {
+        Some(failure) => Err(Usage(failure).into()),
+        None => Ok(3),
+    }
 }
 
 /// Runs a crawler to its end and shows how it goes; gives the reason for its end.
@@ -150,7 +153,7 @@ fn random_bits() -> anyhow::Result<[u8; 16]> {
     Ok(bits)
 }
 
-fn write_pending(crawler: &mut Crawler, path: &Path) -> anyhow::Result<()> {
+fn write_pending(requests: &mut dyn Iterator<Item = Request>, path: &Path) -> anyhow::Result<()> {
     let write = |requests: &mut dyn Iterator<Item = Request>| -> io::Result<()> {
         let mut file = BufWriter::new(fs::File::create(path)?);
         for request in requests {
@@ -158,5 +161,5 @@ fn write_pending(crawler: &mut Crawler, path: &Path) -> anyhow::Result<()> {
         }
         file.flush()
     };
-    write(&mut crawler.take_pending()).with_context(|| format!("cannot write {}", path.display()))
+    write(requests).with_context(|| format!("cannot write {}", path.display()))
 }

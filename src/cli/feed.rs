@@ -3,11 +3,12 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use argiope::settings::Override;
 use argiope::wire::url::Host;
-use argiope::{Config, CrawlUrl, Handle, Request, is_global};
+use argiope::{Closed, Config, CrawlUrl, Handle, Request, is_global};
 
 use super::Usage;
 use super::seeds::{self, SeedLine, SeedLines, SeedLinesError};
@@ -42,6 +43,11 @@ impl Seeds {
                 .collect::<Result<_, _>>()?,
             bad: 0,
         })
+    }
+
+    /// Whether some of it comes from standard input, which may make us wait.
+    fn reads_stdin(&self) -> bool {
+        self.files.iter().any(|(name, _)| name == "-")
     }
 
     /// The next request; lines that are none are named, counted, and passed over.
@@ -95,6 +101,57 @@ fn read(line: &str) -> Result<Option<Request>, String> {
     Ok(request)
 }
 
+/// The thread that feeds a crawl.
+pub struct Feeder {
+    thread: JoinHandle<Unfed>,
+    failure: Receiver<String>,
+    may_block: bool,
+}
+
+/// Seeds that a crawl did not take before its end.
+pub struct Unfed {
+    held: VecDeque<Request>,
+    seeds: Seeds,
+}
+
+impl Feeder {
+    /// Why the seeds ended before their end, if they did.
+    pub fn failure(&self) -> Option<String> {
+        self.failure.try_recv().ok()
+    }
+
+    /// What the crawl, which is over, did not take. Standard input that says nothing now is not
+    /// waited for: nothing of it was read that is not told of.
+    pub fn unfed(self) -> Option<Unfed> {
+        let patience = Instant::now() + STDIN_PATIENCE;
+        while self.may_block && !self.thread.is_finished() {
+            if Instant::now() > patience {
+                return None;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        self.thread.join().ok()
+    }
+}
+
+impl Iterator for Unfed {
+    type Item = Request;
+
+    fn next(&mut self) -> Option<Request> {
+        let held = self.held.pop_front();
+        held.or_else(|| match self.seeds.next() {
+            Ok(request) => request,
+            Err(error) => {
+                log::warn!("--seeds: {error}");
+                None
+            }
+        })
+    }
+}
+
+/// How long standard input may take to say that it has no more, once the crawl is over.
+const STDIN_PATIENCE: Duration = Duration::from_millis(300);
+
 /// Feeds a crawl from a thread of its own until the seeds end.
 ///
 /// The first seeds are looked at before anything is sent: a crawl of many public hosts that names
@@ -102,11 +159,7 @@ fn read(line: &str) -> Result<Option<Request>, String> {
 ///
 /// # Errors
 /// No contact is given for a crawl of many public hosts.
-pub fn feed(
-    mut seeds: Seeds,
-    handle: Handle,
-    config: &Config,
-) -> Result<Receiver<String>, anyhow::Error> {
+pub fn feed(mut seeds: Seeds, handle: Handle, config: &Config) -> Result<Feeder, anyhow::Error> {
     let mut public = PublicHosts::new(config);
     let mut first = VecDeque::new();
     let mut failed = None;
@@ -138,40 +191,49 @@ pub fn feed(
         .into());
     }
     let (say, failure) = sync_channel(1);
-    thread::Builder::new()
+    let may_block = seeds.reads_stdin();
+    let thread = thread::Builder::new()
         .name("seeds".to_owned())
         .spawn(move || {
-            let stopper = handle.stopper();
             let fail = |what: String| {
                 let _ = say.try_send(what);
-                stopper.stop();
+                handle.stopper().stop();
             };
-            for request in first {
-                if handle.submit(request).is_err() {
-                    return;
-                }
-            }
+            let mut held = first;
             loop {
                 handle.count_bad_seeds(std::mem::take(&mut seeds.bad));
-                match seeds.next() {
-                    Ok(Some(request)) => {
-                        public.see(&request);
-                        if public.are_too_many() {
-                            return fail(public.usage().0);
+                let request = match held.pop_front() {
+                    Some(looked_at) => looked_at,
+                    None => match seeds.next() {
+                        Ok(Some(request)) => {
+                            public.see(&request);
+                            request
                         }
-                        if handle.submit(request).is_err() {
-                            return;
+                        Ok(None) => break,
+                        Err(error) => {
+                            fail(format!("--seeds: {error}"));
+                            break;
                         }
-                    }
-                    Ok(None) => {
-                        handle.count_bad_seeds(std::mem::take(&mut seeds.bad));
-                        return;
-                    }
-                    Err(error) => return fail(format!("--seeds: {error}")),
+                    },
+                };
+                if public.are_too_many() {
+                    fail(public.usage().0);
+                    held.push_front(request);
+                    break;
+                }
+                if let Err(Closed(request)) = handle.submit(request) {
+                    held.push_front(*request);
+                    break;
                 }
             }
+            handle.count_bad_seeds(std::mem::take(&mut seeds.bad));
+            Unfed { held, seeds }
         })?;
-    Ok(failure)
+    Ok(Feeder {
+        thread,
+        failure,
+        may_block,
+    })
 }
 
 /// The public hosts among the seeds, as far as their names tell.
