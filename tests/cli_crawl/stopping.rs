@@ -118,3 +118,17 @@ fn a_crawl_that_only_waits_stops_at_once() {
     assert_eq!(crawled.read("pending.jsonl").lines().count(), 1);
     assert_eq!(crawled.lines().len(), 1);
 }
+
+#[test]
+fn seeds_that_were_not_read_yet_are_pending_too() {
+    const SEEDS: usize = 20_000;
+    let crawl = Crawl::of(&["--seeds", "seeds.txt", "--dns", "127.0.0.1:9"]);
+    let seeds: String = (0..SEEDS).map(|n| format!("http://h{n}.test/\n")).collect();
+    crawl.file("seeds.txt", seeds.as_bytes());
+    let going = crawl.start();
+    std::thread::sleep(Duration::from_millis(50));
+    going.signal(Signal::INT);
+    let ended = going.wait();
+    let crawled = crawl.left(ended.expect(3));
+    assert_eq!(crawled.read("pending.jsonl").lines().count(), SEEDS);
+}
