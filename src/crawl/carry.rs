@@ -6,8 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::core::{Core, token_of};
-use super::flight::{Flight, HttpSocket, Socket, Stage};
-use super::life::arrival;
+use super::flight::{Carrier, Flight, HttpSocket, Socket, Stage};
 use super::names::Found;
 use super::timer::Timer;
 use crate::base::slab::Key;
@@ -16,11 +15,11 @@ use crate::fetch::connection::{Connection, News};
 use crate::fetch::exchange::{Description, Exchange};
 use crate::fetch::eyeballs::{Race, Turn};
 use crate::fetch::failure::{Failure, FailureKind};
-use crate::fetch::timings::Timings;
-use crate::fetch::tls::{TlsInfo, TlsSession};
+use crate::fetch::timings::{Arrival, Timings};
+use crate::fetch::tls::TlsSession;
 use crate::frontier::job::Job;
 use crate::frontier::request::Kind;
-use crate::io::{Close, Io, NetError, Stamp};
+use crate::io::{Clock, Close, Io, NetError, Stamp};
 use crate::throttle::engine::{LaneId, TicketId};
 use crate::wire::http::{Limits, RequestError};
 use crate::wire::robots;
@@ -32,26 +31,6 @@ pub(super) const IDLE_CLOSED: &str = "idle_closed";
 const EXHAUSTED: &str = "exhausted";
 /// How long a lane waits after that.
 const EXHAUSTED_PAUSE: Duration = Duration::from_secs(1);
-
-/// What a connection says of itself in a result line.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Line {
-    pub remote: Option<SocketAddr>,
-    pub local: Option<SocketAddr>,
-    pub reused: bool,
-    pub tls: Option<TlsInfo>,
-}
-
-impl Line {
-    fn of(connection: &Connection) -> Self {
-        Line {
-            remote: Some(connection.remote()),
-            local: connection.local(),
-            reused: connection.used() > 1,
-            tls: connection.tls(),
-        }
-    }
-}
 
 impl<I: Io> Core<I> {
     /// A released request takes an idle connection of its origin, or begins to make one.
@@ -134,7 +113,7 @@ impl<I: Io> Core<I> {
                     if !has_place {
                         race.handle_skipped();
                     } else if let Err(failure) = self.open(key, address) {
-                        return self.end_connecting(key, failure, &Line::default());
+                        return self.end_connecting(key, failure, &Carrier::default());
                     }
                 }
                 Turn::At(at) => return self.deadlines.arm_by(Timer::Flight(key.slot), at),
@@ -304,7 +283,7 @@ impl<I: Io> Core<I> {
     fn on_set_up_failed(&mut self, key: Key, failure: Failure) {
         let http = self.http(key);
         let flight_key = http.flight.expect("a new connection is somebody's");
-        let line = Line::of(&http.connection);
+        let carrier = Carrier::of(&http.connection);
         let established = http.connection.established();
         self.close_socket(key, Close::Reset);
         let flight = self
@@ -333,10 +312,10 @@ impl<I: Io> Core<I> {
                 if is_tcp {
                     self.frontier.host_failed(flight.lane, self.now);
                 }
-                self.end_connecting(flight_key, failure, &line);
+                self.end_connecting(flight_key, failure, &carrier);
             }
             // It spoke, or failed, between being ready and departing.
-            Stage::Ready { .. } => self.end_waiting(flight_key, failure, &line),
+            Stage::Ready { .. } => self.end_waiting(flight_key, failure, &carrier),
             Stage::Exchanging { .. } | Stage::Moving => {
                 unreachable!("a connection that carries a request is set up")
             }
@@ -365,7 +344,7 @@ impl<I: Io> Core<I> {
     }
 
     /// No connection: what was begun is charged as a send at its start.
-    fn end_connecting(&mut self, key: Key, failure: Failure, line: &Line) {
+    fn end_connecting(&mut self, key: Key, failure: Failure, carrier: &Carrier) {
         let flight = self.flights.get_mut(key).expect("an attempt ends once");
         let stage = std::mem::replace(&mut flight.stage, Stage::Moving);
         let (
@@ -382,13 +361,13 @@ impl<I: Io> Core<I> {
             self.close_socket(socket, Close::Reset);
         }
         self.throttle.charge_failed(ticket, released);
-        self.on_end(key, *exchange, Some(failure), line);
+        self.on_end(key, *exchange, Some(failure), carrier);
     }
 
     fn on_exchange_over(&mut self, key: Key, failure: Option<Failure>, reusable: bool) {
         let http = self.http(key);
         let flight = http.flight.take().expect("a reply is somebody's");
-        let line = Line::of(&http.connection);
+        let carrier = Carrier::of(&http.connection);
         let exchange = http
             .connection
             .take_exchange()
@@ -405,7 +384,7 @@ impl<I: Io> Core<I> {
             self.favoured = None;
         }
         self.deadlines.cancel(Timer::Socket(key.slot));
-        self.on_end(flight, *exchange, failure, &line);
+        self.on_end(flight, *exchange, failure, &carrier);
         // A connection with nothing queued for its origin closes at once.
         if reusable && self.is_running() && self.frontier.front(lane).is_some() {
             if let Some(evicted) = self.pool.put(origin, key.slot, self.now) {
@@ -423,7 +402,7 @@ impl<I: Io> Core<I> {
     fn on_died_idle(&mut self, key: Key) {
         let http = self.http(key);
         let flight = http.flight.take().expect("a request is somebody's");
-        let line = Line::of(&http.connection);
+        let carrier = Carrier::of(&http.connection);
         let exchange = http
             .connection
             .take_exchange()
@@ -434,14 +413,14 @@ impl<I: Io> Core<I> {
             IDLE_CLOSED,
             "the kept connection ended before the first byte of a reply",
         );
-        self.on_end(flight, *exchange, Some(failure), &line);
+        self.on_end(flight, *exchange, Some(failure), &carrier);
     }
 
     /// A connection that waited was ended by its peer.
     fn on_closed_by_peer(&mut self, key: Key) {
         let http = self.http(key);
         let flight = http.flight.take();
-        let line = Line::of(&http.connection);
+        let carrier = Carrier::of(&http.connection);
         let was_kept = http.connection.used() > 0;
         self.close_socket(key, Close::Finish);
         match flight {
@@ -453,14 +432,14 @@ impl<I: Io> Core<I> {
                     "closed",
                     "the server closed the connection before the request was due to leave",
                 );
-                self.end_waiting(flight, failure, &line);
+                self.end_waiting(flight, failure, &carrier);
             }
         }
     }
 
     /// A new connection was of no use although it came to be. It is charged like one that could
     /// not be set up, so that a server that hangs up on us is not called again at once.
-    fn end_waiting(&mut self, key: Key, failure: Failure, line: &Line) {
+    fn end_waiting(&mut self, key: Key, failure: Failure, carrier: &Carrier) {
         let flight = self.flights.get_mut(key).expect("an attempt ends once");
         let stage = std::mem::replace(&mut flight.stage, Stage::Moving);
         let Stage::Ready { exchange, .. } = stage else {
@@ -468,7 +447,7 @@ impl<I: Io> Core<I> {
         };
         let (ticket, released) = (flight.ticket, flight.released);
         self.throttle.charge_failed(ticket, released);
-        self.on_end(key, *exchange, Some(failure), line);
+        self.on_end(key, *exchange, Some(failure), carrier);
     }
 
     /// The kept connection that a request waited on is gone; nothing was sent, so nothing is lost.
@@ -639,6 +618,15 @@ impl<I: Io> Core<I> {
             Some(Socket::Http(http)) => http,
             other => unreachable!("a connection of pages is named, not {other:?}"),
         }
+    }
+}
+
+/// A back end's stamp, as the fetch floor takes it.
+pub(super) fn arrival(stamp: Stamp) -> Arrival {
+    Arrival {
+        at: stamp.at,
+        kernel: stamp.clock == Clock::Kernel,
+        bound: stamp.bound,
     }
 }
 

@@ -1,5 +1,7 @@
 //! An attempt between its release and its end, and the sockets that carry it.
 
+use std::net::SocketAddr;
+
 use smallvec::SmallVec;
 
 use crate::base::slab::Key;
@@ -8,6 +10,7 @@ use crate::fetch::connection::Connection;
 use crate::fetch::exchange::Exchange;
 use crate::fetch::eyeballs::Race;
 use crate::fetch::resolver::SocketId;
+use crate::fetch::tls::TlsInfo;
 use crate::frontier::job::Job;
 use crate::throttle::engine::{LaneId, TicketId};
 
@@ -80,5 +83,25 @@ impl HttpSocket {
         let total = total - self.counted + present;
         self.counted = present;
         total
+    }
+}
+
+/// The connection that carried an attempt, as its result line tells of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Carrier {
+    pub remote: Option<SocketAddr>,
+    pub local: Option<SocketAddr>,
+    pub reused: bool,
+    pub tls: Option<TlsInfo>,
+}
+
+impl Carrier {
+    pub fn of(connection: &Connection) -> Self {
+        Carrier {
+            remote: Some(connection.remote()),
+            local: connection.local(),
+            reused: connection.used() > 1,
+            tls: connection.tls(),
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! What a reply leads to: another try, a redirect's target, rules, sitemaps, links.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::carry::IDLE_CLOSED;
 use super::core::Core;
@@ -119,6 +120,7 @@ impl<I: Io> Core<I> {
         let mut next = Job {
             id: self.frontier.number(),
             parent: job.id,
+            via: Some(Arc::clone(&page.url)),
             url: target,
             redirects: job.redirects + 1,
             attempt: 1,
@@ -180,7 +182,7 @@ impl<I: Io> Core<I> {
         if self.frontier.settings().sitemaps {
             for sitemap in sitemaps {
                 if let Ok(url) = job.url.join(&sitemap) {
-                    self.admit_found(job, url, Kind::Sitemap, job.depth);
+                    self.admit_found(job, page, url, Kind::Sitemap, job.depth);
                 }
             }
         }
@@ -195,10 +197,10 @@ impl<I: Io> Core<I> {
         let body = unpacked.as_deref().unwrap_or(&page.body);
         let sitemap = Sitemap::parse(body, content_type, &job.url);
         for url in sitemap.sitemaps {
-            self.admit_found(job, url, Kind::Sitemap, job.depth);
+            self.admit_found(job, page, url, Kind::Sitemap, job.depth);
         }
         for url in sitemap.pages {
-            self.admit_found(job, url, Kind::Page, job.depth + 1);
+            self.admit_found(job, page, url, Kind::Page, job.depth + 1);
         }
     }
 
@@ -231,12 +233,12 @@ impl<I: Io> Core<I> {
             self.frontier.count_filtered(Filtered::LinksPerPage, 1);
         }
         for link in found.links {
-            self.admit_found(job, link.url, Kind::Page, job.depth + 1);
+            self.admit_found(job, page, link.url, Kind::Page, job.depth + 1);
         }
     }
 
     /// A URL found on the way comes in, if no filter leaves it out.
-    fn admit_found(&mut self, from: &Job, url: CrawlUrl, kind: Kind, depth: u32) {
+    fn admit_found(&mut self, from: &Job, page: &Page, url: CrawlUrl, kind: Kind, depth: u32) {
         let url = self.without_dropped(url);
         if self.frontier.check(&url, depth, false).is_err() {
             return;
@@ -244,6 +246,7 @@ impl<I: Io> Core<I> {
         let job = Job {
             id: self.frontier.number(),
             parent: from.id,
+            via: Some(Arc::clone(&page.url)),
             url,
             kind,
             seed: false,

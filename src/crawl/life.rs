@@ -4,19 +4,19 @@
 //! What a step needs beyond itself lives beside: names in `names.rs`, connections in `carry.rs`,
 //! what a reply leads to in `follow.rs`, what is told of it in `report.rs`.
 
-use super::carry::Line;
+use super::carry::arrival;
 use super::core::Core;
-use super::flight::{Flight, Socket, Stage};
+use super::flight::{Carrier, Flight, Socket, Stage};
 use super::names::Resolved;
 use crate::base::slab::Key;
 use crate::fetch::exchange::Exchange;
 use crate::fetch::failure::{Failure, FailureKind};
-use crate::fetch::timings::{Arrival, Timings};
+use crate::fetch::timings::Timings;
 use crate::frontier::filter::Filtered;
 use crate::frontier::job::{Extra, Job};
 use crate::frontier::request::{Kind, Request};
 use crate::frontier::{Next, Unsent};
-use crate::io::{Chunk, Clock, Io, Stamp};
+use crate::io::{Chunk, Io, Stamp};
 use crate::throttle::engine::{LaneId, TicketId};
 use crate::throttle::signal::Answer;
 use crate::wire::url::{CrawlUrl, UrlError};
@@ -53,6 +53,7 @@ impl<I: Io> Core<I> {
         let mut job = Job {
             id: 0,
             parent: 0,
+            via: None,
             url,
             kind: Kind::Page,
             seed: true,
@@ -170,14 +171,20 @@ impl<I: Io> Core<I> {
     }
 
     /// 7. It has ended: the sink has it, its links enter (1), its lane goes on (2).
-    pub fn on_end(&mut self, key: Key, exchange: Exchange, failure: Option<Failure>, line: &Line) {
+    pub fn on_end(
+        &mut self,
+        key: Key,
+        exchange: Exchange,
+        failure: Option<Failure>,
+        carrier: &Carrier,
+    ) {
         let flight = self.flights.remove(key).expect("an attempt ends once");
         if exchange.head().is_none() {
             let timings = exchange.timings();
             let (ticket, signal) = self.signal_of(&flight, None, failure.as_ref(), timings);
             self.throttle.answer(ticket, &signal, self.now);
         }
-        let mut page = self.page_of(&flight, exchange.into_outcome(), failure, line);
+        let mut page = self.page_of(&flight, exchange.into_outcome(), failure, carrier);
         self.forget(key, &flight);
         self.throttle.finish(flight.ticket, self.now);
         self.follow(&flight.job, &mut page);
@@ -208,15 +215,6 @@ impl<I: Io> Core<I> {
             dont_adjust_delay: flight.job.dont_adjust_delay(),
         });
         (flight.ticket, signal)
-    }
-}
-
-/// A back end's stamp, as the fetch floor takes it.
-pub(super) fn arrival(stamp: Stamp) -> Arrival {
-    Arrival {
-        at: stamp.at,
-        kernel: stamp.clock == Clock::Kernel,
-        bound: stamp.bound,
     }
 }
 

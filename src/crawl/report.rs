@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use super::carry::Line;
 use super::core::Core;
-use super::flight::Flight;
+use super::flight::{Carrier, Flight};
 use crate::fetch::exchange::Outcome;
 use crate::fetch::failure::Failure;
 use crate::fetch::timings::Timings;
@@ -22,7 +21,7 @@ impl<I: Io> Core<I> {
         flight: &Flight,
         outcome: Outcome,
         failure: Option<Failure>,
-        line: &Line,
+        carrier: &Carrier,
     ) -> Page {
         let scopes = self
             .throttle
@@ -33,10 +32,10 @@ impl<I: Io> Core<I> {
         let mut page = self.blank_page(&flight.job, scopes);
         page.failure = failure;
         page.truncated = outcome.truncated;
-        page.remote = line.remote;
-        page.local = line.local;
-        page.reused = line.reused;
-        page.tls = line.tls;
+        page.remote = carrier.remote;
+        page.local = carrier.local;
+        page.reused = carrier.reused;
+        page.tls = carrier.tls;
         page.timings = outcome.timings;
         page.delay = outcome.timings.sent.map(|_| gap);
         page.bytes_wire = outcome.bytes_wire;
@@ -65,7 +64,7 @@ impl<I: Io> Core<I> {
         Page {
             id: job.id,
             parent: (job.parent != 0).then_some(job.parent),
-            via: None,
+            via: job.via.clone(),
             seed: job.seed,
             final_: true,
             kind: job.kind.name(),

@@ -1,6 +1,7 @@
 //! A queued request: what waits in a lane.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
@@ -14,6 +15,8 @@ pub struct Job {
     pub id: u64,
     /// The attempt it came from; 0 for none.
     pub parent: u64,
+    /// The URL of that attempt, where it is told: the page with the link, or the redirect.
+    pub via: Option<Arc<str>>,
     /// Where to.
     pub url: CrawlUrl,
     /// What for.

@@ -309,6 +309,7 @@ impl Frontier {
         let mut job = Job {
             id,
             parent: front.id,
+            via: None,
             url,
             kind: Kind::Robots,
             seed: false,

@@ -68,6 +68,7 @@ mod tests {
         Box::new(Job {
             id,
             parent: 0,
+            via: None,
             url: CrawlUrl::parse("http://a.test/").expect("a URL"),
             kind: Kind::Page,
             seed: true,

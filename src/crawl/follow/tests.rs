@@ -16,21 +16,25 @@ use crate::wire::coding::gzip;
 
 const HOST: &str = "10.0.0.1:80";
 
-/// Crawls from the home page of `HOST`; gives `kind url status` of each attempt.
+/// Crawls from the home page of `HOST`; gives `kind path status` of each attempt.
 fn crawled(set: impl FnOnce(&mut Config), origins: Origins) -> Vec<String> {
+    let tell = |page: Page| {
+        let status = page.status.unwrap_or(0);
+        let path = page.url.trim_start_matches("http://10.0.0.1");
+        format!("{} {path} {status}", page.kind)
+    };
+    pages(set, origins).into_iter().map(tell).collect()
+}
+
+fn pages(set: impl FnOnce(&mut Config), origins: Origins) -> Vec<Page> {
     let mut config = Config::default();
     config.throttle.default.delay = Duration::ZERO;
     config.throttle.default.delay_per_slot = Duration::ZERO;
     config.allow_net = vec!["10.0.0.0/8".to_owned()];
     set(&mut config);
-    let told: Rc<RefCell<Vec<String>>> = Rc::default();
+    let told: Rc<RefCell<Vec<Page>>> = Rc::default();
     let tell = Rc::clone(&told);
-    let sink = FunctionSink::new(move |page: Page| {
-        let status = page.status.unwrap_or(0);
-        let path = page.url.trim_start_matches("http://10.0.0.1");
-        tell.borrow_mut()
-            .push(format!("{} {path} {status}", page.kind));
-    });
+    let sink = FunctionSink::new(move |page: Page| tell.borrow_mut().push(page));
     let io = Sim::new(1, Box::new(origins));
     let config = config.finish().expect("a sound config");
     let names = resolver::Settings::default();
@@ -104,4 +108,19 @@ fn a_page_that_asks_not_to_be_followed_is_not_unless_a_setting_says_otherwise() 
     assert_eq!(heeded, ["robots /robots.txt 200", "page / 200"]);
     let followed = crawled(|config| config.frontier.nofollow = false, web());
     assert_eq!(followed.last().map(String::as_str), Some("page /x 200"));
+}
+
+#[test]
+fn a_page_knows_by_which_url_it_was_found() {
+    let web = origins(&[
+        ("/", "text/html", "<a href=/x>x</a>".into()),
+        ("/x", "text/html", "x".into()),
+    ]);
+    let found = pages(|_| {}, web);
+    let via = |path: &str| {
+        let page = found.iter().find(|page| page.url.ends_with(path));
+        page.expect(path).via.clone()
+    };
+    assert_eq!(via("/x").as_deref(), Some("http://10.0.0.1/"));
+    assert_eq!(via("0.0.1/"), None);
 }

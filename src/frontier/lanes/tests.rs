@@ -41,6 +41,7 @@ impl Bench {
         let job = Job {
             id: self.frontier.number(),
             parent: 0,
+            via: None,
             url,
             kind: Kind::Page,
             seed,
@@ -301,6 +302,7 @@ fn an_origin_is_remembered_once_however_often_its_lane_closes() {
         let job = Job {
             id: n + 1,
             parent: 0,
+            via: None,
             url: CrawlUrl::parse(&format!("http://a.test/{n}")).expect("a URL"),
             kind: Kind::Page,
             seed: true,
