@@ -385,8 +385,13 @@ impl<I: Io> Core<I> {
         }
         self.deadlines.cancel(Timer::Socket(key.slot));
         self.on_end(flight, *exchange, failure, &carrier);
-        // A connection with nothing queued for its origin closes at once.
-        if reusable && self.is_running() && self.frontier.front(lane).is_some() {
+        // A connection with nothing queued for its origin closes at once, and so do those beside it
+        // that were kept while there was.
+        let is_wanted = self.is_running() && self.frontier.front(lane).is_some();
+        while !is_wanted && let Some(kept) = self.pool.take(origin) {
+            self.close_slot(kept, Close::Finish);
+        }
+        if reusable && is_wanted {
             if let Some(evicted) = self.pool.put(origin, key.slot, self.now) {
                 self.close_slot(evicted, Close::Finish);
             }

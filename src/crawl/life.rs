@@ -124,6 +124,7 @@ impl<I: Io> Core<I> {
 
     /// 4. Its connection is ready: the request departs when every gap allows.
     pub fn on_ready(&mut self, key: Key, socket: Key) {
+        let is_new = self.http(socket).connection.used() == 0;
         let flight = self
             .flights
             .get_mut(key)
@@ -134,7 +135,7 @@ impl<I: Io> Core<I> {
             unreachable!("only an attempt that has no connection is given one");
         };
         flight.stage = Stage::Ready { exchange, socket };
-        let setup = self.now.saturating_since(flight.released);
+        let setup = is_new.then(|| self.now.saturating_since(flight.released));
         self.throttle.ready(flight.ticket, setup, self.now);
     }
 

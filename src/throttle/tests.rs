@@ -133,7 +133,7 @@ impl World {
                     self.tickets.remove(&id);
                     self.sent.entry(lane.0).or_default().push(started);
                 } else {
-                    self.throttle.ready(ticket, page.setup, self.now);
+                    self.throttle.ready(ticket, Some(page.setup), self.now);
                 }
             }
             Happens::Answered(id) => {
@@ -841,7 +841,7 @@ fn a_request_that_may_depart_does_so_before_another_is_released() {
         let Some(Grant::Release(_, ticket)) = throttle.poll(now) else {
             panic!("each lane may go");
         };
-        throttle.ready(ticket, Duration::ZERO, now);
+        throttle.ready(ticket, None, now);
         assert_eq!(throttle.poll(now), Some(Grant::Depart(ticket)));
     }
     assert_eq!(throttle.poll(now), None);

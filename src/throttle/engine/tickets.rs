@@ -84,8 +84,9 @@ impl Throttle {
     }
 
     /// The request's connection is ready. It departs by a later [`Grant::Depart`], in the order of
-    /// becoming ready. `setup` is what it took from release, and teaches how far ahead to release.
-    pub fn ready(&mut self, ticket: TicketId, setup: Duration, now: Instant) {
+    /// becoming ready. `setup` is what a new connection took from release, and teaches how far ahead
+    /// to release; a kept one teaches nothing.
+    pub fn ready(&mut self, ticket: TicketId, setup: Option<Duration>, now: Instant) {
         let state = self.ticket_mut(ticket);
         assert_eq!(
             state.state,
@@ -94,8 +95,10 @@ impl Throttle {
         );
         state.state = TicketState::Ready;
         let scopes = state.scopes.clone();
-        for (id, _) in &scopes {
-            self.scope_mut(*id).learn_setup(setup);
+        if let Some(setup) = setup {
+            for (id, _) in &scopes {
+                self.scope_mut(*id).learn_setup(setup);
+            }
         }
         let keeper = self
             .keeper_of_ticket(self.ticket(ticket), now)
