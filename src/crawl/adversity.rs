@@ -625,7 +625,7 @@ fn a_crawl_through_moody_servers_ends_and_leaves_nothing_behind() {
         assert_eq!(core.throttle.in_flight(), 0, "{seed}: tickets");
         let counted = core.sockets.iter().filter_map(|(_, socket)| match socket {
             Socket::Http(http) => Some(http.counted),
-            Socket::Dns(_) => None,
+            Socket::Dns(_) | Socket::Parting => None,
         });
         let counted: Vec<usize> = counted.collect();
         assert_eq!(counted.len(), core.pool.len(), "{seed}: connections");

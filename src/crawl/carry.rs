@@ -174,7 +174,7 @@ impl<I: Io> Core<I> {
                 let socket = *socket;
                 self.resolver.handle_connected(socket);
             }
-            None => {}
+            Some(Socket::Parting) | None => {}
         }
     }
 
@@ -206,7 +206,7 @@ impl<I: Io> Core<I> {
                 let socket = *socket;
                 self.on_dns_ended(key, socket);
             }
-            None => {}
+            Some(Socket::Parting) | None => {}
         }
     }
 
@@ -221,7 +221,7 @@ impl<I: Io> Core<I> {
                 let socket = *socket;
                 self.on_dns_ended(key, socket);
             }
-            None => {}
+            Some(Socket::Parting) | None => {}
         }
     }
 
@@ -598,17 +598,29 @@ impl<I: Io> Core<I> {
         };
         self.buffered -= http.counted;
         let origin = http.origin;
+        self.scratch.clear();
         if how == Close::Finish && http.connection.is_ready() {
             http.connection.close();
-            self.scratch.clear();
             let _ = http.connection.take_output(&mut self.scratch);
-            if !self.scratch.is_empty() {
-                self.io.send(token_of(key), &self.scratch, false);
-            }
         }
-        self.sockets.remove(key);
         self.origins.give_back(origin);
-        self.io.close(token_of(key), how);
+        if self.scratch.is_empty() {
+            self.sockets.remove(key);
+            self.io.close(token_of(key), how);
+        } else {
+            // close_notify leaves with the turn's other sends; then the socket closes.
+            self.io.send(token_of(key), &self.scratch, false);
+            *self.sockets.get_mut(key).expect("it was just there") = Socket::Parting;
+            self.parting.push(key);
+        }
+    }
+
+    /// Closes the sockets whose last bytes have left.
+    pub fn part(&mut self) {
+        for key in std::mem::take(&mut self.parting) {
+            self.sockets.remove(key);
+            self.io.close(token_of(key), Close::Finish);
+        }
     }
 
     /// Forgets what was kept of an attempt that is over.

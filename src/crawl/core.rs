@@ -58,6 +58,8 @@ pub(super) struct Core<I: Io> {
     pub dns_sockets: HashMap<SocketId, Key, FixedState>,
     /// Lanes that the resolver had no room for.
     pub unresolved: VecDeque<LaneId>,
+    /// Sockets that close once what was queued for them has left.
+    pub parting: Vec<Key>,
     /// Sockets whose reading is stopped, in the order of stopping.
     pub paused: VecDeque<Key>,
     /// The one that reads on though there is no room.
@@ -142,6 +144,7 @@ impl<I: Io> Core<I> {
         self.make_room();
         self.hand_to_disk();
         self.io.submit();
+        self.part();
         self.advance_phase();
         let ended = self.io.now();
         self.stats.lag.record(ended.saturating_since(began));

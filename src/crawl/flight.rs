@@ -61,6 +61,8 @@ pub(super) enum Socket {
     Http(Box<HttpSocket>),
     /// The resolver's.
     Dns(SocketId),
+    /// Nothing any more: its last bytes are on their way.
+    Parting,
 }
 
 /// A connection that carries exchanges.

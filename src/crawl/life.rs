@@ -154,7 +154,7 @@ impl<I: Io> Core<I> {
                 Some(Socket::Dns(socket)) => {
                     return self.resolver.handle_received(*socket, bytes, self.now);
                 }
-                None => return,
+                Some(Socket::Parting) | None => return,
             };
             used = bytes.len() - rest.len();
             match news {

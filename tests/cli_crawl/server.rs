@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,6 +14,8 @@ pub struct Server {
     at: SocketAddr,
     asked: Arc<Mutex<Vec<Asked>>>,
     over: Arc<AtomicBool>,
+    /// Connections that the client ended in good order.
+    parted: Arc<AtomicUsize>,
 }
 
 /// A request as it came.
@@ -86,8 +88,10 @@ impl Server {
 
     fn start(address: IpAddr, tls: Option<Arc<ServerConfig>>, script: Arc<Script>) -> Option<Self> {
         let listener = TcpListener::bind((address, 0)).ok()?;
-        Some(Server::accepting(listener, move |stream, asked| {
-            match &tls {
+        let parted = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&parted);
+        let mut server = Server::accepting(listener, move |stream, asked| {
+            let in_order = match &tls {
                 None => serve(stream, &*script, &asked),
                 Some(config) => {
                     let connection =
@@ -95,7 +99,10 @@ impl Server {
                     serve(StreamOwned::new(connection, stream), &*script, &asked)
                 }
             };
-        }))
+            count.fetch_add(usize::from(in_order), Ordering::Relaxed);
+        });
+        server.parted = parted;
+        Some(server)
     }
 
     fn accepting(
@@ -106,6 +113,7 @@ impl Server {
             at: listener.local_addr().expect("it is bound"),
             asked: Arc::default(),
             over: Arc::default(),
+            parted: Arc::default(),
         };
         let (asked, over) = (server.asked.clone(), server.over.clone());
         thread::spawn(move || {
@@ -160,6 +168,15 @@ impl Server {
             .unwrap_or_else(|| panic!("nobody asked for {target}: {asked:?}"));
         assert!(found.next().is_none(), "{target} was asked for twice");
         only.clone()
+    }
+
+    /// Waits until so many connections were ended by the client in good order.
+    pub fn wait_for_partings(&self, count: usize) {
+        let began = Instant::now();
+        while self.parted.load(Ordering::Relaxed) < count {
+            assert!(began.elapsed() < PATIENCE, "{count} partings never came");
+            thread::sleep(Duration::from_millis(2));
+        }
     }
 
     /// Waits until so many requests have come.
@@ -220,12 +237,18 @@ pub fn not_found() -> Vec<Step> {
     reply("404 Not Found", &["Content-Type: text/plain"], b"no")
 }
 
-fn serve(mut stream: impl Read + Write, script: &Script, asked: &Mutex<Vec<Asked>>) {
-    while let Ok(Some(request)) = read_request(&mut stream) {
+/// Serves a connection; says whether the client ended it in good order (with TLS: with close_notify).
+fn serve(mut stream: impl Read + Write, script: &Script, asked: &Mutex<Vec<Asked>>) -> bool {
+    loop {
+        let request = match read_request(&mut stream) {
+            Ok(Some(request)) => request,
+            Ok(None) => return true,
+            Err(_) => return false,
+        };
         let steps = script(&request);
         asked.lock().expect("no script panics").push(request);
         if !matches!(play(&mut stream, steps), Ok(true)) {
-            return;
+            return false;
         }
     }
 }
