@@ -1,6 +1,6 @@
 //! The state of a crawl and its turn: wait; take what arrived; fire what is due; submit.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -76,6 +76,8 @@ pub(super) struct Core<I: Io> {
     pub cancelled: Vec<Job>,
     pub scratch: Vec<u8>,
     pub scope_names: Vec<String>,
+    /// Scopes of the user's whose delay was warned of: no more than there are in the settings.
+    pub warned: BTreeSet<String>,
     pub(super) events: Vec<Event>,
     pub(super) next_tick: Instant,
     pub(super) stats_path: Option<std::path::PathBuf>,

@@ -1,6 +1,6 @@
 //! A crawler as its user sees it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
@@ -211,6 +211,7 @@ impl<I: Io> Crawler<I> {
             cancelled: Vec::new(),
             scratch: Vec::new(),
             scope_names: Vec::new(),
+            warned: BTreeSet::new(),
             events: Vec::new(),
             next_tick: now + Duration::from_secs(1),
             stats_path: parts.stats_path,

@@ -280,6 +280,14 @@ impl<I: Io> Core<I> {
             return;
         };
         let host = front.url.scope_key();
+        if let Some(own) = self.throttle.overrules_crawl_delay(host, delay)
+            && self.warned.insert(host.to_owned())
+        {
+            log::warn!(
+                "{host}: its own delay of {own:?} is kept, though its robots.txt asks for \
+                 {delay:?} (ignore_robots_txt = true in the scope silences this)"
+            );
+        }
         if !self.throttle.heeds_crawl_delay(host) {
             return;
         }
