@@ -1,8 +1,10 @@
 //! Servers that cannot be reached, or answer as nobody should.
 
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
+
+use serde_json::Value;
 
 use crate::run::{Crawl, Going, code, detail};
 use crate::server::{Asked, Server, Step, head, not_found, page, raw, reply};
@@ -168,6 +170,28 @@ fn a_refused_connection_says_so() {
     assert!(line["sent"].is_null() && line["status"].is_null(), "{line}");
     assert_eq!(crawled.stats()["errors"]["connect.refused"], 1);
     assert_eq!(crawled.stats()["pages"], 0);
+}
+
+#[test]
+fn a_host_that_does_not_exist_says_so_and_is_not_tried_again() {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let server = socket.local_addr().expect("it is bound").to_string();
+    std::thread::spawn(move || {
+        let mut query = [0; 512];
+        while let Ok((length, from)) = socket.recv_from(&mut query) {
+            // The question ends with the name's empty label, type and class.
+            let name = query[12..length].iter().position(|byte| *byte == 0);
+            let question = 12 + name.expect("a name ends") + 1 + 4;
+            let mut answer = query[..question].to_vec();
+            // A response, recursion available, NXDOMAIN; one question and nothing else.
+            answer[2..12].copy_from_slice(&[0x81, 0x83, 0, 1, 0, 0, 0, 0, 0, 0]);
+            let _ = socket.send_to(&answer, from);
+        }
+    });
+    let crawled = Crawl::of(&["http://nobody.test/", "--dns", &server]).run();
+    let line = crawled.only();
+    assert_eq!(code(&line), "dns.nxdomain");
+    assert_eq!((&line["sent"], &line["attempt"]), (&Value::Null, &1.into()));
 }
 
 #[test]
