@@ -56,7 +56,7 @@ pub use sink::{Sink, WriteError};
 #[doc(inline)]
 pub use throttle::map::{ByHost, ScopeMap};
 #[doc(inline)]
-pub use throttle::signal::{Answer, ByStatus, Classify, Meaning, Signal};
+pub use throttle::signal::{Answer, Blame, ByStatus, Classify, Ending, Feedback, Signal};
 #[doc(inline)]
 pub use throttle::strategy::{Pace, Strategy, StrategyMaker};
 

@@ -15,5 +15,7 @@ pub use crate::frontier::settings::{Follow, Settings as FrontierSettings};
 pub use crate::io::Settings as IoSettings;
 #[doc(inline)]
 pub use crate::throttle::settings::{
-    AutoThrottle, Jitter, LatencyFrom, ScopePatch, ScopeSettings, Settings as ThrottleSettings,
+    AutoThrottle, AutoThrottleMode, AutoThrottlePatch, Backoff, BackoffPatch, Jitter, LatencyFrom,
+    Manager, Oversize, Quota, Rampup, RampupPatch, RateLimitHeaders, ScopePatch, ScopeSettings,
+    Settings as ThrottleSettings, WindowKind,
 };

@@ -4,6 +4,8 @@
 //! What a step needs beyond itself lives beside: names in `names.rs`, connections in `carry.rs`,
 //! what a reply leads to in `follow.rs`, what is told of it in `report.rs`.
 
+use smallvec::SmallVec;
+
 use super::carry::arrival;
 use super::core::Core;
 use super::flight::{Carrier, Flight, Socket, Stage};
@@ -18,7 +20,8 @@ use crate::frontier::request::{Kind, Request};
 use crate::frontier::{Next, Unsent};
 use crate::io::{Chunk, Io, Stamp};
 use crate::throttle::engine::{LaneId, TicketId};
-use crate::throttle::signal::Answer;
+use crate::throttle::signal::{Answer, Signal};
+use crate::wire::http::Headers;
 use crate::wire::url::{CrawlUrl, UrlError};
 
 /// Requests of one lane that may end unsent before others have their turn.
@@ -167,7 +170,16 @@ impl<I: Io> Core<I> {
     /// 6. The final head is there: its latency and what it means go to the throttle.
     pub fn on_head(&mut self, key: Key, status: u16, timings: &Timings) {
         let flight = self.flights.get(key).expect("a reply has its attempt");
-        let (ticket, signal) = self.signal_of(flight, Some(status), None, timings);
+        let socket = match flight.stage {
+            Stage::Exchanging { socket } => socket,
+            _ => unreachable!("a head comes in an exchange"),
+        };
+        let Some(Socket::Http(http)) = self.sockets.get(socket) else {
+            unreachable!("an exchange has its connection");
+        };
+        let head = http.connection.exchange().and_then(Exchange::head);
+        let headers = &head.expect("the head just came").headers;
+        let (ticket, signal) = self.signal_of(flight, Some(status), headers, None, timings);
         self.throttle.answer(ticket, &signal, self.now);
     }
 
@@ -182,7 +194,10 @@ impl<I: Io> Core<I> {
         let flight = self.flights.remove(key).expect("an attempt ends once");
         if exchange.head().is_none() {
             let timings = exchange.timings();
-            let (ticket, signal) = self.signal_of(&flight, None, failure.as_ref(), timings);
+            let (ticket, signal) = {
+                let none = Headers::default();
+                self.signal_of(&flight, None, &none, failure.as_ref(), timings)
+            };
             self.throttle.answer(ticket, &signal, self.now);
         }
         let mut page = self.page_of(&flight, exchange.into_outcome(), failure, carrier);
@@ -204,12 +219,22 @@ impl<I: Io> Core<I> {
         &self,
         flight: &Flight,
         status: Option<u16>,
+        headers: &Headers,
         failure: Option<&Failure>,
         timings: &Timings,
-    ) -> (TicketId, crate::throttle::signal::Signal) {
+    ) -> (TicketId, Signal) {
+        let names: SmallVec<[&str; 4]> = self
+            .throttle
+            .ticket_scopes(flight.ticket)
+            .map(|id| self.throttle.scope_name(id))
+            .collect();
         let signal = self.classify.classify(&Answer {
+            id: flight.job.id,
             url: flight.job.url.as_str(),
+            scopes: &names,
             status,
+            headers,
+            wall: self.io.wall_at_start().at(self.now),
             failure: failure.map(|failure| failure.kind),
             server_latency: timings.server_latency(),
             latency: timings.latency(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::settings::{AutoThrottle, LatencyFrom};
-use super::signal::{Meaning, Signal};
+use super::signal::Signal;
 
 /// The delay that a scope begins with: the start delay, never under the scope's own `floor` (rule 1).
 pub fn start_delay(settings: &AutoThrottle, floor: Duration) -> Duration {
@@ -35,7 +35,7 @@ pub fn adjusted_delay(
     let target = Duration::from_secs_f64(target.min(ceiling.as_secs_f64()));
     let mean = (old + target) / 2;
     let new = target.max(mean).max(floor).min(ceiling);
-    if signal.meaning != Meaning::Success && new <= old {
+    if !signal.is_success(true) && new <= old {
         return old;
     }
     new
@@ -57,12 +57,12 @@ mod tests {
         }
     }
 
-    fn check_with(meaning: Meaning, vector: (f64, f64, f64), bounds: (f64, f64), expected: f64) {
+    fn check_with(status: u16, vector: (f64, f64, f64), bounds: (f64, f64), expected: f64) {
         let (latency, target_concurrency, old) = vector;
         let signal = Signal {
-            meaning,
-            server_latency: None,
-            latency: Some(secs(latency)),
+            status: Some(status),
+            server_latency: Some(secs(latency)),
+            ..Signal::default()
         };
         let settings = settings(target_concurrency, bounds.1);
         let new = adjusted_delay(&settings, secs(bounds.0), secs(old), &signal);
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn f85_the_vectors_of_scrapy_hold() {
-        let check = |vector, expected| check_with(Meaning::Success, vector, (0.0, 60.0), expected);
+        let check = |vector, expected| check_with(200, vector, (0.0, 60.0), expected);
         check((2.0, 2.0, 1.0), 1.0);
         check((1.0, 2.0, 1.0), 0.75);
         check((4.0, 2.0, 1.0), 2.0);
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn f87_the_delay_stays_between_the_floor_and_the_ceiling() {
         let check = |bounds, expected| {
-            check_with(Meaning::Success, (2.0, 2.0, 1.0), bounds, expected);
+            check_with(200, (2.0, 2.0, 1.0), bounds, expected);
         };
         check((0.5, 2.0), 1.0);
         check((0.25, 0.5), 0.5);
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn f86_an_answer_that_is_no_success_never_lowers_the_delay() {
-        let check = |vector, expected| check_with(Meaning::Other, vector, (0.0, 60.0), expected);
+        let check = |vector, expected| check_with(400, vector, (0.0, 60.0), expected);
         check((2.0, 2.0, 1.0), 1.0);
         check((1.0, 2.0, 1.0), 1.0);
         check((4.0, 2.0, 1.0), 2.0);
@@ -103,9 +103,9 @@ mod tests {
     #[test]
     fn f85_fast_pages_halve_their_way_down_to_the_target() {
         let signal = Signal {
-            meaning: Meaning::Success,
-            server_latency: None,
-            latency: Some(secs(0.1)),
+            status: Some(200),
+            server_latency: Some(secs(0.1)),
+            ..Signal::default()
         };
         let mut delay = secs(5.0);
         for expected in [2.55, 1.325, 0.7125, 0.40625, 0.253125] {
@@ -133,11 +133,7 @@ mod tests {
 
     #[test]
     fn an_answer_without_latency_teaches_nothing() {
-        let signal = Signal {
-            meaning: Meaning::Nothing,
-            server_latency: None,
-            latency: None,
-        };
+        let signal = Signal::default();
         let old = secs(1.5);
         assert_eq!(
             adjusted_delay(&settings(1.0, 60.0), Duration::ZERO, old, &signal),
@@ -147,6 +143,6 @@ mod tests {
 
     #[test]
     fn a_tiny_target_concurrency_asks_for_the_longest_delay() {
-        check_with(Meaning::Success, (1.0, 1e-300, 5.0), (0.0, 60.0), 60.0);
+        check_with(200, (1.0, 1e-300, 5.0), (0.0, 60.0), 60.0);
     }
 }

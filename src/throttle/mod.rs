@@ -6,6 +6,7 @@
 pub mod engine;
 pub mod scope;
 pub mod signal;
+pub mod decision;
 pub mod strategy;
 pub mod autothrottle;
 pub mod map;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::engine::{Grant, LaneId, Throttle, TicketId};
 use super::settings::{AutoThrottle, Jitter, ScopePatch, ScopeSettings, Settings};
-use super::signal::{Meaning, Signal};
+use super::signal::Signal;
 use crate::base::time::Instant;
 
 /// Lanes with requests queued, set-up times and page times, and what the origin saw.
@@ -139,12 +139,10 @@ impl World {
             Happens::Answered(id) => {
                 let (ticket, _, page, _) = self.tickets.remove(&id).expect("in flight");
                 let signal = Signal {
-                    meaning: match page.status {
-                        200 => Meaning::Success,
-                        _ => Meaning::Other,
-                    },
+                    status: Some(page.status),
                     server_latency: Some(page.takes),
                     latency: Some(page.takes),
+                    ..Signal::default()
                 };
                 self.count(ticket, -1);
                 self.throttle.answer(ticket, &signal, self.now);
@@ -213,7 +211,7 @@ fn pace(concurrency: u32, delay: f64, delay_per_slot: f64) -> Settings {
             delay: secs(delay),
             delay_per_slot: secs(delay_per_slot),
             jitter: Jitter::NONE,
-            autothrottle: None,
+            ..ScopeSettings::default()
         },
         scopes: BTreeMap::new(),
         ..Settings::default()

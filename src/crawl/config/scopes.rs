@@ -58,6 +58,7 @@ pub(super) fn effective(slots: &Patches, scopes: &Patches) -> Patches {
             delay_per_slot: patch.delay_per_slot.or(under.delay_per_slot),
             jitter: patch.jitter.or(under.jitter),
             ignore_robots_txt: patch.ignore_robots_txt.or(under.ignore_robots_txt),
+            ..patch
         };
         all.insert(name.clone(), merged);
     }

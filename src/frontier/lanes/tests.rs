@@ -22,7 +22,7 @@ impl Bench {
                 delay: Duration::ZERO,
                 delay_per_slot: Duration::ZERO,
                 jitter: Jitter::NONE,
-                autothrottle: None,
+                ..ScopeSettings::default()
             },
             ..Pace::default()
         };

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::super::scope::{Profile, Scope, ScopeId};
-use super::super::settings::{Jitter, ScopePatch, ScopeSettings};
+use super::super::settings::{Backoff, Jitter, ScopePatch, ScopeSettings};
 use super::super::strategy::Pace;
 use super::{LaneId, Throttle, TicketId};
 use crate::base::time::Instant;
@@ -108,7 +108,11 @@ impl Throttle {
             delay: Duration::ZERO,
             delay_per_slot: Duration::ZERO,
             jitter: Jitter::NONE,
-            autothrottle: None,
+            backoff: Backoff {
+                enabled: false,
+                ..Backoff::default()
+            },
+            ..ScopeSettings::default()
         };
         adjust(&mut settings);
         let id = self.names.intern(name);
@@ -185,6 +189,6 @@ pub(super) fn patched(default: &ScopeSettings, patch: &ScopePatch) -> ScopeSetti
         delay: patch.delay.unwrap_or(default.delay),
         delay_per_slot,
         jitter: patch.jitter.unwrap_or(default.jitter),
-        autothrottle: default.autothrottle.clone(),
+        ..default.clone()
     }
 }
