@@ -161,8 +161,8 @@ use std::time::{Duration, Instant as Clock};
 use argiope::serde_json::json;
 use argiope::settings::ScopeSettings;
 use argiope::{
-    Answer, ByStatus, Classify, Config, CrawlUrl, Crawler, DiskJob, FailureKind, Instant, NotTaken,
-    Pace, Page, Refused, Request, ScopeMap, Signal, Sink, Strategy, Turn,
+    Answer, ByStatus, Classify, Config, CrawlUrl, Crawler, DiskJob, FailureKind, Heard, Instant,
+    NotTaken, Pace, Page, Refused, Request, ScopeMap, Signal, Sink, Strategy, Turn,
 };
 
 use server::{Reply, Server};
@@ -432,7 +432,7 @@ fn scope_map_classifier_and_strategy_are_the_embedders() {
                 concurrency: 1,
             }
         }
-        fn answer(&mut self, _: &ScopeSettings, pace: Pace, _: &Signal, _: Instant) -> Pace {
+        fn answer(&mut self, _: &ScopeSettings, pace: Pace, _: &Heard<'_>, _: Instant) -> Pace {
             Pace {
                 delay: pace.delay + Duration::from_millis(40),
                 ..pace

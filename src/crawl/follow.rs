@@ -13,7 +13,7 @@ use crate::frontier::robots::Brought;
 use crate::io::Io;
 use crate::sink::page::Page;
 use crate::throttle::engine::LaneId;
-use crate::throttle::scope::ScopeId;
+use crate::throttle::scope::ScopeSet;
 use crate::wire::charset;
 use crate::wire::coding::{Budget, Decoder};
 use crate::wire::directives::Directives;
@@ -261,17 +261,15 @@ impl<I: Io> Core<I> {
     }
 
     /// The scopes of a request: those it names itself, or those its URL maps to.
-    pub fn scopes_of(&mut self, job: &Job) -> Vec<ScopeId> {
+    pub fn scopes_of(&mut self, job: &Job) -> ScopeSet {
         let own = job.extra.as_ref().and_then(|extra| extra.scopes.as_ref());
         if let Some(own) = own {
-            return own.iter().map(|name| self.throttle.scope(name)).collect();
+            return ScopeSet::unordered(own.iter().map(|name| self.throttle.scope(name)));
         }
         self.scope_names.clear();
         self.scope_map.scopes(&job.url, &mut self.scope_names);
-        self.scope_names
-            .iter()
-            .map(|name| self.throttle.scope(name))
-            .collect()
+        let names = self.scope_names.iter();
+        ScopeSet::ordered(names.map(|name| self.throttle.scope(name)))
     }
 
     /// robots.txt asks for a gap: it becomes one of the lane's scopes (F51).
@@ -293,7 +291,7 @@ impl<I: Io> Core<I> {
         }
         let scope = self.throttle.crawl_delay_scope(host, delay);
         self.throttle.follow_lane(scope, lane);
-        self.throttle.add_scope(lane, scope, self.now);
+        self.throttle.add_scope(lane, scope);
     }
 
     /// The URL without the query parameters that `DROP_QUERY_PARAMETERS` names.

@@ -170,6 +170,7 @@ impl<I: Io> Core<I> {
     /// 6. The final head is there: its latency and what it means go to the throttle.
     pub fn on_head(&mut self, key: Key, status: u16, timings: &Timings) {
         let flight = self.flights.get(key).expect("a reply has its attempt");
+        let id = flight.job.id;
         let socket = match flight.stage {
             Stage::Exchanging { socket } => socket,
             _ => unreachable!("a head comes in an exchange"),
@@ -180,7 +181,7 @@ impl<I: Io> Core<I> {
         let head = http.connection.exchange().and_then(Exchange::head);
         let headers = &head.expect("the head just came").headers;
         let (ticket, signal) = self.signal_of(flight, Some(status), headers, None, timings);
-        self.throttle.answer(ticket, &signal, self.now);
+        self.throttle.answer(ticket, id, &signal, self.now);
     }
 
     /// 7. It has ended: the sink has it, its links enter (1), its lane goes on (2).
@@ -198,7 +199,8 @@ impl<I: Io> Core<I> {
                 let none = Headers::default();
                 self.signal_of(&flight, None, &none, failure.as_ref(), timings)
             };
-            self.throttle.answer(ticket, &signal, self.now);
+            self.throttle
+                .answer(ticket, flight.job.id, &signal, self.now);
         }
         let mut page = self.page_of(&flight, exchange.into_outcome(), failure, carrier);
         self.forget(key, &flight);

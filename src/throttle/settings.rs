@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::signal::Signal;
 use crate::fetch::failure::FailureKind;
 
 /// Pacing for the whole crawl: the globals, and the scopes that differ from them.
@@ -131,6 +132,19 @@ pub struct Backoff {
     pub concurrency_factor: f64,
     /// `backoff.per_slot`: each slot of the scope backs off by itself.
     pub per_slot: bool,
+}
+
+impl Backoff {
+    /// Whether an answer is a refusal by its status or its failure.
+    pub fn refuses(&self, signal: &Signal) -> bool {
+        let by_status = signal
+            .status
+            .is_some_and(|status| self.http_codes.contains(&status));
+        let by_failure = signal
+            .failure
+            .is_some_and(|kind| self.exceptions.contains(&kind));
+        self.enabled && (by_status || by_failure)
+    }
 }
 
 impl Default for Backoff {

@@ -3,7 +3,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::super::scope::{Profile, Scope, ScopeId};
+use super::super::decision::Source;
+use super::super::scope::{Hold, Profile, Scope, ScopeId};
 use super::super::settings::{Backoff, Jitter, ScopePatch, ScopeSettings};
 use super::super::strategy::Pace;
 use super::{LaneId, Throttle, TicketId};
@@ -21,6 +22,8 @@ impl Throttle {
             let profile = Rc::clone(self.profiles.get(name).unwrap_or(&self.default));
             let custom = self.strategies.as_ref().and_then(|maker| maker(name));
             self.scopes[index] = Some(Scope::new(profile, custom));
+            let configured = self.profiles.contains_key(self.names.name(id));
+            self.open_account(ScopeId(id), configured);
         }
         ScopeId(id)
     }
@@ -120,7 +123,8 @@ impl Throttle {
         if self.scopes.len() <= index {
             self.scopes.resize_with(index + 1, || None);
         }
-        self.scopes[index] = Some(Scope::new(Rc::new(profile(settings)), None));
+        self.scopes[index] = Some(Scope::new(Rc::new(profile(settings, false)), None));
+        self.open_account(ScopeId(id), false);
         ScopeId(id)
     }
 
@@ -136,7 +140,11 @@ impl Throttle {
 
     /// Nothing of this scope departs before `until`. Holds combine by the latest.
     pub fn hold(&mut self, scope: ScopeId, until: Instant, now: Instant) {
-        self.scope_mut(scope).hold(until);
+        self.scope_mut(scope).hold(Hold {
+            until,
+            source: Source::User,
+            probes: false,
+        });
         self.look_at(scope, now);
     }
 
@@ -144,6 +152,8 @@ impl Throttle {
         if let Some(scope) = &self.scopes[id.0 as usize]
             && scope.is_blank(now)
         {
+            let row = scope.account;
+            self.close_account(row);
             self.scopes[id.0 as usize] = None;
             self.names.remove(id.0);
         }
@@ -172,8 +182,11 @@ impl Throttle {
     }
 }
 
-pub(super) fn profile(settings: ScopeSettings) -> Profile {
-    Profile { settings }
+pub(super) fn profile(settings: ScopeSettings, only_quota: bool) -> Profile {
+    Profile {
+        settings,
+        only_quota,
+    }
 }
 
 /// The settings of a scope that says something of its own; the rest is the default's.
@@ -191,4 +204,12 @@ pub(super) fn patched(default: &ScopeSettings, patch: &ScopePatch) -> ScopeSetti
         jitter: patch.jitter.unwrap_or(default.jitter),
         ..default.clone()
     }
+}
+
+/// Whether a scope only bounds what is spent. A name of the user's own that says nothing of a pace
+/// has none; a host's falls back to the globals, since nobody asked for it to be faster.
+pub(super) fn is_only_quota(name: &str, patch: &ScopePatch) -> bool {
+    let bounds = patch.quota.is_some();
+    let paces = patch.concurrency.is_some() || patch.delay.is_some() || patch.jitter.is_some();
+    bounds && !paces && !name.contains(['.', ':', '/'])
 }

@@ -1,0 +1,333 @@
+//! What few scopes have: the rules that changed their pace, and what they remember.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use super::NOBODY;
+use super::slots::Slots;
+use crate::base::time::Instant;
+use crate::throttle::autothrottle;
+use crate::throttle::decision::{Event, Source};
+use crate::throttle::settings::{AutoThrottle, Jitter, ScopeSettings};
+use crate::throttle::signal::{Ending, Feedback, Signal};
+use crate::throttle::strategy::{Heard, Pace, Strategy};
+
+/// The rules of one scope beyond its settings.
+///
+/// The pace is put together whenever one of them has changed: the largest delay, the smallest
+/// concurrency.
+pub(super) struct Rules {
+    pace: Pace,
+    /// The rule that the pace's delay comes from.
+    asks: Source,
+    /// A third party's minimum (Crawl-delay): never undercut, jitter or not.
+    pub floor: Duration,
+    held: Hold,
+    /// One request at a time, until an answer to one sent from here on is no refusal.
+    probing_from: Option<Instant>,
+    /// The lane that the scope is being kept for, or `NOBODY`.
+    pub claimed_by: u32,
+    /// Sends by slot, where `delay_per_slot` and concurrency make slots differ.
+    pub slots: Option<Slots>,
+    adapts: Adapts,
+    /// The last of the scopes below this one that was refused, and when.
+    child_refused: Option<(u32, Instant)>,
+}
+
+/// What makes the pace follow the answers, refusals apart.
+enum Adapts {
+    No,
+    /// AutoThrottle as Scrapy has it: its delay.
+    Scrapy(Duration),
+    /// The embedder's own: it speaks for refusals, too.
+    Custom(Box<dyn Strategy>),
+}
+
+/// Nothing departs before a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::throttle) struct Hold {
+    pub until: Instant,
+    pub source: Source,
+    /// After it one request at a time, until one is not refused.
+    pub probes: bool,
+}
+
+/// A change of the pace by one rule.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::throttle) struct Change {
+    pub event: Event,
+    pub source: Source,
+    pub latency: Option<Duration>,
+    pub target: Option<Duration>,
+    pub before: Pace,
+    pub after: Pace,
+    pub reason: Cow<'static, str>,
+}
+
+impl Rules {
+    /// The rules that a fresh scope begins with; `None` where its settings say everything.
+    pub fn of(settings: &ScopeSettings, strategy: Option<Box<dyn Strategy>>) -> Option<Self> {
+        let has_slots = settings.delay_per_slot > Duration::ZERO && settings.concurrency > 1;
+        if strategy.is_none() && settings.autothrottle.is_none() && !has_slots {
+            return None;
+        }
+        let mut rules = Rules::plain(settings);
+        rules.slots = has_slots.then(|| Slots::new(settings.concurrency));
+        rules.adapts = match (strategy, &settings.autothrottle) {
+            (Some(mut strategy), _) => {
+                rules.pace = strategy.start(settings);
+                Adapts::Custom(strategy)
+            }
+            (None, Some(auto)) => Adapts::Scrapy(autothrottle::start_delay(auto, settings.delay)),
+            (None, None) => Adapts::No,
+        };
+        rules.compose(settings);
+        Some(rules)
+    }
+
+    /// Rules that change nothing yet.
+    pub fn plain(settings: &ScopeSettings) -> Self {
+        Rules {
+            pace: Pace {
+                delay: settings.delay,
+                concurrency: settings.concurrency,
+            },
+            asks: Source::User,
+            floor: Duration::ZERO,
+            held: Hold::NONE,
+            probing_from: None,
+            claimed_by: NOBODY,
+            slots: None,
+            adapts: Adapts::No,
+            child_refused: None,
+        }
+    }
+
+    pub fn pace(&self) -> Pace {
+        self.pace
+    }
+
+    /// How many may be in flight now.
+    pub fn concurrency(&self) -> u32 {
+        match self.probing_from {
+            Some(_) => 1,
+            None => self.pace.concurrency,
+        }
+    }
+
+    /// The jitter that holds in place of the scope's own.
+    pub fn jitter(&self, _settings: &ScopeSettings) -> Option<Jitter> {
+        None
+    }
+
+    /// Puts the pace together again.
+    fn compose(&mut self, settings: &ScopeSettings) {
+        let configured = Pace {
+            delay: settings.delay,
+            concurrency: settings.concurrency,
+        };
+        let (pace, asks) = match &self.adapts {
+            Adapts::No => (configured, Source::User),
+            Adapts::Scrapy(delay) if *delay > settings.delay => (
+                Pace {
+                    delay: *delay,
+                    ..configured
+                },
+                Source::Autothrottle,
+            ),
+            Adapts::Scrapy(_) => (configured, Source::User),
+            Adapts::Custom(_) => (self.pace, Source::User),
+        };
+        self.pace = pace;
+        self.asks = asks;
+    }
+
+    /// What an answer changes.
+    pub fn answer(
+        &mut self,
+        settings: &ScopeSettings,
+        heard: &Heard<'_>,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) {
+        if !heard.refused && self.probing_from.is_some_and(|from| heard.sent >= from) {
+            self.probing_from = None;
+        }
+        let before = self.pace;
+        match &mut self.adapts {
+            Adapts::No => {}
+            Adapts::Scrapy(delay) => {
+                let auto = settings.autothrottle.as_ref();
+                let auto = auto.expect("AutoThrottle adapts where it is switched on");
+                let signal = heard.signal;
+                *delay = autothrottle::adjusted_delay(auto, settings.delay, *delay, signal);
+                let latency = auto.latency_of(signal);
+                self.compose(settings);
+                if latency.is_some() {
+                    changes.push(Change {
+                        event: Event::Autothrottle,
+                        source: Source::Autothrottle,
+                        latency,
+                        target: latency.map(|latency| autothrottle::target(auto, latency)),
+                        before,
+                        after: self.pace,
+                        reason: Cow::Borrowed("the delay follows the latency"),
+                    });
+                }
+            }
+            Adapts::Custom(strategy) => {
+                let mut pace = strategy.answer(settings, before, heard, now);
+                pace.concurrency = pace.concurrency.max(1);
+                self.pace = pace;
+                if pace != before {
+                    changes.push(Change {
+                        event: if heard.refused {
+                            Event::Backoff
+                        } else {
+                            Event::Recover
+                        },
+                        source: Source::User,
+                        latency: heard.signal.server_latency,
+                        target: None,
+                        before,
+                        after: pace,
+                        reason: Cow::Borrowed("the scope's own strategy"),
+                    });
+                }
+            }
+        }
+    }
+
+    /// What the end of an exchange changes.
+    pub fn ended(
+        &mut self,
+        settings: &ScopeSettings,
+        ending: &Ending,
+        now: Instant,
+        _changes: &mut Vec<Change>,
+    ) {
+        if let Adapts::Custom(strategy) = &mut self.adapts {
+            let mut pace = strategy.ended(settings, self.pace, ending, now);
+            pace.concurrency = pace.concurrency.max(1);
+            self.pace = pace;
+        }
+    }
+
+    /// What the server or the embedder knows of spending.
+    pub fn feedback(&mut self, feedback: &Feedback, now: Instant) {
+        if let Adapts::Custom(strategy) = &mut self.adapts {
+            strategy.feedback(feedback, now);
+        }
+    }
+
+    /// Notes that a scope below was refused. Whether another was, within the window: then it is
+    /// this one's affair.
+    pub fn note_child(&mut self, child: u32, window: Duration, now: Instant) -> bool {
+        let another = self
+            .child_refused
+            .is_some_and(|(other, at)| other != child && now.saturating_since(at) <= window);
+        self.child_refused = Some((child, now));
+        another
+    }
+
+    /// Takes a hold. Whether it changed anything: holds combine by the latest.
+    pub fn hold(&mut self, hold: Hold) -> bool {
+        if hold.probes {
+            let from = self
+                .probing_from
+                .map_or(hold.until, |from| from.max(hold.until));
+            self.probing_from = Some(from);
+        }
+        if hold.until <= self.held.until {
+            return false;
+        }
+        self.held = hold;
+        true
+    }
+
+    pub fn held_until(&self) -> Instant {
+        self.held.until
+    }
+
+    /// When holds and documented limits let the next request depart.
+    pub fn departs_at(&self) -> Instant {
+        match &self.adapts {
+            Adapts::Custom(strategy) => self.held.until.max(strategy.departs_at()),
+            _ => self.held.until,
+        }
+    }
+
+    /// The rule that decides, where the gap is over at `gap_over`.
+    pub fn slowest(&self, _settings: &ScopeSettings, gap_over: Instant) -> Source {
+        if self.held.until > gap_over {
+            self.held.source
+        } else if self.floor > self.pace.delay {
+            Source::Robots
+        } else {
+            self.asks
+        }
+    }
+
+    /// When a quota has this much left.
+    pub fn fits_at(&self, _cost: f64, _now: Instant) -> Instant {
+        Instant::START
+    }
+
+    /// A request has departed.
+    pub fn departed(&mut self, at: Instant) {
+        if let Adapts::Custom(strategy) = &mut self.adapts {
+            strategy.sent(at);
+        }
+    }
+
+    /// When nothing is left that a fresh scope would not have; `None`: not by time alone.
+    pub fn blank_at(
+        &self,
+        settings: &ScopeSettings,
+        departs_at: Instant,
+        last_sent: Option<Instant>,
+    ) -> Option<Instant> {
+        let mut blank_at = departs_at;
+        if let Some(slots) = &self.slots {
+            blank_at = blank_at.max(slots.all_free_at());
+        }
+        let used = last_sent.unwrap_or(Instant::START);
+        match &self.adapts {
+            Adapts::No => {}
+            Adapts::Scrapy(delay) => {
+                let auto = settings.autothrottle.as_ref();
+                let fresh = auto.map(|auto| autothrottle::start_delay(auto, settings.delay));
+                let slower = fresh.is_some_and(|fresh| *delay > fresh);
+                let kept = if slower { SLOW_KEPT } else { FAST_KEPT };
+                blank_at = blank_at.max(used + kept);
+            }
+            Adapts::Custom(strategy) => blank_at = blank_at.max(strategy.forgettable_at()?),
+        }
+        Some(blank_at)
+    }
+}
+
+impl Hold {
+    const NONE: Hold = Hold {
+        until: Instant::START,
+        source: Source::User,
+        probes: false,
+    };
+}
+
+impl AutoThrottle {
+    /// The latency that it follows.
+    pub(in crate::throttle) fn latency_of(&self, signal: &Signal) -> Option<Duration> {
+        use crate::throttle::settings::LatencyFrom;
+        match self.latency_from {
+            LatencyFrom::Connect => signal.latency,
+            LatencyFrom::Send => signal.server_latency,
+        }
+    }
+}
+
+/// How long after its last use a scope keeps a learned delay that is shorter than a fresh scope's:
+/// forgetting it early only costs time.
+const FAST_KEPT: Duration = Duration::from_secs(60);
+/// The same for a longer one: forgetting it would bring load back to a slow server.
+const SLOW_KEPT: Duration = Duration::from_secs(3600);
