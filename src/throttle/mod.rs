@@ -9,6 +9,11 @@ pub mod signal;
 pub mod decision;
 pub mod strategy;
 pub mod autothrottle;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the engine is given its ledgers next")
+)]
+mod quota;
 pub mod map;
 pub mod settings;
 
