@@ -305,7 +305,8 @@ impl Throttle {
         };
         let claims = self.lanes[lane as usize].passed >= PASSED_MAX;
         if let Some((keeper, wants_place)) = self.keeper_of_lane(lane, now, claims) {
-            let cause = self.cause(keeper, wants_place, now);
+            let cost = self.cost(lane, keeper);
+            let cause = self.cause(keeper, cost, wants_place, now);
             self.lanes[lane as usize].kept = (keeper, cause);
             self.lanes[lane as usize].wanted_place |= wants_place;
             if keeper == id {
@@ -373,10 +374,19 @@ impl Throttle {
     }
 
     /// What a lane waits for that a scope keeps.
-    pub(super) fn cause(&self, keeper: ScopeId, wants_place: bool, now: Instant) -> Cause {
+    pub(super) fn cause(
+        &self,
+        keeper: ScopeId,
+        cost: f64,
+        wants_place: bool,
+        now: Instant,
+    ) -> Cause {
         let scope = self.scope_ref(keeper);
         if wants_place {
             return Cause::Concurrency;
+        }
+        if scope.fits_at(cost, now) > now {
+            return Cause::Quota;
         }
         Cause::of(scope.slowest_rule(now), scope.is_held(now))
     }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
-pub(super) use self::rules::{Change, Hold};
+pub(super) use self::rules::{Change, Charges, Hold};
 
 use self::rules::Rules;
 use smallvec::SmallVec;
@@ -332,14 +332,57 @@ impl Scope {
             return None;
         }
         let mut departs = self.departs_at() + self.usual_gap() * u32::from(self.prepared);
-        let Some(rules) = &self.rules else {
-            return Some(departs - self.setup());
-        };
-        if let Some(slots) = &rules.slots {
+        if let Some(slots) = self.rules.as_ref().and_then(|rules| rules.slots.as_ref()) {
             departs = departs.max(slots.free_at()?);
         }
-        let quota_at = rules.fits_at(cost, now);
-        Some((departs - self.setup()).max(quota_at))
+        Some((departs - self.setup()).max(self.fits_at(cost, now)))
+    }
+
+    /// When what may be spent has this much left.
+    pub fn fits_at(&self, cost: f64, now: Instant) -> Instant {
+        let rules = self.rules.as_ref();
+        rules.map_or(Instant::START, |rules| rules.fits_at(cost, now))
+    }
+
+    /// Whether a request of this cost could never be sent.
+    pub fn never_fits(&self, cost: f64, now: Instant) -> bool {
+        let rules = self.rules.as_ref();
+        rules.is_some_and(|rules| rules.never_fits(cost, now))
+    }
+
+    /// Reserves what a request is expected to spend; `None` where nothing bounds it.
+    pub fn charge(&mut self, cost: f64) -> Option<Charges> {
+        let rules = self.rules.as_mut().filter(|rules| rules.is_bounded())?;
+        Some(rules.charge(cost))
+    }
+
+    /// What was reserved has left.
+    pub fn charged(&mut self, charges: Charges, at: Instant) -> Charges {
+        match &mut self.rules {
+            Some(rules) => rules.charged(charges, at),
+            None => charges,
+        }
+    }
+
+    /// What was reserved will not leave.
+    pub fn give_back(&mut self, charges: Charges, now: Instant) {
+        if let Some(rules) = &mut self.rules {
+            rules.give_back(charges, now);
+        }
+    }
+
+    /// What has left has its answer. Gives the units by which it cost more than was expected.
+    pub fn settle(
+        &mut self,
+        charges: Charges,
+        actual: Option<f64>,
+        remaining: Option<f64>,
+        now: Instant,
+    ) -> f64 {
+        match &mut self.rules {
+            Some(rules) => rules.settle(charges, actual, remaining, now),
+            None => 0.0,
+        }
     }
 
     fn setup(&self) -> Duration {

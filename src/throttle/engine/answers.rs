@@ -41,6 +41,7 @@ impl Throttle {
             let known = held.iter().map(|held| held.id);
             let named = known.filter(|scope| self.names.name(scope.0) == feedback.scope);
             if let Some(scope) = named.into_iter().next() {
+                self.settle_charge(ticket, scope, id, feedback, now);
                 self.heed(scope, feedback, now);
             }
         }
@@ -202,6 +203,63 @@ impl Throttle {
             status: signal.status,
             latency: signal.server_latency,
             target_delay: Some(capped),
+            delay: [pace.delay; 2],
+            concurrency: [pace.concurrency; 2],
+            in_flight: self.scope_ref(scope).on_the_wire(),
+            size: None,
+            reason: Cow::Owned(reason),
+            source,
+        });
+    }
+
+    /// An answer says what it did cost, or what remains: the charge is settled by that.
+    fn settle_charge(
+        &mut self,
+        ticket: TicketId,
+        scope: ScopeId,
+        id: u64,
+        feedback: &Feedback,
+        now: Instant,
+    ) {
+        let charges = &mut self.ticket_mut(ticket).charges;
+        let Some(at) = charges.iter().position(|(charged, _)| *charged == scope) else {
+            return;
+        };
+        if feedback.actual.is_none() && feedback.remaining.is_none() {
+            return;
+        }
+        let (_, charge) = charges.remove(at);
+        let (actual, remaining) = (feedback.actual, feedback.remaining);
+        let more = self.scope_mut(scope).settle(charge, actual, remaining, now);
+        if more != 0.0 || remaining.is_some() {
+            let said = match remaining {
+                Some(units) => format!("; {units} units remain"),
+                None => String::new(),
+            };
+            let reason = format!("{more:+} units beyond the estimate{said}");
+            self.decide_beside(scope, Some(id), Event::Quota, Source::Quota, reason, now);
+        }
+    }
+
+    /// A decision that changes no pace.
+    pub(super) fn decide_beside(
+        &mut self,
+        scope: ScopeId,
+        id: Option<u64>,
+        event: Event,
+        source: Source,
+        reason: String,
+        now: Instant,
+    ) {
+        let pace = self.pace(scope);
+        self.decide(Decision {
+            at: now,
+            scope: self.names.name(scope.0).to_owned(),
+            id,
+            event,
+            status: None,
+            latency: None,
+            target_delay: None,
             delay: [pace.delay; 2],
             concurrency: [pace.concurrency; 2],
             in_flight: self.scope_ref(scope).on_the_wire(),

@@ -33,6 +33,14 @@ pub(super) struct Lane {
     pub offered_at: Instant,
     /// What kept it when it was last looked at.
     pub kept: (ScopeId, Cause),
+    /// What its next request is expected to cost, where that was said.
+    pub costs: Box<[(ScopeId, f64)]>,
+}
+
+/// What a request is expected to cost a scope.
+pub(super) fn cost_of(costs: &[(ScopeId, f64)], scope: ScopeId) -> f64 {
+    let said = costs.iter().find(|(id, _)| *id == scope);
+    said.map_or(1.0, |(_, units)| *units)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +75,7 @@ impl Throttle {
                 scopes.ids().first().copied().unwrap_or(ScopeId(0)),
                 Cause::Delay,
             ),
+            costs: Box::default(),
         };
         if let Some(id) = self.lanes_free.pop() {
             self.lanes[id as usize] = lane;
@@ -117,8 +126,23 @@ impl Throttle {
     }
 
     /// What the next request of a lane is expected to cost a scope.
-    pub(super) fn cost(&self, _lane: u32, _scope: ScopeId) -> f64 {
-        1.0
+    pub(super) fn cost(&self, lane: u32, scope: ScopeId) -> f64 {
+        cost_of(&self.lanes[lane as usize].costs, scope)
+    }
+
+    /// Says what the next request of a lane is expected to cost its scopes: 1 where nothing is said.
+    /// Said again where another request comes to be the next.
+    pub fn expect(&mut self, lane: LaneId, costs: &[(ScopeId, f64)], now: Instant) {
+        let slot = &mut self.lanes[lane.0 as usize];
+        if *slot.costs == *costs {
+            return;
+        }
+        slot.costs = costs.into();
+        if slot.state == Waiting::Offered {
+            for (scope, _) in costs {
+                self.look_at(*scope, now);
+            }
+        }
     }
 
     pub(super) fn disown(&mut self, scopes: &[ScopeId], now: Instant) {

@@ -128,6 +128,12 @@ impl Throttle {
         ScopeId(id)
     }
 
+    /// Whether a request of this cost could never be sent under this scope: it is more than the
+    /// quota ever holds, and that is refused.
+    pub fn never_fits(&self, scope: ScopeId, cost: f64, now: Instant) -> bool {
+        self.scope_ref(scope).never_fits(cost, now)
+    }
+
     /// The name of a scope.
     pub fn scope_name(&self, scope: ScopeId) -> &str {
         self.names.name(scope.0)

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::super::scope::{NOBODY, ScopeId};
+use super::super::scope::{Charges, NOBODY, ScopeId};
 use super::Throttle;
 use super::accounts::Cause;
-use super::lanes::Waiting;
+use super::lanes::{Waiting, cost_of};
 use crate::base::slab::Key;
 use crate::base::time::Instant;
 
@@ -25,6 +25,8 @@ impl TicketId {
 #[derive(Debug)]
 pub(super) struct Ticket {
     pub held: SmallVec<[Held; 2]>,
+    /// What it has reserved or spent in scopes that bound that.
+    pub charges: Vec<(ScopeId, Charges)>,
     /// As of its lane: how many of them its request names or maps to, and whether in an order.
     pub named: u8,
     pub ordered: bool,
@@ -77,10 +79,14 @@ impl Throttle {
             slot.offered_at
         };
         let scopes = slot.scopes.clone();
+        let mut charges = Vec::new();
         let held = scopes
             .iter()
             .map(|id| {
-                let (slot, free_at) = self.scope_mut(*id).reserve();
+                let cost = self.cost(lane, *id);
+                let scope = self.scope_mut(*id);
+                charges.extend(scope.charge(cost).map(|charge| (*id, charge)));
+                let (slot, free_at) = scope.reserve();
                 due = due.max(free_at);
                 Held { id: *id, slot }
             })
@@ -88,6 +94,7 @@ impl Throttle {
         let slot = &self.lanes[lane as usize];
         TicketId(self.tickets.insert(Ticket {
             held,
+            charges,
             named: slot.named,
             ordered: slot.ordered,
             due,
@@ -114,6 +121,22 @@ impl Throttle {
         true
     }
 
+    /// Says what the released request is expected to cost, where another one was taken than its
+    /// lane was offered for. `false` where it does not fit: then it must be put back.
+    pub fn recharge(&mut self, ticket: TicketId, costs: &[(ScopeId, f64)], now: Instant) -> bool {
+        let mut charges = std::mem::take(&mut self.ticket_mut(ticket).charges);
+        let mut fits = true;
+        for (id, charge) in &mut charges {
+            let cost = cost_of(costs, *id);
+            let scope = self.scope_mut(*id);
+            scope.give_back(*charge, now);
+            fits &= scope.fits_at(cost, now) <= now;
+            *charge = scope.charge(cost).expect("it is bounded");
+        }
+        self.ticket_mut(ticket).charges = charges;
+        fits
+    }
+
     /// The request's connection is ready. It departs by a later [`Grant::Depart`], in the order of
     /// becoming ready. `setup` is what a new connection took from release, and teaches how far ahead
     /// to release; a kept one teaches nothing.
@@ -134,7 +157,7 @@ impl Throttle {
         let keeper = self
             .keeper_of_ticket(self.ticket(ticket), now)
             .map_or(ids[0], |(id, _)| id);
-        let cause = self.cause(keeper, false, now);
+        let cause = self.cause(keeper, 0.0, false, now);
         self.ticket_mut(ticket).kept = (keeper, cause, now);
         self.stand_departing(ticket.0.slot, keeper);
         self.look_at(keeper, now);
@@ -156,6 +179,11 @@ impl Throttle {
             scope.depart(*slot, now, factor as f32);
             self.account_departed(*id, now);
         }
+        let mut charges = std::mem::take(&mut self.ticket_mut(ticket).charges);
+        for (id, charge) in &mut charges {
+            *charge = self.scope_mut(*id).charged(*charge, now);
+        }
+        self.ticket_mut(ticket).charges = charges;
         let (keeper, cause, ready_at) = self.ticket(ticket).kept;
         self.account_wait(keeper, cause, ready_at, now);
         let state = self.ticket_mut(ticket);
@@ -216,6 +244,14 @@ impl Throttle {
             .expect("a ticket is given back once");
         let departed = ticket.state == TicketState::Departed;
         self.in_flight -= 1;
+        for (id, charges) in ticket.charges {
+            let scope = self.scope_mut(id);
+            if departed {
+                scope.settle(charges, None, None, now);
+            } else {
+                scope.give_back(charges, now);
+            }
+        }
         // Those who wait for the cap come before those who just had a place.
         self.use_cap();
         for Held { id, slot } in ticket.held {

@@ -8,6 +8,7 @@ use super::slots::Slots;
 use crate::base::time::Instant;
 use crate::throttle::autothrottle;
 use crate::throttle::decision::{Event, Source};
+use crate::throttle::quota::{Charge, Fit, Ledger};
 use crate::throttle::settings::{AutoThrottle, Jitter, ScopeSettings};
 use crate::throttle::signal::{Ending, Feedback, Signal};
 use crate::throttle::strategy::{Heard, Pace, Strategy};
@@ -30,6 +31,10 @@ pub(super) struct Rules {
     /// Sends by slot, where `delay_per_slot` and concurrency make slots differ.
     pub slots: Option<Slots>,
     adapts: Adapts,
+    /// What may be spent.
+    quota: Option<Box<Ledger>>,
+    /// `requests_per_minute`.
+    minute: Option<Box<Ledger>>,
     /// The last of the scopes below this one that was refused, and when.
     child_refused: Option<(u32, Instant)>,
 }
@@ -68,10 +73,15 @@ impl Rules {
     /// The rules that a fresh scope begins with; `None` where its settings say everything.
     pub fn of(settings: &ScopeSettings, strategy: Option<Box<dyn Strategy>>) -> Option<Self> {
         let has_slots = settings.delay_per_slot > Duration::ZERO && settings.concurrency > 1;
-        if strategy.is_none() && settings.autothrottle.is_none() && !has_slots {
+        let is_bounded = settings.quota.is_some() || settings.requests_per_minute.is_some();
+        let adapts = strategy.is_some() || settings.autothrottle.is_some();
+        if !adapts && !has_slots && !is_bounded {
             return None;
         }
         let mut rules = Rules::plain(settings);
+        rules.quota = settings.quota.map(|quota| Box::new(Ledger::new(quota)));
+        let limit = settings.requests_per_minute;
+        rules.minute = limit.map(|limit| Box::new(Ledger::per_minute(limit)));
         rules.slots = has_slots.then(|| Slots::new(settings.concurrency));
         rules.adapts = match (strategy, &settings.autothrottle) {
             (Some(mut strategy), _) => {
@@ -99,6 +109,8 @@ impl Rules {
             claimed_by: NOBODY,
             slots: None,
             adapts: Adapts::No,
+            quota: None,
+            minute: None,
             child_refused: None,
         }
     }
@@ -215,6 +227,9 @@ impl Rules {
 
     /// What the server or the embedder knows of spending.
     pub fn feedback(&mut self, feedback: &Feedback, now: Instant) {
+        if let (Some(ledger), Some(units)) = (&mut self.quota, feedback.remaining) {
+            ledger.remaining(units, now);
+        }
         if let Adapts::Custom(strategy) = &mut self.adapts {
             strategy.feedback(feedback, now);
         }
@@ -268,9 +283,69 @@ impl Rules {
         }
     }
 
-    /// When a quota has this much left.
-    pub fn fits_at(&self, _cost: f64, _now: Instant) -> Instant {
-        Instant::START
+    /// When what may be spent has this much left.
+    pub fn fits_at(&self, cost: f64, now: Instant) -> Instant {
+        let at = |ledger: &Option<Box<Ledger>>, cost| match ledger {
+            None => Instant::START,
+            Some(ledger) => match ledger.fits_at(cost, now) {
+                Fit::Now => Instant::START,
+                Fit::At(at) => at,
+                // What never fits was refused before it was queued, or the quota has changed since.
+                Fit::Never => Instant::START,
+            },
+        };
+        at(&self.quota, cost).max(at(&self.minute, 1.0))
+    }
+
+    /// Whether a request of this cost could never be sent.
+    pub fn never_fits(&self, cost: f64, now: Instant) -> bool {
+        let quota = self.quota.as_ref();
+        quota.is_some_and(|ledger| ledger.fits_at(cost, now) == Fit::Never)
+    }
+
+    /// Reserves what a request is expected to spend.
+    pub fn charge(&mut self, cost: f64) -> Charges {
+        Charges {
+            quota: self.quota.as_mut().map(|ledger| ledger.charge(cost)),
+            minute: self.minute.as_mut().map(|ledger| ledger.charge(1.0)),
+        }
+    }
+
+    /// What was reserved has left.
+    pub fn charged(&mut self, charges: Charges, at: Instant) -> Charges {
+        Charges {
+            quota: paired(&mut self.quota, charges.quota, |l, c| l.departed(c, at)),
+            minute: paired(&mut self.minute, charges.minute, |l, c| l.departed(c, at)),
+        }
+    }
+
+    /// What was reserved will not leave.
+    pub fn give_back(&mut self, charges: Charges, now: Instant) {
+        paired(&mut self.quota, charges.quota, |l, c| l.give_back(c, now));
+        paired(&mut self.minute, charges.minute, |l, c| l.give_back(c, now));
+    }
+
+    /// What has left has its answer: what it did cost, and what remains, where that was said.
+    /// Gives the units by which it cost more than was expected.
+    pub fn settle(
+        &mut self,
+        charges: Charges,
+        actual: Option<f64>,
+        remaining: Option<f64>,
+        now: Instant,
+    ) -> f64 {
+        paired(&mut self.minute, charges.minute, |l, c| {
+            l.settle(c, None, None, now)
+        });
+        let more = paired(&mut self.quota, charges.quota, |l, c| {
+            l.settle(c, actual, remaining, now)
+        });
+        more.unwrap_or(0.0)
+    }
+
+    /// Whether what may be spent here is bounded.
+    pub fn is_bounded(&self) -> bool {
+        self.quota.is_some() || self.minute.is_some()
     }
 
     /// A request has departed.
@@ -291,6 +366,9 @@ impl Rules {
         if let Some(slots) = &self.slots {
             blank_at = blank_at.max(slots.all_free_at());
         }
+        for ledger in [&self.quota, &self.minute].into_iter().flatten() {
+            blank_at = blank_at.max(ledger.blank_at());
+        }
         let used = last_sent.unwrap_or(Instant::START);
         match &self.adapts {
             Adapts::No => {}
@@ -305,6 +383,22 @@ impl Rules {
         }
         Some(blank_at)
     }
+}
+
+/// What a request has reserved or spent in one scope.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::throttle) struct Charges {
+    quota: Option<Charge>,
+    minute: Option<Charge>,
+}
+
+/// Both or neither: a charge is of the ledger that the scope has, unless that was changed since.
+fn paired<T>(
+    ledger: &mut Option<Box<Ledger>>,
+    charge: Option<Charge>,
+    act: impl FnOnce(&mut Ledger, Charge) -> T,
+) -> Option<T> {
+    Some(act(ledger.as_mut()?, charge?))
 }
 
 impl Hold {
