@@ -2,6 +2,7 @@
 
 pub mod url;
 pub mod http;
+pub mod date;
 pub mod coding;
 pub mod dns;
 pub mod robots;
