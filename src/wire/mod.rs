@@ -3,6 +3,7 @@
 pub mod url;
 pub mod http;
 pub mod date;
+pub mod retry_after;
 pub mod coding;
 pub mod dns;
 pub mod robots;
