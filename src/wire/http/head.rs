@@ -113,6 +113,19 @@ impl Headers {
     }
 }
 
+#[cfg(test)]
+impl Headers {
+    /// The fields of these lines, as a reply would have brought them.
+    pub(crate) fn of_lines(lines: &[u8]) -> Self {
+        let mut buffer = HeadBuffer::for_trailers();
+        let lines = [lines, b"\n\n"].concat();
+        let bounds = Bounds::of_head(&Limits::default());
+        let whole = buffer.read(&mut lines.as_slice(), &bounds);
+        assert_eq!(whole, Ok(true), "the lines of a head");
+        buffer.parse().expect("fields").headers
+    }
+}
+
 impl fmt::Debug for Headers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map()
