@@ -206,6 +206,28 @@ fn f63_what_the_server_has_not_seen_is_added_to_its_count_until_it_has() {
 }
 
 #[test]
+fn f63_of_answers_that_overtook_each_other_the_least_that_remains_holds() {
+    let mut ledger = ledger(100.0, WindowKind::Fixed);
+    let first = send(&mut ledger, 1.0, at(0.0));
+    let second = send(&mut ledger, 1.0, at(0.0));
+    ledger.settle(second, None, Some(40.0), at(1.0));
+    ledger.settle(first, None, Some(41.0), at(1.0));
+    check_consumed(&ledger, at(1.0), 60.0);
+}
+
+#[test]
+fn f62_a_stamp_from_before_the_window_is_reconciled_in_it_all_the_same() {
+    for kind in BOTH {
+        let mut ledger = ledger(10.0, kind);
+        let late_heard = ledger.charge(4.0);
+        send(&mut ledger, 4.0, at(1.0));
+        let charge = ledger.departed(late_heard, at(0.9));
+        ledger.settle(charge, Some(1.0), None, at(2.0));
+        check_consumed(&ledger, at(2.0), 5.0);
+    }
+}
+
+#[test]
 fn f63_an_answer_from_the_window_before_says_nothing_of_this_one() {
     let mut ledger = ledger(10.0, WindowKind::Fixed);
     let late = send(&mut ledger, 1.0, at(59.0));
@@ -295,16 +317,19 @@ fn f66_the_share_is_of_what_remains() {
 }
 
 #[test]
-fn tenths_that_binary_cannot_write_never_wedge_a_ledger() {
+fn fractions_that_binary_cannot_write_never_wedge_a_ledger() {
     for kind in BOTH {
-        let mut ledger = ledger(11.0, kind);
-        let charges: Vec<Charge> = (0..10).map(|_| send(&mut ledger, 1.1, at(0.0))).collect();
-        assert_eq!(ledger.fits_at(0.000_001, at(0.0)), Fit::At(at(60.0)));
-        for charge in charges {
-            ledger.settle(charge, Some(0.0), None, at(1.0));
+        for (units, times, cost) in [(11.0, 10, 1.1), (8.06, 2, 4.03)] {
+            let mut ledger = ledger(units, kind);
+            let charges: Vec<Charge> = (0..times)
+                .map(|_| send(&mut ledger, cost, at(0.0)))
+                .collect();
+            assert_eq!(ledger.fits_at(0.000_001, at(0.0)), Fit::At(at(60.0)));
+            for charge in charges {
+                ledger.settle(charge, Some(0.0), None, at(1.0));
+            }
+            assert!(ledger.is_blank(at(1.0)));
         }
-        assert!(ledger.is_blank(at(1.0)));
-        check_consumed(&ledger, at(1.0), 0.0);
     }
 }
 
