@@ -9,6 +9,8 @@ pub mod signal;
 pub mod decision;
 pub mod strategy;
 pub mod autothrottle;
+pub mod robust;
+mod mix;
 pub mod map;
 pub mod settings;
 
