@@ -14,6 +14,8 @@ pub mod autothrottle;
     expect(dead_code, reason = "the engine is given its ledgers next")
 )]
 mod quota;
+pub mod robust;
+mod mix;
 pub mod map;
 pub mod settings;
 
