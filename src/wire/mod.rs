@@ -2,8 +2,10 @@
 
 pub mod url;
 pub mod http;
+mod structured;
 pub mod date;
 pub mod retry_after;
+pub mod rate_limit;
 pub mod coding;
 pub mod dns;
 pub mod robots;
