@@ -6,6 +6,7 @@ mod structured;
 pub mod date;
 pub mod retry_after;
 pub mod rate_limit;
+pub mod cache_status;
 pub mod coding;
 pub mod dns;
 pub mod robots;

@@ -6,6 +6,8 @@
 //! - A dictionary, `RateLimit: limit=100, remaining=50, reset=5`: draft 07.
 //! - A list of named limits, `RateLimit: "name";r=50;t=30`: since draft 08.
 //! - The fields that vendors invented before and after, `X-RateLimit-*` and `X-Rate-Limit-*`.
+//!
+//! A reply out of a cache tells what somebody else had left: see [`super::cache_status`].
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
