@@ -10,6 +10,7 @@ mod core;
 mod flight;
 mod timer;
 mod guard;
+mod hearing;
 mod origins;
 mod room;
 mod inbox;

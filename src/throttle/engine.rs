@@ -151,8 +151,7 @@ impl Throttle {
         self.releasing = on;
     }
 
-    /// Keeps every decision for [`Throttle::take_decisions`], or those alone that a person should
-    /// hear of.
+    /// Keeps every decision for [`Throttle::take_decisions`], or none.
     pub fn set_tracing(&mut self, on: bool) {
         self.tracing = on;
     }

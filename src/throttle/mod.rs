@@ -9,13 +9,9 @@ pub mod signal;
 pub mod decision;
 pub mod strategy;
 pub mod autothrottle;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the engine is given its ledgers next")
-)]
-mod quota;
-pub mod robust;
+mod robust;
 mod mix;
+mod quota;
 pub mod map;
 pub mod settings;
 

@@ -217,10 +217,21 @@ impl Scope {
     }
 
     /// What the end of an exchange changes.
-    pub fn ended(&mut self, ending: &Ending, now: Instant, changes: &mut Vec<Change>) {
+    pub fn ended(
+        &mut self,
+        signal: &Signal,
+        ending: &Ending,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) {
         if let Some(rules) = &mut self.rules {
-            rules.ended(&self.profile.settings, ending, now, changes);
+            rules.ended(&self.profile.settings, signal, ending, now, changes);
         }
+    }
+
+    /// Whether it learns from how a reply ends.
+    pub fn listens(&self) -> bool {
+        self.rules.as_ref().is_some_and(|rules| rules.listens())
     }
 
     /// What is known of the scope beyond status and latency.

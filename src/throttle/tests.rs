@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use super::engine::{Grant, LaneId, Throttle, TicketId};
 use super::scope::ScopeSet;
-use super::settings::{AutoThrottle, Jitter, ScopePatch, ScopeSettings, Settings};
+use super::settings::{
+    AutoThrottle, AutoThrottleMode, Jitter, ScopePatch, ScopeSettings, Settings,
+};
 use super::signal::Signal;
 use crate::base::time::Instant;
 
@@ -750,7 +752,11 @@ fn f84_the_rate_settles_at_target_concurrency_over_latency() {
 
 #[test]
 fn f86_fast_errors_do_not_speed_up_and_slow_ones_slow_down() {
-    let mut world = World::new(auto(1.0, 8, 0.0));
+    let mut settings = auto(1.0, 8, 0.0);
+    let auto = settings.default.autothrottle.as_mut();
+    auto.expect("it is on").mode = AutoThrottleMode::Scrapy;
+    settings.default.backoff.enabled = false;
+    let mut world = World::new(settings);
     let lane = world.lane(&["a.test"]);
     let scope = world.throttle.scope("a.test");
     let error = Page {

@@ -12,11 +12,14 @@ use super::structured;
 /// the origin only confirmed (304 to a cache that revalidates) counts as cached: its body cost
 /// nothing there. `Age` is believed only if nothing else speaks.
 pub fn is_cached(headers: &Headers) -> Option<bool> {
+    if !headers.names().any(|name| source_of(name).is_some()) {
+        return None;
+    }
     let mut told = None;
     let mut aged = false;
     for (name, value) in headers.iter() {
         // A hit is greater than a miss, and a miss than nothing.
-        match source_of(name) {
+        match source_of(name.as_bytes()) {
             Some(Source::Words) => told = told.max(by_words(value)),
             Some(Source::CacheStatus) => told = told.max(by_cache_status(value)),
             Some(Source::Varnish) => told = told.max(by_varnish(value)),
@@ -51,18 +54,13 @@ const SOURCES: &[(&str, Source)] = &[
     ("x-litespeed-cache", Source::Words),
 ];
 
-fn source_of(name: &str) -> Option<Source> {
+fn source_of(name: &[u8]) -> Option<Source> {
     // Most names end here.
-    if !matches!(
-        name.as_bytes().first(),
-        Some(b'a' | b'A' | b'c' | b'C' | b'x' | b'X')
-    ) {
+    if !matches!(name.first()?, b'a' | b'A' | b'c' | b'C' | b'x' | b'X') {
         return None;
     }
-    let known = SOURCES
-        .iter()
-        .find(|(known, _)| known.eq_ignore_ascii_case(name));
-    known.map(|(_, source)| *source)
+    let is = |known: &&(&str, _)| name.eq_ignore_ascii_case(known.0.as_bytes());
+    SOURCES.iter().find(is).map(|(_, source)| *source)
 }
 
 /// `HIT`, `TCP_REFRESH_HIT from …`, `Miss from cloudfront`, `HIT-FOR-PASS`, one for each cache.

@@ -47,15 +47,40 @@ impl Throttle {
         }
     }
 
-    /// The end of an exchange whose head was answered before.
-    pub fn ended(&mut self, ticket: TicketId, id: u64, ending: &Ending, now: Instant) {
+    /// The end of an exchange whose head was answered before, by this signal.
+    pub fn ended(
+        &mut self,
+        ticket: TicketId,
+        id: u64,
+        signal: &Signal,
+        ending: &Ending,
+        now: Instant,
+    ) {
+        if ending.failure.is_some() {
+            // What broke off may be a refusal, too; its latency was heard with its head.
+            let broken = Signal {
+                failure: ending.failure,
+                server_latency: None,
+                latency: None,
+                feedback: Vec::new(),
+                ..signal.clone()
+            };
+            self.answer(ticket, id, &broken, now);
+        }
         for Held { id: scope, .. } in self.ticket(ticket).held.clone() {
             let mut changes = std::mem::take(&mut self.changes);
-            self.scope_mut(scope).ended(ending, now, &mut changes);
+            self.scope_mut(scope)
+                .ended(signal, ending, now, &mut changes);
             self.note(scope, id, None, &mut changes, now);
             self.changes = changes;
             self.look_at(scope, now);
         }
+    }
+
+    /// Whether one of its scopes learns from how a reply ends.
+    pub fn listens(&self, ticket: TicketId) -> bool {
+        let mut held = self.ticket(ticket).held.iter();
+        held.any(|held| self.scope_ref(held.id).listens())
     }
 
     /// What the embedding program knows of a scope, whatever was asked under it; the scope is made
@@ -294,7 +319,7 @@ impl Throttle {
         now: Instant,
     ) {
         for change in changes.drain(..) {
-            if !self.tracing && change.event != Event::Suspect {
+            if !self.tracing {
                 continue;
             }
             self.decide(Decision {
@@ -316,7 +341,7 @@ impl Throttle {
     }
 
     pub(super) fn decide(&mut self, decision: Decision) {
-        if self.tracing || decision.event == Event::Suspect {
+        if self.tracing {
             self.decisions.push(decision);
         }
     }

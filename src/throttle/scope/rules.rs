@@ -9,7 +9,8 @@ use crate::base::time::Instant;
 use crate::throttle::autothrottle;
 use crate::throttle::decision::{Event, Source};
 use crate::throttle::quota::{Charge, Fit, Ledger};
-use crate::throttle::settings::{AutoThrottle, Jitter, ScopeSettings};
+use crate::throttle::robust::{self, Adjusted, Body, Robust};
+use crate::throttle::settings::{AutoThrottle, AutoThrottleMode, Jitter, ScopeSettings};
 use crate::throttle::signal::{Ending, Feedback, Signal};
 use crate::throttle::strategy::{Heard, Pace, Strategy};
 
@@ -44,6 +45,8 @@ enum Adapts {
     No,
     /// AutoThrottle as Scrapy has it: its delay.
     Scrapy(Duration),
+    /// AutoThrottle that is not easily fooled.
+    Robust(Box<Robust>),
     /// The embedder's own: it speaks for refusals, too.
     Custom(Box<dyn Strategy>),
 }
@@ -88,7 +91,14 @@ impl Rules {
                 rules.pace = strategy.start(settings);
                 Adapts::Custom(strategy)
             }
-            (None, Some(auto)) => Adapts::Scrapy(autothrottle::start_delay(auto, settings.delay)),
+            (None, Some(auto)) => match auto.mode {
+                AutoThrottleMode::Scrapy => {
+                    Adapts::Scrapy(autothrottle::start_delay(auto, settings.delay))
+                }
+                AutoThrottleMode::Robust => {
+                    Adapts::Robust(Box::new(Robust::new(auto, settings.delay)))
+                }
+            },
             (None, None) => Adapts::No,
         };
         rules.compose(settings);
@@ -138,20 +148,24 @@ impl Rules {
             delay: settings.delay,
             concurrency: settings.concurrency,
         };
-        let (pace, asks) = match &self.adapts {
-            Adapts::No => (configured, Source::User),
-            Adapts::Scrapy(delay) if *delay > settings.delay => (
-                Pace {
-                    delay: *delay,
-                    ..configured
-                },
-                Source::Autothrottle,
-            ),
-            Adapts::Scrapy(_) => (configured, Source::User),
-            Adapts::Custom(_) => (self.pace, Source::User),
+        let mut pace = configured;
+        match &self.adapts {
+            Adapts::No => {}
+            Adapts::Scrapy(delay) => pace.delay = pace.delay.max(*delay),
+            Adapts::Robust(robust) => {
+                let auto = settings.autothrottle.as_ref();
+                let most = auto.map_or(u32::MAX, robust::in_flight_max);
+                pace.delay = pace.delay.max(robust.delay());
+                pace.concurrency = pace.concurrency.min(most);
+            }
+            Adapts::Custom(_) => pace = self.pace,
+        }
+        self.asks = if pace.delay > configured.delay {
+            Source::Autothrottle
+        } else {
+            Source::User
         };
         self.pace = pace;
-        self.asks = asks;
     }
 
     /// What an answer changes.
@@ -187,6 +201,14 @@ impl Rules {
                     });
                 }
             }
+            Adapts::Robust(robust) => {
+                let auto = settings.autothrottle.as_ref();
+                let auto = auto.expect("AutoThrottle adapts where it is switched on");
+                let adjusted = robust.answer(auto, settings.delay, heard.signal);
+                let latency = auto.latency_of(heard.signal);
+                self.compose(settings);
+                changes.push(adjusted_change(adjusted, latency, before, self.pace));
+            }
             Adapts::Custom(strategy) => {
                 let mut pace = strategy.answer(settings, before, heard, now);
                 pace.concurrency = pace.concurrency.max(1);
@@ -214,15 +236,44 @@ impl Rules {
     pub fn ended(
         &mut self,
         settings: &ScopeSettings,
+        signal: &Signal,
         ending: &Ending,
         now: Instant,
-        _changes: &mut Vec<Change>,
+        changes: &mut Vec<Change>,
     ) {
-        if let Adapts::Custom(strategy) = &mut self.adapts {
-            let mut pace = strategy.ended(settings, self.pace, ending, now);
-            pace.concurrency = pace.concurrency.max(1);
-            self.pace = pace;
+        let before = self.pace;
+        match &mut self.adapts {
+            Adapts::No | Adapts::Scrapy(_) => {}
+            Adapts::Robust(robust) => {
+                let auto = settings.autothrottle.as_ref();
+                let auto = auto.expect("AutoThrottle adapts where it is switched on");
+                let (Some(latency), Some(took)) = (auto.latency_of(signal), ending.took) else {
+                    return;
+                };
+                let body = Body {
+                    latency,
+                    took,
+                    success: signal.is_success(false) && ending.failure.is_none(),
+                    cached: signal.cached,
+                };
+                let adjusted = robust.ended(auto, settings.delay, &body);
+                let changed = adjusted.before != adjusted.after;
+                self.compose(settings);
+                if changed {
+                    changes.push(adjusted_change(adjusted, Some(took), before, self.pace));
+                }
+            }
+            Adapts::Custom(strategy) => {
+                let mut pace = strategy.ended(settings, self.pace, ending, now);
+                pace.concurrency = pace.concurrency.max(1);
+                self.pace = pace;
+            }
         }
+    }
+
+    /// Whether it learns from how a reply ends.
+    pub fn listens(&self) -> bool {
+        matches!(self.adapts, Adapts::Robust(_) | Adapts::Custom(_))
     }
 
     /// What the server or the embedder knows of spending.
@@ -372,16 +423,38 @@ impl Rules {
         let used = last_sent.unwrap_or(Instant::START);
         match &self.adapts {
             Adapts::No => {}
-            Adapts::Scrapy(delay) => {
+            Adapts::Scrapy(_) | Adapts::Robust(_) => {
                 let auto = settings.autothrottle.as_ref();
                 let fresh = auto.map(|auto| autothrottle::start_delay(auto, settings.delay));
-                let slower = fresh.is_some_and(|fresh| *delay > fresh);
+                let slower = fresh.is_some_and(|fresh| self.pace.delay > fresh);
                 let kept = if slower { SLOW_KEPT } else { FAST_KEPT };
                 blank_at = blank_at.max(used + kept);
             }
             Adapts::Custom(strategy) => blank_at = blank_at.max(strategy.forgettable_at()?),
         }
         Some(blank_at)
+    }
+}
+
+/// What AutoThrottle did, as a change of the whole pace.
+fn adjusted_change(
+    adjusted: Adjusted,
+    latency: Option<Duration>,
+    before: Pace,
+    after: Pace,
+) -> Change {
+    Change {
+        event: if adjusted.suspect {
+            Event::Suspect
+        } else {
+            Event::Autothrottle
+        },
+        source: Source::Autothrottle,
+        latency,
+        target: adjusted.target,
+        before,
+        after,
+        reason: adjusted.reason,
     }
 }
 

@@ -90,6 +90,11 @@ impl Headers {
         })
     }
 
+    /// The name of every field, in order: the cheap way to see whether any matters.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.fields.iter().map(|field| self.slice(&field.name))
+    }
+
     /// How many fields there are.
     pub fn len(&self) -> usize {
         self.fields.len()
