@@ -10,6 +10,7 @@ pub mod decision;
 pub mod strategy;
 pub mod autothrottle;
 pub mod robust;
+pub mod suspect;
 mod mix;
 pub mod map;
 pub mod settings;
