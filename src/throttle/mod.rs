@@ -10,6 +10,8 @@ pub mod decision;
 pub mod strategy;
 pub mod autothrottle;
 mod robust;
+pub mod robust;
+pub mod suspect;
 mod mix;
 mod quota;
 pub mod map;
