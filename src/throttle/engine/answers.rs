@@ -319,6 +319,9 @@ impl Throttle {
         now: Instant,
     ) {
         for change in changes.drain(..) {
+            if change.alert {
+                log::warn!("{}: {}", self.names.name(scope.0), change.reason);
+            }
             if !self.tracing {
                 continue;
             }

@@ -13,6 +13,7 @@ use crate::throttle::robust::{self, Adjusted, Body, Robust};
 use crate::throttle::settings::{AutoThrottle, AutoThrottleMode, Jitter, ScopeSettings};
 use crate::throttle::signal::{Ending, Feedback, Signal};
 use crate::throttle::strategy::{Heard, Pace, Strategy};
+use crate::throttle::suspect::Suspect;
 
 /// The rules of one scope beyond its settings.
 ///
@@ -32,6 +33,8 @@ pub(super) struct Rules {
     /// Sends by slot, where `delay_per_slot` and concurrency make slots differ.
     pub slots: Option<Slots>,
     adapts: Adapts,
+    /// What answers look like that are not what they seem.
+    suspect: Option<Box<Suspect>>,
     /// What may be spent.
     quota: Option<Box<Ledger>>,
     /// `requests_per_minute`.
@@ -70,6 +73,8 @@ pub(in crate::throttle) struct Change {
     pub before: Pace,
     pub after: Pace,
     pub reason: Cow<'static, str>,
+    /// A person should hear of it, asked or not.
+    pub alert: bool,
 }
 
 impl Rules {
@@ -96,6 +101,7 @@ impl Rules {
                     Adapts::Scrapy(autothrottle::start_delay(auto, settings.delay))
                 }
                 AutoThrottleMode::Robust => {
+                    rules.suspect = Some(Box::default());
                     Adapts::Robust(Box::new(Robust::new(auto, settings.delay)))
                 }
             },
@@ -119,6 +125,7 @@ impl Rules {
             claimed_by: NOBODY,
             slots: None,
             adapts: Adapts::No,
+            suspect: None,
             quota: None,
             minute: None,
             child_refused: None,
@@ -165,6 +172,14 @@ impl Rules {
         } else {
             Source::User
         };
+        let probes = suspect_delay(&self.suspect);
+        if probes > Duration::ZERO {
+            pace.concurrency = 1;
+            if probes > pace.delay {
+                pace.delay = probes;
+                self.asks = Source::Backoff;
+            }
+        }
         self.pace = pace;
     }
 
@@ -180,6 +195,10 @@ impl Rules {
             self.probing_from = None;
         }
         let before = self.pace;
+        if heard.refused && self.suspect.is_none() {
+            // From now on it is worth knowing whether slowing down helps.
+            self.suspect = Some(Box::default());
+        }
         match &mut self.adapts {
             Adapts::No => {}
             Adapts::Scrapy(delay) => {
@@ -198,6 +217,7 @@ impl Rules {
                         before,
                         after: self.pace,
                         reason: Cow::Borrowed("the delay follows the latency"),
+                        alert: false,
                     });
                 }
             }
@@ -226,6 +246,7 @@ impl Rules {
                         before,
                         after: pace,
                         reason: Cow::Borrowed("the scope's own strategy"),
+                        alert: false,
                     });
                 }
             }
@@ -241,6 +262,7 @@ impl Rules {
         now: Instant,
         changes: &mut Vec<Change>,
     ) {
+        self.suspects(settings, signal, ending, now, changes);
         let before = self.pace;
         match &mut self.adapts {
             Adapts::No | Adapts::Scrapy(_) => {}
@@ -271,9 +293,49 @@ impl Rules {
         }
     }
 
+    /// Looks whether a reply is what it seems.
+    fn suspects(
+        &mut self,
+        settings: &ScopeSettings,
+        signal: &Signal,
+        ending: &Ending,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) {
+        let Some(suspect) = &mut self.suspect else {
+            return;
+        };
+        let latency = signal.server_latency;
+        let suspicion = suspect.ended(signal.status, latency, ending, now);
+        let before = self.pace;
+        self.compose(settings);
+        if let Some(suspicion) = suspicion {
+            let seen = suspicion.seen;
+            let reason = match (suspicion.cleared, suspect_delay(&self.suspect)) {
+                (true, _) => format!("{} (after {seen} blocked replies)", suspicion.reason),
+                (false, delay) => format!(
+                    "{}: {} ({seen} replies); one request at a time, each {delay:?} after the last",
+                    suspicion.kind.name(),
+                    suspicion.reason,
+                ),
+            };
+            changes.push(Change {
+                event: Event::Suspect,
+                source: Source::Backoff,
+                latency,
+                target: None,
+                before,
+                after: self.pace,
+                reason: Cow::Owned(reason),
+                alert: true,
+            });
+        }
+    }
+
     /// Whether it learns from how a reply ends.
     pub fn listens(&self) -> bool {
-        matches!(self.adapts, Adapts::Robust(_) | Adapts::Custom(_))
+        let adapts = matches!(self.adapts, Adapts::Robust(_) | Adapts::Custom(_));
+        adapts || self.suspect.is_some()
     }
 
     /// What the server or the embedder knows of spending.
@@ -436,6 +498,12 @@ impl Rules {
     }
 }
 
+fn suspect_delay(suspect: &Option<Box<Suspect>>) -> Duration {
+    suspect
+        .as_ref()
+        .map_or(Duration::ZERO, |suspect| suspect.delay())
+}
+
 /// What AutoThrottle did, as a change of the whole pace.
 fn adjusted_change(
     adjusted: Adjusted,
@@ -455,6 +523,7 @@ fn adjusted_change(
         before,
         after,
         reason: adjusted.reason,
+        alert: false,
     }
 }
 
