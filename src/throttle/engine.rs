@@ -28,7 +28,7 @@ pub use self::tickets::TicketId;
 
 use self::lanes::Lane;
 use self::lines::End;
-use self::scopes::{patched, profile};
+use self::scopes::profile;
 use self::tickets::Ticket;
 use super::scope::{Line, Profile, Queued, Scope, ScopeId};
 use super::settings::Settings;
@@ -90,11 +90,8 @@ impl Throttle {
         let default = Rc::new(profile(settings.default.clone()));
         let profiles = settings
             .scopes
-            .iter()
-            .map(|(name, patch)| {
-                let patched = patched(&settings.default, patch);
-                (name.clone(), Rc::new(profile(patched)))
-            })
+            .keys()
+            .map(|name| (name.clone(), Rc::new(profile(settings.of(name)))))
             .collect();
         Throttle {
             settings,

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::super::scope::{Profile, Scope, ScopeId};
-use super::super::settings::{Backoff, Jitter, ScopePatch, ScopeSettings};
+use super::super::settings::{Backoff, Jitter, ScopeSettings};
 use super::super::strategy::Pace;
 use super::{LaneId, Throttle, TicketId};
 use crate::base::time::Instant;
@@ -18,7 +18,9 @@ impl Throttle {
             self.scopes.resize_with(index + 1, || None);
         }
         if self.scopes[index].is_none() {
-            let profile = Rc::clone(self.profiles.get(name).unwrap_or(&self.default));
+            let entry = self.settings.entry_of(name);
+            let profile = entry.and_then(|entry| self.profiles.get(entry));
+            let profile = Rc::clone(profile.unwrap_or(&self.default));
             let custom = self.strategies.as_ref().and_then(|maker| maker(name));
             self.scopes[index] = Some(Scope::new(profile, custom));
         }
@@ -34,7 +36,7 @@ impl Throttle {
             return None;
         }
         let name = format!("ip/{address}");
-        if !self.profiles.contains_key(&name) {
+        if self.settings.entry_of(&name).is_none() {
             return Some(self.implicit_scope(&name, |settings| {
                 settings.concurrency = concurrency;
             }));
@@ -79,7 +81,7 @@ impl Throttle {
     /// The delay that the user gave a scope in place of the longer one that robots.txt asks for:
     /// worth a warning, unless the scope says `ignore_robots_txt` (F54). Called once per lane.
     pub fn overrules_crawl_delay(&self, scope: &str, asked: Duration) -> Option<Duration> {
-        let patch = self.settings.scopes.get(scope)?;
+        let patch = self.settings.patch_of(scope);
         let silenced = patch.ignore_robots_txt.unwrap_or(false);
         patch
             .delay
@@ -89,8 +91,7 @@ impl Throttle {
     /// Whether Crawl-delay is honoured for this scope. Where the user gave the scope a delay of its
     /// own that holds instead (F54).
     pub fn heeds_crawl_delay(&self, scope: &str) -> bool {
-        let own = self.settings.scopes.get(scope).and_then(|s| s.delay);
-        self.settings.robotstxt_obey && own.is_none()
+        self.settings.robotstxt_obey && self.settings.patch_of(scope).delay.is_none()
     }
 
     pub(super) fn implicit_scope(
@@ -174,21 +175,4 @@ impl Throttle {
 
 pub(super) fn profile(settings: ScopeSettings) -> Profile {
     Profile { settings }
-}
-
-/// The settings of a scope that says something of its own; the rest is the default's.
-pub(super) fn patched(default: &ScopeSettings, patch: &ScopePatch) -> ScopeSettings {
-    let delay_per_slot = match (patch.delay_per_slot, patch.delay) {
-        (Some(own), _) => own,
-        // A delay of its own speaks for the whole scope.
-        (None, Some(_)) => Duration::ZERO,
-        (None, None) => default.delay_per_slot,
-    };
-    ScopeSettings {
-        concurrency: patch.concurrency.unwrap_or(default.concurrency),
-        delay: patch.delay.unwrap_or(default.delay),
-        delay_per_slot,
-        jitter: patch.jitter.unwrap_or(default.jitter),
-        ..default.clone()
-    }
 }
