@@ -107,13 +107,17 @@ impl Settings {
         known(name).or_else(|| self.patterns_of(name).first().copied())
     }
 
-    /// What the user said of the scope of this name: in its own entry, and, key by key below that,
-    /// under the patterns it falls under, the narrowest first.
+    /// What the user said of the scope of this name: in its entry, and, key by key below that, under
+    /// the wider patterns that the entry falls under.
     pub fn patch_of(&self, name: &str) -> ScopePatch {
-        let own = self.scopes.get(name).cloned().unwrap_or_default();
-        self.patterns_of(name)
+        let Some(entry) = self.entry_of(name) else {
+            return ScopePatch::default();
+        };
+        self.patterns_of(entry)
             .into_iter()
-            .fold(own, |patch, pattern| patch.over(&self.scopes[pattern]))
+            .fold(self.scopes[entry].clone(), |patch, pattern| {
+                patch.over(&self.scopes[pattern])
+            })
     }
 
     /// The patterns that there are for a name, the narrowest first.
@@ -132,7 +136,7 @@ impl Settings {
             .filter_map(|(dot, _)| known(&format!("*{}", &host[dot..])))
             .collect();
         // The list of suffixes is asked only where somebody wants to know.
-        let domains = known(DOMAINS).filter(|_| self.maps_to_domain(host));
+        let domains = known(DOMAINS).filter(|_| self.maps_to_domain(name));
         patterns.extend(domains);
         patterns
     }
@@ -713,3 +717,6 @@ pub enum LatencyFrom {
     /// At TCP established: the TLS handshake counts where this exchange made one.
     Connect,
 }
+
+#[cfg(test)]
+mod tests;
