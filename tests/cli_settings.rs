@@ -77,7 +77,6 @@ fn every_command_has_help_with_an_example() {
 #[test]
 fn what_does_not_work_yet_is_not_in_the_help() {
     let absent = [
-        "--preset",
         "--resume",
         "--salvage",
         "--revisit",

@@ -32,7 +32,7 @@ pub use self::tickets::TicketId;
 use self::accounts::Accounts;
 use self::lanes::Lane;
 use self::lines::End;
-use self::scopes::{is_only_quota, patched, profile};
+use self::scopes::profile;
 use self::tickets::Ticket;
 use super::decision::Decision;
 use super::scope::{Change, NOBODY, Profile, Queued, Scope, ScopeId};
@@ -98,15 +98,11 @@ const EXPIRE_BUDGET: usize = 1024;
 impl Throttle {
     /// An engine in which nothing waits. `seed` decides every jitter.
     pub fn new(settings: Settings, seed: u64, start: Instant) -> Self {
-        let default = Rc::new(profile(settings.default.clone(), false));
+        let default = Rc::new(Profile::of(settings.default.clone()));
         let profiles = settings
             .scopes
-            .iter()
-            .map(|(name, patch)| {
-                let patched = patched(&settings.default, patch);
-                let only_quota = is_only_quota(name, patch);
-                (name.clone(), Rc::new(profile(patched, only_quota)))
-            })
+            .keys()
+            .map(|name| (name.clone(), Rc::new(profile(&settings, name))))
             .collect();
         Throttle {
             settings,

@@ -74,6 +74,16 @@ pub(super) struct Profile {
     pub only_quota: bool,
 }
 
+impl Profile {
+    /// These settings, of a scope that paces.
+    pub fn of(settings: ScopeSettings) -> Self {
+        Profile {
+            settings,
+            only_quota: false,
+        }
+    }
+}
+
 /// No lane and no ticket has this number: the end of a line, or nobody.
 pub(super) const NOBODY: u32 = u32::MAX;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::decision::Source;
 use super::super::scope::{Hold, Profile, Scope, ScopeId};
-use super::super::settings::{Backoff, Jitter, ScopePatch, ScopeSettings};
+use super::super::settings::{Backoff, Jitter, ScopePatch, ScopeSettings, Settings};
 use super::super::strategy::Pace;
 use super::{LaneId, Throttle, TicketId};
 use crate::base::time::Instant;
@@ -19,7 +19,9 @@ impl Throttle {
             self.scopes.resize_with(index + 1, || None);
         }
         if self.scopes[index].is_none() {
-            let profile = Rc::clone(self.profiles.get(name).unwrap_or(&self.default));
+            let entry = self.settings.entry_of(name);
+            let profile = entry.and_then(|entry| self.profiles.get(entry));
+            let profile = Rc::clone(profile.unwrap_or(&self.default));
             let custom = self.strategies.as_ref().and_then(|maker| maker(name));
             self.scopes[index] = Some(Scope::new(profile, custom));
             let configured = self.profiles.contains_key(self.names.name(id));
@@ -37,7 +39,7 @@ impl Throttle {
             return None;
         }
         let name = format!("ip/{address}");
-        if !self.profiles.contains_key(&name) {
+        if self.settings.entry_of(&name).is_none() {
             return Some(self.implicit_scope(&name, |settings| {
                 settings.concurrency = concurrency;
             }));
@@ -82,7 +84,7 @@ impl Throttle {
     /// The delay that the user gave a scope in place of the longer one that robots.txt asks for:
     /// worth a warning, unless the scope says `ignore_robots_txt` (F54). Called once per lane.
     pub fn overrules_crawl_delay(&self, scope: &str, asked: Duration) -> Option<Duration> {
-        let patch = self.settings.scopes.get(scope)?;
+        let patch = self.settings.patch_of(scope);
         let silenced = patch.ignore_robots_txt.unwrap_or(false);
         patch
             .delay
@@ -92,8 +94,7 @@ impl Throttle {
     /// Whether Crawl-delay is honoured for this scope. Where the user gave the scope a delay of its
     /// own that holds instead (F54).
     pub fn heeds_crawl_delay(&self, scope: &str) -> bool {
-        let own = self.settings.scopes.get(scope).and_then(|s| s.delay);
-        self.settings.robotstxt_obey && own.is_none()
+        self.settings.robotstxt_obey && self.settings.patch_of(scope).delay.is_none()
     }
 
     pub(super) fn implicit_scope(
@@ -106,24 +107,14 @@ impl Throttle {
         {
             return ScopeId(id);
         }
-        let mut settings = ScopeSettings {
-            concurrency: 1,
-            delay: Duration::ZERO,
-            delay_per_slot: Duration::ZERO,
-            jitter: Jitter::NONE,
-            backoff: Backoff {
-                enabled: false,
-                ..Backoff::default()
-            },
-            ..ScopeSettings::default()
-        };
+        let mut settings = unpaced(1);
         adjust(&mut settings);
         let id = self.names.intern(name);
         let index = id as usize;
         if self.scopes.len() <= index {
             self.scopes.resize_with(index + 1, || None);
         }
-        self.scopes[index] = Some(Scope::new(Rc::new(profile(settings, false)), None));
+        self.scopes[index] = Some(Scope::new(Rc::new(Profile::of(settings)), None));
         self.open_account(ScopeId(id), false);
         ScopeId(id)
     }
@@ -188,34 +179,46 @@ impl Throttle {
     }
 }
 
-pub(super) fn profile(settings: ScopeSettings, only_quota: bool) -> Profile {
+/// The profile of a scope that the configuration names.
+pub(super) fn profile(settings: &Settings, name: &str) -> Profile {
+    let mut own = settings.of(name);
+    let patch = settings.scopes.get(name);
+    let only_quota = patch.is_some_and(|patch| is_only_quota(name, patch));
+    if only_quota {
+        own = ScopeSettings {
+            quota: own.quota,
+            requests_per_minute: own.requests_per_minute,
+            ..unpaced(u32::MAX)
+        };
+    }
     Profile {
-        settings,
+        settings: own,
         only_quota,
     }
 }
 
-/// The settings of a scope that says something of its own; the rest is the default's.
-pub(super) fn patched(default: &ScopeSettings, patch: &ScopePatch) -> ScopeSettings {
-    let delay_per_slot = match (patch.delay_per_slot, patch.delay) {
-        (Some(own), _) => own,
-        // A delay of its own speaks for the whole scope.
-        (None, Some(_)) => Duration::ZERO,
-        (None, None) => default.delay_per_slot,
-    };
+/// A scope that caps what is in flight and does nothing else.
+fn unpaced(concurrency: u32) -> ScopeSettings {
     ScopeSettings {
-        concurrency: patch.concurrency.unwrap_or(default.concurrency),
-        delay: patch.delay.unwrap_or(default.delay),
-        delay_per_slot,
-        jitter: patch.jitter.unwrap_or(default.jitter),
-        ..default.clone()
+        concurrency,
+        delay: Duration::ZERO,
+        delay_per_slot: Duration::ZERO,
+        jitter: Jitter::NONE,
+        autothrottle: None,
+        backoff: Backoff {
+            enabled: false,
+            ..Backoff::default()
+        },
+        rampup: None,
+        quota: None,
+        requests_per_minute: None,
+        manager: None,
     }
 }
 
 /// Whether a scope only bounds what is spent. A name of the user's own that says nothing of a pace
 /// has none; a host's falls back to the globals, since nobody asked for it to be faster.
-pub(super) fn is_only_quota(name: &str, patch: &ScopePatch) -> bool {
-    let bounds = patch.quota.is_some();
+fn is_only_quota(name: &str, patch: &ScopePatch) -> bool {
     let paces = patch.concurrency.is_some() || patch.delay.is_some() || patch.jitter.is_some();
-    bounds && !paces && !name.contains(['.', ':', '/'])
+    patch.quota.is_some() && !paces && !name.contains(['.', ':', '/'])
 }
