@@ -161,7 +161,7 @@ use std::time::{Duration, Instant as Clock};
 use argiope::serde_json::json;
 use argiope::settings::ScopeSettings;
 use argiope::{
-    Answer, ByStatus, Classify, Config, CrawlUrl, Crawler, DiskJob, FailureKind, Instant, NotTaken,
+    Answer, Ask, ByStatus, Classify, Config, Crawler, DiskJob, FailureKind, Instant, NotTaken,
     Pace, Page, Refused, Request, ScopeMap, Signal, Sink, Strategy, Turn,
 };
 
@@ -410,9 +410,10 @@ fn scope_map_classifier_and_strategy_are_the_embedders() {
     /// All hosts of one owner share a scope.
     struct ByOwner;
     impl ScopeMap for ByOwner {
-        fn scopes(&self, url: &CrawlUrl, names: &mut Vec<String>) {
-            let owner = url.host_str().split('.').next_back().unwrap_or_default();
-            names.push(format!("owner/{owner}"));
+        fn scopes(&self, ask: &mut Ask<'_>) {
+            let host = ask.url().host_str();
+            let owner = host.split('.').next_back().unwrap_or_default();
+            ask.add(format!("owner/{owner}"));
         }
     }
     struct Counting(Rc<Cell<usize>>);

@@ -13,7 +13,6 @@ use crate::frontier::robots::Brought;
 use crate::io::Io;
 use crate::sink::page::Page;
 use crate::throttle::engine::LaneId;
-use crate::throttle::scope::ScopeId;
 use crate::wire::charset;
 use crate::wire::coding::{Budget, Decoder};
 use crate::wire::directives::Directives;
@@ -135,6 +134,8 @@ impl<I: Io> Core<I> {
         };
         let extra = next.extra_mut();
         extra.redirected_from.push(here);
+        // The map is asked of every URL.
+        extra.mapped = None;
         if becomes_get {
             extra.method = String::new();
             extra.body = Vec::new();
@@ -258,20 +259,6 @@ impl<I: Io> Core<I> {
             extra: None,
         };
         self.release_later(job);
-    }
-
-    /// The scopes of a request: those it names itself, or those its URL maps to.
-    pub fn scopes_of(&mut self, job: &Job) -> Vec<ScopeId> {
-        let own = job.extra.as_ref().and_then(|extra| extra.scopes.as_ref());
-        if let Some(own) = own {
-            return own.iter().map(|name| self.throttle.scope(name)).collect();
-        }
-        self.scope_names.clear();
-        self.scope_map.scopes(&job.url, &mut self.scope_names);
-        self.scope_names
-            .iter()
-            .map(|name| self.throttle.scope(name))
-            .collect()
     }
 
     /// robots.txt asks for a gap: it becomes one of the lane's scopes (F51).

@@ -1,8 +1,8 @@
 //! The life of a URL, in seven functions, in this order:
 //! `admit`, `release_later`, `on_release`, `on_ready`, `on_bytes`, `on_head`, `on_end`.
 //!
-//! What a step needs beyond itself lives beside: names in `names.rs`, connections in `carry.rs`,
-//! what a reply leads to in `follow.rs`, what is told of it in `report.rs`.
+//! What a step needs beyond itself lives beside: scopes in `scopes.rs`, names in `names.rs`,
+//! connections in `carry.rs`, what a reply leads to in `follow.rs`, what is told of it in `report.rs`.
 
 use smallvec::SmallVec;
 
@@ -85,9 +85,9 @@ impl<I: Io> Core<I> {
 
     /// 2. Its lane waits for its scopes, and they wait on the wheel.
     pub fn release_later(&mut self, job: Job) {
-        let scopes = self.scopes_of(&job);
-        self.frontier
-            .push(job, &scopes, &mut self.throttle, self.now);
+        if let Some((job, scopes)) = self.map(job) {
+            self.queue(job, &scopes);
+        }
     }
 
     /// 3. Ahead of due by the learned set-up time, the lane's next request takes a connection.

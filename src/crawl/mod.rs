@@ -2,6 +2,7 @@
 
 mod life;
 mod carry;
+mod scopes;
 mod names;
 mod follow;
 mod report;
@@ -12,6 +13,7 @@ mod timer;
 mod guard;
 mod origins;
 mod room;
+mod mapping;
 mod inbox;
 pub mod stats;
 pub mod config;

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::request::{Kind, Request};
+use crate::throttle::map::{Entry, Scopes};
+use crate::throttle::scope::ScopeId;
 use crate::wire::url::CrawlUrl;
 
 /// One attempt that is still to be made.
@@ -50,6 +52,13 @@ pub struct Extra {
     pub scopes: Option<Vec<String>>,
     /// The expected cost in each of them, where that was said.
     pub scope_costs: Vec<f64>,
+    /// What the scope map answered, where that took it a while.
+    pub mapped: Option<Box<Scopes>>,
+    /// The expected cost in those of its lane's scopes for which one was said. The lane keeps their
+    /// numbers theirs.
+    pub costs: Vec<(ScopeId, f64)>,
+    /// None of its scopes is more specific than the others.
+    pub unordered: bool,
     /// The reply teaches AutoThrottle nothing.
     pub dont_adjust_delay: bool,
     /// The caller's own JSON.
@@ -95,6 +104,29 @@ impl Job {
             Some(extra) if !extra.method.is_empty() => &extra.method,
             _ => "GET",
         }
+    }
+
+    /// The scopes that need not be asked for: those that the request named itself, or that the map
+    /// told before.
+    pub fn own_scopes(&self) -> Option<Scopes> {
+        let extra = self.extra.as_deref()?;
+        let Some(names) = &extra.scopes else {
+            return extra.mapped.as_deref().cloned();
+        };
+        let costs = extra.scope_costs.iter().copied().map(Some);
+        let entries = names.iter().zip(costs.chain(std::iter::repeat(None)));
+        let entries = entries.map(|(name, cost)| Entry {
+            name: name.clone(),
+            cost,
+        });
+        Some(entries.collect())
+    }
+
+    /// What it is expected to cost of a scope's quota: one unit where nothing else was said.
+    pub fn cost(&self, scope: ScopeId) -> f64 {
+        let costs = self.extra.as_ref().map_or(&[][..], |extra| &extra.costs);
+        let said = costs.iter().find(|(id, _)| *id == scope);
+        said.map_or(1.0, |(_, cost)| *cost)
     }
 
     /// Whether its reply teaches AutoThrottle nothing.

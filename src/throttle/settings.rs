@@ -16,6 +16,8 @@ pub struct Settings {
     pub default: ScopeSettings,
     /// `THROTTLING_SCOPES` (and `DOWNLOAD_SLOTS`): scopes that say something of their own.
     pub scopes: BTreeMap<String, ScopePatch>,
+    /// `SCOPE_MAP`: which scopes a URL has, from the widest rule to the narrowest as they are given.
+    pub scope_map: Vec<MapKind>,
     /// `THROTTLING_ROBOTSTXT_OBEY`: robots.txt's Crawl-delay is honoured.
     pub robotstxt_obey: bool,
     /// `THROTTLING_ROBOTSTXT_MAX_DELAY`: no Crawl-delay is taken for longer than this.
@@ -24,6 +26,9 @@ pub struct Settings {
     pub rate_limit_headers: RateLimitHeaders,
     /// `RETRY_AFTER_OBEY`: `BACKOFF_MAX_DELAY` does not cap what a server asks for.
     pub obey_fully: bool,
+    /// `DELAYED_REQUESTS_WARN_THRESHOLD`: requests from outside the frontier that wait at once, for
+    /// one warning; 0: never.
+    pub delayed_requests_warn_threshold: usize,
     /// `AUTOTHROTTLE_*`: for scopes that switch it on themselves.
     pub autothrottle: AutoThrottle,
     /// `RAMPUP_*`: for scopes that switch it on.
@@ -52,10 +57,12 @@ impl Default for Settings {
                     ..ScopePatch::default()
                 },
             )]),
+            scope_map: vec![MapKind::Host],
             robotstxt_obey: true,
             robotstxt_max_delay: Duration::from_secs(60),
             rate_limit_headers: RateLimitHeaders::Always,
             obey_fully: false,
+            delayed_requests_warn_threshold: 500,
             autothrottle: AutoThrottle::default(),
             rampup: Rampup::default(),
             window: Duration::from_secs(60),
@@ -63,6 +70,21 @@ impl Default for Settings {
             oversize: Oversize::Alone,
         }
     }
+}
+
+/// `SCOPE_MAP`: a rule by which a URL has scopes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapKind {
+    /// Its host, with the port where that is not the scheme's own.
+    Host,
+    /// Its registrable domain; its host where there is none.
+    Domain,
+    /// Its registrable domain and every name from there down to its host.
+    Hierarchy,
+    /// Its host and path, without the query.
+    Endpoint,
+    /// The address that it is fetched from: `ip/ADDRESS`.
+    Ip,
 }
 
 /// Everything that paces one scope.
