@@ -54,7 +54,12 @@ pub use sink::{Sink, WriteError};
 
 // What an embedder may bring instead of what is built in.
 #[doc(inline)]
-pub use throttle::map::{ByHost, ScopeMap};
+pub use throttle::map::{
+    Ask, ByAddress, ByDomain, ByEndpoint, ByHierarchy, ByHost, Combined, Entry, Later, ScopeMap,
+    Scopes, UnknownMap, add_scope,
+};
+#[doc(inline)]
+pub use throttle::settings::MapKind;
 #[doc(inline)]
 pub use throttle::signal::{Answer, Blame, ByStatus, Classify, Ending, Feedback, Signal};
 #[doc(inline)]

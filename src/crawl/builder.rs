@@ -46,9 +46,10 @@ impl Builder {
         self
     }
 
-    /// Which scopes a request is throttled under, where it does not say so itself.
+    /// Which scopes a request is throttled under, where it does not say so itself. Takes the place of
+    /// `SCOPE_MAP`.
     pub fn scope_map(mut self, scope_map: impl ScopeMap + 'static) -> Self {
-        self.parts.scope_map = Box::new(scope_map);
+        self.parts.scope_map = Some(Box::new(scope_map));
         self
     }
 

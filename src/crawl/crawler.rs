@@ -15,6 +15,7 @@ use super::core::{Core, Phase};
 use super::guard::Guard;
 use super::inbox::{Handle, Inbox, Stopper};
 use super::life::Refused;
+use super::mapping::Mapping;
 use super::origins::Origins;
 use super::room::Room;
 use super::stats::{Progress, Stats};
@@ -31,7 +32,8 @@ use crate::frontier::request::Request;
 use crate::io::{Epoll, Io};
 use crate::sink::{Sink, WriteError};
 use crate::throttle::engine::Throttle;
-use crate::throttle::map::{ByHost, ScopeMap};
+use crate::throttle::map::ScopeMap;
+use crate::throttle::settings::MapKind;
 use crate::throttle::signal::{ByStatus, Classify};
 use crate::throttle::strategy::StrategyMaker;
 
@@ -47,8 +49,8 @@ pub struct Crawler<I: Io = Epoll> {
 pub struct Parts {
     /// Where results go.
     pub sink: Box<dyn Sink>,
-    /// Which scopes a request is throttled under.
-    pub scope_map: Box<dyn ScopeMap>,
+    /// Which scopes a request is throttled under; `None` where the configuration decides.
+    pub scope_map: Option<Box<dyn ScopeMap>>,
     /// What an answer means.
     pub classify: Box<dyn Classify>,
     /// What the pace of a scope does about it; `None` where the configuration decides.
@@ -62,7 +64,7 @@ impl Parts {
     pub fn new(sink: impl Sink + 'static) -> Self {
         Parts {
             sink: Box::new(sink),
-            scope_map: Box::new(ByHost),
+            scope_map: None,
             classify: Box::new(ByStatus),
             strategies: None,
             stats_path: None,
@@ -205,12 +207,14 @@ impl<I: Io> Crawler<I> {
             sink: parts.sink,
             disk: Vec::new(),
             classify: parts.classify,
-            scope_map: parts.scope_map,
+            scope_map: parts
+                .scope_map
+                .unwrap_or_else(|| MapKind::map_of(&config.throttle.scope_map)),
+            mapping: Mapping::new(config.throttle.delayed_requests_warn_threshold),
             stats: Stats::new(),
             phase: Phase::Running,
             cancelled: Vec::new(),
             scratch: Vec::new(),
-            scope_names: Vec::new(),
             warned: BTreeSet::new(),
             events: Vec::new(),
             next_tick: now + Duration::from_secs(1),

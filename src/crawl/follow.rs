@@ -13,7 +13,6 @@ use crate::frontier::robots::Brought;
 use crate::io::Io;
 use crate::sink::page::Page;
 use crate::throttle::engine::LaneId;
-use crate::throttle::scope::ScopeSet;
 use crate::wire::charset;
 use crate::wire::coding::{Budget, Decoder};
 use crate::wire::directives::Directives;
@@ -136,6 +135,8 @@ impl<I: Io> Core<I> {
         };
         let extra = next.extra_mut();
         extra.redirected_from.push(here);
+        // The map is asked of every URL.
+        extra.mapped = None;
         if becomes_get {
             extra.method = String::new();
             extra.body = Vec::new();
@@ -256,21 +257,10 @@ impl<I: Io> Core<I> {
             attempt: 1,
             depth,
             priority: 0,
+            share: 0.0,
             extra: None,
         };
         self.release_later(job);
-    }
-
-    /// The scopes of a request: those it names itself, or those its URL maps to.
-    pub fn scopes_of(&mut self, job: &Job) -> ScopeSet {
-        let own = job.extra.as_ref().and_then(|extra| extra.scopes.as_ref());
-        if let Some(own) = own {
-            return ScopeSet::unordered(own.iter().map(|name| self.throttle.scope(name)));
-        }
-        self.scope_names.clear();
-        self.scope_map.scopes(&job.url, &mut self.scope_names);
-        let names = self.scope_names.iter();
-        ScopeSet::ordered(names.map(|name| self.throttle.scope(name)))
     }
 
     /// robots.txt asks for a gap: it becomes one of the lane's scopes (F51).

@@ -1,8 +1,8 @@
 //! The life of a URL, in seven functions, in this order:
 //! `admit`, `release_later`, `on_release`, `on_ready`, `on_bytes`, `on_head`, `on_end`.
 //!
-//! What a step needs beyond itself lives beside: names in `names.rs`, connections in `carry.rs`,
-//! what a reply leads to in `follow.rs`, what is told of it in `report.rs`.
+//! What a step needs beyond itself lives beside: scopes in `scopes.rs`, names in `names.rs`,
+//! connections in `carry.rs`, what a reply leads to in `follow.rs`, what is told of it in `report.rs`.
 
 use super::carry::arrival;
 use super::core::Core;
@@ -61,6 +61,7 @@ impl<I: Io> Core<I> {
             attempt: 1,
             depth: request.depth,
             priority: request.priority,
+            share: 0.0,
             extra: Extra::of(&request),
         };
         // What cannot be put on the wire is the caller's to hear of now, not the sink's later.
@@ -81,9 +82,9 @@ impl<I: Io> Core<I> {
 
     /// 2. Its lane waits for its scopes, and they wait on the wheel.
     pub fn release_later(&mut self, job: Job) {
-        let scopes = self.scopes_of(&job);
-        self.frontier
-            .push(job, &scopes, &mut self.throttle, self.now);
+        if let Some((job, scopes)) = self.map(job) {
+            self.queue(job, &scopes);
+        }
     }
 
     /// 3. Ahead of due by the learned set-up time, the lane's next request takes a connection.
@@ -99,6 +100,12 @@ impl<I: Io> Core<I> {
         for _ in 0..UNSENT_PER_RELEASE {
             match self.frontier.next(lane, self.now) {
                 Next::Send(job) => {
+                    if !self.throttle.recharge(ticket, job.costs(), self.now) {
+                        // Not the one that the lane was offered for, and dearer.
+                        self.throttle.cancel(ticket, self.now);
+                        let throttle = &mut self.throttle;
+                        return self.frontier.put_back(lane, job, throttle, self.now);
+                    }
                     let found = found.expect("a host that may be asked was looked up");
                     self.take_connection(job, lane, ticket, found);
                     // What is queued behind it waits for its scopes' places, not for its end.

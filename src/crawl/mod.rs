@@ -2,6 +2,7 @@
 
 mod life;
 mod carry;
+mod scopes;
 mod names;
 mod follow;
 mod report;
@@ -13,6 +14,7 @@ mod guard;
 mod hearing;
 mod origins;
 mod room;
+mod mapping;
 mod inbox;
 pub mod stats;
 pub mod config;

@@ -194,6 +194,8 @@ impl Frontier {
             Stands::Idle => self.offer(lane, throttle, now),
             // robots.txt and sitemaps wait for nobody's robots.txt, and for no page limit.
             Stands::Robots | Stands::Limited if first => self.offer(lane, throttle, now),
+            // Another may be the first now.
+            Stands::Offered => self.offer(lane, throttle, now),
             _ => {}
         }
     }
@@ -318,6 +320,7 @@ impl Frontier {
             attempt: 1,
             depth: front.depth,
             priority: 0,
+            share: 0.0,
             extra: None,
         };
         job.extra_mut().robots_for = Some(slot.origin);
@@ -379,7 +382,11 @@ impl Frontier {
     }
 
     fn offer(&mut self, lane: LaneId, throttle: &mut Throttle, now: Instant) {
-        self.lanes[lane.0 as usize].stands = Stands::Offered;
+        let slot = &mut self.lanes[lane.0 as usize];
+        slot.stands = Stands::Offered;
+        if let Some(front) = slot.queue.peek() {
+            throttle.expect(lane, front.costs(), now);
+        }
         throttle.offer(lane, now);
     }
 

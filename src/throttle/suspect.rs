@@ -132,6 +132,7 @@ enum Reply {
 
 impl Suspect {
     /// The state before the first reply.
+    #[cfg(test)]
     pub fn new() -> Self {
         Suspect::default()
     }
@@ -144,6 +145,7 @@ impl Suspect {
     }
 
     /// What is suspected now.
+    #[cfg(test)]
     pub fn kind(&self) -> Option<Kind> {
         self.suspected.map(|suspected| suspected.kind)
     }

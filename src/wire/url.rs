@@ -159,9 +159,17 @@ impl CrawlUrl {
     ///
     /// Where there is none (an address, `localhost`, a public suffix itself) it is the whole host.
     pub fn registrable_domain(&self) -> &str {
+        self.domain().unwrap_or(self.host_str())
+    }
+
+    /// The same; `None` where there is none.
+    ///
+    /// The list's private suffixes are suffixes too: who has a name at a host of many (`github.io`)
+    /// shares it with nobody.
+    pub fn domain(&self) -> Option<&str> {
         match self.host() {
-            Host::Name(name) => psl::domain_str(name).unwrap_or(name),
-            Host::Address(_) => self.host_str(),
+            Host::Name(name) => psl::domain_str(name),
+            Host::Address(_) => None,
         }
     }
 

@@ -50,6 +50,7 @@ impl Bench {
             attempt: 1,
             depth,
             priority: 0,
+            share: 0.0,
             extra: None,
         };
         self.frontier.push(
@@ -315,6 +316,7 @@ fn an_origin_is_remembered_once_however_often_its_lane_closes() {
             attempt: 1,
             depth: 0,
             priority: 0,
+            share: 0.0,
             extra: None,
         };
         frontier.push(job, &ScopeSet::ordered([scope]), &mut throttle, now);

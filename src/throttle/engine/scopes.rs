@@ -125,6 +125,19 @@ impl Throttle {
         self.scope_ref(scope).never_fits(cost, now)
     }
 
+    /// The share of a scope's quota that a request of this cost takes, up to 1; 0 where there is no
+    /// quota.
+    pub fn share(&self, scope: ScopeId, cost: f64) -> f32 {
+        let quota = self.scope_ref(scope).profile.settings.quota;
+        let share = quota.map_or(0.0, |quota| cost / quota.units);
+        // What is no number of units counts as all of it.
+        if share.is_nan() {
+            1.0
+        } else {
+            share.clamp(0.0, 1.0) as f32
+        }
+    }
+
     /// The name of a scope.
     pub fn scope_name(&self, scope: ScopeId) -> &str {
         self.names.name(scope.0)
