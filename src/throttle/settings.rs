@@ -111,13 +111,24 @@ impl Settings {
     /// What the user said of the scope of this name: in its entry, and, key by key below that, under
     /// the wider patterns that the entry falls under.
     pub fn patch_of(&self, name: &str) -> ScopePatch {
-        let Some(entry) = self.entry_of(name) else {
-            return ScopePatch::default();
-        };
-        self.patterns_of(entry)
+        self.said_of(name, |_| true)
+    }
+
+    /// The same, without what was said of all domains or addresses and so of no name: only a delay
+    /// that somebody gave to a host goes before the one that its robots.txt asks for.
+    pub fn patch_by_name(&self, name: &str) -> ScopePatch {
+        self.said_of(name, |key| ![DOMAINS, ADDRESSES].contains(&key))
+    }
+
+    fn said_of(&self, name: &str, counts: impl Fn(&str) -> bool) -> ScopePatch {
+        let entry = self.entry_of(name);
+        let wider = entry.map(|entry| self.patterns_of(entry));
+        entry
             .into_iter()
-            .fold(self.scopes[entry].clone(), |patch, pattern| {
-                patch.over(&self.scopes[pattern])
+            .chain(wider.into_iter().flatten())
+            .filter(|key| counts(key))
+            .fold(ScopePatch::default(), |patch, key| {
+                patch.over(&self.scopes[key])
             })
     }
 

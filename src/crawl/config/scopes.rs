@@ -331,9 +331,6 @@ fn scope_name(name: &str) -> Result<String, Problem> {
             )),
         };
     }
-    if let Some(host) = name.strip_prefix("host/") {
-        return Ok(format!("host/{}", host_name(host)));
-    }
     if let Some(host) = name.strip_prefix("*.") {
         let host = host_name(host);
         return match host.contains(['*', '/', ':']) {
@@ -343,6 +340,9 @@ fn scope_name(name: &str) -> Result<String, Problem> {
     }
     if name.contains('*') {
         return Err(Problem::new("no pattern", STARS));
+    }
+    if let Some(host) = name.strip_prefix("host/") {
+        return Ok(format!("host/{}", host_name(host)));
     }
     match name.split_once('/') {
         // An endpoint: its path as URLs have it, too.

@@ -84,7 +84,7 @@ impl Throttle {
     /// The delay that the user gave a scope in place of the longer one that robots.txt asks for:
     /// worth a warning, unless the scope says `ignore_robots_txt` (F54). Called once per lane.
     pub fn overrules_crawl_delay(&self, scope: &str, asked: Duration) -> Option<Duration> {
-        let patch = self.settings.patch_of(scope);
+        let patch = self.settings.patch_by_name(scope);
         let silenced = patch.ignore_robots_txt.unwrap_or(false);
         patch
             .delay
@@ -94,7 +94,7 @@ impl Throttle {
     /// Whether Crawl-delay is honoured for this scope. Where the user gave the scope a delay of its
     /// own that holds instead (F54).
     pub fn heeds_crawl_delay(&self, scope: &str) -> bool {
-        self.settings.robotstxt_obey && self.settings.patch_of(scope).delay.is_none()
+        self.settings.robotstxt_obey && self.settings.patch_by_name(scope).delay.is_none()
     }
 
     pub(super) fn implicit_scope(

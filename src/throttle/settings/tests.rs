@@ -406,6 +406,35 @@ fn addresses_and_domains_have_patterns_of_their_own() {
 }
 
 #[test]
+fn only_a_delay_that_was_given_to_a_name_goes_before_crawl_delay() {
+    let mut settings = saying(&[
+        (DOMAINS, delayed(0.25)),
+        ("*.example.com", delayed(0.5)),
+        (
+            "own.test",
+            ScopePatch {
+                ignore_robots_txt: Some(true),
+                ..ScopePatch::default()
+            },
+        ),
+    ]);
+    settings.scope_map = vec![MapKind::Host, MapKind::Domain];
+    let check = |name: &str, all: Option<f64>, by_name: Option<f64>| {
+        assert_eq!(settings.patch_of(name).delay, all.map(secs), "{name}");
+        let patch = settings.patch_by_name(name);
+        assert_eq!(patch.delay, by_name.map(secs), "{name}");
+    };
+    check("a.test", Some(0.25), None);
+    check("own.test", Some(0.25), None);
+    check("www.example.com", Some(0.5), Some(0.5));
+    check("www.a.test", None, None);
+    assert_eq!(
+        settings.patch_by_name("own.test").ignore_robots_txt,
+        Some(true)
+    );
+}
+
+#[test]
 fn a_delay_goes_before_the_slots_delay_of_a_wider_pattern() {
     let wide = ScopePatch {
         delay_per_slot: Some(secs(9.0)),

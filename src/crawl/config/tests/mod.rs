@@ -1,5 +1,6 @@
 //! What users say, and what a crawl is told.
 
+mod throttling;
 mod values;
 
 use std::time::Duration;
