@@ -11,6 +11,7 @@ pub mod strategy;
 pub mod autothrottle;
 pub mod robust;
 pub mod suspect;
+pub mod diagnosis;
 mod mix;
 pub mod map;
 pub mod settings;
