@@ -1,8 +1,9 @@
 //! AutoThrottle's robust mode: as many requests in flight as the target says, whatever the latency
 //! pretends.
 //!
-//! The delay is the usual busy time of a request ÷ target concurrency; what is usual is
-//! [`mix`](super::mix)'s to say. Beyond that:
+//! The delay is the usual busy time of a request ÷ target concurrency. What is usual is `mix.rs`'s
+//! to say: outliers are left out, classes of pages are told apart, and changes are followed. Beyond
+//! that:
 //!
 //! - Replies from caches say nothing of the origin. Every request is paced as if it missed.
 //! - What is no success never makes the pace faster.
@@ -211,7 +212,7 @@ impl Robust {
         match (heads, bodies) {
             (None, None) => self.delay(),
             (heads, bodies) => {
-                let busy = heads.unwrap_or(0.0) + bodies.unwrap_or(0.0);
+                let busy = heads.map_or(0.0, |heads| heads.max(QUICKEST)) + bodies.unwrap_or(0.0);
                 delay_for(busy, settings, floor)
             }
         }
@@ -263,6 +264,9 @@ const FALL_AT_MOST: u32 = 4;
 /// that holds for a site of which nothing is known (`DOWNLOAD_DELAY`). The next request may be the
 /// one that misses; most origins are quicker than this.
 const UNSEEN: f64 = 1.0;
+/// No origin is taken to be quicker than this, in seconds: replies that all take less may come
+/// from a cache that does not say so, and two hundred a second are plenty for what is behind it.
+const QUICKEST: f64 = 0.005;
 /// A body that ends within this, or
 const BODY_SHORTEST: Duration = Duration::from_millis(2);
 /// this part of the usual latency, ended with its head, as long as there are no slower ones.

@@ -13,5 +13,6 @@ pub mod robots;
 pub mod charset;
 pub mod directives;
 pub mod html;
+pub mod marks;
 pub mod sitemap;
 pub mod warc;

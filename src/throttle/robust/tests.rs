@@ -7,6 +7,8 @@ use super::*;
 use crate::base::rng::Rng;
 use crate::base::time::Instant;
 use crate::fetch::failure::FailureKind;
+use crate::throttle::signal::Ending;
+use crate::throttle::suspect::Suspect;
 
 /// One scope's crawl of one server.
 struct Crawl {
@@ -15,6 +17,8 @@ struct Crawl {
     cap: u32,
     /// The share that is drawn to either side of the delay.
     jitter: f64,
+    /// Blocks are looked for, and pace the scope as well.
+    suspects: bool,
 }
 
 /// What the server does with one request.
@@ -24,6 +28,8 @@ struct Reply {
     head: f64,
     body: f64,
     cached: Option<bool>,
+    /// The page of a block: small, and always the same.
+    block: bool,
 }
 
 /// What the server saw.
@@ -46,6 +52,7 @@ impl Crawl {
             floor: Duration::ZERO,
             cap: 8,
             jitter: 0.0,
+            suspects: false,
         }
     }
 
@@ -59,6 +66,7 @@ impl Crawl {
     fn run(&self, count: usize, mut server: impl FnMut(usize, f64, u32) -> Reply) -> Seen {
         let mut robust = Robust::new(&self.settings, self.floor);
         let cap = self.cap.min(in_flight_max(&self.settings));
+        let mut suspect = Suspect::new();
         let mut rng = Rng::from_seed(7);
         let mut news: BinaryHeap<Reverse<(Instant, usize, bool)>> = BinaryHeap::new();
         let mut replies: Vec<Reply> = Vec::new();
@@ -71,7 +79,8 @@ impl Crawl {
             in_flight: Vec::new(),
         };
         while replies.len() < count {
-            let due = last.map_or(now, |last| last + robust.delay().mul_f64(factor));
+            let delay = robust.delay().max(suspect.delay());
+            let due = last.map_or(now, |last| last + delay.mul_f64(factor));
             let next = news.peek().map(|Reverse((at, ..))| *at);
             if in_flight < cap && next.is_none_or(|next| due < next) {
                 now = now.max(due);
@@ -79,7 +88,7 @@ impl Crawl {
                 factor = 1.0 + rng.range_f64(-self.jitter, self.jitter);
                 in_flight += 1;
                 seen.sent.push(in_seconds(now));
-                seen.delays.push(robust.delay().as_secs_f64());
+                seen.delays.push(delay.as_secs_f64());
                 seen.in_flight.push(in_flight);
                 let reply = server(replies.len(), in_seconds(now), in_flight);
                 let id = replies.len();
@@ -91,10 +100,17 @@ impl Crawl {
             let Reverse((at, id, ended)) = news.pop().expect("something is in flight");
             now = at;
             let reply = replies[id];
-            let whole = reply.status.is_some();
             if ended {
                 in_flight -= 1;
-                if whole {
+                if self.suspects {
+                    let ending = Ending {
+                        size: if reply.block { 700 } else { 20_000 },
+                        digest: if reply.block { 0 } else { id as u64 + 1 },
+                        ..Ending::default()
+                    };
+                    suspect.ended(reply.status, Some(secs(reply.head)), &ending, now);
+                }
+                if reply.status.is_some() && suspect.kind().is_none() {
                     let body = Body {
                         latency: secs(reply.head),
                         took: secs(reply.head + reply.body),
@@ -103,7 +119,7 @@ impl Crawl {
                     };
                     robust.ended(&self.settings, self.floor, &body);
                 }
-            } else {
+            } else if suspect.kind().is_none() {
                 robust.answer(&self.settings, self.floor, &signal(reply));
             }
         }
@@ -146,6 +162,7 @@ fn page(head: f64) -> Reply {
         head,
         body: 0.0,
         cached: None,
+        block: false,
     }
 }
 
@@ -413,6 +430,39 @@ fn f95_caches_alone_never_bring_the_delay_under_that_of_an_unknown_origin() {
     // Nor do they raise one that the user chose.
     let seen = Crawl::new(0.2, 1.0).run(500, |_, _, _| hit(0.0005));
     near(seen.delays[499], 0.2, 1e-6);
+}
+
+#[test]
+fn f95_replies_that_are_all_far_too_quick_may_be_a_caches_that_says_nothing() {
+    let seen = Crawl::new(0.5, 1.0).run(3000, |_, _, _| page(0.0005));
+    near(seen.rate(20), 200.0, 0.01);
+    // A quick server that still takes its time is believed.
+    let seen = Crawl::new(0.5, 1.0).run(3000, |_, _, _| page(0.006));
+    near(seen.rate(20), 1.0 / 0.006, 0.01);
+}
+
+#[test]
+fn f96_a_block_that_looks_like_pages_stops_the_crawl_and_does_not_speed_it_up() {
+    let mut crawl = Crawl::new(0.5, 1.0).jittered();
+    crawl.suspects = true;
+    let block = Reply {
+        block: true,
+        ..page(0.0002)
+    };
+    // For an hour; in it, the probes do no harm, and see its end.
+    let (mut began, mut blocked) = (None, 0);
+    let seen = crawl.run(300, |i, now, _| {
+        let began = *began.get_or_insert(if i < 100 { return page(0.05) } else { now });
+        if now - began > 3600.0 {
+            return page(0.05);
+        }
+        blocked += 1;
+        block
+    });
+    // The rate did not rise before the block was seen either.
+    assert!(seen.delays[100..].iter().all(|delay| *delay >= 0.04));
+    assert!(blocked < 30, "{blocked}");
+    near(seen.rate(200), 20.0, 0.05);
 }
 
 #[test]
