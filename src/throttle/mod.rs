@@ -15,6 +15,7 @@ pub mod autothrottle;
 )]
 mod quota;
 pub mod map;
+pub mod patterns;
 pub mod settings;
 
 #[cfg(test)]
