@@ -338,6 +338,18 @@ mod tests {
     }
 
     #[test]
+    fn f67_a_crawl_is_woken_for_the_first_answer_only() {
+        let (mut inbox, wakes) = inbox();
+        inbox.later(1, 0).answer("a");
+        drop(inbox.later(2, 0));
+        assert_eq!(wakes.load(Ordering::SeqCst), 1);
+        let numbers = std::iter::from_fn(|| inbox.take_mapped()).map(|mapped| mapped.number);
+        assert_eq!(numbers.collect::<Vec<_>>(), [1, 2]);
+        inbox.later(3, 0).answer("a");
+        assert_eq!(wakes.load(Ordering::SeqCst), 2);
+    }
+
+    #[test]
     fn a_crawl_is_woken_for_the_first_request_only() {
         let (mut inbox, wakes) = inbox();
         let handle = inbox.handle();

@@ -19,20 +19,30 @@ use crate::wire::url::CrawlUrl;
 /// it redirects to.
 ///
 /// ```
-/// use argiope::{Ask, ByHost, ScopeMap};
+/// use argiope::{Ask, ByHost, CrawlUrl, ScopeMap};
 ///
-/// /// Requests to a scraping API are also throttled under the site they are about.
+/// /// Requests to a scraping API are also throttled under the site that they are about, and cost.
 /// struct WithTarget;
 ///
 /// impl ScopeMap for WithTarget {
 ///     fn scopes(&self, ask: &mut Ask<'_>) {
 ///         ByHost.scopes(ask);
-///         if let Some(site) = ask.header("X-Target-Site").map(str::to_owned) {
-///             ask.add(site);
+///         if ask.url().host_str() == "api.example.com" {
 ///             ask.add_cost("credits", 2.5);
+///             let target = ask.url().query_value("url");
+///             if let Some(Ok(target)) = target.map(|target| CrawlUrl::parse(&target)) {
+///                 ask.add(target.scope_key());
+///             }
 ///         }
 ///     }
 /// }
+///
+/// let url = CrawlUrl::parse("https://api.example.com/?url=https%3A%2F%2Fa.test%2F")?;
+/// let mut ask = Ask::about(&url);
+/// WithTarget.scopes(&mut ask);
+/// let scopes = ask.into_scopes();
+/// assert!(scopes.names().eq(["api.example.com", "credits", "a.test"]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait ScopeMap {
     /// Adds the scopes of a request, the most general first and the most specific last; none at all

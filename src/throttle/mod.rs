@@ -17,6 +17,7 @@ pub mod diagnosis;
 mod mix;
 mod quota;
 pub mod map;
+pub mod patterns;
 pub mod settings;
 
 #[cfg(test)]

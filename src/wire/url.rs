@@ -155,6 +155,13 @@ impl CrawlUrl {
         self.text.get(usize::from(self.path_end) + 1..)
     }
 
+    /// The first value of this name in the query, read as a form's: with escapes and `+` undone.
+    pub fn query_value(&self, name: &str) -> Option<String> {
+        url::form_urlencoded::parse(self.query()?.as_bytes())
+            .find(|(own, _)| own == name)
+            .map(|(_, value)| value.into_owned())
+    }
+
     /// The domain somebody registered, by the public suffix list (`bbc.co.uk`, `me.github.io`).
     ///
     /// Where there is none (an address, `localhost`, a public suffix itself) it is the whole host.

@@ -49,11 +49,9 @@ impl ScopeMap for ByHierarchy {
         let Some(domain) = url.domain() else {
             return ask.add(url.scope_key());
         };
-        ask.add(domain);
         let host = url.host_str();
-        let below = &host[..host.len() - domain.len()];
-        // Of `a.b.example.com` that is `a.b.`, whose last dot ends no level.
-        for (dot, _) in below.trim_end_matches('.').rmatch_indices('.') {
+        // The last of the dots before it is where the domain itself begins.
+        for (dot, _) in host[..host.len() - domain.len()].rmatch_indices('.') {
             ask.add(&host[dot + 1..]);
         }
         ask.add(host);

@@ -62,6 +62,10 @@ fn f23_the_hierarchy_goes_from_the_domain_down_to_the_host() {
         "http://a.b.bbc.co.uk:81/",
         &["bbc.co.uk", "b.bbc.co.uk", "a.b.bbc.co.uk"],
     );
+    check(
+        "http://a.b.c.d.test/",
+        &["d.test", "c.d.test", "b.c.d.test", "a.b.c.d.test"],
+    );
     check("http://10.0.0.1:81/", &["10.0.0.1:81"]);
     check("http://localhost/", &["localhost"]);
     check("http://com/", &["com"]);
@@ -90,7 +94,33 @@ fn f24_each_endpoint_is_a_scope_whatever_its_query() {
 }
 
 #[test]
-fn f25_the_address_is_a_scope_that_no_map_can_name() {
+fn f25_a_scraping_api_is_also_throttled_under_what_is_asked_of_it() {
+    struct Api;
+    impl ScopeMap for Api {
+        fn scopes(&self, ask: &mut Ask<'_>) {
+            ByHost.scopes(ask);
+            let target = ask.url().query_value("url");
+            if let Some(Ok(target)) = target.map(|target| CrawlUrl::parse(&target)) {
+                ask.add(target.scope_key());
+            }
+        }
+    }
+    let check = |query: &str, more: &[&str]| {
+        let expected = [&["api.test"], more].concat();
+        check(&Api, &format!("http://api.test/?{query}"), &expected);
+    };
+    check("url=https://t1.test/x?y=z", &["t1.test"]);
+    check("key=1&url=http%3A%2F%2FT2.test%3A81%2F", &["t2.test:81"]);
+    check("url=http://t1.test&url=http://t2.test", &["t1.test"]);
+    check("", &[]);
+    check("url=", &[]);
+    check("url=garbage", &[]);
+    check("url=%FF%00", &[]);
+    check("urls=http://t1.test/", &[]);
+}
+
+#[test]
+fn f29_the_address_is_a_scope_that_no_map_can_name() {
     check(&ByAddress, "http://a.test/", &[]);
     let wants = |kinds: &[MapKind]| MapKind::map_of(kinds).wants_address();
     assert!(wants(&[MapKind::Ip]));
@@ -206,6 +236,16 @@ fn f69_scopes_are_made_from_every_form() {
     check(set.into(), &[("a", None), ("b", None)], false);
     let map = BTreeMap::from([("b", 1.0), ("a", 0.0)]);
     check(map.into(), &[("a", Some(0.0)), ("b", Some(1.0))], false);
+}
+
+#[test]
+fn f69_that_scopes_were_left_out_is_known_of_all_that_is_made_of_them() {
+    let many = |count: usize| Scopes::from_iter((0..count).map(|number| number.to_string()));
+    assert!(!many(SCOPES_MAX).is_cut());
+    assert!(many(SCOPES_MAX + 1).is_cut());
+    assert!(add_scope((), many(SCOPES_MAX + 1)).is_cut());
+    assert!(!add_scope("0", many(SCOPES_MAX)).is_cut());
+    assert!(add_scope("one more", many(SCOPES_MAX)).is_cut());
 }
 
 #[test]
