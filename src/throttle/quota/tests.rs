@@ -1,3 +1,5 @@
+//! What a ledger allows, against the counting of a server.
+
 use std::collections::VecDeque;
 
 use proptest::prelude::*;
