@@ -11,13 +11,10 @@ pub mod strategy;
 pub mod autothrottle;
 mod robust;
 mod suspect;
-pub mod robust;
-pub mod suspect;
 pub mod diagnosis;
 mod mix;
 mod quota;
 pub mod map;
-pub mod patterns;
 pub mod settings;
 
 #[cfg(test)]
