@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn f13_a_name_goes_before_a_pattern_and_the_longest_pattern_before_the_others() {
+    fn f12_a_name_goes_before_a_pattern_and_the_longest_pattern_before_the_others() {
         let all = patterns(&[
             "default",
             "*.com",
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn f13_an_apex_is_not_below_itself() {
+    fn f12_an_apex_is_not_below_itself() {
         assert_eq!(patterns(&["*.example.com"]).find("example.com"), None);
         assert_eq!(patterns(&["*.example.com"]).find(".example.com"), None);
         assert_eq!(patterns(&[]).find("example.com"), None);
