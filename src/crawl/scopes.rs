@@ -79,3 +79,73 @@ impl<I: Io> Core<I> {
         self.frontier.push(job, &ids, &mut self.throttle, self.now);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crawl::config::Config;
+    use crate::crawl::{Crawler, Parts};
+    use crate::fetch::resolver;
+    use crate::frontier::request::Request;
+    use crate::io::sim::{Origins, Sim};
+    use crate::sink::page::Page;
+    use crate::throttle::map::ScopeMap;
+
+    /// Each path is a list of scopes; the last of them costs 2.5 where the method is POST.
+    struct ByPath;
+
+    impl ScopeMap for ByPath {
+        fn scopes(&self, ask: &mut Ask<'_>) {
+            let names = ask.url().path().trim_matches('/').split('/');
+            ask.add_all(names.collect::<Scopes>());
+            if ask.method() == "POST" {
+                ask.add_cost(ask.url().path().rsplit('/').next().unwrap_or_default(), 2.5);
+            }
+            if ask.header("X-Order").is_some_and(|value| value == "none") {
+                ask.unordered();
+            }
+        }
+    }
+
+    /// Admits a request; gives the names and costs of its scopes as its lane's turn will see them,
+    /// and whether none is the most specific.
+    fn check(request: Request, expected: &[(&str, f64)], unordered: bool) {
+        let io = Sim::new(1, Box::new(Origins::default()));
+        let mut parts = Parts::new(|_: Page| {});
+        parts.scope_map = Some(Box::new(ByPath));
+        let names = resolver::Settings::default();
+        let mut crawler =
+            Crawler::on(io, Config::default(), names, parts).expect("it can be set up");
+        crawler.submit(request).expect("it is a URL");
+        let core = &mut crawler.core;
+        let jobs = core.frontier.drain();
+        let [job] = &jobs[..] else {
+            panic!("one was admitted: {jobs:?}");
+        };
+        for (name, cost) in expected {
+            assert_eq!(job.cost(core.throttle.scope(name)), *cost, "{name}");
+        }
+        let has_none = job.extra.as_ref().is_some_and(|extra| extra.unordered);
+        assert_eq!(has_none, unordered);
+    }
+
+    #[test]
+    fn f61_a_request_knows_its_cost_in_each_of_its_scopes() {
+        let get = |path: &str| Request::get(format!("http://a.test{path}"));
+        check(get("/a/b"), &[("a", 1.0), ("b", 1.0)], false);
+        let post = Request::post("http://a.test/a/b", "x");
+        check(post, &[("a", 1.0), ("b", 2.5)], false);
+        // What the request says itself, the map is not asked for.
+        let own = get("/a").scope("x").scope_cost("y", 0.5);
+        check(own, &[("x", 1.0), ("y", 0.5), ("a", 1.0)], false);
+    }
+
+    #[test]
+    fn f69_a_request_knows_whether_its_scopes_have_an_order() {
+        let none =
+            |path: &str| Request::get(format!("http://a.test{path}")).header("X-Order", "none");
+        check(none("/a/b"), &[], true);
+        // One scope alone is the most specific.
+        check(none("/a"), &[], false);
+    }
+}
