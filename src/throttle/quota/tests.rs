@@ -1,3 +1,5 @@
+//! Windows, corrections and what the server says, at one ledger and at a modelled server.
+
 use std::collections::VecDeque;
 
 use proptest::prelude::*;
