@@ -63,7 +63,7 @@ pub use throttle::settings::MapKind;
 #[doc(inline)]
 pub use throttle::signal::{Answer, Blame, ByStatus, Classify, Ending, Feedback, Signal};
 #[doc(inline)]
-pub use throttle::strategy::{Pace, Strategy, StrategyMaker};
+pub use throttle::strategy::{Heard, Pace, Strategy, StrategyMaker};
 
 #[doc(inline)]
 pub use base::address::{Kind as AddressKind, is_global};

@@ -161,8 +161,9 @@ use std::time::{Duration, Instant as Clock};
 use argiope::serde_json::json;
 use argiope::settings::ScopeSettings;
 use argiope::{
-    Answer, Ask, ByHost, ByStatus, Classify, Config, Crawler, DiskJob, FailureKind, Instant, Later,
-    NotTaken, Pace, Page, Refused, Request, ScopeMap, ScopesError, Signal, Sink, Strategy, Turn,
+    Answer, Ask, ByHost, ByStatus, Classify, Config, Crawler, DiskJob, FailureKind, Heard, Instant,
+    Later, NotTaken, Pace, Page, Refused, Request, ScopeMap, ScopesError, Signal, Sink, Strategy,
+    Turn,
 };
 
 use server::{Reply, Server};
@@ -433,7 +434,7 @@ fn scope_map_classifier_and_strategy_are_the_embedders() {
                 concurrency: 1,
             }
         }
-        fn answer(&mut self, _: &ScopeSettings, pace: Pace, _: &Signal, _: Instant) -> Pace {
+        fn answer(&mut self, _: &ScopeSettings, pace: Pace, _: &Heard<'_>, _: Instant) -> Pace {
             Pace {
                 delay: pace.delay + Duration::from_millis(40),
                 ..pace
@@ -548,6 +549,8 @@ fn f90_a_slow_reply_slows_nothing_down_where_its_request_asks_so() {
             _ => Reply::page("fast"),
         });
         let config = set(server.config(), "AUTOTHROTTLE_ENABLED", true);
+        // There one reply is enough to see.
+        let config = set(config, "AUTOTHROTTLE_MODE", "scrapy");
         let config = set(config, "AUTOTHROTTLE_START_DELAY", "50ms");
         let config = set(config, "CONCURRENT_REQUESTS_PER_DOMAIN", 1);
         let (pages, mut crawler) = kept(config);

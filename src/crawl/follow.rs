@@ -59,7 +59,8 @@ impl<I: Io> Core<I> {
             return false;
         }
         if let Some(failure) = failure {
-            return is_passing(failure);
+            let passing = &settings.retry_exceptions;
+            return passing.iter().any(|name| failure.is_named(name));
         }
         // A robots.txt refused by a 429 means: not for now.
         let patient = job.kind == Kind::Robots && page.status == Some(429);
@@ -256,6 +257,7 @@ impl<I: Io> Core<I> {
             attempt: 1,
             depth,
             priority: 0,
+            share: 0.0,
             extra: None,
         };
         self.release_later(job);
@@ -280,7 +282,7 @@ impl<I: Io> Core<I> {
         }
         let scope = self.throttle.crawl_delay_scope(host, delay);
         self.throttle.follow_lane(scope, lane);
-        self.throttle.add_scope(lane, scope, self.now);
+        self.throttle.add_scope(lane, scope);
     }
 
     /// The URL without the query parameters that `DROP_QUERY_PARAMETERS` names.
@@ -316,18 +318,6 @@ fn unpacked(body: &[u8], ratio_max: u32) -> Option<Vec<u8>> {
     let mut decoder = Decoder::new([&b"gzip"[..]], budget).ok()?;
     let _ = decoder.write(body, &mut content);
     Some(content)
-}
-
-/// Whether a failure may be gone at the next try (Scrapy's `RETRY_EXCEPTIONS`).
-fn is_passing(failure: &Failure) -> bool {
-    match failure.kind {
-        FailureKind::Connect
-        | FailureKind::Timeout
-        | FailureKind::Reset
-        | FailureKind::Truncated => true,
-        FailureKind::Dns => matches!(failure.code, "timeout" | "servfail"),
-        _ => false,
-    }
 }
 
 /// Whether a page is HTML: by its type, or, where it has none, by how it begins.

@@ -146,6 +146,7 @@ mod tests {
             attempt: 1,
             depth: 0,
             priority: 0,
+            share: 0.0,
             extra: Extra::of(&Request::get("http://a.test:81/")),
         }
     }

@@ -11,6 +11,7 @@ mod core;
 mod flight;
 mod timer;
 mod guard;
+mod hearing;
 mod origins;
 mod room;
 mod mapping;

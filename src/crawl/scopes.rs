@@ -1,13 +1,16 @@
 //! Which scopes a request has: those it names itself, or those that the map gives it.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use super::core::Core;
 use super::mapping::Mapped;
+use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::job::Job;
 use crate::io::Io;
 use crate::throttle::map::{Ask, Facts, SCOPES_MAX, Scopes};
-use crate::throttle::scope::ScopeId;
+use crate::throttle::scope::{ScopeId, ScopeSet};
 
 impl<I: Io> Core<I> {
     /// A request and its scopes; `None` where they are told later, and it waits for them.
@@ -62,21 +65,39 @@ impl<I: Io> Core<I> {
                 job.url
             );
         }
-        let ids: SmallVec<[ScopeId; 4]> = scopes
-            .names()
-            .map(|name| self.throttle.scope(name))
-            .collect();
-        let costs = ids.iter().zip(scopes.entries());
-        let costs: Vec<_> = costs
-            .filter_map(|(id, entry)| Some((*id, entry.cost?)))
-            .collect();
-        let unordered = !scopes.is_ordered() && ids.len() > 1;
-        if unordered || !costs.is_empty() || job.extra.is_some() {
-            let extra = job.extra_mut();
-            extra.costs = costs;
-            extra.unordered = unordered;
+        let mut costs = Vec::new();
+        let mut share = 0.0_f32;
+        let mut ids: SmallVec<[ScopeId; 4]> = SmallVec::new();
+        for entry in scopes.entries() {
+            let id = self.throttle.scope(&entry.name);
+            ids.push(id);
+            costs.extend(entry.cost.map(|cost| (id, cost)));
+            let cost = entry.cost.unwrap_or(1.0);
+            share = share.max(self.throttle.share(id, cost));
+            if self.throttle.never_fits(id, cost, self.now) {
+                return self.end_oversize(&job, &entry.name, cost, scopes);
+            }
         }
-        self.frontier.push(job, &ids, &mut self.throttle, self.now);
+        job.share = share;
+        let set = match scopes.is_ordered() {
+            true => ScopeSet::ordered(ids),
+            false => ScopeSet::unordered(ids),
+        };
+        if !costs.is_empty() || job.extra.is_some() {
+            job.extra_mut().costs = costs;
+        }
+        self.frontier.push(job, &set, &mut self.throttle, self.now);
+    }
+
+    /// A request ends unsent because a quota never has as much as it costs.
+    fn end_oversize(&mut self, job: &Job, scope: &str, cost: f64, scopes: &Scopes) {
+        let names = scopes.names().map(Arc::from).collect();
+        let detail = format!(
+            "it costs {cost} of the scope {scope}, more than its quota ever holds \
+             (QUOTA_OVERSIZE = \"alone\" would send it by itself)"
+        );
+        let failure = Failure::new(FailureKind::Filtered, "over_quota", detail);
+        self.end_unqueued(job, names, failure);
     }
 }
 
@@ -101,15 +122,11 @@ mod tests {
             if ask.method() == "POST" {
                 ask.add_cost(ask.url().path().rsplit('/').next().unwrap_or_default(), 2.5);
             }
-            if ask.header("X-Order").is_some_and(|value| value == "none") {
-                ask.unordered();
-            }
         }
     }
 
-    /// Admits a request; gives the names and costs of its scopes as its lane's turn will see them,
-    /// and whether none is the most specific.
-    fn check(request: Request, expected: &[(&str, f64)], unordered: bool) {
+    /// Admits a request and checks what it is expected to cost of which scopes; the others cost 1.
+    fn check(request: Request, expected: &[(&str, f64)]) {
         let io = Sim::new(1, Box::new(Origins::default()));
         let mut parts = Parts::new(|_: Page| {});
         parts.scope_map = Some(Box::new(ByPath));
@@ -122,30 +139,20 @@ mod tests {
         let [job] = &jobs[..] else {
             panic!("one was admitted: {jobs:?}");
         };
-        for (name, cost) in expected {
-            assert_eq!(job.cost(core.throttle.scope(name)), *cost, "{name}");
-        }
-        let has_none = job.extra.as_ref().is_some_and(|extra| extra.unordered);
-        assert_eq!(has_none, unordered);
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(name, cost)| (core.throttle.scope(name), *cost))
+            .collect();
+        assert_eq!(job.costs(), expected);
     }
 
     #[test]
-    fn f61_a_request_knows_its_cost_in_each_of_its_scopes() {
+    fn f61_a_request_knows_what_it_costs_of_its_scopes() {
         let get = |path: &str| Request::get(format!("http://a.test{path}"));
-        check(get("/a/b"), &[("a", 1.0), ("b", 1.0)], false);
-        let post = Request::post("http://a.test/a/b", "x");
-        check(post, &[("a", 1.0), ("b", 2.5)], false);
+        check(get("/a/b"), &[]);
+        check(Request::post("http://a.test/a/b", "x"), &[("b", 2.5)]);
         // What the request says itself, the map is not asked for.
         let own = get("/a").scope("x").scope_cost("y", 0.5);
-        check(own, &[("x", 1.0), ("y", 0.5), ("a", 1.0)], false);
-    }
-
-    #[test]
-    fn f69_a_request_knows_whether_its_scopes_have_an_order() {
-        let none =
-            |path: &str| Request::get(format!("http://a.test{path}")).header("X-Order", "none");
-        check(none("/a/b"), &[], true);
-        // One scope alone is the most specific.
-        check(none("/a"), &[], false);
+        check(own, &[("x", 1.0), ("y", 0.5)]);
     }
 }

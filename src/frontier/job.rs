@@ -35,6 +35,9 @@ pub struct Job {
     pub depth: u32,
     /// Higher goes first within its lane.
     pub priority: i32,
+    /// The largest share of a quota that it is expected to take: of those that are equal otherwise
+    /// the largest goes first, since it would wait longest. 0 where nothing bounds it.
+    pub share: f32,
     /// What few requests have.
     pub extra: Option<Box<Extra>>,
 }
@@ -57,8 +60,6 @@ pub struct Extra {
     /// The expected cost in those of its lane's scopes for which one was said. The lane keeps their
     /// numbers theirs.
     pub costs: Vec<(ScopeId, f64)>,
-    /// None of its scopes is more specific than the others.
-    pub unordered: bool,
     /// The reply teaches AutoThrottle nothing.
     pub dont_adjust_delay: bool,
     /// The caller's own JSON.
@@ -119,14 +120,13 @@ impl Job {
             name: name.clone(),
             cost,
         });
-        Some(entries.collect())
+        // A request names a set: none of them is more specific than the others.
+        Some(entries.collect::<Scopes>().unordered())
     }
 
-    /// What it is expected to cost of a scope's quota: one unit where nothing else was said.
-    pub fn cost(&self, scope: ScopeId) -> f64 {
-        let costs = self.extra.as_ref().map_or(&[][..], |extra| &extra.costs);
-        let said = costs.iter().find(|(id, _)| *id == scope);
-        said.map_or(1.0, |(_, cost)| *cost)
+    /// What it is expected to cost those of its scopes for which that was said.
+    pub fn costs(&self) -> &[(ScopeId, f64)] {
+        self.extra.as_ref().map_or(&[][..], |extra| &extra.costs)
     }
 
     /// Whether its reply teaches AutoThrottle nothing.
@@ -159,14 +159,20 @@ impl Job {
         }
     }
 
-    /// robots.txt first, then sitemaps, then by priority, then in order of admission.
-    fn rank(&self) -> (u8, i32, std::cmp::Reverse<u64>) {
+    /// robots.txt first, then sitemaps, then by priority, then by share of a quota (which is never
+    /// negative, so that its bits are in its order), then in order of admission.
+    fn rank(&self) -> (u8, i32, u32, std::cmp::Reverse<u64>) {
         let kind = match self.kind {
             Kind::Robots => 2,
             Kind::Sitemap => 1,
             Kind::Page => 0,
         };
-        (kind, self.priority, std::cmp::Reverse(self.id))
+        (
+            kind,
+            self.priority,
+            self.share.to_bits(),
+            std::cmp::Reverse(self.id),
+        )
     }
 }
 

@@ -9,13 +9,12 @@ pub mod signal;
 pub mod decision;
 pub mod strategy;
 pub mod autothrottle;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the engine is given its ledgers next")
-)]
+mod robust;
+mod suspect;
+pub mod diagnosis;
+mod mix;
 mod quota;
 pub mod map;
-pub mod patterns;
 pub mod settings;
 
 #[cfg(test)]

@@ -258,6 +258,7 @@ impl Ledger {
 
     /// The share that a cost has of what remains, from 0 to 1: among requests that are equal
     /// otherwise the one with the largest goes first, because it would wait longest.
+    #[cfg(test)]
     pub fn share(&self, cost: f64, now: Instant) -> f64 {
         if self.window.is_zero() {
             return 0.0;
@@ -268,11 +269,13 @@ impl Ledger {
     }
 
     /// Units that are spent or reserved in the present window, by our count or the server's.
+    #[cfg(test)]
     pub fn consumed_units(&self, now: Instant) -> f64 {
         self.consumed(now) as f64 / MICROS_PER_UNIT
     }
 
     /// Whether it could be made anew without anybody noticing.
+    #[cfg(test)]
     pub fn is_blank(&self, now: Instant) -> bool {
         self.blank_at() <= now
     }
@@ -295,6 +298,7 @@ impl Ledger {
         spent_until.max(view_until).unwrap_or(Instant::START)
     }
 
+    #[cfg(test)]
     fn consumed(&self, now: Instant) -> Sum {
         let seen = self
             .view_at(now)
@@ -307,6 +311,7 @@ impl Ledger {
     }
 
     /// What has departed and counts now.
+    #[cfg(test)]
     fn spent_at(&self, now: Instant) -> Sum {
         match &self.spent {
             Spent::Fixed { began, sum } => match began {

@@ -3,8 +3,9 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::super::scope::{Profile, Scope, ScopeId};
-use super::super::settings::{Backoff, Jitter, ScopePatch, ScopeSettings};
+use super::super::decision::Source;
+use super::super::scope::{Hold, Profile, Scope, ScopeId};
+use super::super::settings::{Backoff, Jitter, ScopePatch, ScopeSettings, Settings};
 use super::super::strategy::Pace;
 use super::{LaneId, Throttle, TicketId};
 use crate::base::time::Instant;
@@ -18,9 +19,13 @@ impl Throttle {
             self.scopes.resize_with(index + 1, || None);
         }
         if self.scopes[index].is_none() {
-            let profile = Rc::clone(self.profiles.get(name).unwrap_or(&self.default));
+            let entry = self.settings.entry_of(name);
+            let profile = entry.and_then(|entry| self.profiles.get(entry));
+            let profile = Rc::clone(profile.unwrap_or(&self.default));
             let custom = self.strategies.as_ref().and_then(|maker| maker(name));
             self.scopes[index] = Some(Scope::new(profile, custom));
+            let configured = self.profiles.contains_key(self.names.name(id));
+            self.open_account(ScopeId(id), configured);
         }
         ScopeId(id)
     }
@@ -34,7 +39,7 @@ impl Throttle {
             return None;
         }
         let name = format!("ip/{address}");
-        if !self.profiles.contains_key(&name) {
+        if self.settings.entry_of(&name).is_none() {
             return Some(self.implicit_scope(&name, |settings| {
                 settings.concurrency = concurrency;
             }));
@@ -79,7 +84,7 @@ impl Throttle {
     /// The delay that the user gave a scope in place of the longer one that robots.txt asks for:
     /// worth a warning, unless the scope says `ignore_robots_txt` (F54). Called once per lane.
     pub fn overrules_crawl_delay(&self, scope: &str, asked: Duration) -> Option<Duration> {
-        let patch = self.settings.scopes.get(scope)?;
+        let patch = self.settings.patch_by_name(scope);
         let silenced = patch.ignore_robots_txt.unwrap_or(false);
         patch
             .delay
@@ -89,8 +94,7 @@ impl Throttle {
     /// Whether Crawl-delay is honoured for this scope. Where the user gave the scope a delay of its
     /// own that holds instead (F54).
     pub fn heeds_crawl_delay(&self, scope: &str) -> bool {
-        let own = self.settings.scopes.get(scope).and_then(|s| s.delay);
-        self.settings.robotstxt_obey && own.is_none()
+        self.settings.robotstxt_obey && self.settings.patch_by_name(scope).delay.is_none()
     }
 
     pub(super) fn implicit_scope(
@@ -103,25 +107,35 @@ impl Throttle {
         {
             return ScopeId(id);
         }
-        let mut settings = ScopeSettings {
-            concurrency: 1,
-            delay: Duration::ZERO,
-            delay_per_slot: Duration::ZERO,
-            jitter: Jitter::NONE,
-            backoff: Backoff {
-                enabled: false,
-                ..Backoff::default()
-            },
-            ..ScopeSettings::default()
-        };
+        let mut settings = unpaced(1);
         adjust(&mut settings);
         let id = self.names.intern(name);
         let index = id as usize;
         if self.scopes.len() <= index {
             self.scopes.resize_with(index + 1, || None);
         }
-        self.scopes[index] = Some(Scope::new(Rc::new(profile(settings)), None));
+        self.scopes[index] = Some(Scope::new(Rc::new(Profile::of(settings)), None));
+        self.open_account(ScopeId(id), false);
         ScopeId(id)
+    }
+
+    /// Whether a request of this cost could never be sent under this scope: it is more than the
+    /// quota ever holds, and that is refused.
+    pub fn never_fits(&self, scope: ScopeId, cost: f64, now: Instant) -> bool {
+        self.scope_ref(scope).never_fits(cost, now)
+    }
+
+    /// The share of a scope's quota that a request of this cost takes, up to 1; 0 where there is no
+    /// quota.
+    pub fn share(&self, scope: ScopeId, cost: f64) -> f32 {
+        let quota = self.scope_ref(scope).profile.settings.quota;
+        let share = quota.map_or(0.0, |quota| cost / quota.units);
+        // What is no number of units counts as all of it.
+        if share.is_nan() {
+            1.0
+        } else {
+            share.clamp(0.0, 1.0) as f32
+        }
     }
 
     /// The name of a scope.
@@ -136,7 +150,11 @@ impl Throttle {
 
     /// Nothing of this scope departs before `until`. Holds combine by the latest.
     pub fn hold(&mut self, scope: ScopeId, until: Instant, now: Instant) {
-        self.scope_mut(scope).hold(until);
+        self.scope_mut(scope).hold(Hold {
+            until,
+            source: Source::User,
+            probes: false,
+        });
         self.look_at(scope, now);
     }
 
@@ -144,6 +162,8 @@ impl Throttle {
         if let Some(scope) = &self.scopes[id.0 as usize]
             && scope.is_blank(now)
         {
+            let row = scope.account;
+            self.close_account(row);
             self.scopes[id.0 as usize] = None;
             self.names.remove(id.0);
         }
@@ -172,23 +192,46 @@ impl Throttle {
     }
 }
 
-pub(super) fn profile(settings: ScopeSettings) -> Profile {
-    Profile { settings }
+/// The profile of a scope that the configuration names.
+pub(super) fn profile(settings: &Settings, name: &str) -> Profile {
+    let mut own = settings.of(name);
+    let patch = settings.scopes.get(name);
+    let only_quota = patch.is_some_and(|patch| is_only_quota(name, patch));
+    if only_quota {
+        own = ScopeSettings {
+            quota: own.quota,
+            requests_per_minute: own.requests_per_minute,
+            ..unpaced(u32::MAX)
+        };
+    }
+    Profile {
+        settings: own,
+        only_quota,
+    }
 }
 
-/// The settings of a scope that says something of its own; the rest is the default's.
-pub(super) fn patched(default: &ScopeSettings, patch: &ScopePatch) -> ScopeSettings {
-    let delay_per_slot = match (patch.delay_per_slot, patch.delay) {
-        (Some(own), _) => own,
-        // A delay of its own speaks for the whole scope.
-        (None, Some(_)) => Duration::ZERO,
-        (None, None) => default.delay_per_slot,
-    };
+/// A scope that caps what is in flight and does nothing else.
+fn unpaced(concurrency: u32) -> ScopeSettings {
     ScopeSettings {
-        concurrency: patch.concurrency.unwrap_or(default.concurrency),
-        delay: patch.delay.unwrap_or(default.delay),
-        delay_per_slot,
-        jitter: patch.jitter.unwrap_or(default.jitter),
-        ..default.clone()
+        concurrency,
+        delay: Duration::ZERO,
+        delay_per_slot: Duration::ZERO,
+        jitter: Jitter::NONE,
+        autothrottle: None,
+        backoff: Backoff {
+            enabled: false,
+            ..Backoff::default()
+        },
+        rampup: None,
+        quota: None,
+        requests_per_minute: None,
+        manager: None,
     }
+}
+
+/// Whether a scope only bounds what is spent. A name of the user's own that says nothing of a pace
+/// has none; a host's falls back to the globals, since nobody asked for it to be faster.
+fn is_only_quota(name: &str, patch: &ScopePatch) -> bool {
+    let paces = patch.concurrency.is_some() || patch.delay.is_some() || patch.jitter.is_some();
+    patch.quota.is_some() && !paces && !name.contains(['.', ':', '/'])
 }

@@ -1,4 +1,4 @@
-//! Windows, corrections and what the server says, at one ledger and at a modelled server.
+//! What a ledger allows, against the counting of a server.
 
 use std::collections::VecDeque;
 
