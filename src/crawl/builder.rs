@@ -6,7 +6,7 @@ use std::rc::Rc;
 use serde_json::{Map, Value};
 
 use super::config::Config;
-use super::crawler::{Crawler, Parts, SetUpError};
+use super::crawler::{Crawler, NamedManager, Parts, SetUpError};
 use crate::fetch::resolver;
 use crate::io::{Epoll, Io};
 use crate::sink::Sink;
@@ -87,8 +87,7 @@ impl Builder {
         scope_map: impl ScopeMap + 'static,
         classify: impl Classify + 'static,
     ) -> Self {
-        let manager: (Box<dyn ScopeMap>, Box<dyn Classify>) =
-            (Box::new(scope_map), Box::new(classify));
+        let manager: NamedManager = (Box::new(scope_map), Box::new(classify));
         self.parts.managers.insert(name.to_owned(), manager);
         self
     }

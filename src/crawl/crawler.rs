@@ -60,12 +60,15 @@ pub struct Parts {
     /// What the pace of a scope does about it.
     pub strategies: Strategies,
     /// Maps and readings of answers that the configuration may name (`THROTTLING_MANAGER`).
-    pub managers: BTreeMap<String, (Box<dyn ScopeMap>, Box<dyn Classify>)>,
+    pub managers: BTreeMap<String, NamedManager>,
     /// What is known of a scope before its first request.
     pub initial: Option<InitialFeedback>,
     /// Where `stats.json` is kept up to date; `None` for nowhere.
     pub stats_path: Option<PathBuf>,
 }
+
+/// Who maps scopes, and who reads answers.
+pub type NamedManager = (Box<dyn ScopeMap>, Box<dyn Classify>);
 
 impl Parts {
     /// What is built in, with this sink.
@@ -395,10 +398,7 @@ fn guard(config: &Config) -> Result<Guard, SetUpError> {
 
 /// Who maps scopes and reads answers: whom the embedder brought, whom the configuration names, or
 /// what is built in.
-fn manager(
-    config: &Config,
-    parts: &mut Parts,
-) -> Result<(Box<dyn ScopeMap>, Box<dyn Classify>), SetUpError> {
+fn manager(config: &Config, parts: &mut Parts) -> Result<NamedManager, SetUpError> {
     let built_in = || MapKind::map_of(&config.throttle.scope_map);
     let named = match &config.throttle.manager {
         None => None,
