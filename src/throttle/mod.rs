@@ -9,6 +9,8 @@ pub mod signal;
 pub mod decision;
 pub mod strategy;
 pub mod autothrottle;
+#[cfg_attr(not(test), expect(dead_code, reason = "the engine comes to call it"))]
+mod backoff;
 pub mod map;
 pub mod settings;
 

@@ -1,0 +1,82 @@
+//! Refusals that have nothing to do with the pace: a share of all answers, however slow one goes.
+
+/// What is known of such a share, by the answers between one refusal and the next.
+#[derive(Debug, Default)]
+pub(super) struct Noise {
+    /// On average when slowing down was seen not to help; 0: it helps.
+    usual: f32,
+    /// On average lately.
+    lately: f32,
+    slide: Slide,
+}
+
+/// Steps back from paces that had worked, one after the other.
+#[derive(Debug, Default)]
+struct Slide {
+    from: u64,
+    refused: u64,
+    given: u32,
+    steps: u8,
+}
+
+/// Where a slide began that did not help.
+pub(super) struct Began {
+    pub gap: u64,
+    /// What was known to be refused at that time.
+    pub refused: u64,
+}
+
+/// This many steps back that do not help are enough.
+const STEPS: u8 = 4;
+/// Refusals up to this factor more often than usual are usual.
+const LENIENCE: f32 = 2.0;
+
+impl Noise {
+    /// Whether a refusal after so many answers is nothing new.
+    pub fn explains(&mut self, given: u32) -> bool {
+        if self.usual == 0.0 {
+            return false;
+        }
+        self.lately += (given as f32 - self.lately) / 8.0;
+        self.lately * LENIENCE >= self.usual
+    }
+
+    /// A step back from `gap`, which had worked, after so many answers. Says where it began when
+    /// slowing down has not made refusals rarer.
+    pub fn slid(&mut self, gap: u64, refused: u64, given: u32) -> Option<Began> {
+        let slide = &mut self.slide;
+        if slide.steps == 0 {
+            *slide = Slide {
+                from: gap,
+                refused,
+                ..Slide::default()
+            };
+        }
+        slide.steps += 1;
+        slide.given = slide.given.saturating_add(given);
+        if slide.steps < STEPS {
+            return None;
+        }
+        let slide = std::mem::take(slide);
+        let usual = slide.given as f32 / f32::from(slide.steps);
+        if given as f32 > LENIENCE * usual {
+            return None;
+        }
+        self.usual = usual;
+        self.lately = usual;
+        let refused = if slide.refused < slide.from {
+            slide.refused
+        } else {
+            0
+        };
+        Some(Began {
+            gap: slide.from,
+            refused,
+        })
+    }
+
+    /// A window without refusals: slowing down did help.
+    pub fn quiet(&mut self) {
+        self.slide.steps = 0;
+    }
+}
