@@ -255,7 +255,7 @@ impl Backoff {
         let why: Why = match &mut self.state {
             State::Calm if self.meter.is_known() => {
                 let told = self.meter.gap_given_here(bracket::TELLING);
-                let real = self.meter.real_gap().max(asked);
+                let real = self.meter.refused_gap(asked);
                 let (bracket, why) = Bracket::after_first(real, told, rules, now);
                 self.state = State::Following(bracket);
                 why

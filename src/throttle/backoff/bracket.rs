@@ -164,11 +164,7 @@ impl Bracket {
         } else {
             0
         };
-        let at = asked.max(if meter.is_known() {
-            meter.real_gap()
-        } else {
-            0
-        });
+        let at = meter.refused_gap(asked);
         let probing = self.worked > scaled(at, 1.01);
         let told = self.told(meter, at, probing);
         let beyond = self.count_for_rampup(rules, now);
@@ -375,10 +371,10 @@ impl Bracket {
             .get(usize::from(self.climbed))
             .map_or(factor, |step| step.min(factor));
         let old = self.gap;
-        self.gap = scaled(old, 1.0 / step).max(1);
-        if let Some(rampup) = rules.rampup {
-            self.gap = self.gap.max(nanos(rampup.min_delay));
-        }
+        let floor = rules
+            .rampup
+            .map_or(1, |rampup| nanos(rampup.min_delay).max(1));
+        self.gap = scaled(old, 1.0 / step).max(floor.min(old));
         self.climbed = self.climbed.saturating_add(1);
         meter.step(now);
         let why = format!("{} s works: looking further", seconds(old));

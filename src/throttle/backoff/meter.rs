@@ -136,6 +136,16 @@ impl Meter {
         self.busy / u64::from(self.count.max(1))
     }
 
+    /// The gap that was refused, of requests `asked` apart: longer where fewer came than might.
+    pub fn refused_gap(&self, asked: u64) -> u64 {
+        let real = self.busy / (u64::from(self.count) + 1);
+        if self.is_known() && real > asked + asked / 5 {
+            real
+        } else {
+            asked
+        }
+    }
+
     /// Whether enough was given since the last refusal to call it over.
     pub fn is_past_trouble(&self) -> bool {
         self.given >= KNOWN_ANSWERS && self.giving >= KNOWN_ROUND_TRIPS * self.round_trip()

@@ -440,6 +440,69 @@ fn table() {
 }
 
 #[test]
+fn rampup_table() {
+    for (rate, burst) in [
+        (0.5, 1.0),
+        (5.0, 1.0),
+        (5.0, 5.0),
+        (50.0, 1.0),
+        (50.0, 50.0),
+        (500.0, 500.0),
+        (500.0, 5.0),
+    ] {
+        let case = Case {
+            base: Pace {
+                delay: Duration::from_secs(1),
+                concurrency: 1,
+            },
+            rampup: Some(Rampup::default()),
+            ..Case::of(Limit::Bucket { rate, burst }, 1, 0.05)
+        };
+        println!(
+            "{}",
+            row(&format!("rampup, bucket {rate}/s burst {burst}"), &case)
+        );
+    }
+    for (max, target) in [(64, (1, 1)), (1024, (1, 3))] {
+        let case = Case {
+            base: Pace {
+                delay: Duration::from_secs(1),
+                concurrency: 1,
+            },
+            rampup: Some(Rampup {
+                backoff_target: target,
+                ..Rampup::default()
+            }),
+            concurrency_max: max,
+            seconds: 120.0,
+            ..Case::of(Limit::None, 1, 0.1)
+        };
+        let seen = case.run();
+        let full = seen
+            .steps
+            .iter()
+            .find(|(_, step)| step.after.concurrency == max);
+        println!(
+            "rampup without limit to {max}: {:?} s, peak {}",
+            full.map(|(at, _)| *at),
+            seen.peak
+        );
+        if std::env::var("TRACE").is_ok() {
+            for (at, step) in &seen.steps {
+                println!(
+                    "{at:9.3} {:?} {:.4} -> {:.4} c{} {}",
+                    step.event,
+                    step.before.delay.as_secs_f64(),
+                    step.after.delay.as_secs_f64(),
+                    step.after.concurrency,
+                    step.reason
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn trace() {
     let Ok(what) = std::env::var("TRACE") else {
         return;
@@ -469,6 +532,13 @@ fn trace() {
         ..Case::of(limit, n(3) as u32, n(4))
     };
     let mut case = case;
+    if p.len() > 6 {
+        case.rampup = Some(Rampup::default());
+        case.base = Pace {
+            delay: Duration::from_secs(1),
+            concurrency: 1,
+        };
+    }
     if p[0] == "M" {
         case.limits = [(0.0, 20.0), (600.0, 5.0), (1200.0, 40.0)]
             .map(|(from, rate)| (from, Limit::Bucket { rate, burst: n(1) }))
