@@ -202,6 +202,7 @@ impl Backoff {
         if now.saturating_since(self.meter.quiet_since) >= rules.backoff.window {
             self.noise.quiet();
         }
+        self.noise.answered();
         self.meter.accepted(sent, latency, nanos(before.delay));
         if let (Some(rampup), State::Calm) = (rules.rampup, &self.state) {
             let start = Bracket::ramping(before, rampup, now);
@@ -246,8 +247,7 @@ impl Backoff {
             return None;
         }
         self.meter.quiet_since = now;
-        if !matches!(self.state, State::Guessing(_)) && self.noise.explains(self.meter.given) {
-            self.meter.anchor(sent);
+        if self.noise.explains() && !matches!(self.state, State::Guessing(_)) {
             return None;
         }
         let max = nanos(rules.backoff.max_delay);

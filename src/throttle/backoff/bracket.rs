@@ -48,11 +48,11 @@ pub(super) struct Bracket {
 }
 
 /// What a gap set by a bracket is jittered by: it stays clear of the limit by more.
-pub(super) const JITTER: Jitter = Jitter::symmetric(0.01);
+pub(super) const JITTER: Jitter = Jitter::symmetric(0.0075);
 /// The pace rests this factor off what was refused.
-const MARGIN: f64 = 1.025;
+const MARGIN: f64 = 1.02;
 /// Closer than this the search is over.
-const CLOSE: f64 = 1.045;
+const CLOSE: f64 = 1.042;
 /// A probe goes this factor beyond what worked.
 const PROBE: f64 = 1.04;
 /// Factors back for one round of refusals after the other; then `delay_factor`.
@@ -195,7 +195,11 @@ impl Bracket {
             let step = BACK
                 .get(usize::from(self.strikes))
                 .map_or(factor, |step| step.min(factor));
-            let step = if beyond { factor } else { step };
+            let step = if beyond && known.is_none() {
+                factor
+            } else {
+                step
+            };
             let bound = meter.gap_bound().unwrap_or(0).min(scaled(at, factor));
             self.gap = scaled(at, step).max(bound).max(told);
             self.worked = 0;
@@ -208,7 +212,12 @@ impl Bracket {
         }
         self.gap = self.gap.min(max.max(at));
         if self.unanswered == 0 {
-            let told = known.filter(|gap| *gap > at && scaled(*gap, 1.005) <= self.gap);
+            let near = if after_outage.is_some() {
+                u64::MAX
+            } else {
+                scaled(at, 1.2)
+            };
+            let told = known.filter(|gap| (at..near).contains(gap) && *gap < self.gap);
             self.refused = told.unwrap_or(at);
             self.outage = false;
         }
@@ -230,7 +239,7 @@ impl Bracket {
     fn told(&mut self, meter: &Meter, at: u64, probing: bool) -> Option<u64> {
         let told = meter.gap_given(TELLING)?;
         let near = if probing { self.worked } else { at };
-        let asked_for = meter.count >= meter.given / 2 || told <= scaled(near, 1.1);
+        let asked_for = meter.count >= meter.given / 2 || told <= scaled(near, 1.25);
         if !asked_for || (probing && meter.count < TELLING / 2) {
             return None;
         }
@@ -256,7 +265,7 @@ impl Bracket {
             meter.step(now);
             return Some(why);
         }
-        if !meter.is_known() || meter.count < self.answers_to_see(rules) {
+        if !meter.has_seen(self.answers_to_see(rules)) {
             return None;
         }
         let asked = nanos(pace.delay);
@@ -323,7 +332,11 @@ impl Bracket {
         rules: &Rules<'_>,
         now: Instant,
     ) -> Option<Why> {
-        let given = meter.gap_given(TELLING).unwrap_or(0);
+        let given = match meter.gap_given(TELLING) {
+            Some(given) => given,
+            None if meter.is_anchored() => return None,
+            None => 0,
+        };
         if scaled(given, CHANGED) > self.refused {
             // Not much faster than before, it is soon spent, or the limit is a higher one.
             let patience = rules.backoff.window / if self.climbed < 3 { 8 } else { 1 };
@@ -384,7 +397,9 @@ impl Bracket {
     /// Answers at the present pace that it takes to see a refusal, if there is one to come.
     fn answers_to_see(&self, rules: &Rules<'_>) -> u32 {
         if self.worked <= self.gap {
-            return 10;
+            // Far from anything that was refused there is little to be wrong about.
+            let far = self.gap > 4 * self.refused && usize::from(self.climbed) > UP.len();
+            return if far { 5 } else { 10 };
         }
         let beyond = self.worked as f64 / self.gap as f64 - 1.0;
         let half_window = nanos(rules.backoff.window) / 2 / self.gap.max(1);

@@ -110,7 +110,7 @@ impl Meter {
         }
     }
 
-    fn is_anchored(&self) -> bool {
+    pub fn is_anchored(&self) -> bool {
         self.anchored_at > Instant::START
     }
 
@@ -128,7 +128,12 @@ impl Meter {
 
     /// Whether enough was answered at this pace to call its rate known.
     pub fn is_known(&self) -> bool {
-        self.count >= KNOWN_ANSWERS && self.busy >= KNOWN_ROUND_TRIPS * self.round_trip()
+        self.has_seen(KNOWN_ANSWERS)
+    }
+
+    /// Whether so many were answered at this pace, over some round trips.
+    pub fn has_seen(&self, answers: u32) -> bool {
+        self.count >= answers && self.busy >= KNOWN_ROUND_TRIPS * self.round_trip()
     }
 
     /// From one request to the next at the present pace, as it really was.

@@ -7,6 +7,8 @@ pub(super) struct Noise {
     usual: f32,
     /// On average lately.
     lately: f32,
+    /// Answers since the last refusal.
+    given: u32,
     slide: Slide,
 }
 
@@ -16,6 +18,7 @@ struct Slide {
     from: u64,
     refused: u64,
     given: u32,
+    given_least: u32,
     steps: u8,
 }
 
@@ -32,8 +35,14 @@ const STEPS: u8 = 4;
 const LENIENCE: f32 = 2.0;
 
 impl Noise {
-    /// Whether a refusal after so many answers is nothing new.
-    pub fn explains(&mut self, given: u32) -> bool {
+    /// An answer that is no refusal.
+    pub fn answered(&mut self) {
+        self.given = self.given.saturating_add(1);
+    }
+
+    /// A round of refusals; whether it is nothing new.
+    pub fn explains(&mut self) -> bool {
+        let given = std::mem::take(&mut self.given);
         if self.usual == 0.0 {
             return false;
         }
@@ -42,28 +51,30 @@ impl Noise {
     }
 
     /// A step back from `gap`, which had worked, after so many answers. Says where it began when
-    /// slowing down has not made refusals rarer.
+    /// slowing down does not make refusals rarer.
+    ///
+    /// A server that is asked for more than its rate refuses the share that is too much. Once the
+    /// pace is slower by more than that share, and refusals go on, they are none of its doing.
     pub fn slid(&mut self, gap: u64, refused: u64, given: u32) -> Option<Began> {
         let slide = &mut self.slide;
         if slide.steps == 0 {
             *slide = Slide {
                 from: gap,
                 refused,
+                given_least: given,
                 ..Slide::default()
             };
         }
-        slide.steps += 1;
+        slide.steps = slide.steps.saturating_add(1);
         slide.given = slide.given.saturating_add(given);
-        if slide.steps < STEPS {
+        slide.given_least = slide.given_least.min(given);
+        let slower = gap as f32 / slide.from.max(1) as f32 - 1.0;
+        if slide.steps < STEPS || slower * (slide.given_least as f32) < LENIENCE {
             return None;
         }
         let slide = std::mem::take(slide);
-        let usual = slide.given as f32 / f32::from(slide.steps);
-        if given as f32 > LENIENCE * usual {
-            return None;
-        }
-        self.usual = usual;
-        self.lately = usual;
+        self.usual = slide.given as f32 / f32::from(slide.steps);
+        self.lately = self.usual;
         let refused = if slide.refused < slide.from {
             slide.refused
         } else {
