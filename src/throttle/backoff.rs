@@ -188,6 +188,8 @@ impl Backoff {
     /// Nothing departs until then because the server said so: that time is no idle time.
     pub fn held(&mut self, until: Instant) {
         self.meter.held(until);
+        // Who says when to come again refuses for a reason.
+        self.noise = Noise::default();
     }
 
     /// An answer that is no refusal, to a request that departed at `sent`.
@@ -200,7 +202,7 @@ impl Backoff {
     ) -> Option<Step> {
         let before = self.pace(rules);
         if now.saturating_since(self.meter.quiet_since) >= rules.backoff.window {
-            self.noise.quiet();
+            self.noise.is_none();
         }
         self.noise.answered();
         self.meter.accepted(sent, latency, nanos(before.delay));

@@ -30,6 +30,10 @@ pub(super) struct Bracket {
     outage: bool,
     /// What the server gave between its last refusals.
     told: u64,
+    /// What it may be instead of `refused`, if the server saves up what it does not give.
+    doubt: u64,
+    /// It does.
+    saves: bool,
     /// When to probe.
     probe_at: Instant,
     /// From a refused probe to the next one.
@@ -79,6 +83,8 @@ impl Bracket {
             home: 0,
             outage: false,
             told: 0,
+            doubt: 0,
+            saves: false,
             probe_at: now,
             probe_wait_ms: 0,
             lanes: 0,
@@ -169,10 +175,9 @@ impl Bracket {
         let told = self.told(meter, at, probing);
         let beyond = self.count_for_rampup(rules, now);
 
-        if !probing
-            && self.strikes == 0
-            && let Some(began) = noise.slid(at, self.refused, meter.given)
-        {
+        if self.strikes > 0 {
+            noise.is_none();
+        } else if !probing && let Some(began) = noise.slid(at, self.refused, meter.given) {
             self.gap = began.gap;
             self.worked = began.gap;
             self.refused = began.refused;
@@ -212,13 +217,7 @@ impl Bracket {
         }
         self.gap = self.gap.min(max.max(at));
         if self.unanswered == 0 {
-            let near = if after_outage.is_some() {
-                u64::MAX
-            } else {
-                scaled(at, 1.2)
-            };
-            let told = known.filter(|gap| (at..near).contains(gap) && *gap < self.gap);
-            self.refused = told.unwrap_or(at);
+            self.refused = self.bound(at, known, after_outage.is_some());
             self.outage = false;
         }
         self.probe_at = now + self.probe_wait(rules);
@@ -229,6 +228,28 @@ impl Bracket {
         self.climbed = 0;
         let why = format!("refused at {} s", seconds(at));
         (Event::Backoff, why.into())
+    }
+
+    /// The longest gap that counts as refused, now that `at` was.
+    ///
+    /// What was given may be less than the limit where the server saves nothing up. That it saves
+    /// is seen by a pace between the two that is refused right away.
+    fn bound(&mut self, at: u64, told: Option<u64>, certain: bool) -> u64 {
+        let doubt = std::mem::take(&mut self.doubt);
+        if doubt > scaled(at, 1.02) && doubt < self.gap {
+            self.saves = true;
+            return doubt;
+        }
+        let told = told.filter(|gap| *gap > at && *gap < self.gap);
+        // One test is good for one time.
+        let certain = std::mem::take(&mut self.saves) || certain;
+        match told {
+            Some(told) if certain => told,
+            _ => {
+                self.doubt = told.unwrap_or(0);
+                at
+            }
+        }
     }
 
     /// The server's rate as a gap, where what it gave since its last refusal tells.
@@ -281,6 +302,10 @@ impl Bracket {
             return self.beyond_refused(meter, rules, now);
         }
         self.worked = self.gap;
+        if self.doubt > scaled(self.gap, 1.03) {
+            self.doubt = 0;
+            self.saves = false;
+        }
         self.search(meter, rules, now)
     }
 
@@ -307,21 +332,22 @@ impl Bracket {
     ) -> Option<Why> {
         let places = u64::from(pace.concurrency.max(1));
         let held_by_places = self.gap < meter.round_trip() / places;
+        if held_by_places && rules.rampup.is_none() {
+            // What it was measured to be is known still.
+            let quiet = now.saturating_since(meter.quiet_since);
+            if quiet < rules.backoff.window * WAIT_MAX {
+                return None;
+            }
+            self.gap = 0;
+            return Some((Event::Recover, "no longer what holds the scope back".into()));
+        }
         meter.again();
         if !held_by_places {
             return None;
         }
-        if rules.rampup.is_some() {
-            let why = self.widen(rules)?;
-            meter.step(now);
-            return Some(why);
-        }
-        if now.saturating_since(meter.quiet_since) >= rules.backoff.window * WAIT_MAX {
-            self.gap = 0;
-            meter.step(now);
-            return Some((Event::Recover, "no longer what holds the scope back".into()));
-        }
-        None
+        let why = self.widen(rules)?;
+        meter.step(now);
+        Some(why)
     }
 
     /// As fast as was refused before, or faster, and it works so far. What the server saved up

@@ -3,7 +3,7 @@
 /// What is known of such a share, by the answers between one refusal and the next.
 #[derive(Debug, Default)]
 pub(super) struct Noise {
-    /// On average when slowing down was seen not to help; 0: it helps.
+    /// On average, when slowing down was seen not to help; 0: it helps.
     usual: f32,
     /// On average lately.
     lately: f32,
@@ -31,6 +31,8 @@ pub(super) struct Began {
 
 /// This many steps back that do not help are enough.
 const STEPS: u8 = 4;
+/// Refusals more often than one in so many are never borne.
+const LEAST: f32 = 15.0;
 /// Refusals up to this factor more often than usual are usual.
 const LENIENCE: f32 = 2.0;
 
@@ -46,8 +48,9 @@ impl Noise {
         if self.usual == 0.0 {
             return false;
         }
-        self.lately += (given as f32 - self.lately) / 8.0;
-        self.lately * LENIENCE >= self.usual
+        self.lately += (given as f32 - self.lately) / 16.0;
+        self.usual += (given as f32 - self.usual) / 64.0;
+        self.usual >= LEAST && self.lately * LENIENCE >= self.usual
     }
 
     /// A step back from `gap`, which had worked, after so many answers. Says where it began when
@@ -56,15 +59,18 @@ impl Noise {
     /// A server that is asked for more than its rate refuses the share that is too much. Once the
     /// pace is slower by more than that share, and refusals go on, they are none of its doing.
     pub fn slid(&mut self, gap: u64, refused: u64, given: u32) -> Option<Began> {
-        let slide = &mut self.slide;
-        if slide.steps == 0 {
-            *slide = Slide {
+        if self.slide.steps == 0 {
+            // What was given before belongs to no pace in particular.
+            self.slide = Slide {
                 from: gap,
                 refused,
-                given_least: given,
-                ..Slide::default()
+                given: 0,
+                given_least: u32::MAX,
+                steps: 1,
             };
+            return None;
         }
+        let slide = &mut self.slide;
         slide.steps = slide.steps.saturating_add(1);
         slide.given = slide.given.saturating_add(given);
         slide.given_least = slide.given_least.min(given);
@@ -73,21 +79,18 @@ impl Noise {
             return None;
         }
         let slide = std::mem::take(slide);
-        self.usual = slide.given as f32 / f32::from(slide.steps);
+        self.usual = slide.given as f32 / f32::from(slide.steps - 1);
         self.lately = self.usual;
-        let refused = if slide.refused < slide.from {
-            slide.refused
-        } else {
-            0
-        };
         Some(Began {
             gap: slide.from,
-            refused,
+            refused: Some(slide.refused)
+                .filter(|gap| *gap < slide.from)
+                .unwrap_or(0),
         })
     }
 
-    /// A window without refusals: slowing down did help.
-    pub fn quiet(&mut self) {
+    /// Refusals are a matter of pace: there was a window without any, or many of them on end.
+    pub fn is_none(&mut self) {
         self.slide.steps = 0;
     }
 }

@@ -322,6 +322,53 @@ impl Seen {
     }
 }
 
+/// A few runs of different chance; the worst of each figure from `from` seconds on.
+fn worst(case: &Case, from: f64) -> Figures {
+    let runs = (1..=4).map(|seed| {
+        let case = Case {
+            seed,
+            ..case.clone()
+        };
+        case.run().figures(&case, from, case.seconds)
+    });
+    runs.reduce(|a, b| Figures {
+        used: a.used.min(b.used),
+        rounds: a.rounds.max(b.rounds),
+        refused_share: a.refused_share.max(b.refused_share),
+        cv: a.cv.max(b.cv),
+    })
+    .expect("there are runs")
+}
+
+/// What is used at least, and refused at most, once a case has settled.
+fn check_settled(case: &Case, used: f64, rounds: f64) {
+    let seen = worst(case, case.seconds / 4.0);
+    assert!(
+        seen.used >= used && seen.rounds <= rounds && seen.cv < 0.2,
+        "{seen:?} of {:?}, {} at once, {} s",
+        case.limits,
+        case.base.concurrency,
+        case.round_trip
+    );
+}
+
+#[test]
+fn f41_a_token_bucket_is_used_up_and_hardly_ever_overdrawn() {
+    for rate in [0.5, 5.0, 50.0] {
+        for burst in [1.0, 5.0, rate, 10.0 * rate] {
+            for (concurrency, round_trip) in [(8, 0.02), (16, 0.02), (16, 0.001), (8, 0.05)] {
+                let burst = f64::max(burst, 1.0);
+                let limit = Limit::Bucket { rate, burst };
+                let case = Case {
+                    seconds: 1800.0,
+                    ..Case::of(limit, concurrency, round_trip)
+                };
+                check_settled(&case, 0.95, 1.5);
+            }
+        }
+    }
+}
+
 pub(super) fn row(name: &str, case: &Case) -> String {
     let seen = case.run();
     let whole = seen.figures(case, 0.0, case.seconds);
