@@ -1,6 +1,5 @@
 //! Which scopes a request has: those it names itself, or those that the map gives it.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -10,8 +9,7 @@ use super::mapping::Mapped;
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::job::Job;
 use crate::io::Io;
-use crate::throttle::engine::Throttle;
-use crate::throttle::map::{Ask, Facts, SCOPES_MAX, ScopeMap, Scopes};
+use crate::throttle::map::{Ask, Facts, SCOPES_MAX, Scopes};
 use crate::throttle::scope::{ScopeId, ScopeSet};
 
 impl<I: Io> Core<I> {
@@ -103,22 +101,6 @@ impl<I: Io> Core<I> {
     }
 }
 
-/// The scope of the address that a request goes to, where that is throttled.
-///
-/// `CONCURRENT_REQUESTS_PER_IP` alone caps what is in flight there. A map that wants the address
-/// makes it a scope like others, with all that the settings say of such.
-pub(super) fn address_scope(
-    throttle: &mut Throttle,
-    map: &dyn ScopeMap,
-    address: IpAddr,
-) -> Option<ScopeId> {
-    let capped = throttle.address_scope(address);
-    capped.or_else(|| {
-        map.wants_address()
-            .then(|| throttle.scope(&format!("ip/{address}")))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
@@ -134,6 +116,7 @@ mod tests {
     use crate::io::sim::{Origins, Sim};
     use crate::sink::function::FunctionSink;
     use crate::sink::page::Page;
+    use crate::throttle::map::ScopeMap;
     use crate::throttle::settings::{Jitter, MapKind};
 
     /// Each path is a list of scopes; the last of them costs 2.5 where the method is POST.

@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::NOBODY;
 use super::slots::Slots;
+use super::{NOBODY, Profile};
 use crate::base::time::Instant;
 use crate::throttle::autothrottle;
+use crate::throttle::backoff::{Backoff, Learned};
 use crate::throttle::decision::{Event, Source};
 use crate::throttle::quota::{Charge, Fit, Ledger};
 use crate::throttle::robust::{self, Adjusted, Body, Robust};
@@ -21,6 +22,8 @@ use crate::throttle::suspect::Suspect;
 /// concurrency.
 pub(super) struct Rules {
     pace: Pace,
+    /// The pace without what refusals taught.
+    base: Pace,
     /// The rule that the pace's delay comes from.
     asks: Source,
     /// A third party's minimum (Crawl-delay): never undercut, jitter or not.
@@ -33,6 +36,8 @@ pub(super) struct Rules {
     /// Sends by slot, where `delay_per_slot` and concurrency make slots differ.
     pub slots: Option<Slots>,
     adapts: Adapts,
+    /// What refusals taught, or how the limit is looked for.
+    backoff: Option<Box<Backoff>>,
     /// What answers look like that are not what they seem.
     suspect: Option<Box<Suspect>>,
     /// What may be spent.
@@ -79,14 +84,17 @@ pub(in crate::throttle) struct Change {
 
 impl Rules {
     /// The rules that a fresh scope begins with; `None` where its settings say everything.
-    pub fn of(settings: &ScopeSettings, strategy: Option<Box<dyn Strategy>>) -> Option<Self> {
+    pub fn of(profile: &Profile, strategy: Option<Box<dyn Strategy>>) -> Option<Self> {
+        let settings = &profile.settings;
         let has_slots = settings.delay_per_slot > Duration::ZERO && settings.concurrency > 1;
         let is_bounded = settings.quota.is_some() || settings.requests_per_minute.is_some();
         let adapts = strategy.is_some() || settings.autothrottle.is_some();
-        if !adapts && !has_slots && !is_bounded {
+        let ramps = strategy.is_none() && settings.rampup.is_some();
+        if !adapts && !has_slots && !is_bounded && !ramps {
             return None;
         }
         let mut rules = Rules::plain(settings);
+        rules.backoff = ramps.then(|| Box::new(Backoff::new(Instant::START)));
         rules.quota = settings.quota.map(|quota| Box::new(Ledger::new(quota)));
         let limit = settings.requests_per_minute;
         rules.minute = limit.map(|limit| Box::new(Ledger::per_minute(limit)));
@@ -107,17 +115,19 @@ impl Rules {
             },
             (None, None) => Adapts::No,
         };
-        rules.compose(settings);
+        rules.compose(profile);
         Some(rules)
     }
 
     /// Rules that change nothing yet.
     pub fn plain(settings: &ScopeSettings) -> Self {
+        let pace = Pace {
+            delay: settings.delay,
+            concurrency: settings.concurrency,
+        };
         Rules {
-            pace: Pace {
-                delay: settings.delay,
-                concurrency: settings.concurrency,
-            },
+            pace,
+            base: pace,
             asks: Source::User,
             floor: Duration::ZERO,
             held: Hold::NONE,
@@ -125,6 +135,7 @@ impl Rules {
             claimed_by: NOBODY,
             slots: None,
             adapts: Adapts::No,
+            backoff: None,
             suspect: None,
             quota: None,
             minute: None,
@@ -133,13 +144,11 @@ impl Rules {
     }
 
     /// Takes over from the rules of other settings what applies to these as well.
-    pub fn inherit(
-        &mut self,
-        old: Rules,
-        before: &ScopeSettings,
-        settings: &ScopeSettings,
-        now: Instant,
-    ) {
+    pub fn inherit(&mut self, old: Rules, before: &Profile, profile: &Profile, now: Instant) {
+        let (before, settings) = (&before.settings, &profile.settings);
+        if before.backoff == settings.backoff && before.rampup == settings.rampup {
+            self.backoff = old.backoff;
+        }
         self.floor = old.floor;
         self.held = old.held;
         self.probing_from = old.probing_from;
@@ -166,7 +175,7 @@ impl Rules {
         if before.requests_per_minute == settings.requests_per_minute {
             self.minute = old.minute;
         }
-        self.compose(settings);
+        self.compose(profile);
     }
 
     pub fn pace(&self) -> Pace {
@@ -182,12 +191,14 @@ impl Rules {
     }
 
     /// The jitter that holds in place of the scope's own.
-    pub fn jitter(&self, _settings: &ScopeSettings) -> Option<Jitter> {
-        None
+    pub fn jitter(&self, profile: &Profile) -> Option<Jitter> {
+        let backoff = self.backoff.as_ref()?;
+        backoff.jitter(&profile.backoff(self.base))
     }
 
     /// Puts the pace together again.
-    fn compose(&mut self, settings: &ScopeSettings) {
+    fn compose(&mut self, profile: &Profile) {
+        let settings = &profile.settings;
         let configured = Pace {
             delay: settings.delay,
             concurrency: settings.concurrency,
@@ -209,6 +220,17 @@ impl Rules {
         } else {
             Source::User
         };
+        self.base = pace;
+        if let Some(backoff) = &self.backoff {
+            let asked = backoff.pace(&profile.backoff(pace));
+            if asked.delay != pace.delay {
+                self.asks = match settings.rampup {
+                    Some(_) => Source::Rampup,
+                    None => Source::Backoff,
+                };
+            }
+            pace = asked;
+        }
         let probes = suspect_delay(&self.suspect);
         if probes > Duration::ZERO {
             pace.concurrency = 1;
@@ -223,11 +245,12 @@ impl Rules {
     /// What an answer changes.
     pub fn answer(
         &mut self,
-        settings: &ScopeSettings,
+        profile: &Profile,
         heard: &Heard<'_>,
         now: Instant,
         changes: &mut Vec<Change>,
     ) {
+        let settings = &profile.settings;
         if !heard.refused && self.probing_from.is_some_and(|from| heard.sent >= from) {
             self.probing_from = None;
         }
@@ -244,7 +267,7 @@ impl Rules {
                 let signal = heard.signal;
                 *delay = autothrottle::adjusted_delay(auto, settings.delay, *delay, signal);
                 let latency = auto.latency_of(signal);
-                self.compose(settings);
+                self.compose(profile);
                 if latency.is_some() {
                     changes.push(Change {
                         event: Event::Autothrottle,
@@ -263,7 +286,7 @@ impl Rules {
                 let auto = auto.expect("AutoThrottle adapts where it is switched on");
                 let adjusted = robust.answer(auto, settings.delay, heard.signal);
                 let latency = auto.latency_of(heard.signal);
-                self.compose(settings);
+                self.compose(profile);
                 changes.push(adjusted_change(adjusted, latency, before, self.pace));
             }
             Adapts::Custom(strategy) => {
@@ -286,20 +309,83 @@ impl Rules {
                         alert: false,
                     });
                 }
+                return;
             }
         }
+        self.back_off(profile, heard, now, changes);
+    }
+
+    /// Lets refusals, and their absence, change the pace.
+    fn back_off(
+        &mut self,
+        profile: &Profile,
+        heard: &Heard<'_>,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) {
+        if heard.refused && self.backoff.is_none() {
+            self.backoff = Some(Box::new(Backoff::new(now)));
+        }
+        let Some(backoff) = &mut self.backoff else {
+            return;
+        };
+        let rules = profile.backoff(self.base);
+        let latency = heard.signal.server_latency;
+        let step = if heard.refused {
+            backoff.refused(&rules, heard.sent, latency, now)
+        } else if heard.signal.status.is_some() {
+            backoff.success(&rules, heard.sent, latency, now)
+        } else {
+            // Nothing was heard of the server: neither a refusal nor its absence.
+            None
+        };
+        self.compose(profile);
+        if let Some(step) = step {
+            changes.push(Change {
+                event: step.event,
+                source: match profile.settings.rampup {
+                    Some(_) => Source::Rampup,
+                    None => Source::Backoff,
+                },
+                latency,
+                target: None,
+                before: step.before,
+                after: step.after,
+                reason: step.reason,
+                alert: false,
+            });
+        }
+    }
+
+    /// Begins to measure the rate that works, so that a refusal finds it known.
+    pub fn measure(&mut self, now: Instant) {
+        if self.backoff.is_none() && !matches!(self.adapts, Adapts::Custom(_)) {
+            self.backoff = Some(Box::new(Backoff::new(now)));
+        }
+    }
+
+    /// The limits that refusals taught and that bind still.
+    pub fn learned(&self) -> Option<Learned> {
+        self.backoff.as_ref()?.compact()
+    }
+
+    /// Begins with limits that were learned before.
+    pub fn recall(&mut self, profile: &Profile, learned: Learned, now: Instant) {
+        self.backoff = Some(Box::new(Backoff::from_learned(learned, now)));
+        self.compose(profile);
     }
 
     /// What the end of an exchange changes.
     pub fn ended(
         &mut self,
-        settings: &ScopeSettings,
+        profile: &Profile,
         signal: &Signal,
         ending: &Ending,
         now: Instant,
         changes: &mut Vec<Change>,
     ) {
-        self.suspects(settings, signal, ending, now, changes);
+        let settings = &profile.settings;
+        self.suspects(profile, signal, ending, now, changes);
         let before = self.pace;
         match &mut self.adapts {
             Adapts::No | Adapts::Scrapy(_) => {}
@@ -317,7 +403,7 @@ impl Rules {
                 };
                 let adjusted = robust.ended(auto, settings.delay, &body);
                 let changed = adjusted.before != adjusted.after;
-                self.compose(settings);
+                self.compose(profile);
                 if changed {
                     changes.push(adjusted_change(adjusted, Some(took), before, self.pace));
                 }
@@ -333,7 +419,7 @@ impl Rules {
     /// Looks whether a reply is what it seems.
     fn suspects(
         &mut self,
-        settings: &ScopeSettings,
+        profile: &Profile,
         signal: &Signal,
         ending: &Ending,
         now: Instant,
@@ -345,7 +431,7 @@ impl Rules {
         let latency = signal.server_latency;
         let suspicion = suspect.ended(signal.status, latency, ending, now);
         let before = self.pace;
-        self.compose(settings);
+        self.compose(profile);
         if let Some(suspicion) = suspicion {
             let seen = suspicion.seen;
             let reason = match (suspicion.cleared, suspect_delay(&self.suspect)) {
@@ -407,6 +493,9 @@ impl Rules {
             return false;
         }
         self.held = hold;
+        if let Some(backoff) = &mut self.backoff {
+            backoff.held(hold.until);
+        }
         true
     }
 
