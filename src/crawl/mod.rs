@@ -15,6 +15,7 @@ mod hearing;
 mod origins;
 mod room;
 mod mapping;
+mod delayed;
 mod inbox;
 pub mod stats;
 pub mod config;
