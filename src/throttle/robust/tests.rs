@@ -117,10 +117,10 @@ impl Crawl {
                         success: reply.status == Some(200),
                         cached: reply.cached,
                     };
-                    robust.ended(&self.settings, self.floor, &body);
+                    robust.ended(&self.settings, self.floor, &body, now);
                 }
             } else if suspect.kind().is_none() {
-                robust.answer(&self.settings, self.floor, &signal(reply));
+                robust.answer(&self.settings, self.floor, &signal(reply), now);
             }
         }
         seen
@@ -202,7 +202,7 @@ fn signal(reply: Reply) -> Signal {
 fn after(crawl: &Crawl, replies: impl IntoIterator<Item = Reply>) -> f64 {
     let mut robust = Robust::new(&crawl.settings, crawl.floor);
     for reply in replies {
-        robust.answer(&crawl.settings, crawl.floor, &signal(reply));
+        robust.answer(&crawl.settings, crawl.floor, &signal(reply), Instant::START);
     }
     robust.delay().as_secs_f64()
 }
@@ -328,6 +328,28 @@ fn f86_a_server_that_hangs_slows_the_crawl_down_to_its_timeout() {
 }
 
 #[test]
+fn f86_a_server_that_hung_is_back_at_its_pace_within_minutes() {
+    for (known, quick) in [(100, 0.05), (0, 0.05), (100, 0.006), (0, 0.006)] {
+        let mut back = None;
+        let crawl = Crawl::new(0.5, 1.0).jittered();
+        let seen = crawl.run(known + 110, |i, now, _| {
+            if i < known || i >= known + 10 {
+                if i >= known + 10 {
+                    back.get_or_insert(now);
+                }
+                page(quick)
+            } else {
+                timeout(30.0)
+            }
+        });
+        let back = back.expect("it came back");
+        let index = seen.delays.iter().rposition(|delay| *delay > 1.1 * quick);
+        let took = seen.sent[index.expect("it was slow") + 1] - back;
+        assert!(took < 240.0, "{took} s after {known} pages of {quick} s");
+    }
+}
+
+#[test]
 fn f87_the_delay_stays_between_the_floor_and_the_ceiling() {
     let mut crawl = Crawl::new(5.0, 1.0);
     crawl.floor = secs(1.0);
@@ -366,7 +388,7 @@ fn f90_a_reply_without_latency_teaches_nothing() {
         status: Some(200),
         ..Signal::default()
     };
-    let adjusted = robust.answer(&crawl.settings, crawl.floor, &silent);
+    let adjusted = robust.answer(&crawl.settings, crawl.floor, &silent, Instant::START);
     assert_eq!(adjusted.target, None);
     assert_eq!((adjusted.before, adjusted.after), (secs(3.0), secs(3.0)));
 }
@@ -382,7 +404,7 @@ fn f89_the_latency_that_is_followed_begins_where_it_was_asked_to() {
             ..signal(page(0.1))
         };
         for _ in 0..5 {
-            robust.answer(&crawl.settings, crawl.floor, &signal);
+            robust.answer(&crawl.settings, crawl.floor, &signal, Instant::START);
         }
         near(robust.delay().as_secs_f64(), expected, 1e-3);
     }
@@ -520,7 +542,7 @@ fn f99_a_slow_body_behind_a_fast_head_keeps_a_connection_busy_too() {
 #[test]
 fn f99_one_slow_body_costs_nothing_and_slow_ones_are_forgotten_in_time() {
     let crawl = Crawl::new(0.5, 1.0);
-    let seen = crawl.run(100, |i, _, _| Reply {
+    let seen = crawl.run(600, |i, _, _| Reply {
         body: if i == 50 { 30.0 } else { 0.0 },
         ..page(0.1)
     });
@@ -538,14 +560,19 @@ fn after_bodies(bodies: impl IntoIterator<Item = (f64, bool)>) -> Robust {
     let crawl = Crawl::new(0.5, 1.0);
     let mut robust = Robust::new(&crawl.settings, crawl.floor);
     for (extra, success) in bodies {
-        robust.answer(&crawl.settings, crawl.floor, &signal(page(0.1)));
+        robust.answer(
+            &crawl.settings,
+            crawl.floor,
+            &signal(page(0.1)),
+            Instant::START,
+        );
         let body = Body {
             latency: secs(0.1),
             took: secs(0.1 + extra),
             success,
             cached: None,
         };
-        robust.ended(&crawl.settings, crawl.floor, &body);
+        robust.ended(&crawl.settings, crawl.floor, &body, Instant::START);
     }
     robust
 }
