@@ -284,7 +284,7 @@ impl Rules {
             Adapts::Robust(robust) => {
                 let auto = settings.autothrottle.as_ref();
                 let auto = auto.expect("AutoThrottle adapts where it is switched on");
-                let adjusted = robust.answer(auto, settings.delay, heard.signal);
+                let adjusted = robust.answer(auto, settings.delay, heard.signal, now);
                 let latency = auto.latency_of(heard.signal);
                 self.compose(profile);
                 changes.push(adjusted_change(adjusted, latency, before, self.pace));
@@ -401,7 +401,7 @@ impl Rules {
                     success: signal.is_success(false) && ending.failure.is_none(),
                     cached: signal.cached,
                 };
-                let adjusted = robust.ended(auto, settings.delay, &body);
+                let adjusted = robust.ended(auto, settings.delay, &body, now);
                 let changed = adjusted.before != adjusted.after;
                 self.compose(profile);
                 if changed {
