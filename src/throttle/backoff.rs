@@ -249,16 +249,15 @@ impl Backoff {
             return None;
         }
         self.meter.quiet_since = now;
-        if self.noise.explains() && !matches!(self.state, State::Guessing(_)) {
+        if self.noise.explains(asked) && !matches!(self.state, State::Guessing(_)) {
             return None;
         }
         let max = nanos(rules.backoff.max_delay);
         let exhausted = !fresh && asked >= max;
         let why: Why = match &mut self.state {
             State::Calm if self.meter.is_known() => {
-                let told = self.meter.gap_given_here(bracket::TELLING);
                 let real = self.meter.refused_gap(asked);
-                let (bracket, why) = Bracket::after_first(real, told, rules, now);
+                let (bracket, why) = Bracket::after_first(&self.meter, real, rules, now);
                 self.state = State::Following(bracket);
                 why
             }

@@ -64,7 +64,9 @@ const BACK: [f64; 5] = [1.03, 1.06, 1.12, 1.25, 1.5];
 /// Factors up for one step after the other while nothing is refused; then `delay_factor`.
 const UP: [f64; 4] = [PROBE, 1.1, 1.2, 1.4];
 /// So many answers between two refusals tell a rate.
-pub(super) const TELLING: u32 = 20;
+const TELLING: u32 = 20;
+/// A refusal after so many answers at one pace is a lone one.
+const LONE: u64 = 60;
 /// Rounds without an answer between that are no matter of pace.
 const OUTAGE: u8 = 3;
 /// The longest wait for a probe, in windows.
@@ -96,23 +98,24 @@ impl Bracket {
         }
     }
 
-    /// The first refusal of a rate that was known to work before, `real` from send to send.
-    pub fn after_first(
-        real: u64,
-        told: Option<u64>,
-        rules: &Rules<'_>,
-        now: Instant,
-    ) -> (Self, Why) {
+    /// A refusal of a rate that was known to work, `real` from send to send.
+    pub fn after_first(meter: &Meter, real: u64, rules: &Rules<'_>, now: Instant) -> (Self, Why) {
         let max = nanos(rules.backoff.max_delay).max(real);
-        let told = told.map_or(0, |gap| scaled(gap, MARGIN));
-        let gap = scaled(real, rules.backoff.delay_factor).max(told).min(max);
+        // The first one says nothing of how far off the limit is; a later one, that it was near.
+        let near = meter.gap_given(TELLING).is_some();
+        let step = if near {
+            let told = meter.gap_given_here(TELLING).unwrap_or(0);
+            scaled(told, MARGIN).max(scaled(real, BACK[0]))
+        } else {
+            scaled(real, rules.backoff.delay_factor)
+        };
+        let gap = step.clamp(1, max);
         let bracket = Bracket {
             refused: real,
-            home: gap.max(1),
-            // Nothing says how far off the limit is.
-            strikes: BACK.len() as u8,
-            climbed: UP.len() as u8,
-            ..Bracket::new(gap.max(1), now)
+            home: gap,
+            strikes: if near { 1 } else { BACK.len() as u8 },
+            climbed: if near { 0 } else { UP.len() as u8 },
+            ..Bracket::new(gap, now)
         };
         let why = format!("refused at {} s, which had worked", seconds(real));
         (bracket, (Event::Backoff, why.into()))
@@ -145,9 +148,9 @@ impl Bracket {
         }
     }
 
-    /// Whether it asks for no more than the base does.
+    /// Whether it asks for no more than the base does, and knows of nothing against that.
     pub fn is_over(&self, base: u64) -> bool {
-        self.gap <= base.max(NOTHING)
+        self.gap <= NOTHING || (self.gap <= base && self.refused == 0)
     }
 
     /// A round of refusals, of requests `asked` apart.
@@ -188,6 +191,8 @@ impl Bracket {
             .gap_given(TELLING)
             .filter(|gap| self.outage && *gap > at);
         let known = after_outage.or(told);
+        let lone =
+            noise.is_some() && !probing && self.strikes == 0 && u64::from(meter.count) >= LONE;
         let told = known.map_or(0, |gap| scaled(gap, MARGIN));
         if after_outage.is_some() {
             self.gap = told;
@@ -211,6 +216,13 @@ impl Bracket {
             self.probe_wait_ms = 0;
         }
         self.wait_longer(window);
+        if lone {
+            // By chance, perhaps: it is tried again as soon as that could be seen.
+            let soon = LONE * self.gap / 1_000_000;
+            self.probe_wait_ms = self
+                .probe_wait_ms
+                .min(u32::try_from(soon).unwrap_or(u32::MAX));
+        }
         if self.unanswered >= OUTAGE && meter.giving < 2 * window {
             // Longer gaps would only be late to see the end of it.
             self.gap = self.gap.min(window / 8).max(at);
@@ -363,13 +375,16 @@ impl Bracket {
             None if meter.is_anchored() => return None,
             None => 0,
         };
+        // Not much faster than before, it is soon spent, or the limit is a higher one.
+        let patience = rules.backoff.window / if self.climbed < 3 { 8 } else { 1 };
+        let patient = now.saturating_since(meter.since) < patience;
         if scaled(given, CHANGED) > self.refused {
-            // Not much faster than before, it is soon spent, or the limit is a higher one.
-            let patience = rules.backoff.window / if self.climbed < 3 { 8 } else { 1 };
-            if now.saturating_since(meter.since) < patience {
+            if patient {
                 return None;
             }
-            return Some(self.climb(meter, rules, now));
+            if rules.rampup.is_some() || self.gap > nanos(rules.base.delay) {
+                return Some(self.climb(meter, rules, now));
+            }
         }
         self.refused = 0;
         self.worked = self.gap;
