@@ -395,6 +395,11 @@ impl Bracket {
     /// The next step of the search, after the present gap worked.
     fn search(&mut self, meter: &mut Meter, rules: &Rules<'_>, now: Instant) -> Option<Why> {
         if self.refused == 0 {
+            // Above what was the limit once, savings may be what is spent.
+            let above = self.told > self.gap && rules.rampup.is_none();
+            if above && now.saturating_since(meter.since) < rules.backoff.window / 16 {
+                return None;
+            }
             return Some(self.climb(meter, rules, now));
         }
         let apart = self.gap as f64 / self.refused as f64;
