@@ -17,6 +17,7 @@
 
 mod guess;
 mod bracket;
+mod search;
 mod rampup;
 mod meter;
 mod noise;
@@ -24,6 +25,8 @@ mod noise;
 mod simulation;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod goals;
 
 use std::borrow::Cow;
 use std::time::Duration;

@@ -9,6 +9,7 @@
 use super::meter::Meter;
 use super::noise::Noise;
 use super::rampup;
+use super::search::FREELY;
 use super::{Guess, Rules, Why, scaled, seconds};
 use crate::base::time::{Instant, nanos};
 use crate::throttle::decision::Event;
@@ -21,23 +22,23 @@ pub(super) struct Bracket {
     /// The present gap.
     pub gap: u64,
     /// The shortest gap that worked and was not contradicted since.
-    worked: u64,
+    pub worked: u64,
     /// The longest gap that was refused, as far as is known.
     pub refused: u64,
     /// Where the pace was before refusals went on without an answer between.
-    home: u64,
+    pub home: u64,
     /// It came back there: what was given since that began is what the server gives.
-    outage: bool,
+    pub outage: bool,
     /// What the server gave between its last refusals.
-    told: u64,
+    pub told: u64,
     /// What it may be instead of `refused`, if the server saves up what it does not give.
-    doubt: u64,
+    pub doubt: u64,
     /// It does.
-    saves: bool,
+    pub saves: bool,
     /// When to probe.
-    probe_at: Instant,
+    pub probe_at: Instant,
     /// From a refused probe to the next one.
-    probe_wait_ms: u32,
+    pub probe_wait_ms: u32,
     /// Rampup's concurrency; 0 without.
     pub lanes: u32,
     /// Rampup's refusals in the present window, and when that began.
@@ -46,33 +47,27 @@ pub(super) struct Bracket {
     /// Rounds of refusals since the trouble began.
     strikes: u8,
     /// Rounds of refusals without an answer between.
-    unanswered: u8,
+    pub unanswered: u8,
     /// Steps up without a refusal.
-    climbed: u8,
+    pub climbed: u8,
 }
 
 /// What a gap set by a bracket is jittered by: it stays clear of the limit by more.
 pub(super) const JITTER: Jitter = Jitter::symmetric(0.0075);
 /// The pace rests this factor off what was refused.
-const MARGIN: f64 = 1.02;
-/// Closer than this the search is over.
-const CLOSE: f64 = 1.042;
-/// A probe goes this factor beyond what worked.
-const PROBE: f64 = 1.04;
+pub(super) const MARGIN: f64 = 1.02;
 /// Factors back for one round of refusals after the other; then `delay_factor`.
 const BACK: [f64; 5] = [1.03, 1.06, 1.12, 1.25, 1.5];
-/// Factors up for one step after the other while nothing is refused; then `delay_factor`.
-const UP: [f64; 4] = [PROBE, 1.1, 1.2, 1.4];
 /// So many answers between two refusals tell a rate.
-const TELLING: u32 = 20;
+pub(super) const TELLING: u32 = 20;
 /// A refusal after so many answers at one pace is a lone one.
 const LONE: u64 = 60;
 /// Rounds without an answer between that are no matter of pace.
-const OUTAGE: u8 = 3;
+pub(super) const OUTAGE: u8 = 3;
 /// The longest wait for a probe, in windows.
-const WAIT_MAX: u32 = 2;
+pub(super) const WAIT_MAX: u32 = 2;
 /// What the server gives differs by more than chance from what it gave.
-const CHANGED: f64 = 1.04;
+pub(super) const CHANGED: f64 = 1.04;
 /// A gap this short is none.
 const NOTHING: u64 = 10_000;
 
@@ -114,7 +109,7 @@ impl Bracket {
             refused: real,
             home: gap,
             strikes: if near { 1 } else { BACK.len() as u8 },
-            climbed: if near { 0 } else { UP.len() as u8 },
+            climbed: if near { 0 } else { FREELY },
             ..Bracket::new(gap, now)
         };
         let why = format!("refused at {} s, which had worked", seconds(real));
@@ -125,7 +120,7 @@ impl Bracket {
     pub fn after_guess(guess: &Guess, _rules: &Rules<'_>, now: Instant) -> Self {
         Bracket {
             refused: guess.bound,
-            climbed: UP.len() as u8,
+            climbed: FREELY,
             ..Bracket::new(guess.delay, now)
         }
     }
@@ -143,7 +138,7 @@ impl Bracket {
     pub fn ramping(base: Pace, rampup: &Rampup, now: Instant) -> Self {
         Bracket {
             lanes: base.concurrency,
-            climbed: UP.len() as u8,
+            climbed: FREELY,
             ..Bracket::new(nanos(base.delay).max(nanos(rampup.min_delay)), now)
         }
     }
@@ -280,177 +275,6 @@ impl Bracket {
         // The limit rose: the answers of before do not count.
         let rose = before > 0 && scaled(told, CHANGED) < before;
         (!rose).then_some(told)
-    }
-
-    /// An answer to a request that departed at `sent`.
-    pub fn success(
-        &mut self,
-        meter: &mut Meter,
-        rules: &Rules<'_>,
-        pace: Pace,
-        sent: Instant,
-        now: Instant,
-    ) -> Option<Why> {
-        if self.unanswered > 0
-            && sent >= meter.since
-            && let Some(why) = self.come_home(rules)
-        {
-            meter.step(now);
-            return Some(why);
-        }
-        if !meter.has_seen(self.answers_to_see(rules)) {
-            return None;
-        }
-        let asked = nanos(pace.delay);
-        if meter.real_gap() > scaled(asked, 1.2) {
-            return self.not_tested(meter, rules, pace, now);
-        }
-        if asked > scaled(self.gap, 1.02) {
-            // The base is slower: this gap was not tried.
-            meter.again();
-            return None;
-        }
-        if self.refused >= self.gap {
-            return self.beyond_refused(meter, rules, now);
-        }
-        self.worked = self.gap;
-        if self.doubt > scaled(self.gap, 1.03) {
-            self.doubt = 0;
-            self.saves = false;
-        }
-        self.search(meter, rules, now)
-    }
-
-    /// After an outage the pace comes back by a factor per answer.
-    fn come_home(&mut self, rules: &Rules<'_>) -> Option<Why> {
-        if self.unanswered < OUTAGE || self.gap <= self.home {
-            self.unanswered = 0;
-            return None;
-        }
-        let old = self.gap;
-        self.gap = scaled(old, 1.0 / rules.backoff.delay_factor).max(self.home);
-        self.outage = self.gap == self.home;
-        let why = format!("answered again at {} s", seconds(old));
-        Some((Event::Recover, why.into()))
-    }
-
-    /// The pace did not bind: fewer requests came than it allows.
-    fn not_tested(
-        &mut self,
-        meter: &mut Meter,
-        rules: &Rules<'_>,
-        pace: Pace,
-        now: Instant,
-    ) -> Option<Why> {
-        let places = u64::from(pace.concurrency.max(1));
-        let held_by_places = self.gap < meter.round_trip() / places;
-        if held_by_places && rules.rampup.is_none() {
-            // What it was measured to be is known still.
-            let quiet = now.saturating_since(meter.quiet_since);
-            if quiet < rules.backoff.window * WAIT_MAX {
-                return None;
-            }
-            self.gap = 0;
-            return Some((Event::Recover, "no longer what holds the scope back".into()));
-        }
-        meter.again();
-        if !held_by_places {
-            return None;
-        }
-        let why = self.widen(rules)?;
-        meter.step(now);
-        Some(why)
-    }
-
-    /// As fast as was refused before, or faster, and it works so far. What the server saved up
-    /// must be spent before that says anything.
-    fn beyond_refused(
-        &mut self,
-        meter: &mut Meter,
-        rules: &Rules<'_>,
-        now: Instant,
-    ) -> Option<Why> {
-        let given = match meter.gap_given(TELLING) {
-            Some(given) => given,
-            None if meter.is_anchored() => return None,
-            None => 0,
-        };
-        // Not much faster than before, it is soon spent, or the limit is a higher one.
-        let patience = rules.backoff.window / if self.climbed < 3 { 8 } else { 1 };
-        let patient = now.saturating_since(meter.since) < patience;
-        if scaled(given, CHANGED) > self.refused {
-            if patient {
-                return None;
-            }
-            if rules.rampup.is_some() || self.gap > nanos(rules.base.delay) {
-                return Some(self.climb(meter, rules, now));
-            }
-        }
-        self.refused = 0;
-        self.worked = self.gap;
-        self.probe_wait_ms = 0;
-        Some(self.climb(meter, rules, now))
-    }
-
-    /// The next step of the search, after the present gap worked.
-    fn search(&mut self, meter: &mut Meter, rules: &Rules<'_>, now: Instant) -> Option<Why> {
-        if self.refused == 0 {
-            // Above what was the limit once, savings may be what is spent.
-            let above = self.told > self.gap && rules.rampup.is_none();
-            if above && now.saturating_since(meter.since) < rules.backoff.window / 16 {
-                return None;
-            }
-            return Some(self.climb(meter, rules, now));
-        }
-        let apart = self.gap as f64 / self.refused as f64;
-        if apart > CLOSE {
-            let old = self.gap;
-            let step = apart.sqrt().min(rules.backoff.delay_factor);
-            self.gap = scaled(old, 1.0 / step).max(scaled(self.refused, MARGIN));
-            meter.step(now);
-            let why = format!(
-                "{} s worked, {} s was refused",
-                seconds(old),
-                seconds(self.refused)
-            );
-            return Some((Event::Recover, why.into()));
-        }
-        if now < self.probe_at || !self.may_probe(rules, now) {
-            return None;
-        }
-        self.climbed = 0;
-        Some(self.climb(meter, rules, now))
-    }
-
-    fn climb(&mut self, meter: &mut Meter, rules: &Rules<'_>, now: Instant) -> Why {
-        let factor = rules
-            .rampup
-            .map_or(rules.backoff.delay_factor, |rampup| rampup.delay_factor);
-        let step = UP
-            .get(usize::from(self.climbed))
-            .map_or(factor, |step| step.min(factor));
-        let old = self.gap;
-        let floor = rules
-            .rampup
-            .map_or(1, |rampup| nanos(rampup.min_delay).max(1));
-        self.gap = scaled(old, 1.0 / step).max(floor.min(old));
-        self.climbed = self.climbed.saturating_add(1);
-        meter.step(now);
-        let why = format!("{} s works: looking further", seconds(old));
-        (rampup::event(rules), why.into())
-    }
-
-    /// Answers at the present pace that it takes to see a refusal, if there is one to come.
-    fn answers_to_see(&self, rules: &Rules<'_>) -> u32 {
-        if self.worked <= self.gap {
-            // Far from anything that was refused there is little to be wrong about.
-            let far = self.gap > 4 * self.refused && usize::from(self.climbed) > UP.len();
-            return if far { 5 } else { 10 };
-        }
-        let beyond = self.worked as f64 / self.gap as f64 - 1.0;
-        let half_window = nanos(rules.backoff.window) / 2 / self.gap.max(1);
-        let most = (half_window as f64).clamp(10.0, 100.0);
-        (2.0 / beyond).clamp(10.0, most) as u32
     }
 
     fn wait_longer(&mut self, window: u64) {
