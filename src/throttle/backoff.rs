@@ -271,7 +271,7 @@ impl Backoff {
             }
             State::Guessing(guess) => guess.refused(self.meter.given > 0, rules),
             State::Following(bracket) => {
-                bracket.refused(&mut self.meter, &mut self.noise, rules, asked, now)
+                bracket.refused(&self.meter, &mut self.noise, rules, asked, now)
             }
         };
         if exhausted && before.concurrency > 1 {

@@ -6,6 +6,8 @@
 //! bounds both. Answers at a pace, as many as it takes to see, make it one that worked, and the
 //! search goes on; close to what was refused it rests, and probes once in a while.
 
+use std::time::Duration;
+
 use super::meter::Meter;
 use super::noise::Noise;
 use super::rampup;
@@ -151,15 +153,12 @@ impl Bracket {
     /// A round of refusals, of requests `asked` apart.
     pub fn refused(
         &mut self,
-        meter: &mut Meter,
+        meter: &Meter,
         noise: &mut Noise,
         rules: &Rules<'_>,
         asked: u64,
         now: Instant,
     ) -> Why {
-        let window = nanos(rules.backoff.window);
-        let max = nanos(rules.backoff.max_delay);
-        let factor = rules.backoff.delay_factor;
         if meter.is_past_trouble() {
             self.strikes = 0;
         }
@@ -182,59 +181,81 @@ impl Bracket {
             let why = format!("slower does not help: back to {} s", seconds(began.gap));
             return (Event::Recover, why.into());
         }
-        let after_outage = meter
+
+        let since_outage = meter
             .gap_given(TELLING)
             .filter(|gap| self.outage && *gap > at);
-        let known = after_outage.or(told);
-        let lone =
-            noise.is_some() && !probing && self.strikes == 0 && u64::from(meter.count) >= LONE;
-        let told = known.map_or(0, |gap| scaled(gap, MARGIN));
-        if after_outage.is_some() {
-            self.gap = told;
-            self.worked = 0;
-            self.probe_wait_ms = 0;
+        let known = since_outage.or(told);
+        let chance = noise.is_some() && !probing && u64::from(meter.count) >= LONE;
+        if let Some(given) = since_outage {
+            self.gap = scaled(given, MARGIN);
+            self.forget_worked();
         } else if probing && self.strikes == 0 {
-            let told = if told == 0 { u64::MAX } else { told };
-            self.gap = self.worked.min(told.max(scaled(at, MARGIN)));
+            let told = told.map_or(u64::MAX, |gap| scaled(gap.max(at), MARGIN));
+            self.gap = self.worked.min(told);
         } else {
-            let step = BACK
-                .get(usize::from(self.strikes))
-                .map_or(factor, |step| step.min(factor));
-            let step = if beyond && known.is_none() {
-                factor
-            } else {
-                step
-            };
-            let bound = meter.gap_bound().unwrap_or(0).min(scaled(at, factor));
-            self.gap = scaled(at, step).max(bound).max(told);
-            self.worked = 0;
-            self.probe_wait_ms = 0;
+            let bound = meter.gap_bound().unwrap_or(0);
+            self.step_back(at, bound, told, beyond, rules);
+            self.forget_worked();
         }
-        self.wait_longer(window);
-        if lone {
-            // By chance, perhaps: it is tried again as soon as that could be seen.
-            let soon = LONE * self.gap / 1_000_000;
-            self.probe_wait_ms = self
-                .probe_wait_ms
-                .min(u32::try_from(soon).unwrap_or(u32::MAX));
-        }
+        let window = nanos(rules.backoff.window);
         if self.unanswered >= OUTAGE && meter.giving < 2 * window {
             // Longer gaps would only be late to see the end of it.
             self.gap = self.gap.min(window / 8).max(at);
         }
-        self.gap = self.gap.min(max.max(at));
+        self.gap = self.gap.min(nanos(rules.backoff.max_delay).max(at));
         if self.unanswered == 0 {
-            self.refused = self.bound(at, known, after_outage.is_some());
+            self.refused = self.bound(at, known, since_outage.is_some());
+            self.home = self.gap;
             self.outage = false;
         }
-        self.probe_at = now + self.probe_wait(rules);
-        if self.unanswered == 0 {
-            self.home = self.gap;
-        }
+        self.wait_for_probe(chance, rules, now);
         self.strikes = self.strikes.saturating_add(1);
         self.climbed = 0;
         let why = format!("refused at {} s", seconds(at));
         (Event::Backoff, why.into())
+    }
+
+    /// A little slower than `at`, or more than a little if it is not the first time; at least as
+    /// slow as what was given asks for.
+    fn step_back(
+        &mut self,
+        at: u64,
+        bound: u64,
+        told: Option<u64>,
+        beyond: bool,
+        rules: &Rules<'_>,
+    ) {
+        let factor = rules.backoff.delay_factor;
+        let step = BACK
+            .get(usize::from(self.strikes))
+            .filter(|_| !beyond || told.is_some())
+            .map_or(factor, |step| step.min(factor));
+        let told = told.map_or(0, |gap| scaled(gap, MARGIN));
+        self.gap = scaled(at, step)
+            .max(bound.min(scaled(at, factor)))
+            .max(told);
+    }
+
+    /// What worked does so no longer.
+    fn forget_worked(&mut self) {
+        self.worked = 0;
+        self.probe_wait_ms = 0;
+    }
+
+    /// Sets when to probe: later each time, as long as all probes are refused.
+    fn wait_for_probe(&mut self, chance: bool, rules: &Rules<'_>, now: Instant) {
+        let window = u32::try_from(rules.backoff.window.as_millis()).unwrap_or(u32::MAX);
+        let longer = self.probe_wait_ms.saturating_add(self.probe_wait_ms / 2);
+        self.probe_wait_ms = longer.clamp(window, window.saturating_mul(WAIT_MAX));
+        if chance && self.strikes == 0 {
+            // By chance, perhaps: it is tried again as soon as that could be seen.
+            let soon = LONE * self.gap / 1_000_000;
+            let soon = u32::try_from(soon).unwrap_or(u32::MAX);
+            self.probe_wait_ms = self.probe_wait_ms.min(soon);
+        }
+        let wait = Duration::from_millis(self.probe_wait_ms.into());
+        self.probe_at = now + rampup::probe_wait(rules).unwrap_or(wait);
     }
 
     /// The longest gap that counts as refused, now that `at` was.
@@ -275,16 +296,5 @@ impl Bracket {
         // The limit rose: the answers of before do not count.
         let rose = before > 0 && scaled(told, CHANGED) < before;
         (!rose).then_some(told)
-    }
-
-    fn wait_longer(&mut self, window: u64) {
-        let window = u32::try_from(window / 1_000_000).unwrap_or(u32::MAX);
-        let longer = self.probe_wait_ms + self.probe_wait_ms / 2;
-        self.probe_wait_ms = longer.clamp(window, window.saturating_mul(WAIT_MAX));
-    }
-
-    pub(super) fn probe_wait(&self, rules: &Rules<'_>) -> std::time::Duration {
-        rampup::probe_wait(rules)
-            .unwrap_or(std::time::Duration::from_millis(self.probe_wait_ms.into()))
     }
 }
