@@ -359,7 +359,8 @@ impl Stretch<'_> {
     }
 
     fn used(&self) -> f64 {
-        self.pages.iter().map(|page| page.units).sum()
+        // The sum of nothing would be -0.
+        self.pages.iter().fold(0.0, |sum, page| sum + page.units)
     }
 
     fn figures(&self) -> Value {
