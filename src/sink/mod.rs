@@ -1,6 +1,7 @@
 //! Where results go.
 
 pub mod page;
+mod line;
 pub mod results;
 mod warc;
 pub mod files;
