@@ -51,6 +51,8 @@ pub use sink::function::FunctionSink;
 pub use sink::page::{Page, TlsInfo};
 #[doc(inline)]
 pub use sink::{Sink, WriteError};
+#[doc(inline)]
+pub use throttle::decision::{Decision, Event, Source};
 
 // What an embedder may bring instead of what is built in.
 #[doc(inline)]

@@ -100,6 +100,7 @@ pub fn sink_options(
     } else {
         Results::File
     };
+    options.decisions = out.is_some() && config.throttle.debug;
     if out.is_some() && config.warc {
         let mut warc = WarcOptions::new(host_name(), random_bits()?);
         warc.size_max = config.warc_size_max;

@@ -148,6 +148,7 @@ impl<I: Io> Core<I> {
         self.grant();
         self.resolve_on();
         self.make_room();
+        self.tell_decisions();
         self.hand_to_disk();
         self.io.submit();
         self.part();
@@ -447,6 +448,7 @@ impl<I: Io> Core<I> {
     fn flush(&mut self, reason: &'static str) {
         self.phase = Phase::Flushing { reason };
         self.write_stats();
+        self.tell_decisions();
         self.sink.finish(&mut self.disk);
         self.hand_to_disk();
         self.io.submit();

@@ -177,6 +177,7 @@ impl<I: Io> Crawler<I> {
             );
             throttle.set_in_flight_max(room.most());
         }
+        throttle.set_tracing(config.throttle.debug);
         if let Some(strategies) = parts.strategies {
             throttle.set_strategies(strategies);
         }

@@ -12,6 +12,7 @@ mod flight;
 mod timer;
 mod guard;
 mod hearing;
+mod decisions;
 mod origins;
 mod room;
 mod mapping;

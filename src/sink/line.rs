@@ -136,6 +136,15 @@ impl Line<'_> {
         self.out.push(b'"');
     }
 
+    /// Before and after.
+    pub fn pair<T>(&mut self, [before, after]: [T; 2], write: impl Fn(&mut Self, T)) {
+        self.out.push(b'[');
+        write(self, before);
+        self.out.extend_from_slice(b", ");
+        write(self, after);
+        self.out.push(b']');
+    }
+
     pub fn list<'t>(&mut self, texts: impl Iterator<Item = &'t str>) {
         self.out.push(b'[');
         for (at, text) in texts.enumerate() {
