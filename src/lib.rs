@@ -30,7 +30,7 @@ pub use crawl::{Builder, Closed, Crawler, Handle, NotTaken, Refused, SetUpError,
 #[doc(inline)]
 pub use frontier::filter::Filtered;
 #[doc(inline)]
-pub use frontier::request::Request;
+pub use frontier::request::{Request, ScopesError};
 #[doc(inline)]
 pub use frontier::seeds::SeedError;
 

@@ -162,7 +162,8 @@ use argiope::serde_json::json;
 use argiope::settings::ScopeSettings;
 use argiope::{
     Answer, Ask, ByHost, ByStatus, Classify, Config, Crawler, DiskJob, FailureKind, Heard, Instant,
-    Later, NotTaken, Pace, Page, Refused, Request, ScopeMap, Signal, Sink, Strategy, Turn,
+    Later, NotTaken, Pace, Page, Refused, Request, ScopeMap, ScopesError, Signal, Sink, Strategy,
+    Turn,
 };
 
 use server::{Reply, Server};
@@ -629,6 +630,39 @@ fn a_crawl_leaves_the_process_as_it_was() {
         };
         assert_eq!(present, libc::SIG_DFL, "signal {signal}");
     }
+}
+
+#[test]
+fn f17_a_request_with_costs_that_are_none_is_refused_and_one_with_sound_ones_is_pending_with_them()
+{
+    let server = Server::start(|_| Reply::page("a page"));
+    let (_, mut crawler) = kept(server.config());
+    let request = || Request::get("http://a.test/");
+    let mut refused = |request: Request, expected: ScopesError| {
+        assert_eq!(crawler.submit(request), Err(Refused::Scopes(expected)));
+    };
+    let cost = |text: &str| ScopesError::Cost(text.to_owned());
+    refused(request().scope_cost("a", f64::NAN), cost("NaN"));
+    refused(request().scope_cost("a", f64::INFINITY), cost("inf"));
+    refused(request().scope_cost("a", -1.0), cost("-1"));
+    refused(request().scope(""), ScopesError::Unnamed);
+    let many = (0..17).fold(request(), |request, n| request.scope(n.to_string()));
+    refused(many, ScopesError::TooMany(17));
+    let mut costs_only = request();
+    costs_only.scope_costs = vec![1.0];
+    refused(costs_only, ScopesError::CostsOfNothing);
+    assert_eq!(crawler.stats().seeds_bad, 6);
+
+    let sound = request().scope("b").scope_cost("a", 2.5);
+    crawler.submit(sound).expect("its costs are sound");
+    crawler.stopper().stop();
+    assert_eq!(to_the_end(&mut crawler), "shutdown");
+    let pending: Vec<_> = crawler.take_pending().collect();
+    assert_eq!(
+        pending[0].scopes,
+        Some(vec!["b".to_owned(), "a".to_owned()])
+    );
+    assert_eq!(pending[0].scope_costs, [1.0, 2.5]);
 }
 
 /// Has the scopes of `slow.test` looked up elsewhere, and those of others by their host.

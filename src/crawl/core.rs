@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::config::Config;
+use super::delayed::Delayed;
 use super::flight::{Flight, Socket};
 use super::guard::Guard;
 use super::inbox::Inbox;
@@ -73,6 +74,7 @@ pub(super) struct Core<I: Io> {
     pub scope_map: Box<dyn ScopeMap>,
     /// Requests whose scopes are still to be told.
     pub mapping: Mapping,
+    pub delayed: Delayed,
     pub stats: Stats,
     pub phase: Phase,
     /// Attempts that were cancelled, for `pending.jsonl`.
@@ -178,6 +180,7 @@ impl<I: Io> Core<I> {
             self.resolver.next_timeout(),
             self.pool.deadline(),
             self.frontier.next_wake(),
+            self.delayed.next(),
             Some(self.next_tick),
             draining,
         ]
@@ -246,6 +249,11 @@ impl<I: Io> Core<I> {
                 Timer::Resolver => self.resolver.handle_timeout(self.now),
                 Timer::Pool => self.on_idle_too_long(),
                 Timer::Frontier => self.frontier.expire(&mut self.throttle, self.now),
+                Timer::Delayed => {
+                    while let Some(job) = self.delayed.expire(self.now) {
+                        self.release_later(*job);
+                    }
+                }
                 Timer::Tick => self.tick(),
             }
         }
@@ -259,6 +267,9 @@ impl<I: Io> Core<I> {
         }
         if is_due(self.resolver.next_timeout()) {
             return Some(Timer::Resolver);
+        }
+        if is_due(self.delayed.next()) {
+            return Some(Timer::Delayed);
         }
         if is_due(self.pool.deadline()) {
             return Some(Timer::Pool);
@@ -433,6 +444,7 @@ impl<I: Io> Core<I> {
         self.flights.is_empty()
             && self.frontier.queued() == 0
             && self.mapping.is_empty()
+            && self.delayed.len() == 0
             && self.inbox.is_closed()
     }
 
@@ -466,7 +478,7 @@ impl<I: Io> Core<I> {
             started: wall,
             now: wall.at(self.now),
             elapsed: self.now.saturating_since(Instant::START),
-            queued: self.frontier.queued() + self.mapping.len(),
+            queued: self.frontier.queued() + self.mapping.len() + self.delayed.len(),
             in_flight: self.throttle.in_flight(),
             buffered: self.buffered,
             scopes: self.throttle.scopes_len(),

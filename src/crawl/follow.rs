@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::carry::IDLE_CLOSED;
 use super::core::Core;
@@ -17,6 +18,7 @@ use crate::wire::charset;
 use crate::wire::coding::{Budget, Decoder};
 use crate::wire::directives::Directives;
 use crate::wire::html::{self, LinkOptions};
+use crate::wire::retry_after;
 use crate::wire::robots::Robots;
 use crate::wire::sitemap::{self, Sitemap};
 use crate::wire::url::CrawlUrl;
@@ -48,11 +50,15 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Whether the attempt is made again: by the field's codes and errors, `RETRY_TIMES` at most.
+    /// Whether the attempt is made again: as whoever reads the answers says, or by the field's codes
+    /// and errors, `RETRY_TIMES` at most.
     fn is_retried(&self, job: &Job, page: &Page) -> bool {
         let failure = page.failure.as_ref();
         if failure.is_some_and(|failure| failure.code == IDLE_CLOSED) {
             return true;
+        }
+        if let Some(again) = self.told_to_retry(job, page) {
+            return again && u32::from(job.attempt) <= RETRIES_MAX;
         }
         let settings = self.frontier.settings();
         if u32::from(job.attempt) > settings.retry_times.min(RETRIES_MAX) {
@@ -155,8 +161,27 @@ impl<I: Io> Core<I> {
                     .any(|secret| name.eq_ignore_ascii_case(secret))
             });
         }
-        self.release_later(next);
+        match self.redirect_delay(page) {
+            None => self.release_later(next),
+            Some(wait) => self.delayed.wait(next, self.now + wait),
+        }
         Ok(true)
+    }
+
+    /// How long a redirect asks to be waited for (RFC 9110, section 10.2.3), as far as
+    /// `REDIRECT_MAX_DELAY` lets it. It is this redirect's affair, and no other request's.
+    fn redirect_delay(&self, page: &Page) -> Option<Duration> {
+        let wall = self.io.wall_at_start().at(self.now);
+        let asked = retry_after::read(&page.headers, wall)?;
+        let most = self.config.throttle.redirect_max_delay;
+        if asked > most {
+            log::warn!(
+                "{}: its redirect asks for {asked:.0?} (Retry-After), which REDIRECT_MAX_DELAY caps \
+                 at {most:.0?}",
+                page.url
+            );
+        }
+        Some(asked.min(most)).filter(|wait| !wait.is_zero())
     }
 
     /// A robots.txt has come, or not: every URL of its origin that waited hears of it.

@@ -1,17 +1,21 @@
 //! What the throttle hears of an attempt: its answer, and how it ended.
 
 use smallvec::SmallVec;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::carry::IDLE_CLOSED;
 use super::core::Core;
 use super::flight::{Flight, Socket};
 use crate::base::slab::Key;
+use crate::base::time::Instant;
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::fetch::timings::Timings;
+use crate::frontier::job::Job;
 use crate::io::Io;
 use crate::sink::page::Page;
-use crate::throttle::signal::{Answer, Ending, Signal};
+use crate::throttle::signal::{Answer, Classify, Ending, Signal};
 use crate::wire::http::Headers;
+use crate::wire::marks;
 
 impl<I: Io> Core<I> {
     /// The throttle hears the head of the reply that this connection carries.
@@ -46,17 +50,51 @@ impl<I: Io> Core<I> {
             return;
         }
         let sent = page.timings.sent;
+        let took = |end: Instant| Some(end.saturating_since(sent?));
         let ending = Ending {
             failure,
-            took: page
-                .timings
-                .body
-                .and_then(|end| Some(end.saturating_since(sent?))),
+            took: page.timings.body.and_then(took),
             size: page.body.len() as u64,
-            ..Ending::default()
+            digest: xxh3_64(&page.body),
+            mark: marks::block_mark(&page.body, page.content_type.as_deref()),
+            items: self.with_page(&flight.job, page, |classify, answer| {
+                classify.items(answer, &page.body)
+            }),
         };
         self.throttle
             .ended(flight.ticket, flight.job.id, signal, &ending, self.now);
+    }
+
+    /// What whoever reads the answers says of another attempt.
+    pub fn told_to_retry(&self, job: &Job, page: &Page) -> Option<bool> {
+        self.with_page(job, page, |classify, answer| {
+            classify.retries(answer, u32::from(job.attempt))
+        })
+    }
+
+    /// Asks whoever reads the answers about one that is over.
+    fn with_page<T>(
+        &self,
+        job: &Job,
+        page: &Page,
+        ask: impl FnOnce(&dyn Classify, &Answer<'_>) -> T,
+    ) -> T {
+        let names: SmallVec<[&str; 4]> = page.scopes.iter().map(|name| &**name).collect();
+        ask(
+            &*self.classify,
+            &Answer {
+                id: job.id,
+                url: job.url.as_str(),
+                scopes: &names,
+                status: page.status,
+                headers: &page.headers,
+                failure: page.failure.as_ref().map(|failure| failure.kind),
+                server_latency: page.timings.server_latency(),
+                latency: page.timings.latency(),
+                dont_adjust_delay: job.dont_adjust_delay(),
+                wall: self.io.wall_at_start().at(self.now),
+            },
+        )
     }
 
     fn signal_of(

@@ -14,7 +14,7 @@ use crate::fetch::failure::{Failure, FailureKind};
 use crate::fetch::timings::Timings;
 use crate::frontier::filter::Filtered;
 use crate::frontier::job::{Extra, Job};
-use crate::frontier::request::{Kind, Request};
+use crate::frontier::request::{Kind, Request, ScopesError};
 use crate::frontier::{Next, Unsent};
 use crate::io::{Chunk, Io, Stamp};
 use crate::throttle::engine::{LaneId, TicketId};
@@ -32,6 +32,9 @@ pub enum Refused {
     /// A filter leaves it out.
     #[error("it is left out ({})", .0.name())]
     Filtered(Filtered),
+    /// It cannot be throttled under the scopes that it names.
+    #[error("{0}")]
+    Scopes(ScopesError),
     /// It cannot be put on the wire.
     #[error("{0}")]
     Request(crate::wire::http::RequestError),
@@ -47,6 +50,10 @@ impl<I: Io> Core<I> {
         let url = CrawlUrl::parse(&request.url).map_err(|error| {
             self.stats.seeds_bad += 1;
             refused(Refused::Url(error))
+        })?;
+        request.check_scopes().map_err(|error| {
+            self.stats.seeds_bad += 1;
+            refused(Refused::Scopes(error))
         })?;
         let url = self.without_dropped(url);
         let mut job = Job {

@@ -16,6 +16,7 @@ mod decisions;
 mod origins;
 mod room;
 mod mapping;
+mod delayed;
 mod inbox;
 pub mod stats;
 pub mod config;

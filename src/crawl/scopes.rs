@@ -1,5 +1,6 @@
 //! Which scopes a request has: those it names itself, or those that the map gives it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -9,7 +10,8 @@ use super::mapping::Mapped;
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::job::Job;
 use crate::io::Io;
-use crate::throttle::map::{Ask, Facts, SCOPES_MAX, Scopes};
+use crate::throttle::engine::Throttle;
+use crate::throttle::map::{Ask, Facts, SCOPES_MAX, ScopeMap, Scopes};
 use crate::throttle::scope::{ScopeId, ScopeSet};
 
 impl<I: Io> Core<I> {
@@ -98,5 +100,132 @@ impl<I: Io> Core<I> {
         );
         let failure = Failure::new(FailureKind::Filtered, "over_quota", detail);
         self.end_unqueued(job, names, failure);
+    }
+}
+
+/// The scope of the address that a request goes to, where that is throttled.
+///
+/// `CONCURRENT_REQUESTS_PER_IP` alone caps what is in flight there. A map that wants the address
+/// makes it a scope like others, with all that the settings say of such.
+pub(super) fn address_scope(
+    throttle: &mut Throttle,
+    map: &dyn ScopeMap,
+    address: IpAddr,
+) -> Option<ScopeId> {
+    let capped = throttle.address_scope(address);
+    capped.or_else(|| {
+        map.wants_address()
+            .then(|| throttle.scope(&format!("ip/{address}")))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::net::SocketAddr;
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::crawl::config::Config;
+    use crate::crawl::{Crawler, Parts};
+    use crate::fetch::resolver;
+    use crate::frontier::request::Request;
+    use crate::io::sim::{Origins, Sim};
+    use crate::sink::function::FunctionSink;
+    use crate::sink::page::Page;
+    use crate::throttle::settings::{Jitter, MapKind};
+
+    /// Each path is a list of scopes; the last of them costs 2.5 where the method is POST.
+    struct ByPath;
+
+    impl ScopeMap for ByPath {
+        fn scopes(&self, ask: &mut Ask<'_>) {
+            let names = ask.url().path().trim_matches('/').split('/');
+            ask.add_all(names.collect::<Scopes>());
+            if ask.method() == "POST" {
+                ask.add_cost(ask.url().path().rsplit('/').next().unwrap_or_default(), 2.5);
+            }
+        }
+    }
+
+    /// Admits a request and checks what it is expected to cost of which scopes; the others cost 1.
+    fn check(request: Request, expected: &[(&str, f64)]) {
+        let io = Sim::new(1, Box::new(Origins::default()));
+        let mut parts = Parts::new(|_: Page| {});
+        parts.scope_map = Some(Box::new(ByPath));
+        let names = resolver::Settings::default();
+        let mut crawler =
+            Crawler::on(io, Config::default(), names, parts).expect("it can be set up");
+        crawler.submit(request).expect("it is a URL");
+        let core = &mut crawler.core;
+        let jobs = core.frontier.drain();
+        let [job] = &jobs[..] else {
+            panic!("one was admitted: {jobs:?}");
+        };
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(name, cost)| (core.throttle.scope(name), *cost))
+            .collect();
+        assert_eq!(job.costs(), expected);
+    }
+
+    #[test]
+    fn f61_a_request_knows_what_it_costs_of_its_scopes() {
+        let get = |path: &str| Request::get(format!("http://a.test{path}"));
+        check(get("/a/b"), &[]);
+        check(Request::post("http://a.test/a/b", "x"), &[("b", 2.5)]);
+        // What the request says itself, the map is not asked for.
+        let own = get("/a").scope("x").scope_cost("y", 0.5);
+        check(own, &[("x", 1.0), ("y", 0.5)]);
+    }
+
+    /// Crawls a page of each of two hosts behind one address; gives the time between their sends,
+    /// and the scopes of the latter.
+    fn neighbours(scope_map: &[MapKind], per_ip: u32) -> (Duration, Vec<String>) {
+        let mut origins = Origins::default();
+        let at: SocketAddr = "10.0.0.1:80".parse().expect("an address");
+        origins.page(at, "/", "a page");
+        let mut config = Config::default();
+        config.throttle.scope_map = scope_map.to_vec();
+        config.throttle.concurrent_requests_per_ip = per_ip;
+        config.throttle.default.jitter = Jitter::NONE;
+        config.frontier.robots_obey = false;
+        config.allow_net = vec!["10.0.0.0/8".to_owned()];
+        config.resolve = vec!["*:80:10.0.0.1".to_owned()];
+        let told: Rc<RefCell<Vec<Page>>> = Rc::default();
+        let tell = Rc::clone(&told);
+        let sink = FunctionSink::new(move |page: Page| tell.borrow_mut().push(page));
+        let io = Sim::new(1, Box::new(origins));
+        let names = resolver::Settings::default();
+        let mut crawler =
+            Crawler::on(io, config, names, Parts::new(sink)).expect("it can be set up");
+        for host in ["a", "b"] {
+            let request = Request::get(format!("http://{host}.test/"));
+            crawler.submit(request).expect("it is a URL");
+        }
+        crawler.run();
+        let pages = told.take();
+        let sent: Vec<_> = pages.iter().map(|page| page.timings.sent).collect();
+        let [Some(first), Some(second)] = sent[..] else {
+            panic!("both are sent: {sent:?}");
+        };
+        let scopes = pages[1].scopes.iter().map(ToString::to_string).collect();
+        (second.saturating_since(first), scopes)
+    }
+
+    #[test]
+    fn f29_an_address_that_the_map_wants_is_a_scope_like_others() {
+        let address = "ip/10.0.0.1".to_owned();
+        let (gap, scopes) = neighbours(&[MapKind::Host], 0);
+        assert!(gap < Duration::from_millis(500), "{gap:?}");
+        assert!(!scopes.contains(&address));
+        let (gap, scopes) = neighbours(&[MapKind::Host, MapKind::Ip], 0);
+        assert!(gap >= Duration::from_secs(1), "{gap:?}");
+        assert!(scopes.contains(&address), "{scopes:?}");
+        // The cap alone paces nothing.
+        let (gap, scopes) = neighbours(&[MapKind::Host, MapKind::Ip], 2);
+        assert!(gap < Duration::from_millis(500), "{gap:?}");
+        assert!(scopes.contains(&address), "{scopes:?}");
     }
 }

@@ -37,7 +37,8 @@ use self::tickets::Ticket;
 use super::decision::Decision;
 use super::scope::{Change, NOBODY, Profile, Queued, Scope, ScopeId};
 use super::settings::Settings;
-use super::strategy::StrategyMaker;
+use super::signal::Feedback;
+use super::strategies::Strategies;
 use crate::base::intern::Interner;
 use crate::base::rng::Rng;
 use crate::base::slab::Slab;
@@ -49,7 +50,10 @@ pub struct Throttle {
     settings: Settings,
     default: Rc<Profile>,
     profiles: BTreeMap<String, Rc<Profile>>,
-    strategies: Option<StrategyMaker>,
+    strategies: Strategies,
+    initial: Option<InitialFeedback>,
+    /// Addresses are scopes, whether `CONCURRENT_REQUESTS_PER_IP` says so or not.
+    addresses: bool,
     names: Interner,
     scopes: Vec<Option<Scope>>,
     lanes: Vec<Lane>,
@@ -89,6 +93,9 @@ pub enum Grant {
     Depart(TicketId),
 }
 
+/// What is known of a scope, by its name, before its first request.
+pub type InitialFeedback = Rc<dyn Fn(&str) -> Option<Feedback>>;
+
 /// A lane that was first this often and could not go claims its scopes, in order of their numbers.
 const PASSED_MAX: u8 = 3;
 
@@ -108,7 +115,9 @@ impl Throttle {
             settings,
             default,
             profiles,
-            strategies: None,
+            strategies: Strategies::default(),
+            initial: None,
+            addresses: false,
             names: Interner::new(),
             scopes: Vec::new(),
             lanes: Vec::new(),
@@ -132,9 +141,19 @@ impl Throttle {
         }
     }
 
-    /// Lets `maker` choose the strategy of each scope that comes to be from now on.
-    pub fn set_strategies(&mut self, maker: StrategyMaker) {
-        self.strategies = Some(maker);
+    /// Where the strategies of the scopes come from that come to be from now on.
+    pub fn set_strategies(&mut self, strategies: Strategies) {
+        self.strategies = strategies;
+    }
+
+    /// What is known of scopes that come to be from now on.
+    pub fn set_initial(&mut self, known: InitialFeedback) {
+        self.initial = Some(known);
+    }
+
+    /// Makes every address a scope, though `CONCURRENT_REQUESTS_PER_IP` says nothing of them.
+    pub fn set_addresses(&mut self, on: bool) {
+        self.addresses = on;
     }
 
     /// Caps the requests in flight in all (open files may allow fewer than the settings say).

@@ -8,6 +8,7 @@ pub mod scope;
 pub mod signal;
 pub mod decision;
 pub mod strategy;
+pub mod strategies;
 pub mod autothrottle;
 mod robust;
 mod suspect;

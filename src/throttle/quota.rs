@@ -269,7 +269,6 @@ impl Ledger {
     }
 
     /// Units that are spent or reserved in the present window, by our count or the server's.
-    #[cfg(test)]
     pub fn consumed_units(&self, now: Instant) -> f64 {
         self.consumed(now) as f64 / MICROS_PER_UNIT
     }
@@ -298,7 +297,6 @@ impl Ledger {
         spent_until.max(view_until).unwrap_or(Instant::START)
     }
 
-    #[cfg(test)]
     fn consumed(&self, now: Instant) -> Sum {
         let seen = self
             .view_at(now)
@@ -311,7 +309,6 @@ impl Ledger {
     }
 
     /// What has departed and counts now.
-    #[cfg(test)]
     fn spent_at(&self, now: Instant) -> Sum {
         match &self.spent {
             Spent::Fixed { began, sum } => match began {

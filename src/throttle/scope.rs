@@ -166,6 +166,27 @@ impl Scope {
         }
     }
 
+    /// Follows other settings from now on.
+    pub fn change(
+        &mut self,
+        profile: Rc<Profile>,
+        strategy: Option<Box<dyn Strategy>>,
+        now: Instant,
+    ) {
+        let fresh = Rules::of(&profile.settings, strategy);
+        self.rules = match (fresh, self.rules.take()) {
+            (None, None) => None,
+            (fresh, old) => {
+                let mut fresh = fresh.unwrap_or_else(|| Rules::plain(&profile.settings));
+                if let Some(old) = old {
+                    fresh.inherit(*old, &self.profile.settings, &profile.settings, now);
+                }
+                Some(Box::new(fresh))
+            }
+        };
+        self.profile = profile;
+    }
+
     fn settings(&self) -> &ScopeSettings {
         &self.profile.settings
     }

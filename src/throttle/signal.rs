@@ -221,6 +221,13 @@ pub trait Classify {
         Signal::of(answer)
     }
 
+    /// Whether the request is made again, after this many attempts; `None` where the usual rules
+    /// decide (`RETRY_TIMES`, `RETRY_HTTP_CODES`, `RETRY_EXCEPTIONS`). Whatever it is, the next
+    /// attempt waits for its scopes like any request.
+    fn retries(&self, _answer: &Answer<'_>, _attempts: u32) -> Option<bool> {
+        None
+    }
+
     /// How many items the body of a finished answer holds: an end of items while answers stay
     /// quick and good is a sign of a block. `None`: nobody looked.
     fn items(&self, _answer: &Answer<'_>, _body: &[u8]) -> Option<u32> {

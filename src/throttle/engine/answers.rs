@@ -295,7 +295,7 @@ impl Throttle {
     }
 
     /// What is known of one scope beyond status and latency.
-    fn heed(&mut self, scope: ScopeId, feedback: &Feedback, now: Instant) {
+    pub(super) fn heed(&mut self, scope: ScopeId, feedback: &Feedback, now: Instant) {
         self.scope_mut(scope).feedback(feedback, now);
         if let Some(delay) = feedback.delay {
             let until = now + delay;

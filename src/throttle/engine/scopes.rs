@@ -22,10 +22,14 @@ impl Throttle {
             let entry = self.settings.entry_of(name);
             let profile = entry.and_then(|entry| self.profiles.get(entry));
             let profile = Rc::clone(profile.unwrap_or(&self.default));
-            let custom = self.strategies.as_ref().and_then(|maker| maker(name));
+            let custom = self.strategies.of(name, &profile.settings);
             self.scopes[index] = Some(Scope::new(profile, custom));
             let configured = self.profiles.contains_key(self.names.name(id));
             self.open_account(ScopeId(id), configured);
+            let known = self.initial.as_ref().and_then(|known| known(name));
+            if let Some(known) = known {
+                self.heed(ScopeId(id), &known, self.advanced.unwrap_or(Instant::START));
+            }
         }
         ScopeId(id)
     }
@@ -35,11 +39,11 @@ impl Throttle {
     /// It caps what is in flight there and paces nothing else, unless it has settings of its own.
     pub fn address_scope(&mut self, address: std::net::IpAddr) -> Option<ScopeId> {
         let concurrency = self.settings.concurrent_requests_per_ip;
-        if concurrency == 0 {
+        if concurrency == 0 && !self.addresses {
             return None;
         }
         let name = format!("ip/{address}");
-        if self.settings.entry_of(&name).is_none() {
+        if concurrency > 0 && self.settings.entry_of(&name).is_none() {
             return Some(self.implicit_scope(&name, |settings| {
                 settings.concurrency = concurrency;
             }));
@@ -135,6 +139,19 @@ impl Throttle {
             1.0
         } else {
             share.clamp(0.0, 1.0) as f32
+        }
+    }
+
+    /// Says something else of a scope from now on, in place of what the configuration said of it.
+    /// What it has learned stays learned, where it still applies.
+    pub fn set_scope(&mut self, name: &str, patch: ScopePatch, now: Instant) {
+        self.settings.scopes.insert(name.to_owned(), patch);
+        let fresh = Rc::new(profile(&self.settings, name));
+        self.profiles.insert(name.to_owned(), Rc::clone(&fresh));
+        if let Some(id) = self.names.get(name) {
+            let strategy = self.strategies.of(name, &fresh.settings);
+            self.scope_mut(ScopeId(id)).change(fresh, strategy, now);
+            self.look_at(ScopeId(id), now);
         }
     }
 

@@ -132,6 +132,43 @@ impl Rules {
         }
     }
 
+    /// Takes over from the rules of other settings what applies to these as well.
+    pub fn inherit(
+        &mut self,
+        old: Rules,
+        before: &ScopeSettings,
+        settings: &ScopeSettings,
+        now: Instant,
+    ) {
+        self.floor = old.floor;
+        self.held = old.held;
+        self.probing_from = old.probing_from;
+        self.claimed_by = old.claimed_by;
+        self.child_refused = old.child_refused;
+        if before.autothrottle == settings.autothrottle && before.manager == settings.manager {
+            self.adapts = old.adapts;
+            self.suspect = old.suspect;
+        }
+        if let (Some(slots), Some(old)) = (&mut self.slots, &old.slots) {
+            slots.inherit(old);
+        }
+        self.quota = match (self.quota.take(), old.quota) {
+            (Some(_), Some(old)) if before.quota == settings.quota => Some(old),
+            (Some(mut fresh), Some(old)) => {
+                // What was spent is spent, whatever may be spent now.
+                let spent = old.consumed_units(now);
+                let units = settings.quota.map_or(0.0, |quota| quota.units);
+                fresh.remaining((units - spent).max(0.0), now);
+                Some(fresh)
+            }
+            (fresh, _) => fresh,
+        };
+        if before.requests_per_minute == settings.requests_per_minute {
+            self.minute = old.minute;
+        }
+        self.compose(settings);
+    }
+
     pub fn pace(&self) -> Pace {
         self.pace
     }

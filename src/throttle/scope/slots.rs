@@ -24,6 +24,13 @@ impl Slots {
         Slots(vec![free; count as usize].into_boxed_slice())
     }
 
+    /// Begins where others are: what is taken there is taken here, as far as there are so many.
+    pub fn inherit(&mut self, others: &Slots) {
+        for (slot, other) in self.0.iter_mut().zip(&others.0) {
+            *slot = *other;
+        }
+    }
+
     /// When the next one is free by its own delay; `None` while all are taken.
     pub fn free_at(&self) -> Option<Instant> {
         let free = self.0.iter().filter(|slot| !slot.busy);
@@ -45,12 +52,17 @@ impl Slots {
 
     /// A request of this slot was sent: the slot is free again `delay` later at the earliest.
     pub fn sent(&mut self, slot: u16, at: Instant, delay: Duration) {
-        self.0[usize::from(slot)].free_at = at + delay;
+        // There may be fewer than there were.
+        if let Some(slot) = self.0.get_mut(usize::from(slot)) {
+            slot.free_at = at + delay;
+        }
     }
 
     /// Gives one back.
     pub fn give_back(&mut self, slot: u16) {
-        self.0[usize::from(slot)].busy = false;
+        if let Some(slot) = self.0.get_mut(usize::from(slot)) {
+            slot.busy = false;
+        }
     }
 
     /// When all of them are free by their own delays.
