@@ -1,0 +1,89 @@
+//! Backing off while no rate is known to work: by factors up, by halves of the way down.
+
+use super::meter::Meter;
+use super::{Rules, Why, scaled, seconds};
+use crate::base::time::{Instant, nanos};
+use crate::throttle::decision::Event;
+
+/// A delay that is a guess, in nanoseconds, and what is known around it. 0: nothing.
+#[derive(Debug)]
+pub(super) struct Guess {
+    pub delay: u64,
+    /// The shortest delay under which a window was quiet.
+    pub safe: u64,
+    /// The longest delay that was refused.
+    pub refused: u64,
+    /// The longest that was refused after answers: while nothing is answered, the pace does not
+    /// matter.
+    pub bound: u64,
+}
+
+/// Bounds this close (as a share) are one: between them is nothing to find.
+const CLOSE: f64 = 0.05;
+
+impl Guess {
+    /// A delay out of nowhere.
+    pub fn at(delay: u64) -> Self {
+        Guess {
+            delay,
+            safe: 0,
+            refused: 0,
+            bound: 0,
+        }
+    }
+
+    /// The first refusal, of requests `asked` apart.
+    pub fn first(asked: u64, rules: &Rules<'_>) -> (Self, Why) {
+        let mut guess = Guess::at(asked);
+        let why = guess.refused(true, rules);
+        (guess, why)
+    }
+
+    /// A round of refusals.
+    pub fn refused(&mut self, answered: bool, rules: &Rules<'_>) -> Why {
+        let (old, backoff) = (self.delay, rules.backoff);
+        self.refused = old;
+        if answered {
+            self.bound = old;
+        }
+        if self.safe > old {
+            self.delay = self.safe;
+            let back = format!("refused at {} s: back to what was quiet", seconds(old));
+            return (Event::Backoff, back.into());
+        }
+        self.safe = 0;
+        self.delay = scaled(old, backoff.delay_factor)
+            .max(nanos(backoff.min_delay))
+            .min(nanos(backoff.max_delay).max(old));
+        let slower = format!("refused at {} s", seconds(old));
+        (Event::Backoff, slower.into())
+    }
+
+    /// An answer. A step follows after a window without refusals, if requests of the present pace
+    /// were answered in it.
+    pub fn quiet(&mut self, meter: &mut Meter, rules: &Rules<'_>, now: Instant) -> Option<Why> {
+        let quiet = now.saturating_since(meter.since) >= rules.backoff.window;
+        if !quiet || meter.count == 0 {
+            return None;
+        }
+        let base = nanos(rules.base.delay);
+        self.safe = self.delay;
+        if self.refused >= self.safe
+            || (self.safe - self.refused) as f64 <= CLOSE * self.safe as f64
+        {
+            // It was long ago that this was refused.
+            self.refused = 0;
+            self.bound = 0;
+        }
+        let target = self.refused.max(base);
+        self.delay = target + (self.safe - target) / 2;
+        if self.delay - base <= scaled(base, CLOSE).max(NOTHING) {
+            self.delay = base;
+        }
+        meter.step(now);
+        Some((Event::Recover, "a quiet window".into()))
+    }
+}
+
+/// A delay this short is none.
+const NOTHING: u64 = 1_000_000;

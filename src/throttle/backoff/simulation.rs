@@ -1,0 +1,607 @@
+//! A client under `Backoff` at simulated servers: every figure is read at the server.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
+
+use super::{Backoff, Rules, Step};
+use crate::base::rng::Rng;
+use crate::base::time::Instant;
+use crate::throttle::settings::{self, Jitter, Rampup};
+use crate::throttle::strategy::Pace;
+
+/// A server's rule of whom to refuse.
+#[derive(Clone, Debug)]
+pub(super) enum Limit {
+    /// So many per second, and this many saved up.
+    Bucket { rate: f64, burst: f64 },
+    /// So many per span, counted from the span's first.
+    Fixed { count: u32, span: f64 },
+    /// So many in every span.
+    Sliding { count: usize, span: f64 },
+    /// So many at once.
+    AtOnce { places: u32 },
+    /// Everything goes.
+    None,
+    /// All is refused.
+    All,
+}
+
+impl Limit {
+    /// Requests per second that it lets through in the long run.
+    fn rate(&self, service: f64) -> f64 {
+        match self {
+            Limit::Bucket { rate, .. } => *rate,
+            Limit::Fixed { count, span } => f64::from(*count) / span,
+            Limit::Sliding { count, span } => *count as f64 / span,
+            Limit::AtOnce { places } => f64::from(*places) / service,
+            Limit::None => f64::INFINITY,
+            Limit::All => 0.0,
+        }
+    }
+}
+
+/// One run.
+#[derive(Clone, Debug)]
+pub(super) struct Case {
+    /// Rules by the second from which each holds.
+    pub limits: Vec<(f64, Limit)>,
+    /// A refusal says when the server will serve again (`Retry-After`).
+    pub says_when: bool,
+    /// Share of answers that are refusals for no reason of pace.
+    pub noise: f64,
+    pub base: Pace,
+    pub settings: settings::Backoff,
+    pub rampup: Option<Rampup>,
+    pub concurrency_max: u32,
+    /// Seconds from departure to answer, half of them before the server.
+    pub round_trip: f64,
+    pub seconds: f64,
+    pub seed: u64,
+    /// No requests are sent in these seconds.
+    pub idle: Option<(f64, f64)>,
+}
+
+/// What the server saw.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// Arrivals in seconds, and whether they were served.
+    pub arrivals: Vec<(f64, bool)>,
+    /// When steps were made.
+    pub steps: Vec<(f64, Step)>,
+    /// The gap asked for, by the second.
+    pub gaps: Vec<f64>,
+    pub peak: u32,
+}
+
+impl Case {
+    pub fn of(limit: Limit, concurrency: u32, round_trip: f64) -> Self {
+        Case {
+            limits: vec![(0.0, limit)],
+            says_when: false,
+            noise: 0.0,
+            base: Pace {
+                delay: Duration::ZERO,
+                concurrency,
+            },
+            settings: settings::Backoff::default(),
+            rampup: None,
+            concurrency_max: 1000,
+            round_trip,
+            seconds: 600.0,
+            seed: 1,
+            idle: None,
+        }
+    }
+
+    pub fn rate_at(&self, second: f64) -> f64 {
+        let limit = self.limits.iter().rev().find(|(from, _)| *from <= second);
+        let rate = limit.map_or(0.0, |(_, limit)| limit.rate(self.round_trip * 0.8));
+        let fastest = f64::from(self.base.concurrency) / self.round_trip;
+        if self.rampup.is_some() {
+            rate
+        } else {
+            rate.min(fastest)
+        }
+    }
+
+    pub fn run(&self) -> Seen {
+        let mut rng = Rng::from_seed(self.seed);
+        let mut backoff = Backoff::new(Instant::START);
+        let mut seen = Seen::default();
+        let mut server = Server::default();
+        // (answered at, order, sent at, served)
+        let mut flying: BinaryHeap<Reverse<(u64, u64, u64, bool)>> = BinaryHeap::new();
+        let mut now = 0u64;
+        let mut may_send = 0u64;
+        let mut sends = 0u64;
+        let rules = Rules {
+            backoff: &self.settings,
+            rampup: self.rampup.as_ref(),
+            base: self.base,
+            concurrency_max: self.concurrency_max,
+        };
+        let end = (self.seconds * 1e9) as u64;
+        let mut last_sent = None;
+        let mut factor = 1.0;
+        let mut held_until = 0;
+        while now < end {
+            while seen.gaps.len() as f64 * 1e9 <= now as f64 {
+                seen.gaps.push(backoff.pace(&rules).delay.as_secs_f64());
+            }
+            let pace = backoff.pace(&rules);
+            if let Some(last) = last_sent {
+                may_send = last + (pace.delay.as_nanos() as f64 * factor) as u64;
+            }
+            may_send = may_send.max(held_until);
+            let second = now as f64 / 1e9;
+            let idle = self
+                .idle
+                .is_some_and(|(from, to)| (from..to).contains(&second));
+            let place = (flying.len() as u32) < pace.concurrency;
+            if place && may_send <= now && !idle {
+                sends += 1;
+                last_sent = Some(now);
+                let jitter = backoff.jitter(&rules).unwrap_or(Jitter::NONE);
+                factor = 1.0 + rng.range_f64(jitter.low, jitter.high);
+                let trip = self.round_trip * rng.range_f64(0.95, 1.05);
+                let arrives = second + trip * 0.1;
+                let limit = self.limits.iter().rev().find(|(from, _)| *from <= second);
+                let (_, limit) = limit.expect("a rule holds from the start");
+                let served = server.asked(limit, arrives, trip * 0.8) && !rng.chance(self.noise);
+                seen.arrivals.push((arrives, served));
+                let took = if served { trip } else { trip * 0.3 };
+                flying.push(Reverse((now + (took * 1e9) as u64, sends, now, served)));
+                seen.peak = seen.peak.max(flying.len() as u32);
+                continue;
+            }
+            let answered = flying.peek().map(|Reverse((at, ..))| *at);
+            let next_send = if place && !idle {
+                may_send.max(now)
+            } else {
+                u64::MAX
+            };
+            let idle_end = if idle {
+                (self.idle.unwrap().1 * 1e9) as u64
+            } else {
+                u64::MAX
+            };
+            now = answered
+                .unwrap_or(u64::MAX)
+                .min(next_send)
+                .min(idle_end)
+                .max(now);
+            if now == u64::MAX {
+                break;
+            }
+            while let Some(&Reverse((at, _, sent, served))) = flying.peek() {
+                if at > now {
+                    break;
+                }
+                flying.pop();
+                let (sent, at) = (Instant::from_nanos(sent), Instant::from_nanos(at));
+                let latency = Some(at.saturating_since(sent));
+                let step = if served {
+                    backoff.success(&rules, sent, latency, at)
+                } else {
+                    backoff.refused(&rules, sent, latency, at)
+                };
+                if !served
+                    && self.says_when
+                    && let Some(until) = server.serves_again()
+                {
+                    held_until = (until * 1e9) as u64;
+                    backoff.held(Instant::from_nanos(held_until));
+                }
+                seen.steps.extend(step.map(|step| (now as f64 / 1e9, step)));
+            }
+        }
+        seen
+    }
+}
+
+#[derive(Default)]
+struct Server {
+    level: f64,
+    counted: f64,
+    started: bool,
+    window: f64,
+    span: f64,
+    used: u32,
+    log: VecDeque<f64>,
+    busy: VecDeque<f64>,
+}
+
+impl Server {
+    /// When a fixed window ends.
+    fn serves_again(&self) -> Option<f64> {
+        (self.span > 0.0).then_some(self.window + self.span)
+    }
+
+    fn asked(&mut self, limit: &Limit, now: f64, service: f64) -> bool {
+        match *limit {
+            Limit::Bucket { rate, burst } => {
+                if !self.started {
+                    self.started = true;
+                    self.level = burst;
+                    self.counted = now;
+                }
+                self.level = (self.level + (now - self.counted).max(0.0) * rate).min(burst);
+                self.counted = self.counted.max(now);
+                let served = self.level >= 1.0 - 1e-9;
+                if served {
+                    self.level -= 1.0;
+                }
+                served
+            }
+            Limit::Fixed { count, span } => {
+                self.span = span;
+                if now >= self.window + span {
+                    self.window = (now / span).floor() * span;
+                    self.used = 0;
+                }
+                self.used += 1;
+                self.used <= count
+            }
+            Limit::Sliding { count, span } => {
+                while self.log.front().is_some_and(|at| *at + span <= now) {
+                    self.log.pop_front();
+                }
+                let served = self.log.len() < count;
+                if served {
+                    self.log.push_back(now);
+                }
+                served
+            }
+            Limit::AtOnce { places } => {
+                self.busy.retain(|until| *until > now);
+                let served = (self.busy.len() as u32) < places;
+                if served {
+                    self.busy.push_back(now + service);
+                }
+                served
+            }
+            Limit::None => true,
+            Limit::All => false,
+        }
+    }
+}
+
+/// The figures of a run from `from` to `to` seconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Figures {
+    /// Served requests, as a share of the limit.
+    pub used: f64,
+    /// Rounds of refusals per window.
+    pub rounds: f64,
+    pub refused_share: f64,
+    /// Coefficient of variation of the gap asked for.
+    pub cv: f64,
+}
+
+impl Seen {
+    pub fn figures(&self, case: &Case, from: f64, to: f64) -> Figures {
+        let within = |at: f64| (from..to).contains(&at);
+        let all = self.arrivals.iter().filter(|(at, _)| within(*at));
+        let (served, refused) = all.fold(
+            (0.0, 0.0),
+            |(s, r), (_, ok)| {
+                if *ok { (s + 1.0, r) } else { (s, r + 1.0) }
+            },
+        );
+        let due: f64 = (from as usize..to as usize)
+            .map(|second| case.rate_at(second as f64))
+            .sum();
+        let backoffs = self.steps.iter().filter(|(at, step)| {
+            within(*at) && step.event == crate::throttle::decision::Event::Backoff
+        });
+        let windows = (to - from) / case.settings.window.as_secs_f64();
+        let gaps =
+            &self.gaps[(from as usize).min(self.gaps.len())..(to as usize).min(self.gaps.len())];
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let spread = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        Figures {
+            used: served / due,
+            rounds: backoffs.count() as f64 / windows,
+            refused_share: refused / (served + refused),
+            cv: spread.sqrt() / mean,
+        }
+    }
+
+    /// The second from which on, in steps of ten, every 30 s use at least `share`; counted from `from`.
+    pub fn settles(&self, case: &Case, from: f64, to: f64, share: f64) -> f64 {
+        let mut at = to - 30.0;
+        while at >= from {
+            let used = self.figures(case, at, at + 30.0).used;
+            if used < share {
+                return at + 30.0 - from;
+            }
+            at -= 10.0;
+        }
+        0.0
+    }
+}
+
+/// A few runs of different chance; the worst of each figure from `from` seconds on.
+fn worst(case: &Case, from: f64) -> Figures {
+    let runs = (1..=4).map(|seed| {
+        let case = Case {
+            seed,
+            ..case.clone()
+        };
+        case.run().figures(&case, from, case.seconds)
+    });
+    runs.reduce(|a, b| Figures {
+        used: a.used.min(b.used),
+        rounds: a.rounds.max(b.rounds),
+        refused_share: a.refused_share.max(b.refused_share),
+        cv: a.cv.max(b.cv),
+    })
+    .expect("there are runs")
+}
+
+/// What is used at least, and refused at most, once a case has settled.
+fn check_settled(case: &Case, used: f64, rounds: f64) {
+    let seen = worst(case, case.seconds / 4.0);
+    assert!(
+        seen.used >= used && seen.rounds <= rounds && seen.cv < 0.2,
+        "{seen:?} of {:?}, {} at once, {} s",
+        case.limits,
+        case.base.concurrency,
+        case.round_trip
+    );
+}
+
+#[test]
+fn f41_a_token_bucket_is_used_up_and_hardly_ever_overdrawn() {
+    for rate in [0.5, 5.0, 50.0] {
+        for burst in [1.0, 5.0, rate, 10.0 * rate] {
+            for (concurrency, round_trip) in [(8, 0.02), (16, 0.02), (16, 0.001), (8, 0.05)] {
+                let burst = f64::max(burst, 1.0);
+                let limit = Limit::Bucket { rate, burst };
+                let case = Case {
+                    seconds: 1800.0,
+                    ..Case::of(limit, concurrency, round_trip)
+                };
+                check_settled(&case, 0.95, 1.5);
+            }
+        }
+    }
+}
+
+pub(super) fn row(name: &str, case: &Case) -> String {
+    let seen = case.run();
+    let whole = seen.figures(case, 0.0, case.seconds);
+    let late = seen.figures(case, case.seconds / 2.0, case.seconds);
+    let settled = seen.settles(case, 0.0, case.seconds, 0.93);
+    format!(
+        "{name:<44} {:6.1} {:6.1} {:6.2} {:6.2} {:7.2} {:6.3} {settled:7.0}",
+        whole.used * 100.0,
+        late.used * 100.0,
+        whole.rounds,
+        late.rounds,
+        whole.refused_share * 100.0,
+        late.cv,
+    )
+}
+
+#[test]
+fn table() {
+    println!(
+        "{:<44} {:>6} {:>6} {:>6} {:>6} {:>7} {:>6} {:>7}",
+        "server", "all %", "late %", "r/w", "late", "429 %", "cv", "settle"
+    );
+    for rate in [0.5, 5.0, 50.0, 500.0] {
+        for (word, burst) in [("1", 1.0), ("5", 5.0), ("1 s", rate), ("10 s", rate * 10.0)] {
+            let burst = f64::max(burst, 1.0);
+            for (concurrency, trip) in [(8, 0.02), (16, 0.02), (16, 0.001), (8, 0.05)] {
+                let case = Case::of(Limit::Bucket { rate, burst }, concurrency, trip);
+                println!(
+                    "{}",
+                    row(
+                        &format!("bucket {rate}/s burst {word}, cap {concurrency}, rtt {trip}"),
+                        &case
+                    )
+                );
+            }
+        }
+    }
+    for (count, span) in [(50, 10.0), (300, 60.0), (5, 10.0), (3000, 60.0)] {
+        let case = Case {
+            seconds: 1200.0,
+            ..Case::of(Limit::Fixed { count, span }, 8, 0.02)
+        };
+        println!("{}", row(&format!("fixed {count} per {span} s"), &case));
+        let case = Case {
+            says_when: true,
+            ..case
+        };
+        println!(
+            "{}",
+            row(&format!("fixed {count} per {span} s, and says when"), &case)
+        );
+        let case = Case {
+            seconds: 1200.0,
+            ..Case::of(
+                Limit::Sliding {
+                    count: count as usize,
+                    span,
+                },
+                8,
+                0.02,
+            )
+        };
+        println!("{}", row(&format!("sliding {count} per {span} s"), &case));
+    }
+    for places in [1, 2, 4] {
+        let case = Case::of(Limit::AtOnce { places }, 8, 0.05);
+        println!("{}", row(&format!("{places} at once, cap 8, 50 ms"), &case));
+    }
+    for rate in [5.0, 50.0] {
+        let case = Case {
+            noise: 0.01,
+            ..Case::of(Limit::Bucket { rate, burst: rate }, 8, 0.02)
+        };
+        println!("{}", row(&format!("bucket {rate}/s and 1 % noise"), &case));
+    }
+    let case = Case {
+        noise: 0.01,
+        ..Case::of(Limit::None, 8, 0.02)
+    };
+    println!("{}", row("no limit and 1 % noise", &case));
+    for burst in [1.0, 5.0, 50.0] {
+        let moving = vec![
+            (0.0, Limit::Bucket { rate: 20.0, burst }),
+            (600.0, Limit::Bucket { rate: 5.0, burst }),
+            (1200.0, Limit::Bucket { rate: 40.0, burst }),
+        ];
+        for rampup in [None, Some(Rampup::default())] {
+            let name = format!(
+                "20, 5, 40 burst {burst}{}",
+                if rampup.is_some() { " rampup" } else { "" }
+            );
+            let delay = Duration::from_secs(u64::from(rampup.is_some()));
+            let case = Case {
+                limits: moving.clone(),
+                seconds: 1800.0,
+                rampup,
+                base: Pace {
+                    delay,
+                    concurrency: 8,
+                },
+                ..Case::of(Limit::None, 8, 0.02)
+            };
+            println!("{}", row(&name, &case));
+            let seen = case.run();
+            for from in [0.0, 600.0, 1200.0] {
+                let part = seen.figures(&case, from, from + 600.0);
+                println!(
+                    "   from {from}: used {:.1} settles in {:.0} s, rounds/w {:.2}",
+                    part.used * 100.0,
+                    seen.settles(&case, from, from + 600.0, 0.9),
+                    part.rounds
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn rampup_table() {
+    for (rate, burst) in [
+        (0.5, 1.0),
+        (5.0, 1.0),
+        (5.0, 5.0),
+        (50.0, 1.0),
+        (50.0, 50.0),
+        (500.0, 500.0),
+        (500.0, 5.0),
+    ] {
+        let case = Case {
+            base: Pace {
+                delay: Duration::from_secs(1),
+                concurrency: 1,
+            },
+            rampup: Some(Rampup::default()),
+            ..Case::of(Limit::Bucket { rate, burst }, 1, 0.05)
+        };
+        println!(
+            "{}",
+            row(&format!("rampup, bucket {rate}/s burst {burst}"), &case)
+        );
+    }
+    for (max, target) in [(64, (1, 1)), (1024, (1, 3))] {
+        let case = Case {
+            base: Pace {
+                delay: Duration::from_secs(1),
+                concurrency: 1,
+            },
+            rampup: Some(Rampup {
+                backoff_target: target,
+                ..Rampup::default()
+            }),
+            concurrency_max: max,
+            seconds: 120.0,
+            ..Case::of(Limit::None, 1, 0.1)
+        };
+        let seen = case.run();
+        let full = seen
+            .steps
+            .iter()
+            .find(|(_, step)| step.after.concurrency == max);
+        println!(
+            "rampup without limit to {max}: {:?} s, peak {}",
+            full.map(|(at, _)| *at),
+            seen.peak
+        );
+        if std::env::var("TRACE").is_ok() {
+            for (at, step) in &seen.steps {
+                println!(
+                    "{at:9.3} {:?} {:.4} -> {:.4} c{} {}",
+                    step.event,
+                    step.before.delay.as_secs_f64(),
+                    step.after.delay.as_secs_f64(),
+                    step.after.concurrency,
+                    step.reason
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn trace() {
+    let Ok(what) = std::env::var("TRACE") else {
+        return;
+    };
+    let p: Vec<&str> = what.split(',').collect();
+    let n = |i: usize| p[i].parse::<f64>().unwrap();
+    let limit = match p[0] {
+        "B" => Limit::Bucket {
+            rate: n(1),
+            burst: n(2),
+        },
+        "F" => Limit::Fixed {
+            count: n(1) as u32,
+            span: n(2),
+        },
+        "S" => Limit::Sliding {
+            count: n(1) as usize,
+            span: n(2),
+        },
+        "A" => Limit::AtOnce {
+            places: n(1) as u32,
+        },
+        _ => Limit::None,
+    };
+    let case = Case {
+        noise: n(5),
+        ..Case::of(limit, n(3) as u32, n(4))
+    };
+    let mut case = case;
+    if p.len() > 6 {
+        case.rampup = Some(Rampup::default());
+        case.base = Pace {
+            delay: Duration::from_secs(1),
+            concurrency: 1,
+        };
+    }
+    if p[0] == "M" {
+        case.limits = [(0.0, 20.0), (600.0, 5.0), (1200.0, 40.0)]
+            .map(|(from, rate)| (from, Limit::Bucket { rate, burst: n(1) }))
+            .to_vec();
+        case.seconds = 1800.0;
+    }
+    let seen = case.run();
+    for (at, step) in &seen.steps {
+        println!(
+            "{at:9.3} {:?} {:.4} -> {:.4} ({:.2}/s) c{} {}",
+            step.event,
+            step.before.delay.as_secs_f64(),
+            step.after.delay.as_secs_f64(),
+            1.0 / step.after.delay.as_secs_f64(),
+            step.after.concurrency,
+            step.reason
+        );
+    }
+}

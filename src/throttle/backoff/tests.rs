@@ -1,0 +1,363 @@
+//! The vectors and the rules of backoff, one by one; `simulation` sees what comes of them together.
+
+use std::time::Duration;
+
+use super::simulation::{Case, Limit};
+use super::{Backoff, Learned, Rules, Step};
+use crate::base::time::Instant;
+use crate::throttle::decision::Event;
+use crate::throttle::settings::{self, Jitter, Rampup};
+use crate::throttle::strategy::Pace;
+
+/// A scope that is driven by hand: requests depart as its pace allows, one at a time.
+struct Scope {
+    backoff: Backoff,
+    settings: settings::Backoff,
+    rampup: Option<Rampup>,
+    base: Pace,
+    now: Instant,
+    last_sent: Option<Instant>,
+    latency: Duration,
+}
+
+impl Scope {
+    fn new(base_s: f64, settings: settings::Backoff) -> Self {
+        Scope {
+            backoff: Backoff::new(Instant::START),
+            settings,
+            rampup: None,
+            base: Pace {
+                delay: secs(base_s),
+                concurrency: 1,
+            },
+            now: Instant::START,
+            last_sent: None,
+            latency: Duration::from_millis(1),
+        }
+    }
+
+    fn rules(&self) -> Rules<'_> {
+        Rules {
+            backoff: &self.settings,
+            rampup: self.rampup.as_ref(),
+            base: self.base,
+            concurrency_max: 64,
+        }
+    }
+
+    fn pace(&self) -> Pace {
+        self.backoff.pace(&self.rules())
+    }
+
+    fn delay(&self) -> f64 {
+        self.pace().delay.as_secs_f64()
+    }
+
+    /// Sends when it may; then the answer comes.
+    fn send(&mut self, served: bool) -> Option<Step> {
+        let sent = self
+            .last_sent
+            .map_or(self.now, |last| last + self.pace().delay);
+        let sent = sent.max(self.now);
+        self.last_sent = Some(sent);
+        self.answer(sent, sent + self.latency, served)
+    }
+
+    fn answer(&mut self, sent: Instant, at: Instant, served: bool) -> Option<Step> {
+        self.now = at;
+        let latency = Some(self.latency);
+        let rules = Rules {
+            backoff: &self.settings,
+            rampup: self.rampup.as_ref(),
+            base: self.base,
+            concurrency_max: 64,
+        };
+        if served {
+            self.backoff.success(&rules, sent, latency, at)
+        } else {
+            self.backoff.refused(&rules, sent, latency, at)
+        }
+    }
+
+    fn refuse(&mut self, times: u32) -> &mut Self {
+        for _ in 0..times {
+            self.send(false);
+        }
+        self
+    }
+
+    /// Serves for so long.
+    fn serve(&mut self, seconds: f64) -> &mut Self {
+        let until = self.now + secs(seconds);
+        while self.now < until {
+            self.send(true);
+        }
+        self
+    }
+
+    /// Serves until the delay changes; how many seconds that took.
+    fn serve_until_step(&mut self) -> f64 {
+        let (from, old) = (self.now, self.pace());
+        while self.pace() == old {
+            self.send(true);
+            assert!(
+                self.now.saturating_since(from) < secs(10_000.0),
+                "{:?} lasts for ever",
+                self.backoff
+            );
+        }
+        self.now.saturating_since(from).as_secs_f64()
+    }
+}
+
+fn secs(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+fn defaults() -> settings::Backoff {
+    settings::Backoff::default()
+}
+
+/// Delays after one refusal after the other.
+fn check_growth(base: f64, settings: settings::Backoff, expected: &[f64]) {
+    let mut scope = Scope::new(base, settings);
+    for delay in expected {
+        scope.refuse(1);
+        assert_eq!(scope.delay(), *delay, "of {expected:?}");
+    }
+}
+
+#[test]
+fn f32_each_round_doubles_the_delay_up_to_the_cap() {
+    let doubled = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
+    check_growth(0.0, defaults(), &[&doubled[..], &[300.0, 300.0]].concat());
+    let capped = settings::Backoff {
+        max_delay: secs(5.0),
+        ..defaults()
+    };
+    check_growth(0.0, capped, &[1.0, 2.0, 4.0, 5.0, 5.0]);
+}
+
+#[test]
+fn f33_the_first_step_goes_to_the_least_delay_or_twice_the_base() {
+    check_growth(0.0, defaults(), &[1.0]);
+    check_growth(0.3, defaults(), &[1.0]);
+    check_growth(3.0, defaults(), &[6.0]);
+}
+
+#[test]
+fn f37_factor_floor_and_cap_are_the_scopes_own() {
+    let own = settings::Backoff {
+        delay_factor: 1.5,
+        min_delay: secs(4.0),
+        max_delay: secs(10.0),
+        ..defaults()
+    };
+    check_growth(0.0, own, &[4.0, 6.0, 9.0, 10.0]);
+}
+
+#[test]
+fn a_base_beyond_the_cap_is_never_undercut() {
+    let short = settings::Backoff {
+        max_delay: secs(5.0),
+        ..defaults()
+    };
+    check_growth(8.0, short, &[8.0, 8.0]);
+}
+
+#[test]
+fn f41_without_a_known_rate_the_search_halves_what_is_left() {
+    let mut scope = Scope::new(0.0, defaults());
+    scope.refuse(4);
+    assert_eq!(scope.delay(), 8.0);
+    let took = scope.serve_until_step();
+    assert!((60.0..70.0).contains(&took), "{took}");
+    assert_eq!(
+        scope.delay(),
+        6.0,
+        "between 8, which was quiet, and 4, which was refused"
+    );
+    scope.refuse(1);
+    assert_eq!(scope.delay(), 8.0, "back to what was quiet");
+    scope.refuse(1);
+    assert_eq!(scope.delay(), 16.0, "which it is no longer");
+}
+
+#[test]
+fn f36_quiet_leads_back_to_the_base_and_leaves_nothing() {
+    for base in [0.0, 0.4, 1.0, 3.0] {
+        for (refusals, quiet) in [(1, 600.0), (4, 6000.0)] {
+            let mut scope = Scope::new(base, defaults());
+            scope.refuse(refusals).serve(quiet);
+            assert_eq!(scope.delay(), base, "after {refusals} refusals");
+            assert!(scope.backoff.is_blank() && scope.backoff.compact().is_none());
+        }
+    }
+}
+
+#[test]
+fn f35_a_step_back_takes_a_quiet_window_and_a_refusal_begins_it_anew() {
+    let mut scope = Scope::new(0.0, defaults());
+    scope.refuse(5);
+    assert_eq!(scope.delay(), 16.0);
+    let took = scope.serve_until_step();
+    assert!((60.0..80.0).contains(&took), "{took}");
+    assert_eq!(scope.delay(), 12.0);
+    scope.serve(40.0).refuse(1);
+    assert_eq!(scope.delay(), 16.0);
+    let took = scope.serve_until_step();
+    assert!((60.0..80.0).contains(&took), "{took}");
+}
+
+#[test]
+fn f42_a_burst_of_refusals_is_one_round() {
+    let mut scope = Scope::new(0.0, defaults());
+    let sent: Vec<_> = (0..8).map(Instant::from_nanos).collect();
+    let back = Instant::START + secs(0.05);
+    let steps = sent
+        .iter()
+        .filter_map(|sent| scope.answer(*sent, back, false));
+    assert_eq!(steps.count(), 1);
+    assert_eq!(scope.delay(), 1.0);
+    // One that departed after the step is another.
+    assert!(scope.answer(back, back + secs(0.05), false).is_some());
+    assert_eq!(scope.delay(), 2.0);
+}
+
+#[test]
+fn f43_idle_windows_are_not_quiet() {
+    let mut scope = Scope::new(0.0, defaults());
+    scope.refuse(4);
+    scope.now += secs(300.0);
+    assert_eq!(scope.delay(), 8.0);
+    scope.send(true);
+    assert_eq!(
+        scope.delay(),
+        6.0,
+        "one step for the one answer, five windows or not"
+    );
+    scope.serve(50.0);
+    assert_eq!(scope.delay(), 6.0);
+}
+
+#[test]
+fn f43_after_idle_time_a_known_limit_is_not_overrun() {
+    let case = Case {
+        idle: Some((120.0, 420.0)),
+        ..Case::of(
+            Limit::Bucket {
+                rate: 5.0,
+                burst: 1.0,
+            },
+            8,
+            0.02,
+        )
+    };
+    let seen = case.run();
+    let after = seen.figures(&case, 420.0, 480.0);
+    assert!(after.refused_share < 0.02, "{after:?}");
+}
+
+#[test]
+fn f34_the_jitter_is_backoffs_own_and_small_at_a_known_limit() {
+    let mut scope = Scope::new(0.0, defaults());
+    let jitter = |scope: &Scope| scope.backoff.jitter(&scope.rules());
+    assert_eq!(jitter(&scope), None);
+    scope.refuse(1);
+    assert_eq!(jitter(&scope), Some(Jitter::symmetric(0.1)));
+    scope.serve(15.0);
+    let known = jitter(&scope).expect("it still backs off");
+    assert!(known.high <= 0.02 && known.low >= -0.02, "{known:?}");
+    scope.serve(600.0);
+    assert_eq!(jitter(&scope), None);
+}
+
+#[test]
+fn f39_at_the_longest_delay_concurrency_is_cut_and_comes_back_after_quiet_windows() {
+    let settings = settings::Backoff {
+        max_delay: secs(0.5),
+        min_delay: secs(0.1),
+        window: secs(2.0),
+        ..defaults()
+    };
+    let mut scope = Scope::new(0.0, settings);
+    scope.base.concurrency = 8;
+    let mut seen = vec![8];
+    for _ in 0..10 {
+        scope.refuse(1);
+        seen.push(scope.pace().concurrency);
+    }
+    seen.dedup();
+    assert_eq!(seen, [8, 4, 2, 1]);
+    assert_eq!(scope.delay(), 0.5);
+    let mut seen = vec![1];
+    while seen.last() != Some(&8) {
+        assert_eq!(scope.delay(), 0.5, "the delay waits for the concurrency");
+        let took = scope.serve_until_step();
+        assert!(took >= 1.9, "{took}");
+        seen.push(scope.pace().concurrency);
+    }
+    assert_eq!(seen, [1, 2, 4, 8]);
+    scope.base.concurrency = 1;
+    scope.serve(60.0);
+    assert_eq!(scope.delay(), 0.0);
+}
+
+#[test]
+fn f39_a_server_that_refuses_all_is_asked_less_and_less() {
+    let case = Case {
+        seconds: 3600.0,
+        ..Case::of(Limit::All, 8, 0.02)
+    };
+    let asked = case.run().arrivals.len();
+    assert!(asked <= 40, "{asked} requests in an hour");
+}
+
+#[test]
+fn a_known_rate_backs_off_relative_to_itself() {
+    let mut scope = Scope::new(0.02, defaults());
+    scope.serve(1.0).refuse(1);
+    assert!((0.03..0.05).contains(&scope.delay()), "{}", scope.delay());
+}
+
+#[test]
+fn f50_backoff_may_begin_before_the_first_request() {
+    let mut scope = Scope::new(0.0, defaults());
+    scope.backoff = Backoff::starting_at(secs(2.0), Instant::START);
+    assert_eq!(scope.delay(), 2.0);
+    scope.refuse(1);
+    assert_eq!(scope.delay(), 4.0);
+}
+
+#[test]
+fn f76_the_limits_of_an_idle_scope_fit_in_a_few_bytes() {
+    assert!(size_of::<Learned>() <= 24, "{}", size_of::<Learned>());
+    assert!(size_of::<Backoff>() <= 232, "{}", size_of::<Backoff>());
+    let mut scope = Scope::new(0.0, defaults());
+    for refusals in [2, 10] {
+        scope.refuse(refusals);
+        let learned = scope.backoff.compact().expect("it backs off");
+        let again = Backoff::from_learned(learned, scope.now);
+        assert_eq!(again.pace(&scope.rules()), scope.pace());
+        assert_eq!(again.compact(), Some(learned));
+        scope.serve(200.0);
+    }
+}
+
+#[test]
+fn whatever_the_base_does_backoff_is_never_faster() {
+    let mut scope = Scope::new(0.0, defaults());
+    for turn in 0..2000_u32 {
+        scope.base.delay = secs(f64::from(turn % 7) * 0.4);
+        scope.base.concurrency = 1 + turn % 5;
+        let served = turn % 11 != 0;
+        let step = scope.send(served);
+        let pace = scope.pace();
+        assert!(pace.delay >= scope.base.delay, "turn {turn}");
+        assert!((1..=scope.base.concurrency).contains(&pace.concurrency));
+        if let Some(step) = step {
+            assert!(step.event != Event::Backoff || !served, "turn {turn}");
+            assert_eq!(step.after, pace);
+        }
+    }
+}
