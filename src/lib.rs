@@ -40,6 +40,8 @@ pub use base::disk::{DiskDone, DiskJob};
 #[doc(inline)]
 pub use base::time::{Instant, Wall};
 #[doc(inline)]
+pub use crawl::pacing::{Pacing, Remark, ScopePacing};
+#[doc(inline)]
 pub use crawl::stats::{Progress, Spread, Stats, Tally};
 #[doc(inline)]
 pub use fetch::failure::{Failure, FailureKind, Truncation};

@@ -18,6 +18,7 @@ mod room;
 mod mapping;
 mod delayed;
 mod inbox;
+pub mod pacing;
 pub mod stats;
 pub mod config;
 mod crawler;

@@ -81,6 +81,19 @@ pub enum Event {
 }
 
 impl Event {
+    /// Every kind there is.
+    pub const ALL: [Event; 9] = [
+        Event::Autothrottle,
+        Event::Backoff,
+        Event::Hold,
+        Event::Recover,
+        Event::Rampup,
+        Event::Quota,
+        Event::Robots,
+        Event::Ineffective,
+        Event::Suspect,
+    ];
+
     /// The word in `throttle.jsonl`.
     pub const fn name(self) -> &'static str {
         match self {

@@ -25,6 +25,7 @@ impl Throttle {
                 refused: refused.contains(scope),
                 sent,
             };
+            self.account_answered(*scope, signal);
             if heard.refused {
                 self.account_refused(*scope);
             }
@@ -219,6 +220,7 @@ impl Throttle {
         } else {
             format!("{words} asks for {wait:?}")
         };
+        self.account_decided(scope, Event::Hold);
         let pace = self.pace(scope);
         self.decide(Decision {
             at: now,
@@ -276,6 +278,7 @@ impl Throttle {
         reason: String,
         now: Instant,
     ) {
+        self.account_decided(scope, event);
         let pace = self.pace(scope);
         self.decide(Decision {
             at: now,
@@ -319,7 +322,9 @@ impl Throttle {
         now: Instant,
     ) {
         for change in changes.drain(..) {
+            self.account_decided(scope, change.event);
             if change.alert {
+                self.account_suspected(scope, &change.reason);
                 log::warn!("{}: {}", self.names.name(scope.0), change.reason);
             }
             if !self.tracing {
