@@ -352,6 +352,24 @@ fn the_reading_commands_take_settings_and_say_what_they_lack() {
 }
 
 #[test]
+fn a_url_is_shown_with_its_scopes_under_the_present_map() {
+    let check = |more: &[&str], expected: &[&str]| {
+        let args = [&["url", "--json", "http://a.b.bbc.co.uk:81/x?y"], more].concat();
+        let answer: Value = serde_json::from_str(&stdout(&args)).expect("JSON");
+        assert_eq!(answer["scopes"], Value::from(expected), "{more:?}");
+    };
+    check(&[], &["a.b.bbc.co.uk:81"]);
+    check(
+        &["-s", "SCOPE_MAP=hierarchy"],
+        &["bbc.co.uk", "b.bbc.co.uk", "a.b.bbc.co.uk"],
+    );
+    check(
+        &["-s", "SCOPE_MAP=domain,endpoint,ip"],
+        &["bbc.co.uk", "a.b.bbc.co.uk:81/x"],
+    );
+}
+
+#[test]
 fn an_exclusion_list_is_read_and_its_wrong_line_named() {
     let folder = Folder::new();
     let list = folder.file("list", "# ours\na.test\n\n*.b.test # too\nhttp://c.test\n");

@@ -8,7 +8,6 @@ use smallvec::SmallVec;
 use super::core::{Core, token_of};
 use super::flight::{Carrier, Flight, HttpSocket, Socket, Stage};
 use super::names::Found;
-use super::scopes::address_scope;
 use super::timer::Timer;
 use crate::base::slab::Key;
 use crate::base::time::Instant;
@@ -110,7 +109,7 @@ impl<I: Io> Core<I> {
             match race.next(self.now) {
                 Turn::Try(address) => {
                     // A further address is one scope more, which must have a place.
-                    let scope = address_scope(&mut self.throttle, &*self.scope_map, address);
+                    let scope = self.throttle.address_scope(address);
                     let has_place =
                         scope.is_none_or(|scope| self.throttle.try_add(flight.ticket, scope));
                     if !has_place {

@@ -220,10 +220,14 @@ impl<I: Io> Core<I> {
         if self.phase != Phase::Running {
             return;
         }
-        for _ in 0..MAPPED_PER_TURN {
-            match self.inbox.take_mapped() {
-                Some(mapped) => self.on_mapped(mapped),
-                None => break,
+        let mut mapped = 0;
+        while let Some(answer) = self.inbox.take_mapped() {
+            self.on_mapped(answer);
+            mapped += 1;
+            if mapped == MAPPED_PER_TURN {
+                // Nobody wakes a crawl for what it left.
+                self.unfinished = true;
+                break;
             }
         }
         let mut taken = 0;

@@ -39,7 +39,7 @@ struct Waiting {
 
 /// So many wait before the crawl takes in nothing from outside, and releases nothing, until there
 /// are fewer. The links of pages on their way may come on top.
-const WAITING_MAX: usize = 10_000;
+pub(super) const WAITING_MAX: usize = 10_000;
 
 impl Mapping {
     /// Nobody waits. Warns once when `warn_at` do; never where that is 0.

@@ -2,7 +2,6 @@
 
 use super::core::{Core, token_of};
 use super::flight::Socket;
-use super::scopes::address_scope;
 use crate::base::slab::Key;
 use crate::fetch::failure::Failure;
 use crate::fetch::resolver::{Action, Addresses, Answer, Lookup, SocketId, Transport};
@@ -80,7 +79,7 @@ impl<I: Io> Core<I> {
             self.end_front(lane, ticket, failure, false);
             return Resolved::Later;
         };
-        if let Some(scope) = address_scope(&mut self.throttle, &*self.scope_map, *first)
+        if let Some(scope) = self.throttle.address_scope(*first)
             && !self.throttle.lane_scopes(lane).contains(&scope)
         {
             // The address is one scope more that must allow: the lane is offered again under it.

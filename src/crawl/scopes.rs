@@ -1,6 +1,5 @@
 //! Which scopes a request has: those it names itself, or those that the map gives it.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -10,8 +9,7 @@ use super::mapping::Mapped;
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::job::Job;
 use crate::io::Io;
-use crate::throttle::engine::Throttle;
-use crate::throttle::map::{Ask, Facts, SCOPES_MAX, ScopeMap, Scopes};
+use crate::throttle::map::{Ask, Facts, SCOPES_MAX, Scopes};
 use crate::throttle::scope::{ScopeId, ScopeSet};
 
 impl<I: Io> Core<I> {
@@ -103,22 +101,6 @@ impl<I: Io> Core<I> {
     }
 }
 
-/// The scope of the address that a request goes to, where that is throttled.
-///
-/// `CONCURRENT_REQUESTS_PER_IP` alone caps what is in flight there. A map that wants the address
-/// makes it a scope like others, with all that the settings say of such.
-pub(super) fn address_scope(
-    throttle: &mut Throttle,
-    map: &dyn ScopeMap,
-    address: IpAddr,
-) -> Option<ScopeId> {
-    let capped = throttle.address_scope(address);
-    capped.or_else(|| {
-        map.wants_address()
-            .then(|| throttle.scope(&format!("ip/{address}")))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
@@ -128,12 +110,14 @@ mod tests {
 
     use super::*;
     use crate::crawl::config::Config;
+    use crate::crawl::mapping::WAITING_MAX;
     use crate::crawl::{Crawler, Parts};
     use crate::fetch::resolver;
     use crate::frontier::request::Request;
     use crate::io::sim::{Origins, Sim};
     use crate::sink::function::FunctionSink;
     use crate::sink::page::Page;
+    use crate::throttle::map::{Later, ScopeMap};
     use crate::throttle::settings::{Jitter, MapKind};
 
     /// Each path is a list of scopes; the last of them costs 2.5 where the method is POST.
@@ -227,5 +211,68 @@ mod tests {
         let (gap, scopes) = neighbours(&[MapKind::Host, MapKind::Ip], 2);
         assert!(gap < Duration::from_millis(500), "{gap:?}");
         assert!(scopes.contains(&address), "{scopes:?}");
+    }
+
+    /// Keeps every question.
+    struct Keeps(Kept);
+
+    type Kept = Rc<RefCell<Vec<Later>>>;
+
+    impl ScopeMap for Keeps {
+        fn scopes(&self, ask: &mut Ask<'_>) {
+            self.0.borrow_mut().push(ask.later());
+        }
+    }
+
+    /// A crawler whose scopes are told by nobody but the test.
+    fn keeping() -> (Crawler<Sim>, Kept) {
+        let unanswered = Kept::default();
+        let mut parts = Parts::new(|_: Page| {});
+        parts.scope_map = Some(Box::new(Keeps(Rc::clone(&unanswered))));
+        let io = Sim::new(1, Box::new(Origins::default()));
+        let names = resolver::Settings::default();
+        let crawler = Crawler::on(io, Config::default(), names, parts).expect("it can be set up");
+        (crawler, unanswered)
+    }
+
+    #[test]
+    fn f67_many_answers_at_once_are_taken_in_over_several_turns_without_a_pause() {
+        let (mut crawler, unanswered) = keeping();
+        for n in 0..600 {
+            let request = Request::get(format!("http://a.test/{n}"));
+            crawler.submit(request).expect("it is a URL");
+        }
+        unanswered
+            .take()
+            .into_iter()
+            .for_each(|later| later.answer("one"));
+        let core = &mut crawler.core;
+        let began = core.io.now();
+        while !core.mapping.is_empty() {
+            core.turn(None);
+        }
+        assert_eq!(core.io.now(), began, "it slept");
+    }
+
+    #[test]
+    fn f67_a_crawl_in_which_too_many_wait_takes_in_nothing_until_there_are_fewer() {
+        let (mut crawler, unanswered) = keeping();
+        let number = |number: usize| Request::get(format!("http://a.test/{number}"));
+        for n in 0..WAITING_MAX {
+            crawler.submit(number(n)).expect("it is a URL");
+        }
+        let handle = crawler.handle();
+        handle
+            .try_submit(number(WAITING_MAX))
+            .expect("there is room in the inbox");
+        for _ in 0..3 {
+            crawler.turn(Some(Duration::from_millis(1)));
+        }
+        assert_eq!(unanswered.borrow().len(), WAITING_MAX, "it is left outside");
+        drop(unanswered.borrow_mut().pop());
+        for _ in 0..3 {
+            crawler.turn(Some(Duration::from_millis(1)));
+        }
+        assert_eq!(unanswered.borrow().len(), WAITING_MAX, "it has come in");
     }
 }

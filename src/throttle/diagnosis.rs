@@ -561,6 +561,10 @@ mod tests {
         }
         check(&below(8, Limit::Autothrottle), None);
         check(&throttled(4.0), None);
+        // Almost there is there.
+        let mut almost = below(8, Limit::Queue);
+        almost.in_flight_mean = 3.5;
+        check(&almost, None);
         let words = diagnose(&below(1, Limit::Queue)).map(|found| found.words);
         assert_eq!(
             words.as_deref(),

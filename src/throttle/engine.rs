@@ -27,6 +27,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::rc::Rc;
 
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
 pub use self::accounts::{Account, Cause};
 pub use self::lanes::LaneId;
 pub use self::tickets::TicketId;
@@ -36,6 +39,7 @@ use self::lanes::Lane;
 use self::lines::End;
 use self::scopes::profile;
 use self::tickets::Ticket;
+use super::backoff::Learned;
 use super::decision::Decision;
 use super::scope::{Change, NOBODY, Profile, Queued, Scope, ScopeId};
 use super::settings::Settings;
@@ -84,6 +88,8 @@ pub struct Throttle {
     /// Kept between answers, so that none allocates.
     changes: Vec<Change>,
     accounts: Accounts,
+    /// The limits that scopes had learned which are gone, by a hash of their names.
+    learned: HashMap<u64, Learned, FixedState>,
 }
 
 /// What the engine allows.
@@ -107,7 +113,10 @@ const EXPIRE_BUDGET: usize = 1024;
 impl Throttle {
     /// An engine in which nothing waits. `seed` decides every jitter.
     pub fn new(settings: Settings, seed: u64, start: Instant) -> Self {
-        let default = Rc::new(Profile::of(settings.default.clone()));
+        let default = Rc::new(Profile {
+            concurrency_max: u32::try_from(settings.concurrent_requests).unwrap_or(u32::MAX),
+            ..Profile::of(settings.default.clone())
+        });
         let profiles = settings
             .scopes
             .keys()
@@ -140,6 +149,7 @@ impl Throttle {
             decisions: Vec::new(),
             changes: Vec::new(),
             accounts: Accounts::default(),
+            learned: HashMap::with_hasher(FixedState::with_seed(seed)),
         }
     }
 

@@ -10,8 +10,12 @@
 //! - Shares move slowly. Batches of known classes that take turns hardly move the mean.
 //! - A run of spans that no known class explains is a change of the server. A rise is followed
 //!   after [`RISE`] replies, a fall after [`FALL`].
+//! - Quick replies in a row over [`FALL_TIME`] are a change whatever is known: where the pace is
+//!   slow, counting replies takes too long.
 
 use std::time::Duration;
+
+use crate::base::time::Instant;
 
 /// The classes of one kind of span, by seconds.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +26,8 @@ pub(super) struct Mix {
     run: Run,
     /// How many spans like a cache's came in a row.
     cached: u8,
+    /// Those are told apart.
+    caches: bool,
 }
 
 /// Spans of about one length.
@@ -33,6 +39,8 @@ struct Class {
     seen: u8,
     /// Spans seen of others since.
     idle: u8,
+    /// None of them was a success: how long we waited, and not how long the server takes.
+    failed: bool,
 }
 
 /// Spans in a row on one side of what is usual.
@@ -44,6 +52,8 @@ struct Run {
     known: bool,
     /// What was usual before the first.
     usual: f32,
+    /// When the first came.
+    began: Instant,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,6 +80,14 @@ pub(super) enum Learned {
 }
 
 impl Mix {
+    /// A mix of latencies: spans that only a cache can explain are told apart.
+    pub fn of_heads() -> Self {
+        Mix {
+            caches: true,
+            ..Mix::default()
+        }
+    }
+
     /// Whether nothing is known yet.
     pub fn is_empty(&self) -> bool {
         self.classes.iter().all(|class| class.seen == 0)
@@ -95,16 +113,16 @@ impl Mix {
         means.get(middle).copied()
     }
 
-    /// Learns one span. With `caches`, those that only a cache can explain are told apart.
-    pub fn learn(&mut self, span: Duration, caches: bool) -> Learned {
+    /// Learns one span, of what was a success or none.
+    pub fn learn(&mut self, span: Duration, success: bool, now: Instant) -> Learned {
         let span = span.as_secs_f32();
-        if caches && is_like_a_cache(span, self.slowest()) {
+        if self.caches && is_like_a_cache(span, self.slowest()) {
             self.cached += 1;
             if self.cached < CACHED {
                 return Learned::LikeACache;
             }
             // So many in a row are no cache's luck: the server became quick.
-            *self = Mix::default();
+            *self = Mix::of_heads();
         }
         self.cached = 0;
 
@@ -112,10 +130,10 @@ impl Mix {
         let usual = self.usual().unwrap_or(span);
         let index = self.class_of(span);
         let known = self.classes[index].seen >= self.run.length.saturating_add(CONFIRMED);
-        self.count(index, span);
+        self.count(index, span, success);
 
-        self.run.add(span, usual, known);
-        if self.run.is_change() {
+        self.run.add(span, usual, known, now);
+        if self.run.is_change(now) {
             self.change(self.run.length);
             return Learned::Changed;
         }
@@ -144,11 +162,11 @@ impl Mix {
         self.classes.iter().filter(|class| class.seen > 0)
     }
 
-    /// The mean of the slowest class that is more than outliers.
+    /// The mean of the slowest class of successes that is more than outliers.
     fn slowest(&self) -> f32 {
         self.classes
             .iter()
-            .filter(|class| class.seen >= CONFIRMED)
+            .filter(|class| class.seen >= CONFIRMED && !class.failed)
             .fold(0.0, |slowest, class| class.mean.max(slowest))
     }
 
@@ -174,7 +192,7 @@ impl Mix {
         })
     }
 
-    fn count(&mut self, index: usize, span: f32) {
+    fn count(&mut self, index: usize, span: f32, success: bool) {
         self.spans = (self.spans + 1).min(MEMORY);
         let step = 1.0 / f32::from(self.spans);
         for class in &mut self.classes {
@@ -184,8 +202,12 @@ impl Mix {
         let class = &mut self.classes[index];
         if class.seen == 0 || side(span, class.mean) != Side::Within {
             // A new class, perhaps in the place of another.
-            *class = Class::default();
+            *class = Class {
+                failed: true,
+                ..Class::default()
+            };
         }
+        class.failed &= !success;
         class.seen = class.seen.saturating_add(1);
         class.idle = 0;
         class.share += step;
@@ -215,7 +237,7 @@ impl Mix {
 }
 
 impl Run {
-    fn add(&mut self, span: f32, usual: f32, known: bool) {
+    fn add(&mut self, span: f32, usual: f32, known: bool, now: Instant) {
         if self.length > 0 && side(span, self.usual) == self.side {
             self.length = self.length.saturating_add(1);
             self.known |= known;
@@ -226,17 +248,20 @@ impl Run {
                 length: u8::from(side != Side::Within),
                 known,
                 usual,
+                began: now,
             };
         }
     }
 
-    fn is_change(&self) -> bool {
-        let enough = match self.side {
-            Side::Below => FALL,
-            Side::Within => return false,
-            Side::Above => RISE,
-        };
-        self.length >= enough && !self.known
+    fn is_change(&self, now: Instant) -> bool {
+        match self.side {
+            Side::Within => false,
+            Side::Above => self.length >= RISE && !self.known,
+            Side::Below => {
+                let lasted = now.saturating_since(self.began);
+                (self.length >= FALL && !self.known) || (self.length >= RISE && lasted >= FALL_TIME)
+            }
+        }
     }
 }
 
@@ -271,6 +296,8 @@ const RISE: u8 = 3;
 /// So many quick ones mean that it became quicker. More than a rise needs, since speeding up by
 /// mistake burdens others; and more than it takes to recognise a block that looks like a page.
 const FALL: u8 = 12;
+/// Quick replies for so long, at least [`RISE`] of them, mean the same even if their kind is known.
+const FALL_TIME: Duration = Duration::from_secs(60);
 /// A class reaches this factor to either side of its mean.
 const SPREAD: f32 = 1.5;
 /// Spans this close are the same, whatever their ratio, in seconds.
@@ -289,9 +316,20 @@ mod tests {
 
     /// The usual span in ms after `spans` (ms), with caches told apart.
     fn check(spans: impl IntoIterator<Item = f32>, expected: std::ops::Range<f32>) -> Mix {
-        let mut mix = Mix::default();
+        check_paced(0.0, spans, expected)
+    }
+
+    /// The same, with `gap` seconds from one to the next.
+    fn check_paced(
+        gap: f64,
+        spans: impl IntoIterator<Item = f32>,
+        expected: std::ops::Range<f32>,
+    ) -> Mix {
+        let mut mix = Mix::of_heads();
+        let mut now = Instant::START;
         for span in spans {
-            mix.learn(Duration::from_secs_f32(span / 1000.0), true);
+            now += Duration::from_secs_f64(gap);
+            mix.learn(Duration::from_secs_f32(span / 1000.0), true, now);
         }
         let usual = mix.usual().expect("something was learned") * 1000.0;
         assert!(expected.contains(&usual), "{usual}: {mix:?}");
@@ -337,12 +375,21 @@ mod tests {
     }
 
     #[test]
+    fn f85_where_the_pace_is_slow_a_fall_is_followed_by_the_minute() {
+        let slow = || repeated(100.0, 50).chain(repeated(20_000.0, 10));
+        check_paced(20.0, slow().chain(repeated(100.0, 3)), 15_000.0..20_000.0);
+        check_paced(20.0, slow().chain(repeated(100.0, 4)), 99.0..101.0);
+        check_paced(90.0, slow().chain(repeated(100.0, 2)), 15_000.0..20_000.0);
+        check_paced(90.0, slow().chain(repeated(100.0, 3)), 99.0..101.0);
+    }
+
+    #[test]
     fn f99_batches_of_two_known_classes_hardly_move_the_mean() {
-        let mut mix = Mix::default();
+        let mut mix = Mix::of_heads();
         let mut seen = (f32::MAX, 0.0_f32);
         for index in 0..2000 {
             let span = if index / 20 % 2 == 0 { 30 } else { 800 };
-            mix.learn(Duration::from_millis(span), true);
+            mix.learn(Duration::from_millis(span), true, Instant::START);
             if index >= 200 {
                 let usual = mix.usual().expect("something was learned");
                 seen = (seen.0.min(usual), seen.1.max(usual));

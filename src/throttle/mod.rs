@@ -15,7 +15,6 @@ mod suspect;
 pub mod diagnosis;
 mod mix;
 mod quota;
-#[cfg_attr(not(test), expect(dead_code, reason = "the engine comes to call it"))]
 mod backoff;
 pub mod map;
 pub mod settings;

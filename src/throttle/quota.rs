@@ -189,7 +189,7 @@ impl Ledger {
             return charge;
         }
         let cost = Sum::from(charge.cost);
-        self.reserved -= cost;
+        self.unreserve(cost);
         self.unanswered += cost;
         Charge {
             at: self.spend(cost, at),
@@ -201,7 +201,7 @@ impl Ledger {
     pub fn give_back(&mut self, charge: Charge, now: Instant) {
         let cost = Sum::from(charge.cost);
         if charge.at == RESERVED {
-            self.reserved -= cost;
+            self.unreserve(cost);
         } else {
             self.unanswered = self.unanswered.saturating_sub(cost);
             self.refund(charge.at, cost, now);
@@ -387,6 +387,11 @@ impl Ledger {
                 }
             }
         }
+    }
+
+    /// Saturates: where settings change under way, a charge may be of the ledger before this one.
+    fn unreserve(&mut self, cost: Sum) {
+        self.reserved = self.reserved.saturating_sub(cost);
     }
 
     /// Takes back what departed at `at`, if that counts still.

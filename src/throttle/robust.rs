@@ -18,7 +18,7 @@ use super::autothrottle;
 use super::mix::{Learned, Mix};
 use super::settings::{AutoThrottle, LatencyFrom};
 use super::signal::Signal;
-use crate::base::time::nanos;
+use crate::base::time::{Instant, nanos};
 
 /// The state of one scope.
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ impl Robust {
     pub fn new(settings: &AutoThrottle, floor: Duration) -> Self {
         Robust {
             delay: nanos(autothrottle::start_delay(settings, floor)),
-            heads: Mix::default(),
+            heads: Mix::of_heads(),
             bodies: None,
         }
     }
@@ -91,6 +91,7 @@ impl Robust {
         settings: &AutoThrottle,
         floor: Duration,
         signal: &Signal,
+        now: Instant,
     ) -> Adjusted {
         let latency = match settings.latency_from {
             LatencyFrom::Connect => signal.latency,
@@ -109,9 +110,9 @@ impl Robust {
             return self.adjust(target.min(self.delay()), target, reason, true);
         }
         if !success {
-            return self.answer_failed(settings, floor, latency);
+            return self.answer_failed(settings, floor, latency, now);
         }
-        let learned = self.heads.learn(latency, true);
+        let learned = self.heads.learn(latency, true, now);
         let target = self.target(settings, floor);
         let (aim, reason, suspect) = match learned {
             Learned::First if target > self.delay() => {
@@ -141,13 +142,14 @@ impl Robust {
         settings: &AutoThrottle,
         floor: Duration,
         latency: Duration,
+        now: Instant,
     ) -> Adjusted {
         let quick = "no success, and quick: never makes the pace faster";
         if latency.as_secs_f64() <= self.delay().as_secs_f64() * settings.target_concurrency {
             return self.unchanged(quick, false);
         }
         let before = self.heads.clone();
-        let learned = self.heads.learn(latency, true);
+        let learned = self.heads.learn(latency, false, now);
         if self.heads.falls_from(&before) {
             // Slow, but quicker than others of its class.
             self.heads = before;
@@ -166,7 +168,13 @@ impl Robust {
     /// What the body takes beyond the head keeps a connection of the server busy as well, so that
     /// the busy time is the sum of both. They are learned apart: most sites are slow in one of
     /// them only, and most bodies end with their heads, which costs no memory here.
-    pub fn ended(&mut self, settings: &AutoThrottle, floor: Duration, body: &Body) -> Adjusted {
+    pub fn ended(
+        &mut self,
+        settings: &AutoThrottle,
+        floor: Duration,
+        body: &Body,
+        now: Instant,
+    ) -> Adjusted {
         let extra = body.took.saturating_sub(body.latency);
         if body.cached == Some(true) {
             return self.unchanged("a cache's reply says nothing of the origin", true);
@@ -177,12 +185,17 @@ impl Robust {
                 return self.unchanged("the body ended with its head", false);
             }
         }
-        let bodies = self.bodies.get_or_insert_default();
+        let bodies = self.bodies.get_or_insert_with(|| {
+            // Those before ended with their heads.
+            let mut bodies = Mix::default();
+            bodies.learn(Duration::ZERO, true, now);
+            Box::new(bodies)
+        });
         if !body.success && extra.as_secs_f32() <= bodies.usual().unwrap_or(0.0) {
             return self.unchanged("it broke off: never makes the pace faster", false);
         }
         let before = bodies.clone();
-        let learned = bodies.learn(extra, false);
+        let learned = bodies.learn(extra, body.success, now);
         if !body.success && bodies.falls_from(&before) {
             *bodies = before;
             return self.unchanged("it broke off: never makes the pace faster", false);
@@ -192,17 +205,17 @@ impl Robust {
             self.bodies = None;
         }
         let target = self.target(settings, floor);
-        let (aim, reason) = match learned {
-            Learned::First => (self.delay(), "one slow body: waits for more"),
-            Learned::Outlier => (target, "unlike other bodies: waits for more of its kind"),
-            _ => (target, "bodies take longer than their heads"),
+        let reason = match learned {
+            Learned::Outlier => "unlike other bodies: waits for more of its kind",
+            _ => "bodies take longer than their heads",
         };
-        let aim = if body.success {
-            aim
+        // What broke off raises the mean of bodies; that of heads may have fallen meanwhile.
+        let least = if body.success {
+            Duration::ZERO
         } else {
-            aim.max(self.delay())
+            self.delay()
         };
-        self.adjust(aim, target, reason, false)
+        self.adjust(target.max(least), target, reason, false)
     }
 
     /// The delay that keeps the target concurrency in flight.

@@ -12,6 +12,7 @@ pub(super) use self::rules::{Change, Charges, Hold};
 use self::rules::Rules;
 use smallvec::SmallVec;
 
+use super::backoff::{self, Learned};
 use super::decision::Source;
 use super::settings::{Jitter, ScopeSettings};
 use super::signal::{Ending, Feedback, Signal};
@@ -72,6 +73,8 @@ pub(super) struct Profile {
     pub settings: ScopeSettings,
     /// It bounds what is spent and paces nothing: no refusal is about it.
     pub only_quota: bool,
+    /// How far rampup may raise the concurrency: what may be in flight in all.
+    pub concurrency_max: u32,
 }
 
 impl Profile {
@@ -80,6 +83,17 @@ impl Profile {
         Profile {
             settings,
             only_quota: false,
+            concurrency_max: u32::MAX,
+        }
+    }
+
+    /// What backoff goes by, over this pace.
+    fn backoff(&self, base: Pace) -> backoff::Rules<'_> {
+        backoff::Rules {
+            backoff: &self.settings.backoff,
+            rampup: self.settings.rampup.as_ref(),
+            base,
+            concurrency_max: self.concurrency_max,
         }
     }
 }
@@ -118,7 +132,12 @@ pub(super) struct Scope {
     /// units of `SETUP_UNIT`.
     setup: u16,
     pub queued: Queued,
+    /// Answers, up to `MEASURED_AFTER`.
+    answered: u8,
 }
+
+/// So many answers tell that a scope is used for more than a page or two.
+const MEASURED_AFTER: u8 = 4;
 
 /// In which of the engine's queues a scope stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,7 +169,7 @@ impl fmt::Debug for Scope {
 impl Scope {
     pub fn new(profile: Rc<Profile>, strategy: Option<Box<dyn Strategy>>) -> Self {
         Scope {
-            rules: Rules::of(&profile.settings, strategy).map(Box::new),
+            rules: Rules::of(&profile, strategy).map(Box::new),
             last_sent: Instant::FAR_FUTURE,
             wake_at: Instant::FAR_FUTURE,
             factor: 1.0,
@@ -162,6 +181,7 @@ impl Scope {
             prepared: 0,
             setup: 0,
             queued: Queued::No,
+            answered: 0,
             profile,
         }
     }
@@ -173,13 +193,13 @@ impl Scope {
         strategy: Option<Box<dyn Strategy>>,
         now: Instant,
     ) {
-        let fresh = Rules::of(&profile.settings, strategy);
+        let fresh = Rules::of(&profile, strategy);
         self.rules = match (fresh, self.rules.take()) {
             (None, None) => None,
             (fresh, old) => {
                 let mut fresh = fresh.unwrap_or_else(|| Rules::plain(&profile.settings));
                 if let Some(old) = old {
-                    fresh.inherit(*old, &self.profile.settings, &profile.settings, now);
+                    fresh.inherit(*old, &self.profile, &profile, now);
                 }
                 Some(Box::new(fresh))
             }
@@ -241,10 +261,43 @@ impl Scope {
     }
 
     /// What an answer changes.
-    pub fn answer(&mut self, heard: &Heard<'_>, now: Instant, changes: &mut Vec<Change>) {
-        if let Some(rules) = &mut self.rules {
-            rules.answer(&self.profile.settings, heard, now, changes);
+    pub fn answer(
+        &mut self,
+        heard: &Heard<'_>,
+        slot: u16,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) {
+        if heard.refused {
+            self.rules_mut();
+        } else if self.is_worth_measuring() {
+            self.rules_mut().measure(now);
         }
+        if let Some(rules) = &mut self.rules {
+            rules.answer(&self.profile, heard, slot, now, changes);
+        }
+    }
+
+    /// Whether the rate that works is to be known when the first refusal comes: where refusals
+    /// count, and without that knowledge would cost a gap longer than the present one. Once.
+    fn is_worth_measuring(&mut self) -> bool {
+        let backoff = &self.profile.settings.backoff;
+        if !backoff.enabled || self.answered == MEASURED_AFTER {
+            return false;
+        }
+        self.answered += 1;
+        self.answered == MEASURED_AFTER && self.pace().delay < backoff.min_delay
+    }
+
+    /// The limits that refusals taught and that bind still.
+    pub fn learned(&self) -> Option<Learned> {
+        self.rules.as_ref()?.learned()
+    }
+
+    /// Begins with limits that were learned before.
+    pub fn recall(&mut self, learned: Learned, now: Instant) {
+        let profile = Rc::clone(&self.profile);
+        self.rules_mut().recall(&profile, learned, now);
     }
 
     /// What the end of an exchange changes.
@@ -256,7 +309,7 @@ impl Scope {
         changes: &mut Vec<Change>,
     ) {
         if let Some(rules) = &mut self.rules {
-            rules.ended(&self.profile.settings, signal, ending, now, changes);
+            rules.ended(&self.profile, signal, ending, now, changes);
         }
     }
 
@@ -312,7 +365,7 @@ impl Scope {
         let factor = f64::from(self.factor);
         let pace = rules.pace();
         // A pace that changed since the draw may want less randomness than was drawn.
-        let drawn = match rules.jitter(self.settings()) {
+        let drawn = match rules.jitter(&self.profile) {
             Some(jitter) => pace
                 .delay
                 .mul_f64(factor.clamp(1.0 + jitter.low, 1.0 + jitter.high)),
@@ -330,7 +383,7 @@ impl Scope {
         let own = self.settings().jitter;
         let rules = self.rules.as_ref();
         rules
-            .and_then(|rules| rules.jitter(self.settings()))
+            .and_then(|rules| rules.jitter(&self.profile))
             .unwrap_or(own)
     }
 
@@ -461,10 +514,9 @@ impl Scope {
     /// The exact moment of a departure that was charged already. It only ever moves later.
     pub fn sent(&mut self, slot: u16, at: Instant) {
         self.follow(at);
-        let delay = self.settings().delay_per_slot;
         let factor = f64::from(self.factor);
         if let Some(slots) = self.rules.as_mut().and_then(|rules| rules.slots.as_mut()) {
-            slots.sent(slot, at, delay.mul_f64(factor));
+            slots.sent(slot, at, factor, &self.profile);
         }
     }
 

@@ -41,6 +41,8 @@ struct Baseline {
     marked: u8,
     /// The longest run of equal pages.
     same: u8,
+    /// The longest run of pages without items, where some came again.
+    barren: u8,
     /// Pages in which somebody looked for items.
     looked: u8,
     /// The share of those that had some.
@@ -145,7 +147,6 @@ impl Suspect {
     }
 
     /// What is suspected now.
-    #[cfg(test)]
     pub fn kind(&self) -> Option<Kind> {
         self.suspected.map(|suspected| suspected.kind)
     }
@@ -246,6 +247,7 @@ impl Suspect {
     fn learn_items(&mut self, ending: &Ending) {
         if ending.items.is_some_and(|items| items > 0) {
             // Those without are known to be usual only now.
+            self.baseline.barren = self.baseline.barren.max(self.barren);
             for _ in 0..self.barren {
                 self.baseline.learn_items(false);
             }
@@ -386,14 +388,14 @@ impl Baseline {
     }
 
     /// So many pages in a row without items are no chance, given the share of those that have
-    /// some; `None` where items are too rare to tell.
+    /// some, and no habit; `None` where items are too rare to tell.
     fn barren_max(&self) -> Option<u8> {
         if self.looked < VARIED || self.fertile < FERTILE_LEAST {
             return None;
         }
         let barren = (1.0 - self.fertile).max(0.01);
         let enough = (CHANCE.ln() / barren.ln()).ceil();
-        Some((enough as u8).max(SAME))
+        Some((enough as u8).max(SAME).max(self.barren.saturating_mul(2)))
     }
 
     fn learn(&mut self, latency: Option<Duration>, ending: &Ending) {

@@ -179,7 +179,9 @@ fn f17_costs_said_in_code_come_back_from_their_line() {
         &["b", "a", "c"],
         &[1.0, 0.0, 1.0],
     );
-    check(request().scope_cost("a", 2.5).without_scopes(), &[], &[]);
+    let without = request().scope_cost("a", 2.5).without_scopes();
+    assert_eq!(without.check_scopes(), Ok(()));
+    check(without, &[], &[]);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use super::super::decision::Source;
 use super::super::scope::{Hold, Profile, Scope, ScopeId};
 use super::super::settings::{Backoff, Jitter, ScopePatch, ScopeSettings, Settings};
@@ -26,6 +28,7 @@ impl Throttle {
             self.scopes[index] = Some(Scope::new(profile, custom));
             let configured = self.profiles.contains_key(self.names.name(id));
             self.open_account(ScopeId(id), configured);
+            self.recall(ScopeId(id));
             let known = self.initial.as_ref().and_then(|known| known(name));
             if let Some(known) = known {
                 self.heed(ScopeId(id), &known, self.advanced.unwrap_or(Instant::START));
@@ -175,11 +178,27 @@ impl Throttle {
         self.look_at(scope, now);
     }
 
+    /// A scope that comes again begins with the limits it had learned.
+    fn recall(&mut self, id: ScopeId) {
+        if self.learned.is_empty() {
+            return;
+        }
+        let key = xxh3_64(self.names.name(id.0).as_bytes());
+        if let Some(learned) = self.learned.remove(&key) {
+            let now = self.advanced.unwrap_or(Instant::START);
+            self.scope_mut(id).recall(learned, now);
+        }
+    }
+
     pub(super) fn forget_if_blank(&mut self, id: ScopeId, now: Instant) {
         if let Some(scope) = &self.scopes[id.0 as usize]
             && scope.is_blank(now)
         {
             let row = scope.account;
+            if let Some(learned) = scope.learned() {
+                let name = self.names.name(id.0);
+                self.learned.insert(xxh3_64(name.as_bytes()), learned);
+            }
             self.close_account(row);
             self.scopes[id.0 as usize] = None;
             self.names.remove(id.0);
@@ -224,6 +243,7 @@ pub(super) fn profile(settings: &Settings, name: &str) -> Profile {
     Profile {
         settings: own,
         only_quota,
+        concurrency_max: u32::try_from(settings.concurrent_requests).unwrap_or(u32::MAX),
     }
 }
 

@@ -135,6 +135,22 @@ fn f61_what_never_left_is_given_back() {
 }
 
 #[test]
+fn f61_a_charge_of_the_ledger_before_does_no_harm() {
+    for kind in BOTH {
+        let mut before = ledger(100.0, kind);
+        let (leaves, stays) = (before.charge(50.0), before.charge(50.0));
+        let mut now = ledger(10.0, kind);
+        now.give_back(stays, at(0.0));
+        // What leaves is spent, whoever reserved it.
+        let left = now.departed(leaves, at(1.0));
+        check_consumed(&now, at(1.0), 50.0);
+        now.settle(left, Some(4.0), None, at(2.0));
+        check_consumed(&now, at(2.0), 4.0);
+        assert_eq!(now.blank_at(), at(61.0));
+    }
+}
+
+#[test]
 fn f62_the_difference_from_the_estimate_is_reconciled() {
     for kind in BOTH {
         let check = |actual, difference, consumed| {

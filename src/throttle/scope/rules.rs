@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::NOBODY;
 use super::slots::Slots;
+use super::{NOBODY, Profile};
 use crate::base::time::Instant;
 use crate::throttle::autothrottle;
+use crate::throttle::backoff::{Backoff, Learned};
 use crate::throttle::decision::{Event, Source};
 use crate::throttle::quota::{Charge, Fit, Ledger};
 use crate::throttle::robust::{self, Adjusted, Body, Robust};
@@ -21,6 +22,8 @@ use crate::throttle::suspect::Suspect;
 /// concurrency.
 pub(super) struct Rules {
     pace: Pace,
+    /// The pace without what refusals taught.
+    base: Pace,
     /// The rule that the pace's delay comes from.
     asks: Source,
     /// A third party's minimum (Crawl-delay): never undercut, jitter or not.
@@ -33,6 +36,8 @@ pub(super) struct Rules {
     /// Sends by slot, where `delay_per_slot` and concurrency make slots differ.
     pub slots: Option<Slots>,
     adapts: Adapts,
+    /// What refusals taught, or how the limit is looked for.
+    backoff: Option<Box<Backoff>>,
     /// What answers look like that are not what they seem.
     suspect: Option<Box<Suspect>>,
     /// What may be spent.
@@ -79,14 +84,19 @@ pub(in crate::throttle) struct Change {
 
 impl Rules {
     /// The rules that a fresh scope begins with; `None` where its settings say everything.
-    pub fn of(settings: &ScopeSettings, strategy: Option<Box<dyn Strategy>>) -> Option<Self> {
-        let has_slots = settings.delay_per_slot > Duration::ZERO && settings.concurrency > 1;
+    pub fn of(profile: &Profile, strategy: Option<Box<dyn Strategy>>) -> Option<Self> {
+        let settings = &profile.settings;
+        let backs_off = settings.backoff.enabled && settings.backoff.per_slot;
+        let has_slots =
+            (settings.delay_per_slot > Duration::ZERO || backs_off) && settings.concurrency > 1;
         let is_bounded = settings.quota.is_some() || settings.requests_per_minute.is_some();
         let adapts = strategy.is_some() || settings.autothrottle.is_some();
-        if !adapts && !has_slots && !is_bounded {
+        let ramps = strategy.is_none() && settings.rampup.is_some();
+        if !adapts && !has_slots && !is_bounded && !ramps {
             return None;
         }
         let mut rules = Rules::plain(settings);
+        rules.backoff = ramps.then(|| Box::new(Backoff::new(Instant::START)));
         rules.quota = settings.quota.map(|quota| Box::new(Ledger::new(quota)));
         let limit = settings.requests_per_minute;
         rules.minute = limit.map(|limit| Box::new(Ledger::per_minute(limit)));
@@ -107,17 +117,19 @@ impl Rules {
             },
             (None, None) => Adapts::No,
         };
-        rules.compose(settings);
+        rules.compose(profile);
         Some(rules)
     }
 
     /// Rules that change nothing yet.
     pub fn plain(settings: &ScopeSettings) -> Self {
+        let pace = Pace {
+            delay: settings.delay,
+            concurrency: settings.concurrency,
+        };
         Rules {
-            pace: Pace {
-                delay: settings.delay,
-                concurrency: settings.concurrency,
-            },
+            pace,
+            base: pace,
             asks: Source::User,
             floor: Duration::ZERO,
             held: Hold::NONE,
@@ -125,6 +137,7 @@ impl Rules {
             claimed_by: NOBODY,
             slots: None,
             adapts: Adapts::No,
+            backoff: None,
             suspect: None,
             quota: None,
             minute: None,
@@ -133,13 +146,11 @@ impl Rules {
     }
 
     /// Takes over from the rules of other settings what applies to these as well.
-    pub fn inherit(
-        &mut self,
-        old: Rules,
-        before: &ScopeSettings,
-        settings: &ScopeSettings,
-        now: Instant,
-    ) {
+    pub fn inherit(&mut self, old: Rules, before: &Profile, profile: &Profile, now: Instant) {
+        let (before, settings) = (&before.settings, &profile.settings);
+        if before.backoff == settings.backoff && before.rampup == settings.rampup {
+            self.backoff = old.backoff;
+        }
         self.floor = old.floor;
         self.held = old.held;
         self.probing_from = old.probing_from;
@@ -149,7 +160,7 @@ impl Rules {
             self.adapts = old.adapts;
             self.suspect = old.suspect;
         }
-        if let (Some(slots), Some(old)) = (&mut self.slots, &old.slots) {
+        if let (Some(slots), Some(old)) = (&mut self.slots, old.slots) {
             slots.inherit(old);
         }
         self.quota = match (self.quota.take(), old.quota) {
@@ -166,7 +177,7 @@ impl Rules {
         if before.requests_per_minute == settings.requests_per_minute {
             self.minute = old.minute;
         }
-        self.compose(settings);
+        self.compose(profile);
     }
 
     pub fn pace(&self) -> Pace {
@@ -182,12 +193,14 @@ impl Rules {
     }
 
     /// The jitter that holds in place of the scope's own.
-    pub fn jitter(&self, _settings: &ScopeSettings) -> Option<Jitter> {
-        None
+    pub fn jitter(&self, profile: &Profile) -> Option<Jitter> {
+        let backoff = self.backoff.as_ref()?;
+        backoff.jitter(&profile.backoff(self.base))
     }
 
     /// Puts the pace together again.
-    fn compose(&mut self, settings: &ScopeSettings) {
+    fn compose(&mut self, profile: &Profile) {
+        let settings = &profile.settings;
         let configured = Pace {
             delay: settings.delay,
             concurrency: settings.concurrency,
@@ -209,6 +222,20 @@ impl Rules {
         } else {
             Source::User
         };
+        self.base = pace;
+        if let Some(backoff) = &self.backoff {
+            let asked = backoff.pace(&profile.backoff(pace));
+            if asked.delay != pace.delay {
+                self.asks = match settings.rampup {
+                    Some(_) => Source::Rampup,
+                    None => Source::Backoff,
+                };
+            }
+            pace = asked;
+        }
+        if let Some(slots) = &self.slots {
+            pace.concurrency = pace.concurrency.min(slots.concurrency(profile));
+        }
         let probes = suspect_delay(&self.suspect);
         if probes > Duration::ZERO {
             pace.concurrency = 1;
@@ -223,11 +250,13 @@ impl Rules {
     /// What an answer changes.
     pub fn answer(
         &mut self,
-        settings: &ScopeSettings,
+        profile: &Profile,
         heard: &Heard<'_>,
+        slot: u16,
         now: Instant,
         changes: &mut Vec<Change>,
     ) {
+        let settings = &profile.settings;
         if !heard.refused && self.probing_from.is_some_and(|from| heard.sent >= from) {
             self.probing_from = None;
         }
@@ -236,6 +265,8 @@ impl Rules {
             // From now on it is worth knowing whether slowing down helps.
             self.suspect = Some(Box::default());
         }
+        let suspect = self.suspect.as_ref();
+        let is_suspected = suspect.is_some_and(|suspect| suspect.kind().is_some());
         match &mut self.adapts {
             Adapts::No => {}
             Adapts::Scrapy(delay) => {
@@ -244,7 +275,7 @@ impl Rules {
                 let signal = heard.signal;
                 *delay = autothrottle::adjusted_delay(auto, settings.delay, *delay, signal);
                 let latency = auto.latency_of(signal);
-                self.compose(settings);
+                self.compose(profile);
                 if latency.is_some() {
                     changes.push(Change {
                         event: Event::Autothrottle,
@@ -258,12 +289,14 @@ impl Rules {
                     });
                 }
             }
+            // What a block answers says nothing of the origin's pace.
+            Adapts::Robust(_) if is_suspected => {}
             Adapts::Robust(robust) => {
                 let auto = settings.autothrottle.as_ref();
                 let auto = auto.expect("AutoThrottle adapts where it is switched on");
-                let adjusted = robust.answer(auto, settings.delay, heard.signal);
+                let adjusted = robust.answer(auto, settings.delay, heard.signal, now);
                 let latency = auto.latency_of(heard.signal);
-                self.compose(settings);
+                self.compose(profile);
                 changes.push(adjusted_change(adjusted, latency, before, self.pace));
             }
             Adapts::Custom(strategy) => {
@@ -286,23 +319,93 @@ impl Rules {
                         alert: false,
                     });
                 }
+                return;
             }
         }
+        self.back_off(profile, heard, slot, now, changes);
+    }
+
+    /// Lets refusals, and their absence, change the pace.
+    fn back_off(
+        &mut self,
+        profile: &Profile,
+        heard: &Heard<'_>,
+        slot: u16,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) {
+        let latency = heard.signal.server_latency;
+        let by_slot = self
+            .slots
+            .as_mut()
+            .filter(|_| profile.settings.backoff.per_slot);
+        if !heard.refused && heard.signal.status.is_none() {
+            // Nothing was heard of the server: neither a refusal nor its absence.
+            return;
+        }
+        let step = if let Some(slots) = by_slot {
+            slots.answer(slot, heard, profile, now)
+        } else if heard.refused {
+            let backoff = self
+                .backoff
+                .get_or_insert_with(|| Box::new(Backoff::new(now)));
+            backoff.refused(&profile.backoff(self.base), heard.sent, latency, now)
+        } else if let Some(backoff) = &mut self.backoff {
+            backoff.success(&profile.backoff(self.base), heard.sent, latency, now)
+        } else {
+            return;
+        };
+        self.compose(profile);
+        if let Some(step) = step {
+            changes.push(Change {
+                event: step.event,
+                source: match profile.settings.rampup {
+                    Some(_) => Source::Rampup,
+                    None => Source::Backoff,
+                },
+                latency,
+                target: None,
+                before: step.before,
+                after: step.after,
+                reason: step.reason,
+                alert: false,
+            });
+        }
+    }
+
+    /// Begins to measure the rate that works, so that a refusal finds it known.
+    pub fn measure(&mut self, now: Instant) {
+        if self.backoff.is_none() && !matches!(self.adapts, Adapts::Custom(_)) {
+            self.backoff = Some(Box::new(Backoff::new(now)));
+        }
+    }
+
+    /// The limits that refusals taught and that bind still.
+    pub fn learned(&self) -> Option<Learned> {
+        self.backoff.as_ref()?.compact()
+    }
+
+    /// Begins with limits that were learned before.
+    pub fn recall(&mut self, profile: &Profile, learned: Learned, now: Instant) {
+        self.backoff = Some(Box::new(Backoff::from_learned(learned, now)));
+        self.compose(profile);
     }
 
     /// What the end of an exchange changes.
     pub fn ended(
         &mut self,
-        settings: &ScopeSettings,
+        profile: &Profile,
         signal: &Signal,
         ending: &Ending,
         now: Instant,
         changes: &mut Vec<Change>,
     ) {
-        self.suspects(settings, signal, ending, now, changes);
+        let settings = &profile.settings;
+        self.suspects(profile, signal, ending, now, changes);
         let before = self.pace;
         match &mut self.adapts {
             Adapts::No | Adapts::Scrapy(_) => {}
+            Adapts::Robust(_) if suspect_delay(&self.suspect) > Duration::ZERO => {}
             Adapts::Robust(robust) => {
                 let auto = settings.autothrottle.as_ref();
                 let auto = auto.expect("AutoThrottle adapts where it is switched on");
@@ -315,9 +418,9 @@ impl Rules {
                     success: signal.is_success(false) && ending.failure.is_none(),
                     cached: signal.cached,
                 };
-                let adjusted = robust.ended(auto, settings.delay, &body);
+                let adjusted = robust.ended(auto, settings.delay, &body, now);
                 let changed = adjusted.before != adjusted.after;
-                self.compose(settings);
+                self.compose(profile);
                 if changed {
                     changes.push(adjusted_change(adjusted, Some(took), before, self.pace));
                 }
@@ -333,7 +436,7 @@ impl Rules {
     /// Looks whether a reply is what it seems.
     fn suspects(
         &mut self,
-        settings: &ScopeSettings,
+        profile: &Profile,
         signal: &Signal,
         ending: &Ending,
         now: Instant,
@@ -345,7 +448,7 @@ impl Rules {
         let latency = signal.server_latency;
         let suspicion = suspect.ended(signal.status, latency, ending, now);
         let before = self.pace;
-        self.compose(settings);
+        self.compose(profile);
         if let Some(suspicion) = suspicion {
             let seen = suspicion.seen;
             let reason = match (suspicion.cleared, suspect_delay(&self.suspect)) {
@@ -412,6 +515,9 @@ impl Rules {
             return false;
         }
         self.held = hold;
+        if let Some(backoff) = &mut self.backoff {
+            backoff.held(hold.until);
+        }
         true
     }
 
