@@ -71,7 +71,9 @@ pub fn watch(crawler: &mut Crawler, quiet: bool) -> &'static str {
     };
     shown.end();
     if !quiet {
-        eprint!("{}", summary(crawler.stats(), &crawler.progress()));
+        let verbose = log::log_enabled!(log::Level::Info);
+        let (progress, pacing) = (crawler.progress(), crawler.pacing());
+        eprint!("{}", summary(crawler.stats(), &progress, &pacing, verbose));
     }
     reason
 }

@@ -53,6 +53,8 @@ pub struct ScopePacing {
     pub configured_pace: Pace,
     /// The present pace, or the last it had.
     pub pace: Pace,
+    /// The most requests per second that it takes, where refusals have shown that.
+    pub learned_rate: Option<f64>,
     /// The latency in the middle: an estimate.
     pub latency: Option<Duration>,
     /// The share of the time during which its delay was the longest it may be.
@@ -166,6 +168,7 @@ impl ScopePacing {
                 .collect(),
             configured_pace: account.configured_pace(),
             pace: account.pace,
+            learned_rate: throttle.learned_rate(&account.scope),
             latency: account.latency(),
             at_longest_delay: account.at_longest(),
             remarks: remarks(throttle, account, now),
@@ -199,6 +202,7 @@ impl ScopePacing {
             "decisions": self.decided,
             "configured_pace": pace(self.configured_pace),
             "pace": pace(self.pace),
+            "learned_rate": self.learned_rate,
             "latency_median": span(self.latency),
             "at_longest_delay": self.at_longest_delay,
             "remarks": remarks,
@@ -208,9 +212,9 @@ impl ScopePacing {
 
 fn remarks(throttle: &Throttle, account: &Account, now: Instant) -> Vec<Remark> {
     let (ineffective, diagnosis) = throttle.findings(account, now);
-    let suspected = account.suspected.as_ref().map(|reason| Remark {
+    let suspected = account.suspected.clone().map(|words| Remark {
         about: "suspect",
-        words: reason.to_string(),
+        words,
     });
     let ineffective = ineffective.map(|found| Remark {
         about: Event::Ineffective.name(),

@@ -142,11 +142,15 @@ fn f78_the_pace_that_came_about_is_what_the_server_measured() {
             let (first, last) = (arrivals[0].at, arrivals[arrivals.len() - 1].at);
             let seconds = last.saturating_since(first).as_secs_f64();
             let rate = (arrivals.len() - 1) as f64 / seconds;
-            let over = |arrival: &&Arrival| arrival.over.expect("every request is answered");
-            let end = arrivals.iter().map(over).max().expect("some");
+            let over = |arrival: &Arrival| arrival.over.expect("every request is answered");
+            let end = arrivals
+                .iter()
+                .map(|arrival| over(arrival))
+                .max()
+                .expect("some");
             let busy: f64 = arrivals
                 .iter()
-                .map(|arrival| over(&arrival).saturating_since(arrival.at).as_secs_f64())
+                .map(|arrival| over(arrival).saturating_since(arrival.at).as_secs_f64())
                 .sum();
             let in_flight = busy / end.saturating_since(first).as_secs_f64();
             let close = |told: Option<f64>, seen: f64| {

@@ -1,6 +1,5 @@
 //! What each scope did and what it waited for: the effective pace, beside the configured one.
 
-use std::borrow::Cow;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -34,7 +33,7 @@ pub struct Account {
     /// The pace at the last departure, or since its last change.
     pub pace: Pace,
     /// Why its answers are suspected not to be what they seem; `None` where they are not.
-    pub suspected: Option<Cow<'static, str>>,
+    pub suspected: Option<String>,
     pub(super) profile: Rc<Profile>,
     /// Of what the pace follows.
     latency: Median,
@@ -381,11 +380,11 @@ impl Throttle {
     }
 
     /// A suspicion of the scope came up, or went.
-    pub(super) fn account_suspected(&mut self, id: ScopeId, reason: &Cow<'static, str>) {
+    pub(super) fn account_suspected(&mut self, id: ScopeId, reason: &str) {
         let scope = self.scope_ref(id);
         let (row, is_suspected) = (scope.account, scope.is_suspected());
         if let Some(account) = self.accounts.get_mut(row) {
-            account.suspected = is_suspected.then(|| reason.clone());
+            account.suspected = is_suspected.then(|| reason.to_owned());
         }
     }
 

@@ -22,6 +22,15 @@ impl Throttle {
         (ineffective(&facts), diagnose(&facts))
     }
 
+    /// The requests per second that refusals have shown to be the most that a scope takes, while
+    /// that is known.
+    pub fn learned_rate(&self, scope: &str) -> Option<f64> {
+        let id = self.names.get(scope)?;
+        let state = self.scopes[id as usize].as_ref()?;
+        let gap = state.learned()?.gap()?;
+        (!gap.is_zero()).then(|| 1.0 / gap.as_secs_f64())
+    }
+
     /// The crawl is about to end: decides of each scope whether its settings had an effect.
     pub fn conclude(&mut self, now: Instant) {
         if !self.tracing {
