@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::base::time::Instant;
 use crate::throttle::decision::Event;
+use crate::throttle::diagnosis::Finding;
 use crate::throttle::engine::{Account, Cause, Throttle};
 use crate::throttle::strategy::Pace;
 
@@ -212,14 +213,17 @@ impl ScopePacing {
 
 fn remarks(throttle: &Throttle, account: &Account, now: Instant) -> Vec<Remark> {
     let (ineffective, diagnosis) = throttle.findings(account, now);
-    let suspected = account.suspected.clone().map(|words| Remark {
-        about: "suspect",
-        words,
+    let suspected = account.suspected.as_ref().map(|reason| Remark {
+        about: Event::Suspect.name(),
+        words: format!("{reason}; what the request looks like may be the reason"),
     });
     let ineffective = ineffective.map(|found| Remark {
         about: Event::Ineffective.name(),
         words: found.words,
     });
+    // A suspicion says of what kind the block is, which is more.
+    let diagnosis =
+        diagnosis.filter(|found| suspected.is_none() || found.finding != Finding::Blocked);
     let diagnosis = diagnosis.map(|found| Remark {
         about: found.finding.name(),
         words: found.words,

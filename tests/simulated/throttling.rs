@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use argiope::Remark;
 use argiope::sink::files::{FileSink, FileSinkOptions};
 use serde_json::{Value, json};
 
@@ -192,4 +193,61 @@ fn what_scopes_waited_for_is_told_by_cause() {
     let each = pacing.scopes.iter().flat_map(|told| told.waited.values());
     let each: f64 = each.map(Duration::as_secs_f64).sum();
     assert!((all - each).abs() < 1e-6, "{all} {each}");
+}
+
+/// What is said of a host of so many pages that are as slow as this, under AutoThrottle.
+fn remarks(pages: usize, step: &Step, settings: &[(&'static str, Value)]) -> Vec<Remark> {
+    let mut web = PoliteWeb::default();
+    let mut plan = Plan::new(&[]).set("AUTOTHROTTLE_ENABLED", true);
+    plan.settings.extend_from_slice(settings);
+    plan.seeds = host(&mut web, "one.test", 1, pages, Duration::ZERO);
+    let site = web.site("one.test", address(1));
+    for page in 0..pages {
+        site.path(&format!("/{page}"), [step.clone()]);
+    }
+    let run = plan.run(&web.shared());
+    let mut scopes = run.crawler.pacing().scopes;
+    assert_eq!(scopes.len(), 1);
+    scopes.remove(0).remarks
+}
+
+/// A page after so many milliseconds.
+fn page(millis: u64) -> Step {
+    Step::new(Reply::Page(Vec::new())).after(Duration::from_millis(millis))
+}
+
+#[track_caller]
+fn check_remark(remarks: &[Remark], about: &str, words: &str) {
+    let [remark] = remarks else {
+        panic!("one remark: {remarks:?}");
+    };
+    assert_eq!(remark.about, about, "{remark:?}");
+    assert!(remark.words.contains(words), "{remark:?}");
+}
+
+#[test]
+fn f100_a_delay_that_stays_at_its_longest_is_told_to_be_a_slow_server_s() {
+    let told = remarks(60, &page(5000), &[("AUTOTHROTTLE_MAX_DELAY", json!(2))]);
+    check_remark(&told, "slow", "raise AUTOTHROTTLE_MAX_DELAY");
+}
+
+#[test]
+fn f101_a_server_that_autothrottle_does_not_throttle_is_told_of() {
+    check_remark(&remarks(400, &page(1), &[]), "unthrottled", "set a delay");
+}
+
+#[test]
+fn f102_what_keeps_concurrency_below_its_target_is_told() {
+    let target = ("AUTOTHROTTLE_TARGET_CONCURRENCY", json!(4));
+    let cap = ("CONCURRENT_REQUESTS_PER_DOMAIN", json!(1));
+    let told = remarks(200, &page(200), &[target.clone(), cap]);
+    check_remark(&told, "below-target", "limited by concurrency = 1");
+    assert_eq!(remarks(400, &page(200), &[target]), []);
+}
+
+#[test]
+fn f103_a_server_that_forbids_everything_is_told_to_be_beyond_slowing_down() {
+    let forbidden = Step::new(Reply::Status(403));
+    let told = remarks(40, &forbidden, &[]);
+    check_remark(&told, "suspect", "slowing down does not help");
 }
