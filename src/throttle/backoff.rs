@@ -96,6 +96,13 @@ pub(super) struct Learned {
 /// What a state's step was, for the log.
 type Why = (Event, Cow<'static, str>);
 
+impl Learned {
+    /// The gap that is known to work, where one is.
+    pub fn gap(&self) -> Option<Duration> {
+        self.known.then(|| Duration::from_nanos(self.gap))
+    }
+}
+
 impl Backoff {
     /// Nothing learned.
     pub fn new(now: Instant) -> Self {

@@ -15,6 +15,8 @@
 //! requests. See the specification's *When a pace is charged*.
 
 mod accounts;
+mod median;
+mod findings;
 mod answers;
 mod lanes;
 mod lines;

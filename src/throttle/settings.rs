@@ -317,6 +317,14 @@ pub struct ScopeSettings {
     pub manager: Option<Manager>,
 }
 
+impl ScopeSettings {
+    /// The longest delay that AutoThrottle, or else backoff, may ask for.
+    pub fn delay_max(&self) -> Duration {
+        let auto = self.autothrottle.as_ref();
+        auto.map_or(self.backoff.max_delay, |auto| auto.max_delay)
+    }
+}
+
 impl Default for ScopeSettings {
     fn default() -> Self {
         let base = BasePace::usual(false);

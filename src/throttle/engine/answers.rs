@@ -29,6 +29,7 @@ impl Throttle {
                 refused: refused.contains(scope),
                 sent,
             };
+            self.account_answered(*scope, signal);
             if heard.refused {
                 self.account_refused(*scope);
             }
@@ -242,6 +243,7 @@ impl Throttle {
         } else {
             format!("{words} asks for {wait:?}")
         };
+        self.account_decided(scope, Event::Hold);
         let pace = self.pace(scope);
         self.decide(Decision {
             at: now,
@@ -323,6 +325,7 @@ impl Throttle {
         reason: String,
         now: Instant,
     ) {
+        self.account_decided(scope, event);
         let pace = self.pace(scope);
         self.decide(Decision {
             at: now,
@@ -370,7 +373,9 @@ impl Throttle {
         now: Instant,
     ) {
         for change in changes.drain(..) {
+            self.account_decided(scope, change.event);
             if change.alert {
+                self.account_suspected(scope, &change.reason);
                 log::warn!("{}: {}", self.names.name(scope.0), change.reason);
             }
             if !self.tracing {
