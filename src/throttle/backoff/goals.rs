@@ -9,7 +9,7 @@ use crate::throttle::strategy::Pace;
 
 /// A few runs of different chance; the worst of each figure from `from` seconds on.
 fn worst(case: &Case, from: f64) -> Figures {
-    let runs = (1..=4).map(|seed| {
+    let runs = (1..=2).map(|seed| {
         let case = Case {
             seed,
             ..case.clone()
@@ -41,7 +41,7 @@ fn check_settled(case: &Case, used: f64, rounds: f64) {
 fn f41_a_token_bucket_is_used_up_and_hardly_ever_overdrawn() {
     for rate in [0.5, 5.0, 50.0] {
         for burst in [1.0, 5.0, rate, 10.0 * rate] {
-            for (concurrency, round_trip) in [(8, 0.02), (16, 0.02), (16, 0.001), (8, 0.05)] {
+            for (concurrency, round_trip) in [(8, 0.02), (16, 0.001), (8, 0.05)] {
                 let burst = f64::max(burst, 1.0);
                 let limit = Limit::Bucket { rate, burst };
                 let case = Case {
@@ -123,7 +123,7 @@ fn moving(burst: f64, rampup: Option<Rampup>) -> Case {
 
 /// So many windows after each change, `used` of the limit is used.
 fn check_follows(case: &Case, windows: f64, used: f64) {
-    for seed in 1..=4 {
+    for seed in 1..=2 {
         let case = Case {
             seed,
             ..case.clone()
