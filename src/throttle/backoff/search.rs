@@ -177,7 +177,8 @@ impl Bracket {
         let beyond = self.worked as f64 / self.gap as f64 - 1.0;
         let half_window = nanos(rules.backoff.window) / 2 / self.gap.max(1);
         let most = (half_window as f64).clamp(10.0, 100.0);
-        (2.0 / beyond).clamp(10.0, most) as u32
+        let enough = (2.0 / beyond).clamp(10.0, most) as u32;
+        if self.dear { 4 * enough } else { enough }
     }
 }
 
