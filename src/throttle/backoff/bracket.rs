@@ -187,9 +187,9 @@ impl Bracket {
             return (Event::Recover, why.into());
         }
 
-        let since_outage = meter
-            .gap_given(TELLING)
-            .filter(|gap| self.outage && *gap > at);
+        let window = nanos(rules.backoff.window);
+        let recent = self.outage && meter.giving < 3 * window;
+        let since_outage = meter.gap_given(TELLING).filter(|gap| recent && *gap > at);
         let known = since_outage.or(told);
         let chance = noise.is_some() && !probing && u64::from(meter.count) >= LONE;
         if let Some(given) = since_outage {
@@ -203,7 +203,6 @@ impl Bracket {
             self.step_back(at, bound, told, beyond, rules);
             self.forget_worked();
         }
-        let window = nanos(rules.backoff.window);
         if self.unanswered >= OUTAGE && meter.giving < 2 * window {
             // Longer gaps would only be late to see the end of it.
             self.gap = self.gap.min(window / 8).max(at);

@@ -19,7 +19,7 @@ impl Bracket {
     ) -> Option<Why> {
         if self.unanswered > 0
             && sent >= meter.since
-            && let Some(why) = self.come_home(rules)
+            && let Some(why) = self.come_home(meter, rules, now)
         {
             meter.step(now);
             return Some(why);
@@ -48,7 +48,7 @@ impl Bracket {
     }
 
     /// After an outage the pace comes back by a factor per answer.
-    fn come_home(&mut self, rules: &Rules<'_>) -> Option<Why> {
+    fn come_home(&mut self, meter: &Meter, rules: &Rules<'_>, now: Instant) -> Option<Why> {
         if self.unanswered < OUTAGE || self.gap <= self.home {
             self.unanswered = 0;
             return None;
@@ -56,6 +56,11 @@ impl Bracket {
         let old = self.gap;
         self.gap = scaled(old, 1.0 / rules.backoff.delay_factor).max(self.home);
         self.outage = self.gap == self.home;
+        if self.outage {
+            let lasted =
+                std::time::Duration::from_nanos(meter.giving).min(rules.backoff.window / 8);
+            self.held(lasted, now);
+        }
         let why = format!("answered again at {} s", seconds(old));
         Some((Event::Recover, why.into()))
     }
