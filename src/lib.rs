@@ -30,7 +30,7 @@ pub use crawl::{Builder, Closed, Crawler, Handle, NotTaken, Refused, SetUpError,
 #[doc(inline)]
 pub use frontier::filter::Filtered;
 #[doc(inline)]
-pub use frontier::request::Request;
+pub use frontier::request::{Request, ScopesError};
 #[doc(inline)]
 pub use frontier::seeds::SeedError;
 
@@ -54,11 +54,16 @@ pub use sink::{Sink, WriteError};
 
 // What an embedder may bring instead of what is built in.
 #[doc(inline)]
-pub use throttle::map::{ByHost, ScopeMap};
+pub use throttle::map::{
+    Ask, ByAddress, ByDomain, ByEndpoint, ByHierarchy, ByHost, Combined, Entry, Later, ScopeMap,
+    Scopes, UnknownMap, add_scope,
+};
+#[doc(inline)]
+pub use throttle::settings::MapKind;
 #[doc(inline)]
 pub use throttle::signal::{Answer, Blame, ByStatus, Classify, Ending, Feedback, Signal};
 #[doc(inline)]
-pub use throttle::strategy::{Pace, Strategy, StrategyMaker};
+pub use throttle::strategy::{Heard, Pace, Strategy, StrategyMaker};
 
 #[doc(inline)]
 pub use base::address::{Kind as AddressKind, is_global};

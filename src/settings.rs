@@ -4,7 +4,9 @@
 //! These are the types behind the fields of [`Config`](crate::Config), for those that write fields.
 
 #[doc(inline)]
-pub use crate::crawl::config::{BackEnd, Problem, Setting, Source, settings as all};
+pub use crate::crawl::config::{
+    BackEnd, Preset, Problem, Setting, Source, presets, settings as all,
+};
 #[doc(inline)]
 pub use crate::fetch::resolver::Override;
 #[doc(inline)]
@@ -15,7 +17,7 @@ pub use crate::frontier::settings::{Follow, Settings as FrontierSettings};
 pub use crate::io::Settings as IoSettings;
 #[doc(inline)]
 pub use crate::throttle::settings::{
-    AutoThrottle, AutoThrottleMode, AutoThrottlePatch, Backoff, BackoffPatch, Jitter, LatencyFrom,
-    Manager, Oversize, Quota, Rampup, RampupPatch, RateLimitHeaders, ScopePatch, ScopeSettings,
-    Settings as ThrottleSettings, WindowKind,
+    AutoThrottle, AutoThrottleMode, AutoThrottlePatch, Backoff, BackoffPatch, BasePace, Jitter,
+    LatencyFrom, Manager, MapKind, Oversize, Quota, Rampup, RampupPatch, RateLimitHeaders,
+    ScopePatch, ScopeSettings, Settings as ThrottleSettings, WindowKind,
 };

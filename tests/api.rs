@@ -161,8 +161,9 @@ use std::time::{Duration, Instant as Clock};
 use argiope::serde_json::json;
 use argiope::settings::ScopeSettings;
 use argiope::{
-    Answer, ByStatus, Classify, Config, CrawlUrl, Crawler, DiskJob, FailureKind, Instant, NotTaken,
-    Pace, Page, Refused, Request, ScopeMap, Signal, Sink, Strategy, Turn,
+    Answer, Ask, ByHost, ByStatus, Classify, Config, Crawler, DiskJob, FailureKind, Heard, Instant,
+    Later, NotTaken, Pace, Page, Refused, Request, ScopeMap, ScopesError, Signal, Sink, Strategy,
+    Turn,
 };
 
 use server::{Reply, Server};
@@ -410,9 +411,10 @@ fn scope_map_classifier_and_strategy_are_the_embedders() {
     /// All hosts of one owner share a scope.
     struct ByOwner;
     impl ScopeMap for ByOwner {
-        fn scopes(&self, url: &CrawlUrl, names: &mut Vec<String>) {
-            let owner = url.host_str().split('.').next_back().unwrap_or_default();
-            names.push(format!("owner/{owner}"));
+        fn scopes(&self, ask: &mut Ask<'_>) {
+            let host = ask.url().host_str();
+            let owner = host.split('.').next_back().unwrap_or_default();
+            ask.add(format!("owner/{owner}"));
         }
     }
     struct Counting(Rc<Cell<usize>>);
@@ -432,7 +434,7 @@ fn scope_map_classifier_and_strategy_are_the_embedders() {
                 concurrency: 1,
             }
         }
-        fn answer(&mut self, _: &ScopeSettings, pace: Pace, _: &Signal, _: Instant) -> Pace {
+        fn answer(&mut self, _: &ScopeSettings, pace: Pace, _: &Heard<'_>, _: Instant) -> Pace {
             Pace {
                 delay: pace.delay + Duration::from_millis(40),
                 ..pace
@@ -547,6 +549,8 @@ fn f90_a_slow_reply_slows_nothing_down_where_its_request_asks_so() {
             _ => Reply::page("fast"),
         });
         let config = set(server.config(), "AUTOTHROTTLE_ENABLED", true);
+        // There one reply is enough to see.
+        let config = set(config, "AUTOTHROTTLE_MODE", "scrapy");
         let config = set(config, "AUTOTHROTTLE_START_DELAY", "50ms");
         let config = set(config, "CONCURRENT_REQUESTS_PER_DOMAIN", 1);
         let (pages, mut crawler) = kept(config);
@@ -626,6 +630,164 @@ fn a_crawl_leaves_the_process_as_it_was() {
         };
         assert_eq!(present, libc::SIG_DFL, "signal {signal}");
     }
+}
+
+#[test]
+fn f17_a_request_with_costs_that_are_none_is_refused_and_one_with_sound_ones_is_pending_with_them()
+{
+    let server = Server::start(|_| Reply::page("a page"));
+    let (_, mut crawler) = kept(server.config());
+    let request = || Request::get("http://a.test/");
+    let mut refused = |request: Request, expected: ScopesError| {
+        assert_eq!(crawler.submit(request), Err(Refused::Scopes(expected)));
+    };
+    let cost = |text: &str| ScopesError::Cost(text.to_owned());
+    refused(request().scope_cost("a", f64::NAN), cost("NaN"));
+    refused(request().scope_cost("a", f64::INFINITY), cost("inf"));
+    refused(request().scope_cost("a", -1.0), cost("-1"));
+    refused(request().scope(""), ScopesError::Unnamed);
+    let many = (0..17).fold(request(), |request, n| request.scope(n.to_string()));
+    refused(many, ScopesError::TooMany(17));
+    let mut costs_only = request();
+    costs_only.scope_costs = vec![1.0];
+    refused(costs_only, ScopesError::CostsOfNothing);
+    assert_eq!(crawler.stats().seeds_bad, 6);
+
+    let sound = request().scope("b").scope_cost("a", 2.5);
+    crawler.submit(sound).expect("its costs are sound");
+    crawler.stopper().stop();
+    assert_eq!(to_the_end(&mut crawler), "shutdown");
+    let pending: Vec<_> = crawler.take_pending().collect();
+    assert_eq!(
+        pending[0].scopes,
+        Some(vec!["b".to_owned(), "a".to_owned()])
+    );
+    assert_eq!(pending[0].scope_costs, [1.0, 2.5]);
+}
+
+/// Has the scopes of `slow.test` looked up elsewhere, and those of others by their host.
+struct LookedUp<F> {
+    asked: Rc<RefCell<Vec<String>>>,
+    look_up: F,
+}
+
+impl<F: Fn(Later)> ScopeMap for LookedUp<F> {
+    fn scopes(&self, ask: &mut Ask<'_>) {
+        self.asked.borrow_mut().push(ask.url().path().to_owned());
+        if ask.url().host_str() != "slow.test" {
+            return ByHost.scopes(ask);
+        }
+        ask.add("first");
+        (self.look_up)(ask.later());
+    }
+}
+
+/// A crawler under such a map, its pages, and the paths that the map was asked about.
+#[expect(clippy::type_complexity, reason = "three values, each plain")]
+fn looked_up(
+    config: Config,
+    look_up: impl Fn(Later) + 'static,
+) -> (Crawler, Rc<RefCell<Vec<Page>>>, Rc<RefCell<Vec<String>>>) {
+    let pages: Rc<RefCell<Vec<Page>>> = Rc::default();
+    let kept = Rc::clone(&pages);
+    let asked = Rc::default();
+    let map = LookedUp {
+        asked: Rc::clone(&asked),
+        look_up,
+    };
+    let crawler = Crawler::builder(config)
+        .sink(move |page: Page| kept.borrow_mut().push(page))
+        .scope_map(map)
+        .build()
+        .expect("it can be set up");
+    (crawler, pages, asked)
+}
+
+#[test]
+fn f67_a_map_that_takes_its_time_is_asked_once_and_keeps_nobody_else_waiting() {
+    let tries = AtomicUsize::new(0);
+    let server = Arc::new(Server::start(move |asked| match asked.target.as_str() {
+        "/slow" if tries.fetch_add(1, Ordering::SeqCst) == 0 => Reply::redirect("503 Busy", "/"),
+        "/slow" => Reply::redirect("302 Found", "/next"),
+        _ => Reply::page("a page"),
+    }));
+    let config = set(server.config(), "RETRY_TIMES", 1);
+    let looks = Arc::clone(&server);
+    let (mut crawler, pages, asked) = looked_up(config, move |later| {
+        let server = Arc::clone(&looks);
+        thread::spawn(move || {
+            // Until all others had their pages.
+            while server.asked().len() < 3 {
+                thread::sleep(Duration::from_millis(5));
+            }
+            later.answer([("cost", 2.5), ("target", 1.0)]);
+        });
+    });
+    crawler
+        .submit(Request::get("http://slow.test/slow"))
+        .expect("it is a URL");
+    assert_eq!(crawler.progress().queued, 1, "it waits for its scopes");
+    submit_pages(&mut crawler, 3);
+    assert_eq!(to_the_end(&mut crawler), "finished");
+    let paths: Vec<_> = server
+        .asked()
+        .into_iter()
+        .map(|asked| asked.target)
+        .collect();
+    assert_eq!(paths, ["/0", "/1", "/2", "/slow", "/slow", "/next"]);
+    // The second try knows its scopes; where it is redirected to is another request.
+    assert_eq!(*asked.borrow(), ["/slow", "/0", "/1", "/2", "/next"]);
+    for page in &pages.borrow()[3..] {
+        let mut scopes = page.scopes.to_vec();
+        scopes.sort();
+        assert_eq!(scopes, ["cost".into(), "first".into(), "target".into()]);
+    }
+}
+
+#[test]
+fn f67_a_map_that_never_answers_leaves_the_host() {
+    let server = Server::start(|_| Reply::page("a page"));
+    let (mut crawler, pages, _) = looked_up(server.config(), |later| {
+        thread::spawn(move || drop(later));
+    });
+    crawler
+        .submit(Request::get("http://slow.test/"))
+        .expect("it is a URL");
+    assert_eq!(to_the_end(&mut crawler), "finished");
+    let mut scopes = pages.borrow()[0].scopes.to_vec();
+    scopes.sort();
+    assert_eq!(scopes, ["first".into(), "slow.test".into()]);
+}
+
+#[test]
+fn f67_what_waits_for_its_scopes_keeps_the_crawl_going_and_is_given_back_when_it_stops() {
+    let server = Server::start(|_| Reply::page("a page"));
+    let unanswered = Rc::new(RefCell::new(Vec::new()));
+    let held = Rc::clone(&unanswered);
+    let (mut crawler, pages, _) =
+        looked_up(server.config(), move |later| held.borrow_mut().push(later));
+    for number in 0..2 {
+        let request = Request::get(format!("http://slow.test/{number}"));
+        crawler.submit(request).expect("it is a URL");
+    }
+    for _ in 0..5 {
+        assert_eq!(crawler.turn(Some(Duration::from_millis(1))), Turn::GoesOn);
+    }
+    crawler.stopper().stop();
+    // An answer on the way changes nothing any more.
+    let last = unanswered.borrow_mut().pop().expect("two wait");
+    last.answer("late");
+    assert_eq!(to_the_end(&mut crawler), "shutdown");
+    assert!(pages.borrow().is_empty());
+    let pending: Vec<_> = crawler.take_pending().collect();
+    let urls: Vec<_> = pending.iter().map(|request| request.url.as_str()).collect();
+    assert_eq!(urls, ["http://slow.test/0", "http://slow.test/1"]);
+    assert!(pending.iter().all(|request| request.scopes.is_none()));
+    drop(crawler);
+    unanswered
+        .take()
+        .into_iter()
+        .for_each(|later| later.answer("nobody hears"));
 }
 
 /// A crawler whose pages are kept.

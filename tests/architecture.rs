@@ -27,6 +27,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("rustls", &["src/fetch/tls.rs"]),
     ("webpki_roots", &["src/fetch/tls.rs"]),
     ("httparse", &["src/wire/http/head.rs"]),
+    ("httpdate", &["src/wire/date.rs"]),
     ("url", &["src/wire/url.rs"]),
     ("psl", &["src/wire/url.rs"]),
     ("html5gum", &["src/wire/html.rs"]),

@@ -77,7 +77,6 @@ fn every_command_has_help_with_an_example() {
 #[test]
 fn what_does_not_work_yet_is_not_in_the_help() {
     let absent = [
-        "--preset",
         "--resume",
         "--salvage",
         "--revisit",
@@ -245,6 +244,87 @@ fn errors_in_a_file_name_the_line_of_what_is_wrong() {
 }
 
 #[test]
+fn errors_deep_in_a_file_name_their_line_and_the_whole_path() {
+    let folder = Folder::new();
+    let check = |text: &str, parts: &[&str]| {
+        let file = folder.file("crawl.toml", text);
+        check_refused(&["settings", "--config", &file], parts);
+    };
+    check(
+        "[throttling_scopes.\"example.com\"]\ndelay = 1\n\
+         [throttling_scopes.\"example.com\".backoff]\nwindow = 9\njitter = [0.5, 0.1]\n",
+        &[
+            "crawl.toml:5: throttling_scopes.\"example.com\".backoff.jitter: [0.5,0.1] is out of range",
+            "-1 ≤ low ≤ high",
+        ],
+    );
+    check(
+        "[throttling_scopes.a]\nbackoff = { max_delay = inf }\n",
+        &["crawl.toml:2: throttling_scopes.a.backoff.max_delay: \"inf\" is not finite"],
+    );
+    check(
+        "[throttling_scopes.a]\nquota = nan\n",
+        &["crawl.toml:2: throttling_scopes.a.quota: \"nan\" is not above 0"],
+    );
+    check(
+        "throttling_scopes = { a = 3 }\n",
+        &["crawl.toml:1: throttling_scopes.a: 3 is no map"],
+    );
+    check(
+        "backoff_concurrency_factor = 0.5\nBACKOFF_CONCURRENCY_DECREASE_FACTOR = 0.8\n",
+        &[
+            "crawl.toml:2: BACKOFF_CONCURRENCY_DECREASE_FACTOR: stands at ",
+            "crawl.toml:1 already",
+        ],
+    );
+    check(
+        "[throttling_scopes.a.backoff]\nmin_delay = 9\nmax_delay = 8\n",
+        &["throttling_scopes.a.backoff.min_delay: ", "raise max_delay"],
+    );
+    let deep = format!(
+        "throttling_scopes = {}1{}\n",
+        "[".repeat(5000),
+        "]".repeat(5000)
+    );
+    check(&deep, &["crawl.toml:1: "]);
+}
+
+#[test]
+fn a_preset_stands_below_the_file_and_is_shown() {
+    let preset = |args: &[&str], name| {
+        let mut all = vec!["--preset", "polite"];
+        all.extend(args);
+        let (value, source) = shown(&all, name);
+        (value.as_f64().expect("a number"), source)
+    };
+    let name = "AUTOTHROTTLE_MAX_DELAY";
+    assert_eq!(preset(&[], name), (10.0, "preset polite".to_owned()));
+    let option = ["-s", "autothrottle_max_delay=7"];
+    assert_eq!(preset(&option, name), (7.0, "-s".to_owned()));
+    let folder = Folder::new();
+    let file = folder.file("a.toml", "autothrottle_max_delay = 8\n");
+    let in_file = ["--config", &file[..]];
+    assert_eq!(preset(&in_file, name), (8.0, format!("{file}:1")));
+    let start = preset(&in_file, "AUTOTHROTTLE_START_DELAY");
+    assert_eq!(start, (2.0, "preset polite".to_owned()));
+    check_refused(
+        &["crawl", "http://a.test", "--preset", "brod"],
+        &["--preset: \"brod\" is no preset; did you mean broad?"],
+    );
+}
+
+#[test]
+fn the_help_says_when_to_use_which_preset() {
+    let help = stdout(&["crawl", "--help"]);
+    let words: Vec<&str> = help.split_whitespace().collect();
+    let help = words.join(" ");
+    for preset in argiope::settings::presets() {
+        assert!(help.contains(&format!("{} for ", preset.name)), "{help}");
+    }
+    assert!(help.contains("argiope crawl --preset "), "{help}");
+}
+
+#[test]
 fn the_reading_commands_take_settings_and_say_what_they_lack() {
     check_refused(
         &["url", "-s", "FOLOW=all", "http://a.test"],
@@ -269,6 +349,24 @@ fn the_reading_commands_take_settings_and_say_what_they_lack() {
     assert_eq!(links(&[]), "");
     assert_eq!(links(&["-s", "FOLLOW_NOFOLLOW=1"]), "http://a.test/a\n");
     assert_eq!(links(&["-s", "FOLLOW_RESOURCES=1"]), "http://a.test/b\n");
+}
+
+#[test]
+fn a_url_is_shown_with_its_scopes_under_the_present_map() {
+    let check = |more: &[&str], expected: &[&str]| {
+        let args = [&["url", "--json", "http://a.b.bbc.co.uk:81/x?y"], more].concat();
+        let answer: Value = serde_json::from_str(&stdout(&args)).expect("JSON");
+        assert_eq!(answer["scopes"], Value::from(expected), "{more:?}");
+    };
+    check(&[], &["a.b.bbc.co.uk:81"]);
+    check(
+        &["-s", "SCOPE_MAP=hierarchy"],
+        &["bbc.co.uk", "b.bbc.co.uk", "a.b.bbc.co.uk"],
+    );
+    check(
+        &["-s", "SCOPE_MAP=domain,endpoint,ip"],
+        &["bbc.co.uk", "a.b.bbc.co.uk:81/x"],
+    );
 }
 
 #[test]
@@ -379,6 +477,23 @@ fn the_toml_that_settings_prints_is_the_same_config() {
         "THROTTLING_SCOPES={}",
         "-s",
         "DOWNLOAD_SLOTS={\"a\": {\"delay\": 1}}",
+    ]);
+    let nested = r#"{"a.test": {"backoff": {"jitter": [0.01, 0.33], "max_delay": 9}, "rampup": true,
+        "manager": {"name": "mine", "steps": [1, {"x": "y"}]}, "autothrottle_mode": "scrapy"},
+        "default": {"quota": 7.5}, "*.b.test": {"backoff": false}}"#;
+    check(&["-s", &format!("THROTTLING_SCOPES={nested}")]);
+    check(&["--preset", "broad"]);
+    check(&[
+        "--preset",
+        "cooperative",
+        "-s",
+        r#"THROTTLING_SCOPE_MANAGER={"name": "mine", "gap": 3}"#,
+        "-s",
+        "THROTTLING_MANAGER=ours",
+        "-s",
+        "BACKOFF_CONCURRENCY_DECREASE_FACTOR=0.8",
+        "-s",
+        "RAMPUP_BACKOFF_TARGET=1,3",
     ]);
     check(&[
         "-A",

@@ -58,7 +58,8 @@ pub fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Wall time, in nanoseconds since the Unix epoch. It appears only in files.
+/// Wall time, in nanoseconds since the Unix epoch. It appears only in files, and where servers
+/// write moments into their replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Wall(pub u64);
 
@@ -69,6 +70,24 @@ impl Wall {
     /// the order of times in files is the order of what happened.
     pub fn at(self, at: Instant) -> Wall {
         Wall(self.0.saturating_add(at.as_nanos()))
+    }
+
+    /// How long after `earlier` this is; zero if it is not after it.
+    pub fn saturating_since(self, earlier: Wall) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The moment that [`civil`](Self::civil) takes apart, put together again; `None` where there
+    /// is no such day or time of day, or it is before 1970. Saturates in the year 2554.
+    pub fn from_civil(date: (i64, u32, u32), time: (u32, u32, u32)) -> Option<Wall> {
+        let (hour, minute, second) = time;
+        if !(0..=9999).contains(&date.0) || hour > 23 || minute > 59 || second > 59 {
+            return None;
+        }
+        let days = days_from_civil(date)?;
+        let seconds = u64::try_from(days).ok()? * 86_400;
+        let of_day = u64::from(hour * 3600 + minute * 60 + second);
+        Some(Wall(nanos(Duration::from_secs(seconds + of_day))))
     }
 
     /// Whole seconds since the Unix epoch.
@@ -125,6 +144,23 @@ fn civil_from_days(days: i64) -> (i64, u32, u32) {
     (year, month, day)
 }
 
+/// The inverse of [`civil_from_days`], for the days that there are.
+fn days_from_civil(date: (i64, u32, u32)) -> Option<i64> {
+    let (year, month, day) = date;
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    let (month, day) = (i64::from(month), i64::from(day));
+    let year = year - i64::from(month <= 2);
+    let month_from_march = (month + 9) % 12;
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    let days = year.div_euclid(400) * 146_097 + day_of_era - 719_468;
+    // 31 April is not 1 May.
+    (civil_from_days(days) == date).then_some(days)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,6 +171,47 @@ mod tests {
         check(0, "1970-01-01T00:00:00.000000000Z");
         check(951_782_400_000_000_007, "2000-02-29T00:00:00.000000007Z");
         check(1_795_219_199_999_999_999, "2026-11-20T23:59:59.999999999Z");
+    }
+
+    #[test]
+    fn a_civil_time_that_there_is_not_is_no_wall_time() {
+        let check = |date, time, expected: Option<&str>| {
+            let wall = Wall::from_civil(date, time).map(|wall| wall.to_string());
+            assert_eq!(wall.as_deref(), expected);
+        };
+        let midnight = (0, 0, 0);
+        check(
+            (1970, 1, 1),
+            midnight,
+            Some("1970-01-01T00:00:00.000000000Z"),
+        );
+        check(
+            (2000, 2, 29),
+            (23, 59, 59),
+            Some("2000-02-29T23:59:59.000000000Z"),
+        );
+        check((1900, 2, 29), midnight, None);
+        check((2026, 4, 31), midnight, None);
+        check((2026, 13, 1), midnight, None);
+        check((2026, 0, 1), midnight, None);
+        check((2026, 1, 0), midnight, None);
+        check((2026, 1, 1), (24, 0, 0), None);
+        check((2026, 1, 1), (0, 60, 0), None);
+        check((2026, 1, 1), (0, 0, 60), None);
+        check((1969, 12, 31), (23, 59, 59), None);
+        assert_eq!(
+            Wall::from_civil((9999, 12, 31), midnight),
+            Some(Wall(u64::MAX))
+        );
+    }
+
+    #[test]
+    fn a_wall_time_comes_back_from_its_civil_time() {
+        for day in (0..200_000).step_by(17) {
+            let wall = Wall(day * 86_400 * 1_000_000_000);
+            let (year, month, day, ..) = wall.civil();
+            assert_eq!(Wall::from_civil((year, month, day), (0, 0, 0)), Some(wall));
+        }
     }
 
     #[test]

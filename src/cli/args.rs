@@ -363,6 +363,11 @@ pub struct Configured {
     /// Take settings from a TOML file (`argiope settings --toml` prints one)
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Take what a preset says, below file and -s: polite for one site, cooperative for a server
+    /// whose owner knows of you, many-domains for many sites at their own pace, broad for a little
+    /// from each of very many
+    #[arg(long, value_name = "NAME")]
+    pub preset: Option<String>,
     /// Give a setting a value, as -s DOWNLOAD_DELAY=0.5 (`argiope settings` lists them)
     #[arg(short = 's', long = "set", value_name = "NAME=VALUE")]
     pub set: Vec<String>,

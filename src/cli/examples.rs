@@ -11,6 +11,7 @@ Examples:
   argiope crawl https://example.com --max-pages 100 --contact me@example.org
   argiope crawl --seeds hosts.txt --follow none --out hosts --contact https://example.org/bot
   argiope crawl https://example.com -s DOWNLOAD_DELAY=0.5 -s AUTOTHROTTLE_ENABLED=true
+  argiope crawl --preset broad --seeds hosts.txt --contact https://example.org/bot
   argiope crawl http://127.0.0.1:8080 --allow-net loopback --results - --no-warc | jq .url
 
 Exit: 0 ended by itself or at a limit, 1 failed, 2 usage, 3 stopped early.";
@@ -43,6 +44,7 @@ pub const SETTINGS: &str = "\
 Examples:
   argiope settings
   argiope settings --toml > crawl.toml
+  argiope settings --preset polite
   argiope settings --config crawl.toml -s RETRY_TIMES=5 --json";
 
 pub const DEMO: &str = "\

@@ -25,7 +25,7 @@ use std::io;
 use std::process::ExitCode;
 
 use argiope::wire::html::LinkOptions;
-use argiope::{ConfigError, CrawlUrl};
+use argiope::{Ask, ConfigError, CrawlUrl, MapKind};
 
 use self::args::{Command, Parsed};
 
@@ -59,8 +59,13 @@ fn run(command: Command) -> anyhow::Result<i32> {
         Command::Fetch(args) => fetch::run(settings::load(args.configured(), &args.said())?, args),
         Command::Robots(args) => self::robots::run(&args.into_asked()?),
         Command::Url(args) => {
-            settings::load(&args.configured, &[])?;
-            let scopes_of = |url: &CrawlUrl| vec![url.scope_key().to_owned()];
+            let config = settings::load(&args.configured, &[])?;
+            let map = MapKind::map_of(&config.throttle.scope_map);
+            let scopes_of = |url: &CrawlUrl| {
+                let mut ask = Ask::about(url);
+                map.scopes(&mut ask);
+                ask.into_scopes().names().map(str::to_owned).collect()
+            };
             self::url::run(&args.into(), &scopes_of)
         }
         Command::Links(args) => {

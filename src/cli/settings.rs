@@ -28,6 +28,9 @@ pub fn load(configured: &Configured, flags: &[Said]) -> anyhow::Result<Config> {
 
 fn gather(configured: &Configured, flags: &[Said]) -> anyhow::Result<Config> {
     let mut config = Config::default();
+    if let Some(preset) = &configured.preset {
+        config.preset(preset)?;
+    }
     if let Some(path) = &configured.config {
         apply_file(&mut config, path)?;
     }
@@ -108,8 +111,9 @@ fn apply_file(config: &mut Config, path: &Path) -> anyhow::Result<()> {
     entries.sort_by_key(|(name, _)| name.span().start);
     for (name, value) in entries {
         let source = at(name.span());
-        let key = name.get_ref().to_ascii_uppercase();
-        if let Some(first) = lines.insert(key, source.clone()) {
+        let setting = settings().iter().find(|s| s.is_named(name.get_ref()));
+        let key = setting.map_or(name.get_ref().as_ref(), |setting| setting.name);
+        if let Some(first) = lines.insert(key.to_owned(), source.clone()) {
             return Err(Usage(format!(
                 "{source}: {}: stands at {first} already; keep one of them",
                 name.get_ref()
@@ -234,7 +238,7 @@ fn as_toml(config: &Config) -> anyhow::Result<String> {
         let _ = writeln!(text, "\n# {} ({})", setting.meaning, setting.kind);
         let name = setting.name.to_ascii_lowercase();
         let saying = match value_of(config, setting) {
-            Value::Object(map) => toml_table(&name, &map)?,
+            Value::Object(map) if setting.default().is_object() => toml_table(&name, &map)?,
             value => format!("{name} = {}\n", toml_value(&friendly(setting, &value))?),
         };
         let chosen = *config.source(setting.name) != Source::Default;

@@ -3,14 +3,16 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use serde_json::{Map, Value};
+
 use super::config::Config;
-use super::crawler::{Crawler, Parts, SetUpError};
+use super::crawler::{Crawler, NamedManager, Parts, SetUpError};
 use crate::fetch::resolver;
 use crate::io::{Epoll, Io};
 use crate::sink::Sink;
 use crate::sink::page::Page;
 use crate::throttle::map::ScopeMap;
-use crate::throttle::signal::Classify;
+use crate::throttle::signal::{Classify, Feedback};
 use crate::throttle::strategy::Strategy;
 
 /// Puts a crawler together, part by part. What is not said is built in.
@@ -46,22 +48,54 @@ impl Builder {
         self
     }
 
-    /// Which scopes a request is throttled under, where it does not say so itself.
+    /// Which scopes a request is throttled under, where it does not say so itself. Takes the place of
+    /// `SCOPE_MAP`.
     pub fn scope_map(mut self, scope_map: impl ScopeMap + 'static) -> Self {
-        self.parts.scope_map = Box::new(scope_map);
+        self.parts.scope_map = Some(Box::new(scope_map));
         self
     }
 
     /// What an answer means for the pace.
     pub fn classify(mut self, classify: impl Classify + 'static) -> Self {
-        self.parts.classify = Box::new(classify);
+        self.parts.classify = Some(Box::new(classify));
         self
     }
 
     /// What the pace of a scope does about answers: called with the name of each new scope.
     /// Where it gives `None` the configuration decides.
     pub fn strategy(mut self, maker: impl Fn(&str) -> Option<Box<dyn Strategy>> + 'static) -> Self {
-        self.parts.strategies = Some(Rc::new(maker));
+        self.parts.strategies.choose(Rc::new(maker));
+        self
+    }
+
+    /// Registers a strategy under a name, for `manager` in a scope and `THROTTLING_SCOPE_MANAGER`.
+    /// It is made with the scope's name and what the configuration says to it; where that is wrong
+    /// the error says how, and the crawler is not built.
+    pub fn named_strategy(
+        mut self,
+        name: &str,
+        maker: impl Fn(&str, &Map<String, Value>) -> Result<Box<dyn Strategy>, String> + 'static,
+    ) -> Self {
+        self.parts.strategies.register(name, Rc::new(maker));
+        self
+    }
+
+    /// Registers a scope map and a reading of answers under a name, for `THROTTLING_MANAGER`.
+    pub fn named_manager(
+        mut self,
+        name: &str,
+        scope_map: impl ScopeMap + 'static,
+        classify: impl Classify + 'static,
+    ) -> Self {
+        let manager: NamedManager = (Box::new(scope_map), Box::new(classify));
+        self.parts.managers.insert(name.to_owned(), manager);
+        self
+    }
+
+    /// What is known of a scope before its first request: called with the name of each that comes
+    /// to be.
+    pub fn initial_feedback(mut self, known: impl Fn(&str) -> Option<Feedback> + 'static) -> Self {
+        self.parts.initial = Some(Rc::new(known));
         self
     }
 

@@ -54,6 +54,7 @@ impl<I: Io> Core<I> {
             ticket,
             origin,
             released: self.now,
+            signal: None,
             port: found.port,
             stage: Stage::Connecting {
                 exchange: Box::new(exchange),
@@ -267,12 +268,8 @@ impl<I: Io> Core<I> {
             }
             News::Failed(failure) => self.on_set_up_failed(key, failure),
             News::Head => {
-                let http = self.http(key);
-                let flight = http.flight.expect("a reply is somebody's");
-                let exchange = http.connection.exchange().expect("a head has its exchange");
-                let status = exchange.head().expect("the head just came").status;
-                let timings = *exchange.timings();
-                self.on_head(flight, status, &timings);
+                let flight = self.http(key).flight.expect("a reply is somebody's");
+                self.on_head(flight, key);
             }
             News::Ended { failure, reusable } => self.on_exchange_over(key, failure, reusable),
             News::DiedIdle => self.on_died_idle(key),

@@ -5,9 +5,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::config::Config;
+use super::delayed::Delayed;
 use super::flight::{Flight, Socket};
 use super::guard::Guard;
 use super::inbox::Inbox;
+use super::mapping::Mapping;
 use super::origins::Origins;
 use super::room::Room;
 use super::stats::{Progress, Stats};
@@ -70,12 +72,14 @@ pub(super) struct Core<I: Io> {
     pub disk: Vec<DiskJob>,
     pub classify: Box<dyn Classify>,
     pub scope_map: Box<dyn ScopeMap>,
+    /// Requests whose scopes are still to be told.
+    pub mapping: Mapping,
+    pub delayed: Delayed,
     pub stats: Stats,
     pub phase: Phase,
     /// Attempts that were cancelled, for `pending.jsonl`.
     pub cancelled: Vec<Job>,
     pub scratch: Vec<u8>,
-    pub scope_names: Vec<String>,
     /// Scopes of the user's whose delay was warned of: no more than there are in the settings.
     pub warned: BTreeSet<String>,
     pub(super) events: Vec<Event>,
@@ -113,6 +117,8 @@ const EVENTS_PER_DEPARTURE: usize = 16;
 const RELEASES_PER_SUBMIT: usize = 8;
 /// Requests taken in from outside in one turn.
 const SUBMITTED_PER_TURN: usize = 256;
+/// Requests whose scopes were told that go on in one turn.
+const MAPPED_PER_TURN: usize = 256;
 /// How often statistics are written and sinks flushed.
 const TICK: Duration = Duration::from_secs(1);
 /// How often a sink that was not ready is asked again.
@@ -173,6 +179,7 @@ impl<I: Io> Core<I> {
             self.resolver.next_timeout(),
             self.pool.deadline(),
             self.frontier.next_wake(),
+            self.delayed.next(),
             Some(self.next_tick),
             draining,
         ]
@@ -211,8 +218,18 @@ impl<I: Io> Core<I> {
         if self.phase != Phase::Running {
             return;
         }
+        let mut mapped = 0;
+        while let Some(answer) = self.inbox.take_mapped() {
+            self.on_mapped(answer);
+            mapped += 1;
+            if mapped == MAPPED_PER_TURN {
+                // Nobody wakes a crawl for what it left.
+                self.unfinished = true;
+                break;
+            }
+        }
         let mut taken = 0;
-        while self.frontier.has_room() {
+        while self.frontier.has_room() && !self.mapping.is_full() {
             if taken == SUBMITTED_PER_TURN {
                 self.unfinished = true;
                 return;
@@ -235,6 +252,11 @@ impl<I: Io> Core<I> {
                 Timer::Resolver => self.resolver.handle_timeout(self.now),
                 Timer::Pool => self.on_idle_too_long(),
                 Timer::Frontier => self.frontier.expire(&mut self.throttle, self.now),
+                Timer::Delayed => {
+                    while let Some(job) = self.delayed.expire(self.now) {
+                        self.release_later(*job);
+                    }
+                }
                 Timer::Tick => self.tick(),
             }
         }
@@ -248,6 +270,9 @@ impl<I: Io> Core<I> {
         }
         if is_due(self.resolver.next_timeout()) {
             return Some(Timer::Resolver);
+        }
+        if is_due(self.delayed.next()) {
+            return Some(Timer::Delayed);
         }
         if is_due(self.pool.deadline()) {
             return Some(Timer::Pool);
@@ -263,6 +288,7 @@ impl<I: Io> Core<I> {
         let releasing = self.phase == Phase::Running
             && self.sink.is_ready()
             && !self.is_full()
+            && !self.mapping.is_full()
             && self.unresolved.is_empty()
             && self.resolving < self.resolving_max();
         self.throttle.set_releasing(releasing);
@@ -418,7 +444,11 @@ impl<I: Io> Core<I> {
     }
 
     fn is_exhausted(&self) -> bool {
-        self.flights.is_empty() && self.frontier.queued() == 0 && self.inbox.is_closed()
+        self.flights.is_empty()
+            && self.frontier.queued() == 0
+            && self.mapping.is_empty()
+            && self.delayed.len() == 0
+            && self.inbox.is_closed()
     }
 
     fn drain(&mut self, reason: &'static str, grace: Duration) {
@@ -450,7 +480,7 @@ impl<I: Io> Core<I> {
             started: wall,
             now: wall.at(self.now),
             elapsed: self.now.saturating_since(Instant::START),
-            queued: self.frontier.queued(),
+            queued: self.frontier.queued() + self.mapping.len() + self.delayed.len(),
             in_flight: self.throttle.in_flight(),
             buffered: self.buffered,
             scopes: self.throttle.scopes_len(),

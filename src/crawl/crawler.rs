@@ -1,6 +1,6 @@
 //! A crawler as its user sees it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
@@ -12,9 +12,11 @@ use hashbrown::HashMap;
 
 use super::config::{Config, ConfigError};
 use super::core::{Core, Phase};
+use super::delayed::Delayed;
 use super::guard::Guard;
 use super::inbox::{Handle, Inbox, Stopper};
 use super::life::Refused;
+use super::mapping::Mapping;
 use super::origins::Origins;
 use super::room::Room;
 use super::stats::{Progress, Stats};
@@ -30,10 +32,14 @@ use crate::frontier::Frontier;
 use crate::frontier::request::Request;
 use crate::io::{Epoll, Io};
 use crate::sink::{Sink, WriteError};
+use crate::throttle::engine::InitialFeedback;
 use crate::throttle::engine::Throttle;
-use crate::throttle::map::{ByHost, ScopeMap};
+use crate::throttle::map::ScopeMap;
+use crate::throttle::settings::MapKind;
+use crate::throttle::settings::ScopePatch;
+use crate::throttle::signal::Feedback;
 use crate::throttle::signal::{ByStatus, Classify};
-use crate::throttle::strategy::StrategyMaker;
+use crate::throttle::strategies::Strategies;
 
 /// A crawl: give it requests and a sink, and let it run.
 ///
@@ -47,24 +53,33 @@ pub struct Crawler<I: Io = Epoll> {
 pub struct Parts {
     /// Where results go.
     pub sink: Box<dyn Sink>,
-    /// Which scopes a request is throttled under.
-    pub scope_map: Box<dyn ScopeMap>,
+    /// Which scopes a request is throttled under; `None` where the configuration decides.
+    pub scope_map: Option<Box<dyn ScopeMap>>,
     /// What an answer means.
-    pub classify: Box<dyn Classify>,
-    /// What the pace of a scope does about it; `None` where the configuration decides.
-    pub strategies: Option<StrategyMaker>,
+    pub classify: Option<Box<dyn Classify>>,
+    /// What the pace of a scope does about it.
+    pub strategies: Strategies,
+    /// Maps and readings of answers that the configuration may name (`THROTTLING_MANAGER`).
+    pub managers: BTreeMap<String, NamedManager>,
+    /// What is known of a scope before its first request.
+    pub initial: Option<InitialFeedback>,
     /// Where `stats.json` is kept up to date; `None` for nowhere.
     pub stats_path: Option<PathBuf>,
 }
+
+/// Who maps scopes, and who reads answers.
+pub type NamedManager = (Box<dyn ScopeMap>, Box<dyn Classify>);
 
 impl Parts {
     /// What is built in, with this sink.
     pub fn new(sink: impl Sink + 'static) -> Self {
         Parts {
             sink: Box::new(sink),
-            scope_map: Box::new(ByHost),
-            classify: Box::new(ByStatus),
-            strategies: None,
+            scope_map: None,
+            classify: None,
+            strategies: Strategies::default(),
+            managers: BTreeMap::new(),
+            initial: None,
             stats_path: None,
         }
     }
@@ -145,7 +160,7 @@ impl<I: Io> Crawler<I> {
         io: I,
         config: Config,
         mut resolver: resolver::Settings,
-        parts: Parts,
+        mut parts: Parts,
     ) -> Result<Self, SetUpError> {
         let config = config.finish()?;
         let now = io.now();
@@ -175,9 +190,13 @@ impl<I: Io> Crawler<I> {
             );
             throttle.set_in_flight_max(room.most());
         }
-        if let Some(strategies) = parts.strategies {
-            throttle.set_strategies(strategies);
+        let (scope_map, classify) = manager(&config, &mut parts)?;
+        check_strategies(&config, &parts.strategies)?;
+        throttle.set_strategies(parts.strategies);
+        if let Some(initial) = parts.initial {
+            throttle.set_initial(initial);
         }
+        throttle.set_addresses(scope_map.wants_address());
         let core = Core {
             now,
             inbox: Inbox::new(io.waker()),
@@ -204,13 +223,14 @@ impl<I: Io> Crawler<I> {
             buffered: 0,
             sink: parts.sink,
             disk: Vec::new(),
-            classify: parts.classify,
-            scope_map: parts.scope_map,
+            classify,
+            scope_map,
+            mapping: Mapping::new(config.throttle.delayed_requests_warn_threshold),
+            delayed: Delayed::default(),
             stats: Stats::new(),
             phase: Phase::Running,
             cancelled: Vec::new(),
             scratch: Vec::new(),
-            scope_names: Vec::new(),
             warned: BTreeSet::new(),
             events: Vec::new(),
             next_tick: now + Duration::from_secs(1),
@@ -227,6 +247,33 @@ impl<I: Io> Crawler<I> {
     pub fn submit(&mut self, request: Request) -> Result<u64, Refused> {
         self.core.unfinished = true;
         self.core.admit(request)
+    }
+
+    /// Says something else of a scope from now on, in place of what the configuration said of it;
+    /// the next gap obeys. What the scope has learned stays learned.
+    ///
+    /// ```
+    /// use argiope::settings::ScopePatch;
+    /// use argiope::{Config, Crawler, Page};
+    /// use std::time::Duration;
+    ///
+    /// let mut crawler = Crawler::builder(Config::default()).sink(|_: Page| {}).build()?;
+    /// let slower = ScopePatch { delay: Some(Duration::from_secs(10)), ..ScopePatch::default() };
+    /// crawler.set_scope("example.com", slower);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_scope(&mut self, name: &str, patch: ScopePatch) {
+        let core = &mut self.core;
+        core.unfinished = true;
+        core.throttle.set_scope(name, patch, core.now);
+    }
+
+    /// Tells what is known of a scope otherwise than from its answers: that it is exhausted, for how
+    /// long nothing may depart, what remains of its quota.
+    pub fn feedback(&mut self, feedback: &Feedback) {
+        let core = &mut self.core;
+        core.unfinished = true;
+        core.throttle.feedback(feedback, core.now);
     }
 
     /// What submits requests from elsewhere. The crawl does not end while one lives.
@@ -347,4 +394,67 @@ fn guard(config: &Config) -> Result<Guard, SetUpError> {
         })
         .collect::<Result<_, _>>()?;
     Ok(Guard::new(allowed, excluded))
+}
+
+/// Who maps scopes and reads answers: whom the embedder brought, whom the configuration names, or
+/// what is built in.
+fn manager(config: &Config, parts: &mut Parts) -> Result<NamedManager, SetUpError> {
+    let built_in = || MapKind::map_of(&config.throttle.scope_map);
+    let named = match &config.throttle.manager {
+        None => None,
+        Some(manager) => {
+            let known = parts.managers.remove(&manager.name);
+            let names: Vec<&str> = parts.managers.keys().map(String::as_str).collect();
+            let refused = |reason: String| SetUpError::Setting {
+                setting: "THROTTLING_MANAGER",
+                reason,
+            };
+            if let Some(key) = manager.arguments.keys().next() {
+                return Err(refused(format!(
+                    "a manager takes no arguments, and {key:?} is one"
+                )));
+            }
+            let known = known.ok_or_else(|| {
+                refused(format!(
+                    "no manager is registered as {:?} ({}); it is for programs that embed the crawler",
+                    manager.name,
+                    match names.is_empty() {
+                        true => "none is".to_owned(),
+                        false => format!("there is {}", names.join(", ")),
+                    }
+                ))
+            })?;
+            Some(known)
+        }
+    };
+    let (map, classify) = match named {
+        Some((map, classify)) => (Some(map), Some(classify)),
+        None => (None, None),
+    };
+    Ok((
+        parts.scope_map.take().or(map).unwrap_or_else(built_in),
+        parts
+            .classify
+            .take()
+            .or(classify)
+            .unwrap_or_else(|| Box::new(ByStatus)),
+    ))
+}
+
+/// Whether every strategy that the configuration names can be made.
+fn check_strategies(config: &Config, strategies: &Strategies) -> Result<(), SetUpError> {
+    let settings = &config.throttle;
+    let refused = |setting, reason| SetUpError::Setting { setting, reason };
+    if let Some(manager) = &settings.default.manager {
+        let checked = strategies.check("", manager);
+        checked.map_err(|reason| refused("THROTTLING_SCOPE_MANAGER", reason))?;
+    }
+    for scope in settings.scopes.keys() {
+        if let Some(manager) = &settings.of(scope).manager {
+            let checked = strategies.check(scope, manager);
+            let reason = |reason| format!("{scope}: {reason}");
+            checked.map_err(|error| refused("THROTTLING_SCOPES", reason(error)))?;
+        }
+    }
+    Ok(())
 }

@@ -13,6 +13,7 @@ use crate::fetch::resolver::SocketId;
 use crate::fetch::tls::TlsInfo;
 use crate::frontier::job::Job;
 use crate::throttle::engine::{LaneId, TicketId};
+use crate::throttle::signal::Signal;
 
 /// One attempt on its way.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub(super) struct Flight {
     /// Names the origin to the pool of idle connections.
     pub origin: u32,
     pub released: Instant,
+    /// What its head said, once that is there.
+    pub signal: Option<Signal>,
     /// The port to connect to.
     pub port: u16,
     pub stage: Stage,

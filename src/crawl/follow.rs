@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::carry::IDLE_CLOSED;
 use super::core::Core;
@@ -13,11 +14,11 @@ use crate::frontier::robots::Brought;
 use crate::io::Io;
 use crate::sink::page::Page;
 use crate::throttle::engine::LaneId;
-use crate::throttle::scope::ScopeId;
 use crate::wire::charset;
 use crate::wire::coding::{Budget, Decoder};
 use crate::wire::directives::Directives;
 use crate::wire::html::{self, LinkOptions};
+use crate::wire::retry_after;
 use crate::wire::robots::Robots;
 use crate::wire::sitemap::{self, Sitemap};
 use crate::wire::url::CrawlUrl;
@@ -49,18 +50,23 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Whether the attempt is made again: by the field's codes and errors, `RETRY_TIMES` at most.
+    /// Whether the attempt is made again: as whoever reads the answers says, or by the field's codes
+    /// and errors, `RETRY_TIMES` at most.
     fn is_retried(&self, job: &Job, page: &Page) -> bool {
         let failure = page.failure.as_ref();
         if failure.is_some_and(|failure| failure.code == IDLE_CLOSED) {
             return true;
+        }
+        if let Some(again) = self.told_to_retry(job, page) {
+            return again && u32::from(job.attempt) <= RETRIES_MAX;
         }
         let settings = self.frontier.settings();
         if u32::from(job.attempt) > settings.retry_times.min(RETRIES_MAX) {
             return false;
         }
         if let Some(failure) = failure {
-            return is_passing(failure);
+            let passing = &settings.retry_exceptions;
+            return passing.iter().any(|name| failure.is_named(name));
         }
         // A robots.txt refused by a 429 means: not for now.
         let patient = job.kind == Kind::Robots && page.status == Some(429);
@@ -135,6 +141,8 @@ impl<I: Io> Core<I> {
         };
         let extra = next.extra_mut();
         extra.redirected_from.push(here);
+        // The map is asked of every URL.
+        extra.mapped = None;
         if becomes_get {
             extra.method = String::new();
             extra.body = Vec::new();
@@ -153,8 +161,27 @@ impl<I: Io> Core<I> {
                     .any(|secret| name.eq_ignore_ascii_case(secret))
             });
         }
-        self.release_later(next);
+        match self.redirect_delay(page) {
+            None => self.release_later(next),
+            Some(wait) => self.delayed.wait(next, self.now + wait),
+        }
         Ok(true)
+    }
+
+    /// How long a redirect asks to be waited for (RFC 9110, section 10.2.3), as far as
+    /// `REDIRECT_MAX_DELAY` lets it. It is this redirect's affair, and no other request's.
+    fn redirect_delay(&self, page: &Page) -> Option<Duration> {
+        let wall = self.io.wall_at_start().at(self.now);
+        let asked = retry_after::read(&page.headers, wall)?;
+        let most = self.config.throttle.redirect_max_delay;
+        if asked > most {
+            log::warn!(
+                "{}: its redirect asks for {asked:.0?} (Retry-After), which REDIRECT_MAX_DELAY caps \
+                 at {most:.0?}",
+                page.url
+            );
+        }
+        Some(asked.min(most)).filter(|wait| !wait.is_zero())
     }
 
     /// A robots.txt has come, or not: every URL of its origin that waited hears of it.
@@ -255,23 +282,10 @@ impl<I: Io> Core<I> {
             attempt: 1,
             depth,
             priority: 0,
+            share: 0.0,
             extra: None,
         };
         self.release_later(job);
-    }
-
-    /// The scopes of a request: those it names itself, or those its URL maps to.
-    pub fn scopes_of(&mut self, job: &Job) -> Vec<ScopeId> {
-        let own = job.extra.as_ref().and_then(|extra| extra.scopes.as_ref());
-        if let Some(own) = own {
-            return own.iter().map(|name| self.throttle.scope(name)).collect();
-        }
-        self.scope_names.clear();
-        self.scope_map.scopes(&job.url, &mut self.scope_names);
-        self.scope_names
-            .iter()
-            .map(|name| self.throttle.scope(name))
-            .collect()
     }
 
     /// robots.txt asks for a gap: it becomes one of the lane's scopes (F51).
@@ -293,7 +307,7 @@ impl<I: Io> Core<I> {
         }
         let scope = self.throttle.crawl_delay_scope(host, delay);
         self.throttle.follow_lane(scope, lane);
-        self.throttle.add_scope(lane, scope, self.now);
+        self.throttle.add_scope(lane, scope);
     }
 
     /// The URL without the query parameters that `DROP_QUERY_PARAMETERS` names.
@@ -329,18 +343,6 @@ fn unpacked(body: &[u8], ratio_max: u32) -> Option<Vec<u8>> {
     let mut decoder = Decoder::new([&b"gzip"[..]], budget).ok()?;
     let _ = decoder.write(body, &mut content);
     Some(content)
-}
-
-/// Whether a failure may be gone at the next try (Scrapy's `RETRY_EXCEPTIONS`).
-fn is_passing(failure: &Failure) -> bool {
-    match failure.kind {
-        FailureKind::Connect
-        | FailureKind::Timeout
-        | FailureKind::Reset
-        | FailureKind::Truncated => true,
-        FailureKind::Dns => matches!(failure.code, "timeout" | "servfail"),
-        _ => false,
-    }
 }
 
 /// Whether a page is HTML: by its type, or, where it has none, by how it begins.

@@ -1,11 +1,14 @@
-//! What comes from elsewhere: requests submitted and the word to stop, from any thread.
+//! What comes from elsewhere: requests submitted, scopes answered and the word to stop, from any
+//! thread.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use super::mapping::Mapped;
 use crate::frontier::request::Request;
 use crate::io::Waker;
+use crate::throttle::map::Later;
 
 /// Submits requests to a crawl and stops it, from any thread.
 ///
@@ -45,6 +48,8 @@ struct Shared {
     stop: AtomicU8,
     bad_seeds: AtomicU64,
     submitted: Mutex<Submitted>,
+    /// No more than the crawl has asked for and not taken.
+    mapped: Mutex<VecDeque<Mapped>>,
     /// Somebody may go on: there is room, or never will be.
     room: Condvar,
 }
@@ -61,6 +66,10 @@ impl Shared {
         self.submitted
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn mapped(&self) -> MutexGuard<'_, VecDeque<Mapped>> {
+        self.mapped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -197,6 +206,29 @@ impl Inbox {
         Some(request)
     }
 
+    /// What tells the crawl the scopes of a request, once they are known.
+    pub fn later(&self, number: u64, part: usize) -> Later {
+        let Stopper { shared, waker } = self.stopper();
+        Later::new(move |scopes| {
+            let mut mapped = shared.mapped();
+            // As with requests: one that is asleep is woken, one that left some comes back.
+            let asleep = mapped.is_empty();
+            mapped.push_back(Mapped {
+                number,
+                part,
+                scopes,
+            });
+            drop(mapped);
+            if asleep {
+                waker.wake();
+            }
+        })
+    }
+
+    pub fn take_mapped(&mut self) -> Option<Mapped> {
+        self.stopper.shared.mapped().pop_front()
+    }
+
     /// The crawl is over: nothing more is taken. What was taken until now can still be had.
     pub fn close(&mut self) {
         self.stopper.shared.submitted().closed = true;
@@ -303,6 +335,18 @@ mod tests {
         let refused = waits.join().expect("it does not wait for ever");
         assert!(matches!(refused, Err(Closed(request)) if request.url.ends_with("late")));
         assert!(inbox.take().is_some(), "what was taken is still there");
+    }
+
+    #[test]
+    fn f67_a_crawl_is_woken_for_the_first_answer_only() {
+        let (mut inbox, wakes) = inbox();
+        inbox.later(1, 0).answer("a");
+        drop(inbox.later(2, 0));
+        assert_eq!(wakes.load(Ordering::SeqCst), 1);
+        let numbers = std::iter::from_fn(|| inbox.take_mapped()).map(|mapped| mapped.number);
+        assert_eq!(numbers.collect::<Vec<_>>(), [1, 2]);
+        inbox.later(3, 0).answer("a");
+        assert_eq!(wakes.load(Ordering::SeqCst), 2);
     }
 
     #[test]

@@ -1,14 +1,12 @@
 //! The life of a URL, in seven functions, in this order:
 //! `admit`, `release_later`, `on_release`, `on_ready`, `on_bytes`, `on_head`, `on_end`.
 //!
-//! What a step needs beyond itself lives beside: names in `names.rs`, connections in `carry.rs`,
-//! what a reply leads to in `follow.rs`, what is told of it in `report.rs`.
-
-use smallvec::SmallVec;
+//! What a step needs beyond itself lives beside: scopes in `scopes.rs`, names in `names.rs`,
+//! connections in `carry.rs`, what a reply leads to in `follow.rs`, what is told of it in `report.rs`.
 
 use super::carry::arrival;
 use super::core::Core;
-use super::flight::{Carrier, Flight, Socket, Stage};
+use super::flight::{Carrier, Socket, Stage};
 use super::names::Resolved;
 use crate::base::slab::Key;
 use crate::fetch::exchange::Exchange;
@@ -16,12 +14,10 @@ use crate::fetch::failure::{Failure, FailureKind};
 use crate::fetch::timings::Timings;
 use crate::frontier::filter::Filtered;
 use crate::frontier::job::{Extra, Job};
-use crate::frontier::request::{Kind, Request};
+use crate::frontier::request::{Kind, Request, ScopesError};
 use crate::frontier::{Next, Unsent};
 use crate::io::{Chunk, Io, Stamp};
 use crate::throttle::engine::{LaneId, TicketId};
-use crate::throttle::signal::{Answer, Signal};
-use crate::wire::http::Headers;
 use crate::wire::url::{CrawlUrl, UrlError};
 
 /// Requests of one lane that may end unsent before others have their turn.
@@ -36,6 +32,9 @@ pub enum Refused {
     /// A filter leaves it out.
     #[error("it is left out ({})", .0.name())]
     Filtered(Filtered),
+    /// It cannot be throttled under the scopes that it names.
+    #[error("{0}")]
+    Scopes(ScopesError),
     /// It cannot be put on the wire.
     #[error("{0}")]
     Request(crate::wire::http::RequestError),
@@ -52,6 +51,10 @@ impl<I: Io> Core<I> {
             self.stats.seeds_bad += 1;
             refused(Refused::Url(error))
         })?;
+        request.check_scopes().map_err(|error| {
+            self.stats.seeds_bad += 1;
+            refused(Refused::Scopes(error))
+        })?;
         let url = self.without_dropped(url);
         let mut job = Job {
             id: 0,
@@ -65,6 +68,7 @@ impl<I: Io> Core<I> {
             attempt: 1,
             depth: request.depth,
             priority: request.priority,
+            share: 0.0,
             extra: Extra::of(&request),
         };
         // What cannot be put on the wire is the caller's to hear of now, not the sink's later.
@@ -85,9 +89,9 @@ impl<I: Io> Core<I> {
 
     /// 2. Its lane waits for its scopes, and they wait on the wheel.
     pub fn release_later(&mut self, job: Job) {
-        let scopes = self.scopes_of(&job);
-        self.frontier
-            .push(job, &scopes, &mut self.throttle, self.now);
+        if let Some((job, scopes)) = self.map(job) {
+            self.queue(job, &scopes);
+        }
     }
 
     /// 3. Ahead of due by the learned set-up time, the lane's next request takes a connection.
@@ -103,6 +107,12 @@ impl<I: Io> Core<I> {
         for _ in 0..UNSENT_PER_RELEASE {
             match self.frontier.next(lane, self.now) {
                 Next::Send(job) => {
+                    if !self.throttle.recharge(ticket, job.costs(), self.now) {
+                        // Not the one that the lane was offered for, and dearer.
+                        self.throttle.cancel(ticket, self.now);
+                        let throttle = &mut self.throttle;
+                        return self.frontier.put_back(lane, job, throttle, self.now);
+                    }
                     let found = found.expect("a host that may be asked was looked up");
                     self.take_connection(job, lane, ticket, found);
                     // What is queued behind it waits for its scopes' places, not for its end.
@@ -168,19 +178,8 @@ impl<I: Io> Core<I> {
     }
 
     /// 6. The final head is there: its latency and what it means go to the throttle.
-    pub fn on_head(&mut self, key: Key, status: u16, timings: &Timings) {
-        let flight = self.flights.get(key).expect("a reply has its attempt");
-        let socket = match flight.stage {
-            Stage::Exchanging { socket } => socket,
-            _ => unreachable!("a head comes in an exchange"),
-        };
-        let Some(Socket::Http(http)) = self.sockets.get(socket) else {
-            unreachable!("an exchange has its connection");
-        };
-        let head = http.connection.exchange().and_then(Exchange::head);
-        let headers = &head.expect("the head just came").headers;
-        let (ticket, signal) = self.signal_of(flight, Some(status), headers, None, timings);
-        self.throttle.answer(ticket, &signal, self.now);
+    pub fn on_head(&mut self, key: Key, socket: Key) {
+        self.hear_head(key, socket);
     }
 
     /// 7. It has ended: the sink has it, its links enter (1), its lane goes on (2).
@@ -191,16 +190,14 @@ impl<I: Io> Core<I> {
         failure: Option<Failure>,
         carrier: &Carrier,
     ) {
-        let flight = self.flights.remove(key).expect("an attempt ends once");
+        let mut flight = self.flights.remove(key).expect("an attempt ends once");
         if exchange.head().is_none() {
-            let timings = exchange.timings();
-            let (ticket, signal) = {
-                let none = Headers::default();
-                self.signal_of(&flight, None, &none, failure.as_ref(), timings)
-            };
-            self.throttle.answer(ticket, &signal, self.now);
+            self.hear_nothing(&flight, failure.as_ref(), exchange.timings());
         }
         let mut page = self.page_of(&flight, exchange.into_outcome(), failure, carrier);
+        if let Some(signal) = flight.signal.take() {
+            self.hear_end(&flight, &signal, &page);
+        }
         self.forget(key, &flight);
         self.throttle.finish(flight.ticket, self.now);
         self.follow(&flight.job, &mut page);
@@ -213,34 +210,6 @@ impl<I: Io> Core<I> {
             &mut self.throttle,
             self.now,
         );
-    }
-
-    fn signal_of(
-        &self,
-        flight: &Flight,
-        status: Option<u16>,
-        headers: &Headers,
-        failure: Option<&Failure>,
-        timings: &Timings,
-    ) -> (TicketId, Signal) {
-        let names: SmallVec<[&str; 4]> = self
-            .throttle
-            .ticket_scopes(flight.ticket)
-            .map(|id| self.throttle.scope_name(id))
-            .collect();
-        let signal = self.classify.classify(&Answer {
-            id: flight.job.id,
-            url: flight.job.url.as_str(),
-            scopes: &names,
-            status,
-            headers,
-            wall: self.io.wall_at_start().at(self.now),
-            failure: failure.map(|failure| failure.kind),
-            server_latency: timings.server_latency(),
-            latency: timings.latency(),
-            dont_adjust_delay: flight.job.dont_adjust_delay(),
-        });
-        (flight.ticket, signal)
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod life;
 mod carry;
+mod scopes;
 mod names;
 mod follow;
 mod report;
@@ -10,8 +11,11 @@ mod core;
 mod flight;
 mod timer;
 mod guard;
+mod hearing;
 mod origins;
 mod room;
+mod mapping;
+mod delayed;
 mod inbox;
 pub mod stats;
 pub mod config;

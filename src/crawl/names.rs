@@ -89,7 +89,7 @@ impl<I: Io> Core<I> {
             for stale in old.collect::<Vec<_>>() {
                 self.throttle.remove_scope(lane, stale, self.now);
             }
-            self.throttle.add_scope(lane, scope, self.now);
+            self.throttle.add_scope(lane, scope);
             self.frontier.go_on(lane, &mut self.throttle, self.now);
             return Resolved::Later;
         }

@@ -112,7 +112,12 @@ impl<I: Io> Core<I> {
 
     /// A request of a lane ended without being sent, and was not counted as being sent.
     pub fn end_unsent(&mut self, job: &Job, lane: LaneId, failure: Failure) {
-        let mut page = self.blank_page(job, self.lane_scope_names(lane));
+        self.end_unqueued(job, self.lane_scope_names(lane), failure);
+    }
+
+    /// A request ended without being sent, under these scopes.
+    pub fn end_unqueued(&mut self, job: &Job, scopes: Vec<Arc<str>>, failure: Failure) {
+        let mut page = self.blank_page(job, scopes);
         page.failure = Some(failure);
         if job.kind == Kind::Robots {
             // Somebody waits for it, of another host perhaps.

@@ -69,6 +69,8 @@ impl<I: Io> Core<I> {
     /// What was still to be fetched when the crawl ended, in order of admission.
     pub fn take_pending(&mut self) -> impl Iterator<Item = Request> + '_ {
         let mut jobs = self.frontier.drain();
+        jobs.extend(self.mapping.drain());
+        jobs.extend(self.delayed.drain());
         jobs.extend(self.cancelled.drain(..).map(Box::new));
         jobs.sort_by_key(|job| job.id);
         let pages = jobs.into_iter().filter(|job| job.kind == Kind::Page);

@@ -16,6 +16,8 @@ pub(super) enum Timer {
     Pool,
     /// A host has been held for long enough.
     Frontier,
+    /// A redirect may be followed.
+    Delayed,
     /// Statistics are written, sinks flushed, limits looked at.
     Tick,
 }

@@ -27,6 +27,14 @@ impl Failure {
             detail: detail.into(),
         }
     }
+
+    /// Whether `name` means this failure: its kind (`dns`), or kind and code (`dns.servfail`).
+    pub fn is_named(&self, name: &str) -> bool {
+        match name.split_once('.') {
+            Some((kind, code)) => kind == self.kind.name() && code == self.code,
+            None => name == self.kind.name(),
+        }
+    }
 }
 
 impl fmt::Display for Failure {

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::request::{Kind, Request};
+use crate::throttle::map::{Entry, Scopes};
+use crate::throttle::scope::ScopeId;
 use crate::wire::url::CrawlUrl;
 
 /// One attempt that is still to be made.
@@ -33,6 +35,9 @@ pub struct Job {
     pub depth: u32,
     /// Higher goes first within its lane.
     pub priority: i32,
+    /// The largest share of a quota that it is expected to take: of those that are equal otherwise
+    /// the largest goes first, since it would wait longest. 0 where nothing bounds it.
+    pub share: f32,
     /// What few requests have.
     pub extra: Option<Box<Extra>>,
 }
@@ -50,6 +55,11 @@ pub struct Extra {
     pub scopes: Option<Vec<String>>,
     /// The expected cost in each of them, where that was said.
     pub scope_costs: Vec<f64>,
+    /// What the scope map answered, where that took it a while.
+    pub mapped: Option<Box<Scopes>>,
+    /// The expected cost in those of its lane's scopes for which one was said. The lane keeps their
+    /// numbers theirs.
+    pub costs: Vec<(ScopeId, f64)>,
     /// The reply teaches AutoThrottle nothing.
     pub dont_adjust_delay: bool,
     /// The caller's own JSON.
@@ -97,6 +107,28 @@ impl Job {
         }
     }
 
+    /// The scopes that need not be asked for: those that the request named itself, or that the map
+    /// told before.
+    pub fn own_scopes(&self) -> Option<Scopes> {
+        let extra = self.extra.as_deref()?;
+        let Some(names) = &extra.scopes else {
+            return extra.mapped.as_deref().cloned();
+        };
+        let costs = extra.scope_costs.iter().copied().map(Some);
+        let entries = names.iter().zip(costs.chain(std::iter::repeat(None)));
+        let entries = entries.map(|(name, cost)| Entry {
+            name: name.clone(),
+            cost,
+        });
+        // A request names a set: none of them is more specific than the others.
+        Some(entries.collect::<Scopes>().unordered())
+    }
+
+    /// What it is expected to cost those of its scopes for which that was said.
+    pub fn costs(&self) -> &[(ScopeId, f64)] {
+        self.extra.as_ref().map_or(&[][..], |extra| &extra.costs)
+    }
+
     /// Whether its reply teaches AutoThrottle nothing.
     pub fn dont_adjust_delay(&self) -> bool {
         self.extra
@@ -127,14 +159,20 @@ impl Job {
         }
     }
 
-    /// robots.txt first, then sitemaps, then by priority, then in order of admission.
-    fn rank(&self) -> (u8, i32, std::cmp::Reverse<u64>) {
+    /// robots.txt first, then sitemaps, then by priority, then by share of a quota (which is never
+    /// negative, so that its bits are in its order), then in order of admission.
+    fn rank(&self) -> (u8, i32, u32, std::cmp::Reverse<u64>) {
         let kind = match self.kind {
             Kind::Robots => 2,
             Kind::Sitemap => 1,
             Kind::Page => 0,
         };
-        (kind, self.priority, std::cmp::Reverse(self.id))
+        (
+            kind,
+            self.priority,
+            self.share.to_bits(),
+            std::cmp::Reverse(self.id),
+        )
     }
 }
 

@@ -29,7 +29,7 @@ use super::seen::Seen;
 use super::settings::Settings;
 use crate::base::time::Instant;
 use crate::throttle::engine::{LaneId, Throttle};
-use crate::throttle::scope::ScopeId;
+use crate::throttle::scope::ScopeSet;
 use crate::wire::url::CrawlUrl;
 
 /// All that is still to fetch, and what decides whether it may be.
@@ -184,7 +184,7 @@ impl Frontier {
     }
 
     /// Queues a request in the lane of its origin and scopes.
-    pub fn push(&mut self, job: Job, scopes: &[ScopeId], throttle: &mut Throttle, now: Instant) {
+    pub fn push(&mut self, job: Job, scopes: &ScopeSet, throttle: &mut Throttle, now: Instant) {
         let lane = self.lane(&job.url, scopes, throttle);
         self.queued += 1;
         let slot = &mut self.lanes[lane.0 as usize];
@@ -194,6 +194,8 @@ impl Frontier {
             Stands::Idle => self.offer(lane, throttle, now),
             // robots.txt and sitemaps wait for nobody's robots.txt, and for no page limit.
             Stands::Robots | Stands::Limited if first => self.offer(lane, throttle, now),
+            // Another may be the first now.
+            Stands::Offered => self.offer(lane, throttle, now),
             _ => {}
         }
     }
@@ -318,6 +320,7 @@ impl Frontier {
             attempt: 1,
             depth: front.depth,
             priority: 0,
+            share: 0.0,
             extra: None,
         };
         job.extra_mut().robots_for = Some(slot.origin);
@@ -379,7 +382,11 @@ impl Frontier {
     }
 
     fn offer(&mut self, lane: LaneId, throttle: &mut Throttle, now: Instant) {
-        self.lanes[lane.0 as usize].stands = Stands::Offered;
+        let slot = &mut self.lanes[lane.0 as usize];
+        slot.stands = Stands::Offered;
+        if let Some(front) = slot.queue.peek() {
+            throttle.expect(lane, front.costs(), now);
+        }
         throttle.offer(lane, now);
     }
 
@@ -494,13 +501,10 @@ impl Frontier {
     }
 
     /// The lane of an origin and a set of scopes, opened if there is none.
-    fn lane(&mut self, url: &CrawlUrl, scopes: &[ScopeId], throttle: &mut Throttle) -> LaneId {
+    fn lane(&mut self, url: &CrawlUrl, scopes: &ScopeSet, throttle: &mut Throttle) -> LaneId {
         let host = self.hosts.host(url.host_str());
         let origin = self.origins.origin(url, host);
-        let mut wanted: SmallVec<[ScopeId; 4]> = SmallVec::from_slice(scopes);
-        wanted.sort_unstable();
-        wanted.dedup();
-        let key = lane_key(origin, &wanted);
+        let key = lane_key(origin, scopes);
         let lanes = &self.lanes;
         if let Some(lane) = self
             .lane_of
@@ -509,7 +513,7 @@ impl Frontier {
             return *lane;
         }
         self.origins.get_mut(origin).lanes += 1;
-        let lane = throttle.open_lane(&wanted);
+        let lane = throttle.open_lane(scopes);
         if self.lanes.len() <= lane.0 as usize {
             self.lanes.resize_with(lane.0 as usize + 1, Lane::default);
         }
@@ -627,18 +631,17 @@ impl Frontier {
 }
 
 /// Names a lane: its origin and its scopes, mixed into 64 bits.
-fn lane_key(origin: u32, scopes: &[ScopeId]) -> u64 {
+fn lane_key(origin: u32, scopes: &ScopeSet) -> u64 {
     // The finalizer of splitmix64, chained: a lane is found by its whole key.
     let mix = |mut z: u64| {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     };
-    scopes
-        .iter()
-        .fold(mix(u64::from(origin) + 1), |key, scope| {
-            mix(key.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ u64::from(scope.0))
-        })
+    let start = mix((u64::from(origin) + 1) << 1 | u64::from(scopes.is_ordered()));
+    scopes.ids().iter().fold(start, |key, scope| {
+        mix(key.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ u64::from(scope.0))
+    })
 }
 
 #[cfg(test)]

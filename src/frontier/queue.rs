@@ -77,6 +77,7 @@ mod tests {
             attempt: 1,
             depth: 0,
             priority,
+            share: 0.0,
             extra: None,
         })
     }

@@ -2,6 +2,8 @@
 
 use serde_json::value::RawValue;
 
+use crate::throttle::map::SCOPES_MAX;
+
 /// A request as a user submits it: by a seeds line, from code, or found as a link.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
@@ -68,9 +70,19 @@ impl Request {
         self
     }
 
+    /// Is throttled under this scope instead of the mapped ones, and expected to cost so much of its
+    /// quota, where others cost 1. Said again, under both.
+    pub fn scope_cost(mut self, name: impl Into<String>, units: f64) -> Self {
+        let before = self.scopes.as_ref().map_or(0, Vec::len);
+        self.scope_costs.resize(before, 1.0);
+        self.scope_costs.push(units);
+        self.scope(name)
+    }
+
     /// Is throttled under no scope: only the global limits hold.
     pub fn without_scopes(mut self) -> Self {
         self.scopes = Some(Vec::new());
+        self.scope_costs.clear();
         self
     }
 
@@ -92,6 +104,44 @@ impl Request {
         self.tag = tag;
         self
     }
+}
+
+impl Request {
+    /// Whether its own scopes and their costs are such as can be throttled.
+    pub(crate) fn check_scopes(&self) -> Result<(), ScopesError> {
+        let names = self.scopes.as_deref().unwrap_or_default();
+        if names.iter().any(String::is_empty) {
+            return Err(ScopesError::Unnamed);
+        }
+        if names.len() > SCOPES_MAX {
+            return Err(ScopesError::TooMany(names.len()));
+        }
+        if self.scope_costs.len() > names.len() {
+            return Err(ScopesError::CostsOfNothing);
+        }
+        let is_cost = |cost: &&f64| cost.is_finite() && **cost >= 0.0;
+        match self.scope_costs.iter().find(|cost| !is_cost(cost)) {
+            Some(cost) => Err(ScopesError::Cost(cost.to_string())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why a request cannot have the scopes that it names.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScopesError {
+    /// One has no name.
+    #[error("a scope's name is empty")]
+    Unnamed,
+    /// More than a request can wait for.
+    #[error("{0} scopes are too many; {SCOPES_MAX} are the most")]
+    TooMany(usize),
+    /// There are more costs than scopes.
+    #[error("there are more costs than scopes")]
+    CostsOfNothing,
+    /// A cost that is none.
+    #[error("a cost is a number from 0 up, not {0}")]
+    Cost(String),
 }
 
 /// What a request is for; `kind` of a result line.

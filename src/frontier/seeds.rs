@@ -199,16 +199,7 @@ fn parse_object(line: &str) -> Result<Request, SeedError> {
         None => (None, Vec::new()),
         Some(scopes) => (Some(scopes.names), scopes.costs),
     };
-    if scopes.iter().flatten().any(String::is_empty) {
-        return wrong("scopes", "a scope's name is empty".into());
-    }
-    if scope_costs
-        .iter()
-        .any(|cost| !cost.is_finite() || *cost < 0.0)
-    {
-        return wrong("scopes", "a cost is a number from 0 up".into());
-    }
-    Ok(Request {
+    let request = Request {
         url: url_of(object.url.trim())?,
         method,
         headers,
@@ -220,7 +211,11 @@ fn parse_object(line: &str) -> Result<Request, SeedError> {
         dont_adjust_delay: object.dont_adjust_delay,
         meta: object.meta,
         tag: 0,
-    })
+    };
+    match request.check_scopes() {
+        Ok(()) => Ok(request),
+        Err(error) => wrong("scopes", error.to_string()),
+    }
 }
 
 /// RFC 9110, 5.6.2.

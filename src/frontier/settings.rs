@@ -41,6 +41,8 @@ pub struct Settings {
     pub retry_times: u32,
     /// `RETRY_HTTP_CODES`.
     pub retry_codes: Vec<u16>,
+    /// `RETRY_EXCEPTIONS`: errors tried again, by kind (`timeout`) or by kind and code (`dns.servfail`).
+    pub retry_exceptions: Vec<String>,
     /// `REDIRECT_MAX_TIMES`; robots.txt has a limit of its own, 5.
     pub redirects_max: u32,
     /// `FOLLOW_NOFOLLOW` inverted: `rel=nofollow`, robots meta and `X-Robots-Tag` are honoured.
@@ -73,6 +75,17 @@ impl Default for Settings {
             robots_lifetime: Duration::from_secs(24 * 3600),
             retry_times: 2,
             retry_codes: vec![500, 502, 503, 504, 522, 524, 408, 429],
+            // What may be gone at the next try. A name that does not exist will not exist then.
+            retry_exceptions: [
+                "connect",
+                "timeout",
+                "reset",
+                "truncated",
+                "dns.timeout",
+                "dns.servfail",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
             redirects_max: 20,
             nofollow: true,
             follow_resources: false,

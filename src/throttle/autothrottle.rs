@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::settings::{AutoThrottle, LatencyFrom};
+use super::settings::AutoThrottle;
 use super::signal::Signal;
 
 /// The delay that a scope begins with: the start delay, never under the scope's own `floor` (rule 1).
@@ -10,29 +10,36 @@ pub fn start_delay(settings: &AutoThrottle, floor: Duration) -> Duration {
     settings.start_delay.max(floor)
 }
 
+/// The delay that keeps the target concurrency at this latency (rule 2).
+pub fn target(settings: &AutoThrottle, latency: Duration) -> Duration {
+    // Bounded before it is a span: a tiny target concurrency asks for more than a span can hold.
+    let target = latency.as_secs_f64() / settings.target_concurrency;
+    Duration::from_secs_f64(target.min(DELAY_MAX.as_secs_f64()))
+}
+
+/// Longer than any delay that a person could mean.
+const DELAY_MAX: Duration = Duration::from_secs(1_000_000_000);
+
 /// The delay after a signal, from the delay before it.
 ///
 /// The target is latency ÷ target concurrency (rule 2). The new delay is the mean of old and
 /// target, or the target at once where that is larger (rule 3, and what Scrapy does beyond its
 /// words: a slow answer raises the delay without averaging). An answer that is no success never
-/// lowers it (rule 4). It stays between the scope's `floor` and `max_delay` (rule 5).
+/// lowers it (rule 4), and without an answer nothing is learned. It stays between the scope's `floor` and `max_delay` (rule 5).
 pub fn adjusted_delay(
     settings: &AutoThrottle,
     floor: Duration,
     old: Duration,
     signal: &Signal,
 ) -> Duration {
-    let latency = match settings.latency_from {
-        LatencyFrom::Connect => signal.latency,
-        LatencyFrom::Send => signal.server_latency,
-    };
-    let Some(latency) = latency else {
+    let Some(latency) = settings
+        .latency_of(signal)
+        .filter(|_| signal.status.is_some())
+    else {
         return old;
     };
-    // Bounded before it is a span: a tiny target concurrency asks for more than a span can hold.
     let ceiling = settings.max_delay.max(floor);
-    let target = latency.as_secs_f64() / settings.target_concurrency;
-    let target = Duration::from_secs_f64(target.min(ceiling.as_secs_f64()));
+    let target = target(settings, latency).min(ceiling);
     let mean = (old + target) / 2;
     let new = target.max(mean).max(floor).min(ceiling);
     if !signal.is_success(true) && new <= old {

@@ -107,6 +107,7 @@ impl Backoff {
         }
     }
 
+    #[cfg(test)]
     /// Backs off from the beginning, by this delay (the seeds' `get_initial_backoff`).
     pub fn starting_at(delay: Duration, now: Instant) -> Self {
         Backoff {
@@ -149,6 +150,7 @@ impl Backoff {
     }
 
     /// Whether it carries nothing that a fresh one would not, the measured rate aside.
+    #[cfg(test)]
     pub fn is_blank(&self) -> bool {
         matches!(self.state, State::Calm) && self.cuts == 0
     }

@@ -14,6 +14,8 @@
 //! released; the gap is checked and charged when it departs, so that slow handshakes never bunch
 //! requests. See the specification's *When a pace is charged*.
 
+mod accounts;
+mod answers;
 mod lanes;
 mod lines;
 mod scopes;
@@ -23,16 +25,24 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::rc::Rc;
 
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+pub use self::accounts::{Account, Cause};
 pub use self::lanes::LaneId;
 pub use self::tickets::TicketId;
 
+use self::accounts::Accounts;
 use self::lanes::Lane;
 use self::lines::End;
-use self::scopes::{patched, profile};
+use self::scopes::profile;
 use self::tickets::Ticket;
-use super::scope::{Line, Profile, Queued, Scope, ScopeId};
+use super::backoff::Learned;
+use super::decision::Decision;
+use super::scope::{Change, NOBODY, Profile, Queued, Scope, ScopeId};
 use super::settings::Settings;
-use super::strategy::StrategyMaker;
+use super::signal::Feedback;
+use super::strategies::Strategies;
 use crate::base::intern::Interner;
 use crate::base::rng::Rng;
 use crate::base::slab::Slab;
@@ -44,7 +54,10 @@ pub struct Throttle {
     settings: Settings,
     default: Rc<Profile>,
     profiles: BTreeMap<String, Rc<Profile>>,
-    strategies: Option<StrategyMaker>,
+    strategies: Strategies,
+    initial: Option<InitialFeedback>,
+    /// Addresses are scopes, whether `CONCURRENT_REQUESTS_PER_IP` says so or not.
+    addresses: bool,
     names: Interner,
     scopes: Vec<Option<Scope>>,
     lanes: Vec<Lane>,
@@ -67,6 +80,14 @@ pub struct Throttle {
     /// Requests are released; if not, only departures are granted.
     releasing: bool,
     rng: Rng,
+    /// Decisions are kept for whoever asks.
+    tracing: bool,
+    decisions: Vec<Decision>,
+    /// Kept between answers, so that none allocates.
+    changes: Vec<Change>,
+    accounts: Accounts,
+    /// The limits that scopes had learned which are gone, by a hash of their names.
+    learned: HashMap<u64, Learned, FixedState>,
 }
 
 /// What the engine allows.
@@ -78,6 +99,9 @@ pub enum Grant {
     Depart(TicketId),
 }
 
+/// What is known of a scope, by its name, before its first request.
+pub type InitialFeedback = Rc<dyn Fn(&str) -> Option<Feedback>>;
+
 /// A lane that was first this often and could not go claims its scopes, in order of their numbers.
 const PASSED_MAX: u8 = 3;
 
@@ -87,20 +111,22 @@ const EXPIRE_BUDGET: usize = 1024;
 impl Throttle {
     /// An engine in which nothing waits. `seed` decides every jitter.
     pub fn new(settings: Settings, seed: u64, start: Instant) -> Self {
-        let default = Rc::new(profile(settings.default.clone()));
+        let default = Rc::new(Profile {
+            concurrency_max: u32::try_from(settings.concurrent_requests).unwrap_or(u32::MAX),
+            ..Profile::of(settings.default.clone())
+        });
         let profiles = settings
             .scopes
-            .iter()
-            .map(|(name, patch)| {
-                let patched = patched(&settings.default, patch);
-                (name.clone(), Rc::new(profile(patched)))
-            })
+            .keys()
+            .map(|name| (name.clone(), Rc::new(profile(&settings, name))))
             .collect();
         Throttle {
             settings,
             default,
             profiles,
-            strategies: None,
+            strategies: Strategies::default(),
+            initial: None,
+            addresses: false,
             names: Interner::new(),
             scopes: Vec::new(),
             lanes: Vec::new(),
@@ -117,12 +143,27 @@ impl Throttle {
             lines: 0,
             releasing: true,
             rng: Rng::from_seed(seed),
+            tracing: false,
+            decisions: Vec::new(),
+            changes: Vec::new(),
+            accounts: Accounts::default(),
+            learned: HashMap::with_hasher(FixedState::with_seed(seed)),
         }
     }
 
-    /// Lets `maker` choose the strategy of each scope that comes to be from now on.
-    pub fn set_strategies(&mut self, maker: StrategyMaker) {
-        self.strategies = Some(maker);
+    /// Where the strategies of the scopes come from that come to be from now on.
+    pub fn set_strategies(&mut self, strategies: Strategies) {
+        self.strategies = strategies;
+    }
+
+    /// What is known of scopes that come to be from now on.
+    pub fn set_initial(&mut self, known: InitialFeedback) {
+        self.initial = Some(known);
+    }
+
+    /// Makes every address a scope, though `CONCURRENT_REQUESTS_PER_IP` says nothing of them.
+    pub fn set_addresses(&mut self, on: bool) {
+        self.addresses = on;
     }
 
     /// Caps the requests in flight in all (open files may allow fewer than the settings say).
@@ -133,6 +174,16 @@ impl Throttle {
     /// Stops or resumes releasing. What was released may depart all the same.
     pub fn set_releasing(&mut self, on: bool) {
         self.releasing = on;
+    }
+
+    /// Keeps every decision for [`Throttle::take_decisions`], or none.
+    pub fn set_tracing(&mut self, on: bool) {
+        self.tracing = on;
+    }
+
+    /// What was decided since the last call.
+    pub fn take_decisions(&mut self) -> std::vec::Drain<'_, Decision> {
+        self.decisions.drain(..)
     }
 
     fn has_place(&self) -> bool {
@@ -251,8 +302,8 @@ impl Throttle {
 
     fn try_depart(&mut self, id: ScopeId, now: Instant) -> Option<Grant> {
         loop {
-            let slot = self.scope_ref(id).departing.first;
-            if slot == Line::NOBODY {
+            let slot = self.first_departing(id);
+            if slot == NOBODY {
                 return None;
             }
             let ticket = self.tickets.by_slot(slot).expect("a ticket in line exists");
@@ -278,6 +329,9 @@ impl Throttle {
         };
         let claims = self.lanes[lane as usize].passed >= PASSED_MAX;
         if let Some((keeper, wants_place)) = self.keeper_of_lane(lane, now, claims) {
+            let cost = self.cost(lane, keeper);
+            let cause = self.cause(keeper, cost, wants_place, now);
+            self.lanes[lane as usize].kept = (keeper, cause);
             self.lanes[lane as usize].wanted_place |= wants_place;
             if keeper == id {
                 return Looked::Nothing;
@@ -286,7 +340,7 @@ impl Throttle {
             let slot = &mut self.lanes[lane as usize];
             slot.passed = slot.passed.saturating_add(1);
             // Before those who do not claim, behind the one whose claim is older.
-            let end = if self.scope_ref(keeper).claimed_by == lane {
+            let end = if self.scope_ref(keeper).claimed_by() == lane {
                 End::Front
             } else {
                 End::Back
@@ -297,6 +351,7 @@ impl Throttle {
         }
         if !self.has_place() {
             self.lanes[lane as usize].wanted_place = true;
+            self.lanes[lane as usize].kept = (id, Cause::GlobalCap);
             return Looked::Capped;
         }
         self.leave(id);
@@ -308,14 +363,24 @@ impl Throttle {
     /// The scope that keeps a lane longest at `now`, and whether by a place it has not; `None` if
     /// none does. A claiming lane stops at the first, having claimed all before it.
     fn keeper_of_lane(&mut self, lane: u32, now: Instant, claims: bool) -> Option<(ScopeId, bool)> {
-        let scopes = self.lanes[lane as usize].scopes.clone();
+        let mut scopes = self.lanes[lane as usize].scopes.clone();
+        if claims {
+            // All claim in one order, so that no two wait for each other.
+            scopes.sort_unstable();
+        }
         let mut keeper: Option<(ScopeId, Instant, bool)> = None;
         for id in scopes {
+            let cost = self.cost(lane, id);
             let scope = self.scope_mut(id);
-            let foreign = scope.claimed_by != Line::NOBODY && scope.claimed_by != lane;
-            let at = if foreign { None } else { scope.releases_at() };
+            let claimed_by = scope.claimed_by();
+            let foreign = claimed_by != NOBODY && claimed_by != lane;
+            let at = if foreign {
+                None
+            } else {
+                scope.releases_at(cost, now)
+            };
             if claims && !foreign {
-                scope.claimed_by = lane;
+                scope.claim(lane);
             }
             let (at, wants_place) = match at {
                 Some(at) if at <= now => continue,
@@ -332,12 +397,35 @@ impl Throttle {
         keeper.map(|(id, _, wants_place)| (id, wants_place))
     }
 
+    /// What a lane waits for that a scope keeps.
+    pub(super) fn cause(
+        &self,
+        keeper: ScopeId,
+        cost: f64,
+        wants_place: bool,
+        now: Instant,
+    ) -> Cause {
+        let scope = self.scope_ref(keeper);
+        if wants_place {
+            return Cause::Concurrency;
+        }
+        if scope.fits_at(cost, now) > now {
+            return Cause::Quota;
+        }
+        Cause::of(scope.slowest_rule(now), scope.is_held(now))
+    }
+
     /// The scope whose gap keeps a ready ticket longest at `now`, and until when.
     fn keeper_of_ticket(&self, ticket: &Ticket, now: Instant) -> Option<(ScopeId, Instant)> {
         ticket
-            .scopes
+            .held
             .iter()
-            .map(|(id, _)| (*id, self.scope_ref(*id).departs_at().max(ticket.due)))
+            .map(|held| {
+                (
+                    held.id,
+                    self.scope_ref(held.id).departs_at().max(ticket.due),
+                )
+            })
             .filter(|(_, at)| *at > now)
             .max_by_key(|(_, at)| *at)
     }
@@ -352,13 +440,13 @@ impl Throttle {
 
     /// Sees to it that the scope is looked at when it can next do something: now or by the wheel.
     fn look_at(&mut self, id: ScopeId, now: Instant) {
-        let Some(at) = self.acts_at(id) else {
+        let Some(at) = self.acts_at(id, now) else {
             return;
         };
         let scope = self.scope_mut(id);
         match scope.queued {
             Queued::Departing => {}
-            Queued::Ready | Queued::Capped if scope.departing.is_empty() => {}
+            Queued::Ready | Queued::Capped if scope.departing == NOBODY => {}
             _ if at <= now => self.look_now(id, now),
             Queued::Ready => {}
             Queued::Capped | Queued::No => {
@@ -371,7 +459,7 @@ impl Throttle {
     }
 
     fn arm_departure(&mut self, id: ScopeId, now: Instant) {
-        if !self.scope_ref(id).departing.is_empty() {
+        if self.scope_ref(id).departing != NOBODY {
             self.look_at(id, now);
         }
     }
@@ -395,23 +483,24 @@ impl Throttle {
 
     /// When the first of the scope's prepared requests may depart, if there is one.
     fn may_depart_at(&self, id: ScopeId) -> Option<Instant> {
-        let scope = self.scope_ref(id);
-        (!scope.departing.is_empty()).then(|| {
-            let first = self.ticket_at(scope.departing.first);
-            scope.departs_at().max(first.due)
+        let first = self.first_departing(id);
+        (first != NOBODY).then(|| {
+            let departs_at = self.scope_ref(id).departs_at();
+            departs_at.max(self.ticket_at(first).due)
         })
     }
 
     /// When the scope can next let something go, or be forgotten.
-    fn acts_at(&self, id: ScopeId) -> Option<Instant> {
+    fn acts_at(&self, id: ScopeId, now: Instant) -> Option<Instant> {
         let scope = self.scope_ref(id);
         let departs = self.may_depart_at(id);
+        let first = self.first_waiting(id);
         // Claimed for a lane that waits elsewhere: looked at again when the claim ends.
-        let claimed = scope.claimed_by != Line::NOBODY && scope.claimed_by != scope.waiting.first;
-        let releases = if scope.waiting.is_empty() || claimed {
+        let claimed = scope.claimed_by() != NOBODY && scope.claimed_by() != first;
+        let releases = if first == NOBODY || claimed {
             None
         } else {
-            scope.releases_at()
+            scope.releases_at(self.cost(first, id), now)
         };
         match (departs, releases) {
             (Some(a), Some(b)) => Some(a.min(b)),

@@ -8,8 +8,13 @@ pub mod scope;
 pub mod signal;
 pub mod decision;
 pub mod strategy;
+pub mod strategies;
 pub mod autothrottle;
-#[cfg_attr(not(test), expect(dead_code, reason = "the engine comes to call it"))]
+mod robust;
+mod suspect;
+pub mod diagnosis;
+mod mix;
+mod quota;
 mod backoff;
 pub mod map;
 pub mod settings;

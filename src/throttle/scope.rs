@@ -1,90 +1,143 @@
 //! One scope: the unit of throttling. Its pace, what is in flight, and when it may send next.
 
+mod rules;
+mod slots;
+
 use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::settings::ScopeSettings;
-use super::signal::Signal;
-use super::strategy::{Pace, Policy, Strategy};
+pub(super) use self::rules::{Change, Charges, Hold};
+
+use self::rules::Rules;
+use smallvec::SmallVec;
+
+use super::backoff::{self, Learned};
+use super::decision::Source;
+use super::settings::{Jitter, ScopeSettings};
+use super::signal::{Ending, Feedback, Signal};
+use super::strategy::{Heard, Pace, Strategy};
 use crate::base::time::{Instant, nanos};
 
 /// A scope by its interned number. Numbers are used again once a scope is forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ScopeId(pub u32);
 
+/// The scopes that a request names, or that its URL maps to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScopeSet {
+    ids: SmallVec<[ScopeId; 4]>,
+    ordered: bool,
+}
+
+impl ScopeSet {
+    /// From the most general to the most specific. The first of doubles counts.
+    pub fn ordered(ids: impl IntoIterator<Item = ScopeId>) -> Self {
+        let mut set = ScopeSet {
+            ids: SmallVec::new(),
+            ordered: true,
+        };
+        for id in ids {
+            if !set.ids.contains(&id) {
+                set.ids.push(id);
+            }
+        }
+        set
+    }
+
+    /// None more specific than another.
+    pub fn unordered(ids: impl IntoIterator<Item = ScopeId>) -> Self {
+        let mut ids: SmallVec<[ScopeId; 4]> = ids.into_iter().collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ScopeSet {
+            ids,
+            ordered: false,
+        }
+    }
+
+    /// The scopes.
+    pub fn ids(&self) -> &[ScopeId] {
+        &self.ids
+    }
+
+    /// Whether the last is the most specific.
+    pub fn is_ordered(&self) -> bool {
+        self.ordered
+    }
+}
+
 /// The settings of a scope, shared by all that have the same.
 #[derive(Debug)]
 pub(super) struct Profile {
     pub settings: ScopeSettings,
+    /// It bounds what is spent and paces nothing: no refusal is about it.
+    pub only_quota: bool,
+    /// How far rampup may raise the concurrency: what may be in flight in all.
+    pub concurrency_max: u32,
 }
 
-/// A line of waiters, by number; the links are kept by whoever waits.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Line {
-    pub first: u32,
-    pub last: u32,
-}
+impl Profile {
+    /// These settings, of a scope that paces.
+    pub fn of(settings: ScopeSettings) -> Self {
+        Profile {
+            settings,
+            only_quota: false,
+            concurrency_max: u32::MAX,
+        }
+    }
 
-impl Line {
-    /// Nobody: no waiter has this number.
-    pub const NOBODY: u32 = u32::MAX;
-    pub const EMPTY: Line = Line {
-        first: Self::NOBODY,
-        last: Self::NOBODY,
-    };
-
-    pub fn is_empty(self) -> bool {
-        self.first == Self::NOBODY
+    /// What backoff goes by, over this pace.
+    fn backoff(&self, base: Pace) -> backoff::Rules<'_> {
+        backoff::Rules {
+            backoff: &self.settings.backoff,
+            rampup: self.settings.rampup.as_ref(),
+            base,
+            concurrency_max: self.concurrency_max,
+        }
     }
 }
+
+/// No lane and no ticket has this number: the end of a line, or nobody.
+pub(super) const NOBODY: u32 = u32::MAX;
 
 /// The state of one scope.
 ///
 /// *Released* requests hold a place of its concurrency. Until they depart they are *prepared*:
 /// their connection is being made, or waits for the gap to allow.
 ///
-/// There may be millions: every field here is one that each of them needs.
+/// There may be millions: every field here is one that each of them needs. What a rule needs that
+/// most scopes never meet is in `rules`.
 pub(super) struct Scope {
     pub profile: Rc<Profile>,
-    rare: Option<Box<Rare>>,
-    /// The pace's delay, in nanoseconds.
-    delay: u64,
-    /// The pace's concurrency.
-    concurrency: u32,
+    rules: Option<Box<Rules>>,
     /// The last departure; `FAR_FUTURE` where there was none.
     last_sent: Instant,
-    /// The factor around 1 that was drawn for the gap after it.
-    factor: f32,
-    /// How long a request of this scope usually needs from release to being ready to depart.
-    setup_us: u32,
-    pub in_flight: u32,
-    pub prepared: u32,
-    /// Lanes that name this scope.
-    pub lanes: u32,
-    /// The lane that this scope is being kept for, or `NOBODY`.
-    pub claimed_by: u32,
-    /// Lanes that wait for this scope to release.
-    pub waiting: Line,
-    /// Prepared requests that wait for this scope's gap.
-    pub departing: Line,
     /// When the wheel will look at this scope; older entries of it on the wheel are void.
     pub wake_at: Instant,
+    /// The factor around 1 that was drawn for the gap after the last departure.
+    factor: f32,
+    pub in_flight: u32,
+    /// Lanes that name this scope.
+    pub lanes: u32,
+    /// The last of the lanes that wait for this scope to release; the line is a ring.
+    pub waiting: u32,
+    /// The last of the prepared requests that wait for this scope's gap; the line is a ring.
+    pub departing: u32,
+    /// Its row in the accounts, or `NOBODY`.
+    pub account: u32,
+    /// Requests that are prepared. More than it can count are as good as that many.
+    prepared: u16,
+    /// How long a request of this scope usually needs from release to being ready to depart, in
+    /// units of `SETUP_UNIT`.
+    setup: u16,
     pub queued: Queued,
+    /// Answers, up to `MEASURED_AFTER`.
+    answered: u8,
 }
 
-/// What few scopes have.
-#[derive(Default)]
-struct Rare {
-    /// A third party's minimum (Crawl-delay): never undercut, jitter or not.
-    floor: Duration,
-    /// Nothing departs before (a hold).
-    held_until: Instant,
-    /// Sends by slot, where `delay_per_slot` and concurrency make slots differ.
-    slots: Option<Box<[Slot]>>,
-    /// The embedder's own strategy.
-    strategy: Option<Box<dyn Strategy>>,
-}
+/// So many answers tell that a scope is used for more than a page or two.
+const MEASURED_AFTER: u8 = 4;
 
 /// In which of the engine's queues a scope stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,12 +152,10 @@ pub(super) enum Queued {
     Capped,
 }
 
-/// One of a scope's N places for a request in flight.
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    free_at: Instant,
-    busy: bool,
-}
+/// What the learned set-up time is counted in.
+const SETUP_UNIT: Duration = Duration::from_micros(50);
+/// More than this is no set-up to wait for, but trouble.
+const SETUP_MAX: Duration = Duration::from_secs(2);
 
 impl fmt::Debug for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -116,171 +167,349 @@ impl fmt::Debug for Scope {
 }
 
 impl Scope {
-    pub fn new(profile: Rc<Profile>, mut strategy: Option<Box<dyn Strategy>>) -> Self {
-        let settings = &profile.settings;
-        let pace = Policy::of(strategy.as_deref_mut(), settings).start(settings);
-        let slots =
-            (settings.delay_per_slot > Duration::ZERO && settings.concurrency > 1).then(|| {
-                let free = Slot {
-                    free_at: Instant::START,
-                    busy: false,
-                };
-                vec![free; settings.concurrency as usize].into_boxed_slice()
-            });
-        let rare = (slots.is_some() || strategy.is_some()).then(|| {
-            Box::new(Rare {
-                slots,
-                strategy,
-                ..Rare::default()
-            })
-        });
+    pub fn new(profile: Rc<Profile>, strategy: Option<Box<dyn Strategy>>) -> Self {
         Scope {
-            rare,
-            delay: nanos(pace.delay),
-            concurrency: pace.concurrency,
+            rules: Rules::of(&profile, strategy).map(Box::new),
             last_sent: Instant::FAR_FUTURE,
-            factor: 1.0,
-            setup_us: 0,
-            in_flight: 0,
-            prepared: 0,
-            lanes: 0,
-            claimed_by: Line::NOBODY,
-            waiting: Line::EMPTY,
-            departing: Line::EMPTY,
             wake_at: Instant::FAR_FUTURE,
+            factor: 1.0,
+            in_flight: 0,
+            lanes: 0,
+            waiting: NOBODY,
+            departing: NOBODY,
+            account: NOBODY,
+            prepared: 0,
+            setup: 0,
             queued: Queued::No,
+            answered: 0,
             profile,
         }
     }
 
-    /// The present pace: delay before jitter, and concurrency.
+    /// Follows other settings from now on.
+    pub fn change(
+        &mut self,
+        profile: Rc<Profile>,
+        strategy: Option<Box<dyn Strategy>>,
+        now: Instant,
+    ) {
+        let fresh = Rules::of(&profile, strategy);
+        self.rules = match (fresh, self.rules.take()) {
+            (None, None) => None,
+            (fresh, old) => {
+                let mut fresh = fresh.unwrap_or_else(|| Rules::plain(&profile.settings));
+                if let Some(old) = old {
+                    fresh.inherit(*old, &self.profile, &profile, now);
+                }
+                Some(Box::new(fresh))
+            }
+        };
+        self.profile = profile;
+    }
+
+    fn settings(&self) -> &ScopeSettings {
+        &self.profile.settings
+    }
+
+    /// The present pace: delay before jitter, and concurrency. Holds and a third party's minimum
+    /// are not in it.
     pub fn pace(&self) -> Pace {
-        Pace {
-            delay: Duration::from_nanos(self.delay),
-            concurrency: self.concurrency,
+        match &self.rules {
+            Some(rules) => rules.pace(),
+            None => Pace {
+                delay: self.settings().delay,
+                concurrency: self.settings().concurrency,
+            },
         }
     }
 
-    /// Lets the policy change the pace after an answer. Whether it did.
-    pub fn answer(&mut self, signal: &Signal, now: Instant) -> bool {
-        let old = self.pace();
+    /// How many may be in flight now.
+    fn concurrency(&self) -> u32 {
+        match &self.rules {
+            Some(rules) => rules.concurrency(),
+            None => self.settings().concurrency,
+        }
+    }
+
+    fn rules_mut(&mut self) -> &mut Rules {
         let settings = &self.profile.settings;
-        let strategy = self.rare.as_mut().and_then(|rare| rare.strategy.as_mut());
-        let policy = Policy::of(strategy.map(|strategy| &mut **strategy), settings);
-        let new = policy.answer(settings, old, signal, now);
-        self.delay = nanos(new.delay);
-        self.concurrency = new.concurrency.max(1);
-        self.pace() != old
+        self.rules
+            .get_or_insert_with(|| Box::new(Rules::plain(settings)))
+    }
+
+    /// The lane that this scope is being kept for, or `NOBODY`.
+    pub fn claimed_by(&self) -> u32 {
+        self.rules.as_ref().map_or(NOBODY, |rules| rules.claimed_by)
+    }
+
+    /// Keeps the scope for a lane, or for nobody in particular.
+    pub fn claim(&mut self, lane: u32) {
+        if lane != NOBODY || self.rules.is_some() {
+            self.rules_mut().claimed_by = lane;
+        }
+    }
+
+    /// Whether an answer is a refusal by this scope's settings.
+    pub fn refuses(&self, signal: &Signal) -> bool {
+        self.settings().backoff.refuses(signal)
+    }
+
+    /// Notes that a scope below was refused; whether that is this one's affair, too.
+    pub fn note_child(&mut self, child: u32, now: Instant) -> bool {
+        let window = self.settings().backoff.window;
+        self.rules_mut().note_child(child, window, now)
+    }
+
+    /// What an answer changes.
+    pub fn answer(
+        &mut self,
+        heard: &Heard<'_>,
+        slot: u16,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) {
+        if heard.refused {
+            self.rules_mut();
+        } else if self.is_worth_measuring() {
+            self.rules_mut().measure(now);
+        }
+        if let Some(rules) = &mut self.rules {
+            rules.answer(&self.profile, heard, slot, now, changes);
+        }
+    }
+
+    /// Whether the rate that works is to be known when the first refusal comes: where refusals
+    /// count, and without that knowledge would cost a gap longer than the present one. Once.
+    fn is_worth_measuring(&mut self) -> bool {
+        let backoff = &self.profile.settings.backoff;
+        if !backoff.enabled || self.answered == MEASURED_AFTER {
+            return false;
+        }
+        self.answered += 1;
+        self.answered == MEASURED_AFTER && self.pace().delay < backoff.min_delay
+    }
+
+    /// The limits that refusals taught and that bind still.
+    pub fn learned(&self) -> Option<Learned> {
+        self.rules.as_ref()?.learned()
+    }
+
+    /// Begins with limits that were learned before.
+    pub fn recall(&mut self, learned: Learned, now: Instant) {
+        let profile = Rc::clone(&self.profile);
+        self.rules_mut().recall(&profile, learned, now);
+    }
+
+    /// What the end of an exchange changes.
+    pub fn ended(
+        &mut self,
+        signal: &Signal,
+        ending: &Ending,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) {
+        if let Some(rules) = &mut self.rules {
+            rules.ended(&self.profile, signal, ending, now, changes);
+        }
+    }
+
+    /// Whether it learns from how a reply ends.
+    pub fn listens(&self) -> bool {
+        self.rules.as_ref().is_some_and(|rules| rules.listens())
+    }
+
+    /// What is known of the scope beyond status and latency.
+    pub fn feedback(&mut self, feedback: &Feedback, now: Instant) {
+        if let Some(rules) = &mut self.rules {
+            rules.feedback(feedback, now);
+        }
     }
 
     /// Heeds a third party's minimum gap. The larger of several holds.
     pub fn raise_floor(&mut self, floor: Duration) {
-        let rare = self.rare.get_or_insert_default();
-        rare.floor = rare.floor.max(floor);
+        let rules = self.rules_mut();
+        rules.floor = rules.floor.max(floor);
     }
 
-    /// Nothing departs before `until`. Holds combine by the latest.
-    pub fn hold(&mut self, until: Instant) {
-        let rare = self.rare.get_or_insert_default();
-        rare.held_until = rare.held_until.max(until);
+    /// Nothing departs before the hold is over. Holds combine by the latest. Whether it changed
+    /// anything.
+    pub fn hold(&mut self, hold: Hold) -> bool {
+        self.rules_mut().hold(hold)
     }
 
-    fn floor(&self) -> Duration {
-        self.rare.as_ref().map_or(Duration::ZERO, |rare| rare.floor)
-    }
-
-    fn held_until(&self) -> Instant {
-        let rare = self.rare.as_ref();
-        rare.map_or(Instant::START, |rare| rare.held_until)
-    }
-
-    fn slots(&self) -> Option<&[Slot]> {
-        self.rare.as_ref()?.slots.as_deref()
-    }
-
-    fn slots_mut(&mut self) -> Option<&mut [Slot]> {
-        self.rare.as_mut()?.slots.as_deref_mut()
+    /// Whether something keeps departures back beyond the pace at `now`.
+    pub fn is_held(&self, now: Instant) -> bool {
+        self.rules
+            .as_ref()
+            .is_some_and(|rules| rules.held_until() > now)
     }
 
     /// The gap after the last departure, as drawn: the largest that any rule asks for.
     pub fn gap(&self) -> Duration {
+        let Some(rules) = &self.rules else {
+            let settings = self.settings();
+            let drawn = settings.delay.mul_f64(f64::from(self.factor));
+            return match settings.concurrency {
+                // The only slot's delay is the scope's own.
+                1 => drawn.max(settings.delay_per_slot.mul_f64(f64::from(self.factor))),
+                _ => drawn,
+            };
+        };
         let factor = f64::from(self.factor);
-        let drawn = self.pace().delay.mul_f64(factor).max(self.floor());
-        if self.concurrency == 1 {
-            // The only slot's delay is the scope's own.
-            drawn.max(self.profile.settings.delay_per_slot.mul_f64(factor))
-        } else {
-            drawn
+        let pace = rules.pace();
+        // A pace that changed since the draw may want less randomness than was drawn.
+        let drawn = match rules.jitter(&self.profile) {
+            Some(jitter) => pace
+                .delay
+                .mul_f64(factor.clamp(1.0 + jitter.low, 1.0 + jitter.high)),
+            None => pace.delay.mul_f64(factor),
+        };
+        let drawn = drawn.max(rules.floor);
+        match pace.concurrency {
+            1 => drawn.max(self.settings().delay_per_slot.mul_f64(factor)),
+            _ => drawn,
         }
     }
 
-    /// The usual gap: for planning departures that have not drawn theirs.
+    /// Between which factors the next gap is drawn.
+    pub fn jitter(&self) -> Jitter {
+        let own = self.settings().jitter;
+        let rules = self.rules.as_ref();
+        rules
+            .and_then(|rules| rules.jitter(&self.profile))
+            .unwrap_or(own)
+    }
+
+    /// The gap between departures, for planning those that have not drawn theirs.
     fn usual_gap(&self) -> Duration {
-        self.pace().delay.max(self.floor())
+        let floor = self
+            .rules
+            .as_ref()
+            .map_or(Duration::ZERO, |rules| rules.floor);
+        self.pace().delay.max(floor)
     }
 
     /// When the next request may depart, by every gap and hold.
     pub fn departs_at(&self) -> Instant {
-        if self.last_sent == Instant::FAR_FUTURE {
-            self.held_until()
-        } else {
-            (self.last_sent + self.gap()).max(self.held_until())
+        let gap_over = match self.last_sent {
+            Instant::FAR_FUTURE => Instant::START,
+            sent => sent + self.gap(),
+        };
+        match &self.rules {
+            Some(rules) => gap_over.max(rules.departs_at()),
+            None => gap_over,
+        }
+    }
+
+    /// The rule that the next departure waits for longest.
+    pub fn slowest_rule(&self, _now: Instant) -> Source {
+        let gap_over = match self.last_sent {
+            Instant::FAR_FUTURE => Instant::START,
+            sent => sent + self.gap(),
+        };
+        match &self.rules {
+            Some(rules) => rules.slowest(self.settings(), gap_over),
+            None => Source::User,
         }
     }
 
     /// Whether its concurrency leaves room for one more.
     pub fn has_place(&self) -> bool {
-        self.in_flight < self.concurrency
+        self.in_flight < self.concurrency()
     }
 
-    /// When the next request may be released; `None` while every place is taken.
+    /// When a request of this cost may be released; `None` while every place is taken.
     ///
-    /// That is ahead of its departure by the usual set-up time, behind those already prepared.
-    pub fn releases_at(&self) -> Option<Instant> {
+    /// That is ahead of its departure by the usual set-up time, behind those already prepared. A
+    /// quota is asked for that very moment, since it is charged then.
+    pub fn releases_at(&self, cost: f64, now: Instant) -> Option<Instant> {
         if !self.has_place() {
             return None;
         }
-        let mut departs = self.departs_at() + self.usual_gap() * self.prepared;
-        if let Some(slots) = self.slots() {
-            let free_at = slots.iter().filter(|slot| !slot.busy).map(|s| s.free_at);
-            departs = departs.max(free_at.min()?);
+        let mut departs = self.departs_at() + self.usual_gap() * u32::from(self.prepared);
+        if let Some(slots) = self.rules.as_ref().and_then(|rules| rules.slots.as_ref()) {
+            departs = departs.max(slots.free_at()?);
         }
-        Some(departs - Duration::from_micros(u64::from(self.setup_us)))
+        Some((departs - self.setup()).max(self.fits_at(cost, now)))
+    }
+
+    /// When what may be spent has this much left.
+    pub fn fits_at(&self, cost: f64, now: Instant) -> Instant {
+        let rules = self.rules.as_ref();
+        rules.map_or(Instant::START, |rules| rules.fits_at(cost, now))
+    }
+
+    /// Whether a request of this cost could never be sent.
+    pub fn never_fits(&self, cost: f64, now: Instant) -> bool {
+        let rules = self.rules.as_ref();
+        rules.is_some_and(|rules| rules.never_fits(cost, now))
+    }
+
+    /// Reserves what a request is expected to spend; `None` where nothing bounds it.
+    pub fn charge(&mut self, cost: f64) -> Option<Charges> {
+        let rules = self.rules.as_mut().filter(|rules| rules.is_bounded())?;
+        Some(rules.charge(cost))
+    }
+
+    /// What was reserved has left.
+    pub fn charged(&mut self, charges: Charges, at: Instant) -> Charges {
+        match &mut self.rules {
+            Some(rules) => rules.charged(charges, at),
+            None => charges,
+        }
+    }
+
+    /// What was reserved will not leave.
+    pub fn give_back(&mut self, charges: Charges, now: Instant) {
+        if let Some(rules) = &mut self.rules {
+            rules.give_back(charges, now);
+        }
+    }
+
+    /// What has left has its answer. Gives the units by which it cost more than was expected.
+    pub fn settle(
+        &mut self,
+        charges: Charges,
+        actual: Option<f64>,
+        remaining: Option<f64>,
+        now: Instant,
+    ) -> f64 {
+        match &mut self.rules {
+            Some(rules) => rules.settle(charges, actual, remaining, now),
+            None => 0.0,
+        }
+    }
+
+    fn setup(&self) -> Duration {
+        SETUP_UNIT * u32::from(self.setup)
     }
 
     /// Takes a place; says which slot, and when that slot lets its request depart.
     pub fn reserve(&mut self) -> (u16, Instant) {
         self.in_flight += 1;
-        self.prepared += 1;
-        let Some(slots) = self.slots_mut() else {
-            return (0, Instant::START);
-        };
-        let (index, slot) = slots
-            .iter_mut()
-            .enumerate()
-            .filter(|(_, slot)| !slot.busy)
-            .min_by_key(|(_, slot)| slot.free_at)
-            .expect("a scope releases only while it has a free slot");
-        slot.busy = true;
-        (index as u16, slot.free_at)
+        self.prepared = self.prepared.saturating_add(1);
+        match self.rules.as_mut().and_then(|rules| rules.slots.as_mut()) {
+            Some(slots) => slots.take(),
+            None => (0, Instant::START),
+        }
     }
 
     /// Charges a departure: the next gap runs from `sent`, with a freshly drawn `factor`.
     pub fn depart(&mut self, slot: u16, sent: Instant, factor: f32) {
-        self.prepared -= 1;
+        self.prepared = self.prepared.saturating_sub(1);
         self.factor = factor;
+        if let Some(rules) = &mut self.rules {
+            rules.departed(sent);
+        }
         self.sent(slot, sent);
     }
 
     /// The exact moment of a departure that was charged already. It only ever moves later.
     pub fn sent(&mut self, slot: u16, at: Instant) {
-        if self.last_sent == Instant::FAR_FUTURE || at > self.last_sent {
-            self.last_sent = at;
-        }
-        let delay = self.profile.settings.delay_per_slot;
+        self.follow(at);
         let factor = f64::from(self.factor);
-        if let Some(slots) = self.slots_mut() {
-            slots[usize::from(slot)].free_at = at + delay.mul_f64(factor);
+        if let Some(slots) = self.rules.as_mut().and_then(|rules| rules.slots.as_mut()) {
+            slots.sent(slot, at, factor, &self.profile);
         }
     }
 
@@ -288,22 +517,25 @@ impl Scope {
     pub fn free(&mut self, slot: u16, departed: bool) {
         self.in_flight -= 1;
         if !departed {
-            self.prepared -= 1;
+            self.prepared = self.prepared.saturating_sub(1);
         }
-        if let Some(slots) = self.slots_mut() {
-            slots[usize::from(slot)].busy = false;
+        if let Some(slots) = self.rules.as_mut().and_then(|rules| rules.slots.as_mut()) {
+            slots.give_back(slot);
         }
+    }
+
+    /// Requests on the wire: released and departed.
+    pub fn on_the_wire(&self) -> u32 {
+        self.in_flight.saturating_sub(u32::from(self.prepared))
     }
 
     /// Learns from one set-up how far ahead of due to release (a running mean over about four).
     pub fn learn_setup(&mut self, took: Duration) {
-        // More than this is no set-up to wait for, but trouble.
-        let took = (nanos(took) / 1000).min(2_000_000) as u32;
-        self.setup_us = if self.setup_us == 0 {
-            took
-        } else {
-            ((u64::from(self.setup_us) * 3 + u64::from(took)) / 4) as u32
-        };
+        let took = nanos(took.min(SETUP_MAX)).div_ceil(nanos(SETUP_UNIT)) as u32;
+        self.setup = match self.setup {
+            0 => took,
+            known => (u32::from(known) * 3 + took) / 4,
+        } as u16;
     }
 
     /// The last departure, if there was one.
@@ -320,26 +552,21 @@ impl Scope {
 
     /// Whether it carries nothing at `now` that a fresh scope would not.
     pub fn is_blank(&self, now: Instant) -> bool {
-        self.waiting.is_empty()
-            && self.departing.is_empty()
+        self.waiting == NOBODY
+            && self.departing == NOBODY
             && self.queued == Queued::No
             && self.blank_at().is_some_and(|at| at <= now)
     }
 
     /// When it will be blank by time alone, if nobody uses it until then.
     pub fn blank_at(&self) -> Option<Instant> {
-        let rare = self.rare.as_ref();
-        let learns = self.profile.settings.autothrottle.is_some()
-            || rare.is_some_and(|rare| rare.strategy.is_some());
-        if self.lanes > 0 || self.in_flight > 0 || learns {
+        if self.lanes > 0 || self.in_flight > 0 {
             return None;
         }
-        let slots = self.slots().into_iter().flatten();
-        Some(
-            slots
-                .map(|slot| slot.free_at)
-                .fold(self.departs_at(), Instant::max),
-        )
+        match &self.rules {
+            Some(rules) => rules.blank_at(self.settings(), self.departs_at(), self.last_sent()),
+            None => Some(self.departs_at()),
+        }
     }
 }
 
@@ -348,7 +575,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_million_of_them_fit_into_88_megabytes() {
-        assert!(size_of::<Option<Scope>>() <= 88);
+    fn a_million_of_them_fit_into_64_megabytes() {
+        assert!(size_of::<Option<Scope>>() <= 64);
     }
 }

@@ -8,6 +8,8 @@ use std::time::Duration;
 use crate::base::time::Wall;
 use crate::fetch::failure::FailureKind;
 use crate::wire::http::Headers;
+use crate::wire::rate_limit::RateLimit;
+use crate::wire::{cache_status, retry_after};
 
 /// The facts of an exchange, as classification sees them.
 #[derive(Clone, Copy, Debug)]
@@ -142,11 +144,21 @@ impl Signal {
     /// caches and limits.
     pub fn of(answer: &Answer<'_>) -> Self {
         let taught = |latency: Option<Duration>| latency.filter(|_| !answer.dont_adjust_delay);
+        let cached = cache_status::is_cached(answer.headers);
+        let mut limit = RateLimit::read(answer.headers, answer.wall);
+        if cached == Some(true) {
+            // What a cache kept of the origin's limits is of another time, or another client's.
+            limit = RateLimit::default();
+        }
         Signal {
             status: answer.status,
             failure: answer.failure,
             server_latency: taught(answer.server_latency),
             latency: taught(answer.latency),
+            cached,
+            retry_after: retry_after::read(answer.headers, answer.wall),
+            rate_limit_exhausted: limit.is_exhausted(),
+            rate_limit_reset: limit.reset,
             ..Signal::default()
         }
     }
@@ -207,6 +219,13 @@ pub trait Classify {
     /// What `answer` means. Called when the final head is there, or when there will be none.
     fn classify(&self, answer: &Answer<'_>) -> Signal {
         Signal::of(answer)
+    }
+
+    /// Whether the request is made again, after this many attempts; `None` where the usual rules
+    /// decide (`RETRY_TIMES`, `RETRY_HTTP_CODES`, `RETRY_EXCEPTIONS`). Whatever it is, the next
+    /// attempt waits for its scopes like any request.
+    fn retries(&self, _answer: &Answer<'_>, _attempts: u32) -> Option<bool> {
+        None
     }
 
     /// How many items the body of a finished answer holds: an end of items while answers stay

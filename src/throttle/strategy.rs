@@ -1,11 +1,10 @@
-//! What a scope's pace does about signals: a replaceable policy, and the ones that are built in.
+//! What a scope's pace does about answers, where the embedder brings that.
 
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::autothrottle;
-use super::settings::{AutoThrottle, ScopeSettings};
-use super::signal::Signal;
+use super::settings::ScopeSettings;
+use super::signal::{Ending, Feedback, Signal};
 use crate::base::time::Instant;
 
 /// The pace that a strategy asks for. Other rules (a hold, Crawl-delay, the global cap) only tighten it.
@@ -17,79 +16,61 @@ pub struct Pace {
     pub concurrency: u32,
 }
 
-/// Turns signals into pace, for one scope. One strategy lives as long as its scope's state.
+/// An answer, as one scope hears of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Heard<'a> {
+    /// What it means.
+    pub signal: &'a Signal,
+    /// It is a refusal by this scope's settings, and this scope is blamed for it.
+    pub refused: bool,
+    /// When its request departed.
+    pub sent: Instant,
+}
+
+/// Turns answers into pace, for one scope, in place of AutoThrottle, backoff and rampup.
+///
+/// One strategy lives as long as its scope's state. Holds, Crawl-delay and quotas go on beside it
+/// and only tighten what it asks for. It is asked on the crawl's thread and must be quick.
 pub trait Strategy {
     /// The pace before the first answer.
     fn start(&mut self, settings: &ScopeSettings) -> Pace;
 
-    /// The pace after `signal`.
+    /// The pace after an answer, from the pace before it.
     fn answer(
         &mut self,
         settings: &ScopeSettings,
         pace: Pace,
-        signal: &Signal,
+        heard: &Heard<'_>,
         now: Instant,
     ) -> Pace;
+
+    /// The pace after the end of an exchange whose head was answered before.
+    fn ended(
+        &mut self,
+        _settings: &ScopeSettings,
+        pace: Pace,
+        _ending: &Ending,
+        _now: Instant,
+    ) -> Pace {
+        pace
+    }
+
+    /// A request departed.
+    fn sent(&mut self, _at: Instant) {}
+
+    /// Nothing departs before this, whatever the pace: for limits that no gap can express.
+    fn departs_at(&self) -> Instant {
+        Instant::START
+    }
+
+    /// What an answer, or the embedding program, told of the scope beyond the pace.
+    fn feedback(&mut self, _feedback: &Feedback, _now: Instant) {}
+
+    /// When the scope's state may be forgotten, if nobody uses it until then; `None`: never.
+    fn forgettable_at(&self) -> Option<Instant> {
+        None
+    }
 }
 
 /// Makes the strategy of each new scope; registered by an embedder.
 pub type StrategyMaker = Rc<dyn Fn(&str) -> Option<Box<dyn Strategy>>>;
-
-/// The policy of one scope, made whenever it is asked: the built-in ones need no memory beyond the
-/// pace itself.
-pub(super) enum Policy<'a> {
-    /// The configured pace, whatever comes.
-    Fixed,
-    /// The delay follows the latency, as Scrapy's does.
-    AutoThrottle(&'a AutoThrottle),
-    /// The embedder's own.
-    Custom(&'a mut dyn Strategy),
-}
-
-impl<'a> Policy<'a> {
-    /// The embedder's own policy, where there is one, or the built-in that `settings` ask for.
-    pub(super) fn of(
-        custom: Option<&'a mut (dyn Strategy + 'static)>,
-        settings: &'a ScopeSettings,
-    ) -> Self {
-        match (custom, &settings.autothrottle) {
-            (Some(strategy), _) => Policy::Custom(strategy),
-            (None, Some(auto)) => Policy::AutoThrottle(auto),
-            (None, None) => Policy::Fixed,
-        }
-    }
-
-    /// The pace before the first answer.
-    pub(super) fn start(self, settings: &ScopeSettings) -> Pace {
-        let configured = Pace {
-            delay: settings.delay,
-            concurrency: settings.concurrency,
-        };
-        match self {
-            Policy::Fixed => configured,
-            Policy::AutoThrottle(auto) => Pace {
-                delay: autothrottle::start_delay(auto, settings.delay),
-                ..configured
-            },
-            Policy::Custom(strategy) => strategy.start(settings),
-        }
-    }
-
-    /// The pace after `signal`.
-    pub(super) fn answer(
-        self,
-        settings: &ScopeSettings,
-        pace: Pace,
-        signal: &Signal,
-        now: Instant,
-    ) -> Pace {
-        match self {
-            Policy::Fixed => pace,
-            Policy::AutoThrottle(auto) => Pace {
-                delay: autothrottle::adjusted_delay(auto, settings.delay, pace.delay, signal),
-                ..pace
-            },
-            Policy::Custom(strategy) => strategy.answer(settings, pace, signal, now),
-        }
-    }
-}

@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use super::engine::{Grant, LaneId, Throttle, TicketId};
-use super::settings::{AutoThrottle, Jitter, ScopePatch, ScopeSettings, Settings};
+use super::scope::ScopeSet;
+use super::settings::{
+    AutoThrottle, AutoThrottleMode, Jitter, ScopePatch, ScopeSettings, Settings,
+};
 use super::signal::Signal;
 use crate::base::time::Instant;
 
@@ -56,7 +59,7 @@ impl World {
 
     fn lane(&mut self, scopes: &[&str]) -> LaneId {
         let ids: Vec<_> = scopes.iter().map(|s| self.throttle.scope(s)).collect();
-        self.throttle.open_lane(&ids)
+        self.throttle.open_lane(&ScopeSet::ordered(ids))
     }
 
     fn queue(&mut self, lane: LaneId, count: usize, page: Page) {
@@ -145,7 +148,7 @@ impl World {
                     ..Signal::default()
                 };
                 self.count(ticket, -1);
-                self.throttle.answer(ticket, &signal, self.now);
+                self.throttle.answer(ticket, id, &signal, self.now);
                 self.throttle.finish(ticket, self.now);
             }
             Happens::Offered(lane) => self.throttle.offer(LaneId(lane), self.now),
@@ -637,7 +640,7 @@ fn f29_an_address_caps_all_names_on_it() {
     for i in 0..10 {
         let host = world.throttle.scope(&format!("h{i}.test"));
         let ip = world.throttle.address_scope(address).expect("it is on");
-        let lane = world.throttle.open_lane(&[host, ip]);
+        let lane = world.throttle.open_lane(&ScopeSet::ordered([host, ip]));
         world.queue(lane, 10, page(0.05));
     }
     world.run(at(10.0));
@@ -652,7 +655,7 @@ fn f51_a_crawl_delay_is_never_undercut_and_counts_from_the_last_request() {
     world.run(at(0.1));
     let delayed = world.throttle.crawl_delay_scope("a.test", secs(3.0));
     world.throttle.follow_lane(delayed, lane);
-    world.throttle.add_scope(lane, delayed, world.now);
+    world.throttle.add_scope(lane, delayed);
     world.queue(lane, 50, page(0.05));
     world.run(at(300.0));
     assert_eq!(world.sent(lane).len(), 51);
@@ -749,7 +752,11 @@ fn f84_the_rate_settles_at_target_concurrency_over_latency() {
 
 #[test]
 fn f86_fast_errors_do_not_speed_up_and_slow_ones_slow_down() {
-    let mut world = World::new(auto(1.0, 8, 0.0));
+    let mut settings = auto(1.0, 8, 0.0);
+    let auto = settings.default.autothrottle.as_mut();
+    auto.expect("it is on").mode = AutoThrottleMode::Scrapy;
+    settings.default.backoff.enabled = false;
+    let mut world = World::new(settings);
     let lane = world.lane(&["a.test"]);
     let scope = world.throttle.scope("a.test");
     let error = Page {
@@ -804,7 +811,7 @@ fn f93_autothrottle_keeps_under_the_caps_of_host_and_address() {
     for i in 0..4 {
         let host = world.throttle.scope(&format!("h{i}.test"));
         let ip = world.throttle.address_scope(address).expect("it is on");
-        let lane = world.throttle.open_lane(&[host, ip]);
+        let lane = world.throttle.open_lane(&ScopeSet::ordered([host, ip]));
         world.queue(lane, 200, page(0.1));
     }
     world.run(at(30.0));
@@ -853,7 +860,7 @@ fn a_request_that_may_depart_does_so_before_another_is_released() {
     let mut throttle = Throttle::new(pace(8, 0.0, 0.0), 1, now);
     for name in ["a.test", "b.test", "c.test"] {
         let scope = throttle.scope(name);
-        let lane = throttle.open_lane(&[scope]);
+        let lane = throttle.open_lane(&ScopeSet::ordered([scope]));
         throttle.offer(lane, now);
     }
     for _ in 0..3 {

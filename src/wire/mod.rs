@@ -2,11 +2,17 @@
 
 pub mod url;
 pub mod http;
+mod structured;
+pub mod date;
+pub mod retry_after;
+pub mod rate_limit;
+pub mod cache_status;
 pub mod coding;
 pub mod dns;
 pub mod robots;
 pub mod charset;
 pub mod directives;
 pub mod html;
+pub mod marks;
 pub mod sitemap;
 pub mod warc;

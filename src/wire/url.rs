@@ -155,13 +155,28 @@ impl CrawlUrl {
         self.text.get(usize::from(self.path_end) + 1..)
     }
 
+    /// The first value of this name in the query, read as a form's: with escapes and `+` undone.
+    pub fn query_value(&self, name: &str) -> Option<String> {
+        url::form_urlencoded::parse(self.query()?.as_bytes())
+            .find(|(own, _)| own == name)
+            .map(|(_, value)| value.into_owned())
+    }
+
     /// The domain somebody registered, by the public suffix list (`bbc.co.uk`, `me.github.io`).
     ///
     /// Where there is none (an address, `localhost`, a public suffix itself) it is the whole host.
     pub fn registrable_domain(&self) -> &str {
+        self.domain().unwrap_or(self.host_str())
+    }
+
+    /// The same; `None` where there is none.
+    ///
+    /// The list's private suffixes are suffixes too: who has a name at a host of many (`github.io`)
+    /// shares it with nobody.
+    pub fn domain(&self) -> Option<&str> {
         match self.host() {
-            Host::Name(name) => psl::domain_str(name).unwrap_or(name),
-            Host::Address(_) => self.host_str(),
+            Host::Name(name) => psl::domain_str(name),
+            Host::Address(_) => None,
         }
     }
 

@@ -103,6 +103,14 @@ impl Problem {
         self
     }
 
+    /// The same problem, where the setting is the value itself.
+    pub(super) fn whole(self) -> Self {
+        Problem {
+            entry: Vec::new(),
+            ..self
+        }
+    }
+
     /// Says who wrote it, and to which setting.
     pub fn at(self, source_of: Source, name: &str) -> ConfigError {
         ConfigError {

@@ -9,9 +9,11 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::error::{Problem, nearest};
-use super::quantity::Whole;
+use super::quantity::{FACTOR_MAX, Whole};
 use crate::frontier::settings::Follow;
-use crate::throttle::settings::{Jitter, LatencyFrom};
+use crate::throttle::settings::{
+    AutoThrottleMode, Jitter, LatencyFrom, MapKind, Oversize, RateLimitHeaders, WindowKind,
+};
 
 /// A kind of value. What [`Form::write`] gives, [`Form::read`] takes back unchanged.
 pub(super) trait Form {
@@ -73,7 +75,7 @@ impl Form for JitterForm {
 
     fn read(value: &Value) -> Result<Jitter, Problem> {
         const MEND: &str =
-            "give true, false, a share from 0 to 1, or [low, high] with -1 ≤ low ≤ high";
+            "give true, false, a share from 0 to 1, or [low, high] with -1 ≤ low ≤ high ≤ 1000";
         let jitter = match value {
             Value::Bool(true) => Jitter::default(),
             Value::Bool(false) => Jitter::NONE,
@@ -97,7 +99,8 @@ impl Form for JitterForm {
             },
         };
         let sound = jitter.low.is_finite() && jitter.high.is_finite();
-        match sound && -1.0 <= jitter.low && jitter.low <= jitter.high {
+        let ordered = -1.0 <= jitter.low && jitter.low <= jitter.high;
+        match sound && ordered && jitter.high <= FACTOR_MAX {
             true => Ok(jitter),
             false => Err(wrong(value, "out of range", MEND)),
         }
@@ -125,8 +128,9 @@ impl Form for Codes {
         items(value)?
             .iter()
             .map(|code| match Whole::<u16, 100>::read(code) {
-                Ok(code @ 100..=599) => Ok(code),
-                _ => Err(wrong(code, "no status code", "give codes from 100 to 599")),
+                // Above 599 there is nothing in RFC 9110, and yet there are servers that say 999.
+                Ok(code @ 100..=999) => Ok(code),
+                _ => Err(wrong(code, "no status code", "give codes from 100 to 999")),
             })
             .collect()
     }
@@ -227,6 +231,48 @@ impl Choice for LatencyFrom {
     const ALL: &'static [(&'static str, Self)] = &[
         ("send", LatencyFrom::Send),
         ("connect", LatencyFrom::Connect),
+    ];
+}
+
+impl Choice for AutoThrottleMode {
+    const KIND: &'static str = "robust or scrapy";
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("robust", AutoThrottleMode::Robust),
+        ("scrapy", AutoThrottleMode::Scrapy),
+    ];
+}
+
+impl Choice for RateLimitHeaders {
+    const KIND: &'static str = "always, backoff or off";
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("always", RateLimitHeaders::Always),
+        ("backoff", RateLimitHeaders::Backoff),
+        ("off", RateLimitHeaders::Off),
+    ];
+}
+
+impl Choice for WindowKind {
+    const KIND: &'static str = "fixed or sliding";
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("fixed", WindowKind::Fixed),
+        ("sliding", WindowKind::Sliding),
+    ];
+}
+
+impl Choice for Oversize {
+    const KIND: &'static str = "alone or refuse";
+    const ALL: &'static [(&'static str, Self)] =
+        &[("alone", Oversize::Alone), ("refuse", Oversize::Refuse)];
+}
+
+impl Choice for MapKind {
+    const KIND: &'static str = "host, domain, hierarchy, endpoint, ip, or several of them";
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("host", MapKind::Host),
+        ("domain", MapKind::Domain),
+        ("hierarchy", MapKind::Hierarchy),
+        ("endpoint", MapKind::Endpoint),
+        ("ip", MapKind::Ip),
     ];
 }
 

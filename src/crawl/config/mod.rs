@@ -3,9 +3,11 @@
 mod error;
 mod form;
 mod net;
+mod presets;
 mod quantity;
 mod scopes;
 mod table;
+mod throttling;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,12 +17,17 @@ use std::time::Duration;
 use serde_json::Value;
 
 pub use self::error::{ConfigError, Problem, Source};
+pub use self::presets::{Preset, presets};
 pub use self::table::{Setting, settings};
 
 use self::form::Form;
 use self::net::{Agent, is_net, product_token};
-use self::scopes::Scopes;
-use crate::throttle::settings::{AutoThrottle, ScopePatch};
+use self::quantity::{AboveOne, AboveZero, BelowOne};
+use self::scopes::{EVERYWHERE, Scopes};
+use crate::throttle::settings::{
+    ADDRESSES, AutoThrottle, AutoThrottlePatch, BasePace, DOMAINS, LatencyFrom, Oversize, Rampup,
+    RampupPatch, ScopePatch, ScopeSettings, WindowKind,
+};
 use crate::{fetch, frontier, io, throttle};
 
 /// What a crawl is told before it starts.
@@ -92,6 +99,15 @@ struct Said {
     delay_per_slot: Option<Duration>,
     autothrottle: bool,
     autothrottle_settings: AutoThrottle,
+    latency_from: Option<LatencyFrom>,
+    /// The rest of what holds for all scopes.
+    base: ScopeSettings,
+    rampup: Rampup,
+    window: Duration,
+    window_kind: WindowKind,
+    oversize: Oversize,
+    domains: Option<ScopePatch>,
+    addresses: Option<ScopePatch>,
     scopes: BTreeMap<String, ScopePatch>,
     slots: BTreeMap<String, ScopePatch>,
     user_agent: String,
@@ -118,7 +134,15 @@ impl Default for Config {
             delay: None,
             delay_per_slot: None,
             autothrottle: false,
-            autothrottle_settings: AutoThrottle::default(),
+            autothrottle_settings: throttle.autothrottle.clone(),
+            latency_from: throttle.latency_from,
+            base: throttle.default.clone(),
+            rampup: throttle.rampup.clone(),
+            window: throttle.window,
+            window_kind: throttle.window_kind,
+            oversize: throttle.oversize,
+            domains: None,
+            addresses: None,
             scopes: scopes::said_of(&throttle.scopes),
             slots: BTreeMap::new(),
             user_agent: fetch.user_agent.clone(),
@@ -174,12 +198,24 @@ impl Config {
         if let Err(problem) = (setting.write)(&mut changed, value) {
             return Err(problem.at(source, setting.name));
         }
-        if source.rank() >= self.source(setting.name).rank() {
+        let before = self.sources.get(setting.name).unwrap_or(&Source::Default);
+        if source.rank() >= before.rank() {
             if changed.said != self.said {
                 changed.derive();
             }
             changed.sources.insert(setting.name, source);
             *self = changed;
+        }
+        Ok(())
+    }
+
+    /// Gives the settings of a preset their values, unless a source of higher precedence has spoken.
+    pub fn preset(&mut self, name: &str) -> Result<(), ConfigError> {
+        let preset = presets::find(name)
+            .map_err(|problem| problem.at(Source::Flag("--preset".to_owned()), name))?;
+        for (setting, value) in preset.values {
+            let source = Source::Preset(preset.name.to_owned());
+            self.set(setting, &(*value).into(), source)?;
         }
         Ok(())
     }
@@ -192,10 +228,24 @@ impl Config {
 
     /// Who said the present value of a setting.
     pub fn source(&self, name: &str) -> &Source {
-        table::find(name)
-            .ok()
-            .and_then(|setting| self.sources.get(setting.name))
-            .unwrap_or(&Source::Default)
+        let Ok(setting) = table::find(name) else {
+            return &Source::Default;
+        };
+        let said_by_entry = setting
+            .scope_key
+            .is_some_and(|key| self.holds_everywhere(key));
+        let name = match said_by_entry {
+            true => "THROTTLING_SCOPES",
+            false => setting.name,
+        };
+        self.sources.get(name).unwrap_or(&Source::Default)
+    }
+
+    /// Whether the entry that stands for all other scopes says this key.
+    fn holds_everywhere(&self, key: &str) -> bool {
+        let scopes = Scopes::write(&self.said.scopes);
+        let path = format!("/{EVERYWHERE}/{}", key.replace('.', "/"));
+        scopes.pointer(&path).is_some()
     }
 
     /// Checks everything once more, fields that were written directly too, and settles what depends
@@ -209,6 +259,7 @@ impl Config {
         // What was put together from several sayings may have been written directly since.
         Scopes::read(&Scopes::write(&self.throttle.scopes))
             .map_err(|problem| self.blame(problem, "THROTTLING_SCOPES"))?;
+        self.check_paces()?;
         Agent::read(&self.fetch.user_agent.as_str().into())
             .map_err(|problem| self.blame(problem, "USER_AGENT"))?;
         if self.fetch.body_max > self.buffered_bodies_max {
@@ -237,29 +288,8 @@ impl Config {
 
     /// Puts together what follows from what was said.
     fn derive(&mut self) {
+        self.derive_throttle();
         let said = &self.said;
-        let automatic = said.autothrottle;
-        let usual = throttle::settings::ScopeSettings::default();
-
-        let pace = &mut self.throttle.default;
-        // AutoThrottle needs room to choose in: eight at once and no gap, unless the user says less.
-        pace.concurrency =
-            said.concurrency
-                .unwrap_or(if automatic { 8 } else { usual.concurrency });
-        pace.delay = said.delay.unwrap_or(match automatic {
-            true => Duration::ZERO,
-            false => usual.delay,
-        });
-        // Whoever chose a delay chose the whole gap; a slot's own would silently lengthen it.
-        pace.delay_per_slot =
-            said.delay_per_slot
-                .unwrap_or(match automatic || said.delay.is_some() {
-                    true => Duration::ZERO,
-                    false => usual.delay_per_slot,
-                });
-        pace.autothrottle = automatic.then(|| said.autothrottle_settings.clone());
-        self.throttle.scopes = scopes::effective(&said.slots, &said.scopes);
-
         self.contact = said.contact.clone();
         self.fetch.user_agent = match &said.contact {
             Some(contact) if !said.user_agent.contains(contact.as_str()) => {
@@ -278,6 +308,134 @@ impl Config {
             .partition(|entry| is_net(entry));
         self.exclude_nets = nets;
         self.frontier.exclude_hosts = hosts;
+    }
+
+    /// Puts together how fast each scope may be asked.
+    fn derive_throttle(&mut self) {
+        let said = &self.said;
+        let mut scopes = scopes::effective(&said.slots, &said.scopes);
+        for (key, defaults) in [(DOMAINS, &said.domains), (ADDRESSES, &said.addresses)] {
+            if let Some(defaults) = defaults {
+                let own = scopes.remove(key).unwrap_or_default();
+                scopes.insert(key.to_owned(), own.over(defaults));
+            }
+        }
+        let everywhere = scopes.remove(EVERYWHERE).unwrap_or_default();
+        if let Some(silenced) = everywhere.ignore_robots_txt {
+            for patch in scopes.values_mut() {
+                patch.ignore_robots_txt.get_or_insert(silenced);
+            }
+        }
+
+        // Whoever chose a delay chose the whole gap; a slot's own would silently lengthen it.
+        let delay = everywhere.delay.or(said.delay);
+        let delay_per_slot = everywhere.delay_per_slot.or(said.delay_per_slot);
+        let base = |automatic| {
+            let usual = BasePace::usual(automatic);
+            BasePace {
+                concurrency: everywhere
+                    .concurrency
+                    .or(said.concurrency)
+                    .unwrap_or(usual.concurrency),
+                delay: delay.unwrap_or(usual.delay),
+                delay_per_slot: delay_per_slot.unwrap_or(match delay {
+                    Some(_) => Duration::ZERO,
+                    None => usual.delay_per_slot,
+                }),
+            }
+        };
+        let automatic = everywhere.autothrottle.enabled.unwrap_or(said.autothrottle);
+        let BasePace {
+            concurrency,
+            delay,
+            delay_per_slot,
+        } = base(automatic);
+
+        let pace = &mut self.throttle;
+        pace.scopes = scopes;
+        pace.otherwise = base(!automatic);
+        pace.window = everywhere.window.unwrap_or(said.window);
+        pace.window_kind = everywhere.window_kind.unwrap_or(said.window_kind);
+        pace.oversize = said.oversize;
+        pace.latency_from = everywhere.autothrottle.latency_from.or(said.latency_from);
+        pace.autothrottle = AutoThrottle {
+            latency_from: said
+                .latency_from
+                .unwrap_or(said.autothrottle_settings.mode.latency_from()),
+            ..said.autothrottle_settings.clone()
+        };
+        pace.rampup = said.rampup.clone();
+        pace.default = said.base.clone();
+        // What holds for all scopes is seen to as a scope is, with everything on: that is how a scope
+        // finds it that switches on what is off elsewhere.
+        let on = pace.scope(&ScopePatch {
+            autothrottle: AutoThrottlePatch {
+                enabled: Some(true),
+                ..everywhere.autothrottle.clone()
+            },
+            rampup: RampupPatch {
+                enabled: Some(true),
+                ..everywhere.rampup.clone()
+            },
+            ..everywhere.clone()
+        });
+        pace.autothrottle = on.autothrottle.clone().unwrap_or_default();
+        pace.rampup = on.rampup.clone().unwrap_or_default();
+        pace.default = ScopeSettings {
+            concurrency,
+            delay,
+            delay_per_slot,
+            autothrottle: on.autothrottle.filter(|_| automatic),
+            rampup: on
+                .rampup
+                .filter(|_| everywhere.rampup.enabled == Some(true)),
+            ..on
+        };
+    }
+
+    /// Checks what single values cannot show: paces that were put together, or written directly.
+    fn check_paces(&self) -> Result<(), ConfigError> {
+        let check = |pace: &ScopeSettings| {
+            let backoff = &pace.backoff;
+            let number = |key: &str, read: Result<f64, Problem>| {
+                read.map(|_| ()).map_err(|problem| problem.within(key))
+            };
+            number("delay_factor", AboveOne::read(&backoff.delay_factor.into()))?;
+            number(
+                "concurrency_factor",
+                BelowOne::read(&backoff.concurrency_factor.into()),
+            )?;
+            if backoff.min_delay > backoff.max_delay {
+                let what = format!(
+                    "min_delay is {:?}, more than max_delay, which is {:?}",
+                    backoff.min_delay, backoff.max_delay
+                );
+                let mend =
+                    "lower min_delay (BACKOFF_MIN_DELAY) or raise max_delay (BACKOFF_MAX_DELAY)";
+                return Err(Problem::new(what, mend).within("min_delay"));
+            }
+            Ok(())
+        };
+        let target = |pace: &ScopeSettings| match &pace.autothrottle {
+            Some(auto) => AboveZero::read(&auto.target_concurrency.into()).map(|_| ()),
+            None => Ok(()),
+        };
+        let default = &self.throttle.default;
+        // The bound that somebody chose is the one to speak of.
+        let bound = match self.source("BACKOFF_MIN_DELAY") {
+            Source::Default => "BACKOFF_MAX_DELAY",
+            _ => "BACKOFF_MIN_DELAY",
+        };
+        check(default).map_err(|problem| self.blame(problem.whole(), bound))?;
+        target(default)
+            .map_err(|problem| self.blame(problem, "AUTOTHROTTLE_TARGET_CONCURRENCY"))?;
+        for name in self.throttle.scopes.keys() {
+            let pace = self.throttle.of(name);
+            let named = |problem: Problem| self.blame(problem.within(name), "THROTTLING_SCOPES");
+            check(&pace).map_err(|problem| named(problem.within("backoff")))?;
+            target(&pace).map_err(|problem| named(problem.within("autothrottle")))?;
+        }
+        Ok(())
     }
 }
 

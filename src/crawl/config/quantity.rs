@@ -156,6 +156,69 @@ impl Form for AboveZero {
     }
 }
 
+/// A factor that makes things grow.
+pub(super) struct AboveOne;
+
+impl Form for AboveOne {
+    type Of = f64;
+    const KIND: &'static str = "number above 1";
+
+    fn read(value: &Value) -> Result<f64, Problem> {
+        const MEND: &str = "give a number above 1 and up to 1000, such as 2.0";
+        match number(value) {
+            Some(factor) if factor > 1.0 && factor <= FACTOR_MAX => Ok(factor),
+            Some(factor) if factor > FACTOR_MAX => Err(wrong(value, "too large", MEND)),
+            _ => Err(wrong(value, "not above 1", MEND)),
+        }
+    }
+
+    fn write(of: &f64) -> Value {
+        (*of).into()
+    }
+}
+
+/// A factor that makes things shrink, and leaves something.
+pub(super) struct BelowOne;
+
+impl Form for BelowOne {
+    type Of = f64;
+    const KIND: &'static str = "number between 0 and 1";
+
+    fn read(value: &Value) -> Result<f64, Problem> {
+        number(value)
+            .filter(|factor| *factor > 0.0 && *factor < 1.0)
+            .ok_or_else(|| {
+                let mend = "give a number above 0 and below 1, such as 0.5";
+                wrong(value, "not between 0 and 1", mend)
+            })
+    }
+
+    fn write(of: &f64) -> Value {
+        (*of).into()
+    }
+}
+
+/// How many times a minute something may happen.
+pub(super) struct PerMinute;
+
+impl Form for PerMinute {
+    type Of = f64;
+    const KIND: &'static str = "number a minute";
+
+    fn read(value: &Value) -> Result<f64, Problem> {
+        number(value)
+            .filter(|rate| PER_MINUTE_MIN <= *rate && *rate <= PER_MINUTE_MAX)
+            .ok_or_else(|| {
+                let mend = "give a number from 0.001 to 1000000, such as 60";
+                wrong(value, "no rate", mend)
+            })
+    }
+
+    fn write(of: &f64) -> Value {
+        (*of).into()
+    }
+}
+
 /// Seconds of `0.5`, `500ms` or `1h30m`.
 fn seconds(text: &str) -> Option<f64> {
     let text = text.trim();
@@ -225,3 +288,9 @@ fn split_number(text: &str) -> Option<(f64, &str)> {
 const SECONDS_MAX: f64 = 100.0 * 365.25 * 86_400.0;
 /// 2⁵³: up to here every whole number is a float.
 const BYTES_EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+/// Far beyond any sense, and still a factor that no span overflows by.
+pub(super) const FACTOR_MAX: f64 = 1000.0;
+/// A request in seventeen hours.
+const PER_MINUTE_MIN: f64 = 1e-3;
+/// A request in sixty microseconds.
+const PER_MINUTE_MAX: f64 = 1e6;

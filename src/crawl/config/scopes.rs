@@ -1,14 +1,19 @@
 //! What single scopes say of their own: `THROTTLING_SCOPES`, and `DOWNLOAD_SLOTS` as Scrapy has it.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
 use super::error::{Problem, nearest};
-use super::form::{Flag, Form, JitterForm, wrong};
-use super::quantity::{Delay, Whole};
-use crate::throttle::settings::ScopePatch;
+use super::form::{Codes, Flag, Form, JitterForm, OneOf, wrong};
+use super::quantity::{AboveOne, AboveZero, BelowOne, Delay, PerMinute, Timeout, Whole};
+use super::throttling::{Exceptions, Registered, Target};
+use crate::throttle::settings::{
+    ADDRESSES, AutoThrottleMode, AutoThrottlePatch, BackoffPatch, DOMAINS, LatencyFrom,
+    RampupPatch, ScopePatch, WindowKind,
+};
 use crate::wire::url::CrawlUrl;
 
 type Patches = BTreeMap<String, ScopePatch>;
@@ -45,22 +50,35 @@ impl Form for Slots {
     }
 }
 
+/// What scopes of one sort say, each for itself: `DOMAIN_SCOPE_DEFAULTS`.
+pub(super) struct Keys;
+
+impl Form for Keys {
+    type Of = ScopePatch;
+    const KIND: &'static str = "table of a scope's keys";
+
+    fn read(value: &Value) -> Result<ScopePatch, Problem> {
+        let mut patch = ScopePatch::default();
+        let table = object(
+            value,
+            r#"give a table, or JSON: {"concurrency": 2, "delay": 0.5}"#,
+        )?;
+        read_keys(&mut patch, &table, SCOPE_KEYS)?;
+        Ok(patch)
+    }
+
+    fn write(of: &ScopePatch) -> Value {
+        written_keys(of, SCOPE_KEYS).into()
+    }
+}
+
 /// What holds: a scope's entry among the scopes goes before the one among the slots, key by key,
 /// and where a delay is chosen a slot's own delay is 0 unless it is chosen too.
 pub(super) fn effective(slots: &Patches, scopes: &Patches) -> Patches {
     let mut all = slots.clone();
     for (name, patch) in scopes {
         let under = all.remove(name).unwrap_or_default();
-        let patch = patch.clone();
-        let merged = ScopePatch {
-            concurrency: patch.concurrency.or(under.concurrency),
-            delay: patch.delay.or(under.delay),
-            delay_per_slot: patch.delay_per_slot.or(under.delay_per_slot),
-            jitter: patch.jitter.or(under.jitter),
-            ignore_robots_txt: patch.ignore_robots_txt.or(under.ignore_robots_txt),
-            ..patch
-        };
-        all.insert(name.clone(), merged);
+        all.insert(name.clone(), patch.clone().over(&under));
     }
     for patch in all.values_mut() {
         if patch.delay.is_some() {
@@ -81,48 +99,133 @@ pub(super) fn said_of(scopes: &Patches) -> Patches {
     said
 }
 
-/// One key of a scope's entry: how it is read into a patch, and written from one.
-struct Key {
+/// One key of a table: how it is read into a patch, and written from one.
+struct Key<P: 'static> {
     name: &'static str,
-    read: fn(&mut ScopePatch, &Value) -> Result<(), Problem>,
-    write: fn(&ScopePatch) -> Option<Value>,
+    read: fn(&mut P, &Value) -> Result<(), Problem>,
+    /// `None` where it has nothing to say, and where another key says it.
+    write: fn(&P) -> Option<Value>,
 }
 
 macro_rules! key {
-    ($name:literal, $form:ty, $field:ident) => {
+    ($name:literal, $form:ty, $($field:ident).+) => {
         Key {
             name: $name,
-            read: |patch, value| {
-                patch.$field = Some(<$form>::read(value)?);
-                Ok(())
-            },
-            write: |patch| patch.$field.as_ref().map(<$form>::write),
+            read: |patch, value| once::<$form>(&mut patch.$($field).+, value),
+            write: |patch| patch.$($field).+.as_ref().map(<$form>::write),
+        }
+    };
+    // Another spelling of a key that stands elsewhere: it is read, never written.
+    (also $name:literal, $form:ty, $($field:ident).+) => {
+        Key {
+            name: $name,
+            read: |patch, value| once::<$form>(&mut patch.$($field).+, value),
+            write: |_| None,
         }
     };
 }
 
-const SCOPE_KEYS: &[Key] = &[
+const SCOPE_KEYS: &[Key<ScopePatch>] = &[
     key!("concurrency", Whole<u32, 1>, concurrency),
     key!("delay", Delay, delay),
     key!("delay_per_slot", Delay, delay_per_slot),
     key!("jitter", JitterForm, jitter),
     key!("ignore_robots_txt", Flag, ignore_robots_txt),
+    Key {
+        name: "backoff",
+        read: |patch, value| {
+            let patch = &mut patch.backoff;
+            match switch(value) {
+                Some(_) => once::<Flag>(&mut patch.enabled, value),
+                None => read_keys(patch, &object(value, SWITCH_OR_TABLE)?, BACKOFF_KEYS),
+            }
+        },
+        write: |patch| table(&patch.backoff, BACKOFF_KEYS),
+    },
+    Key {
+        name: "rampup",
+        read: |patch, value| {
+            let patch = &mut patch.rampup;
+            match switch(value) {
+                Some(_) => once::<Flag>(&mut patch.enabled, value)?,
+                None => read_keys(patch, &object(value, SWITCH_OR_TABLE)?, RAMPUP_KEYS)?,
+            }
+            // Whoever says how it is to be done wants it done.
+            patch.enabled.get_or_insert(true);
+            Ok(())
+        },
+        write: |patch| table(&patch.rampup, RAMPUP_KEYS),
+    },
+    key!("quota", AboveZero, quota),
+    key!("window", Delay, window),
+    key!("window_kind", OneOf<WindowKind>, window_kind),
+    key!("requests_per_minute", PerMinute, requests_per_minute),
+    key!("manager", Registered, manager),
+    Key {
+        name: "autothrottle",
+        read: |patch, value| {
+            let patch = &mut patch.autothrottle;
+            match switch(value) {
+                Some(_) => once::<Flag>(&mut patch.enabled, value),
+                None => read_keys(patch, &object(value, SWITCH_OR_TABLE)?, AUTOTHROTTLE_KEYS),
+            }
+        },
+        write: |patch| table(&patch.autothrottle, AUTOTHROTTLE_KEYS),
+    },
+    key!(also "autothrottle_enabled", Flag, autothrottle.enabled),
+    key!(also "autothrottle_mode", OneOf<AutoThrottleMode>, autothrottle.mode),
+    key!(also "autothrottle_start_delay", Delay, autothrottle.start_delay),
+    key!(also "autothrottle_max_delay", Delay, autothrottle.max_delay),
+    key!(also "autothrottle_target_concurrency", AboveZero, autothrottle.target_concurrency),
+    key!(also "latency_from", OneOf<LatencyFrom>, autothrottle.latency_from),
 ];
 
-const SLOT_KEYS: &[Key] = &[
+const BACKOFF_KEYS: &[Key<BackoffPatch>] = &[
+    key!("enabled", Flag, enabled),
+    key!("http_codes", Codes, http_codes),
+    key!("exceptions", Exceptions, exceptions),
+    key!("delay_factor", AboveOne, delay_factor),
+    key!("max_delay", Timeout, max_delay),
+    key!("min_delay", Timeout, min_delay),
+    key!("jitter", JitterForm, jitter),
+    key!("window", Timeout, window),
+    key!("concurrency_factor", BelowOne, concurrency_factor),
+    key!(also "concurrency_decrease_factor", BelowOne, concurrency_factor),
+    key!("per_slot", Flag, per_slot),
+];
+
+const RAMPUP_KEYS: &[Key<RampupPatch>] = &[
+    key!("enabled", Flag, enabled),
+    key!("backoff_target", Target, backoff_target),
+    key!("delay_factor", AboveOne, delay_factor),
+    key!("min_delay", Delay, min_delay),
+];
+
+const AUTOTHROTTLE_KEYS: &[Key<AutoThrottlePatch>] = &[
+    key!("enabled", Flag, enabled),
+    key!("mode", OneOf<AutoThrottleMode>, mode),
+    key!("start_delay", Delay, start_delay),
+    key!("max_delay", Delay, max_delay),
+    key!("target_concurrency", AboveZero, target_concurrency),
+    key!("latency_from", OneOf<LatencyFrom>, latency_from),
+];
+
+const SLOT_KEYS: &[Key<ScopePatch>] = &[
     key!("concurrency", Whole<u32, 1>, concurrency),
     key!("delay", Delay, delay),
     key!("randomize_delay", JitterForm, jitter),
 ];
 
-fn patches(value: &Value, keys: &[Key]) -> Result<Patches, Problem> {
+fn patches(value: &Value, keys: &[Key<ScopePatch>]) -> Result<Patches, Problem> {
     let mut patches = Patches::new();
-    for (name, entry) in &object(value)? {
-        let name_key = scope_name(name).map_err(|problem| problem.within(name))?;
-        let mut patch = ScopePatch::default();
-        for (key, value) in &object(entry).map_err(|problem| problem.within(name))? {
-            read_key(&mut patch, key, value, keys).map_err(|p| p.within(key).within(name))?;
-        }
+    for (name, entry) in &object(value, MAP)? {
+        let read = || {
+            let mut patch = ScopePatch::default();
+            let name_key = scope_name(name)?;
+            read_keys(&mut patch, &object(entry, MAP)?, keys)?;
+            Ok((name_key, patch))
+        };
+        let (name_key, patch) = read().map_err(|problem: Problem| problem.within(name))?;
         if patches.insert(name_key, patch).is_some() {
             let twice = Problem::new("the scope is named twice", "keep one of its entries");
             return Err(twice.within(name));
@@ -131,38 +234,67 @@ fn patches(value: &Value, keys: &[Key]) -> Result<Patches, Problem> {
     Ok(patches)
 }
 
-fn read_key(patch: &mut ScopePatch, key: &str, value: &Value, keys: &[Key]) -> Result<(), Problem> {
-    let names = || keys.iter().map(|key| key.name);
-    match keys
-        .iter()
-        .find(|known| known.name.eq_ignore_ascii_case(key))
-    {
-        Some(known) => (known.read)(patch, value),
-        None => Err(Problem::new(
-            "a scope has no such key",
-            match nearest(key, names()) {
-                Some(name) => format!("did you mean {name}?"),
-                None => format!("there is {}", names().collect::<Vec<_>>().join(", ")),
-            },
-        )),
+fn read_keys<P>(patch: &mut P, table: &Map<String, Value>, keys: &[Key<P>]) -> Result<(), Problem> {
+    for (key, value) in table {
+        let known = keys
+            .iter()
+            .find(|known| known.name.eq_ignore_ascii_case(key));
+        let read = match known {
+            Some(known) => (known.read)(patch, value),
+            None => Err(unknown(key, keys.iter().map(|key| key.name))),
+        };
+        read.map_err(|problem| problem.within(key))?;
+    }
+    Ok(())
+}
+
+fn unknown(key: &str, names: impl Iterator<Item = &'static str> + Clone) -> Problem {
+    let mend = match nearest(key, names.clone()) {
+        Some(name) => format!("did you mean {name}?"),
+        None => format!("there is {}", names.collect::<Vec<_>>().join(", ")),
+    };
+    Problem::new("there is no such key", mend)
+}
+
+/// Reads what nobody has said yet: two keys may mean the same.
+fn once<F: Form>(field: &mut Option<F::Of>, value: &Value) -> Result<(), Problem> {
+    let read = F::read(value)?;
+    match field.replace(read) {
+        None => Ok(()),
+        Some(_) => Err(Problem::new("is said twice", "keep one of the two")),
     }
 }
 
-fn written(patches: &Patches, keys: &[Key]) -> Value {
-    let entry = |patch| {
-        keys.iter()
-            .filter_map(|key| Some((key.name.to_owned(), (key.write)(patch)?)))
-            .collect::<Map<_, _>>()
-    };
+/// The switch that a value is, where it is one and no table.
+fn switch(value: &Value) -> Option<bool> {
+    Flag::read(value).ok()
+}
+
+fn written(patches: &Patches, keys: &[Key<ScopePatch>]) -> Value {
     patches
         .iter()
-        .map(|(name, patch)| (name.clone(), entry(patch).into()))
+        .map(|(name, patch)| (name.clone(), written_keys(patch, keys).into()))
         .collect::<Map<_, _>>()
         .into()
 }
 
+fn written_keys<P>(patch: &P, keys: &[Key<P>]) -> Map<String, Value> {
+    keys.iter()
+        .filter_map(|key| Some((key.name.to_owned(), (key.write)(patch)?)))
+        .collect()
+}
+
+/// A table within a scope's entry, if it says anything.
+fn table<P>(patch: &P, keys: &[Key<P>]) -> Option<Value> {
+    let table = written_keys(patch, keys);
+    (!table.is_empty()).then(|| table.into())
+}
+
+const MAP: &str = r#"give a table, or JSON: {"example.com": {"concurrency": 2, "delay": 0.5}}"#;
+const SWITCH_OR_TABLE: &str = "give true, false or a table";
+
 /// The object that a value is, or that its text says in JSON.
-fn object(value: &Value) -> Result<Map<String, Value>, Problem> {
+fn object(value: &Value, mend: &str) -> Result<Map<String, Value>, Problem> {
     let parsed = match value {
         Value::Object(map) => return Ok(map.clone()),
         Value::String(text) => serde_json::from_str(text).ok(),
@@ -170,15 +302,14 @@ fn object(value: &Value) -> Result<Map<String, Value>, Problem> {
     };
     match parsed {
         Some(Value::Object(map)) => Ok(map),
-        _ => Err(wrong(
-            value,
-            "no map",
-            r#"give a table, or JSON: {"example.com": {"concurrency": 2, "delay": 0.5}}"#,
-        )),
+        _ => Err(wrong(value, "no map", mend)),
     }
 }
 
-/// A scope's name as URLs have it: what looks like a host is lower-cased, in ASCII, without port 80.
+/// A scope's name as URLs have it: hosts are lower-cased, in ASCII, without port 80.
+///
+/// A host may stand behind `*.`, which is every host below it, behind `host/`, where Crawl-delay
+/// has its scope, and before the path of an endpoint.
 fn scope_name(name: &str) -> Result<String, Problem> {
     const MEND: &str = "give the host alone (example.com, example.com:8080) or a scope of your own";
     if name.contains("://") {
@@ -187,12 +318,63 @@ fn scope_name(name: &str) -> Result<String, Problem> {
     if name.is_empty() || name.trim() != name || name.contains(char::is_control) {
         return Err(Problem::new("no name of a scope", MEND));
     }
-    // A name of the user's own has no dot and no port; `ip/ADDRESS` and `host/NAME` are no hosts.
-    if name.contains('/') || !name.contains(['.', ':']) {
+    if [ADDRESSES, DOMAINS].contains(&name) {
         return Ok(name.to_owned());
     }
-    match CrawlUrl::parse(&format!("http://{name}/")) {
-        Ok(url) => Ok(url.scope_key().to_owned()),
-        Err(_) => Ok(name.to_owned()),
+    if let Some(address) = name.strip_prefix("ip/") {
+        let bare = address.trim_start_matches('[').trim_end_matches(']');
+        return match bare.parse::<IpAddr>() {
+            Ok(address) => Ok(format!("ip/{address}")),
+            Err(_) => Err(Problem::new(
+                "no address",
+                "give ip/192.0.2.1, ip/2001:db8::1 or ip/*",
+            )),
+        };
+    }
+    if let Some(host) = name.strip_prefix("*.") {
+        let host = host_name(host);
+        return match host.contains(['*', '/', ':']) {
+            false => Ok(format!("*.{host}")),
+            true => Err(Problem::new("no pattern", STARS)),
+        };
+    }
+    if name.contains('*') {
+        return Err(Problem::new("no pattern", STARS));
+    }
+    if let Some(host) = name.strip_prefix("host/") {
+        return Ok(format!("host/{}", host_name(host)));
+    }
+    match name.split_once('/') {
+        // An endpoint: its path as URLs have it, too.
+        Some((host, _)) if host.contains(['.', ':']) => {
+            match CrawlUrl::parse(&format!("http://{name}")) {
+                Ok(url) if url.query().is_none() => {
+                    Ok(format!("{}{}", url.scope_key(), url.path()))
+                }
+                Ok(_) => Err(Problem::new(
+                    "a query is no part of a scope",
+                    "leave out what follows ?",
+                )),
+                Err(_) => Ok(name.to_owned()),
+            }
+        }
+        Some(_) => Ok(name.to_owned()),
+        None => Ok(host_name(name)),
     }
 }
+
+/// A host as URLs have it. A name of the user's own has no dot and no port: it stays as it is.
+fn host_name(name: &str) -> String {
+    if !name.contains(['.', ':']) {
+        return name.to_owned();
+    }
+    match CrawlUrl::parse(&format!("http://{name}/")) {
+        Ok(url) => url.scope_key().to_owned(),
+        Err(_) => name.to_owned(),
+    }
+}
+
+/// The one entry that is no scope: what holds for all that do not say otherwise.
+pub(super) const EVERYWHERE: &str = "default";
+const STARS: &str =
+    "a star stands for all hosts below one (*.example.com), or in ip/* and domain/*";

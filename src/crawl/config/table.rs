@@ -7,11 +7,14 @@ use super::form::{Codes, Flag, Form, JitterForm, Maybe, OneOf, Opposite, Pattern
 use super::net::{
     Agent, Contact, Exclusions, File, Headers, Nets, Overrides, Servers, Token, Words,
 };
-use super::quantity::{AboveZero, Bytes, Delay, Limit, Timeout, Whole};
-use super::scopes::{Scopes, Slots};
+use super::quantity::{AboveOne, AboveZero, BelowOne, Bytes, Delay, Limit, Timeout, Whole};
+use super::scopes::{Keys, Scopes, Slots};
+use super::throttling::{Errors, Exceptions, Instead, MapKinds, Target};
 use super::{BackEnd, Config};
 use crate::frontier::settings::Follow;
-use crate::throttle::settings::LatencyFrom;
+use crate::throttle::settings::{
+    AutoThrottleMode, LatencyFrom, Oversize, RateLimitHeaders, WindowKind,
+};
 
 /// A setting: what a person may say, and which field of the [`Config`] it becomes.
 #[derive(Debug)]
@@ -22,8 +25,10 @@ pub struct Setting {
     pub kind: &'static str,
     /// What it does, in a line.
     pub meaning: &'static str,
-    /// The key by which a scope says the same for itself.
+    /// The key by which a scope says the same for itself; `backoff.jitter` stands in a table.
     pub scope_key: Option<&'static str>,
+    /// Another name that is taken for this one.
+    pub alias: Option<&'static str>,
     pub(super) read: fn(&Config) -> Value,
     pub(super) write: fn(&mut Config, &Value) -> Result<(), Problem>,
 }
@@ -32,6 +37,20 @@ impl Setting {
     const fn scope_key(mut self, key: &'static str) -> Self {
         self.scope_key = Some(key);
         self
+    }
+
+    const fn alias(mut self, name: &'static str) -> Self {
+        self.alias = Some(name);
+        self
+    }
+
+    /// Whether this is the setting that `name` means, in any case and spelling.
+    pub fn is_named(&self, name: &str) -> bool {
+        let name = name.trim();
+        self.name.eq_ignore_ascii_case(name)
+            || self
+                .alias
+                .is_some_and(|alias| alias.eq_ignore_ascii_case(name))
     }
 
     /// The value that holds where nobody says anything.
@@ -47,9 +66,7 @@ pub fn settings() -> &'static [Setting] {
 
 /// The setting of this name, in any case.
 pub(super) fn find(name: &str) -> Result<&'static Setting, Problem> {
-    let known = TABLE
-        .iter()
-        .find(|setting| setting.name.eq_ignore_ascii_case(name.trim()));
+    let known = TABLE.iter().find(|setting| setting.is_named(name));
     known.ok_or_else(|| {
         Problem::new(
             "there is no such setting",
@@ -72,6 +89,7 @@ macro_rules! row {
             kind: <$form>::KIND,
             meaning: $meaning,
             scope_key: None,
+            alias: None,
             read: |config| <$form>::write(&config.$($read).+),
             write: |config, value| {
                 #[allow(clippy::useless_conversion, reason = "a field may be optional or not")]
@@ -96,22 +114,85 @@ static TABLE: &[Setting] = &[
         "least gap between sends of a scope, and AutoThrottle's floor; unset with AutoThrottle on: 0").scope_key("delay"),
     row!("DOWNLOAD_DELAY_PER_SLOT", Delay, throttle.default.delay_per_slot, said.delay_per_slot,
         "least gap between sends of one slot of a scope; unset with a delay set or AutoThrottle on: 0").scope_key("delay_per_slot"),
-    row!("RANDOMIZE_DOWNLOAD_DELAY", JitterForm, throttle.default.jitter,
+    row!("RANDOMIZE_DOWNLOAD_DELAY", JitterForm, throttle.default.jitter, said.base.jitter,
         "each gap is drawn around the delay: true is 0.5 either way").scope_key("jitter"),
+    row!("SCOPE_MAP", MapKinds, throttle.scope_map,
+        "which scopes a URL has: its host, registrable domain, all names between, host and path, address"),
     row!("THROTTLING_SCOPES", Scopes, said.scopes,
-        "scopes that differ: concurrency, delay, delay_per_slot, jitter, ignore_robots_txt"),
+        "scopes that differ, by name or pattern (*.example.com, ip/*); default is all others"),
+    row!("DOMAIN_SCOPE_DEFAULTS", Maybe<Keys>, said.domains,
+        "what differs in every scope that is a registrable domain, where SCOPE_MAP makes them"),
+    row!("ADDRESS_SCOPE_DEFAULTS", Maybe<Keys>, said.addresses,
+        "what differs in every scope that is an address, where SCOPE_MAP makes them"),
     row!("DOWNLOAD_SLOTS", Slots, said.slots,
         "the same as Scrapy has it: concurrency, delay, randomize_delay"),
-    row!("AUTOTHROTTLE_ENABLED", Flag, said.autothrottle,
-        "the delay follows the latency"),
-    row!("AUTOTHROTTLE_START_DELAY", Delay, said.autothrottle_settings.start_delay,
-        "the delay before anything is known"),
-    row!("AUTOTHROTTLE_MAX_DELAY", Delay, said.autothrottle_settings.max_delay,
-        "the longest delay that latency may bring about"),
-    row!("AUTOTHROTTLE_TARGET_CONCURRENCY", AboveZero, said.autothrottle_settings.target_concurrency,
-        "requests in parallel that it aims at; fractions allowed"),
-    row!("LATENCY_FROM", OneOf<LatencyFrom>, said.autothrottle_settings.latency_from,
-        "where that latency begins: at the request's departure, or at TCP established"),
+    // Backoff.
+    row!("BACKOFF_ENABLED", Flag, throttle.default.backoff.enabled, said.base.backoff.enabled,
+        "refusals slow a scope down").scope_key("backoff.enabled"),
+    row!("BACKOFF_HTTP_CODES", Codes, throttle.default.backoff.http_codes, said.base.backoff.http_codes,
+        "statuses that are refusals").scope_key("backoff.http_codes"),
+    row!("BACKOFF_EXCEPTIONS", Exceptions, throttle.default.backoff.exceptions, said.base.backoff.exceptions,
+        "errors that are refusals").scope_key("backoff.exceptions"),
+    row!("BACKOFF_DELAY_FACTOR", AboveOne, throttle.default.backoff.delay_factor, said.base.backoff.delay_factor,
+        "each round of refusals multiplies the delay by this").scope_key("backoff.delay_factor"),
+    row!("BACKOFF_MAX_DELAY", Timeout, throttle.default.backoff.max_delay, said.base.backoff.max_delay,
+        "the longest delay of a backoff, and the longest that a Retry-After is waited for").scope_key("backoff.max_delay"),
+    row!("BACKOFF_MIN_DELAY", Timeout, throttle.default.backoff.min_delay, said.base.backoff.min_delay,
+        "the least delay of a backoff, until a rate is known to work").scope_key("backoff.min_delay"),
+    row!("BACKOFF_JITTER", JitterForm, throttle.default.backoff.jitter, said.base.backoff.jitter,
+        "the jitter of a backoff, until a rate is known to work").scope_key("backoff.jitter"),
+    row!("BACKOFF_WINDOW", Timeout, throttle.default.backoff.window, said.base.backoff.window,
+        "quiet time after which a scope dares one step").scope_key("backoff.window"),
+    row!("BACKOFF_CONCURRENCY_FACTOR", BelowOne, throttle.default.backoff.concurrency_factor, said.base.backoff.concurrency_factor,
+        "concurrency is multiplied by this where the delay is at its longest").scope_key("backoff.concurrency_factor")
+        .alias("BACKOFF_CONCURRENCY_DECREASE_FACTOR"),
+    row!("RATELIMIT_HEADERS", OneOf<RateLimitHeaders>, throttle.rate_limit_headers,
+        "when RateLimit fields hold a scope: whenever nothing remains, with refusals only, or never"),
+    row!("RETRY_AFTER_OBEY", Flag, throttle.obey_fully,
+        "a Retry-After is waited for however long it is"),
+    row!("REDIRECT_MAX_DELAY", Delay, throttle.redirect_max_delay,
+        "the longest that a redirect waits for its Retry-After"),
+    // Ramp-up and quotas.
+    row!("RAMPUP_BACKOFF_TARGET", Target, throttle.rampup.backoff_target, said.rampup.backoff_target,
+        "refusals wanted per window where rampup is on, which only scopes can say").scope_key("rampup.backoff_target"),
+    row!("THROTTLING_WINDOW", Delay, throttle.window, said.window,
+        "how long the window of a quota is; 0: quotas never block").scope_key("window"),
+    row!("THROTTLING_WINDOW_KIND", OneOf<WindowKind>, throttle.window_kind, said.window_kind,
+        "whether windows follow each other, or every span as long as one counts").scope_key("window_kind"),
+    row!("QUOTA_OVERSIZE", OneOf<Oversize>, throttle.oversize, said.oversize,
+        "a request that costs more than its quota: sent alone into an untouched window, or refused"),
+    // AutoThrottle.
+    Setting {
+        name: "AUTOTHROTTLE_ENABLED",
+        kind: Flag::KIND,
+        meaning: "the delay follows the latency",
+        scope_key: Some("autothrottle.enabled"),
+        alias: None,
+        read: |config| Flag::write(&config.throttle.default.autothrottle.is_some()),
+        write: |config, value| {
+            config.said.autothrottle = Flag::read(value)?;
+            Ok(())
+        },
+    },
+    row!("AUTOTHROTTLE_MODE", OneOf<AutoThrottleMode>, throttle.autothrottle.mode, said.autothrottle_settings.mode,
+        "how it follows: filtered and wary of caches and blocks, or by Scrapy's rules to the digit").scope_key("autothrottle.mode"),
+    row!("AUTOTHROTTLE_START_DELAY", Delay, throttle.autothrottle.start_delay, said.autothrottle_settings.start_delay,
+        "the delay before anything is known").scope_key("autothrottle.start_delay"),
+    row!("AUTOTHROTTLE_MAX_DELAY", Delay, throttle.autothrottle.max_delay, said.autothrottle_settings.max_delay,
+        "the longest delay that latency may bring about").scope_key("autothrottle.max_delay"),
+    row!("AUTOTHROTTLE_TARGET_CONCURRENCY", AboveZero, throttle.autothrottle.target_concurrency, said.autothrottle_settings.target_concurrency,
+        "requests in parallel that it aims at; fractions allowed").scope_key("autothrottle.target_concurrency"),
+    row!("LATENCY_FROM", OneOf<LatencyFrom>, throttle.autothrottle.latency_from, said.latency_from,
+        "where that latency begins: at departure (robust), or at TCP established (scrapy)").scope_key("autothrottle.latency_from"),
+    row!("AUTOTHROTTLE_DEBUG", Flag, throttle.debug,
+        "every decision about a pace is told"),
+    // What decides.
+    row!("THROTTLING_MANAGER", Instead, throttle.manager,
+        "what maps requests to scopes and reads answers; default is built in"),
+    row!("THROTTLING_SCOPE_MANAGER", Instead, throttle.default.manager, said.base.manager,
+        "what decides a scope's pace; default is built in").scope_key("manager"),
+    row!("DELAYED_REQUESTS_WARN_THRESHOLD", Whole<usize, 0>, throttle.delayed_requests_warn_threshold,
+        "requests from outside the frontier that wait at once, for one warning; 0: never"),
     row!("THROTTLING_ROBOTSTXT_OBEY", Flag, throttle.robotstxt_obey,
         "robots.txt's Crawl-delay is honoured").scope_key("ignore_robots_txt"),
     row!("THROTTLING_ROBOTSTXT_MAX_DELAY", Delay, throttle.robotstxt_max_delay,
@@ -170,6 +251,8 @@ static TABLE: &[Setting] = &[
         "how often a page is tried again"),
     row!("RETRY_HTTP_CODES", Codes, frontier.retry_codes,
         "statuses that are tried again"),
+    row!("RETRY_EXCEPTIONS", Errors, frontier.retry_exceptions,
+        "errors that are tried again: kinds (timeout), or codes of a kind (dns.servfail)"),
     row!("REDIRECT_MAX_TIMES", Whole<u32, 0>, frontier.redirects_max,
         "redirects followed from one URL"),
     // One fetch.

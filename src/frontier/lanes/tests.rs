@@ -50,10 +50,15 @@ impl Bench {
             attempt: 1,
             depth,
             priority: 0,
+            share: 0.0,
             extra: None,
         };
-        self.frontier
-            .push(job, &[scope], &mut self.throttle, self.now);
+        self.frontier.push(
+            job,
+            &ScopeSet::ordered([scope]),
+            &mut self.throttle,
+            self.now,
+        );
         Ok(())
     }
 
@@ -311,11 +316,12 @@ fn an_origin_is_remembered_once_however_often_its_lane_closes() {
             attempt: 1,
             depth: 0,
             priority: 0,
+            share: 0.0,
             extra: None,
         };
-        frontier.push(job, &[scope], &mut throttle, now);
+        frontier.push(job, &ScopeSet::ordered([scope]), &mut throttle, now);
         let url = CrawlUrl::parse("http://a.test/").expect("a URL");
-        let lane = frontier.lane(&url, &[scope], &mut throttle);
+        let lane = frontier.lane(&url, &ScopeSet::ordered([scope]), &mut throttle);
         if n == 0 {
             frontier.released(lane, now);
             let Next::Send(robots) = frontier.next(lane, now) else {

@@ -98,6 +98,28 @@ fn what_is_no_seed_is_named_with_its_remedy() {
     check(r#"{"url": "a.test", "scopes": [""]}"#, "`scopes`");
     check(r#"{"url": "a.test", "scopes": {"a": -1}}"#, "from 0 up");
     check(r#"{"url": "a.test", "scopes": {"a": 1, "a": 2}}"#, "twice");
+    check(r#"{"url": "a.test", "scopes": {"a": "1"}}"#, "expected f64");
+    check(
+        r#"{"url": "a.test", "scopes": {"a": null}}"#,
+        "expected f64",
+    );
+    check(
+        r#"{"url": "a.test", "scopes": {"a": NaN}}"#,
+        "expected value",
+    );
+    check(
+        r#"{"url": "a.test", "scopes": {"a": 1e999}}"#,
+        "out of range",
+    );
+    check(r#"{"url": "a.test", "scopes": {"": 1}}"#, "name is empty");
+    check(
+        r#"{"url": "a.test", "scopes": ["a", 1]}"#,
+        "expected a string",
+    );
+    let names = |count: usize| (0..count).map(|n| n.to_string()).collect::<Vec<_>>();
+    let line = |count| format!(r#"{{"url": "a.test", "scopes": {:?}}}"#, names(count));
+    check(&line(17), "17 scopes are too many; 16 are the most");
+    assert_eq!(parsed(&line(16)).scopes, Some(names(16)));
 }
 
 #[test]
@@ -140,6 +162,26 @@ fn scopes_are_a_name_a_list_or_none_at_all() {
     check(r#"["b", "a"]"#, Some(&["b", "a"]));
     check("[]", Some(&[]));
     check("null", None);
+}
+
+#[test]
+fn f17_costs_said_in_code_come_back_from_their_line() {
+    let check = |request: Request, names: &[&str], costs: &[f64]| {
+        let read = parsed(&to_line(&request));
+        assert_eq!(read.scopes.expect("some were named"), names);
+        assert_eq!(read.scope_costs, costs);
+    };
+    let request = || Request::get("http://a.test/");
+    check(request().scope("a").scope("b"), &["a", "b"], &[]);
+    check(request().scope_cost("a", 2.5), &["a"], &[2.5]);
+    check(
+        request().scope("b").scope_cost("a", 0.0).scope("c"),
+        &["b", "a", "c"],
+        &[1.0, 0.0, 1.0],
+    );
+    let without = request().scope_cost("a", 2.5).without_scopes();
+    assert_eq!(without.check_scopes(), Ok(()));
+    check(without, &[], &[]);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use smallvec::SmallVec;
 
-use super::super::scope::{Line, ScopeId};
+use super::super::scope::{NOBODY, ScopeId, ScopeSet};
+use super::accounts::Cause;
 use super::lines::End;
 use super::{PASSED_MAX, Throttle};
 use crate::base::time::Instant;
@@ -13,7 +14,13 @@ pub struct LaneId(pub u32);
 
 #[derive(Debug)]
 pub(super) struct Lane {
+    /// First those that its requests name or map to, then those that came by themselves (an
+    /// address, a Crawl-delay).
     pub scopes: SmallVec<[ScopeId; 2]>,
+    /// How many are of the first kind.
+    pub named: u8,
+    /// Whether the last of these is the most specific.
+    pub ordered: bool,
     pub state: Waiting,
     /// The next in the line it stands in.
     pub next: u32,
@@ -24,6 +31,16 @@ pub(super) struct Lane {
     /// It waited for a place, not for time: it is due when it gets one.
     pub wanted_place: bool,
     pub offered_at: Instant,
+    /// What kept it when it was last looked at.
+    pub kept: (ScopeId, Cause),
+    /// What its next request is expected to cost, where that was said.
+    pub costs: Box<[(ScopeId, f64)]>,
+}
+
+/// What a request is expected to cost a scope.
+pub(super) fn cost_of(costs: &[(ScopeId, f64)], scope: ScopeId) -> f64 {
+    let said = costs.iter().find(|(id, _)| *id == scope);
+    said.map_or(1.0, |(_, units)| *units)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,17 +52,31 @@ pub(super) enum Waiting {
 
 impl Throttle {
     /// Opens a lane under these scopes. Without any it is bound by the global cap alone.
-    pub fn open_lane(&mut self, scopes: &[ScopeId]) -> LaneId {
-        let mut lane = Lane {
-            scopes: SmallVec::new(),
+    pub fn open_lane(&mut self, scopes: &ScopeSet) -> LaneId {
+        let mut ids: SmallVec<[ScopeId; 2]> = SmallVec::from_slice(scopes.ids());
+        if ids.is_empty() {
+            // No scope means no limit but the global cap (F18): one that never says no.
+            ids.push(self.implicit_scope("", |settings| settings.concurrency = u32::MAX));
+        }
+        for id in &ids {
+            self.scope_mut(*id).lanes += 1;
+        }
+        let lane = Lane {
+            named: ids.len() as u8,
+            ordered: scopes.is_ordered(),
+            scopes: ids,
             state: Waiting::Idle,
-            next: Line::NOBODY,
+            next: NOBODY,
             linked: false,
             passed: 0,
             wanted_place: false,
             offered_at: Instant::START,
+            kept: (
+                scopes.ids().first().copied().unwrap_or(ScopeId(0)),
+                Cause::Delay,
+            ),
+            costs: Box::default(),
         };
-        lane.scopes = self.adopt(scopes);
         if let Some(id) = self.lanes_free.pop() {
             self.lanes[id as usize] = lane;
             LaneId(id)
@@ -55,44 +86,29 @@ impl Throttle {
         }
     }
 
-    /// Sorted, without doubles, each counted as named by one more lane.
-    pub(super) fn adopt(&mut self, scopes: &[ScopeId]) -> SmallVec<[ScopeId; 2]> {
-        let mut scopes: SmallVec<[ScopeId; 2]> = SmallVec::from_slice(scopes);
-        if scopes.is_empty() {
-            // No scope means no limit but the global cap (F18): one that never says no.
-            scopes.push(self.implicit_scope("", |settings| settings.concurrency = u32::MAX));
-        }
-        scopes.sort_unstable();
-        scopes.dedup();
-        for scope in &scopes {
-            self.scope_mut(*scope).lanes += 1;
-        }
-        scopes
-    }
-
-    /// The scopes of a lane, in order of their numbers.
+    /// The scopes of a lane: those it was opened under first.
     pub fn lane_scopes(&self, lane: LaneId) -> &[ScopeId] {
         &self.lanes[lane.0 as usize].scopes
     }
 
     /// Adds a scope to a lane that does not wait now (an address once it is known, a Crawl-delay).
-    pub fn add_scope(&mut self, lane: LaneId, scope: ScopeId, now: Instant) {
-        let old = std::mem::take(&mut self.lanes[lane.0 as usize].scopes);
-        if old.contains(&scope) {
-            self.lanes[lane.0 as usize].scopes = old;
-            return;
+    pub fn add_scope(&mut self, lane: LaneId, scope: ScopeId) {
+        let scopes = &mut self.lanes[lane.0 as usize].scopes;
+        if !scopes.contains(&scope) {
+            scopes.push(scope);
+            self.scope_mut(scope).lanes += 1;
         }
-        let mut wanted = old.clone();
-        wanted.push(scope);
-        self.lanes[lane.0 as usize].scopes = self.adopt(&wanted);
-        self.disown(&old, now);
     }
 
     /// Takes a scope from a lane that does not wait now (an address that is the host's no more).
     pub fn remove_scope(&mut self, lane: LaneId, scope: ScopeId, now: Instant) {
-        let scopes = &mut self.lanes[lane.0 as usize].scopes;
-        if let Some(at) = scopes.iter().position(|other| *other == scope) {
-            scopes.remove(at);
+        let slot = &mut self.lanes[lane.0 as usize];
+        if let Some(at) = slot.scopes.iter().position(|other| *other == scope) {
+            assert!(
+                at >= usize::from(slot.named),
+                "what a lane was opened under stays"
+            );
+            slot.scopes.remove(at);
             self.disown(&[scope], now);
         }
     }
@@ -107,6 +123,26 @@ impl Throttle {
             self.lanes_free.push(lane.0);
         }
         self.disown(&scopes, now);
+    }
+
+    /// What the next request of a lane is expected to cost a scope.
+    pub(super) fn cost(&self, lane: u32, scope: ScopeId) -> f64 {
+        cost_of(&self.lanes[lane as usize].costs, scope)
+    }
+
+    /// Says what the next request of a lane is expected to cost its scopes: 1 where nothing is said.
+    /// Said again where another request comes to be the next.
+    pub fn expect(&mut self, lane: LaneId, costs: &[(ScopeId, f64)], now: Instant) {
+        let slot = &mut self.lanes[lane.0 as usize];
+        if *slot.costs == *costs {
+            return;
+        }
+        slot.costs = costs.into();
+        if slot.state == Waiting::Offered {
+            for (scope, _) in costs {
+                self.look_at(*scope, now);
+            }
+        }
     }
 
     pub(super) fn disown(&mut self, scopes: &[ScopeId], now: Instant) {
@@ -154,8 +190,8 @@ impl Throttle {
         self.lanes[lane as usize].passed = 0;
         for id in self.lanes[lane as usize].scopes.clone() {
             let scope = self.scope_mut(id);
-            if scope.claimed_by == lane {
-                scope.claimed_by = Line::NOBODY;
+            if scope.claimed_by() == lane {
+                scope.claim(NOBODY);
                 self.look_at(id, now);
             }
         }

@@ -1,8 +1,9 @@
 //! The lines in which lanes wait for a scope's place, and released requests for its gap.
 //!
-//! A line is linked through those who stand in it, so standing in line allocates nothing.
+//! A line is a ring, linked through those who stand in it: a scope knows the last, whose next is
+//! the first. So standing in line allocates nothing, and costs a scope one number.
 
-use super::super::scope::{Line, ScopeId};
+use super::super::scope::{NOBODY, ScopeId};
 use super::Throttle;
 use super::lanes::Waiting;
 use super::tickets::{TicketId, TicketState};
@@ -15,11 +16,27 @@ pub(super) enum End {
 }
 
 impl Throttle {
+    /// The first lane in a scope's line, or `NOBODY`.
+    pub(super) fn first_waiting(&self, id: ScopeId) -> u32 {
+        match self.scope_ref(id).waiting {
+            NOBODY => NOBODY,
+            last => self.lanes[last as usize].next,
+        }
+    }
+
+    /// The first ticket in a scope's line, or `NOBODY`.
+    pub(super) fn first_departing(&self, id: ScopeId) -> u32 {
+        match self.scope_ref(id).departing {
+            NOBODY => NOBODY,
+            last => self.ticket_at(last).next,
+        }
+    }
+
     /// The first in line that still waits; those who do not any more leave the line.
     pub(super) fn first_offered(&mut self, id: ScopeId) -> Option<u32> {
         loop {
-            let lane = self.scope_ref(id).waiting.first;
-            if lane == Line::NOBODY {
+            let lane = self.first_waiting(id);
+            if lane == NOBODY {
                 return None;
             }
             match self.lanes[lane as usize].state {
@@ -34,65 +51,55 @@ impl Throttle {
     }
 
     pub(super) fn stand(&mut self, lane: u32, id: ScopeId, end: End) {
-        let line = self.scope_ref(id).waiting;
-        let slot = &mut self.lanes[lane as usize];
-        slot.linked = true;
-        slot.next = Line::NOBODY;
-        let line = if line.is_empty() {
+        let last = self.scope_ref(id).waiting;
+        self.lanes[lane as usize].linked = true;
+        if last == NOBODY {
+            self.lanes[lane as usize].next = lane;
             self.lines += 1;
-            Line {
-                first: lane,
-                last: lane,
-            }
-        } else if end == End::Front {
-            slot.next = line.first;
-            Line {
-                first: lane,
-                ..line
-            }
         } else {
-            self.lanes[line.last as usize].next = lane;
-            Line { last: lane, ..line }
-        };
-        self.scope_mut(id).waiting = line;
+            self.lanes[lane as usize].next = self.lanes[last as usize].next;
+            self.lanes[last as usize].next = lane;
+            if end == End::Front {
+                return;
+            }
+        }
+        self.scope_mut(id).waiting = lane;
     }
 
     /// The first lane leaves the line.
     pub(super) fn leave(&mut self, id: ScopeId) {
-        let first = self.scope_ref(id).waiting.first;
+        let last = self.scope_ref(id).waiting;
+        let first = self.lanes[last as usize].next;
         let slot = &mut self.lanes[first as usize];
         slot.linked = false;
-        let next = std::mem::replace(&mut slot.next, Line::NOBODY);
-        let line = &mut self.scope_mut(id).waiting;
-        line.first = next;
-        if next == Line::NOBODY {
-            line.last = Line::NOBODY;
+        let next = std::mem::replace(&mut slot.next, NOBODY);
+        if first == last {
+            self.scope_mut(id).waiting = NOBODY;
             self.lines -= 1;
+        } else {
+            self.lanes[last as usize].next = next;
         }
     }
 
     pub(super) fn stand_departing(&mut self, slot: u32, id: ScopeId) {
-        self.ticket_at_mut(slot).next = Line::NOBODY;
-        let line = self.scope_ref(id).departing;
-        if line.is_empty() {
-            self.scope_mut(id).departing = Line {
-                first: slot,
-                last: slot,
-            };
+        let last = self.scope_ref(id).departing;
+        if last == NOBODY {
+            self.ticket_at_mut(slot).next = slot;
         } else {
-            self.ticket_at_mut(line.last).next = slot;
-            self.scope_mut(id).departing.last = slot;
+            self.ticket_at_mut(slot).next = self.ticket_at(last).next;
+            self.ticket_at_mut(last).next = slot;
         }
+        self.scope_mut(id).departing = slot;
     }
 
     /// The first ticket leaves the line.
     pub(super) fn leave_departing(&mut self, id: ScopeId) {
-        let first = self.scope_ref(id).departing.first;
-        let next = self.ticket_at(first).next;
-        let line = &mut self.scope_mut(id).departing;
-        line.first = next;
-        if next == Line::NOBODY {
-            line.last = Line::NOBODY;
+        let last = self.scope_ref(id).departing;
+        let first = self.ticket_at(last).next;
+        if first == last {
+            self.scope_mut(id).departing = NOBODY;
+        } else {
+            self.ticket_at_mut(last).next = self.ticket_at(first).next;
         }
     }
 
@@ -102,28 +109,28 @@ impl Throttle {
             return;
         }
         let slot = ticket.0.slot;
-        for (id, _) in self.ticket(ticket).scopes.clone() {
-            let line = self.scope_ref(id).departing;
-            let mut before = Line::NOBODY;
-            let mut at = line.first;
-            while at != Line::NOBODY && at != slot {
-                before = at;
-                at = self.ticket_at(at).next;
+        for id in self.ticket(ticket).ids() {
+            let last = self.scope_ref(id).departing;
+            if last == NOBODY {
+                continue;
             }
-            if at == slot {
-                let next = self.ticket_at(slot).next;
-                if before != Line::NOBODY {
+            let mut before = last;
+            loop {
+                let at = self.ticket_at(before).next;
+                if at == slot {
+                    let next = self.ticket_at(slot).next;
                     self.ticket_at_mut(before).next = next;
+                    if last == slot {
+                        let alone = before == slot;
+                        self.scope_mut(id).departing = if alone { NOBODY } else { before };
+                    }
+                    self.ticket_mut(ticket).state = TicketState::Preparing;
+                    return;
                 }
-                let line = &mut self.scope_mut(id).departing;
-                if line.first == slot {
-                    line.first = next;
+                before = at;
+                if at == last {
+                    break;
                 }
-                if line.last == slot {
-                    line.last = before;
-                }
-                self.ticket_mut(ticket).state = TicketState::Preparing;
-                return;
             }
         }
     }

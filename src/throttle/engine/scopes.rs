@@ -3,8 +3,11 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::super::scope::{Profile, Scope, ScopeId};
-use super::super::settings::{Backoff, Jitter, ScopePatch, ScopeSettings};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::super::decision::Source;
+use super::super::scope::{Hold, Profile, Scope, ScopeId};
+use super::super::settings::{Backoff, Jitter, ScopePatch, ScopeSettings, Settings};
 use super::super::strategy::Pace;
 use super::{LaneId, Throttle, TicketId};
 use crate::base::time::Instant;
@@ -18,9 +21,18 @@ impl Throttle {
             self.scopes.resize_with(index + 1, || None);
         }
         if self.scopes[index].is_none() {
-            let profile = Rc::clone(self.profiles.get(name).unwrap_or(&self.default));
-            let custom = self.strategies.as_ref().and_then(|maker| maker(name));
+            let entry = self.settings.entry_of(name);
+            let profile = entry.and_then(|entry| self.profiles.get(entry));
+            let profile = Rc::clone(profile.unwrap_or(&self.default));
+            let custom = self.strategies.of(name, &profile.settings);
             self.scopes[index] = Some(Scope::new(profile, custom));
+            let configured = self.profiles.contains_key(self.names.name(id));
+            self.open_account(ScopeId(id), configured);
+            self.recall(ScopeId(id));
+            let known = self.initial.as_ref().and_then(|known| known(name));
+            if let Some(known) = known {
+                self.heed(ScopeId(id), &known, self.advanced.unwrap_or(Instant::START));
+            }
         }
         ScopeId(id)
     }
@@ -30,11 +42,11 @@ impl Throttle {
     /// It caps what is in flight there and paces nothing else, unless it has settings of its own.
     pub fn address_scope(&mut self, address: std::net::IpAddr) -> Option<ScopeId> {
         let concurrency = self.settings.concurrent_requests_per_ip;
-        if concurrency == 0 {
+        if concurrency == 0 && !self.addresses {
             return None;
         }
         let name = format!("ip/{address}");
-        if !self.profiles.contains_key(&name) {
+        if concurrency > 0 && self.settings.entry_of(&name).is_none() {
             return Some(self.implicit_scope(&name, |settings| {
                 settings.concurrency = concurrency;
             }));
@@ -79,7 +91,7 @@ impl Throttle {
     /// The delay that the user gave a scope in place of the longer one that robots.txt asks for:
     /// worth a warning, unless the scope says `ignore_robots_txt` (F54). Called once per lane.
     pub fn overrules_crawl_delay(&self, scope: &str, asked: Duration) -> Option<Duration> {
-        let patch = self.settings.scopes.get(scope)?;
+        let patch = self.settings.patch_by_name(scope);
         let silenced = patch.ignore_robots_txt.unwrap_or(false);
         patch
             .delay
@@ -89,8 +101,7 @@ impl Throttle {
     /// Whether Crawl-delay is honoured for this scope. Where the user gave the scope a delay of its
     /// own that holds instead (F54).
     pub fn heeds_crawl_delay(&self, scope: &str) -> bool {
-        let own = self.settings.scopes.get(scope).and_then(|s| s.delay);
-        self.settings.robotstxt_obey && own.is_none()
+        self.settings.robotstxt_obey && self.settings.patch_by_name(scope).delay.is_none()
     }
 
     pub(super) fn implicit_scope(
@@ -103,25 +114,48 @@ impl Throttle {
         {
             return ScopeId(id);
         }
-        let mut settings = ScopeSettings {
-            concurrency: 1,
-            delay: Duration::ZERO,
-            delay_per_slot: Duration::ZERO,
-            jitter: Jitter::NONE,
-            backoff: Backoff {
-                enabled: false,
-                ..Backoff::default()
-            },
-            ..ScopeSettings::default()
-        };
+        let mut settings = unpaced(1);
         adjust(&mut settings);
         let id = self.names.intern(name);
         let index = id as usize;
         if self.scopes.len() <= index {
             self.scopes.resize_with(index + 1, || None);
         }
-        self.scopes[index] = Some(Scope::new(Rc::new(profile(settings)), None));
+        self.scopes[index] = Some(Scope::new(Rc::new(Profile::of(settings)), None));
+        self.open_account(ScopeId(id), false);
         ScopeId(id)
+    }
+
+    /// Whether a request of this cost could never be sent under this scope: it is more than the
+    /// quota ever holds, and that is refused.
+    pub fn never_fits(&self, scope: ScopeId, cost: f64, now: Instant) -> bool {
+        self.scope_ref(scope).never_fits(cost, now)
+    }
+
+    /// The share of a scope's quota that a request of this cost takes, up to 1; 0 where there is no
+    /// quota.
+    pub fn share(&self, scope: ScopeId, cost: f64) -> f32 {
+        let quota = self.scope_ref(scope).profile.settings.quota;
+        let share = quota.map_or(0.0, |quota| cost / quota.units);
+        // What is no number of units counts as all of it.
+        if share.is_nan() {
+            1.0
+        } else {
+            share.clamp(0.0, 1.0) as f32
+        }
+    }
+
+    /// Says something else of a scope from now on, in place of what the configuration said of it.
+    /// What it has learned stays learned, where it still applies.
+    pub fn set_scope(&mut self, name: &str, patch: ScopePatch, now: Instant) {
+        self.settings.scopes.insert(name.to_owned(), patch);
+        let fresh = Rc::new(profile(&self.settings, name));
+        self.profiles.insert(name.to_owned(), Rc::clone(&fresh));
+        if let Some(id) = self.names.get(name) {
+            let strategy = self.strategies.of(name, &fresh.settings);
+            self.scope_mut(ScopeId(id)).change(fresh, strategy, now);
+            self.look_at(ScopeId(id), now);
+        }
     }
 
     /// The name of a scope.
@@ -136,14 +170,36 @@ impl Throttle {
 
     /// Nothing of this scope departs before `until`. Holds combine by the latest.
     pub fn hold(&mut self, scope: ScopeId, until: Instant, now: Instant) {
-        self.scope_mut(scope).hold(until);
+        self.scope_mut(scope).hold(Hold {
+            until,
+            source: Source::User,
+            probes: false,
+        });
         self.look_at(scope, now);
+    }
+
+    /// A scope that comes again begins with the limits it had learned.
+    fn recall(&mut self, id: ScopeId) {
+        if self.learned.is_empty() {
+            return;
+        }
+        let key = xxh3_64(self.names.name(id.0).as_bytes());
+        if let Some(learned) = self.learned.remove(&key) {
+            let now = self.advanced.unwrap_or(Instant::START);
+            self.scope_mut(id).recall(learned, now);
+        }
     }
 
     pub(super) fn forget_if_blank(&mut self, id: ScopeId, now: Instant) {
         if let Some(scope) = &self.scopes[id.0 as usize]
             && scope.is_blank(now)
         {
+            let row = scope.account;
+            if let Some(learned) = scope.learned() {
+                let name = self.names.name(id.0);
+                self.learned.insert(xxh3_64(name.as_bytes()), learned);
+            }
+            self.close_account(row);
             self.scopes[id.0 as usize] = None;
             self.names.remove(id.0);
         }
@@ -172,23 +228,47 @@ impl Throttle {
     }
 }
 
-pub(super) fn profile(settings: ScopeSettings) -> Profile {
-    Profile { settings }
+/// The profile of a scope that the configuration names.
+pub(super) fn profile(settings: &Settings, name: &str) -> Profile {
+    let mut own = settings.of(name);
+    let patch = settings.scopes.get(name);
+    let only_quota = patch.is_some_and(|patch| is_only_quota(name, patch));
+    if only_quota {
+        own = ScopeSettings {
+            quota: own.quota,
+            requests_per_minute: own.requests_per_minute,
+            ..unpaced(u32::MAX)
+        };
+    }
+    Profile {
+        settings: own,
+        only_quota,
+        concurrency_max: u32::try_from(settings.concurrent_requests).unwrap_or(u32::MAX),
+    }
 }
 
-/// The settings of a scope that says something of its own; the rest is the default's.
-pub(super) fn patched(default: &ScopeSettings, patch: &ScopePatch) -> ScopeSettings {
-    let delay_per_slot = match (patch.delay_per_slot, patch.delay) {
-        (Some(own), _) => own,
-        // A delay of its own speaks for the whole scope.
-        (None, Some(_)) => Duration::ZERO,
-        (None, None) => default.delay_per_slot,
-    };
+/// A scope that caps what is in flight and does nothing else.
+fn unpaced(concurrency: u32) -> ScopeSettings {
     ScopeSettings {
-        concurrency: patch.concurrency.unwrap_or(default.concurrency),
-        delay: patch.delay.unwrap_or(default.delay),
-        delay_per_slot,
-        jitter: patch.jitter.unwrap_or(default.jitter),
-        ..default.clone()
+        concurrency,
+        delay: Duration::ZERO,
+        delay_per_slot: Duration::ZERO,
+        jitter: Jitter::NONE,
+        autothrottle: None,
+        backoff: Backoff {
+            enabled: false,
+            ..Backoff::default()
+        },
+        rampup: None,
+        quota: None,
+        requests_per_minute: None,
+        manager: None,
     }
+}
+
+/// Whether a scope only bounds what is spent. A name of the user's own that says nothing of a pace
+/// has none; a host's falls back to the globals, since nobody asked for it to be faster.
+fn is_only_quota(name: &str, patch: &ScopePatch) -> bool {
+    let paces = patch.concurrency.is_some() || patch.delay.is_some() || patch.jitter.is_some();
+    patch.quota.is_some() && !paces && !name.contains(['.', ':', '/'])
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::super::scope::{Line, ScopeId};
-use super::super::signal::Signal;
+use super::super::scope::{Charges, NOBODY, ScopeId};
 use super::Throttle;
-use super::lanes::Waiting;
+use super::accounts::Cause;
+use super::lanes::{Waiting, cost_of};
 use crate::base::slab::Key;
 use crate::base::time::Instant;
 
@@ -24,13 +24,36 @@ impl TicketId {
 
 #[derive(Debug)]
 pub(super) struct Ticket {
-    pub scopes: SmallVec<[(ScopeId, u16); 2]>,
+    pub held: SmallVec<[Held; 2]>,
+    /// What it has reserved or spent in scopes that bound that.
+    pub charges: Vec<(ScopeId, Charges)>,
+    /// As of its lane: how many of them its request names or maps to, and whether in an order.
+    pub named: u8,
+    pub ordered: bool,
     /// No gap is asked about before this (slots, and when the lane was offered).
     pub due: Instant,
+    /// When it departed, once it has.
+    pub sent: Instant,
     /// The gap that was asked for, once departed.
     pub gap: Duration,
+    /// The scope whose gap kept it when it was ready, by which rule, and since when.
+    pub kept: (ScopeId, Cause, Instant),
     pub state: TicketState,
     pub next: u32,
+}
+
+/// A place in one scope.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    pub id: ScopeId,
+    pub slot: u16,
+}
+
+impl Ticket {
+    /// The scopes it has a place in.
+    pub fn ids(&self) -> SmallVec<[ScopeId; 4]> {
+        self.held.iter().map(|held| held.id).collect()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +66,11 @@ pub(super) enum TicketState {
 impl Throttle {
     pub(super) fn reserve(&mut self, lane: u32, now: Instant) -> TicketId {
         self.in_flight += 1;
+        let (keeper, cause) = self.lanes[lane as usize].kept;
+        let offered_at = self.lanes[lane as usize].offered_at;
+        if offered_at < now {
+            self.account_wait(keeper, cause, offered_at, now);
+        }
         let slot = &mut self.lanes[lane as usize];
         slot.state = Waiting::Idle;
         let mut due = if slot.wanted_place {
@@ -51,27 +79,36 @@ impl Throttle {
             slot.offered_at
         };
         let scopes = slot.scopes.clone();
-        let places = scopes
+        let mut charges = Vec::new();
+        let held = scopes
             .iter()
             .map(|id| {
-                let (slot, free_at) = self.scope_mut(*id).reserve();
+                let cost = self.cost(lane, *id);
+                let scope = self.scope_mut(*id);
+                charges.extend(scope.charge(cost).map(|charge| (*id, charge)));
+                let (slot, free_at) = scope.reserve();
                 due = due.max(free_at);
-                (*id, slot)
+                Held { id: *id, slot }
             })
             .collect();
+        let slot = &self.lanes[lane as usize];
         TicketId(self.tickets.insert(Ticket {
-            scopes: places,
+            held,
+            charges,
+            named: slot.named,
+            ordered: slot.ordered,
             due,
+            sent: Instant::START,
             gap: Duration::ZERO,
+            kept: (scopes[0], Cause::Delay, Instant::FAR_FUTURE),
             state: TicketState::Preparing,
-            next: Line::NOBODY,
+            next: NOBODY,
         }))
     }
 
     /// Adds a scope to a released request, if it has a place: another address is about to be tried.
     pub fn try_add(&mut self, ticket: TicketId, scope: ScopeId) -> bool {
-        let held = &self.ticket(ticket).scopes;
-        if held.iter().any(|(other, _)| *other == scope) {
+        if self.ticket(ticket).held.iter().any(|held| held.id == scope) {
             return true;
         }
         let state = self.scope_mut(scope);
@@ -79,8 +116,25 @@ impl Throttle {
             return false;
         }
         let (slot, _) = state.reserve();
-        self.ticket_mut(ticket).scopes.push((scope, slot));
+        let held = Held { id: scope, slot };
+        self.ticket_mut(ticket).held.push(held);
         true
+    }
+
+    /// Says what the released request is expected to cost, where another one was taken than its
+    /// lane was offered for. `false` where it does not fit: then it must be put back.
+    pub fn recharge(&mut self, ticket: TicketId, costs: &[(ScopeId, f64)], now: Instant) -> bool {
+        let mut charges = std::mem::take(&mut self.ticket_mut(ticket).charges);
+        let mut fits = true;
+        for (id, charge) in &mut charges {
+            let cost = cost_of(costs, *id);
+            let scope = self.scope_mut(*id);
+            scope.give_back(*charge, now);
+            fits &= scope.fits_at(cost, now) <= now;
+            *charge = scope.charge(cost).expect("it is bounded");
+        }
+        self.ticket_mut(ticket).charges = charges;
+        fits
     }
 
     /// The request's connection is ready. It departs by a later [`Grant::Depart`], in the order of
@@ -94,26 +148,28 @@ impl Throttle {
             "a request is ready once"
         );
         state.state = TicketState::Ready;
-        let scopes = state.scopes.clone();
+        let ids = state.ids();
         if let Some(setup) = setup {
-            for (id, _) in &scopes {
+            for id in &ids {
                 self.scope_mut(*id).learn_setup(setup);
             }
         }
         let keeper = self
             .keeper_of_ticket(self.ticket(ticket), now)
-            .map_or(scopes[0].0, |(id, _)| id);
+            .map_or(ids[0], |(id, _)| id);
+        let cause = self.cause(keeper, 0.0, false, now);
+        self.ticket_mut(ticket).kept = (keeper, cause, now);
         self.stand_departing(ticket.0.slot, keeper);
         self.look_at(keeper, now);
     }
 
     /// Charges the gap of a departing request to each of its scopes.
     pub(super) fn charge(&mut self, ticket: TicketId, now: Instant) {
-        let scopes = self.ticket(ticket).scopes.clone();
+        let held = self.ticket(ticket).held.clone();
         let mut due = self.ticket(ticket).due;
         let mut gap = Duration::ZERO;
-        for (id, slot) in &scopes {
-            let jitter = self.scope_ref(*id).profile.settings.jitter;
+        for Held { id, slot } in &held {
+            let jitter = self.scope_ref(*id).jitter();
             let factor = 1.0 + self.rng.range_f64(jitter.low, jitter.high);
             let scope = self.scope_mut(*id);
             due = due.max(scope.departs_at());
@@ -121,16 +177,26 @@ impl Throttle {
                 gap = gap.max(scope.gap());
             }
             scope.depart(*slot, now, factor as f32);
+            self.account_departed(*id, now);
         }
+        let mut charges = std::mem::take(&mut self.ticket_mut(ticket).charges);
+        for (id, charge) in &mut charges {
+            *charge = self.scope_mut(*id).charged(*charge, now);
+        }
+        self.ticket_mut(ticket).charges = charges;
+        let (keeper, cause, ready_at) = self.ticket(ticket).kept;
+        self.account_wait(keeper, cause, ready_at, now);
         let state = self.ticket_mut(ticket);
         state.state = TicketState::Departed;
         state.due = due;
+        state.sent = now;
         state.gap = gap;
     }
 
     /// The exact moment a departed request was sent: the next gap runs from here.
     pub fn sent(&mut self, ticket: TicketId, at: Instant, now: Instant) {
-        for (id, slot) in self.ticket(ticket).scopes.clone() {
+        self.ticket_mut(ticket).sent = at;
+        for Held { id, slot } in self.ticket(ticket).held.clone() {
             self.scope_mut(id).sent(slot, at);
             self.look_at(id, now);
         }
@@ -156,16 +222,7 @@ impl Throttle {
 
     /// The scopes of a released request.
     pub fn ticket_scopes(&self, ticket: TicketId) -> impl Iterator<Item = ScopeId> + '_ {
-        self.ticket(ticket).scopes.iter().map(|(id, _)| *id)
-    }
-
-    /// The answer to a departed request: each of its scopes may change its pace.
-    pub fn answer(&mut self, ticket: TicketId, signal: &Signal, now: Instant) {
-        for (id, _) in self.ticket(ticket).scopes.clone() {
-            if self.scope_mut(id).answer(signal, now) {
-                self.look_at(id, now);
-            }
-        }
+        self.ticket(ticket).held.iter().map(|held| held.id)
     }
 
     /// Gives back what an undeparted request had reserved: it never happened.
@@ -187,10 +244,21 @@ impl Throttle {
             .expect("a ticket is given back once");
         let departed = ticket.state == TicketState::Departed;
         self.in_flight -= 1;
+        for (id, charges) in ticket.charges {
+            let scope = self.scope_mut(id);
+            if departed {
+                scope.settle(charges, None, None, now);
+            } else {
+                scope.give_back(charges, now);
+            }
+        }
         // Those who wait for the cap come before those who just had a place.
         self.use_cap();
-        for (id, slot) in ticket.scopes {
+        for Held { id, slot } in ticket.held {
             self.scope_mut(id).free(slot, departed);
+            if departed {
+                self.account_ended(id, now);
+            }
             self.settle(id, now);
         }
     }

@@ -90,6 +90,11 @@ impl Headers {
         })
     }
 
+    /// The name of every field, in order: the cheap way to see whether any matters.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.fields.iter().map(|field| self.slice(&field.name))
+    }
+
     /// How many fields there are.
     pub fn len(&self) -> usize {
         self.fields.len()
@@ -110,6 +115,19 @@ impl Headers {
 
     fn slice(&self, range: &Range<u32>) -> &[u8] {
         &self.bytes[range.start as usize..range.end as usize]
+    }
+}
+
+#[cfg(test)]
+impl Headers {
+    /// The fields of these lines, as a reply would have brought them.
+    pub(crate) fn of_lines(lines: &[u8]) -> Self {
+        let mut buffer = HeadBuffer::for_trailers();
+        let lines = [lines, b"\n\n"].concat();
+        let bounds = Bounds::of_head(&Limits::default());
+        let whole = buffer.read(&mut lines.as_slice(), &bounds);
+        assert_eq!(whole, Ok(true), "the lines of a head");
+        buffer.parse().expect("fields").headers
     }
 }
 

@@ -1,0 +1,224 @@
+//! Values that only throttling has: kinds of errors, targets, rules, and what is registered by name.
+
+use serde_json::{Map, Value};
+
+use super::error::{Problem, nearest};
+use super::form::{Form, OneOf, items, text, wrong};
+use super::quantity::Whole;
+use crate::fetch::failure::FailureKind;
+use crate::throttle::settings::{Manager, MapKind};
+
+/// Kinds of errors, as result lines have them.
+pub(super) struct Exceptions;
+
+impl Form for Exceptions {
+    type Of = Vec<FailureKind>;
+    const KIND: &'static str = "list of error kinds";
+
+    fn read(value: &Value) -> Result<Self::Of, Problem> {
+        items(value)?.iter().map(kind).collect()
+    }
+
+    fn write(of: &Self::Of) -> Value {
+        of.iter().map(|kind| Value::from(kind.name())).collect()
+    }
+}
+
+/// Kinds of errors, or single codes of a kind: `timeout`, `dns.servfail`.
+pub(super) struct Errors;
+
+impl Form for Errors {
+    type Of = Vec<String>;
+    const KIND: &'static str = "list of errors";
+
+    fn read(value: &Value) -> Result<Self::Of, Problem> {
+        let one = |item: &Value| {
+            let Some((family, code)) = text(item)?.trim().split_once('.') else {
+                return Ok(kind(item)?.name().to_owned());
+            };
+            let family = kind(&family.into())?.name();
+            let code = code.to_ascii_lowercase();
+            let is_code = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+            match !code.is_empty() && code.bytes().all(is_code) {
+                true => Ok(format!("{family}.{code}")),
+                false => Err(wrong(
+                    item,
+                    "no code of an error",
+                    "write it as result lines have it, such as dns.servfail",
+                )),
+            }
+        };
+        items(value)?.iter().map(one).collect()
+    }
+
+    fn write(of: &Self::Of) -> Value {
+        of.clone().into()
+    }
+}
+
+fn kind(item: &Value) -> Result<FailureKind, Problem> {
+    let word = text(item)?.trim().to_ascii_lowercase();
+    let names = || FailureKind::ALL.iter().map(|kind| kind.name());
+    FailureKind::from_name(&word).ok_or_else(|| {
+        let mend = match nearest(&word, names()) {
+            Some(name) => format!("did you mean {name}?"),
+            None => format!("there is {}", names().collect::<Vec<_>>().join(", ")),
+        };
+        wrong(item, "no kind of error", mend)
+    })
+}
+
+/// A number of refusals, or a span of such numbers.
+pub(super) struct Target;
+
+impl Form for Target {
+    type Of = (u32, u32);
+    const KIND: &'static str = "number or [low, high]";
+
+    fn read(value: &Value) -> Result<Self::Of, Problem> {
+        const MEND: &str = "give a whole number of 1 or more, or [low, high] with low ≤ high";
+        let numbers: Vec<u32> = items(value)
+            .map_err(|_| wrong(value, "no target", MEND))?
+            .iter()
+            .map(Whole::<u32, 0>::read)
+            .collect::<Result<_, _>>()
+            .map_err(|problem| Problem::new(problem.what, MEND))?;
+        match numbers[..] {
+            [both] if both > 0 => Ok((both, both)),
+            [low, high] if low <= high && high > 0 => Ok((low, high)),
+            // Not to want any refusal is to want no ramp-up at all.
+            [0] | [0, 0] => Err(wrong(value, "no refusal at all", MEND)),
+            [_, _] => Err(wrong(value, "upside down", MEND)),
+            _ => Err(wrong(value, "no target", MEND)),
+        }
+    }
+
+    fn write(of: &Self::Of) -> Value {
+        match of {
+            (low, high) if low == high => (*low).into(),
+            (low, high) => vec![*low, *high].into(),
+        }
+    }
+}
+
+/// One rule or several, each once.
+pub(super) struct MapKinds;
+
+impl Form for MapKinds {
+    type Of = Vec<MapKind>;
+    const KIND: &'static str = OneOf::<MapKind>::KIND;
+
+    fn read(value: &Value) -> Result<Self::Of, Problem> {
+        let mut kinds = Vec::new();
+        for item in items(value)? {
+            let kind = OneOf::<MapKind>::read(&item)?;
+            if kinds.contains(&kind) {
+                return Err(wrong(value, "one rule twice", "name each rule once"));
+            }
+            kinds.push(kind);
+        }
+        match kinds.is_empty() {
+            false => Ok(kinds),
+            // Without any scope nothing but the global cap would hold.
+            true => Err(wrong(
+                value,
+                "no rule at all",
+                format!("give {}", Self::KIND),
+            )),
+        }
+    }
+
+    fn write(of: &Self::Of) -> Value {
+        match &of[..] {
+            [one] => OneOf::write(one),
+            several => several.iter().map(OneOf::<MapKind>::write).collect(),
+        }
+    }
+}
+
+/// What was registered under a name, with arguments in a table; `default` is what is built in.
+pub(super) struct Registered;
+
+impl Form for Registered {
+    type Of = Manager;
+    const KIND: &'static str = "name, or table with name and arguments";
+
+    fn read(value: &Value) -> Result<Manager, Problem> {
+        const MEND: &str = r#"give a name, or a table: {name = "mine", other keys are arguments}"#;
+        let parsed = match value {
+            Value::String(text) if text.trim_start().starts_with('{') => {
+                serde_json::from_str(text).ok()
+            }
+            _ => None,
+        };
+        let value = parsed.as_ref().unwrap_or(value);
+        let (name, arguments) = match value {
+            Value::String(name) => (name.trim(), Map::new()),
+            Value::Object(table) => {
+                let mut arguments = table.clone();
+                arguments.remove("name");
+                let name = table.get("name").and_then(Value::as_str);
+                (name.unwrap_or_default().trim(), arguments)
+            }
+            _ => return Err(wrong(value, "no name", MEND)),
+        };
+        if name.is_empty() {
+            return Err(wrong(value, "without a name", MEND));
+        }
+        if name == Manager::BUILT_IN && !arguments.is_empty() {
+            let mend = "leave them out, or name what you registered";
+            return Err(wrong(
+                value,
+                "what is built in, which takes no arguments",
+                mend,
+            ));
+        }
+        if let Some((key, argument)) = arguments.iter().find(|(_, value)| !is_sayable(value)) {
+            let mend = "give text, numbers, true, false, lists and tables";
+            return Err(wrong(argument, "nothing that a file could say", mend).within(key));
+        }
+        Ok(Manager {
+            name: name.to_owned(),
+            arguments,
+        })
+    }
+
+    fn write(of: &Manager) -> Value {
+        if of.arguments.is_empty() {
+            return of.name.as_str().into();
+        }
+        let mut table = of.arguments.clone();
+        table.insert("name".to_owned(), of.name.as_str().into());
+        table.into()
+    }
+}
+
+/// TOML has no null, and its integers end at 64 bits with a sign.
+fn is_sayable(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Number(number) => number.as_u64().is_none_or(|n| i64::try_from(n).is_ok()),
+        Value::Array(items) => items.iter().all(is_sayable),
+        Value::Object(table) => table.values().all(is_sayable),
+        Value::Bool(_) | Value::String(_) => true,
+    }
+}
+
+/// The same for all scopes: nothing is in the place of what is built in.
+pub(super) struct Instead;
+
+impl Form for Instead {
+    type Of = Option<Manager>;
+    const KIND: &'static str = Registered::KIND;
+
+    fn read(value: &Value) -> Result<Self::Of, Problem> {
+        Ok(Registered::read(value)?.unless_built_in())
+    }
+
+    fn write(of: &Self::Of) -> Value {
+        match of {
+            Some(manager) => Registered::write(manager),
+            None => Manager::BUILT_IN.into(),
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! What each scope did and what it waited for: the effective pace, beside the configured one.
+
+use std::time::Duration;
+
+use super::super::decision::Source;
+use super::super::scope::{NOBODY, ScopeId};
+use super::Throttle;
+use crate::base::time::{Instant, nanos};
+
+/// What one scope did.
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// The scope's name.
+    pub scope: String,
+    /// The configuration speaks of it by name.
+    pub configured: bool,
+    /// Departures.
+    pub sent: u64,
+    /// Answers that were refusals of this scope.
+    pub refused: u64,
+    /// The first departure.
+    pub first: Option<Instant>,
+    /// The last departure.
+    pub last: Option<Instant>,
+    /// The most that were ever on the wire at once.
+    pub peak: u32,
+    /// Time waited, by cause. Of lanes that waited together the time is counted once.
+    waited: [u64; CAUSES],
+    waited_until: Instant,
+    on_the_wire: u32,
+    changed: Instant,
+    /// Requests on the wire × nanoseconds.
+    wire_time: u128,
+    is_live: bool,
+}
+
+/// What a request can wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// The configured delay.
+    Delay,
+    /// AutoThrottle's.
+    Autothrottle,
+    /// Backoff's.
+    Backoff,
+    /// A hold: `Retry-After`, `RateLimit-*`, or the embedding program's word.
+    Hold,
+    /// Crawl-delay.
+    Robots,
+    /// Rampup's delay.
+    Rampup,
+    /// A quota, or a documented limit.
+    Quota,
+    /// The scope's concurrency.
+    Concurrency,
+    /// `CONCURRENT_REQUESTS`.
+    GlobalCap,
+}
+
+const CAUSES: usize = Cause::ALL.len();
+
+impl Cause {
+    /// Every cause there is.
+    pub const ALL: [Cause; 9] = [
+        Cause::Delay,
+        Cause::Autothrottle,
+        Cause::Backoff,
+        Cause::Hold,
+        Cause::Robots,
+        Cause::Rampup,
+        Cause::Quota,
+        Cause::Concurrency,
+        Cause::GlobalCap,
+    ];
+
+    /// The key in `stats.json`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cause::Delay => "delay",
+            Cause::Autothrottle => "autothrottle",
+            Cause::Backoff => "backoff",
+            Cause::Hold => "hold",
+            Cause::Robots => "robots",
+            Cause::Rampup => "rampup",
+            Cause::Quota => "quota",
+            Cause::Concurrency => "concurrency",
+            Cause::GlobalCap => "global_cap",
+        }
+    }
+
+    /// The cause of waiting that a rule is.
+    pub(super) fn of(source: Source, held: bool) -> Cause {
+        match source {
+            _ if held => Cause::Hold,
+            Source::Autothrottle => Cause::Autothrottle,
+            Source::Backoff => Cause::Backoff,
+            Source::RetryAfter | Source::RateLimit => Cause::Hold,
+            Source::Robots => Cause::Robots,
+            Source::Rampup => Cause::Rampup,
+            Source::Quota => Cause::Quota,
+            Source::User => Cause::Delay,
+        }
+    }
+}
+
+impl Account {
+    fn new(scope: &str, configured: bool, now: Instant) -> Self {
+        Account {
+            scope: scope.to_owned(),
+            configured,
+            sent: 0,
+            refused: 0,
+            first: None,
+            last: None,
+            peak: 0,
+            waited: [0; CAUSES],
+            waited_until: now,
+            on_the_wire: 0,
+            changed: now,
+            wire_time: 0,
+            is_live: true,
+        }
+    }
+
+    /// Time waited for this cause.
+    pub fn waited(&self, cause: Cause) -> Duration {
+        Duration::from_nanos(self.waited[cause as usize])
+    }
+
+    /// The rate that came about between the first departure and the last; `None` before the second.
+    pub fn rate(&self) -> Option<f64> {
+        let span = self.last?.saturating_since(self.first?).as_secs_f64();
+        (span > 0.0).then(|| (self.sent - 1) as f64 / span)
+    }
+
+    /// How many were on the wire in the mean, from the first departure to `now`.
+    pub fn concurrency(&self, now: Instant) -> Option<f64> {
+        let now = now.max(self.changed);
+        let span = now.saturating_since(self.first?);
+        let open = u128::from(nanos(now.saturating_since(self.changed)));
+        let total = self.wire_time + open * u128::from(self.on_the_wire);
+        (!span.is_zero()).then(|| total as f64 / nanos(span) as f64)
+    }
+
+    fn on_the_wire(&mut self, by: i32, now: Instant) {
+        let now = now.max(self.changed);
+        let open = u128::from(nanos(now.saturating_since(self.changed)));
+        self.wire_time += open * u128::from(self.on_the_wire);
+        self.changed = now;
+        self.on_the_wire = self.on_the_wire.saturating_add_signed(by);
+        self.peak = self.peak.max(self.on_the_wire);
+    }
+
+    fn departed(&mut self, at: Instant) {
+        self.sent += 1;
+        self.first.get_or_insert(at);
+        self.last = Some(at);
+        self.on_the_wire(1, at);
+    }
+
+    fn wait(&mut self, cause: Cause, from: Instant, to: Instant) {
+        let from = from.max(self.waited_until);
+        if to > from {
+            self.waited[cause as usize] += nanos(to.saturating_since(from));
+            self.waited_until = to;
+        }
+    }
+}
+
+/// The accounts of the scopes: of those that the configuration names, and of as many others as
+/// there is room for. Where it runs out those that sent least and are gone make room.
+#[derive(Debug, Default)]
+pub(super) struct Accounts {
+    rows: Vec<Account>,
+    free: Vec<u32>,
+}
+
+/// A bound for memory: about 200 bytes each.
+const ACCOUNTS_MAX: usize = 10_000;
+
+impl Accounts {
+    fn open(&mut self, scope: &str, configured: bool, now: Instant) -> u32 {
+        if self.free.is_empty() && self.rows.len() >= ACCOUNTS_MAX {
+            self.sweep();
+            if self.free.is_empty() && !configured {
+                return NOBODY;
+            }
+        }
+        let account = Account::new(scope, configured, now);
+        match self.free.pop() {
+            Some(row) => {
+                self.rows[row as usize] = account;
+                row
+            }
+            None => {
+                self.rows.push(account);
+                (self.rows.len() - 1) as u32
+            }
+        }
+    }
+
+    /// Frees the rows of scopes that are gone: that half of them which sent least.
+    fn sweep(&mut self) {
+        let mut gone: Vec<u32> = (0..self.rows.len() as u32)
+            .filter(|row| {
+                let account = &self.rows[*row as usize];
+                !account.is_live && !account.configured
+            })
+            .collect();
+        gone.sort_by_key(|row| (self.rows[*row as usize].sent, *row));
+        gone.truncate(gone.len().div_ceil(2));
+        for row in &gone {
+            self.rows[*row as usize].sent = 0;
+        }
+        self.free = gone;
+    }
+
+    fn get_mut(&mut self, row: u32) -> Option<&mut Account> {
+        self.rows.get_mut(row as usize)
+    }
+}
+
+impl Throttle {
+    /// What the scopes did, in no order that means anything. A scope that was forgotten and came
+    /// again has two accounts.
+    pub fn accounts(&self) -> impl Iterator<Item = &Account> {
+        let rows = self.accounts.rows.iter();
+        rows.filter(|account| account.sent > 0)
+    }
+
+    pub(super) fn open_account(&mut self, id: ScopeId, configured: bool) {
+        let now = self.advanced.unwrap_or(Instant::START);
+        let row = self.accounts.open(self.names.name(id.0), configured, now);
+        self.scope_mut(id).account = row;
+    }
+
+    pub(super) fn close_account(&mut self, row: u32) {
+        if let Some(account) = self.accounts.get_mut(row) {
+            account.is_live = false;
+        }
+    }
+
+    pub(super) fn account_departed(&mut self, id: ScopeId, at: Instant) {
+        let row = self.scope_ref(id).account;
+        if let Some(account) = self.accounts.get_mut(row) {
+            account.departed(at);
+        }
+    }
+
+    pub(super) fn account_ended(&mut self, id: ScopeId, now: Instant) {
+        let row = self.scope_ref(id).account;
+        if let Some(account) = self.accounts.get_mut(row) {
+            account.on_the_wire(-1, now);
+        }
+    }
+
+    pub(super) fn account_refused(&mut self, id: ScopeId) {
+        let row = self.scope_ref(id).account;
+        if let Some(account) = self.accounts.get_mut(row) {
+            account.refused += 1;
+        }
+    }
+
+    pub(super) fn account_wait(&mut self, id: ScopeId, cause: Cause, from: Instant, to: Instant) {
+        let row = self.scope_ref(id).account;
+        if let Some(account) = self.accounts.get_mut(row) {
+            account.wait(cause, from, to);
+        }
+    }
+}

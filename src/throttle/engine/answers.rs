@@ -1,0 +1,352 @@
+//! What answers do: which scopes of a request an answer is about, and what each makes of it.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use super::super::decision::{Decision, Event, Source};
+use super::super::scope::{Change, Hold, ScopeId};
+use super::super::settings::RateLimitHeaders;
+use super::super::signal::{Blame, Ending, Feedback, Signal};
+use super::super::strategy::Heard;
+use super::tickets::Held;
+use super::{Throttle, TicketId};
+use crate::base::time::Instant;
+
+impl Throttle {
+    /// The answer to a request, when its final head is there or none will come: each of its scopes
+    /// may change its pace. `id` is the attempt's number.
+    pub fn answer(&mut self, ticket: TicketId, id: u64, signal: &Signal, now: Instant) {
+        let held = self.ticket(ticket).held.clone();
+        let refused = self.refused(ticket, signal, now);
+        let sent = self.ticket(ticket).sent;
+        for Held { id: scope, slot } in &held {
+            let heard = Heard {
+                signal,
+                refused: refused.contains(scope),
+                sent,
+            };
+            if heard.refused {
+                self.account_refused(*scope);
+            }
+            let mut changes = std::mem::take(&mut self.changes);
+            let state = self.scope_mut(*scope);
+            state.answer(&heard, *slot, now, &mut changes);
+            self.note(*scope, id, signal.status, &mut changes, now);
+            self.changes = changes;
+            if let Some((wait, source)) = self.asked_hold(*scope, signal, heard.refused) {
+                self.hold_for(*scope, wait, source, id, signal, now);
+            }
+            self.look_at(*scope, now);
+        }
+        for feedback in &signal.feedback {
+            let known = held.iter().map(|held| held.id);
+            let named = known.filter(|scope| self.names.name(scope.0) == feedback.scope);
+            if let Some(scope) = named.into_iter().next() {
+                self.settle_charge(ticket, scope, id, feedback, now);
+                self.heed(scope, feedback, now);
+            }
+        }
+    }
+
+    /// The end of an exchange whose head was answered before, by this signal.
+    pub fn ended(
+        &mut self,
+        ticket: TicketId,
+        id: u64,
+        signal: &Signal,
+        ending: &Ending,
+        now: Instant,
+    ) {
+        if ending.failure.is_some() {
+            // What broke off may be a refusal, too; its latency was heard with its head.
+            let broken = Signal {
+                failure: ending.failure,
+                server_latency: None,
+                latency: None,
+                feedback: Vec::new(),
+                ..signal.clone()
+            };
+            self.answer(ticket, id, &broken, now);
+        }
+        for Held { id: scope, .. } in self.ticket(ticket).held.clone() {
+            let mut changes = std::mem::take(&mut self.changes);
+            self.scope_mut(scope)
+                .ended(signal, ending, now, &mut changes);
+            self.note(scope, id, None, &mut changes, now);
+            self.changes = changes;
+            self.look_at(scope, now);
+        }
+    }
+
+    /// Whether one of its scopes learns from how a reply ends.
+    pub fn listens(&self, ticket: TicketId) -> bool {
+        let mut held = self.ticket(ticket).held.iter();
+        held.any(|held| self.scope_ref(held.id).listens())
+    }
+
+    /// What the embedding program knows of a scope, whatever was asked under it; the scope is made
+    /// if it is new.
+    pub fn feedback(&mut self, feedback: &Feedback, now: Instant) {
+        let scope = self.scope(&feedback.scope);
+        self.heed(scope, feedback, now);
+        self.settle(scope, now);
+    }
+
+    /// The scopes that an answer is a refusal of.
+    fn refused(&mut self, ticket: TicketId, signal: &Signal, now: Instant) -> Vec<ScopeId> {
+        let state = self.ticket(ticket);
+        let (named, ordered) = (usize::from(state.named), state.ordered);
+        let held: Vec<ScopeId> = state.held.iter().map(|held| held.id).collect();
+        let exhausted = |throttle: &Throttle, id: &ScopeId| {
+            let name = throttle.names.name(id.0);
+            let mut feedback = signal.feedback.iter();
+            feedback.any(|feedback| feedback.exhausted && feedback.scope == name)
+        };
+        let mut refused: Vec<ScopeId> = held
+            .iter()
+            .copied()
+            .filter(|id| exhausted(self, id))
+            .collect();
+        let blamed: Vec<ScopeId> = match &signal.blame {
+            Blame::Nobody => Vec::new(),
+            Blame::All => held,
+            Blame::Only(names) => held
+                .into_iter()
+                .filter(|id| names.iter().any(|name| name == self.names.name(id.0)))
+                .collect(),
+            Blame::Specific => {
+                let paced = held[..named]
+                    .iter()
+                    .copied()
+                    .filter(|id| !self.scope_ref(*id).profile.only_quota)
+                    .collect::<Vec<_>>();
+                // What came by itself is as specific as the last: an address, a host.
+                let own = held[named..].iter().copied();
+                match (ordered, paced.split_last()) {
+                    (true, Some((last, parents))) => {
+                        let mut blamed = vec![*last];
+                        if self.scope_ref(*last).refuses(signal) {
+                            blamed.extend(self.escalated(*last, parents, now));
+                        }
+                        blamed.extend(own);
+                        blamed
+                    }
+                    _ => paced.into_iter().chain(own).collect(),
+                }
+            }
+        };
+        for id in blamed {
+            if self.scope_ref(id).refuses(signal) && !refused.contains(&id) {
+                refused.push(id);
+            }
+        }
+        refused
+    }
+
+    /// The parents that join in: those below which another scope was refused within the window.
+    fn escalated(&mut self, child: ScopeId, parents: &[ScopeId], now: Instant) -> Vec<ScopeId> {
+        let mut below = child;
+        let mut joined = Vec::new();
+        for parent in parents.iter().rev() {
+            if !self.scope_mut(*parent).note_child(below.0, now) {
+                break;
+            }
+            joined.push(*parent);
+            below = *parent;
+        }
+        joined
+    }
+
+    /// How long an answer asks this scope to wait, and by which field.
+    fn asked_hold(
+        &self,
+        scope: ScopeId,
+        signal: &Signal,
+        refused: bool,
+    ) -> Option<(Duration, Source)> {
+        let fields = self.settings.rate_limit_headers;
+        if refused {
+            let reset = signal.rate_limit_reset;
+            let reset = reset.filter(|_| fields != RateLimitHeaders::Off);
+            return signal
+                .retry_after
+                .map(|wait| (wait, Source::RetryAfter))
+                .or(reset.map(|wait| (wait, Source::RateLimit)));
+        }
+        let paces = !self.scope_ref(scope).profile.only_quota;
+        let spent = signal.rate_limit_exhausted && signal.blame != Blame::Nobody;
+        let heeds = fields == RateLimitHeaders::Always && spent && paces;
+        let wait = signal.rate_limit_reset.filter(|_| heeds)?;
+        Some((wait, Source::RateLimit))
+    }
+
+    fn hold_for(
+        &mut self,
+        scope: ScopeId,
+        wait: Duration,
+        source: Source,
+        id: u64,
+        signal: &Signal,
+        now: Instant,
+    ) {
+        if wait.is_zero() {
+            return;
+        }
+        let cap = self.scope_ref(scope).profile.settings.backoff.max_delay;
+        let capped = if self.settings.obey_fully {
+            wait
+        } else {
+            wait.min(cap)
+        };
+        let hold = Hold {
+            until: now + capped,
+            source,
+            probes: true,
+        };
+        if !self.scope_mut(scope).hold(hold) {
+            return;
+        }
+        let words = match source {
+            Source::RetryAfter => "Retry-After",
+            _ => "the server's rate-limit fields",
+        };
+        let name = self.names.name(scope.0);
+        let reason = if capped < wait {
+            log::warn!(
+                "{name}: {words} asks for {wait:.0?}, which BACKOFF_MAX_DELAY caps at {capped:.0?}; \
+                 then one request probes (RETRY_AFTER_OBEY = true waits it out)"
+            );
+            format!("{words} asks for {wait:?}, capped at {capped:?}; then one request probes")
+        } else {
+            format!("{words} asks for {wait:?}")
+        };
+        let pace = self.pace(scope);
+        self.decide(Decision {
+            at: now,
+            scope: self.names.name(scope.0).to_owned(),
+            id: Some(id),
+            event: Event::Hold,
+            status: signal.status,
+            latency: signal.server_latency,
+            target_delay: Some(capped),
+            delay: [pace.delay; 2],
+            concurrency: [pace.concurrency; 2],
+            in_flight: self.scope_ref(scope).on_the_wire(),
+            size: None,
+            reason: Cow::Owned(reason),
+            source,
+        });
+    }
+
+    /// An answer says what it did cost, or what remains: the charge is settled by that.
+    fn settle_charge(
+        &mut self,
+        ticket: TicketId,
+        scope: ScopeId,
+        id: u64,
+        feedback: &Feedback,
+        now: Instant,
+    ) {
+        let charges = &mut self.ticket_mut(ticket).charges;
+        let Some(at) = charges.iter().position(|(charged, _)| *charged == scope) else {
+            return;
+        };
+        if feedback.actual.is_none() && feedback.remaining.is_none() {
+            return;
+        }
+        let (_, charge) = charges.remove(at);
+        let (actual, remaining) = (feedback.actual, feedback.remaining);
+        let more = self.scope_mut(scope).settle(charge, actual, remaining, now);
+        if more != 0.0 || remaining.is_some() {
+            let said = match remaining {
+                Some(units) => format!("; {units} units remain"),
+                None => String::new(),
+            };
+            let reason = format!("{more:+} units beyond the estimate{said}");
+            self.decide_beside(scope, Some(id), Event::Quota, Source::Quota, reason, now);
+        }
+    }
+
+    /// A decision that changes no pace.
+    pub(super) fn decide_beside(
+        &mut self,
+        scope: ScopeId,
+        id: Option<u64>,
+        event: Event,
+        source: Source,
+        reason: String,
+        now: Instant,
+    ) {
+        let pace = self.pace(scope);
+        self.decide(Decision {
+            at: now,
+            scope: self.names.name(scope.0).to_owned(),
+            id,
+            event,
+            status: None,
+            latency: None,
+            target_delay: None,
+            delay: [pace.delay; 2],
+            concurrency: [pace.concurrency; 2],
+            in_flight: self.scope_ref(scope).on_the_wire(),
+            size: None,
+            reason: Cow::Owned(reason),
+            source,
+        });
+    }
+
+    /// What is known of one scope beyond status and latency.
+    pub(super) fn heed(&mut self, scope: ScopeId, feedback: &Feedback, now: Instant) {
+        self.scope_mut(scope).feedback(feedback, now);
+        if let Some(delay) = feedback.delay {
+            let until = now + delay;
+            let probes = false;
+            self.scope_mut(scope).hold(Hold {
+                until,
+                source: Source::User,
+                probes,
+            });
+        }
+        self.look_at(scope, now);
+    }
+
+    /// Turns changes into decisions, where anybody wants them.
+    fn note(
+        &mut self,
+        scope: ScopeId,
+        id: u64,
+        status: Option<u16>,
+        changes: &mut Vec<Change>,
+        now: Instant,
+    ) {
+        for change in changes.drain(..) {
+            if change.alert {
+                log::warn!("{}: {}", self.names.name(scope.0), change.reason);
+            }
+            if !self.tracing {
+                continue;
+            }
+            self.decide(Decision {
+                at: now,
+                scope: self.names.name(scope.0).to_owned(),
+                id: Some(id),
+                event: change.event,
+                status,
+                latency: change.latency,
+                target_delay: change.target,
+                delay: [change.before.delay, change.after.delay],
+                concurrency: [change.before.concurrency, change.after.concurrency],
+                in_flight: self.scope_ref(scope).on_the_wire(),
+                size: None,
+                reason: change.reason,
+                source: change.source,
+            });
+        }
+    }
+
+    pub(super) fn decide(&mut self, decision: Decision) {
+        if self.tracing {
+            self.decisions.push(decision);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The maps that a configuration can name.
+
+use super::super::settings::MapKind;
+use super::{Ask, ScopeMap};
+
+/// The default, `host`: each host (with its port, where that is not the scheme's own) is one scope.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ByHost;
+
+/// `domain`: all hosts of a registrable domain share one scope.
+///
+/// By the public suffix list with its private part: `alice.github.io` and `bob.github.io` are two
+/// owners. What has no registrable domain (an address, `localhost`, a suffix itself) is mapped by
+/// its host.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ByDomain;
+
+/// `hierarchy`: the registrable domain, and each level below it down to the host.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ByHierarchy;
+
+/// `endpoint`: host and path, whatever the query: `api.example.com/search`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ByEndpoint;
+
+/// `ip`: the address that a request goes to, as `ip/ADDRESS`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ByAddress;
+
+/// Several maps, one after the other. What two of them say is one scope.
+pub struct Combined(pub Vec<Box<dyn ScopeMap>>);
+
+impl ScopeMap for ByHost {
+    fn scopes(&self, ask: &mut Ask<'_>) {
+        ask.add(ask.url().scope_key());
+    }
+}
+
+impl ScopeMap for ByDomain {
+    fn scopes(&self, ask: &mut Ask<'_>) {
+        let url = ask.url();
+        ask.add(url.domain().unwrap_or(url.scope_key()));
+    }
+}
+
+impl ScopeMap for ByHierarchy {
+    fn scopes(&self, ask: &mut Ask<'_>) {
+        let url = ask.url();
+        let Some(domain) = url.domain() else {
+            return ask.add(url.scope_key());
+        };
+        let host = url.host_str();
+        // The last of the dots before it is where the domain itself begins.
+        for (dot, _) in host[..host.len() - domain.len()].rmatch_indices('.') {
+            ask.add(&host[dot + 1..]);
+        }
+        ask.add(host);
+    }
+}
+
+impl ScopeMap for ByEndpoint {
+    fn scopes(&self, ask: &mut Ask<'_>) {
+        let url = ask.url();
+        ask.add(format!("{}{}", url.scope_key(), url.path()));
+    }
+}
+
+impl ScopeMap for ByAddress {
+    fn scopes(&self, _ask: &mut Ask<'_>) {}
+
+    fn wants_address(&self) -> bool {
+        true
+    }
+}
+
+impl ScopeMap for Combined {
+    fn scopes(&self, ask: &mut Ask<'_>) {
+        for map in &self.0 {
+            map.scopes(ask);
+        }
+    }
+
+    fn wants_address(&self) -> bool {
+        self.0.iter().any(|map| map.wants_address())
+    }
+}
+
+/// No map has this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no scope map; there are {list}", list = MapKind::names())]
+pub struct UnknownMap(pub String);
+
+impl MapKind {
+    /// All of them.
+    pub const ALL: [MapKind; 5] = [
+        MapKind::Host,
+        MapKind::Domain,
+        MapKind::Hierarchy,
+        MapKind::Endpoint,
+        MapKind::Ip,
+    ];
+
+    /// Its name in a configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            MapKind::Host => "host",
+            MapKind::Domain => "domain",
+            MapKind::Hierarchy => "hierarchy",
+            MapKind::Endpoint => "endpoint",
+            MapKind::Ip => "ip",
+        }
+    }
+
+    /// All names, for a message.
+    pub fn names() -> String {
+        MapKind::ALL.map(MapKind::name).join(", ")
+    }
+
+    /// The map.
+    pub fn map(self) -> Box<dyn ScopeMap> {
+        match self {
+            MapKind::Host => Box::new(ByHost),
+            MapKind::Domain => Box::new(ByDomain),
+            MapKind::Hierarchy => Box::new(ByHierarchy),
+            MapKind::Endpoint => Box::new(ByEndpoint),
+            MapKind::Ip => Box::new(ByAddress),
+        }
+    }
+
+    /// The map of several, in their order; of none it is the default.
+    pub fn map_of(kinds: &[MapKind]) -> Box<dyn ScopeMap> {
+        match kinds {
+            [] => Box::new(ByHost),
+            [only] => only.map(),
+            several => Box::new(Combined(several.iter().map(|kind| kind.map()).collect())),
+        }
+    }
+}
+
+impl std::str::FromStr for MapKind {
+    type Err = UnknownMap;
+
+    fn from_str(name: &str) -> Result<Self, UnknownMap> {
+        let known = |kind: &MapKind| kind.name().eq_ignore_ascii_case(name.trim());
+        MapKind::ALL
+            .into_iter()
+            .find(known)
+            .ok_or_else(|| UnknownMap(name.to_owned()))
+    }
+}

@@ -1,0 +1,712 @@
+//! What few scopes have: the rules that changed their pace, and what they remember.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use super::slots::Slots;
+use super::{NOBODY, Profile};
+use crate::base::time::Instant;
+use crate::throttle::autothrottle;
+use crate::throttle::backoff::{Backoff, Learned};
+use crate::throttle::decision::{Event, Source};
+use crate::throttle::quota::{Charge, Fit, Ledger};
+use crate::throttle::robust::{self, Adjusted, Body, Robust};
+use crate::throttle::settings::{AutoThrottle, AutoThrottleMode, Jitter, ScopeSettings};
+use crate::throttle::signal::{Ending, Feedback, Signal};
+use crate::throttle::strategy::{Heard, Pace, Strategy};
+use crate::throttle::suspect::Suspect;
+
+/// The rules of one scope beyond its settings.
+///
+/// The pace is put together whenever one of them has changed: the largest delay, the smallest
+/// concurrency.
+pub(super) struct Rules {
+    pace: Pace,
+    /// The pace without what refusals taught.
+    base: Pace,
+    /// The rule that the pace's delay comes from.
+    asks: Source,
+    /// A third party's minimum (Crawl-delay): never undercut, jitter or not.
+    pub floor: Duration,
+    held: Hold,
+    /// One request at a time, until an answer to one sent from here on is no refusal.
+    probing_from: Option<Instant>,
+    /// The lane that the scope is being kept for, or `NOBODY`.
+    pub claimed_by: u32,
+    /// Sends by slot, where `delay_per_slot` and concurrency make slots differ.
+    pub slots: Option<Slots>,
+    adapts: Adapts,
+    /// What refusals taught, or how the limit is looked for.
+    backoff: Option<Box<Backoff>>,
+    /// What answers look like that are not what they seem.
+    suspect: Option<Box<Suspect>>,
+    /// What may be spent.
+    quota: Option<Box<Ledger>>,
+    /// `requests_per_minute`.
+    minute: Option<Box<Ledger>>,
+    /// The last of the scopes below this one that was refused, and when.
+    child_refused: Option<(u32, Instant)>,
+}
+
+/// What makes the pace follow the answers, refusals apart.
+enum Adapts {
+    No,
+    /// AutoThrottle as Scrapy has it: its delay.
+    Scrapy(Duration),
+    /// AutoThrottle that is not easily fooled.
+    Robust(Box<Robust>),
+    /// The embedder's own: it speaks for refusals, too.
+    Custom(Box<dyn Strategy>),
+}
+
+/// Nothing departs before a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::throttle) struct Hold {
+    pub until: Instant,
+    pub source: Source,
+    /// After it one request at a time, until one is not refused.
+    pub probes: bool,
+}
+
+/// A change of the pace by one rule.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::throttle) struct Change {
+    pub event: Event,
+    pub source: Source,
+    pub latency: Option<Duration>,
+    pub target: Option<Duration>,
+    pub before: Pace,
+    pub after: Pace,
+    pub reason: Cow<'static, str>,
+    /// A person should hear of it, asked or not.
+    pub alert: bool,
+}
+
+impl Rules {
+    /// The rules that a fresh scope begins with; `None` where its settings say everything.
+    pub fn of(profile: &Profile, strategy: Option<Box<dyn Strategy>>) -> Option<Self> {
+        let settings = &profile.settings;
+        let backs_off = settings.backoff.enabled && settings.backoff.per_slot;
+        let has_slots =
+            (settings.delay_per_slot > Duration::ZERO || backs_off) && settings.concurrency > 1;
+        let is_bounded = settings.quota.is_some() || settings.requests_per_minute.is_some();
+        let adapts = strategy.is_some() || settings.autothrottle.is_some();
+        let ramps = strategy.is_none() && settings.rampup.is_some();
+        if !adapts && !has_slots && !is_bounded && !ramps {
+            return None;
+        }
+        let mut rules = Rules::plain(settings);
+        rules.backoff = ramps.then(|| Box::new(Backoff::new(Instant::START)));
+        rules.quota = settings.quota.map(|quota| Box::new(Ledger::new(quota)));
+        let limit = settings.requests_per_minute;
+        rules.minute = limit.map(|limit| Box::new(Ledger::per_minute(limit)));
+        rules.slots = has_slots.then(|| Slots::new(settings.concurrency));
+        rules.adapts = match (strategy, &settings.autothrottle) {
+            (Some(mut strategy), _) => {
+                rules.pace = strategy.start(settings);
+                Adapts::Custom(strategy)
+            }
+            (None, Some(auto)) => match auto.mode {
+                AutoThrottleMode::Scrapy => {
+                    Adapts::Scrapy(autothrottle::start_delay(auto, settings.delay))
+                }
+                AutoThrottleMode::Robust => {
+                    rules.suspect = Some(Box::default());
+                    Adapts::Robust(Box::new(Robust::new(auto, settings.delay)))
+                }
+            },
+            (None, None) => Adapts::No,
+        };
+        rules.compose(profile);
+        Some(rules)
+    }
+
+    /// Rules that change nothing yet.
+    pub fn plain(settings: &ScopeSettings) -> Self {
+        let pace = Pace {
+            delay: settings.delay,
+            concurrency: settings.concurrency,
+        };
+        Rules {
+            pace,
+            base: pace,
+            asks: Source::User,
+            floor: Duration::ZERO,
+            held: Hold::NONE,
+            probing_from: None,
+            claimed_by: NOBODY,
+            slots: None,
+            adapts: Adapts::No,
+            backoff: None,
+            suspect: None,
+            quota: None,
+            minute: None,
+            child_refused: None,
+        }
+    }
+
+    /// Takes over from the rules of other settings what applies to these as well.
+    pub fn inherit(&mut self, old: Rules, before: &Profile, profile: &Profile, now: Instant) {
+        let (before, settings) = (&before.settings, &profile.settings);
+        if before.backoff == settings.backoff && before.rampup == settings.rampup {
+            self.backoff = old.backoff;
+        }
+        self.floor = old.floor;
+        self.held = old.held;
+        self.probing_from = old.probing_from;
+        self.claimed_by = old.claimed_by;
+        self.child_refused = old.child_refused;
+        if before.autothrottle == settings.autothrottle && before.manager == settings.manager {
+            self.adapts = old.adapts;
+            self.suspect = old.suspect;
+        }
+        if let (Some(slots), Some(old)) = (&mut self.slots, old.slots) {
+            slots.inherit(old);
+        }
+        self.quota = match (self.quota.take(), old.quota) {
+            (Some(_), Some(old)) if before.quota == settings.quota => Some(old),
+            (Some(mut fresh), Some(old)) => {
+                // What was spent is spent, whatever may be spent now.
+                let spent = old.consumed_units(now);
+                let units = settings.quota.map_or(0.0, |quota| quota.units);
+                fresh.remaining((units - spent).max(0.0), now);
+                Some(fresh)
+            }
+            (fresh, _) => fresh,
+        };
+        if before.requests_per_minute == settings.requests_per_minute {
+            self.minute = old.minute;
+        }
+        self.compose(profile);
+    }
+
+    pub fn pace(&self) -> Pace {
+        self.pace
+    }
+
+    /// How many may be in flight now.
+    pub fn concurrency(&self) -> u32 {
+        match self.probing_from {
+            Some(_) => 1,
+            None => self.pace.concurrency,
+        }
+    }
+
+    /// The jitter that holds in place of the scope's own.
+    pub fn jitter(&self, profile: &Profile) -> Option<Jitter> {
+        let backoff = self.backoff.as_ref()?;
+        backoff.jitter(&profile.backoff(self.base))
+    }
+
+    /// Puts the pace together again.
+    fn compose(&mut self, profile: &Profile) {
+        let settings = &profile.settings;
+        let configured = Pace {
+            delay: settings.delay,
+            concurrency: settings.concurrency,
+        };
+        let mut pace = configured;
+        match &self.adapts {
+            Adapts::No => {}
+            Adapts::Scrapy(delay) => pace.delay = pace.delay.max(*delay),
+            Adapts::Robust(robust) => {
+                let auto = settings.autothrottle.as_ref();
+                let most = auto.map_or(u32::MAX, robust::in_flight_max);
+                pace.delay = pace.delay.max(robust.delay());
+                pace.concurrency = pace.concurrency.min(most);
+            }
+            Adapts::Custom(_) => pace = self.pace,
+        }
+        self.asks = if pace.delay > configured.delay {
+            Source::Autothrottle
+        } else {
+            Source::User
+        };
+        self.base = pace;
+        if let Some(backoff) = &self.backoff {
+            let asked = backoff.pace(&profile.backoff(pace));
+            if asked.delay != pace.delay {
+                self.asks = match settings.rampup {
+                    Some(_) => Source::Rampup,
+                    None => Source::Backoff,
+                };
+            }
+            pace = asked;
+        }
+        if let Some(slots) = &self.slots {
+            pace.concurrency = pace.concurrency.min(slots.concurrency(profile));
+        }
+        let probes = suspect_delay(&self.suspect);
+        if probes > Duration::ZERO {
+            pace.concurrency = 1;
+            if probes > pace.delay {
+                pace.delay = probes;
+                self.asks = Source::Backoff;
+            }
+        }
+        self.pace = pace;
+    }
+
+    /// What an answer changes.
+    pub fn answer(
+        &mut self,
+        profile: &Profile,
+        heard: &Heard<'_>,
+        slot: u16,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) {
+        let settings = &profile.settings;
+        if !heard.refused && self.probing_from.is_some_and(|from| heard.sent >= from) {
+            self.probing_from = None;
+        }
+        let before = self.pace;
+        if heard.refused && self.suspect.is_none() {
+            // From now on it is worth knowing whether slowing down helps.
+            self.suspect = Some(Box::default());
+        }
+        let suspect = self.suspect.as_ref();
+        let is_suspected = suspect.is_some_and(|suspect| suspect.kind().is_some());
+        match &mut self.adapts {
+            Adapts::No => {}
+            Adapts::Scrapy(delay) => {
+                let auto = settings.autothrottle.as_ref();
+                let auto = auto.expect("AutoThrottle adapts where it is switched on");
+                let signal = heard.signal;
+                *delay = autothrottle::adjusted_delay(auto, settings.delay, *delay, signal);
+                let latency = auto.latency_of(signal);
+                self.compose(profile);
+                if latency.is_some() {
+                    changes.push(Change {
+                        event: Event::Autothrottle,
+                        source: Source::Autothrottle,
+                        latency,
+                        target: latency.map(|latency| autothrottle::target(auto, latency)),
+                        before,
+                        after: self.pace,
+                        reason: Cow::Borrowed("the delay follows the latency"),
+                        alert: false,
+                    });
+                }
+            }
+            // What a block answers says nothing of the origin's pace.
+            Adapts::Robust(_) if is_suspected => {}
+            Adapts::Robust(robust) => {
+                let auto = settings.autothrottle.as_ref();
+                let auto = auto.expect("AutoThrottle adapts where it is switched on");
+                let adjusted = robust.answer(auto, settings.delay, heard.signal, now);
+                let latency = auto.latency_of(heard.signal);
+                self.compose(profile);
+                changes.push(adjusted_change(adjusted, latency, before, self.pace));
+            }
+            Adapts::Custom(strategy) => {
+                let mut pace = strategy.answer(settings, before, heard, now);
+                pace.concurrency = pace.concurrency.max(1);
+                self.pace = pace;
+                if pace != before {
+                    changes.push(Change {
+                        event: if heard.refused {
+                            Event::Backoff
+                        } else {
+                            Event::Recover
+                        },
+                        source: Source::User,
+                        latency: heard.signal.server_latency,
+                        target: None,
+                        before,
+                        after: pace,
+                        reason: Cow::Borrowed("the scope's own strategy"),
+                        alert: false,
+                    });
+                }
+                return;
+            }
+        }
+        self.back_off(profile, heard, slot, now, changes);
+    }
+
+    /// Lets refusals, and their absence, change the pace.
+    fn back_off(
+        &mut self,
+        profile: &Profile,
+        heard: &Heard<'_>,
+        slot: u16,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) {
+        let latency = heard.signal.server_latency;
+        let by_slot = self
+            .slots
+            .as_mut()
+            .filter(|_| profile.settings.backoff.per_slot);
+        if !heard.refused && heard.signal.status.is_none() {
+            // Nothing was heard of the server: neither a refusal nor its absence.
+            return;
+        }
+        let step = if let Some(slots) = by_slot {
+            slots.answer(slot, heard, profile, now)
+        } else if heard.refused {
+            let backoff = self
+                .backoff
+                .get_or_insert_with(|| Box::new(Backoff::new(now)));
+            backoff.refused(&profile.backoff(self.base), heard.sent, latency, now)
+        } else if let Some(backoff) = &mut self.backoff {
+            backoff.success(&profile.backoff(self.base), heard.sent, latency, now)
+        } else {
+            return;
+        };
+        self.compose(profile);
+        if let Some(step) = step {
+            changes.push(Change {
+                event: step.event,
+                source: match profile.settings.rampup {
+                    Some(_) => Source::Rampup,
+                    None => Source::Backoff,
+                },
+                latency,
+                target: None,
+                before: step.before,
+                after: step.after,
+                reason: step.reason,
+                alert: false,
+            });
+        }
+    }
+
+    /// Begins to measure the rate that works, so that a refusal finds it known.
+    pub fn measure(&mut self, now: Instant) {
+        if self.backoff.is_none() && !matches!(self.adapts, Adapts::Custom(_)) {
+            self.backoff = Some(Box::new(Backoff::new(now)));
+        }
+    }
+
+    /// The limits that refusals taught and that bind still.
+    pub fn learned(&self) -> Option<Learned> {
+        self.backoff.as_ref()?.compact()
+    }
+
+    /// Begins with limits that were learned before.
+    pub fn recall(&mut self, profile: &Profile, learned: Learned, now: Instant) {
+        self.backoff = Some(Box::new(Backoff::from_learned(learned, now)));
+        self.compose(profile);
+    }
+
+    /// What the end of an exchange changes.
+    pub fn ended(
+        &mut self,
+        profile: &Profile,
+        signal: &Signal,
+        ending: &Ending,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) {
+        let settings = &profile.settings;
+        self.suspects(profile, signal, ending, now, changes);
+        let before = self.pace;
+        match &mut self.adapts {
+            Adapts::No | Adapts::Scrapy(_) => {}
+            Adapts::Robust(_) if suspect_delay(&self.suspect) > Duration::ZERO => {}
+            Adapts::Robust(robust) => {
+                let auto = settings.autothrottle.as_ref();
+                let auto = auto.expect("AutoThrottle adapts where it is switched on");
+                let (Some(latency), Some(took)) = (auto.latency_of(signal), ending.took) else {
+                    return;
+                };
+                let body = Body {
+                    latency,
+                    took,
+                    success: signal.is_success(false) && ending.failure.is_none(),
+                    cached: signal.cached,
+                };
+                let adjusted = robust.ended(auto, settings.delay, &body, now);
+                let changed = adjusted.before != adjusted.after;
+                self.compose(profile);
+                if changed {
+                    changes.push(adjusted_change(adjusted, Some(took), before, self.pace));
+                }
+            }
+            Adapts::Custom(strategy) => {
+                let mut pace = strategy.ended(settings, self.pace, ending, now);
+                pace.concurrency = pace.concurrency.max(1);
+                self.pace = pace;
+            }
+        }
+    }
+
+    /// Looks whether a reply is what it seems.
+    fn suspects(
+        &mut self,
+        profile: &Profile,
+        signal: &Signal,
+        ending: &Ending,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) {
+        let Some(suspect) = &mut self.suspect else {
+            return;
+        };
+        let latency = signal.server_latency;
+        let suspicion = suspect.ended(signal.status, latency, ending, now);
+        let before = self.pace;
+        self.compose(profile);
+        if let Some(suspicion) = suspicion {
+            let seen = suspicion.seen;
+            let reason = match (suspicion.cleared, suspect_delay(&self.suspect)) {
+                (true, _) => format!("{} (after {seen} blocked replies)", suspicion.reason),
+                (false, delay) => format!(
+                    "{}: {} ({seen} replies); one request at a time, each {delay:?} after the last",
+                    suspicion.kind.name(),
+                    suspicion.reason,
+                ),
+            };
+            changes.push(Change {
+                event: Event::Suspect,
+                source: Source::Backoff,
+                latency,
+                target: None,
+                before,
+                after: self.pace,
+                reason: Cow::Owned(reason),
+                alert: true,
+            });
+        }
+    }
+
+    /// Whether it learns from how a reply ends.
+    pub fn listens(&self) -> bool {
+        let adapts = matches!(self.adapts, Adapts::Robust(_) | Adapts::Custom(_));
+        adapts || self.suspect.is_some()
+    }
+
+    /// What the server or the embedder knows of spending.
+    pub fn feedback(&mut self, feedback: &Feedback, now: Instant) {
+        if let (Some(ledger), Some(units)) = (&mut self.quota, feedback.remaining) {
+            ledger.remaining(units, now);
+        }
+        if let Adapts::Custom(strategy) = &mut self.adapts {
+            strategy.feedback(feedback, now);
+        }
+    }
+
+    /// Notes that a scope below was refused. Whether another was, within the window: then it is
+    /// this one's affair.
+    pub fn note_child(&mut self, child: u32, window: Duration, now: Instant) -> bool {
+        let another = self
+            .child_refused
+            .is_some_and(|(other, at)| other != child && now.saturating_since(at) <= window);
+        self.child_refused = Some((child, now));
+        another
+    }
+
+    /// Takes a hold. Whether it changed anything: holds combine by the latest.
+    pub fn hold(&mut self, hold: Hold) -> bool {
+        if hold.probes {
+            let from = self
+                .probing_from
+                .map_or(hold.until, |from| from.max(hold.until));
+            self.probing_from = Some(from);
+        }
+        if hold.until <= self.held.until {
+            return false;
+        }
+        self.held = hold;
+        if let Some(backoff) = &mut self.backoff {
+            backoff.held(hold.until);
+        }
+        true
+    }
+
+    pub fn held_until(&self) -> Instant {
+        self.held.until
+    }
+
+    /// When holds and documented limits let the next request depart.
+    pub fn departs_at(&self) -> Instant {
+        match &self.adapts {
+            Adapts::Custom(strategy) => self.held.until.max(strategy.departs_at()),
+            _ => self.held.until,
+        }
+    }
+
+    /// The rule that decides, where the gap is over at `gap_over`.
+    pub fn slowest(&self, _settings: &ScopeSettings, gap_over: Instant) -> Source {
+        if self.held.until > gap_over {
+            self.held.source
+        } else if self.floor > self.pace.delay {
+            Source::Robots
+        } else {
+            self.asks
+        }
+    }
+
+    /// When what may be spent has this much left.
+    pub fn fits_at(&self, cost: f64, now: Instant) -> Instant {
+        let at = |ledger: &Option<Box<Ledger>>, cost| match ledger {
+            None => Instant::START,
+            Some(ledger) => match ledger.fits_at(cost, now) {
+                Fit::Now => Instant::START,
+                Fit::At(at) => at,
+                // What never fits was refused before it was queued, or the quota has changed since.
+                Fit::Never => Instant::START,
+            },
+        };
+        at(&self.quota, cost).max(at(&self.minute, 1.0))
+    }
+
+    /// Whether a request of this cost could never be sent.
+    pub fn never_fits(&self, cost: f64, now: Instant) -> bool {
+        let quota = self.quota.as_ref();
+        quota.is_some_and(|ledger| ledger.fits_at(cost, now) == Fit::Never)
+    }
+
+    /// Reserves what a request is expected to spend.
+    pub fn charge(&mut self, cost: f64) -> Charges {
+        Charges {
+            quota: self.quota.as_mut().map(|ledger| ledger.charge(cost)),
+            minute: self.minute.as_mut().map(|ledger| ledger.charge(1.0)),
+        }
+    }
+
+    /// What was reserved has left.
+    pub fn charged(&mut self, charges: Charges, at: Instant) -> Charges {
+        Charges {
+            quota: paired(&mut self.quota, charges.quota, |l, c| l.departed(c, at)),
+            minute: paired(&mut self.minute, charges.minute, |l, c| l.departed(c, at)),
+        }
+    }
+
+    /// What was reserved will not leave.
+    pub fn give_back(&mut self, charges: Charges, now: Instant) {
+        paired(&mut self.quota, charges.quota, |l, c| l.give_back(c, now));
+        paired(&mut self.minute, charges.minute, |l, c| l.give_back(c, now));
+    }
+
+    /// What has left has its answer: what it did cost, and what remains, where that was said.
+    /// Gives the units by which it cost more than was expected.
+    pub fn settle(
+        &mut self,
+        charges: Charges,
+        actual: Option<f64>,
+        remaining: Option<f64>,
+        now: Instant,
+    ) -> f64 {
+        paired(&mut self.minute, charges.minute, |l, c| {
+            l.settle(c, None, None, now)
+        });
+        let more = paired(&mut self.quota, charges.quota, |l, c| {
+            l.settle(c, actual, remaining, now)
+        });
+        more.unwrap_or(0.0)
+    }
+
+    /// Whether what may be spent here is bounded.
+    pub fn is_bounded(&self) -> bool {
+        self.quota.is_some() || self.minute.is_some()
+    }
+
+    /// A request has departed.
+    pub fn departed(&mut self, at: Instant) {
+        if let Adapts::Custom(strategy) = &mut self.adapts {
+            strategy.sent(at);
+        }
+    }
+
+    /// When nothing is left that a fresh scope would not have; `None`: not by time alone.
+    pub fn blank_at(
+        &self,
+        settings: &ScopeSettings,
+        departs_at: Instant,
+        last_sent: Option<Instant>,
+    ) -> Option<Instant> {
+        let mut blank_at = departs_at;
+        if let Some(slots) = &self.slots {
+            blank_at = blank_at.max(slots.all_free_at());
+        }
+        for ledger in [&self.quota, &self.minute].into_iter().flatten() {
+            blank_at = blank_at.max(ledger.blank_at());
+        }
+        let used = last_sent.unwrap_or(Instant::START);
+        match &self.adapts {
+            Adapts::No => {}
+            Adapts::Scrapy(_) | Adapts::Robust(_) => {
+                let auto = settings.autothrottle.as_ref();
+                let fresh = auto.map(|auto| autothrottle::start_delay(auto, settings.delay));
+                let slower = fresh.is_some_and(|fresh| self.pace.delay > fresh);
+                let kept = if slower { SLOW_KEPT } else { FAST_KEPT };
+                blank_at = blank_at.max(used + kept);
+            }
+            Adapts::Custom(strategy) => blank_at = blank_at.max(strategy.forgettable_at()?),
+        }
+        Some(blank_at)
+    }
+}
+
+fn suspect_delay(suspect: &Option<Box<Suspect>>) -> Duration {
+    suspect
+        .as_ref()
+        .map_or(Duration::ZERO, |suspect| suspect.delay())
+}
+
+/// What AutoThrottle did, as a change of the whole pace.
+fn adjusted_change(
+    adjusted: Adjusted,
+    latency: Option<Duration>,
+    before: Pace,
+    after: Pace,
+) -> Change {
+    Change {
+        event: if adjusted.suspect {
+            Event::Suspect
+        } else {
+            Event::Autothrottle
+        },
+        source: Source::Autothrottle,
+        latency,
+        target: adjusted.target,
+        before,
+        after,
+        reason: adjusted.reason,
+        alert: false,
+    }
+}
+
+/// What a request has reserved or spent in one scope.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::throttle) struct Charges {
+    quota: Option<Charge>,
+    minute: Option<Charge>,
+}
+
+/// Both or neither: a charge is of the ledger that the scope has, unless that was changed since.
+fn paired<T>(
+    ledger: &mut Option<Box<Ledger>>,
+    charge: Option<Charge>,
+    act: impl FnOnce(&mut Ledger, Charge) -> T,
+) -> Option<T> {
+    Some(act(ledger.as_mut()?, charge?))
+}
+
+impl Hold {
+    const NONE: Hold = Hold {
+        until: Instant::START,
+        source: Source::User,
+        probes: false,
+    };
+}
+
+impl AutoThrottle {
+    /// The latency that it follows.
+    pub(in crate::throttle) fn latency_of(&self, signal: &Signal) -> Option<Duration> {
+        use crate::throttle::settings::LatencyFrom;
+        match self.latency_from {
+            LatencyFrom::Connect => signal.latency,
+            LatencyFrom::Send => signal.server_latency,
+        }
+    }
+}
+
+/// How long after its last use a scope keeps a learned delay that is shorter than a fresh scope's:
+/// forgetting it early only costs time.
+const FAST_KEPT: Duration = Duration::from_secs(60);
+/// The same for a longer one: forgetting it would bring load back to a slow server.
+const SLOW_KEPT: Duration = Duration::from_secs(3600);

@@ -1,0 +1,182 @@
+//! Strategies by name: those that come with the crawler, and those that an embedder registers.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::settings::{Manager, ScopeSettings};
+use super::strategy::{Heard, Pace, Strategy, StrategyMaker};
+use crate::base::time::Instant;
+
+/// Makes a strategy for the scope of a name from the arguments that the configuration gives; the
+/// error says what is wrong with them.
+pub type NamedMaker = Rc<dyn Fn(&str, &Map<String, Value>) -> Result<Box<dyn Strategy>, String>>;
+
+/// Where the strategies of new scopes come from.
+#[derive(Clone)]
+pub struct Strategies {
+    named: BTreeMap<String, NamedMaker>,
+    by_scope: Option<StrategyMaker>,
+}
+
+impl Default for Strategies {
+    /// Those that come with the crawler: `fixed` keeps the configured pace whatever is answered;
+    /// `fixed_window` sends `requests` in each `window` (seconds), without a gap between them.
+    fn default() -> Self {
+        let mut strategies = Strategies {
+            named: BTreeMap::new(),
+            by_scope: None,
+        };
+        strategies.register("fixed", Rc::new(|_, arguments| Fixed::of(arguments)));
+        strategies.register(
+            "fixed_window",
+            Rc::new(|_, arguments| FixedWindow::of(arguments)),
+        );
+        strategies
+    }
+}
+
+impl Strategies {
+    /// Registers a strategy for the configuration to name.
+    pub fn register(&mut self, name: &str, maker: NamedMaker) {
+        self.named.insert(name.to_owned(), maker);
+    }
+
+    /// Lets `maker` choose for each scope, before the configuration does.
+    pub fn choose(&mut self, maker: StrategyMaker) {
+        self.by_scope = Some(maker);
+    }
+
+    /// Whether the strategy that the configuration names can be made; the error says why not.
+    pub fn check(&self, scope: &str, manager: &Manager) -> Result<(), String> {
+        self.named_for(scope, manager).map(drop)
+    }
+
+    /// The strategy of a new scope; `None` for what is built in.
+    pub(super) fn of(&self, scope: &str, settings: &ScopeSettings) -> Option<Box<dyn Strategy>> {
+        let chosen = self.by_scope.as_ref().and_then(|maker| maker(scope));
+        chosen.or_else(|| {
+            let named = self.named_for(scope, settings.manager.as_ref()?);
+            // What the configuration says was checked; a maker may still refuse a single scope.
+            named
+                .inspect_err(|error| log::warn!("{scope}: {error}; the built-in strategy paces it"))
+                .ok()
+        })
+    }
+
+    fn named_for(&self, scope: &str, manager: &Manager) -> Result<Box<dyn Strategy>, String> {
+        let Some(maker) = self.named.get(&manager.name) else {
+            let names: Vec<&str> = self.named.keys().map(String::as_str).collect();
+            return Err(format!(
+                "no strategy is registered as {:?}; there is {}",
+                manager.name,
+                names.join(", ")
+            ));
+        };
+        maker(scope, &manager.arguments)
+            .map_err(|error| format!("the strategy {:?}: {error}", manager.name))
+    }
+}
+
+impl fmt::Debug for Strategies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.named.keys()).finish()
+    }
+}
+
+/// Keeps the configured pace.
+struct Fixed;
+
+impl Fixed {
+    fn of(arguments: &Map<String, Value>) -> Result<Box<dyn Strategy>, String> {
+        only(arguments, &[])?;
+        Ok(Box::new(Fixed))
+    }
+}
+
+impl Strategy for Fixed {
+    fn start(&mut self, settings: &ScopeSettings) -> Pace {
+        Pace {
+            delay: settings.delay,
+            concurrency: settings.concurrency,
+        }
+    }
+
+    fn answer(&mut self, _: &ScopeSettings, pace: Pace, _: &Heard<'_>, _: Instant) -> Pace {
+        pace
+    }
+
+    fn forgettable_at(&self) -> Option<Instant> {
+        Some(Instant::START)
+    }
+}
+
+/// So many requests in each window, which begins with its first.
+struct FixedWindow {
+    requests: u64,
+    window: Duration,
+    began: Instant,
+    sent: u64,
+}
+
+impl FixedWindow {
+    fn of(arguments: &Map<String, Value>) -> Result<Box<dyn Strategy>, String> {
+        only(arguments, &["requests", "window"])?;
+        let requests = arguments.get("requests").and_then(Value::as_u64);
+        let window = arguments.get("window").and_then(Value::as_f64);
+        let window = window.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        match (requests, window) {
+            (Some(requests @ 1..), Some(window)) => Ok(Box::new(FixedWindow {
+                requests,
+                window,
+                began: Instant::START,
+                sent: 0,
+            })),
+            _ => Err("give requests (1 or more) and window (seconds)".to_owned()),
+        }
+    }
+}
+
+impl Strategy for FixedWindow {
+    fn start(&mut self, settings: &ScopeSettings) -> Pace {
+        Pace {
+            delay: Duration::ZERO,
+            concurrency: settings.concurrency,
+        }
+    }
+
+    fn answer(&mut self, _: &ScopeSettings, pace: Pace, _: &Heard<'_>, _: Instant) -> Pace {
+        pace
+    }
+
+    fn sent(&mut self, at: Instant) {
+        if self.sent == 0 || at >= self.began + self.window {
+            self.began = at;
+            self.sent = 0;
+        }
+        self.sent += 1;
+    }
+
+    fn departs_at(&self) -> Instant {
+        if self.sent < self.requests {
+            Instant::START
+        } else {
+            self.began + self.window
+        }
+    }
+
+    fn forgettable_at(&self) -> Option<Instant> {
+        Some(self.began + self.window)
+    }
+}
+
+fn only(arguments: &Map<String, Value>, known: &[&str]) -> Result<(), String> {
+    match arguments.keys().find(|key| !known.contains(&key.as_str())) {
+        None => Ok(()),
+        Some(key) if known.is_empty() => Err(format!("it takes no argument, and {key:?} is one")),
+        Some(key) => Err(format!("it takes {}, not {key:?}", known.join(", "))),
+    }
+}
