@@ -250,7 +250,7 @@ impl Bracket {
     }
 
     /// Sets when to probe: later each time, as long as all probes are refused.
-    fn wait_for_probe(&mut self, chance: bool, rules: &Rules<'_>, now: Instant) {
+    pub fn wait_for_probe(&mut self, chance: bool, rules: &Rules<'_>, now: Instant) {
         let window = u32::try_from(rules.backoff.window.as_millis()).unwrap_or(u32::MAX);
         let longer = self.probe_wait_ms.saturating_add(self.probe_wait_ms / 2);
         self.probe_wait_ms = longer.clamp(window, window.saturating_mul(WAIT_MAX));
