@@ -445,12 +445,18 @@ impl Throttle {
         let Some(account) = self.accounts.rows.get_mut(row as usize) else {
             return;
         };
+        let spends = Some(Cause::Quota);
+        let comes_to_spend = cause == spends && account.waiting.map(|(cause, _)| cause) != spends;
         match (&mut account.waiting, cause) {
             // What kept it last is what kept it: without the others it would not have gone earlier.
             (Some((present, _)), Some(cause)) => *present = cause,
             (None, Some(cause)) => account.waiting = Some((cause, now)),
             (Some(_), None) => self.account_waited(id, now),
             (None, None) => {}
+        }
+        if comes_to_spend {
+            let cost = self.cost(self.first_waiting(id), id);
+            self.note_quota(id, cost, now);
         }
     }
 
