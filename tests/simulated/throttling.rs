@@ -271,3 +271,37 @@ fn f103_a_server_that_forbids_everything_is_told_to_be_beyond_slowing_down() {
     let told = remarks(40, &forbidden, &[]);
     check_remark(&told, "suspect", "slowing down does not help");
 }
+
+#[test]
+fn of_many_scopes_those_worth_a_look_are_told_of_and_the_rest_are_counted() {
+    let mut web = PoliteWeb::default();
+    let mut plan = Plan::new(&[])
+        .set("DOWNLOAD_DELAY", 1)
+        .set("THROTTLING_SCOPES", json!({"host7.test": {"delay": 0}}));
+    for number in 0..240 {
+        let name = format!("host{number}.test");
+        // The last ones wait, and send most.
+        let pages = if number < 200 { 1 } else { 4 };
+        let think = Duration::from_millis(20);
+        plan.seeds
+            .extend(host(&mut web, &name, number, pages, think));
+    }
+    let run = plan.run(&web.shared());
+    let pacing = run.crawler.pacing();
+    assert!(
+        pacing.scopes.len() <= 100 + 4 * 50,
+        "{}",
+        pacing.scopes.len()
+    );
+    assert!(pacing.left_out > 0);
+    assert_eq!(pacing.scopes.len() + pacing.left_out, 240);
+    let told = |name: &str| pacing.scopes.iter().any(|told| told.scope == name);
+    assert!(told("host7.test"));
+    assert!((200..240).all(|number| told(&format!("host{number}.test"))));
+    let waited: Vec<Duration> = pacing
+        .scopes
+        .iter()
+        .map(|told| told.waited.values().sum())
+        .collect();
+    assert!(waited.is_sorted_by(|a, b| a >= b), "{waited:?}");
+}
