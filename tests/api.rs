@@ -161,9 +161,9 @@ use std::time::{Duration, Instant as Clock};
 use argiope::serde_json::json;
 use argiope::settings::ScopeSettings;
 use argiope::{
-    Answer, Ask, ByHost, ByStatus, Classify, Config, Crawler, DiskJob, FailureKind, Heard, Instant,
-    Later, NotTaken, Pace, Page, Refused, Request, ScopeMap, ScopesError, Signal, Sink, Strategy,
-    Turn,
+    Answer, Ask, ByHost, ByStatus, Classify, Config, Crawler, Decision, DiskJob, Event,
+    FailureKind, Heard, Instant, Later, NotTaken, Pace, Page, Refused, Request, ScopeMap,
+    ScopesError, Signal, Sink, Strategy, Turn, Wall,
 };
 
 use server::{Reply, Server};
@@ -564,6 +564,46 @@ fn f90_a_slow_reply_slows_nothing_down_where_its_request_asks_so() {
     let slow = || Request::get("http://a.test/slow").priority(1);
     assert_eq!(gap_after(slow().dont_adjust_delay()).as_millis(), 50);
     assert!(gap_after(slow()).as_millis() >= 300);
+}
+
+#[test]
+fn a_sink_hears_each_decision_once_its_reply_has_ended() {
+    #[derive(Clone, Default)]
+    struct Heard(Rc<RefCell<Vec<String>>>);
+    impl Sink for Heard {
+        fn put(&mut self, page: Page, _disk: &mut Vec<DiskJob>) {
+            self.0.borrow_mut().push(format!("page {}", page.id));
+        }
+        fn decision(&mut self, decision: &Decision, at: Wall, _disk: &mut Vec<DiskJob>) {
+            assert!(at.0 > 0 && decision.event == Event::Autothrottle);
+            let (id, size) = (decision.id.expect("an answer"), decision.size);
+            let told = format!("decision {id}, {} bytes", size.expect("a body"));
+            self.0.borrow_mut().push(told);
+        }
+    }
+    let server = Server::start(|_| Reply::page("a page"));
+    let config = set(server.config(), "AUTOTHROTTLE_ENABLED", true);
+    let config = set(config, "AUTOTHROTTLE_START_DELAY", 0.01);
+    let config = set(config, "AUTOTHROTTLE_DEBUG", true);
+    let heard = Heard::default();
+    let mut crawler = Crawler::builder(config)
+        .sink(heard.clone())
+        .build()
+        .expect("a crawler");
+    submit_pages(&mut crawler, 2);
+    assert_eq!(crawler.run(), "finished");
+    let pacing = crawler.pacing();
+    assert_eq!(pacing.scopes[0].sent, 2);
+    assert_eq!(pacing.decided["autothrottle"], 2);
+    assert_eq!(
+        *heard.0.borrow(),
+        [
+            "decision 1, 6 bytes",
+            "page 1",
+            "decision 2, 6 bytes",
+            "page 2"
+        ]
+    );
 }
 
 #[test]
