@@ -17,6 +17,7 @@
 
 mod guess;
 mod bracket;
+mod search;
 mod rampup;
 mod meter;
 mod noise;
@@ -24,6 +25,8 @@ mod noise;
 mod simulation;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod goals;
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -251,16 +254,15 @@ impl Backoff {
             return None;
         }
         self.meter.quiet_since = now;
-        if self.noise.explains() && !matches!(self.state, State::Guessing(_)) {
+        if self.noise.explains(asked) && !matches!(self.state, State::Guessing(_)) {
             return None;
         }
         let max = nanos(rules.backoff.max_delay);
         let exhausted = !fresh && asked >= max;
         let why: Why = match &mut self.state {
             State::Calm if self.meter.is_known() => {
-                let told = self.meter.gap_given_here(bracket::TELLING);
                 let real = self.meter.refused_gap(asked);
-                let (bracket, why) = Bracket::after_first(real, told, rules, now);
+                let (bracket, why) = Bracket::after_first(&self.meter, real, rules, now);
                 self.state = State::Following(bracket);
                 why
             }
@@ -271,7 +273,7 @@ impl Backoff {
             }
             State::Guessing(guess) => guess.refused(self.meter.given > 0, rules),
             State::Following(bracket) => {
-                bracket.refused(&mut self.meter, &mut self.noise, rules, asked, now)
+                bracket.refused(&self.meter, &mut self.noise, rules, asked, now)
             }
         };
         if exhausted && before.concurrency > 1 {

@@ -261,14 +261,20 @@ impl Scope {
     }
 
     /// What an answer changes.
-    pub fn answer(&mut self, heard: &Heard<'_>, now: Instant, changes: &mut Vec<Change>) {
+    pub fn answer(
+        &mut self,
+        heard: &Heard<'_>,
+        slot: u16,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) {
         if heard.refused {
             self.rules_mut();
         } else if self.is_worth_measuring() {
             self.rules_mut().measure(now);
         }
         if let Some(rules) = &mut self.rules {
-            rules.answer(&self.profile, heard, now, changes);
+            rules.answer(&self.profile, heard, slot, now, changes);
         }
     }
 
@@ -501,10 +507,9 @@ impl Scope {
     /// The exact moment of a departure that was charged already. It only ever moves later.
     pub fn sent(&mut self, slot: u16, at: Instant) {
         self.follow(at);
-        let delay = self.settings().delay_per_slot;
         let factor = f64::from(self.factor);
         if let Some(slots) = self.rules.as_mut().and_then(|rules| rules.slots.as_mut()) {
-            slots.sent(slot, at, delay.mul_f64(factor));
+            slots.sent(slot, at, factor, &self.profile);
         }
     }
 

@@ -147,7 +147,6 @@ impl Suspect {
     }
 
     /// What is suspected now.
-    #[cfg(test)]
     pub fn kind(&self) -> Option<Kind> {
         self.suspected.map(|suspected| suspected.kind)
     }

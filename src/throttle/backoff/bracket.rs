@@ -6,9 +6,12 @@
 //! bounds both. Answers at a pace, as many as it takes to see, make it one that worked, and the
 //! search goes on; close to what was refused it rests, and probes once in a while.
 
+use std::time::Duration;
+
 use super::meter::Meter;
 use super::noise::Noise;
 use super::rampup;
+use super::search::FREELY;
 use super::{Guess, Rules, Why, scaled, seconds};
 use crate::base::time::{Instant, nanos};
 use crate::throttle::decision::Event;
@@ -21,23 +24,23 @@ pub(super) struct Bracket {
     /// The present gap.
     pub gap: u64,
     /// The shortest gap that worked and was not contradicted since.
-    worked: u64,
+    pub worked: u64,
     /// The longest gap that was refused, as far as is known.
     pub refused: u64,
     /// Where the pace was before refusals went on without an answer between.
-    home: u64,
+    pub home: u64,
     /// It came back there: what was given since that began is what the server gives.
-    outage: bool,
+    pub outage: bool,
     /// What the server gave between its last refusals.
-    told: u64,
+    pub told: u64,
     /// What it may be instead of `refused`, if the server saves up what it does not give.
-    doubt: u64,
+    pub doubt: u64,
     /// It does.
-    saves: bool,
+    pub saves: bool,
     /// When to probe.
-    probe_at: Instant,
+    pub probe_at: Instant,
     /// From a refused probe to the next one.
-    probe_wait_ms: u32,
+    pub probe_wait_ms: u32,
     /// Rampup's concurrency; 0 without.
     pub lanes: u32,
     /// Rampup's refusals in the present window, and when that began.
@@ -46,31 +49,27 @@ pub(super) struct Bracket {
     /// Rounds of refusals since the trouble began.
     strikes: u8,
     /// Rounds of refusals without an answer between.
-    unanswered: u8,
+    pub unanswered: u8,
     /// Steps up without a refusal.
-    climbed: u8,
+    pub climbed: u8,
 }
 
 /// What a gap set by a bracket is jittered by: it stays clear of the limit by more.
 pub(super) const JITTER: Jitter = Jitter::symmetric(0.0075);
 /// The pace rests this factor off what was refused.
-const MARGIN: f64 = 1.02;
-/// Closer than this the search is over.
-const CLOSE: f64 = 1.042;
-/// A probe goes this factor beyond what worked.
-const PROBE: f64 = 1.04;
+pub(super) const MARGIN: f64 = 1.02;
 /// Factors back for one round of refusals after the other; then `delay_factor`.
 const BACK: [f64; 5] = [1.03, 1.06, 1.12, 1.25, 1.5];
-/// Factors up for one step after the other while nothing is refused; then `delay_factor`.
-const UP: [f64; 4] = [PROBE, 1.1, 1.2, 1.4];
 /// So many answers between two refusals tell a rate.
 pub(super) const TELLING: u32 = 20;
+/// A refusal after so many answers at one pace is a lone one.
+const LONE: u64 = 60;
 /// Rounds without an answer between that are no matter of pace.
-const OUTAGE: u8 = 3;
+pub(super) const OUTAGE: u8 = 3;
 /// The longest wait for a probe, in windows.
-const WAIT_MAX: u32 = 2;
+pub(super) const WAIT_MAX: u32 = 2;
 /// What the server gives differs by more than chance from what it gave.
-const CHANGED: f64 = 1.04;
+pub(super) const CHANGED: f64 = 1.04;
 /// A gap this short is none.
 const NOTHING: u64 = 10_000;
 
@@ -96,23 +95,24 @@ impl Bracket {
         }
     }
 
-    /// The first refusal of a rate that was known to work before, `real` from send to send.
-    pub fn after_first(
-        real: u64,
-        told: Option<u64>,
-        rules: &Rules<'_>,
-        now: Instant,
-    ) -> (Self, Why) {
+    /// A refusal of a rate that was known to work, `real` from send to send.
+    pub fn after_first(meter: &Meter, real: u64, rules: &Rules<'_>, now: Instant) -> (Self, Why) {
         let max = nanos(rules.backoff.max_delay).max(real);
-        let told = told.map_or(0, |gap| scaled(gap, MARGIN));
-        let gap = scaled(real, rules.backoff.delay_factor).max(told).min(max);
+        // The first one says nothing of how far off the limit is; a later one, that it was near.
+        let near = meter.gap_given(TELLING).is_some();
+        let step = if near {
+            let told = meter.gap_given_here(TELLING).unwrap_or(0);
+            scaled(told, MARGIN).max(scaled(real, BACK[0]))
+        } else {
+            scaled(real, rules.backoff.delay_factor)
+        };
+        let gap = step.clamp(1, max);
         let bracket = Bracket {
             refused: real,
-            home: gap.max(1),
-            // Nothing says how far off the limit is.
-            strikes: BACK.len() as u8,
-            climbed: UP.len() as u8,
-            ..Bracket::new(gap.max(1), now)
+            home: gap,
+            strikes: if near { 1 } else { BACK.len() as u8 },
+            climbed: if near { 0 } else { FREELY },
+            ..Bracket::new(gap, now)
         };
         let why = format!("refused at {} s, which had worked", seconds(real));
         (bracket, (Event::Backoff, why.into()))
@@ -122,7 +122,7 @@ impl Bracket {
     pub fn after_guess(guess: &Guess, _rules: &Rules<'_>, now: Instant) -> Self {
         Bracket {
             refused: guess.bound,
-            climbed: UP.len() as u8,
+            climbed: FREELY,
             ..Bracket::new(guess.delay, now)
         }
     }
@@ -140,28 +140,25 @@ impl Bracket {
     pub fn ramping(base: Pace, rampup: &Rampup, now: Instant) -> Self {
         Bracket {
             lanes: base.concurrency,
-            climbed: UP.len() as u8,
+            climbed: FREELY,
             ..Bracket::new(nanos(base.delay).max(nanos(rampup.min_delay)), now)
         }
     }
 
-    /// Whether it asks for no more than the base does.
+    /// Whether it asks for no more than the base does, and knows of nothing against that.
     pub fn is_over(&self, base: u64) -> bool {
-        self.gap <= base.max(NOTHING)
+        self.gap <= NOTHING || (self.gap <= base && self.refused == 0)
     }
 
     /// A round of refusals, of requests `asked` apart.
     pub fn refused(
         &mut self,
-        meter: &mut Meter,
+        meter: &Meter,
         noise: &mut Noise,
         rules: &Rules<'_>,
         asked: u64,
         now: Instant,
     ) -> Why {
-        let window = nanos(rules.backoff.window);
-        let max = nanos(rules.backoff.max_delay);
-        let factor = rules.backoff.delay_factor;
         if meter.is_past_trouble() {
             self.strikes = 0;
         }
@@ -184,50 +181,81 @@ impl Bracket {
             let why = format!("slower does not help: back to {} s", seconds(began.gap));
             return (Event::Recover, why.into());
         }
-        let after_outage = meter
+
+        let since_outage = meter
             .gap_given(TELLING)
             .filter(|gap| self.outage && *gap > at);
-        let known = after_outage.or(told);
-        let told = known.map_or(0, |gap| scaled(gap, MARGIN));
-        if after_outage.is_some() {
-            self.gap = told;
-            self.worked = 0;
-            self.probe_wait_ms = 0;
+        let known = since_outage.or(told);
+        let chance = noise.is_some() && !probing && u64::from(meter.count) >= LONE;
+        if let Some(given) = since_outage {
+            self.gap = scaled(given, MARGIN);
+            self.forget_worked();
         } else if probing && self.strikes == 0 {
-            let told = if told == 0 { u64::MAX } else { told };
-            self.gap = self.worked.min(told.max(scaled(at, MARGIN)));
+            let told = told.map_or(u64::MAX, |gap| scaled(gap.max(at), MARGIN));
+            self.gap = self.worked.min(told);
         } else {
-            let step = BACK
-                .get(usize::from(self.strikes))
-                .map_or(factor, |step| step.min(factor));
-            let step = if beyond && known.is_none() {
-                factor
-            } else {
-                step
-            };
-            let bound = meter.gap_bound().unwrap_or(0).min(scaled(at, factor));
-            self.gap = scaled(at, step).max(bound).max(told);
-            self.worked = 0;
-            self.probe_wait_ms = 0;
+            let bound = meter.gap_bound().unwrap_or(0);
+            self.step_back(at, bound, told, beyond, rules);
+            self.forget_worked();
         }
-        self.wait_longer(window);
+        let window = nanos(rules.backoff.window);
         if self.unanswered >= OUTAGE && meter.giving < 2 * window {
             // Longer gaps would only be late to see the end of it.
             self.gap = self.gap.min(window / 8).max(at);
         }
-        self.gap = self.gap.min(max.max(at));
+        self.gap = self.gap.min(nanos(rules.backoff.max_delay).max(at));
         if self.unanswered == 0 {
-            self.refused = self.bound(at, known, after_outage.is_some());
+            self.refused = self.bound(at, known, since_outage.is_some());
+            self.home = self.gap;
             self.outage = false;
         }
-        self.probe_at = now + self.probe_wait(rules);
-        if self.unanswered == 0 {
-            self.home = self.gap;
-        }
+        self.wait_for_probe(chance, rules, now);
         self.strikes = self.strikes.saturating_add(1);
         self.climbed = 0;
         let why = format!("refused at {} s", seconds(at));
         (Event::Backoff, why.into())
+    }
+
+    /// A little slower than `at`, or more than a little if it is not the first time; at least as
+    /// slow as what was given asks for.
+    fn step_back(
+        &mut self,
+        at: u64,
+        bound: u64,
+        told: Option<u64>,
+        beyond: bool,
+        rules: &Rules<'_>,
+    ) {
+        let factor = rules.backoff.delay_factor;
+        let step = BACK
+            .get(usize::from(self.strikes))
+            .filter(|_| !beyond || told.is_some())
+            .map_or(factor, |step| step.min(factor));
+        let told = told.map_or(0, |gap| scaled(gap, MARGIN));
+        self.gap = scaled(at, step)
+            .max(bound.min(scaled(at, factor)))
+            .max(told);
+    }
+
+    /// What worked does so no longer.
+    fn forget_worked(&mut self) {
+        self.worked = 0;
+        self.probe_wait_ms = 0;
+    }
+
+    /// Sets when to probe: later each time, as long as all probes are refused.
+    fn wait_for_probe(&mut self, chance: bool, rules: &Rules<'_>, now: Instant) {
+        let window = u32::try_from(rules.backoff.window.as_millis()).unwrap_or(u32::MAX);
+        let longer = self.probe_wait_ms.saturating_add(self.probe_wait_ms / 2);
+        self.probe_wait_ms = longer.clamp(window, window.saturating_mul(WAIT_MAX));
+        if chance && self.strikes == 0 {
+            // By chance, perhaps: it is tried again as soon as that could be seen.
+            let soon = LONE * self.gap / 1_000_000;
+            let soon = u32::try_from(soon).unwrap_or(u32::MAX);
+            self.probe_wait_ms = self.probe_wait_ms.min(soon);
+        }
+        let wait = Duration::from_millis(self.probe_wait_ms.into());
+        self.probe_at = now + rampup::probe_wait(rules).unwrap_or(wait);
     }
 
     /// The longest gap that counts as refused, now that `at` was.
@@ -268,179 +296,5 @@ impl Bracket {
         // The limit rose: the answers of before do not count.
         let rose = before > 0 && scaled(told, CHANGED) < before;
         (!rose).then_some(told)
-    }
-
-    /// An answer to a request that departed at `sent`.
-    pub fn success(
-        &mut self,
-        meter: &mut Meter,
-        rules: &Rules<'_>,
-        pace: Pace,
-        sent: Instant,
-        now: Instant,
-    ) -> Option<Why> {
-        if self.unanswered > 0
-            && sent >= meter.since
-            && let Some(why) = self.come_home(rules)
-        {
-            meter.step(now);
-            return Some(why);
-        }
-        if !meter.has_seen(self.answers_to_see(rules)) {
-            return None;
-        }
-        let asked = nanos(pace.delay);
-        if meter.real_gap() > scaled(asked, 1.2) {
-            return self.not_tested(meter, rules, pace, now);
-        }
-        if asked > scaled(self.gap, 1.02) {
-            // The base is slower: this gap was not tried.
-            meter.again();
-            return None;
-        }
-        if self.refused >= self.gap {
-            return self.beyond_refused(meter, rules, now);
-        }
-        self.worked = self.gap;
-        if self.doubt > scaled(self.gap, 1.03) {
-            self.doubt = 0;
-            self.saves = false;
-        }
-        self.search(meter, rules, now)
-    }
-
-    /// After an outage the pace comes back by a factor per answer.
-    fn come_home(&mut self, rules: &Rules<'_>) -> Option<Why> {
-        if self.unanswered < OUTAGE || self.gap <= self.home {
-            self.unanswered = 0;
-            return None;
-        }
-        let old = self.gap;
-        self.gap = scaled(old, 1.0 / rules.backoff.delay_factor).max(self.home);
-        self.outage = self.gap == self.home;
-        let why = format!("answered again at {} s", seconds(old));
-        Some((Event::Recover, why.into()))
-    }
-
-    /// The pace did not bind: fewer requests came than it allows.
-    fn not_tested(
-        &mut self,
-        meter: &mut Meter,
-        rules: &Rules<'_>,
-        pace: Pace,
-        now: Instant,
-    ) -> Option<Why> {
-        let places = u64::from(pace.concurrency.max(1));
-        let held_by_places = self.gap < meter.round_trip() / places;
-        if held_by_places && rules.rampup.is_none() {
-            // What it was measured to be is known still.
-            let quiet = now.saturating_since(meter.quiet_since);
-            if quiet < rules.backoff.window * WAIT_MAX {
-                return None;
-            }
-            self.gap = 0;
-            return Some((Event::Recover, "no longer what holds the scope back".into()));
-        }
-        meter.again();
-        if !held_by_places {
-            return None;
-        }
-        let why = self.widen(rules)?;
-        meter.step(now);
-        Some(why)
-    }
-
-    /// As fast as was refused before, or faster, and it works so far. What the server saved up
-    /// must be spent before that says anything.
-    fn beyond_refused(
-        &mut self,
-        meter: &mut Meter,
-        rules: &Rules<'_>,
-        now: Instant,
-    ) -> Option<Why> {
-        let given = match meter.gap_given(TELLING) {
-            Some(given) => given,
-            None if meter.is_anchored() => return None,
-            None => 0,
-        };
-        if scaled(given, CHANGED) > self.refused {
-            // Not much faster than before, it is soon spent, or the limit is a higher one.
-            let patience = rules.backoff.window / if self.climbed < 3 { 8 } else { 1 };
-            if now.saturating_since(meter.since) < patience {
-                return None;
-            }
-            return Some(self.climb(meter, rules, now));
-        }
-        self.refused = 0;
-        self.worked = self.gap;
-        self.probe_wait_ms = 0;
-        Some(self.climb(meter, rules, now))
-    }
-
-    /// The next step of the search, after the present gap worked.
-    fn search(&mut self, meter: &mut Meter, rules: &Rules<'_>, now: Instant) -> Option<Why> {
-        if self.refused == 0 {
-            return Some(self.climb(meter, rules, now));
-        }
-        let apart = self.gap as f64 / self.refused as f64;
-        if apart > CLOSE {
-            let old = self.gap;
-            let step = apart.sqrt().min(rules.backoff.delay_factor);
-            self.gap = scaled(old, 1.0 / step).max(scaled(self.refused, MARGIN));
-            meter.step(now);
-            let why = format!(
-                "{} s worked, {} s was refused",
-                seconds(old),
-                seconds(self.refused)
-            );
-            return Some((Event::Recover, why.into()));
-        }
-        if now < self.probe_at || !self.may_probe(rules, now) {
-            return None;
-        }
-        self.climbed = 0;
-        Some(self.climb(meter, rules, now))
-    }
-
-    fn climb(&mut self, meter: &mut Meter, rules: &Rules<'_>, now: Instant) -> Why {
-        let factor = rules
-            .rampup
-            .map_or(rules.backoff.delay_factor, |rampup| rampup.delay_factor);
-        let step = UP
-            .get(usize::from(self.climbed))
-            .map_or(factor, |step| step.min(factor));
-        let old = self.gap;
-        let floor = rules
-            .rampup
-            .map_or(1, |rampup| nanos(rampup.min_delay).max(1));
-        self.gap = scaled(old, 1.0 / step).max(floor.min(old));
-        self.climbed = self.climbed.saturating_add(1);
-        meter.step(now);
-        let why = format!("{} s works: looking further", seconds(old));
-        (rampup::event(rules), why.into())
-    }
-
-    /// Answers at the present pace that it takes to see a refusal, if there is one to come.
-    fn answers_to_see(&self, rules: &Rules<'_>) -> u32 {
-        if self.worked <= self.gap {
-            // Far from anything that was refused there is little to be wrong about.
-            let far = self.gap > 4 * self.refused && usize::from(self.climbed) > UP.len();
-            return if far { 5 } else { 10 };
-        }
-        let beyond = self.worked as f64 / self.gap as f64 - 1.0;
-        let half_window = nanos(rules.backoff.window) / 2 / self.gap.max(1);
-        let most = (half_window as f64).clamp(10.0, 100.0);
-        (2.0 / beyond).clamp(10.0, most) as u32
-    }
-
-    fn wait_longer(&mut self, window: u64) {
-        let window = u32::try_from(window / 1_000_000).unwrap_or(u32::MAX);
-        let longer = self.probe_wait_ms + self.probe_wait_ms / 2;
-        self.probe_wait_ms = longer.clamp(window, window.saturating_mul(WAIT_MAX));
-    }
-
-    pub(super) fn probe_wait(&self, rules: &Rules<'_>) -> std::time::Duration {
-        rampup::probe_wait(rules)
-            .unwrap_or(std::time::Duration::from_millis(self.probe_wait_ms.into()))
     }
 }

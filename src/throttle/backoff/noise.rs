@@ -5,6 +5,8 @@
 pub(super) struct Noise {
     /// On average, when slowing down was seen not to help; 0: it helps.
     usual: f32,
+    /// The pace at which that was. What is refused at a faster one is no measure.
+    borne: u64,
     /// On average lately.
     lately: f32,
     /// Answers since the last refusal.
@@ -42,14 +44,21 @@ impl Noise {
         self.given = self.given.saturating_add(1);
     }
 
-    /// A round of refusals; whether it is nothing new.
-    pub fn explains(&mut self) -> bool {
+    /// Whether refusals were seen that slowing down does not help against.
+    pub fn is_some(&self) -> bool {
+        self.usual > 0.0
+    }
+
+    /// A round of refusals of requests `gap` apart; whether it is nothing new.
+    pub fn explains(&mut self, gap: u64) -> bool {
         let given = std::mem::take(&mut self.given);
         if self.usual == 0.0 {
             return false;
         }
         self.lately += (given as f32 - self.lately) / 16.0;
-        self.usual += (given as f32 - self.usual) / 64.0;
+        if gap >= self.borne {
+            self.usual += (given as f32 - self.usual) / 32.0;
+        }
         self.usual >= LEAST && self.lately * LENIENCE >= self.usual
     }
 
@@ -81,6 +90,7 @@ impl Noise {
         let slide = std::mem::take(slide);
         self.usual = slide.given as f32 / f32::from(slide.steps - 1);
         self.lately = self.usual;
+        self.borne = slide.from;
         Some(Began {
             gap: slide.from,
             refused: Some(slide.refused)

@@ -19,7 +19,7 @@ impl Throttle {
         let held = self.ticket(ticket).held.clone();
         let refused = self.refused(ticket, signal, now);
         let sent = self.ticket(ticket).sent;
-        for Held { id: scope, .. } in &held {
+        for Held { id: scope, slot } in &held {
             let heard = Heard {
                 signal,
                 refused: refused.contains(scope),
@@ -29,7 +29,8 @@ impl Throttle {
                 self.account_refused(*scope);
             }
             let mut changes = std::mem::take(&mut self.changes);
-            self.scope_mut(*scope).answer(&heard, now, &mut changes);
+            let state = self.scope_mut(*scope);
+            state.answer(&heard, *slot, now, &mut changes);
             self.note(*scope, id, signal.status, &mut changes, now);
             self.changes = changes;
             if let Some((wait, source)) = self.asked_hold(*scope, signal, heard.refused) {

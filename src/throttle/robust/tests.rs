@@ -301,6 +301,27 @@ fn f86_what_is_no_success_never_lowers_the_delay_and_slow_failures_raise_it() {
 }
 
 #[test]
+fn f86_a_slow_failure_does_not_help_the_start_delay_down() {
+    let crawl = Crawl::new(5.0, 1.0);
+    near(after(&crawl, [page(0.1), timeout(3.0)]), 1.25, 1e-6);
+    let mut robust = Robust::new(&crawl.settings, crawl.floor);
+    robust.answer(
+        &crawl.settings,
+        crawl.floor,
+        &signal(page(0.1)),
+        Instant::START,
+    );
+    let broken = Body {
+        latency: secs(0.1),
+        took: secs(3.0),
+        success: false,
+        cached: None,
+    };
+    robust.ended(&crawl.settings, crawl.floor, &broken, Instant::START);
+    near(robust.delay().as_secs_f64(), 1.25, 1e-6);
+}
+
+#[test]
 fn f86_a_failure_quicker_than_its_class_lowers_nothing_for_those_that_follow() {
     let crawl = Crawl::new(1.0, 1.0);
     // 723 ms on average, and the failures take a little longer.

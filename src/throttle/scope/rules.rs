@@ -86,7 +86,9 @@ impl Rules {
     /// The rules that a fresh scope begins with; `None` where its settings say everything.
     pub fn of(profile: &Profile, strategy: Option<Box<dyn Strategy>>) -> Option<Self> {
         let settings = &profile.settings;
-        let has_slots = settings.delay_per_slot > Duration::ZERO && settings.concurrency > 1;
+        let backs_off = settings.backoff.enabled && settings.backoff.per_slot;
+        let has_slots =
+            (settings.delay_per_slot > Duration::ZERO || backs_off) && settings.concurrency > 1;
         let is_bounded = settings.quota.is_some() || settings.requests_per_minute.is_some();
         let adapts = strategy.is_some() || settings.autothrottle.is_some();
         let ramps = strategy.is_none() && settings.rampup.is_some();
@@ -158,7 +160,7 @@ impl Rules {
             self.adapts = old.adapts;
             self.suspect = old.suspect;
         }
-        if let (Some(slots), Some(old)) = (&mut self.slots, &old.slots) {
+        if let (Some(slots), Some(old)) = (&mut self.slots, old.slots) {
             slots.inherit(old);
         }
         self.quota = match (self.quota.take(), old.quota) {
@@ -231,6 +233,9 @@ impl Rules {
             }
             pace = asked;
         }
+        if let Some(slots) = &self.slots {
+            pace.concurrency = pace.concurrency.min(slots.concurrency(profile));
+        }
         let probes = suspect_delay(&self.suspect);
         if probes > Duration::ZERO {
             pace.concurrency = 1;
@@ -247,6 +252,7 @@ impl Rules {
         &mut self,
         profile: &Profile,
         heard: &Heard<'_>,
+        slot: u16,
         now: Instant,
         changes: &mut Vec<Change>,
     ) {
@@ -259,6 +265,8 @@ impl Rules {
             // From now on it is worth knowing whether slowing down helps.
             self.suspect = Some(Box::default());
         }
+        let suspect = self.suspect.as_ref();
+        let is_suspected = suspect.is_some_and(|suspect| suspect.kind().is_some());
         match &mut self.adapts {
             Adapts::No => {}
             Adapts::Scrapy(delay) => {
@@ -281,6 +289,8 @@ impl Rules {
                     });
                 }
             }
+            // What a block answers says nothing of the origin's pace.
+            Adapts::Robust(_) if is_suspected => {}
             Adapts::Robust(robust) => {
                 let auto = settings.autothrottle.as_ref();
                 let auto = auto.expect("AutoThrottle adapts where it is switched on");
@@ -312,7 +322,7 @@ impl Rules {
                 return;
             }
         }
-        self.back_off(profile, heard, now, changes);
+        self.back_off(profile, heard, slot, now, changes);
     }
 
     /// Lets refusals, and their absence, change the pace.
@@ -320,24 +330,30 @@ impl Rules {
         &mut self,
         profile: &Profile,
         heard: &Heard<'_>,
+        slot: u16,
         now: Instant,
         changes: &mut Vec<Change>,
     ) {
-        if heard.refused && self.backoff.is_none() {
-            self.backoff = Some(Box::new(Backoff::new(now)));
-        }
-        let Some(backoff) = &mut self.backoff else {
-            return;
-        };
-        let rules = profile.backoff(self.base);
         let latency = heard.signal.server_latency;
-        let step = if heard.refused {
-            backoff.refused(&rules, heard.sent, latency, now)
-        } else if heard.signal.status.is_some() {
-            backoff.success(&rules, heard.sent, latency, now)
-        } else {
+        let by_slot = self
+            .slots
+            .as_mut()
+            .filter(|_| profile.settings.backoff.per_slot);
+        if !heard.refused && heard.signal.status.is_none() {
             // Nothing was heard of the server: neither a refusal nor its absence.
-            None
+            return;
+        }
+        let step = if let Some(slots) = by_slot {
+            slots.answer(slot, heard, profile, now)
+        } else if heard.refused {
+            let backoff = self
+                .backoff
+                .get_or_insert_with(|| Box::new(Backoff::new(now)));
+            backoff.refused(&profile.backoff(self.base), heard.sent, latency, now)
+        } else if let Some(backoff) = &mut self.backoff {
+            backoff.success(&profile.backoff(self.base), heard.sent, latency, now)
+        } else {
+            return;
         };
         self.compose(profile);
         if let Some(step) = step {
@@ -389,6 +405,7 @@ impl Rules {
         let before = self.pace;
         match &mut self.adapts {
             Adapts::No | Adapts::Scrapy(_) => {}
+            Adapts::Robust(_) if suspect_delay(&self.suspect) > Duration::ZERO => {}
             Adapts::Robust(robust) => {
                 let auto = settings.autothrottle.as_ref();
                 let auto = auto.expect("AutoThrottle adapts where it is switched on");

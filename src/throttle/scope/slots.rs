@@ -2,45 +2,61 @@
 
 use std::time::Duration;
 
+use super::Profile;
 use crate::base::time::Instant;
+use crate::throttle::backoff::{Backoff, Step};
+use crate::throttle::strategy::{Heard, Pace};
 
 /// A scope's N places for a request in flight, told apart.
-#[derive(Clone, Debug)]
-pub(super) struct Slots(Box<[Slot]>);
+pub(super) struct Slots {
+    slots: Vec<Slot>,
+    /// How often the scope's concurrency was cut because all of them were at their longest delay.
+    cuts: u8,
+    /// The last refusal, or the last cut that was given back.
+    quiet_since: Instant,
+}
 
-#[derive(Clone, Copy, Debug)]
 struct Slot {
     free_at: Instant,
     busy: bool,
+    /// What refusals taught this slot (`backoff.per_slot`).
+    backoff: Option<Box<Backoff>>,
 }
 
 impl Slots {
     /// That many, all free.
     pub fn new(count: u32) -> Self {
-        let free = Slot {
+        let free = || Slot {
             free_at: Instant::START,
             busy: false,
+            backoff: None,
         };
-        Slots(vec![free; count as usize].into_boxed_slice())
+        Slots {
+            slots: (0..count).map(|_| free()).collect(),
+            cuts: 0,
+            quiet_since: Instant::START,
+        }
     }
 
     /// Begins where others are: what is taken there is taken here, as far as there are so many.
-    pub fn inherit(&mut self, others: &Slots) {
-        for (slot, other) in self.0.iter_mut().zip(&others.0) {
-            *slot = *other;
+    pub fn inherit(&mut self, others: Slots) {
+        for (slot, other) in self.slots.iter_mut().zip(others.slots) {
+            *slot = other;
         }
+        self.cuts = others.cuts;
+        self.quiet_since = others.quiet_since;
     }
 
     /// When the next one is free by its own delay; `None` while all are taken.
     pub fn free_at(&self) -> Option<Instant> {
-        let free = self.0.iter().filter(|slot| !slot.busy);
+        let free = self.slots.iter().filter(|slot| !slot.busy);
         free.map(|slot| slot.free_at).min()
     }
 
     /// Takes the one that is free first; says which, and when it lets its request depart.
     pub fn take(&mut self) -> (u16, Instant) {
         let (index, slot) = self
-            .0
+            .slots
             .iter_mut()
             .enumerate()
             .filter(|(_, slot)| !slot.busy)
@@ -50,24 +66,91 @@ impl Slots {
         (index as u16, slot.free_at)
     }
 
-    /// A request of this slot was sent: the slot is free again `delay` later at the earliest.
-    pub fn sent(&mut self, slot: u16, at: Instant, delay: Duration) {
+    /// A request of this slot was sent: the slot is free again `factor` times its delay later at
+    /// the earliest.
+    pub fn sent(&mut self, slot: u16, at: Instant, factor: f64, profile: &Profile) {
         // There may be fewer than there were.
-        if let Some(slot) = self.0.get_mut(usize::from(slot)) {
-            slot.free_at = at + delay;
+        if let Some(slot) = self.slots.get_mut(usize::from(slot)) {
+            let own = profile.settings.delay_per_slot.mul_f64(factor);
+            slot.free_at = at + own.max(slot.backoff_delay(profile));
         }
+    }
+
+    /// An answer to a request of this slot, where each slot backs off by itself.
+    pub fn answer(
+        &mut self,
+        slot: u16,
+        heard: &Heard<'_>,
+        profile: &Profile,
+        now: Instant,
+    ) -> Option<Step> {
+        let latency = heard.signal.server_latency;
+        let own = self.slots.get_mut(usize::from(slot))?;
+        let rules = profile.backoff(base(profile));
+        let step = if heard.refused {
+            let backoff = own
+                .backoff
+                .get_or_insert_with(|| Box::new(Backoff::new(now)));
+            backoff.refused(&rules, heard.sent, latency, now)
+        } else {
+            let backoff = own.backoff.as_mut()?;
+            backoff.success(&rules, heard.sent, latency, now)
+        };
+        own.free_at = own.free_at.max(heard.sent + own.backoff_delay(profile));
+        self.count_refusal(heard.refused && step.is_some(), profile, now);
+        step
+    }
+
+    /// Cuts the concurrency once all slots are at their longest delay, and gives it back by quiet
+    /// windows.
+    fn count_refusal(&mut self, refused: bool, profile: &Profile, now: Instant) {
+        let backoff = &profile.settings.backoff;
+        if refused {
+            self.quiet_since = now;
+            let at_most = |slot: &Slot| slot.backoff_delay(profile) >= backoff.max_delay;
+            if self.slots.iter().all(at_most) && self.concurrency(profile) > 1 {
+                self.cuts += 1;
+            }
+        } else if self.cuts > 0 && now.saturating_since(self.quiet_since) >= backoff.window {
+            self.cuts -= 1;
+            self.quiet_since = now;
+        }
+    }
+
+    /// How many of the slots may be used at once.
+    pub fn concurrency(&self, profile: &Profile) -> u32 {
+        let factor = profile.settings.backoff.concurrency_factor;
+        let cut = f64::from(profile.settings.concurrency) * factor.powi(i32::from(self.cuts));
+        (cut as u32).max(1)
     }
 
     /// Gives one back.
     pub fn give_back(&mut self, slot: u16) {
-        if let Some(slot) = self.0.get_mut(usize::from(slot)) {
+        if let Some(slot) = self.slots.get_mut(usize::from(slot)) {
             slot.busy = false;
         }
     }
 
     /// When all of them are free by their own delays.
     pub fn all_free_at(&self) -> Instant {
-        let free_at = self.0.iter().map(|slot| slot.free_at);
+        let free_at = self.slots.iter().map(|slot| slot.free_at);
         free_at.max().unwrap_or(Instant::START)
+    }
+}
+
+impl Slot {
+    fn backoff_delay(&self, profile: &Profile) -> Duration {
+        let backoff = self.backoff.as_ref();
+        backoff.map_or(Duration::ZERO, |backoff| {
+            backoff.pace(&profile.backoff(base(profile))).delay
+        })
+    }
+}
+
+/// The pace of one slot that backs off from nothing.
+fn base(profile: &Profile) -> Pace {
+    Pace {
+        delay: profile.settings.delay_per_slot,
+        concurrency: 1,
     }
 }
