@@ -8,6 +8,8 @@
 //! cargo run --example api_retry_policy -- https://api.toscrape.com/?page=1
 //! ```
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::env;
 use std::error::Error;
 use std::time::Duration;
@@ -23,15 +25,31 @@ use argiope::{
 pub const TRIES: u32 = 4;
 
 /// Says which requests are made again.
-pub struct ApiRetries;
+#[derive(Default)]
+pub struct ApiRetries {
+    /// How often a page failed, by URL. The number of attempts would not do: it counts refusals, too.
+    failed: RefCell<HashMap<String, u32>>,
+}
 
 impl Classify for ApiRetries {
-    fn retries(&self, answer: &Answer<'_>, attempts: u32) -> Option<bool> {
+    fn retries(&self, answer: &Answer<'_>, _attempts: u32) -> Option<bool> {
+        let mut failed = self.failed.borrow_mut();
         match answer.status {
             Some(429 | 503) => Some(true),
-            Some(520) => Some(attempts < TRIES),
-            // `RETRY_TIMES` and its like decide.
-            _ => None,
+            Some(520) => {
+                let times = failed.entry(answer.url.to_owned()).or_default();
+                *times += 1;
+                let again = *times < TRIES;
+                if !again {
+                    failed.remove(answer.url);
+                }
+                Some(again)
+            }
+            _ => {
+                failed.remove(answer.url);
+                // `RETRY_TIMES` and its like decide.
+                None
+            }
         }
     }
 }
@@ -122,7 +140,7 @@ pub fn policy(config: Config) -> Result<Config, ConfigError> {
 /// Registers both.
 pub fn with_policy(builder: Builder) -> Builder {
     builder
-        .classify(ApiRetries)
+        .classify(ApiRetries::default())
         .named_strategy("patient", Patient::make)
 }
 
