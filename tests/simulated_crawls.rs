@@ -15,4 +15,5 @@ mod simulated {
     mod memory;
     mod connections;
     mod pace;
+    mod throttling;
 }
