@@ -28,7 +28,11 @@ fn about(target: &str, number: usize) -> String {
 }
 
 fn is_about(target: &'static str) -> impl Fn(&Asked) -> bool {
-    move |asked| asked.target.contains(&format!("url=http%3A%2F%2F{target}%2F"))
+    move |asked| {
+        asked
+            .target
+            .contains(&format!("url=http%3A%2F%2F{target}%2F"))
+    }
 }
 
 #[test]

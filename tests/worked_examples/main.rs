@@ -92,7 +92,7 @@ fn set(config: Config, name: &str, value: impl Into<Value>) -> Config {
     config.with(name, value).expect("the setting is sound")
 }
 
-fn millis(millis: u64) -> Duration {
+const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
