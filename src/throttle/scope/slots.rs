@@ -88,9 +88,10 @@ impl Slots {
         let own = self.slots.get_mut(usize::from(slot))?;
         let rules = profile.backoff(base(profile));
         let step = if heard.refused {
+            // As in the rules of the whole scope.
             let backoff = own
                 .backoff
-                .get_or_insert_with(|| Box::new(Backoff::new(now)));
+                .get_or_insert_with(|| Box::new(Backoff::new(heard.sent)));
             backoff.refused(&rules, heard.sent, latency, now)
         } else {
             let backoff = own.backoff.as_mut()?;
