@@ -4,5 +4,6 @@ mod world;
 mod pace;
 mod scopes;
 mod fairness;
+mod refusals;
 mod holds;
 mod autothrottle;

@@ -346,9 +346,11 @@ impl Rules {
         let step = if let Some(slots) = by_slot {
             slots.answer(slot, heard, profile, now)
         } else if heard.refused {
+            // It begins before the refused request was sent: what was sent earlier than its
+            // beginning would be of a round that was counted before.
             let backoff = self
                 .backoff
-                .get_or_insert_with(|| Box::new(Backoff::new(now)));
+                .get_or_insert_with(|| Box::new(Backoff::new(heard.sent)));
             backoff.refused(&profile.backoff(self.base), heard.sent, latency, now)
         } else if let Some(backoff) = &mut self.backoff {
             backoff.success(&profile.backoff(self.base), heard.sent, latency, now)
