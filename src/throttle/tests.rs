@@ -5,5 +5,7 @@ mod pace;
 mod scopes;
 mod fairness;
 mod refusals;
+mod quotas;
+mod changes;
 mod holds;
 mod autothrottle;
