@@ -18,4 +18,5 @@ mod simulated {
     mod memory;
     mod connections;
     mod pace;
+    mod hidden_limits;
 }
