@@ -10,7 +10,7 @@ use crate::api_retry_policy::{TRIES, policy, with_policy};
 use crate::loopback::{Asked, Reply, Server, gaps};
 use crate::scraping_api::{Upstream, WithTarget, paces};
 use crate::{
-    TOLERANCE, assert_apart, assert_gaps, crawl, get, kept, millis, scopes_of, set, to_the_end,
+    LATE, assert_apart, assert_gaps, crawl, get, kept, millis, scopes_of, set, to_the_end,
 };
 
 const API: &str = "api.toscrape.com";
@@ -197,7 +197,7 @@ fn f40_the_strategy_that_the_configuration_names_decides_the_delays_by_its_argum
     let asked = server.asked();
     assert_eq!(asked.len(), 5);
     for (gap, least) in gaps(&asked).into_iter().zip([100, 200, 300, 0]) {
-        assert!(gap + TOLERANCE >= millis(least), "{:?}", gaps(&asked));
+        assert!(gap + LATE >= millis(least), "{:?}", gaps(&asked));
     }
     assert!(
         gaps(&asked)[3] < millis(280),

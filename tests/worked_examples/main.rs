@@ -47,6 +47,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// What a stamp of the kernel's may be early: it is read against another clock than ours.
 const TOLERANCE: Duration = Duration::from_millis(1);
 
+/// How long a crawl may be without the processor between the stamp of a departure, which its gap
+/// runs from, and the system call: what arrives late is followed too soon.
+const LATE: Duration = Duration::from_millis(10);
+
 /// A crawler made by this builder, whose pages are kept.
 fn kept(builder: Builder) -> (Rc<RefCell<Vec<Page>>>, Crawler) {
     let pages: Rc<RefCell<Vec<Page>>> = Rc::default();
@@ -97,20 +101,30 @@ const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Every gap between these is at least this long.
+/// Every gap between these is at least this long, and all together are.
 #[track_caller]
 fn assert_gaps(asked: &[Asked], least: Duration) {
-    assert!(asked.len() > 1, "nothing lies between {asked:?}");
-    for gap in gaps(asked) {
-        assert!(gap + TOLERANCE >= least, "{gap:?} of {:?}", gaps(asked));
+    let gaps = gaps(asked);
+    assert!(!gaps.is_empty(), "nothing lies between {asked:?}");
+    for gap in &gaps {
+        assert!(*gap + LATE >= least, "{gap:?} of {gaps:?}");
     }
+    let (whole, count) = (gaps.iter().sum::<Duration>(), gaps.len() as u32);
+    assert!(whole + LATE >= least * count, "{whole:?} of {gaps:?}");
 }
 
-/// From one to the other it took at least this long.
+/// From one departure to the other it took at least this long.
 #[track_caller]
 fn assert_apart(first: &Asked, then: &Asked, least: Duration) {
     let apart = then.at.saturating_sub(first.at);
-    assert!(apart + TOLERANCE >= least, "only {apart:?} apart");
+    assert!(apart + LATE >= least, "only {apart:?} apart");
+}
+
+/// From the reply to one it took at least this long to the other.
+#[track_caller]
+fn assert_silent(after: &Asked, then: &Asked, least: Duration) {
+    let silent = then.at.saturating_sub(after.done);
+    assert!(silent + TOLERANCE >= least, "silent for only {silent:?}");
 }
 
 /// The names of the scopes of a page, sorted.

@@ -45,7 +45,9 @@ fn by_command(server: &Server, scopes: &Value, delay: &str, requests: &[Request]
         .expect("the command runs");
     let mut seeds = child.stdin.take().expect("it reads");
     for request in requests {
-        writeln!(seeds, "{}", request.to_line()).expect("it takes its seeds");
+        // A single scope may be written as a string, too.
+        let line = request.to_line().replace(r#"["api"]"#, r#""api""#);
+        writeln!(seeds, "{line}").expect("it takes its seeds");
     }
     drop(seeds);
     assert!(child.wait().expect("it ends").success());
@@ -60,17 +62,6 @@ fn f15_two_hosts_under_one_scope_share_its_pace() {
     both_ways(&scopes, "0", &requests, &|server| {
         assert_gaps(&server.asked(), millis(200));
     });
-}
-
-#[test]
-fn f15_a_line_names_one_scope_by_a_string() {
-    let line = r#"{"url": "http://a.test/", "scopes": "api"}"#;
-    let request = Request::from_line(line).expect("a seed").expect("one");
-    assert_eq!(request.scopes, Some(vec!["api".to_owned()]));
-    assert_eq!(
-        get("http://a.test/").scope("api").to_line(),
-        r#"{"url":"http://a.test/","scopes":["api"]}"#
-    );
 }
 
 #[test]
