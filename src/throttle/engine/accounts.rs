@@ -395,13 +395,16 @@ impl Throttle {
         }
     }
 
-    /// Time waited for this cause by `now`, over all scopes that have, or had, an account.
-    pub fn waited(&self, cause: Cause, now: Instant) -> Duration {
-        let open = self.accounts().map(|account| {
-            let closed = account.waited[cause as usize];
-            account.waited(cause, now) - Duration::from_nanos(closed)
-        });
-        Duration::from_nanos(self.accounts.waited[cause as usize]) + open.sum::<Duration>()
+    /// Time waited by `now` for each cause, over all scopes that have, or had, an account.
+    pub fn waited(&self, now: Instant) -> [(Cause, Duration); CAUSES] {
+        let mut waited = self.accounts.waited;
+        for account in self.accounts() {
+            if let Some((cause, since)) = account.waiting {
+                let since = since.max(account.waited_until);
+                waited[cause as usize] += nanos(now.saturating_since(since));
+            }
+        }
+        Cause::ALL.map(|cause| (cause, Duration::from_nanos(waited[cause as usize])))
     }
 
     /// How many decisions of this kind there were, over all scopes.
