@@ -531,6 +531,8 @@ mod tests {
         let row = accounts.open("new.test", false, profile(), secs(1));
         // The one that the settings name stays, although it sent least.
         assert!((1..=50).contains(&row), "{row}");
+        assert_eq!(accounts.rows[0].sent, 1);
+        assert!(!accounts.free.contains(&0));
         assert_eq!(accounts.rows.len(), ACCOUNTS_MAX);
         for account in &mut accounts.rows {
             account.is_live = true;
