@@ -10,7 +10,7 @@ use super::crawl::{Plan, Run};
 use super::web::{Arrival, PoliteWeb, Reply, Step, address};
 
 /// Pages of a host, each as slow as this, and their URLs.
-fn host(web: &mut PoliteWeb, name: &str, number: u8, pages: usize, think: Duration) -> Vec<String> {
+fn host(web: &mut PoliteWeb, name: &str, number: u16, pages: usize, think: Duration) -> Vec<String> {
     let site = web.site(name, address(number));
     (0..pages)
         .map(|page| {
@@ -162,7 +162,7 @@ fn f78_the_pace_that_came_about_is_what_the_server_measured() {
             close(told.rate, rate);
             close(told.gap.map(|gap| 1.0 / gap.as_secs_f64()), rate);
             close(told.concurrency, in_flight);
-            assert_eq!(told.peak as usize, web.peaks[&told.scope]);
+            assert_eq!(told.peak as usize, web.hosts[&*told.scope].peak);
         }
         assert_eq!(pacing.scopes.len(), 2);
     }

@@ -220,6 +220,12 @@ impl Throttle {
         self.ticket(ticket).held.iter().map(|held| held.id)
     }
 
+    /// Which place it holds in the first of its scopes.
+    #[cfg(test)]
+    pub fn slot_of(&self, ticket: TicketId) -> u16 {
+        self.ticket(ticket).held[0].slot
+    }
+
     /// Gives back what an undeparted request had reserved: it never happened.
     pub fn cancel(&mut self, ticket: TicketId, now: Instant) {
         self.leave_line_of(ticket);
