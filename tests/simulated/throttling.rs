@@ -10,7 +10,13 @@ use super::crawl::{Plan, Run};
 use super::web::{Arrival, PoliteWeb, Reply, Step, address};
 
 /// Pages of a host, each as slow as this, and their URLs.
-fn host(web: &mut PoliteWeb, name: &str, number: u16, pages: usize, think: Duration) -> Vec<String> {
+fn host(
+    web: &mut PoliteWeb,
+    name: &str,
+    number: u16,
+    pages: usize,
+    think: Duration,
+) -> Vec<String> {
     let site = web.site(name, address(number));
     (0..pages)
         .map(|page| {
