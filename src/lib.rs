@@ -40,6 +40,8 @@ pub use base::disk::{DiskDone, DiskJob};
 #[doc(inline)]
 pub use base::time::{Instant, Wall};
 #[doc(inline)]
+pub use crawl::pacing::{Pacing, Remark, ScopePacing};
+#[doc(inline)]
 pub use crawl::stats::{Progress, Spread, Stats, Tally};
 #[doc(inline)]
 pub use fetch::failure::{Failure, FailureKind, Truncation};
@@ -51,6 +53,8 @@ pub use sink::function::FunctionSink;
 pub use sink::page::{Page, TlsInfo};
 #[doc(inline)]
 pub use sink::{Sink, WriteError};
+#[doc(inline)]
+pub use throttle::decision::{Decision, Event, Source};
 
 // What an embedder may bring instead of what is built in.
 #[doc(inline)]

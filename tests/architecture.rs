@@ -12,7 +12,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("fetch", &["base", "wire"]),
     ("throttle", &["base", "wire", "fetch"]),
     ("frontier", &["base", "wire", "throttle"]),
-    ("sink", &["base", "wire", "fetch"]),
+    ("sink", &["base", "wire", "fetch", "throttle"]),
     (
         "crawl",
         &[

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use argiope::{Progress, Stats};
+use argiope::{Pacing, Progress, Stats};
 
 const README: &str = include_str!("../README.md");
 
@@ -12,7 +12,7 @@ const README: &str = include_str!("../README.md");
 fn every_key_of_stats_json_is_documented() {
     let keys = section("### The keys of `stats.json`");
     let named: BTreeSet<&str> = rows(keys).flat_map(|row| quoted(row[0])).collect();
-    let stats = Stats::new().to_json(&Progress::default());
+    let stats = Stats::new().to_json(&Progress::default(), &Pacing::default());
     let there: BTreeSet<&str> = stats
         .as_object()
         .expect("stats are an object")

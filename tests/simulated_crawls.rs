@@ -19,4 +19,5 @@ mod simulated {
     mod connections;
     mod pace;
     mod hidden_limits;
+    mod throttling;
 }

@@ -71,7 +71,9 @@ pub fn watch(crawler: &mut Crawler, quiet: bool) -> &'static str {
     };
     shown.end();
     if !quiet {
-        eprint!("{}", summary(crawler.stats(), &crawler.progress()));
+        let verbose = log::log_enabled!(log::Level::Info);
+        let (progress, pacing) = (crawler.progress(), crawler.pacing());
+        eprint!("{}", summary(crawler.stats(), &progress, &pacing, verbose));
     }
     reason
 }
@@ -100,6 +102,7 @@ pub fn sink_options(
     } else {
         Results::File
     };
+    options.decisions = out.is_some() && config.throttle.debug;
     if out.is_some() && config.warc {
         let mut warc = WarcOptions::new(host_name(), random_bits()?);
         warc.size_max = config.warc_size_max;

@@ -2,19 +2,35 @@
 
 use std::fmt::Write;
 
-use argiope::{Progress, Spread, Stats, Tally};
+use argiope::{Pacing, Progress, Spread, Stats, Tally};
 
 use super::progress::{bytes, clock, span};
 
 /// How many of the slowest and of the most refused scopes are named.
 const SCOPES_NAMED: usize = 5;
+/// How many that waited longest.
+const WAITS_NAMED: usize = 3;
+/// What remarks may be about, the most pressing first; how many of each are shown, and how many
+/// in all.
+const REMARKS: [&str; 6] = [
+    "suspect",
+    "blocked",
+    "slow",
+    "ineffective",
+    "below-target",
+    "unthrottled",
+];
+const REMARKS_EACH: usize = 2;
+const REMARKS_IN_ALL: usize = 6;
+/// The same where the user asked to see more.
+const REMARKS_VERBOSE: usize = 100;
 /// How many of the commonest errors are explained by an example.
 const ERRORS_EXPLAINED: usize = 3;
 /// How much of a URL is shown.
 const URL_CHARS: usize = 80;
 
-/// The whole summary, several lines.
-pub fn summary(stats: &Stats, progress: &Progress) -> String {
+/// The whole summary, several lines; some more where it is `verbose`.
+pub fn summary(stats: &Stats, progress: &Progress, pacing: &Pacing, verbose: bool) -> String {
     let mut out = String::new();
     let seconds = progress.elapsed.as_secs_f64().max(1e-9);
     let reason = progress.finish_reason.unwrap_or("running");
@@ -82,7 +98,55 @@ pub fn summary(stats: &Stats, progress: &Progress) -> String {
             format!("{} of {}", tally.refused, tally.sent)
         }),
     );
+    line(&mut out, "waited longest", &waits(pacing));
+    remarks(&mut out, pacing, verbose);
     out
+}
+
+/// The scopes that waited longest, how long, and for what most.
+fn waits(pacing: &Pacing) -> String {
+    let waits: Vec<String> = pacing
+        .scopes
+        .iter()
+        .filter_map(|scope| {
+            let (cause, _) = scope.waited_most()?;
+            let all = scope.waited.values().sum();
+            Some(format!("{} {} ({cause})", scope.scope, span(all)))
+        })
+        .take(WAITS_NAMED)
+        .collect();
+    joined(&waits)
+}
+
+/// What a person should know of scopes, and may do.
+fn remarks(out: &mut String, pacing: &Pacing, verbose: bool) {
+    let (each, in_all) = match verbose {
+        false => (REMARKS_EACH, REMARKS_IN_ALL),
+        true => (REMARKS_VERBOSE, REMARKS_VERBOSE),
+    };
+    let (mut told, mut more) = (0, 0);
+    for about in REMARKS {
+        let mut of_kind = 0;
+        for scope in &pacing.scopes {
+            for remark in scope.remarks.iter().filter(|remark| remark.about == about) {
+                if of_kind < each && told < in_all {
+                    let words = format!("{}: {}", scope.scope, remark.words);
+                    line(out, about, &words);
+                    told += 1;
+                } else {
+                    more += 1;
+                }
+                of_kind += 1;
+            }
+        }
+    }
+    if more > 0 {
+        line(
+            out,
+            "",
+            &format!("  {:<15}{more} more remarks: -v, stats.json", ""),
+        );
+    }
 }
 
 /// The first URL and words of each of the commonest errors, commonest first.
@@ -145,7 +209,81 @@ fn scopes(list: &[(&str, Tally)], told: impl Fn(&Tally) -> String) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use argiope::{Pace, Remark, ScopePacing};
+
     use super::*;
+
+    /// A scope that waited so many seconds, with a remark of each of these kinds.
+    fn scope(name: &str, seconds: u64, remarks: &[&'static str]) -> ScopePacing {
+        let pace = Pace {
+            delay: Duration::ZERO,
+            concurrency: 1,
+        };
+        ScopePacing {
+            scope: name.to_owned(),
+            configured: false,
+            sent: 100,
+            refused: 0,
+            rate: None,
+            gap: None,
+            concurrency: None,
+            peak: 1,
+            waited: BTreeMap::from([
+                ("delay", Duration::from_secs(seconds)),
+                ("robots", Duration::from_secs(1)),
+            ]),
+            decided: BTreeMap::new(),
+            configured_pace: pace,
+            pace,
+            learned_rate: None,
+            latency: None,
+            at_longest_delay: 0.0,
+            remarks: remarks
+                .iter()
+                .map(|about| Remark {
+                    about,
+                    words: format!("words of {about}"),
+                })
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn scopes_take_ten_lines_at_most_and_what_presses_most_comes_first() {
+        let kinds = ["unthrottled", "idle", "slow", "blocked", "ineffective"];
+        let scopes: Vec<ScopePacing> = (0..40)
+            .map(|number| scope(&format!("{number}.test"), 100 - number, &kinds))
+            .collect();
+        let mut pacing = Pacing {
+            scopes,
+            ..Pacing::default()
+        };
+        let shown = |pacing: &Pacing, verbose| {
+            let all = summary(&Stats::new(), &Progress::default(), pacing, verbose);
+            let (_, scopes) = all.split_once("  slowest").expect("scopes come last");
+            scopes.to_owned()
+        };
+        let told = shown(&pacing, false);
+        assert_eq!(told.lines().count(), 10, "{told}");
+        assert!(
+            told.contains("  waited longest 0.test 101.00 s (delay)  1.test"),
+            "{told}"
+        );
+        let blocked = told.find("blocked").expect("told");
+        assert!(blocked < told.find("slow  ").expect("told"), "{told}");
+        assert!(told.contains("0.test: words of ineffective"), "{told}");
+        assert!(told.contains("154 more remarks"), "{told}");
+        // Of an empty queue nobody need hear at the end.
+        assert!(!told.contains("idle"), "{told}");
+        assert!(shown(&pacing, true).lines().count() > 100);
+
+        pacing.scopes.truncate(1);
+        pacing.scopes[0].remarks.clear();
+        assert_eq!(shown(&pacing, false).lines().count(), 3);
+    }
 
     #[test]
     fn the_commonest_errors_are_explained_by_their_first_example() {
@@ -161,7 +299,7 @@ mod tests {
             let first = (url.into(), format!("words of {name}"));
             stats.first_errors.insert(name.to_owned(), first);
         }
-        let told = summary(&stats, &Progress::default());
+        let told = summary(&stats, &Progress::default(), &Pacing::default(), false);
         let explained: Vec<&str> = told.lines().filter(|line| line.contains("words")).collect();
         let expected = ["dns.nxdomain", "timeout.connect", "connect.refused"];
         assert_eq!(explained.len(), expected.len(), "{told}");

@@ -55,6 +55,7 @@ impl<I: Io> Core<I> {
             origin,
             released: self.now,
             signal: None,
+            decisions: Vec::new(),
             port: found.port,
             stage: Stage::Connecting {
                 exchange: Box::new(exchange),

@@ -11,6 +11,7 @@ use super::guard::Guard;
 use super::inbox::Inbox;
 use super::mapping::Mapping;
 use super::origins::Origins;
+use super::pacing::Pacing;
 use super::room::Room;
 use super::stats::{Progress, Stats};
 use super::timer::{Deadlines, Timer};
@@ -150,6 +151,7 @@ impl<I: Io> Core<I> {
         self.grant();
         self.resolve_on();
         self.make_room();
+        self.tell_decisions();
         self.hand_to_disk();
         self.io.submit();
         self.part();
@@ -349,7 +351,7 @@ impl<I: Io> Core<I> {
     pub fn write_stats(&mut self) {
         self.stats_written = self.now;
         if let Some(path) = self.stats_path.clone() {
-            let json = self.stats.to_json(&self.progress());
+            let json = self.stats.to_json(&self.progress(), &self.pacing());
             let mut bytes = serde_json::to_vec_pretty(&json).expect("a tree of numbers and names");
             bytes.push(b'\n');
             self.disk.push(DiskJob::Replace {
@@ -462,11 +464,18 @@ impl<I: Io> Core<I> {
 
     fn flush(&mut self, reason: &'static str) {
         self.phase = Phase::Flushing { reason };
+        self.throttle.conclude(self.now);
         self.write_stats();
+        self.tell_decisions();
         self.sink.finish(&mut self.disk);
         self.hand_to_disk();
         self.io.submit();
         self.unfinished = true;
+    }
+
+    /// How the scopes were paced so far.
+    pub fn pacing(&self) -> Pacing {
+        Pacing::of(&self.throttle, self.now)
     }
 
     /// How far the crawl has come.

@@ -18,6 +18,7 @@ use super::inbox::{Handle, Inbox, Stopper};
 use super::life::Refused;
 use super::mapping::Mapping;
 use super::origins::Origins;
+use super::pacing::Pacing;
 use super::room::Room;
 use super::stats::{Progress, Stats};
 use super::timer::Deadlines;
@@ -190,6 +191,7 @@ impl<I: Io> Crawler<I> {
             );
             throttle.set_in_flight_max(room.most());
         }
+        throttle.set_tracing(config.throttle.debug);
         let (scope_map, classify) = manager(&config, &mut parts)?;
         check_strategies(&config, &parts.strategies)?;
         throttle.set_strategies(parts.strategies);
@@ -328,6 +330,12 @@ impl<I: Io> Crawler<I> {
     /// How far the crawl has come.
     pub fn progress(&self) -> Progress {
         self.core.progress()
+    }
+
+    /// How the scopes were paced so far, and what is to be said of them. Looks at every scope that
+    /// there is an account of, some thousands at most.
+    pub fn pacing(&self) -> Pacing {
+        self.core.pacing()
     }
 
     /// The result that could not be written, after `sink_failed`.

@@ -12,6 +12,7 @@ use crate::fetch::eyeballs::Race;
 use crate::fetch::resolver::SocketId;
 use crate::fetch::tls::TlsInfo;
 use crate::frontier::job::Job;
+use crate::throttle::decision::Decision;
 use crate::throttle::engine::{LaneId, TicketId};
 use crate::throttle::signal::Signal;
 
@@ -26,6 +27,8 @@ pub(super) struct Flight {
     pub released: Instant,
     /// What its head said, once that is there.
     pub signal: Option<Signal>,
+    /// What its head led to, until its body's size is known; empty where nobody wants to know.
+    pub decisions: Vec<Decision>,
     /// The port to connect to.
     pub port: u16,
     pub stage: Stage,

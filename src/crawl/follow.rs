@@ -306,6 +306,7 @@ impl<I: Io> Core<I> {
             return;
         }
         let scope = self.throttle.crawl_delay_scope(host, delay);
+        self.throttle.note_crawl_delay(scope, delay, self.now);
         self.throttle.follow_lane(scope, lane);
         self.throttle.add_scope(lane, scope);
     }

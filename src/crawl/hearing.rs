@@ -33,6 +33,7 @@ impl<I: Io> Core<I> {
         self.throttle.answer(ticket, id, &signal, self.now);
         let flight = self.flights.get_mut(key).expect("it was just there");
         flight.signal = Some(signal);
+        self.keep_decisions(key);
     }
 
     /// The throttle hears of an attempt that ended without a head.

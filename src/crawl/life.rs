@@ -198,6 +198,7 @@ impl<I: Io> Core<I> {
         if let Some(signal) = flight.signal.take() {
             self.hear_end(&flight, &signal, &page);
         }
+        self.tell_decisions_of(&mut flight, &page);
         self.forget(key, &flight);
         self.throttle.finish(flight.ticket, self.now);
         self.follow(&flight.job, &mut page);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
+use super::pacing::Pacing;
 use crate::base::time::{Instant, Wall, nanos};
 use crate::fetch::failure::FailureKind;
 use crate::fetch::timings::Timings;
@@ -219,7 +220,7 @@ impl Stats {
     }
 
     /// `stats.json`: its keys are documented in the README.
-    pub fn to_json(&self, progress: &Progress) -> Value {
+    pub fn to_json(&self, progress: &Progress, pacing: &Pacing) -> Value {
         let seconds = progress.elapsed.as_secs_f64();
         let rate = |count: u64| {
             if seconds > 0.0 {
@@ -249,7 +250,7 @@ impl Stats {
                 })
                 .collect()
         };
-        json!({
+        let mut all = json!({
             "finish_reason": progress.finish_reason,
             "started": progress.started.to_string(),
             "now": progress.now.to_string(),
@@ -283,7 +284,11 @@ impl Stats {
             "slowest_scopes": scopes(self.slowest_scopes(10)),
             "most_refused_scopes": scopes(self.most_refused_scopes(10)),
             "scopes_untold": self.scopes_untold,
-        })
+        });
+        for (key, value) in pacing.to_json() {
+            all[key] = value;
+        }
+        all
     }
 }
 

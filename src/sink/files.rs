@@ -6,11 +6,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::base::disk::{DiskDone, DiskJob, FileId, Written};
+use crate::base::time::Wall;
+use crate::sink::decisions;
 use crate::sink::page::Page;
 use crate::sink::results::{RecordPlace, write_from_place, write_place, write_until_place};
 use crate::sink::warc::WarcFiles;
 pub use crate::sink::warc::WarcOptions;
 use crate::sink::{Sink, WriteError};
+use crate::throttle::decision::Decision;
 use crate::wire::warc::Digest;
 
 /// What is written, and where.
@@ -20,6 +23,8 @@ pub struct FileSinkOptions {
     pub folder: PathBuf,
     /// Where result lines go.
     pub results: Results,
+    /// Decisions about paces go to `throttle.jsonl`; there are some with `AUTOTHROTTLE_DEBUG` only.
+    pub decisions: bool,
     /// WARC files, unless `None`.
     pub warc: Option<WarcOptions>,
     /// How many bytes may be on their way to the disk before the sink asks the crawl to wait.
@@ -35,6 +40,7 @@ impl FileSinkOptions {
         FileSinkOptions {
             folder: folder.into(),
             results: Results::File,
+            decisions: false,
             warc: None,
             held_max: 64 << 20,
             files_from: FileId(1 << 16),
@@ -69,6 +75,8 @@ pub struct FileSink {
     next: u64,
     /// Lines that are ready and not yet handed over.
     batch: Vec<u8>,
+    /// The same of decisions.
+    decided: Vec<u8>,
     /// Bytes handed to the disk and not yet given back.
     held: usize,
     stage: Stage,
@@ -114,7 +122,7 @@ enum Stage {
 impl FileSink {
     /// A sink that has written nothing yet.
     pub fn new(options: FileSinkOptions) -> Self {
-        let warc_from = FileId(options.files_from.0 + 1);
+        let warc_from = FileId(options.files_from.0 + 2);
         let warc = options.warc.clone();
         FileSink {
             warc: warc.map(|warc| WarcFiles::new(options.folder.clone(), warc, warc_from)),
@@ -122,6 +130,7 @@ impl FileSink {
             waiting_size: 0,
             next: 1,
             batch: Vec::new(),
+            decided: Vec::new(),
             held: 0,
             stage: Stage::Fresh,
             failure: None,
@@ -131,11 +140,19 @@ impl FileSink {
 
     /// Bytes that the sink keeps in memory: on their way to the disk, or waiting for it.
     pub fn held(&self) -> usize {
-        self.held + self.waiting_size + self.batch.len()
+        self.held + self.waiting_size + self.batch.len() + self.decided.len()
     }
 
     fn results_file(&self) -> FileId {
         self.options.files_from
+    }
+
+    fn decisions_file(&self) -> FileId {
+        FileId(self.options.files_from.0 + 1)
+    }
+
+    fn decisions_path(&self) -> PathBuf {
+        self.options.folder.join("throttle.jsonl")
     }
 
     fn results_path(&self) -> PathBuf {
@@ -158,6 +175,12 @@ impl FileSink {
             }),
             Results::Stdout => disk.push(DiskJob::Stdout { file }),
             Results::None => {}
+        }
+        if self.options.decisions {
+            disk.push(DiskJob::Create {
+                file: self.decisions_file(),
+                path: self.decisions_path(),
+            });
         }
     }
 
@@ -226,14 +249,7 @@ impl FileSink {
     }
 
     fn hand_over_batch(&mut self, disk: &mut Vec<DiskJob>) {
-        if !self.batch.is_empty() {
-            disk.push(DiskJob::Append {
-                file: self.results_file(),
-                bytes: std::mem::take(&mut self.batch),
-                gzip: false,
-                tag: 0,
-            });
-        }
+        hand_over(self.results_file(), &mut self.batch, disk);
     }
 
     /// Does what has become due: a full batch, the end.
@@ -269,6 +285,9 @@ impl FileSink {
         if file == self.results_file() {
             return Some(self.results_path());
         }
+        if file == self.decisions_file() {
+            return Some(self.decisions_path());
+        }
         self.warc.as_ref()?.path(file)
     }
 }
@@ -286,6 +305,20 @@ impl Sink for FileSink {
             self.put_line(number, &page, digest, record);
         }
         self.advance(disk);
+        self.account(before, disk);
+    }
+
+    fn decision(&mut self, decision: &Decision, at: Wall, disk: &mut Vec<DiskJob>) {
+        let more = matches!(self.stage, Stage::Fresh | Stage::Open);
+        if !more || !self.options.decisions {
+            return;
+        }
+        let before = disk.len();
+        self.open(disk);
+        decisions::write_line(decision, at, &mut self.decided);
+        if self.decided.len() >= BATCH_SIZE {
+            hand_over(self.decisions_file(), &mut self.decided, disk);
+        }
         self.account(before, disk);
     }
 
@@ -308,7 +341,7 @@ impl Sink for FileSink {
             if done.tag == SYNC_TAG {
                 self.stage = Stage::Done;
             }
-        } else {
+        } else if file != self.decisions_file() {
             if let Some(warc) = &mut self.warc {
                 warc.disk_done(done);
             }
@@ -326,6 +359,7 @@ impl Sink for FileSink {
         let before = disk.len();
         self.open(disk);
         self.hand_over_batch(disk);
+        hand_over(self.decisions_file(), &mut self.decided, disk);
         self.account(before, disk);
     }
 
@@ -337,6 +371,11 @@ impl Sink for FileSink {
         }
         if self.stage == Stage::Open {
             self.stage = Stage::Finishing;
+            if self.options.decisions {
+                let file = self.decisions_file();
+                hand_over(file, &mut self.decided, disk);
+                disk.push(DiskJob::Finish { file, rename: None });
+            }
         }
         self.advance(disk);
         self.account(before, disk);
@@ -348,6 +387,18 @@ impl Sink for FileSink {
 
     fn failure(&self) -> Option<&WriteError> {
         self.failure.as_ref()
+    }
+}
+
+/// Gives the lines that are ready to the disk.
+fn hand_over(file: FileId, lines: &mut Vec<u8>, disk: &mut Vec<DiskJob>) {
+    if !lines.is_empty() {
+        disk.push(DiskJob::Append {
+            file,
+            bytes: std::mem::take(lines),
+            gzip: false,
+            tag: 0,
+        });
     }
 }
 

@@ -1,7 +1,9 @@
 //! Where results go.
 
 pub mod page;
+mod line;
 pub mod results;
+mod decisions;
 mod warc;
 pub mod files;
 pub mod directory;
@@ -13,6 +15,8 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::base::disk::{DiskDone, DiskJob};
+use crate::base::time::Wall;
+use crate::throttle::decision::Decision;
 use page::Page;
 
 /// Receives every finished attempt, on the crawl's own thread.
@@ -22,6 +26,11 @@ use page::Page;
 pub trait Sink {
     /// Takes a finished attempt. Whatever is to be written is pushed to `disk`.
     fn put(&mut self, page: Page, disk: &mut Vec<DiskJob>);
+
+    /// Hears what was decided about the pace of a scope, and when. Only with `AUTOTHROTTLE_DEBUG`,
+    /// which makes a decision of nearly every answer. A decision that an answer led to comes when
+    /// its exchange has ended, with the size of its body.
+    fn decision(&mut self, _decision: &Decision, _at: Wall, _disk: &mut Vec<DiskJob>) {}
 
     /// Hears of a finished disk job, whoever asked for it.
     fn disk_done(&mut self, _done: &DiskDone, _disk: &mut Vec<DiskJob>) {}

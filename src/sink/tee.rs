@@ -1,8 +1,10 @@
 //! Two sinks as one.
 
 use crate::base::disk::{DiskDone, DiskJob};
+use crate::base::time::Wall;
 use crate::sink::page::Page;
 use crate::sink::{Sink, WriteError};
+use crate::throttle::decision::Decision;
 
 /// Puts every page into both sinks, at the pace of the slower one.
 ///
@@ -14,6 +16,11 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
     fn put(&mut self, page: Page, disk: &mut Vec<DiskJob>) {
         self.0.put(page.clone(), disk);
         self.1.put(page, disk);
+    }
+
+    fn decision(&mut self, decision: &Decision, at: Wall, disk: &mut Vec<DiskJob>) {
+        self.0.decision(decision, at, disk);
+        self.1.decision(decision, at, disk);
     }
 
     fn disk_done(&mut self, done: &DiskDone, disk: &mut Vec<DiskJob>) {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::base::disk::{DiskDone, DiskJob, FileId};
 use crate::base::time::Wall;
+use crate::sink::line::Seconds;
 use crate::sink::page::Page;
-use crate::sink::results::Seconds;
 use crate::wire::warc::{Digest, Fields, Record, RecordId, RecordIds, RecordKind};
 
 /// How WARC files are named, filled and described.

@@ -96,6 +96,13 @@ pub(super) struct Learned {
 /// What a state's step was, for the log.
 type Why = (Event, Cow<'static, str>);
 
+impl Learned {
+    /// The gap that is known to work, where one is.
+    pub fn gap(&self) -> Option<Duration> {
+        self.known.then(|| Duration::from_nanos(self.gap))
+    }
+}
+
 impl Backoff {
     /// Nothing learned.
     pub fn new(now: Instant) -> Self {
@@ -192,6 +199,9 @@ impl Backoff {
 
     /// Nothing departs until then because the server said so: that time is no idle time.
     pub fn held(&mut self, until: Instant) {
+        if let State::Following(bracket) = &mut self.state {
+            bracket.held(self.meter.silent_until(until), until);
+        }
         self.meter.held(until);
         // Who says when to come again refuses for a reason.
         self.noise = Noise::default();
@@ -232,6 +242,7 @@ impl Backoff {
         });
         self.calm_down(rules);
         self.step(rules, before, why)
+            .filter(|step| step.before != step.after)
     }
 
     /// A refusal of a request that departed at `sent`. `None` where it belongs to a round that was
@@ -245,7 +256,7 @@ impl Backoff {
     ) -> Option<Step> {
         let before = self.pace(rules);
         let asked = nanos(before.delay);
-        self.meter.departed(sent, latency, asked);
+        self.meter.refused(sent, latency, asked);
         let fresh = matches!(self.state, State::Calm);
         if sent < self.meter.since && !fresh {
             return None;

@@ -1,11 +1,14 @@
 //! What the throttle decided, and by which rule: the lines of `throttle.jsonl`.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
 use crate::base::time::Instant;
 
-/// One decision about the pace of one scope.
+/// One decision about the pace of one scope: what was seen, what it changed, and by which rule.
+///
+/// Shown with `{}` it is the line that Scrapy's AutoThrottle logs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     /// When.
@@ -28,12 +31,30 @@ pub struct Decision {
     pub concurrency: [u32; 2],
     /// Requests of the scope in flight.
     pub in_flight: u32,
-    /// Bytes of the answer's body, where they are known by then.
+    /// Bytes of the answer's body after its content codings; `None` where none had come.
     pub size: Option<u64>,
     /// Words for a person: what was seen, and what was done about it.
     pub reason: Cow<'static, str>,
     /// The rule that decided.
     pub source: Source,
+}
+
+/// The line of Scrapy 2.19's AutoThrottle, so that what reads the one reads the other: whole
+/// milliseconds, cut off and not rounded; what is not known is 0.
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [before, after] = self.delay.map(|delay| delay.as_secs_f64() * 1000.0);
+        let latency = self.latency.unwrap_or_default().as_millis();
+        write!(
+            f,
+            "slot: {} | conc:{:2} | delay:{:5} ms ({:+}) | latency:{latency:5} ms | size:{:6} bytes",
+            self.scope,
+            self.in_flight,
+            after as i64,
+            (after - before) as i64,
+            self.size.unwrap_or(0),
+        )
+    }
 }
 
 /// The kinds of decisions; `event` of a line.
@@ -60,6 +81,19 @@ pub enum Event {
 }
 
 impl Event {
+    /// Every kind there is.
+    pub const ALL: [Event; 9] = [
+        Event::Autothrottle,
+        Event::Backoff,
+        Event::Hold,
+        Event::Recover,
+        Event::Rampup,
+        Event::Quota,
+        Event::Robots,
+        Event::Ineffective,
+        Event::Suspect,
+    ];
+
     /// The word in `throttle.jsonl`.
     pub const fn name(self) -> &'static str {
         match self {
@@ -110,5 +144,68 @@ impl Source {
             Source::Quota => "quota",
             Source::User => "user",
         }
+    }
+}
+
+/// A decision for tests.
+#[cfg(test)]
+pub(crate) fn sample() -> Decision {
+    Decision {
+        at: Instant::START,
+        scope: "a.test".to_owned(),
+        id: Some(7),
+        event: Event::Autothrottle,
+        status: Some(200),
+        latency: Some(Duration::from_millis(310)),
+        target_delay: Some(Duration::from_millis(310)),
+        delay: [80, 195].map(Duration::from_millis),
+        concurrency: [3, 4],
+        in_flight: 2,
+        size: Some(1024),
+        reason: Cow::Borrowed("the delay follows the latency"),
+        source: Source::Autothrottle,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(delay: [f64; 2], latency: f64, in_flight: u32, size: Option<u64>, expected: &str) {
+        let decision = Decision {
+            delay: delay.map(Duration::from_secs_f64),
+            latency: Some(Duration::from_secs_f64(latency)),
+            in_flight,
+            size,
+            ..sample()
+        };
+        assert_eq!(decision.to_string(), expected);
+    }
+
+    #[test]
+    fn f92_a_decision_shows_itself_as_the_line_that_scrapy_logs() {
+        // Each as Python's own formatting of the same numbers gives it.
+        check(
+            [0.08, 0.195],
+            0.31,
+            2,
+            Some(1024),
+            "slot: a.test | conc: 2 | delay:  195 ms (+115) | latency:  310 ms | size:  1024 bytes",
+        );
+        check(
+            [5.0, 2.6004],
+            0.2008,
+            12,
+            Some(1_234_567),
+            "slot: a.test | conc:12 | delay: 2600 ms (-2399) | latency:  200 ms | size:1234567 bytes",
+        );
+        check(
+            [0.0004, 0.0],
+            0.0009,
+            1,
+            None,
+            "slot: a.test | conc: 1 | delay:    0 ms (+0) | latency:    0 ms | size:     0 bytes",
+        );
     }
 }

@@ -75,6 +75,8 @@ pub enum Limit {
     Hold,
     /// Crawl-delay.
     Robots,
+    /// Rampup's delay.
+    Rampup,
     /// The quota of the window is spent.
     Quota,
     /// The scope's places are all taken.
@@ -87,12 +89,13 @@ pub enum Limit {
 
 impl Limit {
     /// All of them.
-    pub const ALL: [Limit; 9] = [
+    pub const ALL: [Limit; 10] = [
         Limit::Delay,
         Limit::Autothrottle,
         Limit::Backoff,
         Limit::Hold,
         Limit::Robots,
+        Limit::Rampup,
         Limit::Quota,
         Limit::Concurrency,
         Limit::Global,
@@ -107,9 +110,10 @@ impl Limit {
             Limit::Backoff => "backoff",
             Limit::Hold => "hold",
             Limit::Robots => "robots",
+            Limit::Rampup => "rampup",
             Limit::Quota => "quota",
             Limit::Concurrency => "concurrency",
-            Limit::Global => "global",
+            Limit::Global => "global_cap",
             Limit::Queue => "queue",
         }
     }
@@ -122,6 +126,7 @@ impl Limit {
             Limit::Backoff => "backoff from refusals".to_owned(),
             Limit::Hold => "a pause that the server asked for".to_owned(),
             Limit::Robots => "robots.txt's Crawl-delay".to_owned(),
+            Limit::Rampup => "rampup, which looks for the limit from below".to_owned(),
             Limit::Quota => format!("quota = {}", told.quota.unwrap_or(0.0)),
             Limit::Concurrency => format!("concurrency = {}", told.concurrency),
             Limit::Global => format!("CONCURRENT_REQUESTS = {}", told.concurrent_requests),
@@ -245,6 +250,7 @@ impl Finding {
             Finding::Slow => "slow",
             Finding::Blocked => "blocked",
             Finding::Unthrottled => "unthrottled",
+            Finding::BelowTarget(Limit::Queue) => "idle",
             Finding::BelowTarget(_) => "below-target",
         }
     }

@@ -15,6 +15,8 @@
 //! requests. See the specification's *When a pace is charged*.
 
 mod accounts;
+mod median;
+mod findings;
 mod answers;
 mod lanes;
 mod lines;
@@ -331,6 +333,9 @@ impl Throttle {
         if let Some((keeper, wants_place)) = self.keeper_of_lane(lane, now, claims) {
             let cost = self.cost(lane, keeper);
             let cause = self.cause(keeper, cost, wants_place, now);
+            if cause == Cause::Quota && self.lanes[lane as usize].kept != (keeper, cause) {
+                self.note_quota(keeper, cost, now);
+            }
             self.lanes[lane as usize].kept = (keeper, cause);
             self.lanes[lane as usize].wanted_place |= wants_place;
             if keeper == id {

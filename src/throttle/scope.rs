@@ -318,6 +318,13 @@ impl Scope {
         self.rules.as_ref().is_some_and(|rules| rules.listens())
     }
 
+    /// Whether its answers are suspected not to be what they seem.
+    pub fn is_suspected(&self) -> bool {
+        self.rules
+            .as_ref()
+            .is_some_and(|rules| rules.is_suspected())
+    }
+
     /// What is known of the scope beyond status and latency.
     pub fn feedback(&mut self, feedback: &Feedback, now: Instant) {
         if let Some(rules) = &mut self.rules {

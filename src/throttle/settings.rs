@@ -30,6 +30,9 @@ pub struct Settings {
     pub robotstxt_obey: bool,
     /// `THROTTLING_ROBOTSTXT_MAX_DELAY`: no Crawl-delay is taken for longer than this.
     pub robotstxt_max_delay: Duration,
+    /// `THROTTLING_ROBOTSTXT_KEEP_CONCURRENCY`: a Crawl-delay leaves the concurrency as it is, where
+    /// it would be 1 otherwise.
+    pub robotstxt_keep_concurrency: bool,
     /// `RATELIMIT_HEADERS`: when what a reply says of its server's limits holds a scope.
     pub rate_limit_headers: RateLimitHeaders,
     /// `RETRY_AFTER_OBEY`: `BACKOFF_MAX_DELAY` does not cap what a server asks for.
@@ -76,6 +79,7 @@ impl Default for Settings {
             manager: None,
             robotstxt_obey: true,
             robotstxt_max_delay: Duration::from_secs(60),
+            robotstxt_keep_concurrency: false,
             rate_limit_headers: RateLimitHeaders::Always,
             obey_fully: false,
             redirect_max_delay: Duration::from_secs(120),
@@ -311,6 +315,14 @@ pub struct ScopeSettings {
     pub requests_per_minute: Option<f64>,
     /// `manager` (`THROTTLING_SCOPE_MANAGER`): a registered strategy in place of the built-in one.
     pub manager: Option<Manager>,
+}
+
+impl ScopeSettings {
+    /// The longest delay that AutoThrottle, or else backoff, may ask for.
+    pub fn delay_max(&self) -> Duration {
+        let auto = self.autothrottle.as_ref();
+        auto.map_or(self.backoff.max_delay, |auto| auto.max_delay)
+    }
 }
 
 impl Default for ScopeSettings {

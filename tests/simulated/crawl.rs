@@ -171,6 +171,16 @@ impl Run {
             .collect()
     }
 
+    /// The lines of `throttle.jsonl`.
+    pub fn decisions(&self) -> Vec<Value> {
+        let files = self.crawler.io().files();
+        let bytes = files.get(Path::new("out/throttle.jsonl"));
+        let text = String::from_utf8(bytes.cloned().unwrap_or_default()).expect("lines are text");
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
+            .collect()
+    }
+
     /// The error codes (`kind.code`), or statuses, of the lines of a URL, in order.
     pub fn ends(&self, url: &str) -> Vec<String> {
         let lines = self.lines();

@@ -446,8 +446,8 @@ impl PoliteWeb {
             let known = now + self.round_trip;
             let until = known + wait.min(self.promise.hold_max);
             let book = self.hosts.get_mut(&self.arrivals[number].host);
-            let is_redirect = matches!(step.reply, Reply::Redirect(..));
-            if let Some(book) = book.filter(|_| !is_redirect) {
+            let refuses = matches!(step.reply, Reply::Status(429 | 502..=504 | 520..=524));
+            if let Some(book) = book.filter(|_| refuses) {
                 book.hold(known, until);
             }
         }

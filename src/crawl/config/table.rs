@@ -197,6 +197,8 @@ static TABLE: &[Setting] = &[
         "robots.txt's Crawl-delay is honoured").scope_key("ignore_robots_txt"),
     row!("THROTTLING_ROBOTSTXT_MAX_DELAY", Delay, throttle.robotstxt_max_delay,
         "no Crawl-delay is taken for longer than this"),
+    row!("THROTTLING_ROBOTSTXT_KEEP_CONCURRENCY", Flag, throttle.robotstxt_keep_concurrency,
+        "a Crawl-delay leaves the concurrency as it is, instead of 1"),
     // Identity and robots.txt.
     row!("USER_AGENT", Agent, said.user_agent,
         "who we say we are; the contact is added"),

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::sink::page::samples;
+use crate::throttle::decision::sample;
 
 /// A disk in memory that does one job when asked to. It does not compress.
 #[derive(Default)]
@@ -396,4 +397,64 @@ fn jobs_of_others_are_none_of_its_business() {
     sink.disk_done(&other, &mut Vec::new());
     assert_eq!(sink.held(), held);
     assert!(sink.failure().is_none());
+}
+
+fn with_decisions() -> FileSinkOptions {
+    FileSinkOptions {
+        decisions: true,
+        ..FileSinkOptions::new("out")
+    }
+}
+
+fn decide(disk: &mut Disk, sink: &mut FileSink, id: u64) {
+    let decision = Decision {
+        id: Some(id),
+        ..sample()
+    };
+    let mut jobs = Vec::new();
+    sink.decision(&decision, Wall(0), &mut jobs);
+    disk.todo.extend(jobs);
+}
+
+#[test]
+fn decisions_have_a_file_of_their_own_where_it_is_wanted_and_none_else() {
+    let mut disk = Disk::default();
+    let mut sink = FileSink::new(FileSinkOptions {
+        warc: Some(WarcOptions::new("spider_1", [7; 16])),
+        ..with_decisions()
+    });
+    decide(&mut disk, &mut sink, 1);
+    disk.put(&mut sink, samples::page(1));
+    disk.flush(&mut sink);
+    decide(&mut disk, &mut sink, 2);
+    disk.finish(&mut sink);
+    assert!(sink.is_done() && sink.failure().is_none());
+    assert_eq!(sink.held(), 0);
+    assert_eq!(disk.ids("out/throttle.jsonl"), [1, 2]);
+    assert_eq!(disk.ids("out/results.jsonl"), [1]);
+
+    let mut disk = Disk::default();
+    let mut sink = FileSink::new(FileSinkOptions::new("out"));
+    decide(&mut disk, &mut sink, 1);
+    disk.finish(&mut sink);
+    assert!(sink.is_done());
+    assert!(!disk.files.contains_key("out/throttle.jsonl"));
+}
+
+#[test]
+fn decisions_that_are_not_written_count_as_held_and_a_full_disk_is_a_failure() {
+    let mut disk = Disk::default();
+    let mut sink = FileSink::new(FileSinkOptions {
+        held_max: 1000,
+        ..with_decisions()
+    });
+    for id in 0..10 {
+        decide(&mut disk, &mut sink, id);
+    }
+    assert!(sink.held() > 1000 && !sink.is_ready());
+    disk.full = true;
+    disk.finish(&mut sink);
+    let failure = sink.failure().expect("a failure").to_string();
+    assert!(failure.contains("out/throttle.jsonl"), "{failure}");
+    assert!(sink.is_done());
 }

@@ -1,11 +1,15 @@
 //! Result lines as the contract has them, read back.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::*;
+use crate::base::time::Wall;
 use crate::fetch::failure::{FailureKind, Truncation};
+use crate::sink::line::Seconds;
 use crate::sink::page::samples;
 
 fn line(page: &Page, place: Option<RecordPlace<'_>>) -> String {

@@ -50,6 +50,8 @@ pub(super) struct Bracket {
     strikes: u8,
     /// Rounds of refusals without an answer between.
     pub unanswered: u8,
+    /// The last refusal asked to wait: what the server saved up meanwhile is soon spent.
+    pub dear: bool,
     /// Steps up without a refusal.
     pub climbed: u8,
 }
@@ -64,6 +66,8 @@ const BACK: [f64; 5] = [1.03, 1.06, 1.12, 1.25, 1.5];
 pub(super) const TELLING: u32 = 20;
 /// A refusal after so many answers at one pace is a lone one.
 const LONE: u64 = 60;
+/// A probe is due after so many times what it costs.
+const WORTH: u32 = 30;
 /// Rounds without an answer between that are no matter of pace.
 pub(super) const OUTAGE: u8 = 3;
 /// The longest wait for a probe, in windows.
@@ -91,6 +95,7 @@ impl Bracket {
             tally_since: now,
             strikes: 0,
             unanswered: 0,
+            dear: false,
             climbed: 0,
         }
     }
@@ -182,9 +187,9 @@ impl Bracket {
             return (Event::Recover, why.into());
         }
 
-        let since_outage = meter
-            .gap_given(TELLING)
-            .filter(|gap| self.outage && *gap > at);
+        let window = nanos(rules.backoff.window);
+        let recent = self.outage && meter.giving < 3 * window;
+        let since_outage = meter.gap_given(TELLING).filter(|gap| recent && *gap > at);
         let known = since_outage.or(told);
         let chance = noise.is_some() && !probing && u64::from(meter.count) >= LONE;
         if let Some(given) = since_outage {
@@ -198,7 +203,6 @@ impl Bracket {
             self.step_back(at, bound, told, beyond, rules);
             self.forget_worked();
         }
-        let window = nanos(rules.backoff.window);
         if self.unanswered >= OUTAGE && meter.giving < 2 * window {
             // Longer gaps would only be late to see the end of it.
             self.gap = self.gap.min(window / 8).max(at);
@@ -212,6 +216,7 @@ impl Bracket {
         self.wait_for_probe(chance, rules, now);
         self.strikes = self.strikes.saturating_add(1);
         self.climbed = 0;
+        self.dear = false;
         let why = format!("refused at {} s", seconds(at));
         (Event::Backoff, why.into())
     }
@@ -256,6 +261,12 @@ impl Bracket {
         }
         let wait = Duration::from_millis(self.probe_wait_ms.into());
         self.probe_at = now + rampup::probe_wait(rules).unwrap_or(wait);
+    }
+
+    /// A refusal cost so much time: what it costs to probe is to be little of what it may gain.
+    pub fn held(&mut self, silent: Duration, until: Instant) {
+        self.probe_at = self.probe_at.max(until + silent * WORTH);
+        self.dear = true;
     }
 
     /// The longest gap that counts as refused, now that `at` was.

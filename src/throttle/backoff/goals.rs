@@ -9,7 +9,7 @@ use crate::throttle::strategy::Pace;
 
 /// A few runs of different chance; the worst of each figure from `from` seconds on.
 fn worst(case: &Case, from: f64) -> Figures {
-    let runs = (1..=4).map(|seed| {
+    let runs = (1..=2).map(|seed| {
         let case = Case {
             seed,
             ..case.clone()
@@ -41,7 +41,7 @@ fn check_settled(case: &Case, used: f64, rounds: f64) {
 fn f41_a_token_bucket_is_used_up_and_hardly_ever_overdrawn() {
     for rate in [0.5, 5.0, 50.0] {
         for burst in [1.0, 5.0, rate, 10.0 * rate] {
-            for (concurrency, round_trip) in [(8, 0.02), (16, 0.02), (16, 0.001), (8, 0.05)] {
+            for (concurrency, round_trip) in [(8, 0.02), (16, 0.001), (8, 0.05)] {
                 let burst = f64::max(burst, 1.0);
                 let limit = Limit::Bucket { rate, burst };
                 let case = Case {
@@ -123,7 +123,7 @@ fn moving(burst: f64, rampup: Option<Rampup>) -> Case {
 
 /// So many windows after each change, `used` of the limit is used.
 fn check_follows(case: &Case, windows: f64, used: f64) {
-    for seed in 1..=4 {
+    for seed in 1..=2 {
         let case = Case {
             seed,
             ..case.clone()
@@ -233,9 +233,22 @@ fn f44_a_fixed_window_whose_end_is_said_costs_one_round_at_most() {
         };
         let seen = worst(&case, 600.0);
         assert!(
-            seen.used >= 0.95 && seen.rounds <= 2.0,
+            seen.used >= 0.95 && seen.rounds <= 1.1,
             "{seen:?} of {count} per {span} s"
         );
+    }
+}
+
+#[test]
+fn f44_where_each_refusal_costs_a_hold_probes_are_rare() {
+    for burst in [1.0, 5.0] {
+        let case = Case {
+            retry_after: 10.0,
+            seconds: 3600.0,
+            ..Case::of(Limit::Bucket { rate: 5.0, burst }, 8, 0.02)
+        };
+        let seen = worst(&case, 600.0);
+        assert!(seen.used >= 0.92 && seen.rounds <= 0.5, "{seen:?}");
     }
 }
 
@@ -253,7 +266,7 @@ fn windows_whose_end_is_not_said_are_used_for_the_most_part() {
             };
             let seen = worst(&case, 900.0);
             assert!(
-                seen.used >= 0.75 && seen.refused_share < 0.05,
+                seen.used >= 0.9 && seen.refused_share < 0.08,
                 "{seen:?} of {case:?}"
             );
         }

@@ -50,14 +50,7 @@ impl Meter {
     }
 
     /// A request departed at `sent`, under a pace that asked for this gap.
-    pub fn departed(&mut self, sent: Instant, latency: Option<Duration>, asked: u64) {
-        if let Some(latency) = latency {
-            let took = u32::try_from(latency.as_micros()).unwrap_or(u32::MAX);
-            self.round_trip_us = match self.round_trip_us {
-                0 => took,
-                old => old - old / 8 + took / 8,
-            };
-        }
+    fn departed(&mut self, sent: Instant, asked: u64) {
         if sent <= self.last_sent {
             return;
         }
@@ -71,13 +64,32 @@ impl Meter {
 
     /// The same, and it was answered well.
     pub fn accepted(&mut self, sent: Instant, latency: Option<Duration>, asked: u64) {
-        self.departed(sent, latency, asked);
+        if let Some(latency) = latency {
+            self.round_trip_us = match self.round_trip_us {
+                0 => micros(latency),
+                old => old - old / 8 + micros(latency) / 8,
+            };
+        }
+        self.departed(sent, asked);
         if sent > self.anchored_at {
             self.given = self.given.saturating_add(1);
         }
         if sent >= self.since {
             self.count = self.count.saturating_add(1);
         }
+    }
+
+    /// The same, and it was refused. How long that took is no measure, save where there is none.
+    pub fn refused(&mut self, sent: Instant, latency: Option<Duration>, asked: u64) {
+        if let (0, Some(latency)) = (self.round_trip_us, latency) {
+            self.round_trip_us = micros(latency);
+        }
+        self.departed(sent, asked);
+    }
+
+    /// How long nothing will have been sent by then.
+    pub fn silent_until(&self, until: Instant) -> Duration {
+        until.saturating_since(self.last_sent)
     }
 
     /// Nothing is sent until then, and yet it is no idle time.
@@ -173,4 +185,9 @@ impl Meter {
     pub fn gap_bound(&self) -> Option<u64> {
         (self.is_anchored() && self.given > 0).then(|| self.giving / (u64::from(self.given) + 1))
     }
+}
+
+/// Microseconds; more than an hour is an hour.
+fn micros(span: Duration) -> u32 {
+    span.as_micros().min(3_600_000_000) as u32
 }

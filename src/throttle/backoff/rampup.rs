@@ -53,7 +53,7 @@ impl Bracket {
         if self.lanes >= rules.concurrency_max {
             return None;
         }
-        let old = self.lanes.max(1);
+        let old = self.lanes.max(rules.base.concurrency).max(1);
         self.lanes = old.saturating_mul(2).min(rules.concurrency_max);
         Some((Event::Rampup, "all places are taken: more at once".into()))
     }

@@ -1,5 +1,7 @@
 //! The way up: what answers prove of a bracket's present gap, and where it goes from there.
 
+use std::time::Duration;
+
 use super::bracket::{Bracket, CHANGED, MARGIN, OUTAGE, TELLING, WAIT_MAX};
 use super::meter::Meter;
 use super::{Rules, Why, rampup, scaled, seconds};
@@ -19,7 +21,7 @@ impl Bracket {
     ) -> Option<Why> {
         if self.unanswered > 0
             && sent >= meter.since
-            && let Some(why) = self.come_home(rules)
+            && let Some(why) = self.come_home(meter, rules, now)
         {
             meter.step(now);
             return Some(why);
@@ -48,7 +50,7 @@ impl Bracket {
     }
 
     /// After an outage the pace comes back by a factor per answer.
-    fn come_home(&mut self, rules: &Rules<'_>) -> Option<Why> {
+    fn come_home(&mut self, meter: &Meter, rules: &Rules<'_>, now: Instant) -> Option<Why> {
         if self.unanswered < OUTAGE || self.gap <= self.home {
             self.unanswered = 0;
             return None;
@@ -56,6 +58,10 @@ impl Bracket {
         let old = self.gap;
         self.gap = scaled(old, 1.0 / rules.backoff.delay_factor).max(self.home);
         self.outage = self.gap == self.home;
+        if self.outage {
+            let lasted = Duration::from_nanos(meter.giving).min(rules.backoff.window / 8);
+            self.held(lasted, now);
+        }
         let why = format!("answered again at {} s", seconds(old));
         Some((Event::Recover, why.into()))
     }
@@ -169,15 +175,22 @@ impl Bracket {
 
     /// Answers at the present pace that it takes to see a refusal, if there is one to come.
     fn answers_to_see(&self, rules: &Rules<'_>) -> u32 {
-        if self.worked <= self.gap {
-            // Far from anything that was refused there is little to be wrong about.
-            let far = self.gap > 4 * self.refused && self.climbed > FREELY;
-            return if far { 5 } else { 10 };
-        }
-        let beyond = self.worked as f64 / self.gap as f64 - 1.0;
+        // Far from anything that was refused there is little to be wrong about.
+        let far = self.climbed > FREELY && self.gap > 4 * self.refused && self.told == 0;
+        let least = if far { 5.0 } else { 10.0 };
+        let beyond = if self.worked > self.gap {
+            self.worked as f64 / self.gap as f64 - 1.0
+        } else {
+            1.0
+        };
         let half_window = nanos(rules.backoff.window) / 2 / self.gap.max(1);
-        let most = (half_window as f64).clamp(10.0, 100.0);
-        (2.0 / beyond).clamp(10.0, most) as u32
+        let most = (half_window as f64).clamp(least, 100.0);
+        let enough = (2.0 / beyond).clamp(least, most) as u32;
+        if self.dear && self.worked > self.gap {
+            4 * enough
+        } else {
+            enough
+        }
     }
 }
 

@@ -48,6 +48,8 @@ pub(super) struct Case {
     pub limits: Vec<(f64, Limit)>,
     /// A refusal says when the server will serve again (`Retry-After`).
     pub says_when: bool,
+    /// Seconds that every refusal asks to wait (`Retry-After`); 0: none.
+    pub retry_after: f64,
     /// Share of answers that are refusals for no reason of pace.
     pub noise: f64,
     pub base: Pace,
@@ -79,6 +81,7 @@ impl Case {
         Case {
             limits: vec![(0.0, limit)],
             says_when: false,
+            retry_after: 0.0,
             noise: 0.0,
             base: Pace {
                 delay: Duration::ZERO,
@@ -186,11 +189,13 @@ impl Case {
                 } else {
                     backoff.refused(&rules, sent, latency, at)
                 };
-                if !served
-                    && self.says_when
-                    && let Some(until) = server.serves_again()
-                {
-                    held_until = (until * 1e9) as u64;
+                let asked = match server.serves_again() {
+                    Some(until) if self.says_when => until,
+                    _ => now as f64 / 1e9 + self.retry_after,
+                };
+                let until = (asked * 1e9) as u64;
+                if !served && until > now {
+                    held_until = held_until.max(until);
                     backoff.held(Instant::from_nanos(held_until));
                 }
                 seen.steps.extend(step.map(|step| (now as f64 / 1e9, step)));

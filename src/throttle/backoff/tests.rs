@@ -332,7 +332,7 @@ fn f50_backoff_may_begin_before_the_first_request() {
 #[test]
 fn f76_the_limits_of_an_idle_scope_fit_in_a_few_bytes() {
     assert!(size_of::<Learned>() <= 24, "{}", size_of::<Learned>());
-    assert!(size_of::<Backoff>() <= 232, "{}", size_of::<Backoff>());
+    assert!(size_of::<Backoff>() <= 216, "{}", size_of::<Backoff>());
     let mut scope = Scope::new(0.0, defaults());
     for refusals in [2, 10] {
         scope.refuse(refusals);

@@ -1,10 +1,14 @@
 //! What each scope did and what it waited for: the effective pace, beside the configured one.
 
+use std::rc::Rc;
 use std::time::Duration;
 
-use super::super::decision::Source;
-use super::super::scope::{NOBODY, ScopeId};
+use super::super::decision::{Event, Source};
+use super::super::scope::{NOBODY, Profile, ScopeId};
+use super::super::signal::Signal;
+use super::super::strategy::Pace;
 use super::Throttle;
+use super::median::Median;
 use crate::base::time::{Instant, nanos};
 
 /// What one scope did.
@@ -16,6 +20,8 @@ pub struct Account {
     pub configured: bool,
     /// Departures.
     pub sent: u64,
+    /// Final heads and failures.
+    pub replies: u64,
     /// Answers that were refusals of this scope.
     pub refused: u64,
     /// The first departure.
@@ -24,6 +30,18 @@ pub struct Account {
     pub last: Option<Instant>,
     /// The most that were ever on the wire at once.
     pub peak: u32,
+    /// The pace at the last departure, or since its last change.
+    pub pace: Pace,
+    /// Why its answers are suspected not to be what they seem; `None` where they are not.
+    pub suspected: Option<String>,
+    pub(super) profile: Rc<Profile>,
+    /// Of what the pace follows.
+    latency: Median,
+    /// Before jitter, over the departures.
+    delay: Median,
+    /// Nanoseconds before departures whose delay was at its longest.
+    at_longest: u64,
+    decided: [u32; EVENTS],
     /// Time waited, by cause. Of lanes that waited together the time is counted once.
     waited: [u64; CAUSES],
     waited_until: Instant,
@@ -33,6 +51,8 @@ pub struct Account {
     wire_time: u128,
     is_live: bool,
 }
+
+const EVENTS: usize = Event::ALL.len();
 
 /// What a request can wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,15 +124,26 @@ impl Cause {
 }
 
 impl Account {
-    fn new(scope: &str, configured: bool, now: Instant) -> Self {
+    fn new(scope: &str, configured: bool, profile: Rc<Profile>, now: Instant) -> Self {
         Account {
             scope: scope.to_owned(),
             configured,
             sent: 0,
+            replies: 0,
             refused: 0,
             first: None,
             last: None,
             peak: 0,
+            pace: Pace {
+                delay: profile.settings.delay,
+                concurrency: profile.settings.concurrency,
+            },
+            suspected: None,
+            profile,
+            latency: Median::default(),
+            delay: Median::default(),
+            at_longest: 0,
+            decided: [0; EVENTS],
             waited: [0; CAUSES],
             waited_until: now,
             on_the_wire: 0,
@@ -133,9 +164,55 @@ impl Account {
         (span > 0.0).then(|| (self.sent - 1) as f64 / span)
     }
 
-    /// How many were on the wire in the mean, from the first departure to `now`.
+    /// The gap between departures in the mean; `None` before the second.
+    pub fn gap(&self) -> Option<Duration> {
+        let span = self.last?.saturating_since(self.first?);
+        (self.sent > 1).then(|| span.div_f64((self.sent - 1) as f64))
+    }
+
+    /// The pace that the configuration asks for.
+    pub fn configured_pace(&self) -> Pace {
+        Pace {
+            delay: self.profile.settings.delay,
+            concurrency: self.profile.settings.concurrency,
+        }
+    }
+
+    /// The latency in the middle, of what the pace follows: an estimate. `None` without answers.
+    pub fn latency(&self) -> Option<Duration> {
+        self.latency.get()
+    }
+
+    /// The delay in the middle, before jitter, over the departures: an estimate.
+    pub fn delay(&self) -> Option<Duration> {
+        self.delay.get()
+    }
+
+    /// The share of the time from the first departure to the last during which the delay was the
+    /// longest that AutoThrottle, or else backoff, may ask for.
+    pub fn at_longest(&self) -> f64 {
+        let span = self.first.zip(self.last);
+        let span = span.map_or(0, |(first, last)| nanos(last.saturating_since(first)));
+        self.at_longest as f64 / span.max(1) as f64
+    }
+
+    /// How many decisions of this kind there were.
+    pub fn decided(&self, event: Event) -> u32 {
+        self.decided[event as usize]
+    }
+
+    /// All waiting together.
+    pub fn waited_in_all(&self) -> Duration {
+        Duration::from_nanos(self.waited.iter().sum())
+    }
+
+    /// How many were on the wire in the mean: from the first departure to the last end, or to `now`
+    /// while something is on the wire.
     pub fn concurrency(&self, now: Instant) -> Option<f64> {
-        let now = now.max(self.changed);
+        let now = match self.on_the_wire {
+            0 => self.changed,
+            _ => now.max(self.changed),
+        };
         let span = now.saturating_since(self.first?);
         let open = u128::from(nanos(now.saturating_since(self.changed)));
         let total = self.wire_time + open * u128::from(self.on_the_wire);
@@ -151,19 +228,29 @@ impl Account {
         self.peak = self.peak.max(self.on_the_wire);
     }
 
-    fn departed(&mut self, at: Instant) {
+    fn departed(&mut self, pace: Pace, at: Instant) {
         self.sent += 1;
+        self.pace = pace;
+        self.delay.add(pace.delay);
+        if let Some(last) = self.last
+            && pace.delay >= self.profile.settings.delay_max()
+        {
+            self.at_longest += nanos(at.saturating_since(last));
+        }
         self.first.get_or_insert(at);
         self.last = Some(at);
         self.on_the_wire(1, at);
     }
 
-    fn wait(&mut self, cause: Cause, from: Instant, to: Instant) {
+    fn wait(&mut self, cause: Cause, from: Instant, to: Instant) -> u64 {
         let from = from.max(self.waited_until);
-        if to > from {
-            self.waited[cause as usize] += nanos(to.saturating_since(from));
-            self.waited_until = to;
+        if to <= from {
+            return 0;
         }
+        let more = nanos(to.saturating_since(from));
+        self.waited[cause as usize] += more;
+        self.waited_until = to;
+        more
     }
 }
 
@@ -173,20 +260,32 @@ impl Account {
 pub(super) struct Accounts {
     rows: Vec<Account>,
     free: Vec<u32>,
+    /// Of all scopes, those that had no row included, save for waits.
+    waited: [u64; CAUSES],
+    decided: [u64; EVENTS],
 }
 
-/// A bound for memory: about 200 bytes each.
+/// A bound for memory: about 400 bytes each.
 const ACCOUNTS_MAX: usize = 10_000;
 
 impl Accounts {
-    fn open(&mut self, scope: &str, configured: bool, now: Instant) -> u32 {
+    fn open(&mut self, scope: &str, configured: bool, profile: Rc<Profile>, now: Instant) -> u32 {
+        if configured
+            && let Some(row) = self.rows.iter().position(|account| {
+                // There are no more of these than in the settings.
+                account.configured && account.scope == scope
+            })
+        {
+            self.rows[row].is_live = true;
+            return row as u32;
+        }
         if self.free.is_empty() && self.rows.len() >= ACCOUNTS_MAX {
             self.sweep();
             if self.free.is_empty() && !configured {
                 return NOBODY;
             }
         }
-        let account = Account::new(scope, configured, now);
+        let account = Account::new(scope, configured, profile, now);
         match self.free.pop() {
             Some(row) => {
                 self.rows[row as usize] = account;
@@ -230,7 +329,9 @@ impl Throttle {
 
     pub(super) fn open_account(&mut self, id: ScopeId, configured: bool) {
         let now = self.advanced.unwrap_or(Instant::START);
-        let row = self.accounts.open(self.names.name(id.0), configured, now);
+        let profile = Rc::clone(&self.scope_ref(id).profile);
+        let name = self.names.name(id.0);
+        let row = self.accounts.open(name, configured, profile, now);
         self.scope_mut(id).account = row;
     }
 
@@ -241,10 +342,61 @@ impl Throttle {
     }
 
     pub(super) fn account_departed(&mut self, id: ScopeId, at: Instant) {
+        let scope = self.scope_ref(id);
+        let (row, pace) = (scope.account, scope.pace());
+        let profile = Rc::clone(&scope.profile);
+        if let Some(account) = self.accounts.get_mut(row) {
+            account.profile = profile;
+            account.departed(pace, at);
+        }
+    }
+
+    /// The answer to a request of the scope, or that there is none.
+    pub(super) fn account_answered(&mut self, id: ScopeId, signal: &Signal) {
+        // How a reply breaks off is heard beside its head.
+        if signal.status.is_some() && signal.failure.is_some() {
+            return;
+        }
         let row = self.scope_ref(id).account;
         if let Some(account) = self.accounts.get_mut(row) {
-            account.departed(at);
+            account.replies += 1;
+            let auto = account.profile.settings.autothrottle.as_ref();
+            let latency = auto.map_or(signal.server_latency, |auto| auto.latency_of(signal));
+            if let Some(latency) = latency {
+                account.latency.add(latency);
+            }
         }
+    }
+
+    /// A decision about the scope, whether anybody is told of it or not.
+    pub(super) fn account_decided(&mut self, id: ScopeId, event: Event) {
+        self.accounts.decided[event as usize] += 1;
+        let scope = self.scope_ref(id);
+        let (row, pace) = (scope.account, scope.pace());
+        if let Some(account) = self.accounts.get_mut(row) {
+            account.decided[event as usize] = account.decided[event as usize].saturating_add(1);
+            account.pace = pace;
+        }
+    }
+
+    /// A suspicion of the scope came up, or went.
+    pub(super) fn account_suspected(&mut self, id: ScopeId, reason: &str) {
+        let scope = self.scope_ref(id);
+        let (row, is_suspected) = (scope.account, scope.is_suspected());
+        if let Some(account) = self.accounts.get_mut(row) {
+            account.suspected = is_suspected.then(|| reason.to_owned());
+        }
+    }
+
+    /// Time waited for this cause, over all scopes that have an account. Of lanes of one scope that
+    /// waited together the time is counted once.
+    pub fn waited(&self, cause: Cause) -> Duration {
+        Duration::from_nanos(self.accounts.waited[cause as usize])
+    }
+
+    /// How many decisions of this kind there were, over all scopes.
+    pub fn decided(&self, event: Event) -> u64 {
+        self.accounts.decided[event as usize]
     }
 
     pub(super) fn account_ended(&mut self, id: ScopeId, now: Instant) {
@@ -264,7 +416,8 @@ impl Throttle {
     pub(super) fn account_wait(&mut self, id: ScopeId, cause: Cause, from: Instant, to: Instant) {
         let row = self.scope_ref(id).account;
         if let Some(account) = self.accounts.get_mut(row) {
-            account.wait(cause, from, to);
+            let more = account.wait(cause, from, to);
+            self.accounts.waited[cause as usize] += more;
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::super::decision::{Decision, Event, Source};
 use super::super::scope::{Change, Hold, ScopeId};
 use super::super::settings::RateLimitHeaders;
@@ -11,6 +13,8 @@ use super::super::strategy::Heard;
 use super::tickets::Held;
 use super::{Throttle, TicketId};
 use crate::base::time::Instant;
+
+type ScopeIds = SmallVec<[ScopeId; 4]>;
 
 impl Throttle {
     /// The answer to a request, when its final head is there or none will come: each of its scopes
@@ -25,6 +29,7 @@ impl Throttle {
                 refused: refused.contains(scope),
                 sent,
             };
+            self.account_answered(*scope, signal);
             if heard.refused {
                 self.account_refused(*scope);
             }
@@ -93,47 +98,26 @@ impl Throttle {
     }
 
     /// The scopes that an answer is a refusal of.
-    fn refused(&mut self, ticket: TicketId, signal: &Signal, now: Instant) -> Vec<ScopeId> {
+    fn refused(&mut self, ticket: TicketId, signal: &Signal, now: Instant) -> ScopeIds {
         let state = self.ticket(ticket);
         let (named, ordered) = (usize::from(state.named), state.ordered);
-        let held: Vec<ScopeId> = state.held.iter().map(|held| held.id).collect();
-        let exhausted = |throttle: &Throttle, id: &ScopeId| {
-            let name = throttle.names.name(id.0);
-            let mut feedback = signal.feedback.iter();
-            feedback.any(|feedback| feedback.exhausted && feedback.scope == name)
-        };
-        let mut refused: Vec<ScopeId> = held
+        let held = state.ids();
+        let mut refused: ScopeIds = held
             .iter()
             .copied()
-            .filter(|id| exhausted(self, id))
+            .filter(|id| self.is_exhausted(*id, signal))
             .collect();
-        let blamed: Vec<ScopeId> = match &signal.blame {
-            Blame::Nobody => Vec::new(),
+        if !held.iter().any(|id| self.scope_ref(*id).refuses(signal)) {
+            return refused;
+        }
+        let blamed: ScopeIds = match &signal.blame {
+            Blame::Nobody => ScopeIds::new(),
             Blame::All => held,
             Blame::Only(names) => held
                 .into_iter()
                 .filter(|id| names.iter().any(|name| name == self.names.name(id.0)))
                 .collect(),
-            Blame::Specific => {
-                let paced = held[..named]
-                    .iter()
-                    .copied()
-                    .filter(|id| !self.scope_ref(*id).profile.only_quota)
-                    .collect::<Vec<_>>();
-                // What came by itself is as specific as the last: an address, a host.
-                let own = held[named..].iter().copied();
-                match (ordered, paced.split_last()) {
-                    (true, Some((last, parents))) => {
-                        let mut blamed = vec![*last];
-                        if self.scope_ref(*last).refuses(signal) {
-                            blamed.extend(self.escalated(*last, parents, now));
-                        }
-                        blamed.extend(own);
-                        blamed
-                    }
-                    _ => paced.into_iter().chain(own).collect(),
-                }
-            }
+            Blame::Specific => self.most_specific(&held, named, ordered, signal, now),
         };
         for id in blamed {
             if self.scope_ref(id).refuses(signal) && !refused.contains(&id) {
@@ -143,18 +127,57 @@ impl Throttle {
         refused
     }
 
-    /// The parents that join in: those below which another scope was refused within the window.
-    fn escalated(&mut self, child: ScopeId, parents: &[ScopeId], now: Instant) -> Vec<ScopeId> {
+    /// Whether an answer says so of this scope, whatever its status.
+    fn is_exhausted(&self, id: ScopeId, signal: &Signal) -> bool {
+        let mut feedback = signal.feedback.iter();
+        feedback.any(|about| about.exhausted && about.scope == self.names.name(id.0))
+    }
+
+    /// The scopes that a refusal is about where nobody says which.
+    fn most_specific(
+        &mut self,
+        held: &[ScopeId],
+        named: usize,
+        ordered: bool,
+        signal: &Signal,
+        now: Instant,
+    ) -> ScopeIds {
+        let paced: ScopeIds = held[..named]
+            .iter()
+            .copied()
+            .filter(|id| !self.scope_ref(*id).profile.only_quota)
+            .collect();
+        // What came by itself is as specific as the last: an address, a host.
+        let own = held[named..].iter().copied();
+        match paced.split_last() {
+            Some((last, parents)) if ordered => {
+                let mut blamed = ScopeIds::from_slice(&[*last]);
+                if self.scope_ref(*last).refuses(signal) {
+                    self.escalate(*last, parents, &mut blamed, now);
+                }
+                blamed.extend(own);
+                blamed
+            }
+            _ => paced.into_iter().chain(own).collect(),
+        }
+    }
+
+    /// Blames the parents, too, below which another scope was refused within the window.
+    fn escalate(
+        &mut self,
+        child: ScopeId,
+        parents: &[ScopeId],
+        blamed: &mut ScopeIds,
+        now: Instant,
+    ) {
         let mut below = child;
-        let mut joined = Vec::new();
         for parent in parents.iter().rev() {
             if !self.scope_mut(*parent).note_child(below.0, now) {
-                break;
+                return;
             }
-            joined.push(*parent);
+            blamed.push(*parent);
             below = *parent;
         }
-        joined
     }
 
     /// How long an answer asks this scope to wait, and by which field.
@@ -220,6 +243,7 @@ impl Throttle {
         } else {
             format!("{words} asks for {wait:?}")
         };
+        self.account_decided(scope, Event::Hold);
         let pace = self.pace(scope);
         self.decide(Decision {
             at: now,
@@ -267,6 +291,30 @@ impl Throttle {
         }
     }
 
+    /// A lane comes to wait for what may be spent.
+    pub(super) fn note_quota(&mut self, scope: ScopeId, cost: f64, now: Instant) {
+        if self.tracing {
+            let at = self.scope_ref(scope).fits_at(cost, now);
+            let wait = at.saturating_since(now);
+            let reason = format!("what may be spent is spent: {cost} units fit in {wait:?}");
+            self.decide_beside(scope, None, Event::Quota, Source::Quota, reason, now);
+        }
+    }
+
+    /// robots.txt has asked for a gap.
+    pub fn note_crawl_delay(&mut self, scope: ScopeId, asked: Duration, now: Instant) {
+        if self.tracing {
+            let heeded = asked.min(self.settings.robotstxt_max_delay);
+            let capped = if heeded < asked {
+                format!(", capped at {heeded:?} (THROTTLING_ROBOTSTXT_MAX_DELAY)")
+            } else {
+                String::new()
+            };
+            let reason = format!("robots.txt asks for {asked:?} between requests{capped}");
+            self.decide_beside(scope, None, Event::Robots, Source::Robots, reason, now);
+        }
+    }
+
     /// A decision that changes no pace.
     pub(super) fn decide_beside(
         &mut self,
@@ -277,6 +325,7 @@ impl Throttle {
         reason: String,
         now: Instant,
     ) {
+        self.account_decided(scope, event);
         let pace = self.pace(scope);
         self.decide(Decision {
             at: now,
@@ -301,11 +350,15 @@ impl Throttle {
         if let Some(delay) = feedback.delay {
             let until = now + delay;
             let probes = false;
-            self.scope_mut(scope).hold(Hold {
+            let hold = Hold {
                 until,
                 source: Source::User,
                 probes,
-            });
+            };
+            if self.scope_mut(scope).hold(hold) && self.tracing {
+                let reason = format!("held for {delay:?} by whoever reads the answers");
+                self.decide_beside(scope, None, Event::Hold, Source::User, reason, now);
+            }
         }
         self.look_at(scope, now);
     }
@@ -320,7 +373,9 @@ impl Throttle {
         now: Instant,
     ) {
         for change in changes.drain(..) {
+            self.account_decided(scope, change.event);
             if change.alert {
+                self.account_suspected(scope, &change.reason);
                 log::warn!("{}: {}", self.names.name(scope.0), change.reason);
             }
             if !self.tracing {

@@ -60,7 +60,12 @@ impl Throttle {
     /// delays holds (F51).
     pub fn crawl_delay_scope(&mut self, host: &str, delay: Duration) -> ScopeId {
         let delay = delay.min(self.settings.robotstxt_max_delay);
-        let id = self.implicit_scope(&format!("host/{host}"), |_| {});
+        let keeps = self.settings.robotstxt_keep_concurrency;
+        let id = self.implicit_scope(&format!("host/{host}"), |settings| {
+            if keeps {
+                settings.concurrency = u32::MAX;
+            }
+        });
         self.scope_mut(id).raise_floor(delay);
         id
     }

@@ -472,6 +472,11 @@ impl Rules {
         }
     }
 
+    /// Whether answers are suspected not to be what they seem.
+    pub fn is_suspected(&self) -> bool {
+        suspect_delay(&self.suspect) > Duration::ZERO
+    }
+
     /// Whether it learns from how a reply ends.
     pub fn listens(&self) -> bool {
         let adapts = matches!(self.adapts, Adapts::Robust(_) | Adapts::Custom(_));

@@ -1,0 +1,89 @@
+//! Nobody starves.
+
+use super::world::*;
+use crate::throttle::settings::ScopePatch;
+
+#[test]
+fn f08_throttled_scopes_never_starve_ready_ones() {
+    let mut settings = pace(8, 0.0, 0.0);
+    settings.concurrent_requests = 16;
+    for i in 0..50 {
+        let slow = ScopePatch {
+            delay: Some(secs(5.0)),
+            ..ScopePatch::default()
+        };
+        settings.scopes.insert(format!("slow{i}.test"), slow);
+    }
+    let mut world = World::new(settings);
+    let slow: Vec<_> = (0..50)
+        .map(|i| world.lane(&[&format!("slow{i}.test")]))
+        .collect();
+    for lane in &slow {
+        world.queue(*lane, 20, page(0.05));
+    }
+    let free = world.lane(&["free.test"]);
+    world.queue(free, 20_000, page(0.05));
+    world.run(at(60.0));
+    // Alone: 8 in flight of 50 ms, 160 a second.
+    let rate = world.sent(free).len() as f64 / 60.0;
+    assert!(rate >= 0.95 * 160.0, "{rate} of 160 a second");
+    let sent: usize = slow.iter().map(|lane| world.sent(*lane).len()).sum();
+    assert!(sent as f64 >= 0.99 * 600.0, "{sent} of 600");
+}
+
+#[test]
+fn f08_scopes_that_wait_for_the_global_cap_have_their_turns_in_order() {
+    let mut settings = pace(1, 0.0, 0.0);
+    settings.concurrent_requests = 3;
+    let mut world = World::new(settings);
+    let lanes: Vec<_> = (0..20)
+        .map(|i| world.lane(&[&format!("h{i}.test")]))
+        .collect();
+    for lane in &lanes {
+        world.queue(*lane, 1000, page(0.01));
+    }
+    world.run(at(10.0));
+    let counts: Vec<usize> = lanes.iter().map(|lane| world.sent(*lane).len()).collect();
+    let (least, most) = (counts.iter().min(), counts.iter().max());
+    assert!(most.copied() <= least.map(|least| least + 1), "{counts:?}");
+}
+
+#[test]
+fn f08_ten_thousand_slow_scopes_cost_a_fast_one_nothing() {
+    let mut settings = pace(1, 60.0, 0.0);
+    let fast = ScopePatch {
+        delay: Some(secs(0.005)),
+        concurrency: Some(8),
+        ..ScopePatch::default()
+    };
+    settings.scopes.insert("fast.test".to_owned(), fast);
+    let mut world = World::new(settings);
+    for i in 0..10_000 {
+        let lane = world.lane(&[&format!("h{i}.test")]);
+        world.queue(lane, 2, page(0.01));
+    }
+    let fast = world.lane(&["fast.test"]);
+    world.queue(fast, 4000, page(0.01));
+    world.run(at(10.0));
+    assert!(world.sent(fast).len() >= 1960, "{}", world.sent(fast).len());
+}
+
+#[test]
+fn f28_a_request_of_many_busy_scopes_is_sent_within_a_few_fair_shares() {
+    let mut world = World::new(pace(1, 0.0, 0.0));
+    for name in ["a", "b", "c"] {
+        for _ in 0..3 {
+            let lane = world.lane(&[name]);
+            // Lanes of the same scopes are one lane to the frontier; here they stand for a crowd.
+            world.queue(
+                lane,
+                1000,
+                page(0.1 + 0.013 * f64::from(name.as_bytes()[0] - 96)),
+            );
+        }
+    }
+    let many = world.lane(&["a", "b", "c"]);
+    world.queue(many, 10, page(0.1));
+    world.run(at(60.0));
+    assert_eq!(world.sent(many).len(), 10, "in {:?}", world.gaps(many));
+}

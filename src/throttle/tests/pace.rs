@@ -1,0 +1,258 @@
+//! How fast one scope is, and that nothing bursts.
+
+use super::world::*;
+use crate::base::time::Instant;
+use crate::throttle::engine::{Grant, Throttle};
+use crate::throttle::scope::ScopeSet;
+use crate::throttle::settings::Jitter;
+
+#[test]
+fn f01_a_scopes_concurrency_is_reached_and_never_exceeded() {
+    for cap in [1, 2, 8] {
+        let mut world = World::new(pace(cap, 0.0, 0.0));
+        let lane = world.lane(&["a.test"]);
+        world.queue(lane, 100, page(0.2));
+        world.run(at(60.0));
+        assert_eq!(world.peak("a.test"), cap);
+        assert_eq!(world.sent(lane).len(), 100);
+    }
+}
+
+#[test]
+fn f02_every_gap_is_at_least_the_delay() {
+    let mut world = World::new(pace(4, 0.1, 0.0));
+    let lane = world.lane(&["a.test"]);
+    world.queue(lane, 10_000, page(0.03));
+    world.run(at(2000.0));
+    assert_eq!(world.sent(lane).len(), 10_000);
+    assert!(world.gaps(lane).iter().all(|gap| *gap >= 0.1));
+    // Nothing is lost to slack: ten a second.
+    assert!(world.sent(lane)[9_999] <= at(1000.0));
+}
+
+#[test]
+fn f02_slow_handshakes_never_bunch_requests() {
+    let mut world = World::new(pace(8, 0.1, 0.0));
+    let lane = world.lane(&["a.test"]);
+    for setup in [0.9, 0.05, 0.5, 0.0, 0.7, 0.1]
+        .into_iter()
+        .cycle()
+        .take(300)
+    {
+        world.queue(
+            lane,
+            1,
+            Page {
+                setup: secs(setup),
+                ..page(0.02)
+            },
+        );
+    }
+    world.run(at(300.0));
+    assert_eq!(world.sent(lane).len(), 300);
+    assert!(world.gaps(lane).iter().all(|gap| *gap >= 0.1));
+}
+
+#[test]
+fn release_runs_ahead_so_that_a_steady_handshake_costs_no_pace() {
+    let mut world = World::new(pace(8, 0.1, 0.0));
+    let lane = world.lane(&["a.test"]);
+    let slow = Page {
+        setup: secs(0.25),
+        ..page(0.02)
+    };
+    world.queue(lane, 200, slow);
+    world.run(at(60.0));
+    let late: Vec<f64> = world.gaps(lane).split_off(20);
+    assert!(
+        late.iter().all(|gap| (0.1..0.101).contains(gap)),
+        "{late:?}"
+    );
+}
+
+#[test]
+fn f03_each_slot_keeps_its_own_delay() {
+    let mut world = World::new(pace(3, 0.0, 1.0));
+    let lane = world.lane(&["a.test"]);
+    world.queue(lane, 60, page(0.05));
+    world.run(at(60.0));
+    let sent = world.sent(lane);
+    assert_eq!(sent.len(), 60);
+    assert!(
+        sent.windows(4)
+            .all(|w| w[3].saturating_since(w[0]) >= secs(1.0))
+    );
+    assert!(sent[59] <= at(19.1));
+}
+
+#[test]
+fn f04_the_worked_timeline_of_the_seed() {
+    for (takes, third) in [(0.05, 1.0), (1.5, 1.5)] {
+        let mut world = World::new(pace(2, 0.3, 1.0));
+        let lane = world.lane(&["a.test"]);
+        world.queue(lane, 3, page(takes));
+        world.run(at(10.0));
+        assert_eq!(world.sent(lane), [at(0.0), at(0.3), at(third)]);
+    }
+}
+
+#[test]
+fn f05_the_global_cap_holds_over_all_scopes_and_is_reached() {
+    let mut settings = pace(8, 0.0, 0.0);
+    settings.concurrent_requests = 16;
+    let mut world = World::new(settings);
+    let lanes: Vec<_> = (0..100)
+        .map(|i| world.lane(&[&format!("h{i}.test")]))
+        .collect();
+    for lane in &lanes {
+        world.queue(*lane, 20, page(0.1));
+    }
+    world.run(at(60.0));
+    assert_eq!(world.total.1, 16);
+    assert!(lanes.iter().all(|lane| world.sent(*lane).len() == 20));
+}
+
+#[test]
+fn f06_a_delay_over_the_response_time_makes_concurrency_one() {
+    for (takes, peak) in [(0.05, 1), (1.0, 5)] {
+        let mut world = World::new(pace(8, 0.2, 0.0));
+        let lane = world.lane(&["a.test"]);
+        world.queue(lane, 50, page(takes));
+        world.run(at(60.0));
+        assert_eq!(world.peak("a.test"), peak);
+    }
+}
+
+#[test]
+fn f09_gaps_are_drawn_evenly_between_the_factors() {
+    for jitter in [
+        Jitter::default(),
+        Jitter::symmetric(0.2),
+        Jitter {
+            low: -0.1,
+            high: 0.3,
+        },
+        Jitter::NONE,
+    ] {
+        let mut world = World::new(jittered(0.1, jitter));
+        let lane = world.lane(&["a.test"]);
+        world.queue(lane, 1001, page(0.01));
+        world.run(at(400.0));
+        let mut gaps = world.gaps(lane);
+        assert_eq!(gaps.len(), 1000);
+        gaps.sort_by(f64::total_cmp);
+        let (low, high) = (0.1 * (1.0 + jitter.low), 0.1 * (1.0 + jitter.high));
+        assert!(gaps[0] >= low - 1e-6 && gaps[999] <= high + 1e-6);
+        // Kolmogorov–Smirnov against the even distribution, at the 0.1 % level.
+        if high > low {
+            let distance = gaps.iter().enumerate().fold(0f64, |worst, (i, gap)| {
+                let expected = (gap - low) / (high - low);
+                worst.max((expected - i as f64 / 1000.0).abs())
+            });
+            assert!(distance < 1.95 / 1000f64.sqrt(), "{distance}");
+        }
+    }
+}
+
+#[test]
+fn f10_the_jittered_mean_is_the_delay() {
+    let mut world = World::new(jittered(0.1, Jitter::default()));
+    let lane = world.lane(&["a.test"]);
+    world.queue(lane, 1001, page(0.01));
+    world.run(at(400.0));
+    let gaps = world.gaps(lane);
+    let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+    assert!((0.098..0.102).contains(&mean), "{mean}");
+}
+
+#[test]
+fn f10_the_defaults_of_delay_and_slot_delay_have_the_delay_as_their_mean() {
+    let mut settings = jittered(1.0, Jitter::default());
+    settings.default.delay_per_slot = secs(1.0);
+    let mut world = World::new(settings);
+    let lane = world.lane(&["a.test"]);
+    world.queue(lane, 1001, page(0.01));
+    world.run(at(2000.0));
+    let gaps = world.gaps(lane);
+    let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+    assert!((0.98..1.02).contains(&mean), "{mean}");
+}
+
+#[test]
+fn f11_nothing_bursts_after_an_idle_time() {
+    let mut world = World::new(pace(4, 0.1, 0.0));
+    let lane = world.lane(&["a.test"]);
+    world.queue(lane, 1, page(0.01));
+    world.run(at(1.0));
+    world.queue(lane, 100, page(0.01));
+    world.run(at(20.0));
+    assert_eq!(world.sent(lane).len(), 101);
+    assert!(world.gaps(lane).iter().all(|gap| *gap >= 0.1));
+}
+
+#[test]
+fn f11_a_scope_that_was_forgotten_in_between_keeps_its_gap() {
+    let mut world = World::new(pace(1, 1.0, 0.0));
+    let first = world.lane(&["a.test"]);
+    world.queue(first, 1, page(0.01));
+    world.run(at(0.5));
+    world.throttle.close_lane(first, world.now);
+    let second = world.lane(&["a.test"]);
+    world.queue(second, 1, page(0.01));
+    world.run(at(5.0));
+    assert_eq!(world.sent(second).last(), Some(&at(1.0)));
+}
+
+#[test]
+fn f80_nothing_wakes_while_all_scopes_wait() {
+    let mut world = World::new(pace(1, 60.0, 0.0));
+    for i in 0..20 {
+        let lane = world.lane(&[&format!("h{i}.test")]);
+        world.queue(lane, 3, page(0.01));
+    }
+    world.run(at(1.0));
+    let turns = world.run(at(59.0));
+    // The wheel may wake a few times to move its entries down, not per scope and second.
+    assert!(turns <= 16, "{turns}");
+}
+
+#[test]
+fn f109_many_lanes_offered_in_one_moment_keep_the_gap() {
+    let mut world = World::new(pace(8, 0.05, 0.0));
+    let lanes: Vec<_> = (0..1000).map(|_| world.lane(&["a.test"])).collect();
+    for lane in &lanes {
+        world
+            .queued
+            .entry(lane.0)
+            .or_default()
+            .push_back(page(0.01));
+        world.later(at(1.0), Happens::Offered(lane.0));
+    }
+    world.run(at(100.0));
+    let mut all: Vec<Instant> = lanes
+        .iter()
+        .flat_map(|lane| world.sent(*lane).to_vec())
+        .collect();
+    all.sort_unstable();
+    assert_eq!(all.len(), 1000);
+    assert!(gaps(&all).iter().all(|gap| *gap >= 0.05));
+}
+
+#[test]
+fn a_request_that_may_depart_does_so_before_another_is_released() {
+    let now = Instant::START;
+    let mut throttle = Throttle::new(pace(8, 0.0, 0.0), 1, now);
+    for name in ["a.test", "b.test", "c.test"] {
+        let scope = throttle.scope(name);
+        let lane = throttle.open_lane(&ScopeSet::ordered([scope]));
+        throttle.offer(lane, now);
+    }
+    for _ in 0..3 {
+        let Some(Grant::Release(_, ticket)) = throttle.poll(now) else {
+            panic!("each lane may go");
+        };
+        throttle.ready(ticket, None, now);
+        assert_eq!(throttle.poll(now), Some(Grant::Depart(ticket)));
+    }
+    assert_eq!(throttle.poll(now), None);
+}

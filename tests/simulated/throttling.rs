@@ -1,0 +1,259 @@
+//! Throttling as people see it: what is told of decisions and paces is what the servers saw.
+
+use std::time::Duration;
+
+use argiope::Remark;
+use argiope::sink::files::{FileSink, FileSinkOptions};
+use serde_json::{Value, json};
+
+use super::crawl::{Plan, Run};
+use super::web::{Arrival, PoliteWeb, Reply, Step, address};
+
+/// Pages of a host, each as slow as this, and their URLs.
+fn host(
+    web: &mut PoliteWeb,
+    name: &str,
+    number: u16,
+    pages: usize,
+    think: Duration,
+) -> Vec<String> {
+    let site = web.site(name, address(number));
+    (0..pages)
+        .map(|page| {
+            let path = format!("/{page}");
+            site.path(&path, [Step::new(Reply::Page(Vec::new())).after(think)]);
+            format!("http://{name}{path}")
+        })
+        .collect()
+}
+
+/// Crawls to the end with `throttle.jsonl`; gives its lines too.
+fn run_debugged(plan: &Plan, web: PoliteWeb) -> (Run, Vec<Value>) {
+    let mut options = FileSinkOptions::new("out");
+    options.decisions = true;
+    let mut run = plan.begin_into(&web.shared(), FileSink::new(options));
+    assert_eq!(run.finish(), "finished");
+    run.check_manners();
+    let lines = run.decisions();
+    (run, lines)
+}
+
+#[test]
+fn f79_each_response_has_its_decision_which_says_what_the_server_saw() {
+    let mut web = PoliteWeb::default();
+    let mut plan = Plan::new(&[])
+        .set("AUTOTHROTTLE_ENABLED", true)
+        .set("AUTOTHROTTLE_DEBUG", true)
+        .set("AUTOTHROTTLE_MODE", "scrapy");
+    plan.seeds = host(&mut web, "one.test", 1, 30, Duration::from_millis(200));
+    plan.seeds
+        .extend(host(&mut web, "two.test", 2, 10, Duration::from_millis(50)));
+    let (run, decisions) = run_debugged(&plan, web);
+    let results = run.lines();
+    let decisions: Vec<&Value> = decisions
+        .iter()
+        .filter(|line| line["event"] == "autothrottle")
+        .collect();
+    assert_eq!(decisions.len(), run.web.borrow().arrivals.len());
+    for name in ["one.test", "two.test"] {
+        let of_scope = |line: &&&Value| line["scope"] == name;
+        let moments = run.web.borrow().moments(name);
+        let mut before: Option<&Value> = None;
+        for (decision, _arrival) in decisions.iter().filter(of_scope).zip(&moments) {
+            let result = results.iter().find(|line| line.0["id"] == decision["id"]);
+            let result = &result.expect("a decision has its result line").0;
+            for key in ["status", "latency"] {
+                assert_eq!(decision[key], result[key], "{key} of {decision}");
+            }
+            assert_eq!(decision["size"], result["bytes_body"], "{decision}");
+            assert_eq!(decision["source"], "autothrottle");
+            // Each begins where the one before it ended.
+            if let Some(before) = before {
+                assert_eq!(decision["delay"][0], before["delay"][1], "{decision}");
+            }
+            before = Some(decision);
+        }
+        assert_eq!(decisions.iter().filter(of_scope).count(), moments.len());
+    }
+}
+
+#[test]
+fn without_the_setting_nothing_is_decided_aloud() {
+    let mut web = PoliteWeb::default();
+    let mut plan = Plan::new(&[]).set("AUTOTHROTTLE_ENABLED", true);
+    plan.seeds = host(&mut web, "one.test", 1, 5, Duration::from_millis(20));
+    let (_, decisions) = run_debugged(&plan, web);
+    assert_eq!(decisions, [] as [Value; 0]);
+}
+
+/// Under a cap for all, a host whose own settings ask for much more.
+fn busy(in_all: usize) -> (Run, Vec<Value>) {
+    let mut web = PoliteWeb::default();
+    let own = json!({"one.test": {"concurrency": 1000, "delay": 0.08}});
+    let mut plan = Plan::new(&[])
+        .set("AUTOTHROTTLE_DEBUG", true)
+        .set("RANDOMIZE_DOWNLOAD_DELAY", false)
+        .set("CONCURRENT_REQUESTS", in_all)
+        .set("THROTTLING_SCOPES", own);
+    plan.seeds = host(&mut web, "one.test", 1, 300, Duration::from_secs(20));
+    run_debugged(&plan, web)
+}
+
+#[test]
+fn f77_settings_without_effect_are_reported_once_with_what_limited() {
+    let (run, decisions) = busy(16);
+    let words =
+        "concurrency 1000 and delay 0.08 never had effect: CONCURRENT_REQUESTS = 16 limited";
+    let told = |line: &&Value| line["event"] == "ineffective";
+    let told: Vec<&Value> = decisions.iter().filter(told).collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0]["reason"], words);
+    assert_eq!(told[0]["scope"], "one.test");
+    assert_eq!(told[0]["source"], "user");
+    let pacing = run.crawler.pacing();
+    let remarks = &pacing.scopes[0].remarks;
+    assert_eq!(remarks.len(), 1);
+    assert_eq!(
+        (remarks[0].about, &*remarks[0].words),
+        ("ineffective", words)
+    );
+    assert_eq!(
+        pacing.scopes[0].waited_most().expect("it waited").0,
+        "global_cap"
+    );
+
+    let (run, decisions) = busy(4096);
+    assert!(decisions.iter().all(|line| line["event"] != "ineffective"));
+    assert_eq!(run.crawler.pacing().scopes[0].remarks, []);
+}
+
+#[test]
+fn f78_the_pace_that_came_about_is_what_the_server_measured() {
+    for (delay, concurrency, think) in [(0.1, 8, 300), (0.05, 2, 400), (1.0, 1, 20)] {
+        let mut web = PoliteWeb::default();
+        let mut plan = Plan::new(&[])
+            .set("DOWNLOAD_DELAY", delay)
+            .set("CONCURRENT_REQUESTS_PER_DOMAIN", concurrency);
+        let think = Duration::from_millis(think);
+        plan.seeds = host(&mut web, "one.test", 1, 200, think);
+        // It ends early: what it did is not thinned by the time that others take.
+        plan.seeds
+            .extend(host(&mut web, "two.test", 2, 30, 20 * think));
+        let web = web.shared();
+        let run = plan.run(&web);
+        let pacing = run.crawler.pacing();
+        let web = web.borrow();
+        for told in &pacing.scopes {
+            let of_scope = |arrival: &&Arrival| arrival.host == told.scope;
+            let arrivals: Vec<&Arrival> = web.arrivals.iter().filter(of_scope).collect();
+            let (first, last) = (arrivals[0].at, arrivals[arrivals.len() - 1].at);
+            let seconds = last.saturating_since(first).as_secs_f64();
+            let rate = (arrivals.len() - 1) as f64 / seconds;
+            let over = |arrival: &Arrival| arrival.over.expect("every request is answered");
+            let end = arrivals
+                .iter()
+                .map(|arrival| over(arrival))
+                .max()
+                .expect("some");
+            let busy: f64 = arrivals
+                .iter()
+                .map(|arrival| over(arrival).saturating_since(arrival.at).as_secs_f64())
+                .sum();
+            let in_flight = busy / end.saturating_since(first).as_secs_f64();
+            let close = |told: Option<f64>, seen: f64| {
+                let told = told.expect("it was measured");
+                assert!((told / seen - 1.0).abs() < 0.02, "{told} told, {seen} seen");
+            };
+            assert_eq!(told.sent, arrivals.len() as u64);
+            close(told.rate, rate);
+            close(told.gap.map(|gap| 1.0 / gap.as_secs_f64()), rate);
+            close(told.concurrency, in_flight);
+            assert_eq!(told.peak as usize, web.hosts[&told.scope].peak);
+        }
+        assert_eq!(pacing.scopes.len(), 2);
+    }
+}
+
+#[test]
+fn what_scopes_waited_for_is_told_by_cause() {
+    let mut web = PoliteWeb::default();
+    let mut plan = Plan::new(&[])
+        .set("DOWNLOAD_DELAY", 1)
+        .set("RANDOMIZE_DOWNLOAD_DELAY", false);
+    plan.seeds = host(&mut web, "one.test", 1, 30, Duration::from_millis(20));
+    plan.seeds
+        .extend(host(&mut web, "two.test", 2, 10, Duration::from_millis(20)));
+    web.site("two.test", address(2))
+        .rules(Duration::from_secs(5));
+    let run = plan.run(&web.shared());
+    let pacing = run.crawler.pacing();
+    let waited = |scope: &str, cause: &str| {
+        let scope = pacing.scopes.iter().find(|told| told.scope == scope);
+        let waited = scope.and_then(|told| told.waited.get(cause));
+        waited.map_or(0.0, Duration::as_secs_f64)
+    };
+    assert!((28.0..31.0).contains(&waited("one.test", "delay")));
+    assert!((40.0..51.0).contains(&waited("host/two.test", "robots")));
+    // The sum over all is of both.
+    let all: f64 = pacing.waited.values().map(Duration::as_secs_f64).sum();
+    let each = pacing.scopes.iter().flat_map(|told| told.waited.values());
+    let each: f64 = each.map(Duration::as_secs_f64).sum();
+    assert!((all - each).abs() < 1e-6, "{all} {each}");
+}
+
+/// What is said of a host of so many pages that are as slow as this, under AutoThrottle.
+fn remarks(pages: usize, step: &Step, settings: &[(&'static str, Value)]) -> Vec<Remark> {
+    let mut web = PoliteWeb::default();
+    let mut plan = Plan::new(&[]).set("AUTOTHROTTLE_ENABLED", true);
+    plan.settings.extend_from_slice(settings);
+    plan.seeds = host(&mut web, "one.test", 1, pages, Duration::ZERO);
+    let site = web.site("one.test", address(1));
+    for page in 0..pages {
+        site.path(&format!("/{page}"), [step.clone()]);
+    }
+    let run = plan.run(&web.shared());
+    let mut scopes = run.crawler.pacing().scopes;
+    assert_eq!(scopes.len(), 1);
+    scopes.remove(0).remarks
+}
+
+/// A page after so many milliseconds.
+fn page(millis: u64) -> Step {
+    Step::new(Reply::Page(Vec::new())).after(Duration::from_millis(millis))
+}
+
+#[track_caller]
+fn check_remark(remarks: &[Remark], about: &str, words: &str) {
+    let [remark] = remarks else {
+        panic!("one remark: {remarks:?}");
+    };
+    assert_eq!(remark.about, about, "{remark:?}");
+    assert!(remark.words.contains(words), "{remark:?}");
+}
+
+#[test]
+fn f100_a_delay_that_stays_at_its_longest_is_told_to_be_a_slow_server_s() {
+    let told = remarks(60, &page(5000), &[("AUTOTHROTTLE_MAX_DELAY", json!(2))]);
+    check_remark(&told, "slow", "raise AUTOTHROTTLE_MAX_DELAY");
+}
+
+#[test]
+fn f101_a_server_that_autothrottle_does_not_throttle_is_told_of() {
+    check_remark(&remarks(400, &page(1), &[]), "unthrottled", "set a delay");
+}
+
+#[test]
+fn f102_what_keeps_concurrency_below_its_target_is_told() {
+    let target = ("AUTOTHROTTLE_TARGET_CONCURRENCY", json!(4));
+    let cap = ("CONCURRENT_REQUESTS_PER_DOMAIN", json!(1));
+    let told = remarks(200, &page(200), &[target.clone(), cap]);
+    check_remark(&told, "below-target", "limited by concurrency = 1");
+    assert_eq!(remarks(400, &page(200), &[target]), []);
+}
+
+#[test]
+fn f103_a_server_that_forbids_everything_is_told_to_be_beyond_slowing_down() {
+    let forbidden = Step::new(Reply::Status(403));
+    let told = remarks(40, &forbidden, &[]);
+    check_remark(&told, "suspect", "slowing down does not help");
+}
