@@ -19,5 +19,7 @@ mod simulated {
     mod connections;
     mod pace;
     mod hidden_limits;
+    mod triggers;
+    mod holds;
     mod throttling;
 }

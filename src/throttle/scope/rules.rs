@@ -348,7 +348,8 @@ impl Rules {
         } else if heard.refused {
             let backoff = self
                 .backoff
-                .get_or_insert_with(|| Box::new(Backoff::new(now)));
+                // What was refused departed before it was: it is the first of its round.
+                .get_or_insert_with(|| Box::new(Backoff::new(heard.sent)));
             backoff.refused(&profile.backoff(self.base), heard.sent, latency, now)
         } else if let Some(backoff) = &mut self.backoff {
             backoff.success(&profile.backoff(self.base), heard.sent, latency, now)
