@@ -21,5 +21,7 @@ mod simulated {
     mod hidden_limits;
     mod triggers;
     mod holds;
+    mod crawl_delays;
+    mod disguises;
     mod throttling;
 }
