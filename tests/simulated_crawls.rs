@@ -23,5 +23,7 @@ mod simulated {
     mod holds;
     mod crawl_delays;
     mod disguises;
+    mod sharing;
+    mod many_scopes;
     mod throttling;
 }

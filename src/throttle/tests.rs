@@ -4,5 +4,8 @@ mod world;
 mod pace;
 mod scopes;
 mod fairness;
+mod refusals;
+mod quotas;
+mod changes;
 mod holds;
 mod autothrottle;

@@ -293,7 +293,9 @@ impl Throttle {
 
     /// A lane comes to wait for what may be spent.
     pub(super) fn note_quota(&mut self, scope: ScopeId, cost: f64, now: Instant) {
-        if self.tracing {
+        if !self.tracing {
+            self.account_decided(scope, Event::Quota);
+        } else {
             let at = self.scope_ref(scope).fits_at(cost, now);
             let wait = at.saturating_since(now);
             let reason = format!("what may be spent is spent: {cost} units fit in {wait:?}");
@@ -303,7 +305,9 @@ impl Throttle {
 
     /// robots.txt has asked for a gap.
     pub fn note_crawl_delay(&mut self, scope: ScopeId, asked: Duration, now: Instant) {
-        if self.tracing {
+        if !self.tracing {
+            self.account_decided(scope, Event::Robots);
+        } else {
             let heeded = asked.min(self.settings.robotstxt_max_delay);
             let capped = if heeded < asked {
                 format!(", capped at {heeded:?} (THROTTLING_ROBOTSTXT_MAX_DELAY)")
@@ -355,7 +359,10 @@ impl Throttle {
                 source: Source::User,
                 probes,
             };
-            if self.scope_mut(scope).hold(hold) && self.tracing {
+            let holds = self.scope_mut(scope).hold(hold);
+            if holds && !self.tracing {
+                self.account_decided(scope, Event::Hold);
+            } else if holds {
                 let reason = format!("held for {delay:?} by whoever reads the answers");
                 self.decide_beside(scope, None, Event::Hold, Source::User, reason, now);
             }

@@ -66,11 +66,6 @@ pub(super) enum TicketState {
 impl Throttle {
     pub(super) fn reserve(&mut self, lane: u32, now: Instant) -> TicketId {
         self.in_flight += 1;
-        let (keeper, cause) = self.lanes[lane as usize].kept;
-        let offered_at = self.lanes[lane as usize].offered_at;
-        if offered_at < now {
-            self.account_wait(keeper, cause, offered_at, now);
-        }
         let slot = &mut self.lanes[lane as usize];
         slot.state = Waiting::Idle;
         let mut due = if slot.wanted_place {
@@ -223,6 +218,12 @@ impl Throttle {
     /// The scopes of a released request.
     pub fn ticket_scopes(&self, ticket: TicketId) -> impl Iterator<Item = ScopeId> + '_ {
         self.ticket(ticket).held.iter().map(|held| held.id)
+    }
+
+    /// Which place it holds in the first of its scopes.
+    #[cfg(test)]
+    pub fn slot_of(&self, ticket: TicketId) -> u16 {
+        self.ticket(ticket).held[0].slot
     }
 
     /// Gives back what an undeparted request had reserved: it never happened.

@@ -346,9 +346,9 @@ impl Rules {
         let step = if let Some(slots) = by_slot {
             slots.answer(slot, heard, profile, now)
         } else if heard.refused {
+            // From its departure: begun now, this refusal would be of a round that is over.
             let backoff = self
                 .backoff
-                // What was refused departed before it was: it is the first of its round.
                 .get_or_insert_with(|| Box::new(Backoff::new(heard.sent)));
             backoff.refused(&profile.backoff(self.base), heard.sent, latency, now)
         } else if let Some(backoff) = &mut self.backoff {

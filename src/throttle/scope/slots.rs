@@ -12,6 +12,8 @@ pub(super) struct Slots {
     slots: Vec<Slot>,
     /// How often the scope's concurrency was cut because all of them were at their longest delay.
     cuts: u8,
+    /// Refusals since the last cut.
+    refused: u32,
     /// The last refusal, or the last cut that was given back.
     quiet_since: Instant,
 }
@@ -34,6 +36,7 @@ impl Slots {
         Slots {
             slots: (0..count).map(|_| free()).collect(),
             cuts: 0,
+            refused: 0,
             quiet_since: Instant::START,
         }
     }
@@ -44,6 +47,7 @@ impl Slots {
             *slot = other;
         }
         self.cuts = others.cuts;
+        self.refused = others.refused;
         self.quiet_since = others.quiet_since;
     }
 
@@ -88,9 +92,10 @@ impl Slots {
         let own = self.slots.get_mut(usize::from(slot))?;
         let rules = profile.backoff(base(profile));
         let step = if heard.refused {
+            // As in the rules of the whole scope.
             let backoff = own
                 .backoff
-                .get_or_insert_with(|| Box::new(Backoff::new(now)));
+                .get_or_insert_with(|| Box::new(Backoff::new(heard.sent)));
             backoff.refused(&rules, heard.sent, latency, now)
         } else {
             let backoff = own.backoff.as_mut()?;
@@ -107,9 +112,13 @@ impl Slots {
         let backoff = &profile.settings.backoff;
         if refused {
             self.quiet_since = now;
+            self.refused = self.refused.saturating_add(1);
             let at_most = |slot: &Slot| slot.backoff_delay(profile) >= backoff.max_delay;
-            if self.slots.iter().all(at_most) && self.concurrency(profile) > 1 {
+            let concurrency = self.concurrency(profile);
+            // As many refusals as there are places are one round of them.
+            if self.slots.iter().all(at_most) && concurrency > 1 && self.refused >= concurrency {
                 self.cuts += 1;
+                self.refused = 0;
             }
         } else if self.cuts > 0 && now.saturating_since(self.quiet_since) >= backoff.window {
             self.cuts -= 1;

@@ -87,3 +87,32 @@ fn f28_a_request_of_many_busy_scopes_is_sent_within_a_few_fair_shares() {
     world.run(at(60.0));
     assert_eq!(world.sent(many).len(), 10, "in {:?}", world.gaps(many));
 }
+
+#[test]
+fn f08_ten_thousand_scopes_that_are_held_or_back_off_cost_a_fast_one_nothing() {
+    let mut settings = pace(1, 0.0, 0.0);
+    let fast = ScopePatch {
+        delay: Some(secs(0.005)),
+        concurrency: Some(8),
+        ..ScopePatch::default()
+    };
+    settings.scopes.insert("fast.test".to_owned(), fast);
+    let mut world = World::new(settings);
+    for i in 0..10_000 {
+        let refuses: Policy = Box::new(move |_, _, page| {
+            let refusal = Reply::new(429, page.takes.as_secs_f64());
+            match i % 2 {
+                0 => refusal.retry_after(60.0),
+                _ => refusal,
+            }
+        });
+        let lane = world.origin(&format!("h{i}.test"), refuses);
+        world.queue(lane, 20, page(0.01));
+    }
+    // Each was refused once or twice, and waits.
+    world.run(at(1.5));
+    let fast = world.lane(&["fast.test"]);
+    world.queue(fast, 4000, page(0.01));
+    world.run(at(11.5));
+    assert!(world.sent(fast).len() >= 1960, "{}", world.sent(fast).len());
+}

@@ -3,7 +3,7 @@
 use super::world::*;
 use crate::base::time::Instant;
 use crate::throttle::engine::Throttle;
-use crate::throttle::settings::{Jitter, ScopePatch};
+use crate::throttle::settings::{Jitter, RateLimitHeaders, ScopePatch, Settings};
 
 #[test]
 fn f51_a_crawl_delay_is_never_undercut_and_counts_from_the_last_request() {
@@ -56,4 +56,152 @@ fn a_hold_lets_nothing_go_before_its_end() {
     world.queue(lane, 3, page(0.05));
     world.run(at(60.0));
     assert_eq!(world.sent(lane), [at(20.0), at(20.1), at(20.2)]);
+}
+
+/// Settings under which holds alone decide: refusals cost a millisecond.
+fn holding(concurrency: u32, max_delay: f64) -> Settings {
+    let mut settings = pace(concurrency, 0.0, 0.0);
+    let backoff = &mut settings.default.backoff;
+    backoff.jitter = Jitter::NONE;
+    backoff.min_delay = secs(0.001);
+    backoff.max_delay = secs(max_delay);
+    settings
+}
+
+/// When an origin was visited that answers so, and then well; pages take 10 ms.
+fn visited(settings: Settings, requests: usize, replies: Vec<Reply>) -> Vec<f64> {
+    let mut world = World::new(settings);
+    let lane = world.origin("a.test", script(replies));
+    world.queue(lane, requests, page(0.01));
+    world.run(at(1000.0));
+    world.arrivals("a.test")
+}
+
+fn refusal() -> Reply {
+    Reply::new(429, 0.01)
+}
+
+#[test]
+fn f44_a_retry_after_holds_once_and_leaves_the_pace_alone() {
+    let seen = visited(pace(1, 0.0, 0.0), 4, vec![refusal().retry_after(2.0)]);
+    assert_eq!(seen[..2], [0.0, 2.01]);
+    // The step that goes with it has its own delay: 1 s, not 2.
+    let later = seen[2] - seen[1];
+    assert!((0.9..1.1).contains(&later), "{seen:?}");
+}
+
+#[test]
+fn f44_a_retry_after_of_zero_is_a_step_and_no_hold() {
+    let seen = visited(holding(1, 300.0), 2, vec![refusal().retry_after(0.0)]);
+    assert_eq!(differ(&seen, &[0.0, 0.01]), None);
+}
+
+#[test]
+fn f47_retry_after_goes_before_the_reset_of_the_same_reply() {
+    let both = refusal().retry_after(1.0).reset(3.0);
+    let seen = visited(holding(1, 300.0), 2, vec![both]);
+    assert_eq!(differ(&seen, &[0.0, 1.01]), None);
+    let seen = visited(holding(1, 300.0), 2, vec![refusal().reset(3.0)]);
+    assert_eq!(differ(&seen, &[0.0, 3.01]), None);
+}
+
+#[test]
+fn f47_the_holds_of_several_replies_combine_by_the_latest() {
+    for asked in [[1.0, 3.0], [3.0, 1.0]] {
+        let replies = asked.map(|wait| refusal().retry_after(wait));
+        let seen = visited(holding(2, 300.0), 3, replies.to_vec());
+        assert_eq!(differ(&seen, &[0.0, 0.0, 3.01]), None);
+    }
+}
+
+#[test]
+fn f47_a_hold_is_capped_and_says_so() {
+    let mut world = World::new(holding(1, 2.0));
+    world.throttle.set_tracing(true);
+    let lane = world.origin("a.test", script([refusal().retry_after(9999.0)]));
+    world.queue(lane, 2, page(0.01));
+    world.run(at(100.0));
+    assert_eq!(differ(&world.arrivals("a.test"), &[0.0, 2.01]), None);
+    let mut decisions = world.throttle.take_decisions();
+    assert!(decisions.any(|decision| decision.reason.contains("capped at 2s")));
+}
+
+#[test]
+fn f47_a_hold_is_obeyed_in_full_where_that_is_wanted() {
+    let mut settings = holding(1, 2.0);
+    settings.obey_fully = true;
+    let seen = visited(settings, 2, vec![refusal().retry_after(500.0)]);
+    assert_eq!(differ(&seen, &[0.0, 500.01]), None);
+}
+
+#[test]
+fn f48_a_hold_outlasts_windows_and_a_shorter_one_takes_nothing_off() {
+    let mut settings = holding(2, 300.0);
+    settings.default.backoff.window = secs(1.0);
+    let seen = visited(settings.clone(), 3, vec![refusal().retry_after(5.0)]);
+    // The second was on its way; it teaches nothing of the hold.
+    assert_eq!(differ(&seen, &[0.0, 0.0, 5.01]), None);
+    let mut late = refusal().retry_after(1.0);
+    late.takes = secs(2.0);
+    let seen = visited(settings, 3, vec![refusal().retry_after(5.0), late]);
+    assert_eq!(differ(&seen, &[0.0, 0.0, 5.01]), None);
+}
+
+#[test]
+fn after_a_capped_hold_one_request_probes_and_is_held_again_if_refused() {
+    let mut world = World::new(holding(8, 10.0));
+    let unwilling: Policy = Box::new(|now, _, page| match now < at(25.0) {
+        true => Reply::new(429, 0.5).retry_after(3600.0),
+        false => Reply::of(page),
+    });
+    let lane = world.origin("a.test", unwilling);
+    world.queue(lane, 100, page(0.5));
+    world.run(at(60.0));
+    let seen = world.arrivals("a.test");
+    let count = |from: f64, to: f64| seen.iter().filter(|at| (from..to).contains(*at)).count();
+    assert_eq!(count(0.0, 0.5), 8);
+    // Answered at 0.5 and 11.0, held for 10 s each; the probe at 21.5 is the last that fails.
+    assert_eq!(count(0.5, 10.5), 0);
+    assert_eq!((count(10.5, 10.6), count(10.6, 21.0)), (1, 0), "{seen:?}");
+    assert_eq!((count(21.0, 21.1), count(21.1, 31.5)), (1, 0), "{seen:?}");
+    // Its first good answer ends the probing.
+    assert_eq!((count(31.5, 31.6), count(31.6, 32.0)), (1, 0), "{seen:?}");
+    assert!(count(32.0, 40.0) >= 8, "{seen:?}");
+}
+
+#[test]
+fn a_reply_that_says_nothing_remains_holds_until_the_reset_unless_told_otherwise() {
+    for (heeds, second) in [
+        (RateLimitHeaders::Always, 7.01),
+        (RateLimitHeaders::Backoff, 0.01),
+        (RateLimitHeaders::Off, 0.01),
+    ] {
+        let mut settings = holding(1, 300.0);
+        settings.rate_limit_headers = heeds;
+        let seen = visited(settings, 2, vec![Reply::new(200, 0.01).exhausted(7.0)]);
+        assert_eq!(differ(&seen, &[0.0, second]), None, "{heeds:?}");
+    }
+    for (heeds, second) in [
+        (RateLimitHeaders::Always, 7.01),
+        (RateLimitHeaders::Backoff, 7.01),
+        (RateLimitHeaders::Off, 0.01),
+    ] {
+        let mut settings = holding(1, 300.0);
+        settings.rate_limit_headers = heeds;
+        let seen = visited(settings, 2, vec![refusal().reset(7.0)]);
+        assert_eq!(differ(&seen, &[0.0, second]), None, "{heeds:?}, refused");
+    }
+}
+
+#[test]
+fn f52_a_crawl_delay_is_capped() {
+    let mut settings = pace(4, 0.1, 0.0);
+    settings.robotstxt_max_delay = secs(0.5);
+    let mut world = World::new(settings);
+    let lane = world.lane(&["a.test"]);
+    let delayed = world.throttle.crawl_delay_scope("a.test", secs(9999.0));
+    world.throttle.add_scope(lane, delayed);
+    world.queue(lane, 5, page(0.01));
+    world.run(at(60.0));
+    assert_eq!(differ(&world.gaps(lane), &[0.5; 4]), None);
 }

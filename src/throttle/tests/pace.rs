@@ -4,7 +4,7 @@ use super::world::*;
 use crate::base::time::Instant;
 use crate::throttle::engine::{Grant, Throttle};
 use crate::throttle::scope::ScopeSet;
-use crate::throttle::settings::Jitter;
+use crate::throttle::settings::{Jitter, ScopePatch};
 
 #[test]
 fn f01_a_scopes_concurrency_is_reached_and_never_exceeded() {
@@ -255,4 +255,75 @@ fn a_request_that_may_depart_does_so_before_another_is_released() {
         assert_eq!(throttle.poll(now), Some(Grant::Depart(ticket)));
     }
     assert_eq!(throttle.poll(now), None);
+}
+
+#[test]
+fn f107_every_name_keeps_its_own_rate_exactly() {
+    let mut settings = pace(8, 1.0, 0.0);
+    for i in 0..100 {
+        let patch = ScopePatch {
+            delay: Some(secs(1.0 / f64::from(1 << (i % 4)))),
+            ..ScopePatch::default()
+        };
+        settings.scopes.insert(format!("h{i}.test"), patch);
+    }
+    let mut world = World::new(settings);
+    let lanes: Vec<_> = (0..100)
+        .map(|i| world.lane(&[&format!("h{i}.test")]))
+        .collect();
+    for lane in &lanes {
+        world.queue(*lane, 1000, page(0.3));
+    }
+    world.run(at(59.99));
+    for (i, lane) in lanes.iter().enumerate() {
+        assert_eq!(world.sent(*lane).len(), 60 << (i % 4), "h{i}.test");
+    }
+    let all: usize = lanes.iter().map(|lane| world.sent(*lane).len()).sum();
+    assert_eq!(all, 25 * 15 * 60);
+}
+
+#[test]
+fn f108_what_comes_too_early_waits_and_is_never_dropped() {
+    let mut world = World::new(pace(4, 0.05, 0.0));
+    let lanes: Vec<_> = (0..20)
+        .map(|i| world.origin(&format!("h{i}.test"), bucket(2.0 + f64::from(i), 1.0)))
+        .collect();
+    for (i, lane) in lanes.iter().enumerate() {
+        let rough = Page {
+            fails_setup: i % 5 == 0,
+            setup: secs(0.02),
+            ..page(0.01)
+        };
+        world.queue(*lane, 100, rough);
+        world.queue(*lane, 150, page(0.03));
+    }
+    world.run(at(20_000.0));
+    assert!(lanes.iter().all(|lane| world.sent(*lane).len() == 250));
+    assert_eq!(world.throttle.in_flight(), 0);
+}
+
+#[test]
+fn f110_a_name_without_an_entry_has_the_default() {
+    let mut settings = pace(4, 0.5, 0.0);
+    let listed = ScopePatch {
+        delay: Some(secs(0.125)),
+        ..ScopePatch::default()
+    };
+    settings.scopes.insert("listed.test".to_owned(), listed);
+    let mut world = World::new(settings);
+    for (name, gap) in [("listed.test", 0.125), ("unlisted.test", 0.5)] {
+        let lane = world.lane(&[name]);
+        world.queue(lane, 5, page(0.01));
+        world.run(world.now + secs(10.0));
+        assert_eq!(differ(&world.gaps(lane), &[gap; 4]), None, "{name}");
+    }
+}
+
+#[test]
+fn f111_the_rate_runs_from_start_to_start_however_long_pages_take() {
+    let mut world = World::new(pace(2, 0.5, 0.0));
+    let lane = world.lane(&["a.test"]);
+    world.queue(lane, 200, page(0.5));
+    world.run(at(59.9));
+    assert_eq!(world.sent(lane).len(), 120);
 }

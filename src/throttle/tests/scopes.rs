@@ -112,8 +112,8 @@ fn f21_places_in_several_scopes_are_taken_together_and_none_leaks() {
             let random = Page {
                 setup: secs(rng.range_f64(0.0, 0.01)),
                 takes: secs(rng.range_f64(0.0, 0.02)),
-                status: 200,
                 fails_setup: rng.chance(0.1),
+                ..page(0.0)
             };
             world.queue(*lane, 1, random);
         }

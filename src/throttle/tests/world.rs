@@ -5,32 +5,155 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use crate::base::time::Instant;
+use crate::fetch::failure::FailureKind;
 use crate::throttle::engine::{Grant, LaneId, Throttle, TicketId};
 use crate::throttle::scope::ScopeSet;
 use crate::throttle::settings::{Jitter, ScopeSettings, Settings};
-use crate::throttle::signal::Signal;
+use crate::throttle::signal::{Ending, Feedback, Signal};
 
-/// Lanes with requests queued, set-up times and page times, and what the origin saw.
+/// Lanes with requests queued, set-up times and page times, and what the origins saw.
 pub(super) struct World {
     pub throttle: Throttle,
     pub now: Instant,
     pub queued: BTreeMap<u32, VecDeque<Page>>,
     pub happens: BinaryHeap<Reverse<(Instant, u64, Happens)>>,
-    pub tickets: BTreeMap<u64, (TicketId, LaneId, Page, Instant)>,
+    pub tickets: BTreeMap<u64, Exchange>,
     pub next: u64,
     /// Per lane: when each request was sent.
     pub sent: BTreeMap<u32, Vec<Instant>>,
     /// Per scope name: in flight now, and at most.
     pub in_flight: BTreeMap<String, (u32, u32)>,
     pub total: (u32, u32),
+    /// Which origin a lane's requests go to, where it has a policy.
+    origins: BTreeMap<u32, String>,
+    policies: BTreeMap<String, Policy>,
+    /// Per origin with a policy: its visits in their order.
+    visits: BTreeMap<String, Vec<Visit>>,
 }
 
+/// A request as the origin would answer it if it had no policy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page {
     pub setup: Duration,
     pub takes: Duration,
     pub status: u16,
+    /// Its connection cannot be made.
     pub fails_setup: bool,
+    pub failure: Option<FailureKind>,
+    /// What it is expected to cost each of its scopes.
+    pub cost: f64,
+    /// Its place in the first of its scopes, once it is at the origin.
+    pub slot: u16,
+}
+
+/// A request under way.
+pub(super) struct Exchange {
+    ticket: TicketId,
+    lane: LaneId,
+    page: Page,
+    started: Instant,
+    reply: Option<Reply>,
+}
+
+/// What an origin answers.
+#[derive(Clone, Debug)]
+pub(super) struct Reply {
+    pub signal: Signal,
+    /// From the request's departure to the final head, or to the failure in place of one.
+    pub takes: Duration,
+    /// The body breaks off.
+    pub breaks: bool,
+}
+
+/// How an origin answers: asked when a request is there, with how many were before it.
+pub(super) type Policy = Box<dyn FnMut(Instant, usize, Page) -> Reply>;
+
+/// A request at an origin with a policy.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Visit {
+    pub at: Instant,
+    pub status: Option<u16>,
+    pub slot: u16,
+}
+
+impl Reply {
+    /// A status, after so many seconds.
+    pub fn new(status: u16, takes: f64) -> Self {
+        Reply {
+            signal: Signal {
+                status: Some(status),
+                ..Signal::default()
+            },
+            takes: secs(takes),
+            breaks: false,
+        }
+    }
+
+    /// What the page says of itself.
+    pub fn of(page: Page) -> Self {
+        let mut reply = Reply::new(page.status, page.takes.as_secs_f64());
+        if page.failure == Some(FailureKind::Truncated) {
+            reply.breaks = true;
+        } else if page.failure.is_some() {
+            reply.signal.status = None;
+            reply.signal.failure = page.failure;
+        }
+        reply
+    }
+
+    pub fn retry_after(mut self, seconds: f64) -> Self {
+        self.signal.retry_after = Some(secs(seconds));
+        self
+    }
+
+    /// The server's count begins anew after so long.
+    pub fn reset(mut self, seconds: f64) -> Self {
+        self.signal.rate_limit_reset = Some(secs(seconds));
+        self
+    }
+
+    /// Nothing remains until then.
+    pub fn exhausted(mut self, seconds: f64) -> Self {
+        self.signal.rate_limit_exhausted = true;
+        self.reset(seconds)
+    }
+
+    pub fn says(mut self, feedback: Feedback) -> Self {
+        self.signal.feedback.push(feedback);
+        self
+    }
+}
+
+/// So many per second, and so many saved up; others get a 429 at once.
+pub(super) fn bucket(rate: f64, burst: f64) -> Policy {
+    let (mut level, mut counted) = (burst, Instant::START);
+    Box::new(move |now, _, page| {
+        level += now.saturating_since(counted).as_secs_f64() * rate;
+        level = level.min(burst);
+        counted = now;
+        if level < 1.0 - 1e-9 {
+            return Reply::new(429, page.takes.as_secs_f64() / 4.0);
+        }
+        level -= 1.0;
+        Reply::of(page)
+    })
+}
+
+/// These replies in their order, and then what each page says of itself.
+pub(super) fn script(replies: impl IntoIterator<Item = Reply>) -> Policy {
+    let replies: Vec<Reply> = replies.into_iter().collect();
+    Box::new(move |_, before, page| {
+        let scripted = replies.get(before).cloned();
+        scripted.unwrap_or_else(|| Reply::of(page))
+    })
+}
+
+/// A status until a moment; then what each page says of itself.
+pub(super) fn until(end: Instant, status: u16) -> Policy {
+    Box::new(move |now, _, page| match now < end {
+        true => Reply::new(status, page.takes.as_secs_f64()),
+        false => Reply::of(page),
+    })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,7 +175,70 @@ impl World {
             sent: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             total: (0, 0),
+            origins: BTreeMap::new(),
+            policies: BTreeMap::new(),
+            visits: BTreeMap::new(),
         }
+    }
+
+    /// A lane under one scope, whose origin has a policy.
+    pub fn origin(&mut self, name: &str, policy: Policy) -> LaneId {
+        let lane = self.lane(&[name]);
+        self.serve(lane, name, policy);
+        lane
+    }
+
+    /// Sends a lane's requests to an origin of this name, which answers so from now on.
+    pub fn serve(&mut self, lane: LaneId, origin: &str, policy: Policy) {
+        self.origins.insert(lane.0, origin.to_owned());
+        self.policies.insert(origin.to_owned(), policy);
+    }
+
+    /// What an origin with a policy saw.
+    pub fn visits(&self, origin: &str) -> &[Visit] {
+        self.visits.get(origin).map_or(&[], Vec::as_slice)
+    }
+
+    /// Its refusals from one moment to another, as rounds: refusals less than `apart` after one
+    /// another are one.
+    pub fn rounds(&self, origin: &str, from: Instant, to: Instant, apart: f64) -> usize {
+        let refused = |visit: &&Visit| visit.status != Some(200);
+        let within = |visit: &&Visit| visit.at >= from && visit.at < to;
+        let mut last: Option<Instant> = None;
+        let mut rounds = 0;
+        for visit in self.visits(origin).iter().filter(within).filter(refused) {
+            if last.is_none_or(|last| visit.at.saturating_since(last) >= secs(apart)) {
+                rounds += 1;
+            }
+            last = Some(visit.at);
+        }
+        rounds
+    }
+
+    /// Seconds at which an origin was visited.
+    pub fn arrivals(&self, origin: &str) -> Vec<f64> {
+        let visits = self.visits(origin).iter();
+        visits.map(|visit| seconds(visit.at)).collect()
+    }
+
+    /// How many it served from one moment to another.
+    pub fn served(&self, origin: &str, from: Instant, to: Instant) -> usize {
+        let served = |visit: &&Visit| visit.status == Some(200);
+        let within = |visit: &&Visit| visit.at >= from && visit.at < to;
+        let visits = self.visits(origin).iter();
+        visits.filter(within).filter(served).count()
+    }
+
+    /// The present delay of a scope in seconds.
+    pub fn delay(&mut self, scope: &str) -> f64 {
+        let id = self.throttle.scope(scope);
+        self.throttle.pace(id).delay.as_secs_f64()
+    }
+
+    /// The present concurrency of a scope.
+    pub fn concurrency(&mut self, scope: &str) -> u32 {
+        let id = self.throttle.scope(scope);
+        self.throttle.pace(id).concurrency
     }
 
     pub fn lane(&mut self, scopes: &[&str]) -> LaneId {
@@ -63,7 +249,23 @@ impl World {
     pub fn queue(&mut self, lane: LaneId, count: usize, page: Page) {
         let queue = self.queued.entry(lane.0).or_default();
         queue.extend(std::iter::repeat_n(page, count));
+        self.expect(lane);
         self.throttle.offer(lane, self.now);
+    }
+
+    /// Says what the lane's next request is expected to cost.
+    fn expect(&mut self, lane: LaneId) {
+        let front = self.queued.get(&lane.0).and_then(|queue| queue.front());
+        let Some(cost) = front.map(|page| page.cost) else {
+            return;
+        };
+        let costs: Vec<_> = if cost == 1.0 {
+            Vec::new()
+        } else {
+            let scopes = self.throttle.lane_scopes(lane);
+            scopes.iter().map(|id| (*id, cost)).collect()
+        };
+        self.throttle.expect(lane, &costs, self.now);
     }
 
     pub fn later(&mut self, at: Instant, what: Happens) {
@@ -102,35 +304,70 @@ impl World {
                 let queue = self.queued.get_mut(&lane.0).expect("a queue");
                 let page = queue.pop_front().expect("a lane is released for a request");
                 if !queue.is_empty() {
+                    self.expect(lane);
                     self.throttle.offer(lane, self.now);
                 }
                 self.next += 1;
                 let id = self.next;
-                self.tickets.insert(id, (ticket, lane, page, self.now));
+                let exchange = Exchange {
+                    ticket,
+                    lane,
+                    page,
+                    started: self.now,
+                    reply: None,
+                };
+                self.tickets.insert(id, exchange);
                 self.later(self.now + page.setup, Happens::Ready(id));
             }
             Grant::Depart(ticket) => {
-                let (&id, &(_, lane, page, _)) = self
+                let (&id, exchange) = self
                     .tickets
                     .iter()
-                    .find(|(_, (other, ..))| *other == ticket)
+                    .find(|(_, exchange)| exchange.ticket == ticket)
                     .expect("a known ticket");
+                let (lane, page) = (exchange.lane, exchange.page);
                 self.throttle.sent(ticket, self.now, self.now);
                 assert!(self.throttle.due(ticket) <= self.now, "never early");
                 self.sent.entry(lane.0).or_default().push(self.now);
                 self.count(ticket, 1);
-                self.later(self.now + page.takes, Happens::Answered(id));
+                let slot = self.throttle.slot_of(ticket);
+                let reply = self.visit(lane, Page { slot, ..page });
+                self.later(self.now + reply.takes, Happens::Answered(id));
+                let exchange = self.tickets.get_mut(&id).expect("it is under way");
+                exchange.reply = Some(reply);
             }
         }
     }
 
-    pub fn happened(&mut self, what: Happens) {
+    fn visit(&mut self, lane: LaneId, page: Page) -> Reply {
+        let Some(origin) = self.origins.get(&lane.0) else {
+            return Reply::of(page);
+        };
+        let visits = self.visits.entry(origin.clone()).or_default();
+        let policy = self.policies.get_mut(origin).expect("an origin's policy");
+        let reply = policy(self.now, visits.len(), page);
+        visits.push(Visit {
+            at: self.now,
+            status: reply.signal.status.filter(|_| !reply.breaks),
+            slot: page.slot,
+        });
+        reply
+    }
+
+    fn happened(&mut self, what: Happens) {
         match what {
             Happens::Ready(id) => {
-                let (ticket, lane, page, started) = self.tickets[&id];
+                let exchange = &self.tickets[&id];
+                let (ticket, page, started) = (exchange.ticket, exchange.page, exchange.started);
                 if page.fails_setup {
+                    let signal = Signal {
+                        failure: page.failure.or(Some(FailureKind::Connect)),
+                        ..Signal::default()
+                    };
                     self.throttle.charge_failed(ticket, started);
+                    self.throttle.answer(ticket, id, &signal, self.now);
                     self.throttle.finish(ticket, self.now);
+                    let lane = exchange.lane;
                     self.tickets.remove(&id);
                     self.sent.entry(lane.0).or_default().push(started);
                 } else {
@@ -138,15 +375,26 @@ impl World {
                 }
             }
             Happens::Answered(id) => {
-                let (ticket, _, page, _) = self.tickets.remove(&id).expect("in flight");
+                let exchange = self.tickets.remove(&id).expect("in flight");
+                let (ticket, reply) = (exchange.ticket, exchange.reply.expect("answered"));
                 let signal = Signal {
-                    status: Some(page.status),
-                    server_latency: Some(page.takes),
-                    latency: Some(page.takes),
-                    ..Signal::default()
+                    server_latency: Some(reply.takes),
+                    latency: Some(reply.takes),
+                    ..reply.signal
                 };
                 self.count(ticket, -1);
                 self.throttle.answer(ticket, id, &signal, self.now);
+                if reply.breaks || self.throttle.listens(ticket) {
+                    // Every page is another one.
+                    let ending = Ending {
+                        failure: reply.breaks.then_some(FailureKind::Truncated),
+                        took: Some(reply.takes),
+                        size: 20_000 + id % 7_000,
+                        digest: id,
+                        ..Ending::default()
+                    };
+                    self.throttle.ended(ticket, id, &signal, &ending, self.now);
+                }
                 self.throttle.finish(ticket, self.now);
             }
             Happens::Offered(lane) => self.throttle.offer(LaneId(lane), self.now),
@@ -187,6 +435,17 @@ pub(super) fn gaps(sent: &[Instant]) -> Vec<f64> {
         .collect()
 }
 
+pub(super) fn seconds(at: Instant) -> f64 {
+    at.saturating_since(Instant::START).as_secs_f64()
+}
+
+/// `None` where two lists of seconds are the same to the millisecond; else both.
+pub(super) fn differ(seen: &[f64], expected: &[f64]) -> Option<String> {
+    let same = seen.len() == expected.len()
+        && seen.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-3);
+    (!same).then(|| format!("{seen:?}, not {expected:?}"))
+}
+
 pub(super) fn secs(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
@@ -201,6 +460,17 @@ pub(super) fn page(takes: f64) -> Page {
         takes: secs(takes),
         status: 200,
         fails_setup: false,
+        failure: None,
+        cost: 1.0,
+        slot: 0,
+    }
+}
+
+/// A page that ends so.
+pub(super) fn failing(failure: FailureKind, takes: f64) -> Page {
+    Page {
+        failure: Some(failure),
+        ..page(takes)
     }
 }
 

@@ -1,0 +1,114 @@
+//! Settings that change while the crawl goes on.
+
+use super::world::*;
+use crate::throttle::settings::ScopePatch;
+
+fn delay(seconds: f64) -> ScopePatch {
+    ScopePatch {
+        delay: Some(secs(seconds)),
+        ..ScopePatch::default()
+    }
+}
+
+#[test]
+fn f11_a_delay_made_shorter_while_a_request_waits_lets_it_go_in_time() {
+    let mut world = World::new(pace(1, 60.0, 0.0));
+    let lane = world.lane(&["a.test"]);
+    world.queue(lane, 4, page(0.01));
+    world.run(at(5.0));
+    assert_eq!(world.sent(lane).len(), 1);
+    world.throttle.set_scope("a.test", delay(8.0), world.now);
+    world.run(at(100.0));
+    // No burst either: what was waited for too long is not made up for.
+    let seen: Vec<f64> = world.sent(lane).iter().map(|at| seconds(*at)).collect();
+    assert_eq!(differ(&seen, &[0.0, 8.0, 16.0, 24.0]), None);
+}
+
+#[test]
+fn f11_a_delay_made_shorter_than_what_has_passed_lets_one_go_at_once() {
+    let mut world = World::new(pace(4, 60.0, 0.0));
+    let lane = world.lane(&["a.test"]);
+    world.queue(lane, 4, page(0.01));
+    world.run(at(30.0));
+    world.throttle.set_scope("a.test", delay(2.0), world.now);
+    world.run(at(100.0));
+    let seen: Vec<f64> = world.sent(lane).iter().map(|at| seconds(*at)).collect();
+    assert_eq!(differ(&seen, &[0.0, 30.0, 32.0, 34.0]), None);
+}
+
+#[test]
+fn f81_the_next_gap_obeys_a_delay_that_was_raised_or_lowered() {
+    let mut world = World::new(pace(1, 1.0, 0.0));
+    let lane = world.lane(&["a.test"]);
+    world.queue(lane, 9, page(0.01));
+    world.run(at(2.5));
+    world.throttle.set_scope("a.test", delay(4.0), world.now);
+    world.run(at(11.0));
+    world.throttle.set_scope("a.test", delay(0.5), world.now);
+    world.run(at(60.0));
+    let expected = [1.0, 1.0, 4.0, 4.0, 1.0, 0.5, 0.5, 0.5];
+    assert_eq!(differ(&world.gaps(lane), &expected), None);
+}
+
+#[test]
+fn f81_concurrency_follows_a_change_at_once() {
+    let mut world = World::new(pace(2, 0.0, 0.0));
+    let lane = world.lane(&["a.test"]);
+    world.queue(lane, 1000, page(1.0));
+    let patch = |concurrency| ScopePatch {
+        concurrency: Some(concurrency),
+        ..ScopePatch::default()
+    };
+    let mut before = 0;
+    let mut sent_in = Vec::new();
+    for (from, concurrency) in [(0.0, 2), (10.0, 6), (20.0, 1)] {
+        if from > 0.0 {
+            world
+                .throttle
+                .set_scope("a.test", patch(concurrency), world.now);
+        }
+        world.run(at(from + 9.95));
+        sent_in.push(world.sent(lane).len() - before);
+        before = world.sent(lane).len();
+    }
+    assert_eq!(world.peak("a.test"), 6);
+    // Four places more at once, and then six a second; and no more than one goes in the seconds
+    // after the last of those six have ended.
+    assert_eq!(sent_in, [20, 64, 10]);
+}
+
+#[test]
+fn f81_what_was_spent_counts_under_a_changed_quota() {
+    let quota = |units| ScopePatch {
+        delay: Some(secs(0.0)),
+        concurrency: Some(1),
+        quota: Some(units),
+        window: Some(secs(60.0)),
+        ..ScopePatch::default()
+    };
+    for (units, more) in [(8.0, 3), (4.0, 0)] {
+        let mut settings = pace(1, 0.0, 0.0);
+        settings.scopes.insert("a.test".to_owned(), quota(5.0));
+        let mut world = World::new(settings);
+        let lane = world.lane(&["a.test"]);
+        world.queue(lane, 100, page(0.01));
+        world.run(at(10.0));
+        assert_eq!(world.sent(lane).len(), 5);
+        world.throttle.set_scope("a.test", quota(units), world.now);
+        world.run(at(20.0));
+        assert_eq!(world.sent(lane).len(), 5 + more, "a quota of {units}");
+    }
+}
+
+#[test]
+fn f81_a_hold_and_a_backoff_outlast_a_change_of_delay() {
+    let mut world = World::new(pace(1, 0.0, 0.0));
+    let lane = world.origin("a.test", script([Reply::new(429, 0.0).retry_after(20.0)]));
+    world.queue(lane, 3, page(0.01));
+    world.run(at(1.0));
+    world.throttle.set_scope("a.test", delay(0.1), world.now);
+    world.run(at(60.0));
+    let seen = world.arrivals("a.test");
+    assert_eq!(seen[..2], [0.0, 20.0]);
+    assert!(seen[2] - seen[1] >= 0.9, "{seen:?}");
+}

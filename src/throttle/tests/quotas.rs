@@ -1,0 +1,219 @@
+//! What may be spent, as the origin counts it.
+
+use super::world::*;
+use crate::base::rng::Rng;
+use crate::throttle::settings::{Oversize, Quota, Settings, WindowKind};
+use crate::throttle::signal::Feedback;
+
+/// No pace but a quota.
+fn spending(units: f64, window: f64, kind: WindowKind) -> Settings {
+    let mut settings = pace(1, 0.0, 0.0);
+    settings.default.quota = Some(Quota {
+        units,
+        window: secs(window),
+        kind,
+        oversize: Oversize::Alone,
+    });
+    settings
+}
+
+fn costing(cost: f64) -> Page {
+    Page { cost, ..page(0.01) }
+}
+
+/// The most arrivals in any span of this length.
+fn most_within(arrivals: &[f64], span: f64) -> usize {
+    let mut first = 0;
+    let mut most = 0;
+    for (last, at) in arrivals.iter().enumerate() {
+        while at - arrivals[first] >= span - 1e-9 {
+            first += 1;
+        }
+        most = most.max(last + 1 - first);
+    }
+    most
+}
+
+#[test]
+fn f60_no_window_takes_more_than_its_quota() {
+    for (kind, most) in [(WindowKind::Fixed, 20), (WindowKind::Sliding, 10)] {
+        for setup in [0.0, 0.3] {
+            let mut settings = spending(10.0, 1.0, kind);
+            settings.default.concurrency = 8;
+            let mut world = World::new(settings);
+            let lane = world.origin("a.test", script([]));
+            let slow = Page {
+                setup: secs(setup),
+                ..page(0.01)
+            };
+            world.queue(lane, 100, slow);
+            world.run(at(60.0));
+            let seen = world.arrivals("a.test");
+            assert_eq!(seen.len(), 100);
+            assert!(seen[99] <= 16.0, "{seen:?}");
+            // Across the boundary of two fixed windows twice as many may pass, never more.
+            assert!(most_within(&seen, 1.0) <= most, "{kind:?}: {seen:?}");
+            if kind == WindowKind::Fixed {
+                let mut began = seen[0];
+                let mut used = 0;
+                for at in &seen {
+                    if *at >= began + 1.0 {
+                        (began, used) = (*at, 0);
+                    }
+                    used += 1;
+                    assert!(used <= 10, "{seen:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn f61_what_a_request_is_expected_to_cost_is_charged_when_it_is_released() {
+    let mut settings = spending(10.0, 60.0, WindowKind::Fixed);
+    settings.default.concurrency = 8;
+    let mut world = World::new(settings);
+    let lane = world.origin("a.test", script([]));
+    // None of them has an answer when the fourth asks.
+    let long = Page {
+        takes: secs(5.0),
+        ..costing(3.0)
+    };
+    world.queue(lane, 4, long);
+    world.run(at(100.0));
+    let seen = world.arrivals("a.test");
+    assert_eq!(differ(&seen, &[0.0, 0.0, 0.0, 60.0]), None);
+}
+
+#[test]
+fn f61_what_fails_before_it_leaves_is_charged_as_a_send() {
+    let mut world = World::new(spending(3.0, 60.0, WindowKind::Fixed));
+    let lane = world.lane(&["a.test"]);
+    let broken = Page {
+        fails_setup: true,
+        ..page(0.01)
+    };
+    world.queue(lane, 4, broken);
+    world.run(at(100.0));
+    assert_eq!(world.sent(lane).len(), 4);
+    assert_eq!(world.sent(lane)[3], at(60.0));
+}
+
+#[test]
+fn f62_the_actual_cost_takes_the_place_of_the_estimate() {
+    for (actual, per_window) in [(Some(2.5), 4), (Some(1.5), 6), (None, 5)] {
+        let mut world = World::new(spending(10.0, 60.0, WindowKind::Fixed));
+        let tells: Policy = Box::new(move |_, _, page| match actual {
+            Some(units) => Reply::of(page).says(Feedback::of("a.test").actual(units)),
+            None => Reply::of(page),
+        });
+        let lane = world.origin("a.test", tells);
+        world.queue(lane, 100, costing(2.0));
+        world.run(at(59.0));
+        let seen = world.arrivals("a.test").len();
+        assert_eq!(seen, per_window, "{actual:?}");
+    }
+}
+
+#[test]
+fn f63_no_more_is_spent_than_the_server_says_remains() {
+    let mut world = World::new(spending(10.0, 60.0, WindowKind::Fixed));
+    let tells = Reply::new(200, 0.01).says(Feedback::of("a.test").remaining(3.0));
+    let lane = world.origin("a.test", script([tells]));
+    world.queue(lane, 100, page(0.01));
+    world.run(at(59.0));
+    assert_eq!(world.arrivals("a.test").len(), 1 + 3);
+}
+
+#[test]
+fn f64_the_servers_ledger_never_exceeds_the_cap_by_more_than_the_error_in_flight() {
+    for kind in [WindowKind::Fixed, WindowKind::Sliding] {
+        let mut settings = spending(100.0, 6.0, kind);
+        settings.default.concurrency = 4;
+        let mut world = World::new(settings);
+        let mut rng = Rng::from_seed(5);
+        let actual = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let ledger = std::rc::Rc::clone(&actual);
+        let charges: Policy = Box::new(move |now, _, page| {
+            let units = page.cost * rng.range_f64(0.7, 1.3);
+            ledger.borrow_mut().push((seconds(now), units));
+            Reply::of(page).says(Feedback::of("a.test").actual(units))
+        });
+        let lane = world.origin("a.test", charges);
+        for i in 0..400 {
+            world.queue(lane, 1, costing(1.0 + f64::from(i % 5)));
+        }
+        world.run(at(60.0));
+        let ledger = actual.borrow();
+        let mut began = f64::MIN;
+        let mut spent = 0.0;
+        let mut total = 0.0;
+        for (at, units) in ledger.iter() {
+            if *at >= began + 6.0 {
+                (began, spent) = (*at, 0.0);
+            }
+            spent += units;
+            total += units;
+            // Four in flight, each of 5 at most and wrong by 30 %.
+            assert!(spent <= 100.0 + 4.0 * 5.0 * 0.3, "{kind:?}: {spent}");
+        }
+        assert!(total >= 0.9 * 1000.0, "{kind:?}: {total} of 1000");
+    }
+}
+
+#[test]
+fn f65_what_is_oversize_runs_alone_in_a_window_of_its_own() {
+    let mut world = World::new(spending(10.0, 60.0, WindowKind::Fixed));
+    let lane = world.origin("a.test", script([]));
+    world.queue(lane, 1, page(0.01));
+    world.queue(lane, 1, costing(999.0));
+    world.queue(lane, 1, page(0.01));
+    world.run(at(300.0));
+    let seen = world.arrivals("a.test");
+    assert_eq!(differ(&seen, &[0.0, 60.0, 120.0]), None);
+}
+
+#[test]
+fn f65_what_is_oversize_is_known_to_fit_never_where_that_is_refused() {
+    let mut settings = spending(10.0, 60.0, WindowKind::Fixed);
+    settings.default.quota.as_mut().expect("a quota").oversize = Oversize::Refuse;
+    let mut world = World::new(settings);
+    let scope = world.throttle.scope("a.test");
+    assert!(world.throttle.never_fits(scope, 999.0, at(0.0)));
+    assert!(!world.throttle.never_fits(scope, 10.0, at(0.0)));
+}
+
+#[test]
+fn f66_a_big_request_is_not_starved_by_small_ones() {
+    let mut settings = spending(10.0, 10.0, WindowKind::Fixed);
+    settings.default.concurrency = 8;
+    let mut world = World::new(settings);
+    let small = world.lane(&["api"]);
+    let big = world.lane(&["api"]);
+    world.queue(small, 200, page(0.01));
+    world.run(at(1.0));
+    world.queue(big, 1, costing(9.0));
+    world.run(at(200.0));
+    let sent = world.sent(big).first().copied().expect("it is sent");
+    assert!(sent <= at(20.1), "{sent:?}");
+}
+
+#[test]
+fn f104_no_minute_at_the_origin_holds_more_than_sixty() {
+    let mut settings = pace(8, 0.0, 0.0);
+    settings.default.requests_per_minute = Some(60.0);
+    let mut world = World::new(settings);
+    let lane = world.origin("a.test", script([]));
+    let mut rng = Rng::from_seed(3);
+    for _ in 0..1000 {
+        let slow = Page {
+            setup: secs(rng.range_f64(0.0, 0.5)),
+            ..page(0.2)
+        };
+        world.queue(lane, 1, slow);
+    }
+    world.run(at(600.0));
+    let seen = world.arrivals("a.test");
+    assert_eq!(most_within(&seen, 60.0), 60);
+    assert!(seen.len() >= 588, "{} in ten minutes", seen.len());
+}

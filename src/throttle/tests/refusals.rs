@@ -1,0 +1,396 @@
+//! What refusals do to the pace.
+
+use super::world::*;
+use crate::base::time::Instant;
+use crate::fetch::failure::FailureKind;
+use crate::throttle::settings::{Backoff, Jitter, Settings};
+
+/// A pace for all, and backoff without chance.
+fn backing(concurrency: u32, delay: f64, edit: impl FnOnce(&mut Backoff)) -> Settings {
+    let mut settings = pace(concurrency, delay, 0.0);
+    settings.default.backoff.jitter = Jitter::NONE;
+    edit(&mut settings.default.backoff);
+    settings
+}
+
+/// The delay after one page, where it was 0.2 s.
+fn delay_after(one: Page) -> f64 {
+    let mut world = World::new(backing(1, 0.2, |_| {}));
+    let lane = world.lane(&["a.test"]);
+    world.queue(lane, 1, one);
+    world.run(at(30.0));
+    world.delay("a.test")
+}
+
+fn answering(status: u16) -> Page {
+    Page {
+        status,
+        ..page(0.01)
+    }
+}
+
+#[test]
+fn f30_each_code_of_the_list_slows_down_and_no_other() {
+    for status in [429, 502, 503, 504, 520, 521, 522, 523, 524] {
+        assert_eq!(delay_after(answering(status)), 1.0, "{status}");
+    }
+    for status in [200, 301, 400, 401, 403, 404, 408, 500, 501, 525] {
+        assert_eq!(delay_after(answering(status)), 0.2, "{status}");
+    }
+}
+
+#[test]
+fn f31_each_failure_of_the_list_slows_down_once_and_no_other() {
+    for kind in [
+        FailureKind::Timeout,
+        FailureKind::Reset,
+        FailureKind::Truncated,
+    ] {
+        assert_eq!(delay_after(failing(kind, 0.01)), 1.0, "{kind:?}");
+    }
+    for kind in [FailureKind::Dns, FailureKind::Connect] {
+        let refused = Page {
+            fails_setup: true,
+            ..failing(kind, 0.01)
+        };
+        assert_eq!(delay_after(refused), 0.2, "{kind:?}");
+    }
+}
+
+#[test]
+fn f32_refusals_one_after_the_other_double_the_gap_up_to_the_cap() {
+    let mut world = World::new(backing(1, 0.0, |_| {}));
+    let lane = world.origin("a.test", until(Instant::FAR_FUTURE, 429));
+    world.queue(lane, 12, page(0.01));
+    world.run(at(3600.0));
+    let expected = [
+        1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 300.0, 300.0,
+    ];
+    assert_eq!(differ(&world.gaps(lane), &expected), None);
+}
+
+#[test]
+fn f33_the_gap_after_the_first_refusal_is_the_least_delay() {
+    let mut world = World::new(backing(8, 0.0, |_| {}));
+    let lane = world.origin("a.test", script([Reply::new(429, 0.0)]));
+    world.queue(lane, 1, page(0.01));
+    world.run(at(0.01));
+    world.queue(lane, 1, page(0.01));
+    world.run(at(10.0));
+    assert_eq!(differ(&world.gaps(lane), &[1.0]), None);
+}
+
+#[test]
+fn f34_gaps_are_jittered_by_a_tenth_while_backing_off_and_as_configured_after() {
+    let mut settings = jittered(1.0, Jitter::default());
+    settings.default.backoff.window = secs(10.0);
+    let mut world = World::new(settings);
+    let lanes: Vec<_> = (0..40)
+        .map(|i| {
+            let name = format!("h{i}.test");
+            let lane = world.origin(&name, script([Reply::new(429, 0.01)]));
+            world.queue(lane, 400, page(0.01));
+            lane
+        })
+        .collect();
+    world.run(at(1000.0));
+    let within = |gaps: &[f64], low: f64, high: f64| {
+        let (least, most) = gaps
+            .iter()
+            .fold((f64::MAX, 0f64), |(a, b), gap| (a.min(*gap), b.max(*gap)));
+        // All of it is used, too.
+        let used = (most - least) / (high - low);
+        assert!(
+            least >= low - 1e-3 && most <= high + 1e-3 && used > 0.9,
+            "{least} to {most}, not {low} to {high}"
+        );
+    };
+    let gaps: Vec<Vec<f64>> = lanes.iter().map(|lane| world.gaps(*lane)).collect();
+    let first: Vec<f64> = gaps.iter().flat_map(|gaps| gaps[..4].to_vec()).collect();
+    let last: Vec<f64> = gaps.iter().flat_map(|gaps| gaps[300..].to_vec()).collect();
+    within(&first, 1.8, 2.2);
+    within(&last, 0.5, 1.5);
+}
+
+#[test]
+fn f35_each_step_back_takes_a_quiet_window_and_a_refusal_begins_it_anew() {
+    let mut world = World::new(backing(1, 0.0, |backoff| {
+        backoff.window = secs(1.0);
+        backoff.min_delay = secs(0.3);
+        backoff.max_delay = secs(0.3);
+        backoff.delay_factor = 1.5;
+    }));
+    let mut refusals = [0, 9].into_iter().peekable();
+    let refuse_some: Policy =
+        Box::new(
+            move |_, before, page| match refusals.next_if_eq(&before).is_some() {
+                true => Reply::new(429, 0.0),
+                false => Reply::of(page),
+            },
+        );
+    let lane = world.origin("a.test", refuse_some);
+    world.queue(lane, 200, page(0.0));
+    let mut steps = vec![(0.0, world.delay("a.test"))];
+    for i in 1..600 {
+        let now = f64::from(i) / 100.0;
+        world.run(at(now));
+        let delay = world.delay("a.test");
+        if delay != steps.last().expect("a step").1 {
+            steps.push((now, delay));
+        }
+    }
+    let refused = seconds(world.visits("a.test")[9].at);
+    let ups: Vec<f64> = steps
+        .windows(2)
+        .filter(|pair| pair[1].1 < pair[0].1)
+        .map(|pair| pair[1].0)
+        .collect();
+    assert!(ups[0] >= 1.0, "{steps:?}");
+    let next = ups.iter().find(|up| **up > refused).expect("it recovers");
+    assert!(next - refused >= 1.0, "{steps:?}, refused at {refused}");
+    assert!(
+        ups.windows(2).all(|pair| pair[1] - pair[0] >= 0.99),
+        "{steps:?}"
+    );
+}
+
+#[test]
+fn f36_recovery_ends_at_the_configured_delay_and_is_never_faster() {
+    for delay in [0.0, 0.25, 3.0] {
+        let mut world = World::new(backing(1, delay, |backoff| backoff.window = secs(5.0)));
+        let lane = world.origin("a.test", until(at(20.0), 503));
+        world.queue(lane, 100_000, page(0.05));
+        world.run(at(900.0));
+        assert_eq!(world.delay("a.test"), delay);
+        let gaps = world.gaps(lane);
+        assert!(gaps.iter().all(|gap| *gap >= delay - 1e-9));
+        let last = gaps[gaps.len() - 10..].iter().copied();
+        assert!(last.fold(0.0, f64::max) <= delay.max(0.05) + 1e-6);
+    }
+}
+
+#[test]
+fn f38_the_slot_that_is_refused_slows_down_alone() {
+    let mut world = World::new(backing(4, 0.0, |backoff| backoff.per_slot = true));
+    let one_is_refused: Policy = Box::new(|_, _, page| match page.slot {
+        0 => Reply::new(429, 0.1),
+        _ => Reply::of(page),
+    });
+    let lane = world.origin("a.test", one_is_refused);
+    world.queue(lane, 10_000, page(0.1));
+    world.run(at(20.0));
+    let of_slot = |slot: u16| {
+        let visits = world.visits("a.test").iter();
+        visits.filter(|visit| visit.slot == slot).count()
+    };
+    let visits = world.visits("a.test").iter();
+    let refused: Vec<f64> = visits
+        .filter(|visit| visit.slot == 0)
+        .map(|visit| seconds(visit.at))
+        .collect();
+    assert_eq!(differ(&refused, &[0.0, 1.0, 3.0, 7.0, 15.0]), None);
+    for slot in 1..4 {
+        let sent = of_slot(slot);
+        assert!(sent >= 195, "slot {slot} sent {sent} of 200");
+    }
+}
+
+/// The concurrencies that a scope has had, while it is refused for so long and then not.
+fn concurrencies(settings: Settings, refused_for: f64) -> Vec<u32> {
+    let mut world = World::new(settings);
+    let lane = world.origin("a.test", until(at(refused_for), 429));
+    world.queue(lane, 100_000, page(0.01));
+    let mut seen = vec![world.concurrency("a.test")];
+    let mut end = 0.0;
+    while end < 60.0 {
+        end += 0.01;
+        world.run(at(end));
+        seen.push(world.concurrency("a.test"));
+    }
+    seen.dedup();
+    seen
+}
+
+// Not refused for so long that it looks like a block, which has a pace of its own.
+
+#[test]
+fn f39_at_the_longest_delay_concurrency_is_halved_and_comes_back_after_quiet_windows() {
+    let settings = backing(8, 0.0, |backoff| {
+        backoff.min_delay = secs(0.1);
+        backoff.max_delay = secs(0.5);
+        backoff.window = secs(5.0);
+    });
+    let seen = concurrencies(settings, 4.0);
+    assert_eq!(seen, [8, 4, 2, 1, 2, 4, 8]);
+}
+
+#[test]
+fn f39_slots_that_back_off_by_themselves_are_halved_by_rounds_too() {
+    let settings = backing(4, 0.0, |backoff| {
+        backoff.per_slot = true;
+        backoff.min_delay = secs(0.25);
+        backoff.max_delay = secs(0.5);
+        backoff.window = secs(5.0);
+    });
+    let seen = concurrencies(settings, 1.6);
+    assert_eq!(seen, [4, 2, 1, 2, 4]);
+}
+
+#[test]
+fn f41_a_buckets_rate_is_used_and_hardly_ever_overdrawn() {
+    for (rate, concurrency, takes) in [
+        (0.5, 8, 0.02),
+        (5.0, 8, 0.02),
+        (50.0, 16, 0.02),
+        (500.0, 32, 0.02),
+    ] {
+        let mut world = World::new(pace(concurrency, 0.0, 0.0));
+        let lane = world.origin("a.test", bucket(rate, f64::max(rate, 1.0)));
+        // The faster it is, the sooner it has settled.
+        let windows = if rate > 100.0 { 2.0 } else { 10.0 };
+        let (from, to) = (60.0 + windows * 24.0, 60.0 + windows * 84.0);
+        world.queue(lane, (rate * to * 1.5) as usize, page(takes));
+        world.run(at(to));
+        let used = world.served("a.test", at(from), at(to)) as f64 / (rate * (to - from));
+        let rounds = world.rounds("a.test", at(from), at(to), 1.0);
+        assert!(
+            used >= 0.95 && rounds as f64 <= windows,
+            "{used} of {rate} a second, {rounds} rounds in {windows} windows"
+        );
+    }
+}
+
+#[test]
+fn f42_eight_refusals_at_once_are_one_step() {
+    let mut world = World::new(backing(8, 0.0, |_| {}));
+    let lane = world.origin("a.test", until(at(0.5), 429));
+    world.queue(lane, 8, page(0.05));
+    world.run(at(0.9));
+    assert_eq!(world.visits("a.test").len(), 8);
+    assert_eq!(world.delay("a.test"), 1.0);
+}
+
+#[test]
+fn f43_the_first_window_after_idle_ones_probes_and_does_not_burst() {
+    let mut world = World::new(pace(8, 0.0, 0.0));
+    let lane = world.origin("a.test", bucket(5.0, 5.0));
+    // As many as go through before the load ends.
+    world.queue(lane, 600, page(0.02));
+    world.run(at(500.0));
+    assert_eq!(world.sent(lane).len(), 600);
+    world.queue(lane, 2000, page(0.02));
+    world.run(at(560.0));
+    let refused = world.visits("a.test").len() - 600 - world.served("a.test", at(500.0), at(560.0));
+    assert!(refused <= 3, "{refused} refusals");
+    assert!(world.served("a.test", at(500.0), at(560.0)) >= 240);
+}
+
+#[test]
+fn f43_a_guess_is_as_slow_after_idle_windows_as_before() {
+    let mut world = World::new(backing(8, 0.0, |_| {}));
+    let lane = world.origin(
+        "a.test",
+        script([429, 429, 429].map(|code| Reply::new(code, 0.01))),
+    );
+    world.queue(lane, 3, page(0.01));
+    world.run(at(400.0));
+    let before = world.sent(lane).len();
+    world.queue(lane, 100, page(0.01));
+    world.run(at(420.0));
+    // Idle time earns nothing: the step is that of the first answer, and the next takes ten more.
+    let gaps = gaps(&world.sent(lane)[before..]);
+    assert!(gaps[..10].iter().all(|gap| *gap >= 0.49), "{gaps:?}");
+}
+
+#[test]
+fn f98_instant_refusals_leave_most_of_the_rate_in_use() {
+    let mut world = World::new(pace(8, 0.0, 0.0));
+    let lane = world.origin("a.test", bucket(5.0, 5.0));
+    world.queue(lane, 20_000, page(0.0004));
+    world.run(at(600.0));
+    let (from, to) = (at(120.0), at(600.0));
+    let served = world.served("a.test", from, to) as f64;
+    let visits = world.visits("a.test").iter();
+    let all = visits.filter(|visit| visit.at >= from).count() as f64;
+    assert!(served >= 0.95 * 5.0 * 480.0, "{served} served");
+    assert!(
+        (all - served) / all < 0.05,
+        "{} of {all} refused",
+        all - served
+    );
+}
+
+mod blame {
+    //! Which scopes of a request a refusal is about.
+
+    use super::*;
+    use crate::throttle::scope::ScopeSet;
+    use crate::throttle::settings::ScopePatch;
+
+    const REFUSED: Page = Page {
+        setup: std::time::Duration::ZERO,
+        takes: std::time::Duration::ZERO,
+        status: 429,
+        fails_setup: false,
+        failure: None,
+        cost: 1.0,
+        slot: 0,
+    };
+
+    fn delays(world: &mut World, scopes: &[&str]) -> Vec<f64> {
+        scopes.iter().map(|scope| world.delay(scope)).collect()
+    }
+
+    #[test]
+    fn a_refusal_is_about_the_most_specific_of_ordered_scopes() {
+        let mut world = World::new(backing(8, 0.0, |_| {}));
+        let lane = world.lane(&["wide", "middle", "narrow"]);
+        world.queue(lane, 1, REFUSED);
+        world.run(at(0.1));
+        let seen = delays(&mut world, &["wide", "middle", "narrow"]);
+        assert_eq!(seen, [0.0, 0.0, 1.0]);
+    }
+
+    #[test]
+    fn a_refusal_is_about_all_of_unordered_scopes() {
+        let mut world = World::new(backing(8, 0.0, |_| {}));
+        let ids = ["x", "y"].map(|name| world.throttle.scope(name));
+        let lane = world.throttle.open_lane(&ScopeSet::unordered(ids));
+        world.queue(lane, 1, REFUSED);
+        world.run(at(0.1));
+        assert_eq!(delays(&mut world, &["x", "y"]), [1.0, 1.0]);
+    }
+
+    #[test]
+    fn a_parent_joins_in_where_two_of_its_children_were_refused_within_a_window() {
+        for (second, after, joins) in [("b", 10.0, true), ("a", 10.0, false), ("b", 70.0, false)] {
+            let mut world = World::new(backing(8, 0.0, |_| {}));
+            let first = world.lane(&["parent", "a"]);
+            let then = world.lane(&["parent", second]);
+            world.queue(first, 1, REFUSED);
+            world.run(at(after));
+            assert_eq!(world.delay("parent"), 0.0);
+            world.queue(then, 1, REFUSED);
+            world.run(at(after + 5.0));
+            let delay = world.delay("parent");
+            assert_eq!(delay > 0.0, joins, "{second} after {after} s");
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_never_about_a_scope_that_is_a_quota_alone() {
+        let mut settings = backing(8, 0.0, |_| {});
+        let quota = ScopePatch {
+            quota: Some(100.0),
+            ..ScopePatch::default()
+        };
+        settings.scopes.insert("cost".to_owned(), quota);
+        for scopes in [["a.test", "cost"], ["cost", "a.test"]] {
+            let mut world = World::new(settings.clone());
+            let lane = world.lane(&scopes);
+            world.queue(lane, 1, REFUSED);
+            world.run(at(0.1));
+            assert_eq!(delays(&mut world, &["a.test", "cost"]), [1.0, 0.0]);
+        }
+    }
+}
