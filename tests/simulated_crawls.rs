@@ -18,6 +18,12 @@ mod simulated {
     mod memory;
     mod connections;
     mod pace;
-    mod throttling;
     mod hidden_limits;
+    mod triggers;
+    mod holds;
+    mod crawl_delays;
+    mod disguises;
+    mod sharing;
+    mod many_scopes;
+    mod throttling;
 }

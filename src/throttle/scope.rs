@@ -271,7 +271,7 @@ impl Scope {
         if heard.refused {
             self.rules_mut();
         } else if self.is_worth_measuring() {
-            self.rules_mut().measure(now);
+            self.rules_mut().measure(heard.sent);
         }
         if let Some(rules) = &mut self.rules {
             rules.answer(&self.profile, heard, slot, now, changes);

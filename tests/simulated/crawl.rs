@@ -21,6 +21,9 @@ use super::web::{NAME_SERVER, PoliteWeb};
 pub struct Plan {
     pub seed: u64,
     pub seeds: Vec<String>,
+    /// Requests that say more than their URL; behind the seeds.
+    pub requests: Vec<Request>,
+    pub preset: Option<&'static str>,
     pub settings: Vec<(&'static str, Value)>,
     pub weather: Weather,
     /// Names are asked of the web's name server; else they are known.
@@ -46,6 +49,8 @@ impl Plan {
         Plan {
             seed: 1,
             seeds: seeds.iter().map(|seed| (*seed).to_owned()).collect(),
+            requests: Vec::new(),
+            preset: None,
             settings: Vec::new(),
             weather: Weather::default(),
             asks_names: false,
@@ -63,6 +68,9 @@ impl Plan {
 
     pub fn begin_into(&self, web: &Rc<RefCell<PoliteWeb>>, sink: impl Sink + 'static) -> Run {
         let mut config = Config::default();
+        if let Some(name) = self.preset {
+            config.preset(name).expect("a preset of this name");
+        }
         for (name, value) in &self.settings {
             config
                 .set(name, value, Source::Program)
@@ -79,7 +87,10 @@ impl Plan {
                 let (host, port) = name.split_once(':').unwrap_or((name, "80"));
                 format!("{host}:{port}:{}", site.address)
             });
-            config.resolve = fixed.collect();
+            config.resolve = match web.only_address() {
+                Some(address) => vec![format!("*:80:{address}")],
+                None => fixed.collect(),
+            };
         }
         let config = config.finish().expect("settings that can be");
         let world = Box::new(Rc::clone(web));
@@ -90,6 +101,11 @@ impl Plan {
             crawler
                 .submit(Request::get(seed.as_str()))
                 .unwrap_or_else(|error| panic!("{seed}: {error}"));
+        }
+        for request in &self.requests {
+            crawler
+                .submit(request.clone())
+                .unwrap_or_else(|error| panic!("{}: {error}", request.url));
         }
         Run {
             seed: self.seed,

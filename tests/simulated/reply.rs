@@ -31,7 +31,7 @@ pub enum Reply {
     Redirect(u16, String),
     /// A page cut short.
     Truncated,
-    /// A page in chunks, of which one is none.
+    /// A page in chunks, cut short within one.
     BrokenChunk,
     /// No reply but RST.
     Reset,
@@ -84,6 +84,7 @@ impl Step {
     /// Whether the usual retry policy tries again behind it.
     pub fn invites_retry(&self) -> bool {
         match &self.reply {
+            _ if self.body_after >= HANGS => true,
             Reply::Status(status) => [500, 502, 503, 504, 522, 524, 408, 429].contains(status),
             Reply::Truncated
             | Reply::BrokenChunk
@@ -135,7 +136,7 @@ impl Step {
                 )
             }
             Reply::BrokenChunk => {
-                let body = b"4\r\n<p>A\r\nzz\r\n".to_vec();
+                let body = b"ff\r\n<p>A".to_vec();
                 (
                     200,
                     format!("{html}Transfer-Encoding: chunked\r\n"),
@@ -164,6 +165,9 @@ impl Step {
         (head.into_bytes(), body, ends || self.closes)
     }
 }
+
+/// Nobody waits so long for a body.
+const HANGS: Duration = Duration::from_secs(60);
 
 /// The reply to a robots.txt that keeps us out of `/private` and asks for a gap.
 pub fn rules(crawl_delay: Duration) -> Step {

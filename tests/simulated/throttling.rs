@@ -10,7 +10,13 @@ use super::crawl::{Plan, Run};
 use super::web::{Arrival, PoliteWeb, Reply, Step, address};
 
 /// Pages of a host, each as slow as this, and their URLs.
-fn host(web: &mut PoliteWeb, name: &str, number: u16, pages: usize, think: Duration) -> Vec<String> {
+fn host(
+    web: &mut PoliteWeb,
+    name: &str,
+    number: u16,
+    pages: usize,
+    think: Duration,
+) -> Vec<String> {
     let site = web.site(name, address(number));
     (0..pages)
         .map(|page| {
@@ -304,4 +310,17 @@ fn of_many_scopes_those_worth_a_look_are_told_of_and_the_rest_are_counted() {
         .map(|told| told.waited.values().sum())
         .collect();
     assert!(waited.is_sorted_by(|a, b| a >= b), "{waited:?}");
+}
+
+#[test]
+fn a_wait_that_is_not_over_counts_as_well() {
+    let mut web = PoliteWeb::default();
+    let mut plan = Plan::new(&[]).set("DOWNLOAD_DELAY", "1h");
+    plan.seeds = host(&mut web, "one.test", 1, 3, Duration::from_millis(20));
+    let mut run = plan.begin(&web.shared());
+    run.until(Duration::from_secs(60));
+    let pacing = run.crawler.pacing();
+    let minute = Duration::from_secs(58)..Duration::from_secs(62);
+    assert!(minute.contains(&pacing.waited["delay"]), "{pacing:?}");
+    assert_eq!(pacing.scopes[0].waited, pacing.waited);
 }

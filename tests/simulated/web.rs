@@ -205,6 +205,13 @@ impl PoliteWeb {
         Rc::new(RefCell::new(self))
     }
 
+    /// The one address of very many sites on the usual port.
+    pub fn only_address(&self) -> Option<SocketAddr> {
+        let first = *self.listening.first()?;
+        let many = self.sites.len() > 100 && self.listening.len() == 1 && first.port() == 80;
+        many.then_some(first)
+    }
+
     /// Arrivals at one path of a host.
     pub fn asked(&self, host: &str, path: &str) -> usize {
         self.hosts.get(host).map_or(0, |book| book.of(path).len())
@@ -446,8 +453,8 @@ impl PoliteWeb {
             let known = now + self.round_trip;
             let until = known + wait.min(self.promise.hold_max);
             let book = self.hosts.get_mut(&self.arrivals[number].host);
-            let is_redirect = matches!(step.reply, Reply::Redirect(..));
-            if let Some(book) = book.filter(|_| !is_redirect) {
+            let refuses = matches!(step.reply, Reply::Status(429 | 502..=504 | 520..=524));
+            if let Some(book) = book.filter(|_| refuses) {
                 book.hold(known, until);
             }
         }

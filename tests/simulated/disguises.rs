@@ -1,0 +1,153 @@
+//! Servers that are not what their latency says: caches, blocks, batches, slow bodies.
+
+use std::time::Duration;
+
+use argiope::base::time::Instant;
+
+use super::crawl::Plan;
+use super::policy::{Mood, always, batches, cached, page_of, soft_block, turns};
+use super::web::{Arrival, PoliteWeb, Reply, Step, address};
+
+const SITE: &str = "one.test";
+const PAGE: Duration = Duration::from_millis(50);
+
+/// Crawls a server in this mood for so long, at one in flight by AutoThrottle, or by these
+/// settings.
+fn crawl(mood: Mood, seconds: u64, settings: &[(&'static str, serde_json::Value)]) -> PoliteWeb {
+    let mut web = PoliteWeb::default();
+    web.promise.obeys_robots = false;
+    web.round_trip = Duration::from_millis(2);
+    web.site(SITE, address(1)).mood(mood);
+    let mut plan = Plan::new(&[])
+        .set("AUTOTHROTTLE_ENABLED", true)
+        .set("AUTOTHROTTLE_START_DELAY", 0.5)
+        .set("CONCURRENT_REQUESTS_PER_DOMAIN", 8)
+        .set("DOWNLOAD_DELAY", 0)
+        .set("DOWNLOAD_TIMEOUT", 10)
+        .set("ROBOTSTXT_OBEY", false);
+    plan.settings.extend_from_slice(settings);
+    plan.seeds = (0..15_000).map(|n| format!("http://{SITE}/{n}")).collect();
+    let web = web.shared();
+    let mut run = plan.begin(&web);
+    assert_eq!(run.until(Duration::from_secs(seconds)), None);
+    run.check_manners();
+    web.take()
+}
+
+fn visits(web: &PoliteWeb) -> Vec<&Arrival> {
+    web.visits(SITE).collect()
+}
+
+fn peak(web: &PoliteWeb) -> usize {
+    web.hosts[SITE].peak
+}
+
+/// Arrivals from a second on.
+fn since(web: &PoliteWeb, second: u64) -> usize {
+    let from = Instant::START + Duration::from_secs(second);
+    web.visits(SITE).filter(|visit| visit.at >= from).count()
+}
+
+/// Arrivals in the minute behind so many.
+fn in_the_minute_after(web: &PoliteWeb, count: usize) -> usize {
+    let visits = visits(web);
+    let end = visits[count].at + Duration::from_secs(60);
+    visits[count..].iter().filter(|a| a.at < end).count()
+}
+
+#[test]
+fn f94_fast_errors_never_speed_the_crawl_up() {
+    let errors = || turns(100, page_of("/").after(PAGE), Step::status(503).after_ms(0));
+    let web = crawl(errors(), 180, &[]);
+    let after = in_the_minute_after(&web, 100);
+    assert!(after <= 30, "{after} requests in a minute of errors");
+    let web = crawl(errors(), 180, &[("AUTOTHROTTLE_ENABLED", false.into())]);
+    let after = in_the_minute_after(&web, 100);
+    assert!(after <= 40, "{after} requests in a minute of errors");
+}
+
+#[test]
+fn f95_replies_of_a_cache_do_not_drive_the_rate() {
+    let web = crawl(cached(Duration::from_millis(300)), 300, &[]);
+    // As if every one of them were the origin's.
+    let rate = since(&web, 60) as f64 / 240.0;
+    assert!((2.8..3.6).contains(&rate), "{rate} a second");
+}
+
+#[test]
+fn f95_nor_do_those_of_a_cache_that_keeps_quiet() {
+    let quiet: Mood = {
+        let told = cached(Duration::from_millis(300));
+        std::rc::Rc::new(move |visit| {
+            let mut step = told(visit)?;
+            step.headers.clear();
+            Some(step)
+        })
+    };
+    let web = crawl(quiet, 300, &[]);
+    let rate = since(&web, 60) as f64 / 240.0;
+    assert!(rate < 3.6, "{rate} a second");
+}
+
+#[test]
+fn f96_a_block_that_looks_like_pages_is_seen_within_ten_replies() {
+    let web = crawl(soft_block(100, PAGE), 180, &[]);
+    let after = in_the_minute_after(&web, 100);
+    assert!(after <= 10 + 12, "{after} requests in a minute of blocks");
+    let last = since(&web, 120);
+    assert!(last <= 6, "{last} requests in the last minute");
+}
+
+#[test]
+fn f99_batches_of_quick_and_slow_pages_do_not_make_the_rate_oscillate() {
+    let thinks = [Duration::from_millis(30), Duration::from_millis(800)];
+    let settings = [("RANDOMIZE_DOWNLOAD_DELAY", false.into())];
+    let web = crawl(batches(20, thinks), 600, &settings);
+    assert!(peak(&web) <= 2, "{} in flight", peak(&web));
+    let moments: Vec<Instant> = visits(&web).iter().map(|visit| visit.at).collect();
+    let late = &moments[moments.len() / 3..];
+    let gaps: Vec<f64> = late
+        .windows(2)
+        .map(|pair| pair[1].saturating_since(pair[0]).as_secs_f64())
+        .collect();
+    let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+    let spread = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+    let cv = spread.sqrt() / mean;
+    assert!(cv < 0.2 && (0.35..0.5).contains(&mean), "{cv} of {mean} s");
+}
+
+#[test]
+fn a_slow_body_behind_a_quick_head_keeps_a_connection_busy_too() {
+    let slow = always(page_of("/").after_ms(1).body_after(Duration::from_secs(2)));
+    let web = crawl(slow, 300, &[]);
+    assert!(peak(&web) <= 2, "{} in flight", peak(&web));
+    let rate = since(&web, 60) as f64 / 240.0;
+    assert!((0.4..0.6).contains(&rate), "{rate} a second");
+}
+
+#[test]
+fn a_server_that_is_always_slow_has_as_many_in_flight_as_the_target_says() {
+    for (target, most, least) in [(1, 2, 0.17), (4, 5, 0.7)] {
+        let settings = [("AUTOTHROTTLE_TARGET_CONCURRENCY", target.into())];
+        let web = crawl(always(page_of("/").after_ms(5000)), 600, &settings);
+        assert!(peak(&web) <= most, "{} in flight", peak(&web));
+        let rate = since(&web, 120) as f64 / 480.0;
+        assert!(rate >= least, "{rate} a second");
+    }
+}
+
+#[test]
+fn a_server_that_hangs_has_no_more_in_flight_than_the_target_says() {
+    let web = crawl(always(Step::new(Reply::Silence)), 300, &[]);
+    assert!(peak(&web) <= 2, "{} in flight", peak(&web));
+    assert!(visits(&web).len() <= 30, "{} requests", visits(&web).len());
+}
+
+#[test]
+fn a_server_that_bans_whatever_the_pace_is_hardly_asked_any_more() {
+    for status in [403, 429] {
+        let web = crawl(always(Step::status(status)), 900, &[]);
+        let last = since(&web, 600);
+        assert!(last <= 10, "{last} requests in five minutes of {status}");
+    }
+}

@@ -1,0 +1,107 @@
+//! What counts as a refusal, seen in the pace that follows: statuses, and ways to fail.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::crawl::Plan;
+use super::policy::{Mood, page_of};
+use super::web::{PoliteWeb, Reply, Step, address};
+
+const SITE: &str = "one.test";
+
+/// The gaps behind the third page, which is answered so; before it there are none to speak of.
+fn gaps_behind(step: Step) -> Vec<f64> {
+    // The first RST may be a kept connection's end, and is nobody's word on our pace.
+    let last = 2 + usize::from(matches!(step.reply, Reply::Reset));
+    let mood: Mood = Rc::new(move |visit| match visit.before {
+        before if (2..=last).contains(&before) => Some(step.clone()),
+        _ => Some(page_of(visit.path)),
+    });
+    let mut web = PoliteWeb::default();
+    web.promise.obeys_robots = false;
+    web.round_trip = Duration::from_millis(10);
+    web.site(SITE, address(1)).mood(mood);
+    let mut plan = Plan::new(&[])
+        .set("DOWNLOAD_DELAY", 0)
+        .set("DOWNLOAD_TIMEOUT", 2)
+        .set("ROBOTSTXT_OBEY", false);
+    plan.seeds = (0..6).map(|page| format!("http://{SITE}/{page}")).collect();
+    let web = web.shared();
+    plan.run(&web);
+    let moments = web.borrow().moments(SITE);
+    let gaps = moments.windows(2);
+    let gaps = gaps.map(|pair| pair[1].saturating_since(pair[0]).as_secs_f64());
+    gaps.skip(last).collect()
+}
+
+fn check(step: Step, slows: bool) {
+    let gaps = gaps_behind(step.clone());
+    let slowed = gaps.iter().all(|gap| *gap >= 0.9);
+    let unmoved = gaps.iter().all(|gap| *gap < 0.5);
+    assert!(
+        if slows { slowed } else { unmoved },
+        "{gaps:?} after {step:?}"
+    );
+}
+
+#[test]
+fn f30_the_statuses_that_mean_too_fast_slow_a_host_down_and_others_do_not() {
+    for status in [429, 502, 503, 504, 520, 521, 522, 523, 524] {
+        check(Step::status(status), true);
+    }
+    for status in [500, 403, 404, 408, 410, 501, 204] {
+        check(Step::status(status), false);
+    }
+}
+
+#[test]
+fn f31_timeouts_resets_and_bodies_cut_short_slow_a_host_down() {
+    for reply in [
+        Reply::Silence,
+        Reply::Reset,
+        Reply::ResetInside,
+        Reply::Truncated,
+        Reply::BrokenChunk,
+    ] {
+        check(Step::new(reply), true);
+    }
+}
+
+#[test]
+fn f31_a_body_that_hangs_slows_a_host_down() {
+    check(page_of("/").body_after(Duration::from_secs(60)), true);
+}
+
+/// Hosts of one domain share its pace: one is alive, one refuses connections, one has no address.
+#[test]
+fn f31_names_without_address_and_refused_connections_slow_nobody_down() {
+    let mut web = PoliteWeb::default();
+    web.promise.obeys_robots = false;
+    web.round_trip = Duration::from_millis(10);
+    let live = "live.one.test";
+    web.site(live, address(1))
+        .mood(Rc::new(|visit| Some(page_of(visit.path))));
+    web.site("dead.one.test", address(2));
+    web.deaf
+        .insert(address(2), argiope::io::sim::Answer::Refuse);
+    let mut plan = Plan::new(&[])
+        .set("DOWNLOAD_DELAY", 0)
+        .set("SCOPE_MAP", serde_json::json!(["domain"]))
+        .set("ROBOTSTXT_OBEY", false);
+    plan.asks_names = true;
+    for page in 0..40 {
+        plan.seeds.push(format!("http://{live}/{page}"));
+    }
+    plan.seeds.push("http://dead.one.test/".to_owned());
+    plan.seeds.push("http://nowhere.one.test/".to_owned());
+    let web = web.shared();
+    let run = plan.run(&web);
+    let failed = |url: &str| run.ends(url).pop().expect("it ended");
+    assert!(failed("http://dead.one.test/").starts_with("conn"));
+    assert!(failed("http://nowhere.one.test/").starts_with("dns"));
+    let moments = web.borrow().moments(live);
+    for pair in moments.windows(2) {
+        let gap = pair[1].saturating_since(pair[0]);
+        assert!(gap < Duration::from_millis(500), "a gap of {gap:?}");
+    }
+}
