@@ -1,154 +1,7 @@
 //! Each way to embed the crawler, against a small server on the loopback device.
 
-mod server {
-    //! A server for tests: it answers as a function says, and keeps what it was asked.
-
-    use std::io::{BufRead, BufReader, Write};
-    use std::net::{TcpListener, TcpStream};
-    use std::sync::{Arc, Mutex};
-    use std::thread;
-    use std::time::{Duration, Instant};
-
-    use argiope::Config;
-
-    /// A request as the server read it.
-    #[derive(Clone, Debug)]
-    pub struct Asked {
-        pub method: String,
-        pub target: String,
-        pub host: String,
-        pub fields: String,
-        pub body: String,
-        pub at: Instant,
-    }
-
-    /// What it answers.
-    pub struct Reply {
-        status: &'static str,
-        fields: String,
-        body: String,
-        after: Duration,
-    }
-
-    pub struct Server {
-        port: u16,
-        asked: Arc<Mutex<Vec<Asked>>>,
-    }
-
-    impl Server {
-        pub fn start(answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
-            let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
-            let port = listener.local_addr().expect("it is bound").port();
-            let asked = Arc::new(Mutex::new(Vec::new()));
-            let told = Arc::clone(&asked);
-            let answer = Arc::new(answer);
-            thread::spawn(move || {
-                for stream in listener.incoming().flatten() {
-                    let (told, answer) = (Arc::clone(&told), Arc::clone(&answer));
-                    thread::spawn(move || serve(&stream, &told, &*answer));
-                }
-            });
-            Server { port, asked }
-        }
-
-        /// What it was asked so far, in order.
-        pub fn asked(&self) -> Vec<Asked> {
-            self.asked.lock().expect("no server panics").clone()
-        }
-
-        /// Every host's port 80 is this server; no delay, no robots.txt, no second tries.
-        pub fn config(&self) -> Config {
-            [
-                ("ALLOW_NET", "loopback".to_owned()),
-                ("RESOLVE", format!("*:80:127.0.0.1:{}", self.port)),
-                ("DOWNLOAD_DELAY", "0".to_owned()),
-                ("RANDOMIZE_DOWNLOAD_DELAY", "false".to_owned()),
-                ("ROBOTSTXT_OBEY", "false".to_owned()),
-                ("RETRY_TIMES", "0".to_owned()),
-            ]
-            .into_iter()
-            .try_fold(Config::default(), |config, (name, value)| {
-                config.with(name, value)
-            })
-            .expect("these settings are sound")
-        }
-    }
-
-    impl Reply {
-        pub fn page(body: &str) -> Self {
-            Reply {
-                status: "200 OK",
-                fields: "Content-Type: text/html\r\n".to_owned(),
-                body: body.to_owned(),
-                after: Duration::ZERO,
-            }
-        }
-
-        pub fn redirect(status: &'static str, to: &str) -> Self {
-            Reply {
-                status,
-                fields: format!("Location: {to}\r\n"),
-                ..Reply::page("")
-            }
-        }
-
-        pub fn after(mut self, after: Duration) -> Self {
-            self.after = after;
-            self
-        }
-    }
-
-    fn serve(mut stream: &TcpStream, told: &Mutex<Vec<Asked>>, answer: &dyn Fn(&Asked) -> Reply) {
-        let mut reader = BufReader::new(stream);
-        while let Some(asked) = read(&mut reader) {
-            told.lock().expect("no server panics").push(asked.clone());
-            let reply = answer(&asked);
-            thread::sleep(reply.after);
-            let whole = format!(
-                "HTTP/1.1 {}\r\n{}Content-Length: {}\r\n\r\n{}",
-                reply.status,
-                reply.fields,
-                reply.body.len(),
-                reply.body
-            );
-            if stream.write_all(whole.as_bytes()).is_err() {
-                return;
-            }
-        }
-    }
-
-    fn read(reader: &mut impl BufRead) -> Option<Asked> {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok().filter(|n| *n > 0)?;
-        let at = Instant::now();
-        let mut words = line.split(' ');
-        let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
-        let (mut fields, mut host, mut length) = (String::new(), String::new(), 0);
-        loop {
-            let mut line = String::new();
-            reader.read_line(&mut line).ok().filter(|n| *n > 0)?;
-            let Some((name, value)) = line.trim_end().split_once(':') else {
-                break;
-            };
-            match name.to_ascii_lowercase().as_str() {
-                "host" => host = value.trim().to_owned(),
-                "content-length" => length = value.trim().parse().expect("a length"),
-                _ => {}
-            }
-            fields.push_str(&line.to_ascii_lowercase());
-        }
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body).ok()?;
-        Some(Asked {
-            method,
-            target,
-            host,
-            fields,
-            body: String::from_utf8(body).expect("tests send text"),
-            at,
-        })
-    }
-}
+#[allow(dead_code, reason = "other tests ask it for more")]
+mod loopback;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -161,12 +14,12 @@ use std::time::{Duration, Instant as Clock};
 use argiope::serde_json::json;
 use argiope::settings::ScopeSettings;
 use argiope::{
-    Answer, Ask, ByHost, ByStatus, Classify, Config, Crawler, DiskJob, FailureKind, Heard, Instant,
-    Later, NotTaken, Pace, Page, Refused, Request, ScopeMap, ScopesError, Signal, Sink, Strategy,
-    Turn,
+    Answer, Ask, ByHost, ByStatus, Classify, Config, Crawler, Decision, DiskJob, Event,
+    FailureKind, Heard, Instant, Later, NotTaken, Pace, Page, Refused, Request, ScopeMap,
+    ScopesError, Signal, Sink, Strategy, Turn, Wall,
 };
 
-use server::{Reply, Server};
+use loopback::{Reply, Server};
 
 /// No crawl here takes longer, however busy the machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -564,6 +417,46 @@ fn f90_a_slow_reply_slows_nothing_down_where_its_request_asks_so() {
     let slow = || Request::get("http://a.test/slow").priority(1);
     assert_eq!(gap_after(slow().dont_adjust_delay()).as_millis(), 50);
     assert!(gap_after(slow()).as_millis() >= 300);
+}
+
+#[test]
+fn a_sink_hears_each_decision_once_its_reply_has_ended() {
+    #[derive(Clone, Default)]
+    struct Heard(Rc<RefCell<Vec<String>>>);
+    impl Sink for Heard {
+        fn put(&mut self, page: Page, _disk: &mut Vec<DiskJob>) {
+            self.0.borrow_mut().push(format!("page {}", page.id));
+        }
+        fn decision(&mut self, decision: &Decision, at: Wall, _disk: &mut Vec<DiskJob>) {
+            assert!(at.0 > 0 && decision.event == Event::Autothrottle);
+            let (id, size) = (decision.id.expect("an answer"), decision.size);
+            let told = format!("decision {id}, {} bytes", size.expect("a body"));
+            self.0.borrow_mut().push(told);
+        }
+    }
+    let server = Server::start(|_| Reply::page("a page"));
+    let config = set(server.config(), "AUTOTHROTTLE_ENABLED", true);
+    let config = set(config, "AUTOTHROTTLE_START_DELAY", 0.01);
+    let config = set(config, "AUTOTHROTTLE_DEBUG", true);
+    let heard = Heard::default();
+    let mut crawler = Crawler::builder(config)
+        .sink(heard.clone())
+        .build()
+        .expect("a crawler");
+    submit_pages(&mut crawler, 2);
+    assert_eq!(crawler.run(), "finished");
+    let pacing = crawler.pacing();
+    assert_eq!(pacing.scopes[0].sent, 2);
+    assert_eq!(pacing.decided["autothrottle"], 2);
+    assert_eq!(
+        *heard.0.borrow(),
+        [
+            "decision 1, 6 bytes",
+            "page 1",
+            "decision 2, 6 bytes",
+            "page 2"
+        ]
+    );
 }
 
 #[test]

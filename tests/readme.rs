@@ -54,7 +54,14 @@ fn every_throttling_row_names_its_tests_and_every_such_test_stands_in_its_row() 
 #[test]
 fn every_file_that_is_named_exists() {
     for name in quoted(README) {
-        let ours = ["src/", "tests/", "benches/", "tools/", "LICENSE"];
+        let ours = [
+            "src/",
+            "tests/",
+            "benches/",
+            "examples/",
+            "tools/",
+            "LICENSE",
+        ];
         let pattern = name.contains('*');
         if ours.iter().any(|start| name.starts_with(start)) && !pattern {
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);

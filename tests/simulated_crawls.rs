@@ -3,6 +3,9 @@
 //! Every failure prints the seed that led to it; `ARGIOPE_SEED=…` runs that one again.
 
 mod simulated {
+    pub mod reply;
+    pub mod policy;
+    pub mod book;
     pub mod web;
     pub mod crawl;
     pub mod random;
@@ -16,4 +19,5 @@ mod simulated {
     mod connections;
     mod pace;
     mod throttling;
+    mod hidden_limits;
 }

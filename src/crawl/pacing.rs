@@ -82,9 +82,9 @@ impl Pacing {
     /// What the throttle can tell by `now`.
     pub(crate) fn of(throttle: &Throttle, now: Instant) -> Self {
         let accounts: Vec<&Account> = throttle.accounts().collect();
-        let waited = |cause: &Cause| (cause.name(), throttle.waited(*cause));
+        let waited = |cause: &Cause| (cause.name(), throttle.waited(*cause, now));
         let decided = |event: &Event| (event.name(), throttle.decided(*event));
-        let chosen = chosen(&accounts);
+        let chosen = chosen(&accounts, now);
         let mut scopes: Vec<ScopePacing> = chosen
             .iter()
             .map(|at| ScopePacing::of(throttle, accounts[*at], now))
@@ -118,7 +118,7 @@ impl Pacing {
 }
 
 /// The places of the accounts that are told of.
-fn chosen(accounts: &[&Account]) -> BTreeSet<usize> {
+fn chosen(accounts: &[&Account], now: Instant) -> BTreeSet<usize> {
     let mut chosen = BTreeSet::new();
     let mut take = |count: usize, rank: &dyn Fn(&Account) -> u128| {
         let mut ranked: Vec<(Reverse<u128>, usize)> = accounts
@@ -141,7 +141,7 @@ fn chosen(accounts: &[&Account]) -> BTreeSet<usize> {
             0
         }
     });
-    take(MOST, &|account| account.waited_in_all().as_nanos());
+    take(MOST, &|account| account.waited_in_all(now).as_nanos());
     take(MOST, &|account| u128::from(account.sent));
     take(MOST, &|account| u128::from(account.refused));
     take(MOST, &|account| u128::from(account.suspected.is_some()));
@@ -150,7 +150,7 @@ fn chosen(accounts: &[&Account]) -> BTreeSet<usize> {
 
 impl ScopePacing {
     fn of(throttle: &Throttle, account: &Account, now: Instant) -> Self {
-        let waited = |cause: &Cause| (cause.name(), account.waited(*cause));
+        let waited = |cause: &Cause| (cause.name(), account.waited(*cause, now));
         let decided = |event: &Event| (event.name(), account.decided(*event));
         ScopePacing {
             scope: account.scope.clone(),

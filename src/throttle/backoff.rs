@@ -114,8 +114,8 @@ impl Backoff {
         }
     }
 
-    #[cfg(test)]
     /// Backs off from the beginning, by this delay (the seeds' `get_initial_backoff`).
+    #[cfg(test)]
     pub fn starting_at(delay: Duration, now: Instant) -> Self {
         Backoff {
             state: State::Guessing(Guess::at(nanos(delay))),
@@ -133,11 +133,14 @@ impl Backoff {
                 State::Following(Bracket::remembered(gap, refused, lanes, now))
             }
         };
-        Backoff {
+        let mut backoff = Backoff {
             state,
             cuts: learned.cuts,
             ..Backoff::new(now)
-        }
+        };
+        // What is given from now on is compared with that limit.
+        backoff.meter.anchor(now);
+        backoff
     }
 
     /// The limits that still bind; `None` where there are none.

@@ -26,7 +26,7 @@ pub struct Facts {
     pub delay: Duration,
     /// The share of the span during which the delay was at its longest.
     pub at_max: f64,
-    /// A block is suspected (see [`suspect`](super::suspect)).
+    /// A block is suspected.
     pub suspected: bool,
     /// What it was told.
     pub told: Told,

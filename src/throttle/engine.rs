@@ -211,6 +211,7 @@ impl Throttle {
                 Looked::Capped => {
                     self.scope_mut(id).queued = Queued::Capped;
                     self.capped.push_back(id);
+                    self.account_waiting(id, now);
                     // Departures of a capped scope still need the wheel.
                     self.arm_departure(id, now);
                 }
@@ -331,12 +332,6 @@ impl Throttle {
         };
         let claims = self.lanes[lane as usize].passed >= PASSED_MAX;
         if let Some((keeper, wants_place)) = self.keeper_of_lane(lane, now, claims) {
-            let cost = self.cost(lane, keeper);
-            let cause = self.cause(keeper, cost, wants_place, now);
-            if cause == Cause::Quota && self.lanes[lane as usize].kept != (keeper, cause) {
-                self.note_quota(keeper, cost, now);
-            }
-            self.lanes[lane as usize].kept = (keeper, cause);
             self.lanes[lane as usize].wanted_place |= wants_place;
             if keeper == id {
                 return Looked::Nothing;
@@ -356,10 +351,10 @@ impl Throttle {
         }
         if !self.has_place() {
             self.lanes[lane as usize].wanted_place = true;
-            self.lanes[lane as usize].kept = (id, Cause::GlobalCap);
             return Looked::Capped;
         }
         self.leave(id);
+        self.account_waited(id, now);
         let ticket = self.reserve(lane, now);
         self.unclaim(lane, now);
         Looked::Granted(Grant::Release(LaneId(lane), ticket))
@@ -445,6 +440,7 @@ impl Throttle {
 
     /// Sees to it that the scope is looked at when it can next do something: now or by the wheel.
     fn look_at(&mut self, id: ScopeId, now: Instant) {
+        self.account_waiting(id, now);
         let Some(at) = self.acts_at(id, now) else {
             return;
         };

@@ -109,6 +109,45 @@ fn lines_to_stdout_and_files_to_a_directory() {
 }
 
 #[test]
+fn decisions_about_paces_are_a_file_and_aloud_lines_as_scrapy_has_them() {
+    let server = Server::new(web);
+    let url = server.url("/");
+    let slot = format!("slot: 127.0.0.1:{} | conc: ", server.port());
+    let crawl = |args: &[&str]| {
+        let automatic = ["-s", "AUTOTHROTTLE_ENABLED=1"];
+        let quick = ["-s", "AUTOTHROTTLE_START_DELAY=0"];
+        Crawl::of(&[&url]).with(&automatic).with(&quick).with(args)
+    };
+    let debug = ["-s", "AUTOTHROTTLE_DEBUG=1"];
+    let crawled = crawl(&debug).with(&["-v"]).aloud().run();
+    let decisions = crawled.read("throttle.jsonl");
+    assert_eq!(decisions.lines().count(), 31);
+    for (line, result) in decisions.lines().zip(crawled.lines()) {
+        let line: Value = serde_json::from_str(line).expect("JSON");
+        assert_eq!(line["id"], result["id"]);
+        assert_eq!(line["size"], result["bytes_body"]);
+    }
+    let aloud = crawled
+        .ended
+        .err
+        .lines()
+        .filter(|line| line.starts_with(&slot));
+    assert_eq!(aloud.count(), 31, "{}", crawled.ended.err);
+    assert_eq!(crawled.stats()["decisions"]["autothrottle"], 31);
+
+    // Not unless both are asked for, and nowhere but below --out.
+    let crawled = crawl(&debug).aloud().run();
+    assert!(!crawled.ended.err.contains(&slot), "{}", crawled.ended.err);
+    let crawled = crawl(&["-v"]).aloud().run();
+    assert!(!crawled.ended.err.contains(&slot), "{}", crawled.ended.err);
+    assert!(!crawled.out().join("throttle.jsonl").exists());
+    assert_eq!(crawled.stats()["decisions"]["autothrottle"], 31);
+    let streamed = crawl(&debug).with(&["--results", "-"]);
+    assert_eq!(streamed.try_run().expect(0).lines().len(), 31);
+    assert_eq!(fs::read_dir(streamed.folder()).expect("it").count(), 0);
+}
+
+#[test]
 fn lines_stream_while_the_crawl_goes_on() {
     let server = Server::new(|asked: &Asked| match asked.target.as_str() {
         "/slow" => vec![crate::server::Step::Wait(Duration::from_secs(3))],

@@ -10,7 +10,7 @@ fn web() -> (PoliteWeb, Vec<String>) {
     let mut web = PoliteWeb::default();
     let mut urls = Vec::new();
     for (number, name) in ["one.test", "two.test", "three.test"].iter().enumerate() {
-        let site = web.site(name, address(1 + number as u8));
+        let site = web.site(name, address(1 + number as u16));
         for page in 0..12 {
             let path = format!("/{page}");
             let reply = match page % 6 {

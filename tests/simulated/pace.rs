@@ -6,7 +6,13 @@ use super::crawl::Plan;
 use super::web::{PoliteWeb, Reply, Step, address};
 
 /// A host with so many pages, each as slow as this, and their URLs.
-fn host(web: &mut PoliteWeb, name: &str, number: u8, pages: usize, think: Duration) -> Vec<String> {
+fn host(
+    web: &mut PoliteWeb,
+    name: &str,
+    number: u16,
+    pages: usize,
+    think: Duration,
+) -> Vec<String> {
     let site = web.site(name, address(number));
     (0..pages)
         .map(|page| {
@@ -28,7 +34,7 @@ fn a_host_has_as_many_requests_in_flight_as_it_may_and_never_more() {
         plan.seeds = host(&mut web, "one.test", 1, 40, Duration::from_millis(200));
         let web = web.shared();
         plan.run(&web);
-        assert_eq!(web.borrow().peaks["one.test"], cap);
+        assert_eq!(web.borrow().hosts["one.test"].peak, cap);
     }
 }
 
@@ -47,7 +53,7 @@ fn all_hosts_together_have_as_many_in_flight_as_the_crawl_may_and_never_more() {
     }
     let web = web.shared();
     plan.run(&web);
-    assert_eq!(web.borrow().peak, 16);
+    assert_eq!(web.borrow().all.peak, 16);
 }
 
 #[test]
@@ -68,7 +74,7 @@ fn ten_names_on_one_address_share_its_places_from_the_first_request() {
         let web = web.shared();
         plan.run(&web);
         let web = web.borrow();
-        assert_eq!(web.address_peaks[&address(9)], 2);
+        assert_eq!(web.addresses[&address(9)].peak, 2);
         assert_eq!(web.questions > 0, asks_names);
     }
 }

@@ -71,7 +71,7 @@ pub fn case(seed: u64) -> Case {
 }
 
 fn site(rng: &mut Rng, name: &str, names: &[&str], index: usize, follow: Follow) -> Site {
-    let mut at = address(1 + index as u8);
+    let mut at = address(1 + index as u16);
     if index > 0 && rng.chance(0.4) {
         at = address(1);
     }

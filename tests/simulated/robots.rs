@@ -118,7 +118,7 @@ fn one_place_for_the_whole_crawl_is_enough_for_robots_txt_and_pages() {
         .set("CONCURRENT_REQUESTS", 1)
         .set("DOWNLOAD_DELAY", 0.1);
     for (number, name) in ["one.test", "two.test", "three.test"].iter().enumerate() {
-        let site = web.site(name, address(1 + number as u8));
+        let site = web.site(name, address(1 + number as u16));
         let slow = rules(Duration::ZERO).after(Duration::from_millis(300));
         site.rules(Duration::ZERO).path("/robots.txt", [slow]);
         for page in 0..3 {
@@ -129,7 +129,7 @@ fn one_place_for_the_whole_crawl_is_enough_for_robots_txt_and_pages() {
     let web = web.shared();
     let run = plan.run(&web);
     assert_eq!(web.borrow().arrivals.len(), 12);
-    assert_eq!(web.borrow().peak, 1);
+    assert_eq!(web.borrow().all.peak, 1);
     run.check_lines();
 }
 

@@ -10,7 +10,7 @@ use super::crawl::{Plan, Run};
 use super::web::{Arrival, PoliteWeb, Reply, Step, address};
 
 /// Pages of a host, each as slow as this, and their URLs.
-fn host(web: &mut PoliteWeb, name: &str, number: u8, pages: usize, think: Duration) -> Vec<String> {
+fn host(web: &mut PoliteWeb, name: &str, number: u16, pages: usize, think: Duration) -> Vec<String> {
     let site = web.site(name, address(number));
     (0..pages)
         .map(|page| {
@@ -162,7 +162,7 @@ fn f78_the_pace_that_came_about_is_what_the_server_measured() {
             close(told.rate, rate);
             close(told.gap.map(|gap| 1.0 / gap.as_secs_f64()), rate);
             close(told.concurrency, in_flight);
-            assert_eq!(told.peak as usize, web.peaks[&told.scope]);
+            assert_eq!(told.peak as usize, web.hosts[&*told.scope].peak);
         }
         assert_eq!(pacing.scopes.len(), 2);
     }
@@ -173,8 +173,20 @@ fn what_scopes_waited_for_is_told_by_cause() {
     let mut web = PoliteWeb::default();
     let mut plan = Plan::new(&[])
         .set("DOWNLOAD_DELAY", 1)
-        .set("RANDOMIZE_DOWNLOAD_DELAY", false);
+        .set("RANDOMIZE_DOWNLOAD_DELAY", false)
+        .set(
+            "THROTTLING_SCOPES",
+            json!({
+                "three.test": {"concurrency": 2, "delay": 0},
+                "four.test": {"autothrottle": true, "delay": 0},
+                "five.test": {"concurrency": 8, "delay": 0, "quota": 10, "window": 10},
+            }),
+        );
     plan.seeds = host(&mut web, "one.test", 1, 30, Duration::from_millis(20));
+    for (name, number) in [("three.test", 3), ("four.test", 4), ("five.test", 5)] {
+        let pages = host(&mut web, name, number, 39, Duration::from_millis(500));
+        plan.seeds.extend(pages);
+    }
     plan.seeds
         .extend(host(&mut web, "two.test", 2, 10, Duration::from_millis(20)));
     web.site("two.test", address(2))
@@ -188,7 +200,15 @@ fn what_scopes_waited_for_is_told_by_cause() {
     };
     assert!((28.0..31.0).contains(&waited("one.test", "delay")));
     assert!((40.0..51.0).contains(&waited("host/two.test", "robots")));
-    // The sum over all is of both.
+    assert!((9.0..10.0).contains(&waited("three.test", "concurrency")));
+    assert!((15.0..30.0).contains(&waited("four.test", "autothrottle")));
+    assert!((25.0..40.0).contains(&waited("five.test", "quota")));
+    for told in &pacing.scopes {
+        let (_, most) = told.waited_most().expect("all of them waited");
+        let all: Duration = told.waited.values().sum();
+        assert!(most >= all.mul_f64(0.9), "{told:?}");
+    }
+    // The sum over all is of each.
     let all: f64 = pacing.waited.values().map(Duration::as_secs_f64).sum();
     let each = pacing.scopes.iter().flat_map(|told| told.waited.values());
     let each: f64 = each.map(Duration::as_secs_f64).sum();
@@ -250,4 +270,38 @@ fn f103_a_server_that_forbids_everything_is_told_to_be_beyond_slowing_down() {
     let forbidden = Step::new(Reply::Status(403));
     let told = remarks(40, &forbidden, &[]);
     check_remark(&told, "suspect", "slowing down does not help");
+}
+
+#[test]
+fn of_many_scopes_those_worth_a_look_are_told_of_and_the_rest_are_counted() {
+    let mut web = PoliteWeb::default();
+    let mut plan = Plan::new(&[])
+        .set("DOWNLOAD_DELAY", 1)
+        .set("THROTTLING_SCOPES", json!({"host7.test": {"delay": 0}}));
+    for number in 0..240 {
+        let name = format!("host{number}.test");
+        // The last ones wait, and send most.
+        let pages = if number < 200 { 1 } else { 4 };
+        let think = Duration::from_millis(20);
+        plan.seeds
+            .extend(host(&mut web, &name, number, pages, think));
+    }
+    let run = plan.run(&web.shared());
+    let pacing = run.crawler.pacing();
+    assert!(
+        pacing.scopes.len() <= 100 + 4 * 50,
+        "{}",
+        pacing.scopes.len()
+    );
+    assert!(pacing.left_out > 0);
+    assert_eq!(pacing.scopes.len() + pacing.left_out, 240);
+    let told = |name: &str| pacing.scopes.iter().any(|told| told.scope == name);
+    assert!(told("host7.test"));
+    assert!((200..240).all(|number| told(&format!("host{number}.test"))));
+    let waited: Vec<Duration> = pacing
+        .scopes
+        .iter()
+        .map(|told| told.waited.values().sum())
+        .collect();
+    assert!(waited.is_sorted_by(|a, b| a >= b), "{waited:?}");
 }

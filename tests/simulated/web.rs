@@ -1,7 +1,7 @@
 //! A web whose servers remember what was promised to them, and complain when it is not kept.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,6 +10,10 @@ use argiope::base::rng::Rng;
 use argiope::base::time::Instant;
 use argiope::io::Close;
 use argiope::io::sim::{Answer, ConnId, Net, World};
+
+pub use super::book::{Arrival, Book};
+use super::policy::{Limit, Mood, Visit};
+pub use super::reply::{Reply, Step, rules};
 
 /// Every site there is, and all that its visitors did.
 #[derive(Default)]
@@ -28,16 +32,16 @@ pub struct PoliteWeb {
     pub calls: Vec<(Instant, SocketAddr)>,
     /// Questions that the name server was asked.
     pub questions: usize,
-    /// The most requests that were being answered at once, by host.
-    pub peaks: BTreeMap<String, usize>,
-    /// The most requests that were being answered at once by all.
-    pub peak: usize,
-    /// The most requests that were being answered at once, by address.
-    pub address_peaks: BTreeMap<SocketAddr, usize>,
+    /// What each host and each address had to bear.
+    pub hosts: BTreeMap<String, Book>,
+    pub addresses: BTreeMap<SocketAddr, Book>,
+    /// What all of them together had.
+    pub all: Book,
     /// What was seen that should not have been.
     pub faults: Vec<String>,
     lines: BTreeMap<ConnId, Caller>,
     alarms: Vec<Alarm>,
+    listening: BTreeSet<SocketAddr>,
 }
 
 /// What a crawler's settings promise to every site.
@@ -57,6 +61,10 @@ pub struct Promise {
     pub obeys_robots: bool,
     /// How long one robots.txt holds.
     pub robots_lifetime: Duration,
+    /// What a host's `Retry-After` asks for is kept, up to this.
+    pub hold_max: Duration,
+    /// So many requests of a host, or less, in every span of this length.
+    pub quota: Option<(usize, Duration)>,
 }
 
 impl Default for Promise {
@@ -69,14 +77,20 @@ impl Default for Promise {
             attempts: 3,
             obeys_robots: true,
             robots_lifetime: Duration::from_secs(24 * 3600),
+            hold_max: Duration::from_secs(300),
+            quota: None,
         }
     }
 }
 
 /// One host.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Site {
     pub address: SocketAddr,
+    /// How many requests it lets pass; robots.txt is free.
+    pub limit: Option<Limit>,
+    /// How it answers those, whatever its paths say.
+    pub mood: Option<Mood>,
     /// What each path answers: the first request the first, and so on; the last over and over.
     pub paths: BTreeMap<String, Vec<Step>>,
     /// What its robots.txt allows, once it has been handed out.
@@ -98,57 +112,11 @@ pub enum Verdict {
     Nothing,
 }
 
-/// One reply.
-#[derive(Clone, Debug)]
-pub struct Step {
-    pub think: Duration,
-    pub reply: Reply,
-    /// The server ends the connection behind it.
-    pub closes: bool,
-}
-
-/// What a server says, or does instead.
-#[derive(Clone, Debug)]
-pub enum Reply {
-    /// A page that links to these.
-    Page(Vec<String>),
-    /// The same, in chunks.
-    Chunked(Vec<String>),
-    /// The same, ended by the connection's end.
-    UntilEnd(Vec<String>),
-    Text(Vec<u8>),
-    Status(u16),
-    Redirect(u16, String),
-    /// A page cut short.
-    Truncated,
-    /// No reply but RST.
-    Reset,
-    /// RST in the middle of the body.
-    ResetInside,
-    /// No reply at all.
-    Silence,
-}
-
-/// A request, as its server saw it.
-#[derive(Clone, Debug)]
-pub struct Arrival {
-    pub at: Instant,
-    pub host: String,
-    pub path: String,
-    pub conn: ConnId,
-    /// The server had ended the connection: the request was never answered.
-    pub too_late: bool,
-    /// The reply has been said, or will never be.
-    pub over: Option<Instant>,
-    /// The reply invited another try.
-    pub retry: bool,
-    /// It came on a connection that had been kept, and that brought no reply to it.
-    pub died_kept: bool,
-}
-
 struct Caller {
     to: SocketAddr,
     unread: Vec<u8>,
+    /// Those of its requests that are being answered.
+    open: Vec<usize>,
     requests: usize,
     answered: usize,
     ended: bool,
@@ -156,40 +124,23 @@ struct Caller {
 
 enum Alarm {
     Reply(usize, Step),
+    Body(usize, Step),
     Idle(ConnId, usize),
 }
 
 /// The name server of this web, where it has one.
 pub const NAME_SERVER: &str = "10.53.53.53:53";
 
-impl Step {
-    pub fn new(reply: Reply) -> Self {
-        Step {
-            think: Duration::from_millis(20),
-            reply,
-            closes: false,
-        }
-    }
-
-    pub fn after(mut self, think: Duration) -> Self {
-        self.think = think;
-        self
-    }
-
-    fn invites_retry(&self) -> bool {
-        match &self.reply {
-            Reply::Status(status) => [500, 502, 503, 504, 408, 429].contains(status),
-            Reply::Truncated | Reply::Reset | Reply::ResetInside | Reply::Silence => true,
-            _ => false,
-        }
-    }
-}
+/// As long as the last bytes of a reply may be on their way behind the first.
+const SLACK: Duration = Duration::from_millis(50);
 
 impl Site {
     /// A site at an address, without a robots.txt and without pages.
     pub fn new(name: &str, address: SocketAddr) -> Self {
         Site {
             address,
+            limit: None,
+            mood: None,
             paths: BTreeMap::new(),
             verdict: Verdict::Everything,
             crawl_delay: Duration::ZERO,
@@ -208,6 +159,18 @@ impl Site {
         self.path(path, [Step::new(Reply::Page(links))])
     }
 
+    /// Answers everything by this.
+    pub fn mood(&mut self, mood: Mood) -> &mut Self {
+        self.mood = Some(mood);
+        self
+    }
+
+    /// Lets so many pass.
+    pub fn limit(&mut self, limit: Limit) -> &mut Self {
+        self.limit = Some(limit);
+        self
+    }
+
     /// A robots.txt that keeps us out of `/private` and asks for a gap.
     pub fn rules(&mut self, crawl_delay: Duration) -> &mut Self {
         self.verdict = Verdict::NotPrivate;
@@ -224,18 +187,10 @@ impl Site {
     }
 }
 
-/// The reply that [`Verdict::NotPrivate`] stands for.
-pub fn rules(crawl_delay: Duration) -> Step {
-    let mut text = "User-agent: *\nDisallow: /private\n".to_owned();
-    if crawl_delay > Duration::ZERO {
-        text += &format!("Crawl-delay: {}\n", crawl_delay.as_secs_f64());
-    }
-    Step::new(Reply::Text(text.into_bytes()))
-}
-
 /// The address of a server by number, on port 80.
-pub fn address(number: u8) -> SocketAddr {
-    SocketAddr::from(([10, 0, 0, number], 80))
+pub fn address(number: u16) -> SocketAddr {
+    let [high, low] = number.to_be_bytes();
+    SocketAddr::from(([10, 0, high, low], 80))
 }
 
 impl PoliteWeb {
@@ -245,22 +200,26 @@ impl PoliteWeb {
             .or_insert_with(|| Site::new(name, address))
     }
 
-    pub fn shared(self) -> Rc<RefCell<PoliteWeb>> {
+    pub fn shared(mut self) -> Rc<RefCell<PoliteWeb>> {
+        self.listening = self.sites.values().map(|site| site.address).collect();
         Rc::new(RefCell::new(self))
     }
 
     /// Arrivals at one path of a host.
     pub fn asked(&self, host: &str, path: &str) -> usize {
-        self.arrivals
-            .iter()
-            .filter(|arrival| arrival.host == host && arrival.path == path)
-            .count()
+        self.hosts.get(host).map_or(0, |book| book.of(path).len())
     }
 
     /// The moments at which a host was asked for something.
     pub fn moments(&self, host: &str) -> Vec<Instant> {
-        let of_host = self.arrivals.iter().filter(|arrival| arrival.host == host);
-        of_host.map(|arrival| arrival.at).collect()
+        let visits = self.visits(host);
+        visits.map(|arrival| arrival.at).collect()
+    }
+
+    /// What arrived at a host.
+    pub fn visits(&self, host: &str) -> impl Iterator<Item = &Arrival> {
+        let numbers = self.hosts.get(host).map_or(&[][..], |book| &book.visits);
+        numbers.iter().map(|number| &self.arrivals[*number])
     }
 
     fn fault(&mut self, now: Instant, what: String) {
@@ -284,95 +243,151 @@ impl PoliteWeb {
             .expect("who speaks is on the line");
         caller.requests += 1;
         let (nth, too_late, to) = (caller.requests, caller.ended, caller.to);
-        let Some(site) = self.sites.get(&host).cloned() else {
+        if !self.sites.contains_key(&host) {
             return self.fault(now, format!("{host}{path}: no site has this name"));
-        };
-        if site.address != to {
+        }
+        if self.sites[&host].address != to {
             self.fault(now, format!("{host} was asked at {to}"));
         }
-        self.judge(now, &host, &path, &site);
-        let answered =
-            |arrival: &&Arrival| arrival.host == host && arrival.path == path && !arrival.too_late;
-        let before = self.arrivals.iter().filter(answered).count();
-        let step = match site.paths.get(&path) {
-            Some(steps) => steps[before.min(steps.len() - 1)].clone(),
-            None => Step::new(Reply::Status(404)),
-        };
+        self.judge(now, &host, &path);
+        let (step, refused) = self.step(now, &host, &path);
         let number = self.arrivals.len();
         self.arrivals.push(Arrival {
             at: now,
-            host,
-            path,
+            host: host.clone(),
+            path: path.clone(),
             conn,
             too_late,
-            over: too_late.then_some(now),
+            over: None,
             retry: too_late || step.invites_retry(),
+            refused,
             died_kept: nth > 1 && (too_late || matches!(step.reply, Reply::Reset)),
         });
+        self.hosts.entry(host).or_default().note(number, &path);
+        self.addresses.entry(to).or_default().open += 1;
+        self.all.open += 1;
+        let caller = self.lines.get_mut(&conn).expect("it was just seen");
+        caller.open.push(number);
+        if too_late {
+            self.over(number, now);
+        }
         self.count(now, number, to);
         if !too_late && !matches!(step.reply, Reply::Silence) {
             self.set(net, step.think, Alarm::Reply(number, step));
         }
     }
 
+    /// What a site answers, and whether it is its limit that speaks.
+    fn step(&mut self, now: Instant, host: &str, path: &str) -> (Step, bool) {
+        let book = self.hosts.get(host);
+        let is_robots = path.starts_with("/robots");
+        let site = self.sites.get_mut(host).expect("it was just seen");
+        if !is_robots {
+            if let Some(limit) = &mut site.limit
+                && !limit.admits(now)
+            {
+                return (limit.refusal.clone(), true);
+            }
+            let before = book.map_or(0, |book| book.visits.len() - book.robots);
+            let visit = Visit {
+                at: now,
+                path,
+                before,
+            };
+            if let Some(step) = site.mood.as_ref().and_then(|mood| mood(&visit)) {
+                return (step, false);
+            }
+        }
+        let same = book.map_or(&[][..], |book| book.of(path));
+        let same = same.iter().filter(|n| !self.arrivals[**n].too_late);
+        let before = same.count();
+        let step = match site.paths.get(path) {
+            Some(steps) => steps[before.min(steps.len() - 1)].clone(),
+            None => Step::status(404),
+        };
+        (step, false)
+    }
+
     /// Whether a request that arrives now keeps what was promised.
-    fn judge(&mut self, now: Instant, host: &str, path: &str, site: &Site) {
+    fn judge(&mut self, now: Instant, host: &str, path: &str) {
         let promise = self.promise.clone();
+        let site = &self.sites[host];
         let decided = self.decided(site);
         let is_robots = path.starts_with("/robots");
+        let mut faults = Vec::new();
         if promise.obeys_robots && !is_robots {
             if decided.is_none() {
-                self.fault(now, format!("{host}{path} before its robots.txt was there"));
+                faults.push(format!("{host}{path} before its robots.txt was there"));
             }
             if !site.allows(path) {
-                self.fault(now, format!("{host}{path} is forbidden by robots.txt"));
+                faults.push(format!("{host}{path} is forbidden by robots.txt"));
             }
         }
         let mut gap_min = promise.gap_min;
         if self.delay_is_known(now, path, site) {
             gap_min = gap_min.max(site.crawl_delay);
         }
-        let last = self.arrivals.iter().rev().find(|a| a.host == host);
-        if let Some(last) = last {
-            let gap = now.saturating_since(last.at);
-            // Gaps are multiplied as 32-bit fractions.
-            if gap + Duration::from_micros(2) < gap_min {
-                let fault = format!(
-                    "{host}{path} came {gap:?} after {}, not {gap_min:?}",
-                    last.path
-                );
-                self.fault(now, fault);
+        let Some(book) = self.hosts.get(host) else {
+            faults.into_iter().for_each(|fault| self.fault(now, fault));
+            return;
+        };
+        let last = &self.arrivals[*book.visits.last().expect("a book has a visit")];
+        let gap = now.saturating_since(last.at);
+        // Gaps are multiplied as 32-bit fractions.
+        if gap + Duration::from_micros(2) < gap_min {
+            let after = &last.path;
+            faults.push(format!(
+                "{host}{path} came {gap:?} after {after}, not {gap_min:?}"
+            ));
+        }
+        if let Some((known, until)) = book.hold
+            && now > known + SLACK
+            && now < until
+        {
+            let early = until.saturating_since(now);
+            faults.push(format!(
+                "{host}{path} came {early:?} before a hold was over"
+            ));
+        }
+        if let Some((units, window)) = promise.quota
+            && let Some(nth) = book.visits.len().checked_sub(units)
+        {
+            let span = now.saturating_since(self.arrivals[book.visits[nth]].at);
+            if span + Duration::from_micros(2) < window {
+                faults.push(format!("{host} had more than {units} in {span:?}"));
             }
         }
-        let same: Vec<&Arrival> = self
-            .arrivals
+        let same: Vec<&Arrival> = book
+            .of(path)
             .iter()
-            .filter(|a| a.host == host && a.path == path)
+            .map(|number| &self.arrivals[*number])
             .filter(|a| !is_robots || now.saturating_since(a.at) < promise.robots_lifetime)
             .collect();
         // One try more for a connection that may have died before the request was read.
         let died = same.iter().filter(|arrival| arrival.died_kept).count();
         let tried = same.len() - died.min(1);
         if same.last().is_some_and(|last| !last.retry) {
-            self.fault(now, format!("{host}{path} was answered before"));
+            faults.push(format!("{host}{path} was answered before"));
         } else if tried >= promise.attempts {
-            self.fault(now, format!("{host}{path} was tried {tried} times before"));
+            faults.push(format!("{host}{path} was tried {tried} times before"));
         }
+        faults.into_iter().for_each(|fault| self.fault(now, fault));
     }
 
     /// When the reply that decides what is allowed had been said.
     fn decided(&self, site: &Site) -> Option<Instant> {
         let (host, path, nth) = &site.decided_by;
-        let replies = |a: &&Arrival| a.host == *host && a.path == *path && !a.too_late;
-        let decider = self.arrivals.iter().filter(replies).nth(nth - 1)?;
-        decider.over
+        let visits = self.hosts.get(host)?.of(path).iter();
+        let mut replies = visits.filter(|number| !self.arrivals[**number].too_late);
+        let decider = replies.nth(nth - 1)?;
+        self.arrivals[*decider].over
     }
 
     /// Whether what arrives now left when a site's Crawl-delay had come. A page waits for it;
     /// a neighbour's robots.txt may be on its way while its last bytes are.
     fn delay_is_known(&self, now: Instant, path: &str, site: &Site) -> bool {
         let slack = match path.starts_with("/robots") {
-            true => self.round_trip + Duration::from_millis(50),
+            true => self.round_trip + SLACK,
             false => Duration::ZERO,
         };
         let decided = self.decided(site).filter(|_| self.promise.obeys_robots);
@@ -381,17 +396,10 @@ impl PoliteWeb {
 
     fn count(&mut self, now: Instant, number: usize, to: SocketAddr) {
         let arrival = self.arrivals[number].clone();
-        let open = |a: &&Arrival| a.over.is_none();
-        let here = self.arrivals.iter().filter(open);
-        let here = here.filter(|a| a.host == arrival.host).count();
-        let there = self.arrivals.iter().filter(open);
-        let there = there.filter(|a| self.sites[&a.host].address == to).count();
-        let all = self.arrivals.iter().filter(open).count();
-        let peak = self.peaks.entry(arrival.host.clone()).or_default();
-        *peak = here.max(*peak);
-        let peak = self.address_peaks.entry(to).or_default();
-        *peak = there.max(*peak);
-        self.peak = self.peak.max(all);
+        let book = self.hosts.get_mut(&arrival.host).expect("it has arrived");
+        let here = book.peaks();
+        let there = self.addresses.entry(to).or_default().peaks();
+        let all = self.all.peaks();
         let mut promise = self.promise.clone();
         let site = &self.sites[&arrival.host];
         if self.delay_is_known(now, &arrival.path, site) {
@@ -408,15 +416,55 @@ impl PoliteWeb {
         }
     }
 
-    fn answer(&mut self, number: usize, step: &Step, net: &mut Net) {
+    /// A request was answered, or never will be.
+    fn over(&mut self, number: usize, now: Instant) {
+        let arrival = &mut self.arrivals[number];
+        if arrival.over.replace(now).is_some() {
+            return;
+        }
+        let caller = self.lines.get_mut(&arrival.conn);
+        let to = self.sites[&arrival.host].address;
+        if let Some(caller) = caller {
+            caller.open.retain(|open| *open != number);
+        }
+        let host = self.hosts.get_mut(&arrival.host).expect("it has arrived");
+        let address = self.addresses.get_mut(&to);
+        for book in [Some(host), address, Some(&mut self.all)] {
+            book.into_iter().for_each(|book| book.open -= 1);
+        }
+    }
+
+    fn answer(&mut self, number: usize, mut step: Step, net: &mut Net) {
         let now = net.now();
         let conn = self.arrivals[number].conn;
         if !self.lines.contains_key(&conn) || self.arrivals[number].over.is_some() {
             return;
         }
-        self.arrivals[number].over = Some(now);
-        let (bytes, closes) = step.reply.bytes(step.closes);
-        net.reply(conn, Duration::ZERO, &bytes);
+        let (head, body, _) = step.bytes();
+        if let Some(wait) = step.retry_after() {
+            // It is known half a round trip from now; what left by then is half of one away.
+            let known = now + self.round_trip;
+            let until = known + wait.min(self.promise.hold_max);
+            let book = self.hosts.get_mut(&self.arrivals[number].host);
+            let is_redirect = matches!(step.reply, Reply::Redirect(..));
+            if let Some(book) = book.filter(|_| !is_redirect) {
+                book.hold(known, until);
+            }
+        }
+        if step.body_after > Duration::ZERO {
+            net.reply(conn, Duration::ZERO, &head);
+            let wait = std::mem::take(&mut step.body_after);
+            return self.set(net, wait, Alarm::Body(number, step));
+        }
+        net.reply(conn, Duration::ZERO, &[head, body].concat());
+        self.end_reply(number, &step, net);
+    }
+
+    /// The last byte of a reply was said.
+    fn end_reply(&mut self, number: usize, step: &Step, net: &mut Net) {
+        let conn = self.arrivals[number].conn;
+        self.over(number, net.now());
+        let (_, _, closes) = step.bytes();
         match &step.reply {
             Reply::Reset | Reply::ResetInside => net.reset(conn, Duration::ZERO),
             _ if closes => net.end(conn, Duration::ZERO),
@@ -438,76 +486,6 @@ impl PoliteWeb {
     }
 }
 
-impl Reply {
-    /// What goes over the wire, and whether the connection ends behind it.
-    fn bytes(&self, closes: bool) -> (Vec<u8>, bool) {
-        let close = if closes { "Connection: close\r\n" } else { "" };
-        let html = "Content-Type: text/html\r\n";
-        let text = match self {
-            Reply::Page(links) => {
-                let body = page(links);
-                let length = body.len();
-                format!("HTTP/1.1 200 OK\r\n{close}{html}Content-Length: {length}\r\n\r\n{body}")
-            }
-            Reply::Chunked(links) => {
-                let body = page(links);
-                let (a, b) = body.split_at(body.len() / 2);
-                format!(
-                    "HTTP/1.1 200 OK\r\n{close}{html}Transfer-Encoding: chunked\r\n\r\n\
-                     {:x}\r\n{a}\r\n{:x}\r\n{b}\r\n0\r\n\r\n",
-                    a.len(),
-                    b.len()
-                )
-            }
-            Reply::UntilEnd(links) => {
-                let body = page(links);
-                return (
-                    format!("HTTP/1.1 200 OK\r\n{html}\r\n{body}").into_bytes(),
-                    true,
-                );
-            }
-            Reply::Text(body) => {
-                let length = body.len();
-                let mut bytes = format!(
-                    "HTTP/1.1 200 OK\r\n{close}Content-Type: text/plain\r\n\
-                     Content-Length: {length}\r\n\r\n"
-                )
-                .into_bytes();
-                bytes.extend_from_slice(body);
-                return (bytes, closes);
-            }
-            Reply::Status(status) => {
-                format!("HTTP/1.1 {status} So\r\n{close}Content-Length: 0\r\n\r\n")
-            }
-            Reply::Redirect(status, to) => {
-                format!(
-                    "HTTP/1.1 {status} There\r\n{close}Location: {to}\r\nContent-Length: 0\r\n\r\n"
-                )
-            }
-            Reply::Truncated => {
-                let text = format!("HTTP/1.1 200 OK\r\n{html}Content-Length: 1000\r\n\r\n<p>And");
-                return (text.into_bytes(), true);
-            }
-            Reply::ResetInside => {
-                let text = format!("HTTP/1.1 200 OK\r\n{html}Content-Length: 1000\r\n\r\n<p>And");
-                return (text.into_bytes(), true);
-            }
-            Reply::Reset | Reply::Silence => return (Vec::new(), true),
-        };
-        (text.into_bytes(), closes)
-    }
-}
-
-fn page(links: &[String]) -> String {
-    let links = links
-        .iter()
-        .map(|link| format!("<p><a href=\"{link}\">there</a>\n"));
-    format!(
-        "<!DOCTYPE html><title>A page</title>\n{}",
-        links.collect::<String>()
-    )
-}
-
 impl World for PoliteWeb {
     /// The same for all, so that everything arrives in the order and at the gaps at which it left.
     fn distance(&mut self, _to: SocketAddr, _rng: &mut Rng) -> Duration {
@@ -519,13 +497,14 @@ impl World for PoliteWeb {
         if let Some(answer) = self.deaf.get(&to) {
             return *answer;
         }
-        if !self.sites.values().any(|site| site.address == to) {
+        if !self.listening.contains(&to) {
             self.fault(net.now(), format!("nobody told of {to}"));
             return Answer::Refuse;
         }
         let caller = Caller {
             to,
             unread: Vec::new(),
+            open: Vec::new(),
             requests: 0,
             answered: 0,
             ended: false,
@@ -550,11 +529,9 @@ impl World for PoliteWeb {
     }
 
     fn closed(&mut self, conn: ConnId, _how: Close, net: &mut Net) {
-        self.lines.remove(&conn);
-        for arrival in &mut self.arrivals {
-            if arrival.conn == conn && arrival.over.is_none() {
-                arrival.over = Some(net.now());
-            }
+        let caller = self.lines.remove(&conn);
+        for number in caller.map_or(Vec::new(), |caller| caller.open) {
+            self.over(number, net.now());
         }
     }
 
@@ -589,7 +566,14 @@ impl World for PoliteWeb {
     fn alarm(&mut self, what: u64, net: &mut Net) {
         let quiet = Alarm::Idle(ConnId(0), 0);
         match std::mem::replace(&mut self.alarms[what as usize], quiet) {
-            Alarm::Reply(number, step) => self.answer(number, &step, net),
+            Alarm::Reply(number, step) => self.answer(number, step, net),
+            Alarm::Body(number, step) => {
+                if self.arrivals[number].over.is_none() {
+                    let (_, body, _) = step.bytes();
+                    net.reply(self.arrivals[number].conn, Duration::ZERO, &body);
+                    self.end_reply(number, &step, net);
+                }
+            }
             Alarm::Idle(conn, answered) => {
                 if let Some(caller) = self.lines.get_mut(&conn)
                     && caller.requests == answered

@@ -102,7 +102,7 @@ impl Bracket {
 
     /// A refusal of a rate that was known to work, `real` from send to send.
     pub fn after_first(meter: &Meter, real: u64, rules: &Rules<'_>, now: Instant) -> (Self, Why) {
-        let max = nanos(rules.backoff.max_delay).max(real);
+        let max = nanos(rules.backoff.max_delay.max(rules.base.delay));
         // The first one says nothing of how far off the limit is; a later one, that it was near.
         let near = meter.gap_given(TELLING).is_some();
         let step = if near {
@@ -111,7 +111,7 @@ impl Bracket {
         } else {
             scaled(real, rules.backoff.delay_factor)
         };
-        let gap = step.clamp(1, max);
+        let gap = step.min(max).max(1);
         let bracket = Bracket {
             refused: real,
             home: gap,
@@ -172,6 +172,7 @@ impl Bracket {
         } else {
             0
         };
+        let max = nanos(rules.backoff.max_delay.max(rules.base.delay));
         let at = meter.refused_gap(asked);
         let probing = self.worked > scaled(at, 1.01);
         let told = self.told(meter, at, probing);
@@ -180,8 +181,8 @@ impl Bracket {
         if self.strikes > 0 {
             noise.is_none();
         } else if !probing && let Some(began) = noise.slid(at, self.refused, meter.given) {
-            self.gap = began.gap;
-            self.worked = began.gap;
+            self.gap = began.gap.min(max);
+            self.worked = self.gap;
             self.refused = began.refused;
             let why = format!("slower does not help: back to {} s", seconds(began.gap));
             return (Event::Recover, why.into());
@@ -207,7 +208,7 @@ impl Bracket {
             // Longer gaps would only be late to see the end of it.
             self.gap = self.gap.min(window / 8).max(at);
         }
-        self.gap = self.gap.min(nanos(rules.backoff.max_delay).max(at));
+        self.gap = self.gap.min(max);
         if self.unanswered == 0 {
             self.refused = self.bound(at, known, since_outage.is_some());
             self.home = self.gap;
@@ -249,7 +250,7 @@ impl Bracket {
     }
 
     /// Sets when to probe: later each time, as long as all probes are refused.
-    fn wait_for_probe(&mut self, chance: bool, rules: &Rules<'_>, now: Instant) {
+    pub fn wait_for_probe(&mut self, chance: bool, rules: &Rules<'_>, now: Instant) {
         let window = u32::try_from(rules.backoff.window.as_millis()).unwrap_or(u32::MAX);
         let longer = self.probe_wait_ms.saturating_add(self.probe_wait_ms / 2);
         self.probe_wait_ms = longer.clamp(window, window.saturating_mul(WAIT_MAX));

@@ -90,6 +90,21 @@ fn f41_ten_minutes_from_the_first_request_are_little_less() {
 }
 
 #[test]
+fn f43_a_limit_that_was_kept_over_idle_time_is_not_overrun() {
+    for burst in [1.0, 5.0, 50.0] {
+        let case = Case::of(Limit::Bucket { rate: 5.0, burst }, 8, 0.02);
+        let learned = case.run().learned;
+        assert!(learned.is_some());
+        let again = Case { learned, ..case };
+        let seen = again.run().figures(&again, 0.0, 120.0);
+        assert!(
+            seen.used >= 0.93 && seen.refused_share < 0.03,
+            "{seen:?}, burst {burst}"
+        );
+    }
+}
+
+#[test]
 fn f98_instant_refusals_slow_the_crawl_down() {
     let case = Case::of(
         Limit::Bucket {

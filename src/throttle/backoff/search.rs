@@ -147,6 +147,9 @@ impl Bracket {
             );
             return Some((Event::Recover, why.into()));
         }
+        if self.probe_wait_ms == 0 {
+            self.wait_for_probe(false, rules, now);
+        }
         if now < self.probe_at || !self.may_probe(rules, now) {
             return None;
         }

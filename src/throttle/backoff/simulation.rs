@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use super::{Backoff, Rules, Step};
+use super::{Backoff, Learned, Rules, Step};
 use crate::base::rng::Rng;
 use crate::base::time::Instant;
 use crate::throttle::settings::{self, Jitter, Rampup};
@@ -60,6 +60,8 @@ pub(super) struct Case {
     pub round_trip: f64,
     pub seconds: f64,
     pub seed: u64,
+    /// What is known from before.
+    pub learned: Option<Learned>,
     /// No requests are sent in these seconds.
     pub idle: Option<(f64, f64)>,
 }
@@ -74,6 +76,8 @@ pub(super) struct Seen {
     /// The gap asked for, by the second.
     pub gaps: Vec<f64>,
     pub peak: u32,
+    /// What is known at the end.
+    pub learned: Option<Learned>,
 }
 
 impl Case {
@@ -93,6 +97,7 @@ impl Case {
             round_trip,
             seconds: 600.0,
             seed: 1,
+            learned: None,
             idle: None,
         }
     }
@@ -110,7 +115,10 @@ impl Case {
 
     pub fn run(&self) -> Seen {
         let mut rng = Rng::from_seed(self.seed);
-        let mut backoff = Backoff::new(Instant::START);
+        let mut backoff = match self.learned {
+            Some(learned) => Backoff::from_learned(learned, Instant::from_nanos(1)),
+            None => Backoff::new(Instant::START),
+        };
         let mut seen = Seen::default();
         let mut server = Server::default();
         // (answered at, order, sent at, served)
@@ -201,6 +209,7 @@ impl Case {
                 seen.steps.extend(step.map(|step| (now as f64 / 1e9, step)));
             }
         }
+        seen.learned = backoff.compact();
         seen
     }
 }

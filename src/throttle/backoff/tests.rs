@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::simulation::{Case, Limit};
 use super::{Backoff, Learned, Rules, Step};
+use crate::base::rng::Rng;
 use crate::base::time::Instant;
 use crate::throttle::decision::Event;
 use crate::throttle::settings::{self, Jitter, Rampup};
@@ -358,6 +359,43 @@ fn whatever_the_base_does_backoff_is_never_faster() {
         if let Some(step) = step {
             assert!(step.event != Event::Backoff || !served, "turn {turn}");
             assert_eq!(step.after, pace);
+        }
+    }
+}
+
+#[test]
+fn whatever_is_configured_and_answered_the_pace_stays_within_its_bounds() {
+    for seed in 0..300 {
+        let mut rng = Rng::from_seed(seed);
+        let mut span = |most: f64| secs(rng.range_f64(0.0, 1.0).powi(4) * most);
+        let settings = settings::Backoff {
+            max_delay: span(300.0),
+            min_delay: span(10.0),
+            window: span(60.0),
+            ..defaults()
+        };
+        let mut scope = Scope::new(0.0, settings);
+        scope.base.delay = span(2.0);
+        scope.latency = span(0.5);
+        let settings = &mut scope.settings;
+        settings.delay_factor = rng.range_f64(1.01, 4.0);
+        settings.concurrency_factor = rng.range_f64(0.05, 0.95);
+        scope.base.concurrency = 1 + rng.below(16) as u32;
+        let refusals = rng.range_f64(0.0, 0.6);
+        let longest = scope.settings.max_delay.max(scope.base.delay);
+        for turn in 0..1000 {
+            scope.send(!rng.chance(refusals));
+            if rng.chance(0.02) {
+                scope.now += secs(rng.range_f64(0.0, 100.0));
+                scope.backoff.held(scope.now);
+            }
+            let pace = scope.pace();
+            assert!(
+                (scope.base.delay..=longest).contains(&pace.delay)
+                    && (1..=scope.base.concurrency).contains(&pace.concurrency),
+                "seed {seed}, turn {turn}: {pace:?} of {:?}",
+                scope.settings
+            );
         }
     }
 }

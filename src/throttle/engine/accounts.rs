@@ -8,6 +8,7 @@ use super::super::scope::{NOBODY, Profile, ScopeId};
 use super::super::signal::Signal;
 use super::super::strategy::Pace;
 use super::Throttle;
+use super::lanes::Waiting;
 use super::median::Median;
 use crate::base::time::{Instant, nanos};
 
@@ -45,6 +46,8 @@ pub struct Account {
     /// Time waited, by cause. Of lanes that waited together the time is counted once.
     waited: [u64; CAUSES],
     waited_until: Instant,
+    /// What the first in its line waits for, and since when.
+    waiting: Option<(Cause, Instant)>,
     on_the_wire: u32,
     changed: Instant,
     /// Requests on the wire × nanoseconds.
@@ -146,6 +149,7 @@ impl Account {
             decided: [0; EVENTS],
             waited: [0; CAUSES],
             waited_until: now,
+            waiting: None,
             on_the_wire: 0,
             changed: now,
             wire_time: 0,
@@ -153,9 +157,11 @@ impl Account {
         }
     }
 
-    /// Time waited for this cause.
-    pub fn waited(&self, cause: Cause) -> Duration {
-        Duration::from_nanos(self.waited[cause as usize])
+    /// Time waited for this cause by `now`.
+    pub fn waited(&self, cause: Cause, now: Instant) -> Duration {
+        let open = self.waiting.filter(|(present, _)| *present == cause);
+        let open = open.map(|(_, since)| now.saturating_since(since.max(self.waited_until)));
+        Duration::from_nanos(self.waited[cause as usize]) + open.unwrap_or_default()
     }
 
     /// The rate that came about between the first departure and the last; `None` before the second.
@@ -201,9 +207,10 @@ impl Account {
         self.decided[event as usize]
     }
 
-    /// All waiting together.
-    pub fn waited_in_all(&self) -> Duration {
-        Duration::from_nanos(self.waited.iter().sum())
+    /// All waiting by `now` together.
+    pub fn waited_in_all(&self, now: Instant) -> Duration {
+        let waited = |cause: &Cause| self.waited(*cause, now);
+        Cause::ALL.iter().map(waited).sum()
     }
 
     /// How many were on the wire in the mean: from the first departure to the last end, or to `now`
@@ -388,10 +395,13 @@ impl Throttle {
         }
     }
 
-    /// Time waited for this cause, over all scopes that have an account. Of lanes of one scope that
-    /// waited together the time is counted once.
-    pub fn waited(&self, cause: Cause) -> Duration {
-        Duration::from_nanos(self.accounts.waited[cause as usize])
+    /// Time waited for this cause by `now`, over all scopes that have, or had, an account.
+    pub fn waited(&self, cause: Cause, now: Instant) -> Duration {
+        let open = self.accounts().map(|account| {
+            let closed = account.waited[cause as usize];
+            account.waited(cause, now) - Duration::from_nanos(closed)
+        });
+        Duration::from_nanos(self.accounts.waited[cause as usize]) + open.sum::<Duration>()
     }
 
     /// How many decisions of this kind there were, over all scopes.
@@ -414,10 +424,67 @@ impl Throttle {
     }
 
     pub(super) fn account_wait(&mut self, id: ScopeId, cause: Cause, from: Instant, to: Instant) {
+        if from >= to {
+            return;
+        }
         let row = self.scope_ref(id).account;
-        if let Some(account) = self.accounts.get_mut(row) {
-            let more = account.wait(cause, from, to);
-            self.accounts.waited[cause as usize] += more;
+        if let Some(account) = self.accounts.rows.get_mut(row as usize) {
+            // Of those who wait together the time counts once, and for the first of them.
+            if let Some((cause, since)) = account.waiting {
+                self.accounts.waited[cause as usize] += account.wait(cause, since, to);
+            }
+            self.accounts.waited[cause as usize] += account.wait(cause, from, to);
+        }
+    }
+
+    /// Notes what the first in a scope's line waits for from now on. Called wherever that may have
+    /// changed.
+    pub(super) fn account_waiting(&mut self, id: ScopeId, now: Instant) {
+        let cause = self.waits_for(id, now);
+        let row = self.scope_ref(id).account;
+        let Some(account) = self.accounts.rows.get_mut(row as usize) else {
+            return;
+        };
+        let spends = Some(Cause::Quota);
+        let comes_to_spend = cause == spends && account.waiting.map(|(cause, _)| cause) != spends;
+        match (&mut account.waiting, cause) {
+            // What kept it last is what kept it: without the others it would not have gone earlier.
+            (Some((present, _)), Some(cause)) => *present = cause,
+            (None, Some(cause)) => account.waiting = Some((cause, now)),
+            (Some(_), None) => self.account_waited(id, now),
+            (None, None) => {}
+        }
+        if comes_to_spend {
+            let cost = self.cost(self.first_waiting(id), id);
+            self.note_quota(id, cost, now);
+        }
+    }
+
+    /// The wait of the first in a scope's line is over.
+    pub(super) fn account_waited(&mut self, id: ScopeId, now: Instant) {
+        let row = self.scope_ref(id).account;
+        if let Some(account) = self.accounts.rows.get_mut(row as usize)
+            && let Some((cause, since)) = account.waiting.take()
+        {
+            self.accounts.waited[cause as usize] += account.wait(cause, since, now);
+        }
+    }
+
+    /// What the first in a scope's line waits for; `None` where there is none, or it waits for our
+    /// own machine.
+    fn waits_for(&self, id: ScopeId, now: Instant) -> Option<Cause> {
+        let lane = self.first_waiting(id);
+        if lane == NOBODY || self.lanes[lane as usize].state != Waiting::Offered {
+            return None;
+        }
+        let scope = self.scope_ref(id);
+        let cost = self.cost(lane, id);
+        match scope.releases_at(cost, now) {
+            Some(at) if at <= now => {
+                let full = self.in_flight >= self.settings.concurrent_requests;
+                full.then_some(Cause::GlobalCap)
+            }
+            at => Some(self.cause(id, cost, at.is_none(), now)),
         }
     }
 }

@@ -36,7 +36,7 @@ impl Throttle {
             let mut changes = std::mem::take(&mut self.changes);
             let state = self.scope_mut(*scope);
             state.answer(&heard, *slot, now, &mut changes);
-            self.note(*scope, id, signal.status, &mut changes, now);
+            self.note(*scope, Some(id), signal.status, &mut changes, now);
             self.changes = changes;
             if let Some((wait, source)) = self.asked_hold(*scope, signal, heard.refused) {
                 self.hold_for(*scope, wait, source, id, signal, now);
@@ -77,7 +77,7 @@ impl Throttle {
             let mut changes = std::mem::take(&mut self.changes);
             self.scope_mut(scope)
                 .ended(signal, ending, now, &mut changes);
-            self.note(scope, id, None, &mut changes, now);
+            self.note(scope, Some(id), None, &mut changes, now);
             self.changes = changes;
             self.look_at(scope, now);
         }
@@ -93,8 +93,26 @@ impl Throttle {
     /// if it is new.
     pub fn feedback(&mut self, feedback: &Feedback, now: Instant) {
         let scope = self.scope(&feedback.scope);
-        self.heed(scope, feedback, now);
+        self.hear_of(scope, feedback, now);
         self.settle(scope, now);
+    }
+
+    /// What is known of a scope otherwise than from an answer. That it is exhausted is as good as a
+    /// refusal of what departs now.
+    pub(super) fn hear_of(&mut self, scope: ScopeId, feedback: &Feedback, now: Instant) {
+        if feedback.exhausted {
+            let heard = Heard {
+                signal: &Signal::default(),
+                refused: true,
+                sent: now,
+            };
+            let mut changes = std::mem::take(&mut self.changes);
+            self.scope_mut(scope).answer(&heard, 0, now, &mut changes);
+            self.scope_mut(scope).follow(now);
+            self.note(scope, None, None, &mut changes, now);
+            self.changes = changes;
+        }
+        self.heed(scope, feedback, now);
     }
 
     /// The scopes that an answer is a refusal of.
@@ -293,7 +311,9 @@ impl Throttle {
 
     /// A lane comes to wait for what may be spent.
     pub(super) fn note_quota(&mut self, scope: ScopeId, cost: f64, now: Instant) {
-        if self.tracing {
+        if !self.tracing {
+            self.account_decided(scope, Event::Quota);
+        } else {
             let at = self.scope_ref(scope).fits_at(cost, now);
             let wait = at.saturating_since(now);
             let reason = format!("what may be spent is spent: {cost} units fit in {wait:?}");
@@ -303,7 +323,9 @@ impl Throttle {
 
     /// robots.txt has asked for a gap.
     pub fn note_crawl_delay(&mut self, scope: ScopeId, asked: Duration, now: Instant) {
-        if self.tracing {
+        if !self.tracing {
+            self.account_decided(scope, Event::Robots);
+        } else {
             let heeded = asked.min(self.settings.robotstxt_max_delay);
             let capped = if heeded < asked {
                 format!(", capped at {heeded:?} (THROTTLING_ROBOTSTXT_MAX_DELAY)")
@@ -355,7 +377,10 @@ impl Throttle {
                 source: Source::User,
                 probes,
             };
-            if self.scope_mut(scope).hold(hold) && self.tracing {
+            let holds = self.scope_mut(scope).hold(hold);
+            if holds && !self.tracing {
+                self.account_decided(scope, Event::Hold);
+            } else if holds {
                 let reason = format!("held for {delay:?} by whoever reads the answers");
                 self.decide_beside(scope, None, Event::Hold, Source::User, reason, now);
             }
@@ -367,7 +392,7 @@ impl Throttle {
     fn note(
         &mut self,
         scope: ScopeId,
-        id: u64,
+        id: Option<u64>,
         status: Option<u16>,
         changes: &mut Vec<Change>,
         now: Instant,
@@ -384,7 +409,7 @@ impl Throttle {
             self.decide(Decision {
                 at: now,
                 scope: self.names.name(scope.0).to_owned(),
-                id: Some(id),
+                id,
                 event: change.event,
                 status,
                 latency: change.latency,

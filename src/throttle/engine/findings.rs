@@ -67,10 +67,10 @@ impl Throttle {
         let span = span.map_or(Duration::ZERO, |(first, last)| last.saturating_since(first));
         let mut waits = Waits::default();
         for cause in Cause::ALL {
-            waits.add(limit(cause), account.waited(cause));
+            waits.add(limit(cause), account.waited(cause, now));
         }
         // While nothing kept it there was nothing to keep.
-        let idle = span.saturating_sub(account.waited_in_all());
+        let idle = span.saturating_sub(account.waited_in_all(now));
         waits.add(Limit::Queue, idle);
         Facts {
             sends: account.sent,

@@ -3,7 +3,6 @@
 use smallvec::SmallVec;
 
 use super::super::scope::{NOBODY, ScopeId, ScopeSet};
-use super::accounts::Cause;
 use super::lines::End;
 use super::{PASSED_MAX, Throttle};
 use crate::base::time::Instant;
@@ -31,8 +30,6 @@ pub(super) struct Lane {
     /// It waited for a place, not for time: it is due when it gets one.
     pub wanted_place: bool,
     pub offered_at: Instant,
-    /// What kept it when it was last looked at.
-    pub kept: (ScopeId, Cause),
     /// What its next request is expected to cost, where that was said.
     pub costs: Box<[(ScopeId, f64)]>,
 }
@@ -71,10 +68,6 @@ impl Throttle {
             passed: 0,
             wanted_place: false,
             offered_at: Instant::START,
-            kept: (
-                scopes.ids().first().copied().unwrap_or(ScopeId(0)),
-                Cause::Delay,
-            ),
             costs: Box::default(),
         };
         if let Some(id) = self.lanes_free.pop() {

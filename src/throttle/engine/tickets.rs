@@ -66,11 +66,6 @@ pub(super) enum TicketState {
 impl Throttle {
     pub(super) fn reserve(&mut self, lane: u32, now: Instant) -> TicketId {
         self.in_flight += 1;
-        let (keeper, cause) = self.lanes[lane as usize].kept;
-        let offered_at = self.lanes[lane as usize].offered_at;
-        if offered_at < now {
-            self.account_wait(keeper, cause, offered_at, now);
-        }
         let slot = &mut self.lanes[lane as usize];
         slot.state = Waiting::Idle;
         let mut due = if slot.wanted_place {

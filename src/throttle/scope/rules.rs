@@ -346,8 +346,7 @@ impl Rules {
         let step = if let Some(slots) = by_slot {
             slots.answer(slot, heard, profile, now)
         } else if heard.refused {
-            // It begins before the refused request was sent: what was sent earlier than its
-            // beginning would be of a round that was counted before.
+            // From its departure: begun now, this refusal would be of a round that is over.
             let backoff = self
                 .backoff
                 .get_or_insert_with(|| Box::new(Backoff::new(heard.sent)));

@@ -92,6 +92,7 @@ impl Slots {
         let own = self.slots.get_mut(usize::from(slot))?;
         let rules = profile.backoff(base(profile));
         let step = if heard.refused {
+            // As in the rules of the whole scope.
             let backoff = own
                 .backoff
                 .get_or_insert_with(|| Box::new(Backoff::new(heard.sent)));

@@ -1,0 +1,85 @@
+//! A cap on what is spent at an API that charges different requests differently: 100 credits in 60
+//! seconds.
+//!
+//! Each request is charged an estimate when it leaves; what it did cost, as the reply says, settles
+//! that.
+//!
+//! ```sh
+//! cargo run --example cost_cap -- 'https://api.toscrape.com/?url=a' \
+//!     'https://api.toscrape.com/?url=b&browser=1'
+//! ```
+
+use std::env;
+use std::error::Error;
+
+use argiope::serde_json::json;
+use argiope::{
+    Answer, Ask, ByHost, Classify, Config, ConfigError, CrawlUrl, Crawler, Feedback, Page, Request,
+    ScopeMap, Signal,
+};
+
+/// The API's host.
+pub const API: &str = "api.toscrape.com";
+/// The scope of what is spent.
+pub const COST: &str = "cost";
+
+/// Requests to the API cost something.
+pub struct Priced;
+
+impl Priced {
+    /// What a request is expected to cost: more with a browser.
+    pub fn estimate(url: &CrawlUrl) -> f64 {
+        match url.query_value("browser") {
+            Some(_) => 10.0,
+            None => 2.0,
+        }
+    }
+}
+
+impl ScopeMap for Priced {
+    fn scopes(&self, ask: &mut Ask<'_>) {
+        ByHost.scopes(ask);
+        if ask.url().host_str() == API {
+            ask.add_cost(COST, Priced::estimate(ask.url()));
+        }
+    }
+}
+
+/// Reads what a request did cost.
+pub struct ActualCost;
+
+impl Classify for ActualCost {
+    fn classify(&self, answer: &Answer<'_>) -> Signal {
+        let signal = Signal::of(answer);
+        let cost = answer.headers.get("X-Actual-Cost");
+        match cost.and_then(|value| str::from_utf8(value).ok()?.trim().parse().ok()) {
+            Some(units) => signal.feedback(Feedback::of(COST).actual(units)),
+            // Where the reply says nothing the estimate stays.
+            None => signal,
+        }
+    }
+}
+
+/// What may be spent: a scope with a quota and nothing else slows nothing down until that is spent.
+pub fn cap(config: Config) -> Result<Config, ConfigError> {
+    config.with(
+        "THROTTLING_SCOPES",
+        json!({
+            "api.toscrape.com": {"concurrency": 16, "delay": 0.0},
+            "cost": {"quota": 100.0, "window": 60.0},
+        }),
+    )
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut crawler = Crawler::builder(cap(Config::default())?)
+        .sink(|page: Page| println!("{:?} {} under {:?}", page.status, page.url, page.scopes))
+        .scope_map(Priced)
+        .classify(ActualCost)
+        .build()?;
+    for url in env::args().skip(1) {
+        crawler.submit(Request::get(url))?;
+    }
+    crawler.run();
+    Ok(())
+}

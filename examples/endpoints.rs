@@ -1,0 +1,54 @@
+//! Endpoints of one host, each with a pace of its own and none in common. What stands in the query
+//! makes no other endpoint.
+//!
+//! The setting `SCOPE_MAP=endpoint` does this for every host; here one host alone is divided.
+//!
+//! ```sh
+//! cargo run --example endpoints -- https://api.toscrape.com/fast-endpoint?page=1 \
+//!     https://api.toscrape.com/slow-endpoint?page=1
+//! ```
+
+use std::env;
+use std::error::Error;
+
+use argiope::serde_json::json;
+use argiope::{Ask, ByEndpoint, ByHost, Config, ConfigError, Crawler, Page, Request, ScopeMap};
+
+/// The host that is divided.
+pub const API: &str = "api.toscrape.com";
+
+/// Requests to the API by endpoint, all others by host.
+pub struct ApiByEndpoint;
+
+impl ScopeMap for ApiByEndpoint {
+    fn scopes(&self, ask: &mut Ask<'_>) {
+        match ask.url().host_str() {
+            API => ByEndpoint.scopes(ask),
+            _ => ByHost.scopes(ask),
+        }
+    }
+}
+
+/// 12.5 requests a second to one endpoint, however many are in flight; one in 5 seconds to the
+/// other.
+pub fn paces(config: Config) -> Result<Config, ConfigError> {
+    config.with(
+        "THROTTLING_SCOPES",
+        json!({
+            "api.toscrape.com/fast-endpoint": {"concurrency": 1000, "delay": 0.08},
+            "api.toscrape.com/slow-endpoint": {"delay": 5.0},
+        }),
+    )
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut crawler = Crawler::builder(paces(Config::default())?)
+        .sink(|page: Page| println!("{:?} {} under {:?}", page.status, page.url, page.scopes))
+        .scope_map(ApiByEndpoint)
+        .build()?;
+    for url in env::args().skip(1) {
+        crawler.submit(Request::get(url))?;
+    }
+    crawler.run();
+    Ok(())
+}

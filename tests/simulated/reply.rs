@@ -1,0 +1,187 @@
+//! What a simulated server says to one request, byte for byte.
+
+use std::time::Duration;
+
+/// One reply.
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub think: Duration,
+    pub reply: Reply,
+    /// Header lines beyond those that the reply needs.
+    pub headers: Vec<String>,
+    /// From the head to the body, where that is not at once.
+    pub body_after: Duration,
+    /// The server ends the connection behind it.
+    pub closes: bool,
+}
+
+/// What a server says, or does instead.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// A page that links to these.
+    Page(Vec<String>),
+    /// The same, in chunks.
+    Chunked(Vec<String>),
+    /// The same, ended by the connection's end.
+    UntilEnd(Vec<String>),
+    Text(Vec<u8>),
+    /// A page of just this.
+    Html(String),
+    Status(u16),
+    Redirect(u16, String),
+    /// A page cut short.
+    Truncated,
+    /// A page in chunks, of which one is none.
+    BrokenChunk,
+    /// No reply but RST.
+    Reset,
+    /// RST in the middle of the body.
+    ResetInside,
+    /// No reply at all.
+    Silence,
+}
+
+impl Step {
+    pub fn new(reply: Reply) -> Self {
+        Step {
+            think: Duration::from_millis(20),
+            reply,
+            headers: Vec::new(),
+            body_after: Duration::ZERO,
+            closes: false,
+        }
+    }
+
+    /// A page without links.
+    pub fn page() -> Self {
+        Step::new(Reply::Page(Vec::new()))
+    }
+
+    pub fn status(status: u16) -> Self {
+        Step::new(Reply::Status(status))
+    }
+
+    pub fn after(mut self, think: Duration) -> Self {
+        self.think = think;
+        self
+    }
+
+    pub fn after_ms(self, think: u64) -> Self {
+        self.after(Duration::from_millis(think))
+    }
+
+    /// With this header line.
+    pub fn with(mut self, header: impl Into<String>) -> Self {
+        self.headers.push(header.into());
+        self
+    }
+
+    pub fn body_after(mut self, wait: Duration) -> Self {
+        self.body_after = wait;
+        self
+    }
+
+    /// Whether the usual retry policy tries again behind it.
+    pub fn invites_retry(&self) -> bool {
+        match &self.reply {
+            Reply::Status(status) => [500, 502, 503, 504, 522, 524, 408, 429].contains(status),
+            Reply::Truncated
+            | Reply::BrokenChunk
+            | Reply::Reset
+            | Reply::ResetInside
+            | Reply::Silence => true,
+            _ => false,
+        }
+    }
+
+    /// How long its `Retry-After` asks to be left alone, in seconds.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let mut values = self.headers.iter();
+        let value = values.find_map(|line| line.strip_prefix("Retry-After: "))?;
+        value.parse().ok().map(Duration::from_secs)
+    }
+
+    /// The head, the body, and whether the connection ends behind them.
+    pub fn bytes(&self) -> (Vec<u8>, Vec<u8>, bool) {
+        let mut extra: String = self.headers.iter().map(|l| format!("{l}\r\n")).collect();
+        if self.closes {
+            extra += "Connection: close\r\n";
+        }
+        let html = "Content-Type: text/html\r\n";
+        let plain = "Content-Type: text/plain\r\n";
+        let (status, fields, body, ends) = match &self.reply {
+            Reply::Page(links) => {
+                let body = page(links);
+                (200, format!("{html}{}", length(&body)), body, false)
+            }
+            Reply::Html(body) => (
+                200,
+                format!("{html}{}", length(body)),
+                body.clone().into(),
+                false,
+            ),
+            Reply::Chunked(links) => {
+                let body = page(links);
+                let (a, b) = body.split_at(body.len() / 2);
+                let chunk = |part: &[u8]| {
+                    [format!("{:x}\r\n", part.len()).as_bytes(), part, b"\r\n"].concat()
+                };
+                let body = [chunk(a), chunk(b), b"0\r\n\r\n".to_vec()].concat();
+                (
+                    200,
+                    format!("{html}Transfer-Encoding: chunked\r\n"),
+                    body,
+                    false,
+                )
+            }
+            Reply::BrokenChunk => {
+                let body = b"4\r\n<p>A\r\nzz\r\n".to_vec();
+                (
+                    200,
+                    format!("{html}Transfer-Encoding: chunked\r\n"),
+                    body,
+                    true,
+                )
+            }
+            Reply::UntilEnd(links) => (200, html.to_owned(), page(links), true),
+            Reply::Text(body) => (200, format!("{plain}{}", length(body)), body.clone(), false),
+            Reply::Status(status) => (*status, length(b""), Vec::new(), false),
+            Reply::Redirect(status, to) => (
+                *status,
+                format!("Location: {to}\r\n{}", length(b"")),
+                Vec::new(),
+                false,
+            ),
+            Reply::Truncated | Reply::ResetInside => (
+                200,
+                format!("{html}Content-Length: 1000\r\n"),
+                b"<p>And".to_vec(),
+                true,
+            ),
+            Reply::Reset | Reply::Silence => return (Vec::new(), Vec::new(), true),
+        };
+        let head = format!("HTTP/1.1 {status} So\r\n{extra}{fields}\r\n");
+        (head.into_bytes(), body, ends || self.closes)
+    }
+}
+
+/// The reply to a robots.txt that keeps us out of `/private` and asks for a gap.
+pub fn rules(crawl_delay: Duration) -> Step {
+    let mut text = "User-agent: *\nDisallow: /private\n".to_owned();
+    if crawl_delay > Duration::ZERO {
+        text += &format!("Crawl-delay: {}\n", crawl_delay.as_secs_f64());
+    }
+    Step::new(Reply::Text(text.into_bytes()))
+}
+
+fn length(body: impl AsRef<[u8]>) -> String {
+    format!("Content-Length: {}\r\n", body.as_ref().len())
+}
+
+fn page(links: &[String]) -> Vec<u8> {
+    let links = links
+        .iter()
+        .map(|link| format!("<p><a href=\"{link}\">there</a>\n"));
+    let links: String = links.collect();
+    format!("<!DOCTYPE html><title>A page</title>\n{links}").into_bytes()
+}

@@ -1,0 +1,319 @@
+//! What a server says of when to come again, and what is known before anything was asked.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use argiope::serde_json::json;
+use argiope::settings::ScopePatch;
+use argiope::{Answer, Classify, Config, Crawler, Feedback, Signal, Turn};
+
+use crate::loopback::{Asked, Reply, Server, gaps};
+use crate::{
+    TOLERANCE, assert_apart, assert_gaps, crawl, crawl_under, get, kept, millis, set, to_the_end,
+};
+
+/// Refusals alone ask for little, so that what a reply asks for beyond that can be seen.
+fn quick_backoff(server: &Server) -> Config {
+    let config = set(server.config(), "BACKOFF_MIN_DELAY", "30ms");
+    set(config, "BACKOFF_JITTER", false)
+}
+
+fn is_first(asked: &Asked) -> bool {
+    asked.target == "/0"
+}
+
+/// A server that refuses `/0` of each host with the field that stands for the host.
+fn refusing(field: &'static str, values: &'static [(&str, &str)]) -> Server {
+    Server::start(move |asked| {
+        let of = values.iter().find(|(host, _)| *host == asked.host);
+        match of.filter(|_| is_first(asked)) {
+            Some((_, value)) => Reply::status("429 Too Many Requests").field(field, value),
+            None => Reply::page("a page").after(millis(20)),
+        }
+    })
+}
+
+fn pages_of(hosts: &[(&'static str, &str)], count: usize) -> Vec<argiope::Request> {
+    let pages = |host: &str| {
+        let host = host.to_owned();
+        (0..count).map(move |number| get(format!("http://{host}/{number}")))
+    };
+    hosts.iter().flat_map(|(host, _)| pages(host)).collect()
+}
+
+/// How long each of these hosts was left alone after its refusal.
+fn silences(server: &Server, hosts: &[(&'static str, &str)]) -> Vec<Duration> {
+    let of = |host: &'static str| gaps(&server.asked_of(|asked| asked.host == host))[0];
+    hosts.iter().map(|(host, _)| of(host)).collect()
+}
+
+#[test]
+fn f33_the_first_refusal_of_a_scope_makes_the_next_gap_a_second() {
+    let server = refusing("X", &[("a.test", "y")]);
+    let config = set(server.config(), "BACKOFF_JITTER", false);
+    crawl_under(config, pages_of(&[("a.test", "")], 2));
+    assert_gaps(&server.asked(), millis(1000));
+}
+
+#[test]
+fn f44_retry_after_holds_the_scope_once_and_one_request_probes() {
+    let server = refusing("Retry-After", &[("a.test", "2")]);
+    let config = set(quick_backoff(&server), "CONCURRENT_REQUESTS_PER_DOMAIN", 4);
+    // The others are submitted when the refusal is known.
+    let (pages, mut crawler) = kept(Crawler::builder(config));
+    let goes_on = crawler.handle();
+    crawler.submit(get("http://a.test/0")).expect("a URL");
+    while pages.borrow().is_empty() {
+        crawler.turn(Some(millis(10)));
+    }
+    for number in 1..6 {
+        crawler
+            .submit(get(format!("http://a.test/{number}")))
+            .expect("a URL");
+    }
+    drop(goes_on);
+    to_the_end(&mut crawler);
+    let asked = server.asked();
+    assert_eq!(asked.len(), 6);
+    assert_apart(&asked[0], &asked[1], millis(2000));
+    assert!(
+        asked[1].done < asked[2].at,
+        "the next ones wait for the probe"
+    );
+    for gap in &gaps(&asked)[1..] {
+        assert!(*gap < millis(1000), "stuck: {:?}", gaps(&asked));
+    }
+}
+
+#[test]
+fn f45_retry_after_is_a_date_too_and_what_is_neither_holds_nothing() {
+    // A date counts whole seconds: the wall clock's next but two is two to three seconds ahead.
+    let server = Server::start(|asked| {
+        if !is_first(asked) {
+            return Reply::page("a page");
+        }
+        let now = SystemTime::now();
+        let value = match asked.host.as_str() {
+            "ahead.test" => httpdate::fmt_http_date(now + Duration::from_secs(2)),
+            "past.test" => httpdate::fmt_http_date(now - Duration::from_secs(60)),
+            "naive.test" => "Sun Nov 6 2094 08:49:37".to_owned(),
+            "soon.test" => "soon".to_owned(),
+            "negative.test" => "-5".to_owned(),
+            "huge.test" => "1e999".to_owned(),
+            _ => "demn\u{e4}chst".to_owned(),
+        };
+        let reply = Reply::status("429 Too Many Requests").field("Retry-After", value);
+        let since = now
+            .duration_since(UNIX_EPOCH)
+            .expect("it is later than 1970");
+        // How long it is from this answer to the date.
+        reply.field("X-Ahead", 2000 - since.subsec_millis())
+    });
+    let hosts = [
+        "ahead.test",
+        "past.test",
+        "naive.test",
+        "soon.test",
+        "negative.test",
+        "huge.test",
+        "odd.test",
+    ];
+    let urls = hosts
+        .iter()
+        .flat_map(|host| (0..2).map(move |n| get(format!("http://{host}/{n}"))));
+    let pages = crawl_under(quick_backoff(&server), urls);
+    assert_eq!(pages.len(), 14);
+    let ahead = pages.iter().find_map(|page| {
+        let first = &*page.url == "http://ahead.test/0";
+        let field = page.headers.get("X-Ahead").filter(|_| first)?;
+        str::from_utf8(field).ok()?.parse().ok()
+    });
+    let of_ahead = server.asked_of(|asked| asked.host == "ahead.test");
+    let until = of_ahead[0].at + millis(ahead.expect("it was told"));
+    // The date was read off a clock after the arrival, so this is early by that.
+    assert!(of_ahead[1].at + TOLERANCE >= until);
+    for host in &hosts[1..] {
+        let of = server.asked_of(|asked| asked.host == *host);
+        assert_eq!(of.len(), 2, "{host}");
+        assert!(of[1].at < of_ahead[1].at, "{host} is not held");
+    }
+}
+
+#[test]
+fn f46_ratelimit_reset_holds_as_seconds_or_as_an_epoch_and_garbage_does_not() {
+    const HOSTS: &[(&str, &str)] = &[
+        ("two.test", "2"),
+        ("negative.test", "-1"),
+        ("nan.test", "nan"),
+        ("inf.test", "inf"),
+        ("words.test", "tomorrow"),
+        ("past.test", "1500000000"),
+    ];
+    let server = refusing("RateLimit-Reset", HOSTS);
+    crawl_under(quick_backoff(&server), pages_of(HOSTS, 2));
+    let silent = silences(&server, HOSTS);
+    assert!(silent[0] + TOLERANCE >= millis(2000), "{silent:?}");
+    for other in &silent[1..] {
+        assert!(*other < millis(1500), "{silent:?}");
+    }
+}
+
+#[test]
+fn f49_retry_after_of_a_redirect_delays_that_redirect_alone() {
+    let server = Server::start(|asked| match asked.target.as_str() {
+        "/from" => Reply::redirect("302 Found", "/to").field("Retry-After", 2),
+        _ => Reply::page("a page"),
+    });
+    let mut urls = vec![get("http://a.test/from").priority(1)];
+    urls.extend((0..5).map(|number| get(format!("http://a.test/{number}"))));
+    let pages = crawl_under(server.config(), urls);
+    let asked = server.asked();
+    assert_eq!(asked[0].target, "/from");
+    assert_eq!(asked[6].target, "/to", "its siblings go on");
+    assert_apart(&asked[0], &asked[6], millis(2000));
+    assert!(pages.iter().all(|page| page.failure.is_none()));
+}
+
+#[test]
+fn f49_no_redirect_waits_longer_than_its_cap() {
+    let server = Server::start(|asked| match asked.target.as_str() {
+        "/from" => Reply::redirect("302 Found", "/to").field("Retry-After", 9999),
+        _ => Reply::page("a page"),
+    });
+    let config = set(server.config(), "REDIRECT_MAX_DELAY", "400ms");
+    crawl_under(config, [get("http://a.test/from")]);
+    assert_gaps(&server.asked(), millis(400));
+    assert_eq!(server.asked().len(), 2);
+}
+
+#[test]
+fn f50_what_is_known_of_a_scope_holds_before_its_first_request() {
+    let server = Server::start(|_| Reply::page("a page"));
+    let scopes = json!({
+        "busy.test": {},
+        "spent.test": {"quota": 10.0, "window": 1.0},
+    });
+    let config = set(server.config(), "THROTTLING_SCOPES", scopes);
+    let builder = Crawler::builder(config).initial_feedback(|scope| match scope {
+        "busy.test" => Some(Feedback::of(scope).delay(millis(1000))),
+        "spent.test" => Some(Feedback::of(scope).remaining(1.0)),
+        _ => None,
+    });
+    let hosts = ["busy.test", "spent.test", "other.test"];
+    let urls = hosts
+        .iter()
+        .flat_map(|host| (0..2).map(move |n| get(format!("http://{host}/{n}"))));
+    crawl(builder, urls);
+    let of = |host: &'static str| server.asked_of(|asked| asked.host == host);
+    let (busy, spent, other) = (of("busy.test"), of("spent.test"), of("other.test"));
+    // The first of all leaves after the crawl began.
+    assert!(busy[0].at + millis(50) >= other[0].at + millis(1000));
+    assert!(other[1].at < busy[0].at && spent[0].at < busy[0].at);
+    assert!(spent[1].at + millis(50) >= spent[0].at + millis(1000));
+}
+
+#[test]
+fn f68_what_an_answer_says_of_scopes_comes_in_every_shape() {
+    struct Says;
+    impl Classify for Says {
+        fn classify(&self, answer: &Answer<'_>) -> Signal {
+            let signal = Signal::of(answer);
+            let host = answer.scopes[0].to_owned();
+            match &*host {
+                _ if !answer.url.ends_with("/0") => signal,
+                // A name, a list of them, what is known of one; what was not asked is left out.
+                "name.test" => signal.feedback("name.test"),
+                "list.test" => ["elsewhere.test", "list.test"]
+                    .into_iter()
+                    .fold(signal, |signal, name| signal.feedback(name)),
+                "delay.test" => signal.feedback(Feedback::of(host).delay(millis(700))),
+                "quota.test" => signal.feedback(Feedback::of(host).remaining(0.0)),
+                "cost.test" => signal.feedback(Feedback::of(host).actual(10.0)),
+                _ => signal,
+            }
+        }
+    }
+    let server = Server::start(|_| Reply::page("a page"));
+    let quota = json!({"concurrency": 1, "delay": 0.0, "quota": 10.0, "window": 0.7});
+    let scopes = json!({"quota.test": quota, "cost.test": quota});
+    let config = set(server.config(), "THROTTLING_SCOPES", scopes);
+    let config = set(config, "BACKOFF_MIN_DELAY", "700ms");
+    let config = set(config, "BACKOFF_JITTER", false);
+    let hosts = [
+        ("none.test", ""),
+        ("elsewhere.test", ""),
+        ("name.test", ""),
+        ("list.test", ""),
+        ("delay.test", ""),
+        ("quota.test", ""),
+        ("cost.test", ""),
+    ];
+    crawl(Crawler::builder(config).classify(Says), pages_of(&hosts, 2));
+    let silent = silences(&server, &hosts);
+    for (at, (host, _)) in hosts.iter().enumerate() {
+        match at {
+            0 | 1 => assert!(silent[at] < millis(600), "{host}: {silent:?}"),
+            // What is said of a quota counts from when it is heard; its window, from the departure.
+            _ => assert!(silent[at] + TOLERANCE >= millis(700), "{host}: {silent:?}"),
+        }
+    }
+}
+
+#[test]
+fn f68_a_program_may_say_at_any_time_that_a_scope_is_exhausted_or_to_be_left_alone() {
+    let check = |feedback: Feedback| {
+        let server = Server::start(|_| Reply::page("a page"));
+        let config = set(server.config(), "BACKOFF_MIN_DELAY", "700ms");
+        let config = set(config, "BACKOFF_JITTER", false);
+        let (pages, mut crawler) = kept(Crawler::builder(config));
+        let goes_on = crawler.handle();
+        crawler.submit(get("http://a.test/0")).expect("a URL");
+        while pages.borrow().is_empty() {
+            crawler.turn(Some(millis(10)));
+        }
+        crawler.feedback(&feedback);
+        crawler.submit(get("http://a.test/1")).expect("a URL");
+        drop(goes_on);
+        to_the_end(&mut crawler);
+        assert_gaps(&server.asked(), millis(700));
+    };
+    check(Feedback::of("a.test").delay(millis(700)));
+    check(Feedback::from("a.test"));
+}
+
+#[test]
+fn f81_a_scope_obeys_what_is_said_of_it_in_the_middle_of_a_crawl() {
+    let server = Server::start(|_| Reply::page("a page").after(millis(100)));
+    let config = set(server.config(), "DOWNLOAD_DELAY", "50ms");
+    let (pages, mut crawler) = kept(Crawler::builder(config));
+    for number in 0..26 {
+        crawler
+            .submit(get(format!("http://a.test/{number}")))
+            .expect("a URL");
+    }
+    let until = |crawler: &mut Crawler, count: usize| {
+        while pages.borrow().len() < count {
+            assert_eq!(crawler.turn(Some(millis(10))), Turn::GoesOn);
+        }
+    };
+    let told = |crawler: &mut Crawler, count, delay, concurrency| {
+        until(crawler, count);
+        let patch = ScopePatch {
+            delay: Some(millis(delay)),
+            concurrency: Some(concurrency),
+            ..ScopePatch::default()
+        };
+        crawler.set_scope("a.test", patch);
+        server.asked().len()
+    };
+    let slower = told(&mut crawler, 2, 500, 1);
+    let faster = told(&mut crawler, 5, 0, 4);
+    let fewer = told(&mut crawler, 10, 0, 1);
+    to_the_end(&mut crawler);
+    let asked = server.asked();
+    // What had left or was leaving when it was said is of the pace before.
+    assert_gaps(&asked[slower..faster], millis(500));
+    let peak = |asked: &[Asked]| crate::loopback::peak(asked);
+    assert_eq!(peak(&asked[faster..fewer]), 4);
+    // Four may have been on their way when the last word came.
+    assert_eq!(peak(&asked[fewer + 4..]), 1);
+}

@@ -1,0 +1,182 @@
+//! What may be spent, what was, and what the server says of it.
+
+use std::time::Duration;
+
+use argiope::serde_json::json;
+use argiope::{Answer, Classify, Config, Crawler, Feedback, Page, Request, Signal};
+
+use crate::cost_cap::{ActualCost, COST, Priced, cap};
+use crate::loopback::{Asked, Reply, Server};
+use crate::{assert_apart, crawl, crawl_under, get, millis, set};
+
+const API: &str = "api.toscrape.com";
+
+/// A quota and a window of a second, one request at a time.
+fn quota(server: &Server, units: f64) -> Config {
+    let scopes = json!({COST: {"quota": units, "window": 1.0}});
+    set(server.config(), "THROTTLING_SCOPES", scopes)
+}
+
+/// Requests to the API, priced as the example does: 2 each.
+fn priced(config: Config, count: usize) -> Vec<Page> {
+    let builder = Crawler::builder(config)
+        .scope_map(Priced)
+        .classify(ActualCost);
+    crawl(
+        builder,
+        (0..count).map(|number| get(format!("http://{API}/{number}"))),
+    )
+}
+
+/// How many arrived within this time of the first.
+fn within(asked: &[Asked], time: Duration) -> usize {
+    let until = asked[0].at + time;
+    asked.iter().filter(|asked| asked.at < until).count()
+}
+
+#[test]
+fn f61_a_request_that_would_cost_too_much_waits_for_the_next_window() {
+    let server = Server::start(|_| Reply::page("a page"));
+    let requests =
+        (0..4).map(|number| get(format!("http://a.test/{number}")).scope_cost(COST, 3.0));
+    crawl_under(quota(&server, 10.0), requests);
+    let asked = server.asked();
+    assert_apart(&asked[0], &asked[3], millis(1000));
+    assert!(asked[2].at < asked[0].at + millis(900), "three fit");
+}
+
+#[test]
+fn f62_what_a_request_did_cost_takes_the_place_of_its_estimate() {
+    // Of the estimate, 2 each, five would fit into 10.
+    let check = |cost: Option<&'static str>, expected: usize| {
+        let server = Server::start(move |_| match cost {
+            Some(units) => Reply::page("a page").field("X-Actual-Cost", units),
+            None => Reply::page("a page"),
+        });
+        priced(quota(&server, 10.0), 8);
+        let asked = server.asked();
+        assert_eq!(within(&asked, millis(999)), expected, "{cost:?}");
+        assert_eq!(asked.len(), 8);
+    };
+    check(Some("2.5"), 4);
+    check(Some("1.5"), 6);
+    check(None, 5);
+    check(Some("dear"), 5);
+    check(Some("-3"), 5);
+}
+
+#[test]
+fn f63_no_more_is_spent_than_the_server_says_remains() {
+    struct Remaining;
+    impl Classify for Remaining {
+        fn classify(&self, answer: &Answer<'_>) -> Signal {
+            let signal = Signal::of(answer);
+            let units = answer.headers.get("X-Remaining");
+            match units.and_then(|value| str::from_utf8(value).ok()?.parse().ok()) {
+                Some(units) => signal.feedback(Feedback::of(COST).remaining(units)),
+                None => signal,
+            }
+        }
+    }
+    let server = Server::start(|asked| match asked.target.as_str() {
+        "/0" => Reply::page("a page").field("X-Remaining", "3"),
+        _ => Reply::page("a page"),
+    });
+    let requests =
+        (0..8).map(|number| get(format!("http://a.test/{number}")).scope_cost(COST, 1.0));
+    // One at a time: the second waits for what is said to the first.
+    let requests = requests.map(|request| request.scope("a.test"));
+    crawl(
+        Crawler::builder(quota(&server, 10.0)).classify(Remaining),
+        requests,
+    );
+    assert_eq!(within(&server.asked(), millis(999)), 4);
+}
+
+#[test]
+fn f64_the_ledger_of_the_server_never_exceeds_the_cap_by_more_than_is_in_flight() {
+    const IN_FLIGHT: usize = 4;
+    const WINDOW: Duration = millis(300);
+    // From 30 % below the estimate of 10 to as much above it.
+    fn cost(target: &str) -> f64 {
+        let number: usize = target[1..]
+            .split('?')
+            .next()
+            .and_then(|n| n.parse().ok())
+            .expect("a number");
+        [13.0, 12.5, 7.0, 13.0, 12.5, 13.0, 13.0][number % 7]
+    }
+    let server = Server::start(|asked| {
+        let reply = Reply::page("a page").after(millis(5));
+        reply.field("X-Actual-Cost", cost(&asked.target))
+    });
+    let config = cap(server.config()).expect("settings");
+    let mut scopes = config.throttle.scopes.clone();
+    scopes.get_mut(COST).expect("the example has it").window = Some(WINDOW);
+    scopes.get_mut(API).expect("the example has it").concurrency = Some(IN_FLIGHT as u32);
+    let mut config = config;
+    config.throttle.scopes = scopes;
+    let builder = Crawler::builder(config)
+        .scope_map(Priced)
+        .classify(ActualCost);
+    crawl(
+        builder,
+        (0..100).map(|number| get(format!("http://{API}/{number}?browser=1"))),
+    );
+    let mut windows: Vec<(Duration, f64)> = Vec::new();
+    for asked in server.asked() {
+        let cost = cost(&asked.target);
+        match windows.last_mut() {
+            // A window ends by our clock, and what follows may arrive a little sooner than it left.
+            Some((began, sum)) if asked.at + crate::TOLERANCE < *began + WINDOW => *sum += cost,
+            _ => windows.push((asked.at, cost)),
+        }
+    }
+    assert!(windows.len() >= 10, "{windows:?}");
+    let error = 3.0 * IN_FLIGHT as f64;
+    for (_, sum) in &windows {
+        assert!(*sum <= 100.0 + error, "{sum} of {windows:?}");
+    }
+    let most = windows.iter().map(|(_, sum)| *sum).fold(0.0, f64::max);
+    assert!(most > 80.0, "the quota is used: {windows:?}");
+}
+
+#[test]
+fn f65_what_costs_more_than_a_window_holds_is_sent_alone_or_not_at_all() {
+    let requests = || {
+        let small =
+            (0..4).map(|number| get(format!("http://a.test/{number}")).scope_cost(COST, 1.0));
+        let big = get("http://b.test/big").scope_cost(COST, 999.0);
+        small
+            .take(2)
+            .chain([big])
+            .chain(
+                (2..4).map(|number| get(format!("http://a.test/{number}")).scope_cost(COST, 1.0)),
+            )
+            .collect::<Vec<Request>>()
+    };
+    let is_big = |asked: &Asked| asked.target == "/big";
+
+    let server = Server::start(|_| Reply::page("a page"));
+    crawl_under(quota(&server, 10.0), requests());
+    let asked = server.asked();
+    assert_eq!(asked.len(), 5);
+    let big = server.asked_of(is_big).remove(0);
+    for other in asked.iter().filter(|asked| !is_big(asked)) {
+        assert!(other.at < big.at || other.at + crate::TOLERANCE >= big.at + millis(1000));
+    }
+    if asked[0].target != "/big" {
+        assert_apart(&asked[0], &big, millis(1000));
+    }
+
+    let server = Server::start(|_| Reply::page("a page"));
+    let config = set(quota(&server, 10.0), "QUOTA_OVERSIZE", "refuse");
+    let pages = crawl_under(config, requests());
+    assert_eq!(server.asked().len(), 4);
+    assert!(server.asked_of(is_big).is_empty());
+    let unsent = pages.iter().filter(|page| page.timings.sent.is_none());
+    assert_eq!(
+        unsent.map(|page| &*page.url).collect::<Vec<_>>(),
+        ["http://b.test/big"]
+    );
+}
