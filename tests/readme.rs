@@ -7,6 +7,9 @@ use std::path::Path;
 use argiope::{Pacing, Progress, Stats};
 
 const README: &str = include_str!("../README.md");
+const ROWS: &str = include_str!("throttling_rows.md");
+/// What stands in place of the tests of a row that is not judged yet.
+const PENDING: &str = "pending";
 
 #[test]
 fn every_key_of_stats_json_is_documented() {
@@ -23,34 +26,42 @@ fn every_key_of_stats_json_is_documented() {
 }
 
 #[test]
-fn every_throttling_row_named_has_its_test_and_every_such_test_its_row() {
-    let named: BTreeSet<u32> = rows(section("## How it is tested"))
-        .flat_map(|row| row[0].split(','))
-        .filter_map(|words| {
-            let mut ends = words.split('–').map(|word| word.trim().strip_prefix('F'));
-            let first = ends.next()??.parse::<u32>().ok()?;
-            let last = match ends.next() {
-                Some(last) => last?.parse().ok()?,
-                None => first,
-            };
-            Some(first..=last)
-        })
-        .flatten()
+fn every_throttling_row_names_its_tests_and_every_such_test_stands_in_its_row() {
+    let code: Vec<String> = ["src", "tests"].iter().flat_map(|f| sources(f)).collect();
+    let there: BTreeSet<&str> = code.iter().flat_map(|code| functions(code)).collect();
+    let table: Vec<(&str, Vec<&str>)> = rows(ROWS)
+        .filter(|cells| cells[2].trim() != PENDING)
+        .map(|cells| (cells[0].trim(), quoted(cells[2]).collect()))
         .collect();
-    let mut tested = BTreeSet::new();
-    for code in sources("src") {
-        for name in code.split("fn f").skip(1) {
-            let number = name.split('_').next().unwrap_or("");
-            tested.extend(number.parse::<u32>().ok());
+    let numbers: Vec<&str> = rows(ROWS).map(|cells| cells[0].trim()).collect();
+    let expected: Vec<String> = (1..=112).map(|number| format!("F{number:02}")).collect();
+    assert_eq!(numbers, expected, "each row once, in order");
+    for (row, names) in &table {
+        assert!(!names.is_empty(), "{row} names no test");
+        assert!(names.is_sorted(), "the tests of {row} stand in their order");
+        for name in names {
+            assert!(there.contains(name), "{row} names {name}, which is no test");
         }
     }
-    assert_eq!(named, tested);
+    for (row, name) in there.iter().filter_map(|name| Some((row_of(name)?, name))) {
+        let named = table
+            .iter()
+            .any(|(other, names)| *other == row && names.contains(name));
+        assert!(named, "{name} is missing in its row {row}");
+    }
 }
 
 #[test]
 fn every_file_that_is_named_exists() {
     for name in quoted(README) {
-        let ours = ["src/", "tests/", "benches/", "tools/", "LICENSE"];
+        let ours = [
+            "src/",
+            "tests/",
+            "benches/",
+            "examples/",
+            "tools/",
+            "LICENSE",
+        ];
         let pattern = name.contains('*');
         if ours.iter().any(|start| name.starts_with(start)) && !pattern {
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
@@ -68,6 +79,19 @@ fn every_setting_that_is_named_exists() {
         let there = || argiope::settings::all().iter().any(|s| s.name == word);
         assert!(!shouted || there(), "{word} is named but is no setting");
     }
+}
+
+/// The row that a test judges by its name: `F05` of `f05_the_global_cap_holds`.
+fn row_of(name: &str) -> Option<String> {
+    let (number, _) = name.strip_prefix('f')?.split_once('_')?;
+    number.parse::<u32>().ok()?;
+    Some(format!("F{number}"))
+}
+
+/// The names of all functions in a source file.
+fn functions(code: &str) -> impl Iterator<Item = &str> {
+    let declared = code.split("fn ").skip(1);
+    declared.filter_map(|rest| rest.split(['(', '<']).next())
 }
 
 /// What stands under a heading, down to the next one.
@@ -100,7 +124,7 @@ fn sources(folder: &str) -> Vec<String> {
             let path = entry.expect("an entry").path();
             if path.is_dir() {
                 folders.push(path);
-            } else {
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
                 found.push(fs::read_to_string(path).expect("a source file is text"));
             }
         }

@@ -11,7 +11,7 @@ use super::guard::Guard;
 use super::inbox::Inbox;
 use super::mapping::Mapping;
 use super::origins::Origins;
-use super::pacing::Pacing;
+use super::pacing::{MOST, MOST_RUNNING, Pacing};
 use super::room::Room;
 use super::stats::{Progress, Stats};
 use super::timer::{Deadlines, Timer};
@@ -351,7 +351,11 @@ impl<I: Io> Core<I> {
     pub fn write_stats(&mut self) {
         self.stats_written = self.now;
         if let Some(path) = self.stats_path.clone() {
-            let json = self.stats.to_json(&self.progress(), &self.pacing());
+            let most = match self.is_running() {
+                true => MOST_RUNNING,
+                false => MOST,
+            };
+            let json = self.stats.to_json(&self.progress(), &self.pacing(most));
             let mut bytes = serde_json::to_vec_pretty(&json).expect("a tree of numbers and names");
             bytes.push(b'\n');
             self.disk.push(DiskJob::Replace {
@@ -473,9 +477,9 @@ impl<I: Io> Core<I> {
         self.unfinished = true;
     }
 
-    /// How the scopes were paced so far.
-    pub fn pacing(&self) -> Pacing {
-        Pacing::of(&self.throttle, self.now)
+    /// How the scopes were paced so far: of each kind of those that are most of something, so many.
+    pub fn pacing(&self, most: usize) -> Pacing {
+        Pacing::of(&self.throttle, most, self.now)
     }
 
     /// How far the crawl has come.

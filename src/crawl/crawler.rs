@@ -18,7 +18,7 @@ use super::inbox::{Handle, Inbox, Stopper};
 use super::life::Refused;
 use super::mapping::Mapping;
 use super::origins::Origins;
-use super::pacing::Pacing;
+use super::pacing::{MOST, Pacing};
 use super::room::Room;
 use super::stats::{Progress, Stats};
 use super::timer::Deadlines;
@@ -335,7 +335,7 @@ impl<I: Io> Crawler<I> {
     /// How the scopes were paced so far, and what is to be said of them. Looks at every scope that
     /// there is an account of, some thousands at most.
     pub fn pacing(&self) -> Pacing {
-        self.core.pacing()
+        self.core.pacing(MOST)
     }
 
     /// The result that could not be written, after `sink_failed`.

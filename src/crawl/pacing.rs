@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::base::time::Instant;
+use crate::base::time::{Instant, nanos};
 use crate::throttle::decision::Event;
 use crate::throttle::diagnosis::Finding;
 use crate::throttle::engine::{Account, Cause, Throttle};
@@ -76,15 +76,18 @@ pub struct Remark {
 /// Of the scopes that the configuration names, so many are told of.
 const CONFIGURED_MAX: usize = 100;
 /// Of those that are most of something, so many.
-const MOST: usize = 50;
+pub(super) const MOST: usize = 50;
+/// And so many as long as the crawl runs: it stands still while it tells.
+pub(super) const MOST_RUNNING: usize = 10;
 
 impl Pacing {
     /// What the throttle can tell by `now`.
-    pub(crate) fn of(throttle: &Throttle, now: Instant) -> Self {
+    pub(super) fn of(throttle: &Throttle, most: usize, now: Instant) -> Self {
         let accounts: Vec<&Account> = throttle.accounts().collect();
-        let waited = |cause: &Cause| (cause.name(), throttle.waited(*cause, now));
+        let waited = throttle.waited(now);
+        let waited = waited.map(|(cause, waited)| (cause.name(), waited));
         let decided = |event: &Event| (event.name(), throttle.decided(*event));
-        let chosen = chosen(&accounts, now);
+        let chosen = chosen(&accounts, most, now);
         let mut scopes: Vec<ScopePacing> = chosen
             .iter()
             .map(|at| ScopePacing::of(throttle, accounts[*at], now))
@@ -94,7 +97,7 @@ impl Pacing {
             (waited(b), &a.scope).cmp(&(waited(a), &b.scope))
         });
         Pacing {
-            waited: Cause::ALL.iter().map(waited).filter(some_time).collect(),
+            waited: waited.into_iter().filter(some_time).collect(),
             decided: Event::ALL
                 .iter()
                 .map(decided)
@@ -117,34 +120,33 @@ impl Pacing {
     }
 }
 
-/// The places of the accounts that are told of.
-fn chosen(accounts: &[&Account], now: Instant) -> BTreeSet<usize> {
+/// The places of the accounts that are told of: of each kind of most, so many.
+fn chosen(accounts: &[&Account], most: usize, now: Instant) -> BTreeSet<usize> {
+    // There may be thousands, each of some hundred bytes: they are gone through once.
+    let mut ranks: [Vec<(Reverse<u64>, usize)>; 5] = Default::default();
+    for (at, account) in accounts.iter().enumerate() {
+        let by = [
+            u64::from(account.configured) * account.sent,
+            nanos(account.waited_in_all(now)),
+            account.sent,
+            account.refused,
+            u64::from(account.suspected.is_some()),
+        ];
+        for (ranks, rank) in ranks.iter_mut().zip(by) {
+            if rank > 0 {
+                ranks.push((Reverse(rank), at));
+            }
+        }
+    }
+    let counts = [CONFIGURED_MAX, most, most, most, most];
     let mut chosen = BTreeSet::new();
-    let mut take = |count: usize, rank: &dyn Fn(&Account) -> u128| {
-        let mut ranked: Vec<(Reverse<u128>, usize)> = accounts
-            .iter()
-            .enumerate()
-            .map(|(at, account)| (Reverse(rank(account)), at))
-            .filter(|(rank, _)| rank.0 > 0)
-            .collect();
+    for (mut ranked, count) in ranks.into_iter().zip(counts) {
         if ranked.len() > count {
-            // There may be thousands, and this is done every few seconds.
             ranked.select_nth_unstable(count);
             ranked.truncate(count);
         }
         chosen.extend(ranked.into_iter().map(|(_, at)| at));
-    };
-    take(CONFIGURED_MAX, &|account| {
-        if account.configured {
-            u128::from(account.sent)
-        } else {
-            0
-        }
-    });
-    take(MOST, &|account| account.waited_in_all(now).as_nanos());
-    take(MOST, &|account| u128::from(account.sent));
-    take(MOST, &|account| u128::from(account.refused));
-    take(MOST, &|account| u128::from(account.suspected.is_some()));
+    }
     chosen
 }
 

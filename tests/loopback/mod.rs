@@ -130,6 +130,11 @@ impl Reply {
     }
 }
 
+/// The steady clock that all is told in.
+pub fn now() -> Duration {
+    Clock::read().now
+}
+
 /// The gaps between arrivals.
 pub fn gaps(asked: &[Asked]) -> Vec<Duration> {
     let pairs = asked.windows(2);
@@ -163,7 +168,7 @@ fn serve(mut stream: TcpStream, told: &Mutex<Vec<Asked>>, answer: &dyn Fn(&Asked
             reply.body.len(),
             reply.body
         );
-        told.lock().expect("no server panics")[number].done = Clock::read().now;
+        told.lock().expect("no server panics")[number].done = now();
         if stream.write_all(whole.as_bytes()).is_err() {
             return;
         }

@@ -311,3 +311,16 @@ fn of_many_scopes_those_worth_a_look_are_told_of_and_the_rest_are_counted() {
         .collect();
     assert!(waited.is_sorted_by(|a, b| a >= b), "{waited:?}");
 }
+
+#[test]
+fn a_wait_that_is_not_over_counts_as_well() {
+    let mut web = PoliteWeb::default();
+    let mut plan = Plan::new(&[]).set("DOWNLOAD_DELAY", "1h");
+    plan.seeds = host(&mut web, "one.test", 1, 3, Duration::from_millis(20));
+    let mut run = plan.begin(&web.shared());
+    run.until(Duration::from_secs(60));
+    let pacing = run.crawler.pacing();
+    let minute = Duration::from_secs(58)..Duration::from_secs(62);
+    assert!(minute.contains(&pacing.waited["delay"]), "{pacing:?}");
+    assert_eq!(pacing.scopes[0].waited, pacing.waited);
+}

@@ -1,13 +1,12 @@
 //! What a server says of when to come again, and what is known before anything was asked.
 
-use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use argiope::serde_json::json;
 use argiope::settings::ScopePatch;
 use argiope::{Answer, Classify, Config, Crawler, Feedback, Signal, Turn};
 
-use crate::loopback::{Asked, Reply, Server, gaps};
+use crate::loopback::{self, Asked, Reply, Server, gaps};
 use crate::{
     TOLERANCE, assert_apart, assert_gaps, crawl, crawl_under, get, kept, millis, set, to_the_end,
 };
@@ -61,6 +60,7 @@ fn f44_retry_after_holds_the_scope_once_and_one_request_probes() {
     let config = set(quick_backoff(&server), "CONCURRENT_REQUESTS_PER_DOMAIN", 4);
     // The others are submitted when the refusal is known.
     let (pages, mut crawler) = kept(Crawler::builder(config));
+    let goes_on = crawler.handle();
     crawler.submit(get("http://a.test/0")).expect("a URL");
     while pages.borrow().is_empty() {
         crawler.turn(Some(millis(10)));
@@ -70,6 +70,7 @@ fn f44_retry_after_holds_the_scope_once_and_one_request_probes() {
             .submit(get(format!("http://a.test/{number}")))
             .expect("a URL");
     }
+    drop(goes_on);
     to_the_end(&mut crawler);
     let asked = server.asked();
     assert_eq!(asked.len(), 6);
@@ -98,7 +99,7 @@ fn f45_retry_after_is_a_date_too_and_what_is_neither_holds_nothing() {
             "soon.test" => "soon".to_owned(),
             "negative.test" => "-5".to_owned(),
             "huge.test" => "1e999".to_owned(),
-            _ => "dem\u{e4}chst".to_owned(),
+            _ => "demn\u{e4}chst".to_owned(),
         };
         let reply = Reply::status("429 Too Many Requests").field("Retry-After", value);
         let since = now
@@ -114,7 +115,7 @@ fn f45_retry_after_is_a_date_too_and_what_is_neither_holds_nothing() {
         "soon.test",
         "negative.test",
         "huge.test",
-        "demnächst.test",
+        "odd.test",
     ];
     let urls = hosts
         .iter()
@@ -131,8 +132,7 @@ fn f45_retry_after_is_a_date_too_and_what_is_neither_holds_nothing() {
     // The date was read off a clock after the arrival, so this is early by that.
     assert!(of_ahead[1].at + TOLERANCE >= until);
     for host in &hosts[1..] {
-        let host = host.replace("demnächst", "xn--demnchst-2za");
-        let of = server.asked_of(|asked| asked.host == host);
+        let of = server.asked_of(|asked| asked.host == *host);
         assert_eq!(of.len(), 2, "{host}");
         assert!(of[1].at < of_ahead[1].at, "{host} is not held");
     }
@@ -202,13 +202,13 @@ fn f50_what_is_known_of_a_scope_holds_before_its_first_request() {
     let urls = hosts
         .iter()
         .flat_map(|host| (0..2).map(move |n| get(format!("http://{host}/{n}"))));
+    let began = loopback::now();
     crawl(builder, urls);
     let of = |host: &'static str| server.asked_of(|asked| asked.host == host);
     let (busy, spent, other) = (of("busy.test"), of("spent.test"), of("other.test"));
-    // The first of all leaves after the crawl began.
-    assert!(busy[0].at + millis(50) >= other[0].at + millis(1000));
+    assert!(busy[0].at + TOLERANCE >= began + millis(1000));
     assert!(other[1].at < busy[0].at && spent[0].at < busy[0].at);
-    assert!(spent[1].at + millis(50) >= spent[0].at + millis(1000));
+    assert!(spent[1].at + TOLERANCE >= began + millis(1000));
 }
 
 #[test]
@@ -265,12 +265,14 @@ fn f68_a_program_may_say_at_any_time_that_a_scope_is_exhausted_or_to_be_left_alo
         let config = set(server.config(), "BACKOFF_MIN_DELAY", "700ms");
         let config = set(config, "BACKOFF_JITTER", false);
         let (pages, mut crawler) = kept(Crawler::builder(config));
+        let goes_on = crawler.handle();
         crawler.submit(get("http://a.test/0")).expect("a URL");
         while pages.borrow().is_empty() {
             crawler.turn(Some(millis(10)));
         }
         crawler.feedback(&feedback);
         crawler.submit(get("http://a.test/1")).expect("a URL");
+        drop(goes_on);
         to_the_end(&mut crawler);
         assert_gaps(&server.asked(), millis(700));
     };
@@ -283,7 +285,7 @@ fn f81_a_scope_obeys_what_is_said_of_it_in_the_middle_of_a_crawl() {
     let server = Server::start(|_| Reply::page("a page").after(millis(100)));
     let config = set(server.config(), "DOWNLOAD_DELAY", "50ms");
     let (pages, mut crawler) = kept(Crawler::builder(config));
-    for number in 0..16 {
+    for number in 0..26 {
         crawler
             .submit(get(format!("http://a.test/{number}")))
             .expect("a URL");
@@ -310,9 +312,8 @@ fn f81_a_scope_obeys_what_is_said_of_it_in_the_middle_of_a_crawl() {
     let asked = server.asked();
     // What had left or was leaving when it was said is of the pace before.
     assert_gaps(&asked[slower..faster], millis(500));
-    let peak = |asked: &[Asked]| crate::loopback::peak(asked);
+    let peak = |asked: &[Asked]| loopback::peak(asked);
     assert_eq!(peak(&asked[faster..fewer]), 4);
-    assert!(fewer < asked.len());
-    assert_eq!(peak(&asked[fewer + 1..]), 1);
-    thread::yield_now();
+    // Four may have been on their way when the last word came.
+    assert_eq!(peak(&asked[fewer + 4..]), 1);
 }

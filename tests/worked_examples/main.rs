@@ -28,6 +28,7 @@ mod apis;
 mod holds;
 mod managers;
 mod quotas;
+#[cfg(feature = "cli")]
 mod requests;
 mod scopes;
 

@@ -20,16 +20,13 @@ fn both_ways(scopes: &Value, delay: &str, requests: &[Request], check: &dyn Fn(&
     crawl_under(config, requests.iter().cloned());
     assert_eq!(server.asked().len(), requests.len());
     check(&server);
-    if cfg!(feature = "cli") {
-        let server = page();
-        by_command(&server, scopes, delay, requests);
-        assert_eq!(server.asked().len(), requests.len());
-        check(&server);
-    }
+    let server = page();
+    by_command(&server, scopes, delay, requests);
+    assert_eq!(server.asked().len(), requests.len());
+    check(&server);
 }
 
 fn by_command(server: &Server, scopes: &Value, delay: &str, requests: &[Request]) {
-    let binary = option_env!("CARGO_BIN_EXE_argiope").expect("the command is built");
     let settings = [
         format!("THROTTLING_SCOPES={scopes}"),
         format!("DOWNLOAD_DELAY={delay}"),
@@ -37,7 +34,7 @@ fn by_command(server: &Server, scopes: &Value, delay: &str, requests: &[Request]
         "RANDOMIZE_DOWNLOAD_DELAY=false".to_owned(),
         "ROBOTSTXT_OBEY=false".to_owned(),
     ];
-    let mut child = Command::new(binary)
+    let mut child = Command::new(env!("CARGO_BIN_EXE_argiope"))
         .args(["crawl", "--seeds", "-", "--results", "-", "--quiet"])
         .args(["--no-warc", "--follow", "none", "--allow-net", "loopback"])
         .args(["--resolve", &server.here()])

@@ -395,13 +395,16 @@ impl Throttle {
         }
     }
 
-    /// Time waited for this cause by `now`, over all scopes that have, or had, an account.
-    pub fn waited(&self, cause: Cause, now: Instant) -> Duration {
-        let open = self.accounts().map(|account| {
-            let closed = account.waited[cause as usize];
-            account.waited(cause, now) - Duration::from_nanos(closed)
-        });
-        Duration::from_nanos(self.accounts.waited[cause as usize]) + open.sum::<Duration>()
+    /// Time waited by `now` for each cause, over all scopes that have, or had, an account.
+    pub fn waited(&self, now: Instant) -> [(Cause, Duration); CAUSES] {
+        let mut waited = self.accounts.waited;
+        for account in self.accounts() {
+            if let Some((cause, since)) = account.waiting {
+                let since = since.max(account.waited_until);
+                waited[cause as usize] += nanos(now.saturating_since(since));
+            }
+        }
+        Cause::ALL.map(|cause| (cause, Duration::from_nanos(waited[cause as usize])))
     }
 
     /// How many decisions of this kind there were, over all scopes.
@@ -486,5 +489,87 @@ impl Throttle {
             }
             at => Some(self.cause(id, cost, at.is_none(), now)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::settings::ScopeSettings;
+    use super::*;
+
+    fn profile() -> Rc<Profile> {
+        Rc::new(Profile::of(ScopeSettings::default()))
+    }
+
+    fn secs(seconds: u64) -> Instant {
+        Instant::START + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_configured_scope_that_comes_again_goes_on_with_its_account() {
+        let mut accounts = Accounts::default();
+        let first = accounts.open("a.test", true, profile(), Instant::START);
+        let other = accounts.open("b.test", false, profile(), Instant::START);
+        accounts.rows[first as usize].is_live = false;
+        accounts.rows[other as usize].is_live = false;
+        let again = accounts.open("a.test", true, profile(), secs(9));
+        assert_eq!(again, first);
+        assert!(accounts.rows[first as usize].is_live);
+        assert_ne!(accounts.open("b.test", false, profile(), secs(9)), other);
+    }
+
+    #[test]
+    fn where_there_is_no_room_those_that_are_gone_and_sent_least_make_some() {
+        let mut accounts = Accounts::default();
+        for number in 0..ACCOUNTS_MAX as u64 {
+            let name = format!("{number}.test");
+            let row = accounts.open(&name, number == 0, profile(), Instant::START);
+            let account = &mut accounts.rows[row as usize];
+            account.sent = 1 + number;
+            account.is_live = number >= 100;
+        }
+        let row = accounts.open("new.test", false, profile(), secs(1));
+        // The one that the settings name stays, although it sent least.
+        assert!((1..=50).contains(&row), "{row}");
+        assert_eq!(accounts.rows[0].sent, 1);
+        assert!(!accounts.free.contains(&0));
+        assert_eq!(accounts.rows.len(), ACCOUNTS_MAX);
+        for account in &mut accounts.rows {
+            account.is_live = true;
+        }
+        accounts.free.clear();
+        let row = accounts.open("late.test", false, profile(), secs(2));
+        assert_eq!(row, NOBODY);
+        let row = accounts.open("named.test", true, profile(), secs(2));
+        assert_eq!(row as usize, ACCOUNTS_MAX);
+    }
+
+    #[test]
+    fn a_wait_is_charged_once_and_an_open_one_counts_until_now() {
+        let mut account = Account::new("a.test", false, profile(), Instant::START);
+        account.wait(Cause::Delay, secs(1), secs(3));
+        account.wait(Cause::Quota, secs(2), secs(4));
+        account.waiting = Some((Cause::Robots, secs(3)));
+        let waited = |cause| account.waited(cause, secs(10)).as_secs();
+        assert_eq!(waited(Cause::Delay), 2);
+        assert_eq!(waited(Cause::Quota), 1);
+        assert_eq!(waited(Cause::Robots), 6);
+        assert_eq!(account.waited_in_all(secs(10)).as_secs(), 9);
+    }
+
+    #[test]
+    fn concurrency_is_of_the_time_that_there_was_something_to_do() {
+        let mut account = Account::new("a.test", false, profile(), Instant::START);
+        let pace = account.pace;
+        account.departed(pace, secs(10));
+        account.departed(pace, secs(11));
+        account.on_the_wire(-1, secs(12));
+        // Three seconds with one and one with two: until now, as long as one is on the wire.
+        assert_eq!(account.concurrency(secs(14)), Some(5.0 / 4.0));
+        account.on_the_wire(-1, secs(14));
+        assert_eq!(account.concurrency(secs(1000)), Some(5.0 / 4.0));
+        assert_eq!(account.peak, 2);
+        assert_eq!(account.rate(), Some(1.0));
+        assert_eq!(account.gap(), Some(Duration::from_secs(1)));
     }
 }

@@ -36,7 +36,7 @@ impl Throttle {
             let mut changes = std::mem::take(&mut self.changes);
             let state = self.scope_mut(*scope);
             state.answer(&heard, *slot, now, &mut changes);
-            self.note(*scope, id, signal.status, &mut changes, now);
+            self.note(*scope, Some(id), signal.status, &mut changes, now);
             self.changes = changes;
             if let Some((wait, source)) = self.asked_hold(*scope, signal, heard.refused) {
                 self.hold_for(*scope, wait, source, id, signal, now);
@@ -77,7 +77,7 @@ impl Throttle {
             let mut changes = std::mem::take(&mut self.changes);
             self.scope_mut(scope)
                 .ended(signal, ending, now, &mut changes);
-            self.note(scope, id, None, &mut changes, now);
+            self.note(scope, Some(id), None, &mut changes, now);
             self.changes = changes;
             self.look_at(scope, now);
         }
@@ -93,8 +93,26 @@ impl Throttle {
     /// if it is new.
     pub fn feedback(&mut self, feedback: &Feedback, now: Instant) {
         let scope = self.scope(&feedback.scope);
-        self.heed(scope, feedback, now);
+        self.hear_of(scope, feedback, now);
         self.settle(scope, now);
+    }
+
+    /// What is known of a scope otherwise than from an answer. That it is exhausted is as good as a
+    /// refusal of what departs now.
+    pub(super) fn hear_of(&mut self, scope: ScopeId, feedback: &Feedback, now: Instant) {
+        if feedback.exhausted {
+            let heard = Heard {
+                signal: &Signal::default(),
+                refused: true,
+                sent: now,
+            };
+            let mut changes = std::mem::take(&mut self.changes);
+            self.scope_mut(scope).answer(&heard, 0, now, &mut changes);
+            self.scope_mut(scope).follow(now);
+            self.note(scope, None, None, &mut changes, now);
+            self.changes = changes;
+        }
+        self.heed(scope, feedback, now);
     }
 
     /// The scopes that an answer is a refusal of.
@@ -374,7 +392,7 @@ impl Throttle {
     fn note(
         &mut self,
         scope: ScopeId,
-        id: u64,
+        id: Option<u64>,
         status: Option<u16>,
         changes: &mut Vec<Change>,
         now: Instant,
@@ -391,7 +409,7 @@ impl Throttle {
             self.decide(Decision {
                 at: now,
                 scope: self.names.name(scope.0).to_owned(),
-                id: Some(id),
+                id,
                 event: change.event,
                 status,
                 latency: change.latency,
