@@ -167,14 +167,14 @@ fn f98_instant_refusals_slow_the_crawl_down() {
 }
 
 #[test]
-fn f41_a_fixed_window_of_the_server_is_found_too() {
+fn a_fixed_window_whose_end_is_not_said_is_used_for_the_most_part() {
     let case = Case {
-        seconds: 900.0,
+        seconds: 1500.0,
         ..Case::of(Limit::window(20, Duration::from_secs(10)), 8)
     };
     let web = case.run();
-    let seen = figures(&web, &case.limit, 300.0, 900.0);
-    assert!(seen.used >= 0.9 && seen.refused < 0.05, "{seen:?}");
+    let seen = figures(&web, &case.limit, 900.0, 1500.0);
+    assert!(seen.used >= 0.9 && seen.refused < 0.08, "{seen:?}");
 }
 
 /// 20, 5 and 40 a second, six windows of twenty seconds each.

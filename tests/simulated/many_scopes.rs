@@ -1,7 +1,6 @@
 //! Very many scopes side by side: none starves, each keeps its own pace, and those that are done
 //! with cost nothing any more.
 
-use std::rc::Rc;
 use std::time::Duration;
 
 use argiope::base::time::Instant;
@@ -131,13 +130,12 @@ fn f105_without_throttling_a_thousand_small_sites_are_had_at_once() {
         plan.seeds.extend(urls(&name, 3));
     }
     let web = web.shared();
-    let run = plan.run(&web);
+    plan.run(&web);
     let web = web.borrow();
     assert_eq!(web.arrivals.len(), 3000);
     // A handshake, and a page of all.
     let last = web.arrivals.last().expect("there are some").at;
     assert!(last <= at(0.1), "{last:?}");
-    drop(run);
 }
 
 #[test]
@@ -185,7 +183,8 @@ fn f76_hosts_that_are_done_with_leave_no_state_behind() {
     let mut web = web();
     let mut plan = plan()
         .set("AUTOTHROTTLE_ENABLED", true)
-        .set("AUTOTHROTTLE_START_DELAY", 1);
+        .set("AUTOTHROTTLE_START_DELAY", 1)
+        .set("THROTTLING_SCOPES", json!({"host0.test": {"delay": 1}}));
     const WAVES: usize = 30;
     const WAVE: usize = 100;
     for number in 0..WAVES * WAVE {
@@ -193,7 +192,8 @@ fn f76_hosts_that_are_done_with_leave_no_state_behind() {
         web.site(&format!("host{number}.test"), address(1))
             .mood(mood);
     }
-    plan.seeds.extend(urls("host0.test", 100));
+    // One that lasts, so that the crawl does.
+    plan.seeds.extend(urls("host0.test", 400));
     let web = web.shared();
     let mut run = plan.begin(&web);
     let mut most = 0;
@@ -204,10 +204,10 @@ fn f76_hosts_that_are_done_with_leave_no_state_behind() {
             }
         }
         run.until(Duration::from_secs(10 * wave as u64));
+        // A scope that is quick is remembered for a minute: six waves.
         most = most.max(run.crawler.progress().scopes);
-        println!("{wave} {}", run.crawler.progress().scopes);
     }
     run.finish();
     run.check_manners();
-    assert!(most < 10 * WAVE, "{most} scopes of {WAVES} waves of {WAVE}");
+    assert!(most <= 7 * WAVE, "{most} scopes of {WAVES} waves of {WAVE}");
 }

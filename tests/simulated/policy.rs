@@ -10,7 +10,6 @@ use super::reply::{Reply, Step};
 /// A request as a policy sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Visit<'a> {
-    pub at: Instant,
     pub path: &'a str,
     /// So many of this host came before it, robots.txt aside.
     pub before: usize,
@@ -75,11 +74,6 @@ impl Limit {
     /// From then on another rate.
     pub fn then(mut self, from: Duration, rate: f64) -> Self {
         self.schedule.push((from, rate));
-        self
-    }
-
-    pub fn refuses_with(mut self, refusal: Step) -> Self {
-        self.refusal = refusal;
         self
     }
 

@@ -296,11 +296,7 @@ impl PoliteWeb {
                 return (limit.refusal.clone(), true);
             }
             let before = book.map_or(0, |book| book.visits.len() - book.robots);
-            let visit = Visit {
-                at: now,
-                path,
-                before,
-            };
+            let visit = Visit { path, before };
             if let Some(step) = site.mood.as_ref().and_then(|mood| mood(&visit)) {
                 return (step, false);
             }
