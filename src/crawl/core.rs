@@ -138,6 +138,7 @@ impl<I: Io> Core<I> {
         self.now = self.io.now();
         let began = self.now;
         self.tls.set_now(self.now);
+        self.throttle.set_clock(self.now);
         for (number, event) in events.drain(..).enumerate() {
             self.take(event);
             if number % EVENTS_PER_DEPARTURE == EVENTS_PER_DEPARTURE - 1 {

@@ -247,8 +247,11 @@ impl<I: Io> Crawler<I> {
 
     /// Submits a request from the crawl's own thread; gives the number of its first attempt.
     pub fn submit(&mut self, request: Request) -> Result<u64, Refused> {
-        self.core.unfinished = true;
-        self.core.admit(request)
+        let core = &mut self.core;
+        core.unfinished = true;
+        // The last turn may be long ago.
+        core.throttle.set_clock(core.io.now());
+        core.admit(request)
     }
 
     /// Says something else of a scope from now on, in place of what the configuration said of it;
@@ -267,7 +270,7 @@ impl<I: Io> Crawler<I> {
     pub fn set_scope(&mut self, name: &str, patch: ScopePatch) {
         let core = &mut self.core;
         core.unfinished = true;
-        core.throttle.set_scope(name, patch, core.now);
+        core.throttle.set_scope(name, patch, core.io.now());
     }
 
     /// Tells what is known of a scope otherwise than from its answers: that it is exhausted, for how
@@ -275,7 +278,7 @@ impl<I: Io> Crawler<I> {
     pub fn feedback(&mut self, feedback: &Feedback) {
         let core = &mut self.core;
         core.unfinished = true;
-        core.throttle.feedback(feedback, core.now);
+        core.throttle.feedback(feedback, core.io.now());
     }
 
     /// What submits requests from elsewhere. The crawl does not end while one lives.

@@ -58,6 +58,8 @@ pub struct Throttle {
     profiles: BTreeMap<String, Rc<Profile>>,
     strategies: Strategies,
     initial: Option<InitialFeedback>,
+    /// The last time that it was told: what is known of a new scope counts from then.
+    clock: Instant,
     /// Addresses are scopes, whether `CONCURRENT_REQUESTS_PER_IP` says so or not.
     addresses: bool,
     names: Interner,
@@ -128,6 +130,7 @@ impl Throttle {
             profiles,
             strategies: Strategies::default(),
             initial: None,
+            clock: start,
             addresses: false,
             names: Interner::new(),
             scopes: Vec::new(),
@@ -161,6 +164,11 @@ impl Throttle {
     /// What is known of scopes that come to be from now on.
     pub fn set_initial(&mut self, known: InitialFeedback) {
         self.initial = Some(known);
+    }
+
+    /// Tells the time, before scopes may come to be.
+    pub fn set_clock(&mut self, now: Instant) {
+        self.clock = now;
     }
 
     /// Makes every address a scope, though `CONCURRENT_REQUESTS_PER_IP` says nothing of them.

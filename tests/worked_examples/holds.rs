@@ -1,5 +1,6 @@
 //! What a server says of when to come again, and what is known before anything was asked.
 
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use argiope::serde_json::json;
@@ -283,6 +284,30 @@ fn f68_a_program_may_say_at_any_time_that_a_scope_is_exhausted_or_to_be_left_alo
     };
     check(Feedback::of("a.test").delay(millis(700)));
     check(Feedback::from("a.test"));
+}
+
+#[test]
+fn f68_what_a_program_says_counts_from_when_it_says_it() {
+    let server = Server::start(|_| Reply::page("a page"));
+    let builder = Crawler::builder(server.config()).initial_feedback(|scope| {
+        (scope == "known.test").then(|| Feedback::of(scope).delay(millis(500)))
+    });
+    let (_, mut crawler) = kept(builder);
+    let goes_on = crawler.handle();
+    crawler.turn(Some(millis(1)));
+    // The program has other things to do than to take turns.
+    thread::sleep(millis(400));
+    let told = loopback::now();
+    crawler.feedback(&Feedback::of("told.test").delay(millis(500)));
+    for host in ["told.test", "known.test"] {
+        let request = get(format!("http://{host}/"));
+        crawler.submit(request).expect("a URL");
+    }
+    drop(goes_on);
+    to_the_end(&mut crawler);
+    for asked in server.asked() {
+        assert!(asked.at + TOLERANCE >= told + millis(500), "{asked:?}");
+    }
 }
 
 #[test]

@@ -31,7 +31,7 @@ impl Throttle {
             self.recall(ScopeId(id));
             let known = self.initial.as_ref().and_then(|known| known(name));
             if let Some(known) = known {
-                self.hear_of(ScopeId(id), &known, self.advanced.unwrap_or(Instant::START));
+                self.hear_of(ScopeId(id), &known, self.clock);
             }
         }
         ScopeId(id)
