@@ -18,7 +18,7 @@ fn visit_hosts(throttle: &mut Throttle, hosts: u32) -> usize {
         ..Signal::default()
     };
     for host in 0..hosts {
-        now = now + Duration::from_millis(1);
+        now += Duration::from_millis(1);
         let scope = throttle.scope(&format!("h{host}.test"));
         let lane = throttle.open_lane(&ScopeSet::ordered([scope]));
         throttle.offer(lane, now);
