@@ -7,9 +7,10 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::base::time::{Instant, nanos};
+use crate::throttle::cause::Cause;
 use crate::throttle::decision::Event;
 use crate::throttle::diagnosis::Finding;
-use crate::throttle::engine::{Account, Cause, Throttle};
+use crate::throttle::engine::{Account, Throttle};
 use crate::throttle::strategy::Pace;
 
 /// How the scopes of a crawl were paced so far.

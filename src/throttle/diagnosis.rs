@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use super::cause::Cause;
+
 /// A scope's figures over a crawl, and what it was told.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
@@ -62,97 +64,40 @@ pub enum Setting {
     Quota,
 }
 
-/// What keeps a scope's next request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
-    /// The configured delay.
-    Delay,
-    /// AutoThrottle's delay.
-    Autothrottle,
-    /// Backoff's delay.
-    Backoff,
-    /// The server asked for a pause.
-    Hold,
-    /// Crawl-delay.
-    Robots,
-    /// Rampup's delay.
-    Rampup,
-    /// The quota of the window is spent.
-    Quota,
-    /// The scope's places are all taken.
-    Concurrency,
-    /// `CONCURRENT_REQUESTS` are in flight.
-    Global,
-    /// Nothing is queued.
-    Queue,
-}
-
-impl Limit {
-    /// All of them.
-    pub const ALL: [Limit; 10] = [
-        Limit::Delay,
-        Limit::Autothrottle,
-        Limit::Backoff,
-        Limit::Hold,
-        Limit::Robots,
-        Limit::Rampup,
-        Limit::Quota,
-        Limit::Concurrency,
-        Limit::Global,
-        Limit::Queue,
-    ];
-
-    /// The word in files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Limit::Delay => "delay",
-            Limit::Autothrottle => "autothrottle",
-            Limit::Backoff => "backoff",
-            Limit::Hold => "hold",
-            Limit::Robots => "robots",
-            Limit::Rampup => "rampup",
-            Limit::Quota => "quota",
-            Limit::Concurrency => "concurrency",
-            Limit::Global => "global_cap",
-            Limit::Queue => "queue",
-        }
-    }
-
-    /// The setting and its value, or whatever else it was that limited.
-    fn words(self, told: &Told) -> String {
-        match self {
-            Limit::Delay => format!("delay = {}", told.delay.as_secs_f64()),
-            Limit::Autothrottle => "AutoThrottle".to_owned(),
-            Limit::Backoff => "backoff from refusals".to_owned(),
-            Limit::Hold => "a pause that the server asked for".to_owned(),
-            Limit::Robots => "robots.txt's Crawl-delay".to_owned(),
-            Limit::Rampup => "rampup, which looks for the limit from below".to_owned(),
-            Limit::Quota => format!("quota = {}", told.quota.unwrap_or(0.0)),
-            Limit::Concurrency => format!("concurrency = {}", told.concurrency),
-            Limit::Global => format!("CONCURRENT_REQUESTS = {}", told.concurrent_requests),
-            Limit::Queue => "nothing was queued".to_owned(),
-        }
+/// The setting and its value, or whatever else it was that limited.
+fn words(cause: Cause, told: &Told) -> String {
+    match cause {
+        Cause::Delay => format!("delay = {}", told.delay.as_secs_f64()),
+        Cause::Autothrottle => "AutoThrottle".to_owned(),
+        Cause::Backoff => "backoff from refusals".to_owned(),
+        Cause::Hold => "a pause that the server asked for".to_owned(),
+        Cause::Robots => "robots.txt's Crawl-delay".to_owned(),
+        Cause::Rampup => "rampup, which looks for the limit from below".to_owned(),
+        Cause::Quota => format!("quota = {}", told.quota.unwrap_or(0.0)),
+        Cause::Concurrency => format!("concurrency = {}", told.concurrency),
+        Cause::GlobalCap => format!("CONCURRENT_REQUESTS = {}", told.concurrent_requests),
+        Cause::Queue => "nothing was queued".to_owned(),
     }
 }
 
 /// How long a scope waited, by what kept it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waits([Duration; Limit::ALL.len()]);
+pub struct Waits([Duration; Cause::ALL.len()]);
 
 impl Waits {
     /// Adds a wait.
-    pub fn add(&mut self, limit: Limit, wait: Duration) {
+    pub fn add(&mut self, limit: Cause, wait: Duration) {
         let sum = &mut self.0[limit as usize];
         *sum = sum.saturating_add(wait);
     }
 
-    /// How long it was kept by `limit`.
-    pub fn of(&self, limit: Limit) -> Duration {
+    /// How long it was kept by `cause`.
+    pub fn of(&self, limit: Cause) -> Duration {
         self.0[limit as usize]
     }
 
-    /// The share of all waiting that was for `limit`; 0 where it never waited.
-    pub fn share(&self, limit: Limit) -> f64 {
+    /// The share of all waiting that was for `cause`; 0 where it never waited.
+    pub fn share(&self, limit: Cause) -> f64 {
         let all: f64 = self.0.iter().map(Duration::as_secs_f64).sum();
         if all > 0.0 {
             self.of(limit).as_secs_f64() / all
@@ -162,8 +107,8 @@ impl Waits {
     }
 
     /// What kept it longest; `None` where it never waited.
-    pub fn longest(&self) -> Option<Limit> {
-        Limit::ALL
+    pub fn longest(&self) -> Option<Cause> {
+        Cause::ALL
             .into_iter()
             .filter(|limit| self.of(*limit) > Duration::ZERO)
             .max_by_key(|limit| self.of(*limit))
@@ -176,7 +121,7 @@ pub struct Ineffective {
     /// Which.
     pub settings: Vec<Setting>,
     /// What limited.
-    pub limit: Limit,
+    pub limit: Cause,
     /// Both, for a person.
     pub words: String,
 }
@@ -191,16 +136,16 @@ pub fn ineffective(facts: &Facts) -> Option<Ineffective> {
         return None;
     }
     let limit_of = |setting: &Setting| match setting {
-        Setting::Concurrency => Limit::Concurrency,
-        Setting::Delay => Limit::Delay,
-        Setting::Quota => Limit::Quota,
+        Setting::Concurrency => Cause::Concurrency,
+        Setting::Delay => Cause::Delay,
+        Setting::Quota => Cause::Quota,
     };
     let effective = |limit| facts.waits.share(limit) >= EFFECTIVE;
     // AutoThrottle is asked for as well: delay and concurrency are its bounds then.
-    if told.chosen.iter().map(limit_of).any(effective) || effective(Limit::Autothrottle) {
+    if told.chosen.iter().map(limit_of).any(effective) || effective(Cause::Autothrottle) {
         return None;
     }
-    let limit = facts.waits.longest().filter(|l| *l != Limit::Queue)?;
+    let limit = facts.waits.longest().filter(|l| *l != Cause::Queue)?;
     let named: Vec<String> = told
         .chosen
         .iter()
@@ -216,7 +161,7 @@ pub fn ineffective(facts: &Facts) -> Option<Ineffective> {
         words: format!(
             "{} never had effect: {} limited",
             listed(&named),
-            limit.words(told)
+            words(limit, told)
         ),
     })
 }
@@ -240,7 +185,7 @@ pub enum Finding {
     /// The delay is so short that it spares nobody.
     Unthrottled,
     /// Less is in flight than AutoThrottle's target.
-    BelowTarget(Limit),
+    BelowTarget(Cause),
 }
 
 impl Finding {
@@ -250,7 +195,7 @@ impl Finding {
             Finding::Slow => "slow",
             Finding::Blocked => "blocked",
             Finding::Unthrottled => "unthrottled",
-            Finding::BelowTarget(Limit::Queue) => "idle",
+            Finding::BelowTarget(Cause::Queue) => "idle",
             Finding::BelowTarget(_) => "below-target",
         }
     }
@@ -321,15 +266,15 @@ fn below_target(facts: &Facts, target: f64) -> Option<Diagnosis> {
     }
     let told = &facts.told;
     let limit = if f64::from(told.concurrency) < target {
-        Limit::Concurrency
+        Cause::Concurrency
     } else if (told.concurrent_requests as f64) < target {
-        Limit::Global
+        Cause::GlobalCap
     } else {
         // AutoThrottle's own delay is how the target is approached: no reason to miss it.
         facts
             .waits
             .longest()
-            .filter(|l| *l != Limit::Autothrottle)?
+            .filter(|l| *l != Cause::Autothrottle)?
     };
     Some(Diagnosis {
         finding: Finding::BelowTarget(limit),
@@ -337,8 +282,8 @@ fn below_target(facts: &Facts, target: f64) -> Option<Diagnosis> {
             "{:.1} in flight on average, at a target of {target}: limited by {}",
             facts.in_flight_mean,
             match limit {
-                Limit::Queue => "a queue that was empty".to_owned(),
-                limit => limit.words(told),
+                Cause::Queue => "a queue that was empty".to_owned(),
+                limit => words(limit, told),
             }
         ),
     })
@@ -372,7 +317,7 @@ mod tests {
         Duration::from_secs_f64(seconds)
     }
 
-    fn waits(waits: &[(Limit, f64)]) -> Waits {
+    fn waits(waits: &[(Cause, f64)]) -> Waits {
         let mut sum = Waits::default();
         for (limit, seconds) in waits {
             sum.add(*limit, secs(*seconds));
@@ -381,7 +326,7 @@ mod tests {
     }
 
     /// The seeds' example: 1000 at once, 0.08 s apart.
-    fn endpoint(limits: &[(Limit, f64)]) -> Facts {
+    fn endpoint(limits: &[(Cause, f64)]) -> Facts {
         Facts {
             sends: 1000,
             span: secs(100.0),
@@ -407,7 +352,7 @@ mod tests {
             in_flight_mean: target,
             latency: Some(secs(0.2)),
             delay: secs(0.2 / target),
-            waits: waits(&[(Limit::Autothrottle, 90.0)]),
+            waits: waits(&[(Cause::Autothrottle, 90.0)]),
             told: Told {
                 concurrency: 8,
                 target_concurrency: Some(target),
@@ -434,7 +379,7 @@ mod tests {
     #[test]
     fn f77_settings_that_the_global_cap_leaves_without_effect_are_named_with_it() {
         check_ineffective(
-            &endpoint(&[(Limit::Global, 90.0), (Limit::Queue, 5.0)]),
+            &endpoint(&[(Cause::GlobalCap, 90.0), (Cause::Queue, 5.0)]),
             Some(
                 "concurrency 1000 and delay 0.08 never had effect: CONCURRENT_REQUESTS = 16 limited",
             ),
@@ -444,19 +389,19 @@ mod tests {
     #[test]
     fn f77_nothing_is_reported_as_long_as_one_of_them_has_an_effect() {
         check_ineffective(
-            &endpoint(&[(Limit::Delay, 50.0), (Limit::Global, 90.0)]),
+            &endpoint(&[(Cause::Delay, 50.0), (Cause::GlobalCap, 90.0)]),
             None,
         );
         check_ineffective(
-            &endpoint(&[(Limit::Concurrency, 2.0), (Limit::Global, 90.0)]),
+            &endpoint(&[(Cause::Concurrency, 2.0), (Cause::GlobalCap, 90.0)]),
             None,
         );
-        check_ineffective(&endpoint(&[(Limit::Autothrottle, 90.0)]), None);
+        check_ineffective(&endpoint(&[(Cause::Autothrottle, 90.0)]), None);
     }
 
     #[test]
     fn f77_the_scopes_own_defaults_may_be_what_limits() {
-        let mut facts = endpoint(&[(Limit::Delay, 90.0)]);
+        let mut facts = endpoint(&[(Cause::Delay, 90.0)]);
         facts.told.delay = secs(1.0);
         facts.told.chosen = vec![Setting::Concurrency];
         check_ineffective(
@@ -465,12 +410,12 @@ mod tests {
         );
         facts.told.chosen = vec![Setting::Delay];
         facts.told.concurrency = 1;
-        facts.waits = waits(&[(Limit::Concurrency, 90.0)]);
+        facts.waits = waits(&[(Cause::Concurrency, 90.0)]);
         check_ineffective(
             &facts,
             Some("delay 1 never had effect: concurrency = 1 limited"),
         );
-        facts.waits = waits(&[(Limit::Robots, 90.0)]);
+        facts.waits = waits(&[(Cause::Robots, 90.0)]);
         check_ineffective(
             &facts,
             Some("delay 1 never had effect: robots.txt's Crawl-delay limited"),
@@ -479,7 +424,7 @@ mod tests {
 
     #[test]
     fn f77_nothing_is_reported_where_little_was_sent_or_nothing_limited_or_nothing_was_chosen() {
-        let limited = endpoint(&[(Limit::Global, 90.0)]);
+        let limited = endpoint(&[(Cause::GlobalCap, 90.0)]);
         check_ineffective(
             &Facts {
                 sends: 19,
@@ -489,7 +434,7 @@ mod tests {
         );
         check_ineffective(&endpoint(&[]), None);
         check_ineffective(
-            &endpoint(&[(Limit::Queue, 90.0), (Limit::Global, 9.0)]),
+            &endpoint(&[(Cause::Queue, 90.0), (Cause::GlobalCap, 9.0)]),
             None,
         );
         let mut defaults = limited;
@@ -554,18 +499,23 @@ mod tests {
             facts.waits = waits(&[(limit, 90.0)]);
             facts
         };
-        let found = Some(Finding::BelowTarget(Limit::Concurrency));
-        check(&below(1, Limit::Autothrottle), found);
-        for limit in [Limit::Global, Limit::Robots, Limit::Backoff, Limit::Queue] {
+        let found = Some(Finding::BelowTarget(Cause::Concurrency));
+        check(&below(1, Cause::Autothrottle), found);
+        for limit in [
+            Cause::GlobalCap,
+            Cause::Robots,
+            Cause::Backoff,
+            Cause::Queue,
+        ] {
             check(&below(8, limit), Some(Finding::BelowTarget(limit)));
         }
-        check(&below(8, Limit::Autothrottle), None);
+        check(&below(8, Cause::Autothrottle), None);
         check(&throttled(4.0), None);
         // Almost there is there.
-        let mut almost = below(8, Limit::Queue);
+        let mut almost = below(8, Cause::Queue);
         almost.in_flight_mean = 3.5;
         check(&almost, None);
-        let words = diagnose(&below(1, Limit::Queue)).map(|found| found.words);
+        let words = diagnose(&below(1, Cause::Queue)).map(|found| found.words);
         assert_eq!(
             words.as_deref(),
             Some("1.0 in flight on average, at a target of 4: limited by concurrency = 1")
@@ -574,7 +524,7 @@ mod tests {
 
     #[test]
     fn f103_a_block_is_told_whether_or_not_autothrottle_is_on() {
-        let mut facts = endpoint(&[(Limit::Backoff, 90.0)]);
+        let mut facts = endpoint(&[(Cause::Backoff, 90.0)]);
         facts.suspected = true;
         check(&facts, Some(Finding::Blocked));
         facts.suspected = false;

@@ -30,7 +30,7 @@ use std::rc::Rc;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-pub use self::accounts::{Account, Cause};
+pub use self::accounts::Account;
 pub use self::lanes::LaneId;
 pub use self::tickets::TicketId;
 
@@ -40,6 +40,7 @@ use self::lines::End;
 use self::scopes::profile;
 use self::tickets::Ticket;
 use super::backoff::Learned;
+use super::cause::Cause;
 use super::decision::Decision;
 use super::scope::{Change, NOBODY, Profile, Queued, Scope, ScopeId};
 use super::settings::Settings;

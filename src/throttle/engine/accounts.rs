@@ -3,7 +3,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::super::decision::{Event, Source};
+use super::super::cause::Cause;
+use super::super::decision::Event;
 use super::super::scope::{NOBODY, Profile, ScopeId};
 use super::super::signal::Signal;
 use super::super::strategy::Pace;
@@ -57,74 +58,7 @@ pub struct Account {
 
 const EVENTS: usize = Event::ALL.len();
 
-/// What a request can wait for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Cause {
-    /// The configured delay.
-    Delay,
-    /// AutoThrottle's.
-    Autothrottle,
-    /// Backoff's.
-    Backoff,
-    /// A hold: `Retry-After`, `RateLimit-*`, or the embedding program's word.
-    Hold,
-    /// Crawl-delay.
-    Robots,
-    /// Rampup's delay.
-    Rampup,
-    /// A quota, or a documented limit.
-    Quota,
-    /// The scope's concurrency.
-    Concurrency,
-    /// `CONCURRENT_REQUESTS`.
-    GlobalCap,
-}
-
 const CAUSES: usize = Cause::ALL.len();
-
-impl Cause {
-    /// Every cause there is.
-    pub const ALL: [Cause; 9] = [
-        Cause::Delay,
-        Cause::Autothrottle,
-        Cause::Backoff,
-        Cause::Hold,
-        Cause::Robots,
-        Cause::Rampup,
-        Cause::Quota,
-        Cause::Concurrency,
-        Cause::GlobalCap,
-    ];
-
-    /// The key in `stats.json`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Cause::Delay => "delay",
-            Cause::Autothrottle => "autothrottle",
-            Cause::Backoff => "backoff",
-            Cause::Hold => "hold",
-            Cause::Robots => "robots",
-            Cause::Rampup => "rampup",
-            Cause::Quota => "quota",
-            Cause::Concurrency => "concurrency",
-            Cause::GlobalCap => "global_cap",
-        }
-    }
-
-    /// The cause of waiting that a rule is.
-    pub(super) fn of(source: Source, held: bool) -> Cause {
-        match source {
-            _ if held => Cause::Hold,
-            Source::Autothrottle => Cause::Autothrottle,
-            Source::Backoff => Cause::Backoff,
-            Source::RetryAfter | Source::RateLimit => Cause::Hold,
-            Source::Robots => Cause::Robots,
-            Source::Rampup => Cause::Rampup,
-            Source::Quota => Cause::Quota,
-            Source::User => Cause::Delay,
-        }
-    }
-}
 
 impl Account {
     fn new(scope: &str, configured: bool, profile: Rc<Profile>, now: Instant) -> Self {

@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use super::super::cause::Cause;
 use super::super::decision::{Decision, Event, Source};
 use super::super::diagnosis::{
-    Diagnosis, Facts, Ineffective, Limit, Setting, Told, Waits, diagnose, ineffective,
+    Diagnosis, Facts, Ineffective, Setting, Told, Waits, diagnose, ineffective,
 };
 use super::Throttle;
-use super::accounts::{Account, Cause};
+use super::accounts::Account;
 use crate::base::time::Instant;
 
 impl Throttle {
@@ -67,11 +68,11 @@ impl Throttle {
         let span = span.map_or(Duration::ZERO, |(first, last)| last.saturating_since(first));
         let mut waits = Waits::default();
         for cause in Cause::ALL {
-            waits.add(limit(cause), account.waited(cause, now));
+            waits.add(cause, account.waited(cause, now));
         }
         // While nothing kept it there was nothing to keep.
         let idle = span.saturating_sub(account.waited_in_all(now));
-        waits.add(Limit::Queue, idle);
+        waits.add(Cause::Queue, idle);
         Facts {
             sends: account.sent,
             span,
@@ -109,19 +110,5 @@ impl Throttle {
                 .filter_map(|(said, setting)| said.then_some(setting))
                 .collect(),
         }
-    }
-}
-
-fn limit(cause: Cause) -> Limit {
-    match cause {
-        Cause::Delay => Limit::Delay,
-        Cause::Autothrottle => Limit::Autothrottle,
-        Cause::Backoff => Limit::Backoff,
-        Cause::Hold => Limit::Hold,
-        Cause::Robots => Limit::Robots,
-        Cause::Rampup => Limit::Rampup,
-        Cause::Quota => Limit::Quota,
-        Cause::Concurrency => Limit::Concurrency,
-        Cause::GlobalCap => Limit::Global,
     }
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use super::super::cause::Cause;
 use super::super::scope::{Charges, NOBODY, ScopeId};
 use super::Throttle;
-use super::accounts::Cause;
 use super::lanes::{Waiting, cost_of};
 use crate::base::slab::Key;
 use crate::base::time::Instant;

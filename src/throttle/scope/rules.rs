@@ -374,10 +374,11 @@ impl Rules {
         }
     }
 
-    /// Begins to measure the rate that works, so that a refusal finds it known.
-    pub fn measure(&mut self, now: Instant) {
+    /// Begins to measure the rate that works, so that a refusal finds it known: by what was sent
+    /// from then on.
+    pub fn measure(&mut self, since: Instant) {
         if self.backoff.is_none() && !matches!(self.adapts, Adapts::Custom(_)) {
-            self.backoff = Some(Box::new(Backoff::new(now)));
+            self.backoff = Some(Box::new(Backoff::new(since)));
         }
     }
 

@@ -1,0 +1,74 @@
+//! What a scope's next request waits for.
+
+use super::decision::Source;
+
+/// What keeps a scope's next request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// The configured delay.
+    Delay,
+    /// AutoThrottle's delay.
+    Autothrottle,
+    /// Backoff's delay.
+    Backoff,
+    /// A hold: `Retry-After`, `RateLimit-*`, or the embedding program's word.
+    Hold,
+    /// Crawl-delay.
+    Robots,
+    /// Rampup's delay.
+    Rampup,
+    /// A quota, or a documented limit.
+    Quota,
+    /// The scope's places are all taken.
+    Concurrency,
+    /// `CONCURRENT_REQUESTS` are in flight.
+    GlobalCap,
+    /// Nothing is queued: what would be kept is not there.
+    Queue,
+}
+
+impl Cause {
+    /// All of them.
+    pub const ALL: [Cause; 10] = [
+        Cause::Delay,
+        Cause::Autothrottle,
+        Cause::Backoff,
+        Cause::Hold,
+        Cause::Robots,
+        Cause::Rampup,
+        Cause::Quota,
+        Cause::Concurrency,
+        Cause::GlobalCap,
+        Cause::Queue,
+    ];
+
+    /// The key in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cause::Delay => "delay",
+            Cause::Autothrottle => "autothrottle",
+            Cause::Backoff => "backoff",
+            Cause::Hold => "hold",
+            Cause::Robots => "robots",
+            Cause::Rampup => "rampup",
+            Cause::Quota => "quota",
+            Cause::Concurrency => "concurrency",
+            Cause::GlobalCap => "global_cap",
+            Cause::Queue => "queue",
+        }
+    }
+
+    /// The cause of waiting that a rule is.
+    pub(super) fn of(source: Source, held: bool) -> Cause {
+        match source {
+            _ if held => Cause::Hold,
+            Source::Autothrottle => Cause::Autothrottle,
+            Source::Backoff => Cause::Backoff,
+            Source::RetryAfter | Source::RateLimit => Cause::Hold,
+            Source::Robots => Cause::Robots,
+            Source::Rampup => Cause::Rampup,
+            Source::Quota => Cause::Quota,
+            Source::User => Cause::Delay,
+        }
+    }
+}
