@@ -8,4 +8,6 @@ mod refusals;
 mod quotas;
 mod changes;
 mod holds;
+mod strategies;
+mod memory;
 mod autothrottle;

@@ -26,6 +26,22 @@ fn f51_a_crawl_delay_is_never_undercut_and_counts_from_the_last_request() {
 }
 
 #[test]
+fn f51_a_crawl_delay_leaves_one_request_at_a_time_unless_the_user_keeps_the_concurrency() {
+    for (keeps, peak) in [(false, 1), (true, 3)] {
+        let mut settings = pace(4, 0.0, 0.0);
+        settings.robotstxt_keep_concurrency = keeps;
+        let mut world = World::new(settings);
+        let lane = world.lane(&["a.test"]);
+        let delayed = world.throttle.crawl_delay_scope("a.test", secs(1.0));
+        world.throttle.add_scope(lane, delayed);
+        world.queue(lane, 20, page(2.5));
+        world.run(at(100.0));
+        assert_eq!(world.peak("a.test"), peak);
+        assert!(world.gaps(lane).iter().all(|gap| *gap >= 1.0));
+    }
+}
+
+#[test]
 fn a_scopes_own_delay_overrules_a_longer_crawl_delay_and_says_so_unless_silenced() {
     let mut settings = pace(1, 1.0, 0.0);
     for (name, delay, silent) in [("own.test", 0.1, None), ("quiet.test", 0.1, Some(true))] {

@@ -258,6 +258,24 @@ fn a_request_that_may_depart_does_so_before_another_is_released() {
 }
 
 #[test]
+fn f105_many_small_sites_without_a_pace_go_at_full_speed() {
+    let mut settings = pace(8, 0.0, 0.0);
+    settings.concurrent_requests = 100;
+    let mut world = World::new(settings);
+    let lanes: Vec<_> = (0..1000)
+        .map(|i| world.lane(&[&format!("h{i}.test")]))
+        .collect();
+    for lane in &lanes {
+        world.queue(*lane, 3, page(0.1));
+    }
+    world.run(at(60.0));
+    assert_eq!(world.total.1, 100);
+    let last = lanes.iter().map(|lane| world.sent(*lane)[2]).max();
+    // 3000 pages of 0.1 s, a hundred at once.
+    assert_eq!(last, Some(at(2.9)));
+}
+
+#[test]
 fn f107_every_name_keeps_its_own_rate_exactly() {
     let mut settings = pace(8, 1.0, 0.0);
     for i in 0..100 {

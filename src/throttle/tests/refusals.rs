@@ -271,6 +271,20 @@ fn f42_eight_refusals_at_once_are_one_step() {
 }
 
 #[test]
+fn f42_refusals_beside_the_first_good_answers_are_a_step_too() {
+    let mut world = World::new(backing(8, 0.0, |_| {}));
+    let half: Policy = Box::new(|_, before, page| match before % 2 {
+        0 => Reply::of(page),
+        _ => Reply::new(429, 0.1),
+    });
+    let lane = world.origin("a.test", half);
+    world.queue(lane, 8, page(0.05));
+    world.run(at(0.9));
+    assert_eq!(world.visits("a.test").len(), 8);
+    assert_eq!(world.delay("a.test"), 1.0);
+}
+
+#[test]
 fn f43_the_first_window_after_idle_ones_probes_and_does_not_burst() {
     let mut world = World::new(pace(8, 0.0, 0.0));
     let lane = world.origin("a.test", bucket(5.0, 5.0));

@@ -194,6 +194,19 @@ impl World {
         self.policies.insert(origin.to_owned(), policy);
     }
 
+    /// A new lane to an origin that has a policy.
+    pub fn again(&mut self, name: &str) -> LaneId {
+        let lane = self.lane(&[name]);
+        self.origins.insert(lane.0, name.to_owned());
+        lane
+    }
+
+    /// Closes a lane: nothing is left to send there.
+    pub fn leave(&mut self, lane: LaneId) {
+        self.throttle.close_lane(lane, self.now);
+        self.sent.remove(&lane.0);
+    }
+
     /// What an origin with a policy saw.
     pub fn visits(&self, origin: &str) -> &[Visit] {
         self.visits.get(origin).map_or(&[], Vec::as_slice)

@@ -1,0 +1,112 @@
+//! What is forgotten of scopes that nobody uses, and what is not.
+
+use std::time::Duration;
+
+use super::world::*;
+use crate::base::time::Instant;
+use crate::throttle::engine::{Grant, Throttle};
+use crate::throttle::scope::ScopeSet;
+use crate::throttle::settings::{Oversize, Quota, WindowKind};
+use crate::throttle::signal::Signal;
+
+/// One page of each of so many hosts, a millisecond apart; the most scopes there were at once.
+fn visit_hosts(throttle: &mut Throttle, hosts: u32) -> usize {
+    let mut now = Instant::START;
+    let mut most = 0;
+    let signal = Signal {
+        status: Some(200),
+        ..Signal::default()
+    };
+    for host in 0..hosts {
+        now += Duration::from_millis(1);
+        let scope = throttle.scope(&format!("h{host}.test"));
+        let lane = throttle.open_lane(&ScopeSet::ordered([scope]));
+        throttle.offer(lane, now);
+        while let Some(grant) = throttle.poll(now) {
+            match grant {
+                Grant::Release(_, ticket) => throttle.ready(ticket, None, now),
+                Grant::Depart(ticket) => {
+                    throttle.sent(ticket, now, now);
+                    throttle.answer(ticket, u64::from(host), &signal, now);
+                    throttle.finish(ticket, now);
+                }
+            }
+        }
+        throttle.close_lane(lane, now);
+        most = most.max(throttle.scopes_len());
+    }
+    most
+}
+
+#[test]
+fn f76_a_million_hosts_one_after_the_other_leave_no_more_than_their_gaps_bind() {
+    let mut throttle = Throttle::new(pace(1, 1.0, 0.0), 1, Instant::START);
+    let most = visit_hosts(&mut throttle, 1_000_000);
+    // A thousand of them a second, and a gap of 1 s.
+    assert!((900..=1100).contains(&most), "{most}");
+}
+
+#[test]
+fn f76_a_hold_outlives_the_lane_that_met_it() {
+    let mut world = World::new(pace(1, 0.0, 0.0));
+    let lane = world.origin("a.test", script([Reply::new(429, 0.0).retry_after(100.0)]));
+    world.queue(lane, 1, page(0.0));
+    world.run(at(1.0));
+    world.leave(lane);
+    world.run(at(50.0));
+    let lane = world.again("a.test");
+    world.queue(lane, 1, page(0.0));
+    world.run(at(200.0));
+    assert_eq!(world.arrivals("a.test"), [0.0, 100.0]);
+    world.leave(lane);
+    world.run(at(20_000.0));
+    assert_eq!(world.throttle.scopes_len(), 0);
+}
+
+#[test]
+fn f76_a_spent_quota_outlives_the_lane_that_spent_it() {
+    let mut settings = pace(1, 0.0, 0.0);
+    settings.default.quota = Some(Quota {
+        units: 2.0,
+        window: secs(60.0),
+        kind: WindowKind::Fixed,
+        oversize: Oversize::Alone,
+    });
+    let mut world = World::new(settings);
+    let lane = world.origin("a.test", script([]));
+    world.queue(lane, 2, page(0.0));
+    world.run(at(1.0));
+    world.leave(lane);
+    world.run(at(30.0));
+    let lane = world.again("a.test");
+    world.queue(lane, 1, page(0.0));
+    world.run(at(200.0));
+    assert_eq!(world.arrivals("a.test"), [0.0, 0.0, 60.0]);
+    world.leave(lane);
+    world.run(at(1000.0));
+    assert_eq!(world.throttle.scopes_len(), 0);
+}
+
+#[test]
+fn f76_a_learned_limit_comes_back_with_its_scope() {
+    let mut world = World::new(pace(8, 0.0, 0.0));
+    let lane = world.origin("a.test", bucket(5.0, 1.0));
+    world.queue(lane, 1500, page(0.02));
+    world.run(at(1000.0));
+    let before = world.delay("a.test");
+    assert!((0.19..0.25).contains(&before), "{before}");
+    world.leave(lane);
+    world.run(at(10_000.0));
+    assert_eq!(world.throttle.scopes_len(), 0, "only the record is left");
+    let lane = world.again("a.test");
+    assert_eq!(world.delay("a.test"), before);
+    world.queue(lane, 1500, page(0.02));
+    world.run(at(10_120.0));
+    let (from, to) = (at(10_000.0), at(10_120.0));
+    let served = world.served("a.test", from, to);
+    let refused = world.visits("a.test").iter();
+    let refused = refused
+        .filter(|v| v.at >= from && v.status != Some(200))
+        .count();
+    assert!(served >= 540 && refused <= 4, "{served} and {refused}");
+}

@@ -1,0 +1,268 @@
+//! A strategy of one's own, and the vectors of scopes run against the built-in one.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use super::world::*;
+use crate::base::time::Instant;
+use crate::throttle::settings::{Jitter, ScopePatch, ScopeSettings, Settings};
+use crate::throttle::signal::{Ending, Feedback};
+use crate::throttle::strategies::Strategies;
+use crate::throttle::strategy::{Heard, Pace, Strategy};
+
+/// What a strategy heard, and what it is to say.
+#[derive(Default)]
+struct Record {
+    heard: RefCell<Vec<String>>,
+    delay: Cell<f64>,
+    departs_at: Cell<Instant>,
+    forgettable_at: Cell<Option<Instant>>,
+}
+
+struct Recorder(Rc<Record>);
+
+impl Recorder {
+    fn note(&self, what: String) {
+        self.0.heard.borrow_mut().push(what);
+    }
+
+    fn pace(&self) -> Pace {
+        Pace {
+            delay: secs(self.0.delay.get()),
+            concurrency: 2,
+        }
+    }
+}
+
+impl Strategy for Recorder {
+    fn start(&mut self, settings: &ScopeSettings) -> Pace {
+        self.note(format!("start {:?}", settings.delay));
+        self.pace()
+    }
+
+    fn answer(&mut self, _: &ScopeSettings, _: Pace, heard: &Heard<'_>, _: Instant) -> Pace {
+        let (status, refused) = (heard.signal.status, heard.refused);
+        self.note(format!("answer {status:?} refused {refused}"));
+        self.pace()
+    }
+
+    fn ended(&mut self, _: &ScopeSettings, _: Pace, ending: &Ending, _: Instant) -> Pace {
+        self.note(format!("ended {:?}", ending.failure));
+        self.pace()
+    }
+
+    fn sent(&mut self, at: Instant) {
+        self.note(format!("sent {}", seconds(at)));
+    }
+
+    fn departs_at(&self) -> Instant {
+        self.0.departs_at.get()
+    }
+
+    fn feedback(&mut self, feedback: &Feedback, _: Instant) {
+        self.note(format!("feedback {:?}", feedback.remaining));
+    }
+
+    fn forgettable_at(&self) -> Option<Instant> {
+        self.0.forgettable_at.get()
+    }
+}
+
+/// A world in which the scope `own.test` is paced by a recorder.
+fn recorded() -> (World, Rc<Record>) {
+    let mut world = World::new(pace(8, 0.25, 0.0));
+    let record = Rc::new(Record::default());
+    let theirs = Rc::clone(&record);
+    let mut strategies = Strategies::default();
+    strategies.choose(Rc::new(move |name| {
+        let recorder = || Box::new(Recorder(Rc::clone(&theirs))) as Box<dyn Strategy>;
+        (name == "own.test").then(recorder)
+    }));
+    world.throttle.set_strategies(strategies);
+    (world, record)
+}
+
+#[test]
+fn f71_a_strategy_hears_all_that_happens_to_its_scope() {
+    let (mut world, record) = recorded();
+    record.delay.set(1.0);
+    let says = Reply::new(200, 0.1).says(Feedback::of("own.test").remaining(3.0));
+    let mut breaks = Reply::new(200, 0.1);
+    breaks.breaks = true;
+    let lane = world.origin("own.test", script([says, Reply::new(429, 0.1), breaks]));
+    let other = world.lane(&["other.test"]);
+    world.queue(lane, 3, page(0.1));
+    world.queue(other, 3, page(0.1));
+    world.run(at(10.0));
+    let expected = [
+        "start 250ms",
+        "sent 0",
+        "answer Some(200) refused false",
+        "feedback Some(3.0)",
+        "ended None",
+        "sent 1",
+        "answer Some(429) refused true",
+        "ended None",
+        "sent 2",
+        "answer Some(200) refused false",
+        "answer Some(200) refused true",
+        "ended Some(Truncated)",
+    ];
+    assert_eq!(*record.heard.borrow(), expected);
+}
+
+#[test]
+fn f71_the_pace_is_what_the_strategy_says_and_holds_only_tighten_it() {
+    let (mut world, record) = recorded();
+    let lane = world.origin("own.test", script([]));
+    world.queue(lane, 2, page(1.0));
+    world.run(at(0.5));
+    // No delay, two at once; then a delay beyond the configured one.
+    assert_eq!(world.arrivals("own.test"), [0.0, 0.0]);
+    record.delay.set(3.0);
+    world.run(at(5.0));
+    world.queue(lane, 2, page(0.1));
+    world.run(at(9.0));
+    assert_eq!(world.arrivals("own.test")[2..], [5.0, 8.0]);
+    let scope = world.throttle.scope("own.test");
+    world.throttle.hold(scope, at(20.0), world.now);
+    world.queue(lane, 1, page(0.1));
+    world.run(at(60.0));
+    assert_eq!(world.arrivals("own.test")[4..], [20.0]);
+}
+
+#[test]
+fn f71_a_strategy_is_asked_when_the_next_may_depart() {
+    let (mut world, record) = recorded();
+    record.departs_at.set(at(7.0));
+    let lane = world.origin("own.test", script([]));
+    world.queue(lane, 1, page(0.1));
+    world.run(at(60.0));
+    assert_eq!(world.arrivals("own.test"), [7.0]);
+}
+
+#[test]
+fn f71_a_strategy_is_forgotten_when_it_says_so_and_not_before() {
+    for (forgettable, kept_until) in [(Some(at(30.0)), Some(30.0)), (None, None)] {
+        let (mut world, record) = recorded();
+        record.forgettable_at.set(forgettable);
+        let lane = world.origin("own.test", script([]));
+        world.queue(lane, 1, page(0.1));
+        world.run(at(1.0));
+        world.leave(lane);
+        let live = |world: &World| world.throttle.scopes_len();
+        world.run(at(29.0));
+        assert_eq!(live(&world), 1);
+        world.run(at(100_000.0));
+        assert_eq!(live(&world), usize::from(kept_until.is_none()));
+    }
+}
+
+// The vectors: no jitter, the least delay 1 s, factor 2, cap 300 s, window 60 s.
+
+/// A scope of one place, and a switch for whether it is refused.
+fn vector(delay: f64, edit: impl FnOnce(&mut Settings)) -> (World, Rc<Cell<bool>>) {
+    let mut settings = pace(1, delay, 0.0);
+    settings.default.backoff.jitter = Jitter::NONE;
+    edit(&mut settings);
+    let mut world = World::new(settings);
+    let refuses = Rc::new(Cell::new(true));
+    let switch = Rc::clone(&refuses);
+    let policy: Policy = Box::new(move |_, _, page| match switch.get() {
+        true => Reply::new(429, 0.0),
+        false => Reply::of(page),
+    });
+    let lane = world.origin("a.test", policy);
+    world.queue(lane, 100_000, page(0.0));
+    (world, refuses)
+}
+
+/// Runs until so many more requests were answered.
+fn answered(world: &mut World, more: usize) -> f64 {
+    let goal = world.visits("a.test").len() + more;
+    while world.visits("a.test").len() < goal {
+        let next = world.now + secs(0.25);
+        world.run(next);
+    }
+    world.delay("a.test")
+}
+
+#[test]
+fn f71_vector_each_refusal_doubles_the_delay_up_to_the_cap() {
+    for (cap, expected) in [(300.0, [1.0, 2.0, 4.0, 8.0]), (5.0, [1.0, 2.0, 4.0, 5.0])] {
+        let (mut world, _) = vector(0.0, |settings| {
+            settings.default.backoff.max_delay = secs(cap);
+        });
+        let seen = [0; 4].map(|_| answered(&mut world, 1));
+        assert_eq!(seen, expected);
+    }
+}
+
+#[test]
+fn f71_vector_a_quiet_window_halves_what_is_left_and_refusals_lead_back() {
+    let (mut world, refuses) = vector(0.0, |_| {});
+    assert_eq!(answered(&mut world, 4), 8.0);
+    refuses.set(false);
+    let from = seconds(world.now);
+    while world.delay("a.test") == 8.0 {
+        answered(&mut world, 1);
+    }
+    assert!(seconds(world.now) - from >= 60.0);
+    assert_eq!(world.delay("a.test"), 6.0);
+    refuses.set(true);
+    assert_eq!(answered(&mut world, 1), 8.0);
+    assert_eq!(answered(&mut world, 1), 16.0);
+}
+
+#[test]
+fn f71_vector_long_quiet_leads_back_to_the_base() {
+    for (refusals, quiet) in [(1, 600.0), (4, 6000.0)] {
+        let (mut world, refuses) = vector(0.5, |_| {});
+        answered(&mut world, refusals);
+        refuses.set(false);
+        world.run(world.now + secs(quiet));
+        assert_eq!(world.delay("a.test"), 0.5);
+    }
+}
+
+#[test]
+fn f71_vector_a_third_waits_for_one_of_two_places_and_a_raise_wakes_it() {
+    let mut world = World::new(pace(2, 0.0, 0.0));
+    let lane = world.origin("a.test", script([]));
+    world.queue(lane, 4, page(10.0));
+    world.run(at(4.0));
+    assert_eq!(world.arrivals("a.test").len(), 2);
+    let more = ScopePatch {
+        concurrency: Some(3),
+        ..ScopePatch::default()
+    };
+    world.throttle.set_scope("a.test", more, world.now);
+    world.run(at(60.0));
+    assert_eq!(world.arrivals("a.test"), [0.0, 0.0, 4.0, 10.0]);
+}
+
+#[test]
+fn f71_vector_what_the_program_says_itself_is_not_capped() {
+    let (mut world, refuses) = vector(0.0, |settings| {
+        settings.default.backoff.max_delay = secs(10.0);
+    });
+    refuses.set(false);
+    let wait = Feedback::of("a.test").delay(secs(999.0));
+    world.throttle.feedback(&wait, world.now);
+    answered(&mut world, 1);
+    assert_eq!(world.arrivals("a.test")[0], 999.0);
+}
+
+#[test]
+fn f71_vector_a_third_partys_minimum_is_only_raised() {
+    let mut world = World::new(pace(1, 0.0, 0.0));
+    let lane = world.lane(&["a.test"]);
+    for (asked, gap) in [(5.0, 5.0), (2.0, 5.0), (8.0, 8.0)] {
+        let delayed = world.throttle.crawl_delay_scope("a.test", secs(asked));
+        world.throttle.add_scope(lane, delayed);
+        world.queue(lane, 3, page(0.0));
+        world.run(world.now + secs(100.0));
+        let gaps = world.gaps(lane);
+        assert_eq!(gaps[gaps.len() - 2..], [gap, gap], "{asked}");
+    }
+}
