@@ -79,7 +79,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .classify(Upstream)
         .build()?;
     for target in env::args().skip(1) {
-        crawler.submit(Request::get(format!("https://{API}/?url={target}")))?;
+        let url = url::Url::parse_with_params(&format!("https://{API}/"), [("url", target)])?;
+        crawler.submit(Request::get(url))?;
     }
     crawler.run();
     Ok(())

@@ -140,6 +140,8 @@ fn a_crawl_that_is_over_takes_nothing_more() {
     assert_eq!(late.expect_err("it is over").0.tag, 5);
     let late = handle.try_submit(Request::get("http://a.test/"));
     assert!(matches!(late, Err(NotTaken::Closed(_))));
+    let late = crawler.submit(Request::get("http://a.test/"));
+    assert_eq!(late, Err(Refused::Over));
 }
 
 #[test]

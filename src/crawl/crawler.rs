@@ -248,6 +248,9 @@ impl<I: Io> Crawler<I> {
     /// Submits a request from the crawl's own thread; gives the number of its first attempt.
     pub fn submit(&mut self, request: Request) -> Result<u64, Refused> {
         let core = &mut self.core;
+        if let Phase::Over { .. } = core.phase {
+            return Err(Refused::Over);
+        }
         core.unfinished = true;
         // The last turn may be long ago.
         core.throttle.set_clock(core.io.now());

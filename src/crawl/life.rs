@@ -38,6 +38,9 @@ pub enum Refused {
     /// It cannot be put on the wire.
     #[error("{0}")]
     Request(crate::wire::http::RequestError),
+    /// The crawl is over.
+    #[error("the crawl is over")]
+    Over,
 }
 
 impl<I: Io> Core<I> {
