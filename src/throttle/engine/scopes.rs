@@ -156,11 +156,23 @@ impl Throttle {
         self.settings.scopes.insert(name.to_owned(), patch);
         let fresh = Rc::new(profile(&self.settings, name));
         self.profiles.insert(name.to_owned(), Rc::clone(&fresh));
-        if let Some(id) = self.names.get(name) {
-            let strategy = self.strategies.of(name, &fresh.settings);
-            self.scope_mut(ScopeId(id)).change(fresh, strategy, now);
-            self.look_at(ScopeId(id), now);
+        for id in self.scopes_under(name) {
+            let strategy = self.strategies.of(self.names.name(id.0), &fresh.settings);
+            self.scope_mut(id).change(Rc::clone(&fresh), strategy, now);
+            self.look_at(id, now);
         }
+    }
+
+    /// The scopes that there are of which this entry of the configuration says most.
+    fn scopes_under(&self, entry: &str) -> Vec<ScopeId> {
+        if !entry.contains('*') {
+            return self.names.get(entry).map(ScopeId).into_iter().collect();
+        }
+        let known = (0..self.scopes.len() as u32).filter(|id| self.scopes[*id as usize].is_some());
+        known
+            .filter(|id| self.settings.entry_of(self.names.name(*id)) == Some(entry))
+            .map(ScopeId)
+            .collect()
     }
 
     /// The name of a scope.

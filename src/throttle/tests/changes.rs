@@ -51,6 +51,22 @@ fn f81_the_next_gap_obeys_a_delay_that_was_raised_or_lowered() {
 }
 
 #[test]
+fn f81_a_changed_pattern_changes_the_scopes_below_it_and_no_other() {
+    let mut world = World::new(pace(1, 1.0, 0.0));
+    let below = world.lane(&["a.example.org"]);
+    let other = world.lane(&["a.test"]);
+    for lane in [below, other] {
+        world.queue(lane, 6, page(0.01));
+    }
+    world.run(at(0.5));
+    let now = world.now;
+    world.throttle.set_scope("*.example.org", delay(3.0), now);
+    world.run(at(60.0));
+    assert_eq!(differ(&world.gaps(below), &[3.0; 5]), None);
+    assert_eq!(differ(&world.gaps(other), &[1.0; 5]), None);
+}
+
+#[test]
 fn f81_concurrency_follows_a_change_at_once() {
     let mut world = World::new(pace(2, 0.0, 0.0));
     let lane = world.lane(&["a.test"]);
