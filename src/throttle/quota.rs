@@ -256,18 +256,6 @@ impl Ledger {
         }
     }
 
-    /// The share that a cost has of what remains, from 0 to 1: among requests that are equal
-    /// otherwise the one with the largest goes first, because it would wait longest.
-    #[cfg(test)]
-    pub fn share(&self, cost: f64, now: Instant) -> f64 {
-        if self.window.is_zero() {
-            return 0.0;
-        }
-        let cost = micros_up(cost) as f64;
-        let left = Sum::from(self.quota).saturating_sub(self.consumed(now)) as f64;
-        if cost >= left { 1.0 } else { cost / left }
-    }
-
     /// Units that are spent or reserved in the present window, by our count or the server's.
     pub fn consumed_units(&self, now: Instant) -> f64 {
         self.consumed(now) as f64 / MICROS_PER_UNIT

@@ -321,20 +321,6 @@ fn f65_a_cost_that_is_no_number_of_units_counts_as_more_than_any_window_holds() 
 }
 
 #[test]
-fn f66_the_share_is_of_what_remains() {
-    for kind in BOTH {
-        let mut ledger = ledger(10.0, kind);
-        assert_eq!(ledger.share(9.0, at(0.0)), 0.9);
-        assert_eq!(ledger.share(1.0, at(0.0)), 0.1);
-        send(&mut ledger, 8.0, at(0.0));
-        assert_eq!(ledger.share(1.0, at(0.0)), 0.5);
-        assert_eq!(ledger.share(9.0, at(0.0)), 1.0);
-        assert_eq!(ledger.share(f64::NAN, at(0.0)), 1.0);
-        assert_eq!(ledger.share(0.0, at(0.0)), 0.0);
-    }
-}
-
-#[test]
 fn fractions_that_binary_cannot_write_never_wedge_a_ledger() {
     for kind in BOTH {
         for (units, times, cost) in [(11.0, 10, 1.1), (8.06, 2, 4.03)] {

@@ -14,7 +14,7 @@ use crate::throttle::robust::{self, Adjusted, Body, Robust};
 use crate::throttle::settings::{AutoThrottle, AutoThrottleMode, Jitter, ScopeSettings};
 use crate::throttle::signal::{Ending, Feedback, Signal};
 use crate::throttle::strategy::{Heard, Pace, Strategy};
-use crate::throttle::suspect::Suspect;
+use crate::throttle::suspect::{Kind, Suspect};
 
 /// The rules of one scope beyond its settings.
 ///
@@ -236,7 +236,7 @@ impl Rules {
         if let Some(slots) = &self.slots {
             pace.concurrency = pace.concurrency.min(slots.concurrency(profile));
         }
-        let probes = suspect_delay(&self.suspect);
+        let probes = self.probe_gap(pace.delay > self.base.delay);
         if probes > Duration::ZERO {
             pace.concurrency = 1;
             if probes > pace.delay {
@@ -261,12 +261,12 @@ impl Rules {
             self.probing_from = None;
         }
         let before = self.pace;
-        if heard.refused && self.suspect.is_none() {
+        let speaks_for_itself = matches!(self.adapts, Adapts::Custom(_));
+        if heard.refused && self.suspect.is_none() && !speaks_for_itself {
             // From now on it is worth knowing whether slowing down helps.
             self.suspect = Some(Box::default());
         }
-        let suspect = self.suspect.as_ref();
-        let is_suspected = suspect.is_some_and(|suspect| suspect.kind().is_some());
+        let is_suspected = self.is_suspected();
         match &mut self.adapts {
             Adapts::No => {}
             Adapts::Scrapy(delay) => {
@@ -404,10 +404,11 @@ impl Rules {
     ) {
         let settings = &profile.settings;
         self.suspects(profile, signal, ending, now, changes);
+        let is_suspected = self.is_suspected();
         let before = self.pace;
         match &mut self.adapts {
             Adapts::No | Adapts::Scrapy(_) => {}
-            Adapts::Robust(_) if suspect_delay(&self.suspect) > Duration::ZERO => {}
+            Adapts::Robust(_) if is_suspected => {}
             Adapts::Robust(robust) => {
                 let auto = settings.autothrottle.as_ref();
                 let auto = auto.expect("AutoThrottle adapts where it is switched on");
@@ -453,13 +454,12 @@ impl Rules {
         self.compose(profile);
         if let Some(suspicion) = suspicion {
             let seen = suspicion.seen;
-            let reason = match (suspicion.cleared, suspect_delay(&self.suspect)) {
-                (true, _) => format!("{} (after {seen} blocked replies)", suspicion.reason),
-                (false, delay) => format!(
-                    "{}: {} ({seen} replies); one request at a time, each {delay:?} after the last",
-                    suspicion.kind.name(),
-                    suspicion.reason,
-                ),
+            let (kind, words) = (suspicion.kind.name(), suspicion.reason);
+            let gap = self.pace.delay;
+            let reason = if suspicion.cleared {
+                format!("{words} (after {seen} blocked replies)")
+            } else {
+                format!("{kind}: {words} ({seen} replies); the next goes {gap:?} after the last")
             };
             changes.push(Change {
                 event: Event::Suspect,
@@ -474,9 +474,20 @@ impl Rules {
         }
     }
 
+    /// The gap between probes of what is suspected to be a block; zero where none is. Where backoff
+    /// slows down for the same refusals, that is slow enough.
+    fn probe_gap(&self, backs_off: bool) -> Duration {
+        let by_refusals = |suspect: &Suspect| suspect.kind() == Some(Kind::SlowingDoesNotHelp);
+        match &self.suspect {
+            Some(suspect) if !(backs_off && by_refusals(suspect)) => suspect.delay(),
+            _ => Duration::ZERO,
+        }
+    }
+
     /// Whether answers are suspected not to be what they seem.
     pub fn is_suspected(&self) -> bool {
-        suspect_delay(&self.suspect) > Duration::ZERO
+        let suspect = self.suspect.as_ref();
+        suspect.is_some_and(|suspect| suspect.kind().is_some())
     }
 
     /// Whether it learns from how a reply ends.
@@ -646,12 +657,6 @@ impl Rules {
         }
         Some(blank_at)
     }
-}
-
-fn suspect_delay(suspect: &Option<Box<Suspect>>) -> Duration {
-    suspect
-        .as_ref()
-        .map_or(Duration::ZERO, |suspect| suspect.delay())
 }
 
 /// What AutoThrottle did, as a change of the whole pace.
