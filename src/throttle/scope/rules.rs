@@ -257,7 +257,8 @@ impl Rules {
         changes: &mut Vec<Change>,
     ) {
         let settings = &profile.settings;
-        if !heard.refused && self.probing_from.is_some_and(|from| heard.sent >= from) {
+        let answered = heard.signal.status.is_some() && !heard.refused;
+        if answered && self.probing_from.is_some_and(|from| heard.sent >= from) {
             self.probing_from = None;
         }
         let before = self.pace;
