@@ -25,5 +25,6 @@ mod simulated {
     mod disguises;
     mod sharing;
     mod many_scopes;
+    mod random_throttling;
     mod throttling;
 }

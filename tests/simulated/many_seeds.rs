@@ -51,7 +51,7 @@ fn crawl(seed: u64) -> Vec<u8> {
 }
 
 /// Every request that arrived has its line, and every line with `sent` its request.
-fn check_sent(seed: u64, lines: &[Line], arrived: &usize) {
+pub fn check_sent(seed: u64, lines: &[Line], arrived: &usize) {
     let sent = lines.iter().filter(|line| !line.0["sent"].is_null());
     assert_eq!(
         sent.count(),

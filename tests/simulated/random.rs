@@ -27,7 +27,7 @@ pub struct Case {
     pub expected: BTreeSet<String>,
 }
 
-const NAMES: [&str; 6] = [
+pub const NAMES: [&str; 6] = [
     "one.test",
     "www.one.test",
     "shop.one.test",
@@ -350,6 +350,6 @@ fn redirect(to: &str) -> Step {
     Step::new(Reply::Redirect(301, to.to_owned()))
 }
 
-fn pick<T: Clone>(rng: &mut Rng, from: &[T]) -> T {
+pub fn pick<T: Clone>(rng: &mut Rng, from: &[T]) -> T {
     from[rng.below(from.len() as u64) as usize].clone()
 }

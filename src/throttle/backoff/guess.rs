@@ -67,6 +67,10 @@ impl Guess {
             return None;
         }
         let base = nanos(rules.base.delay);
+        if self.delay <= base {
+            // The base has become as slow meanwhile: this guess is over.
+            return None;
+        }
         self.safe = self.delay;
         if self.refused >= self.safe
             || (self.safe - self.refused) as f64 <= CLOSE * self.safe as f64
