@@ -84,7 +84,7 @@ impl<I: Io> Core<I> {
         {
             // The address is one scope more that must allow: the lane is offered again under it.
             self.throttle.cancel(ticket, self.now);
-            let old = self.throttle.lane_scopes(lane).iter().copied();
+            let old = self.throttle.joined_scopes(lane).iter().copied();
             let old = old.filter(|id| self.throttle.scope_name(*id).starts_with("ip/"));
             for stale in old.collect::<Vec<_>>() {
                 self.throttle.remove_scope(lane, stale, self.now);

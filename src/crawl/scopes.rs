@@ -69,7 +69,11 @@ impl<I: Io> Core<I> {
         let mut share = 0.0_f32;
         let mut ids: SmallVec<[ScopeId; 4]> = SmallVec::new();
         for entry in scopes.entries() {
-            let id = self.throttle.scope(&entry.name);
+            let id = if entry.name == job.url.scope_key() {
+                self.throttle.host_scope(&entry.name)
+            } else {
+                self.throttle.scope(&entry.name)
+            };
             ids.push(id);
             costs.extend(entry.cost.map(|cost| (id, cost)));
             let cost = entry.cost.unwrap_or(1.0);

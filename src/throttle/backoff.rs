@@ -291,7 +291,7 @@ impl Backoff {
             }
         };
         if exhausted && before.concurrency > 1 {
-            self.cuts += 1;
+            self.cuts = self.cuts.saturating_add(1);
         }
         self.meter.anchor(sent);
         self.meter.step(now);

@@ -37,7 +37,7 @@ pub use self::tickets::TicketId;
 use self::accounts::Accounts;
 use self::lanes::Lane;
 use self::lines::End;
-use self::scopes::profile;
+use self::scopes::{default_profile, profile};
 use self::tickets::Ticket;
 use super::backoff::Learned;
 use super::cause::Cause;
@@ -116,10 +116,7 @@ const EXPIRE_BUDGET: usize = 1024;
 impl Throttle {
     /// An engine in which nothing waits. `seed` decides every jitter.
     pub fn new(settings: Settings, seed: u64, start: Instant) -> Self {
-        let default = Rc::new(Profile {
-            concurrency_max: u32::try_from(settings.concurrent_requests).unwrap_or(u32::MAX),
-            ..Profile::of(settings.default.clone())
-        });
+        let default = Rc::new(default_profile(&settings));
         let profiles = settings
             .scopes
             .keys()
@@ -430,10 +427,14 @@ impl Throttle {
             .held
             .iter()
             .map(|held| {
-                (
-                    held.id,
-                    self.scope_ref(held.id).departs_at().max(ticket.due),
-                )
+                let scope = self.scope_ref(held.id);
+                let at = if scope.has_room_on_the_wire() {
+                    scope.departs_at().max(ticket.due)
+                } else {
+                    // Its places were taken before there were fewer.
+                    Instant::FAR_FUTURE
+                };
+                (held.id, at)
             })
             .filter(|(_, at)| *at > now)
             .max_by_key(|(_, at)| *at)
@@ -494,7 +495,7 @@ impl Throttle {
     /// When the first of the scope's prepared requests may depart, if there is one.
     fn may_depart_at(&self, id: ScopeId) -> Option<Instant> {
         let first = self.first_departing(id);
-        (first != NOBODY).then(|| {
+        (first != NOBODY && self.scope_ref(id).has_room_on_the_wire()).then(|| {
             let departs_at = self.scope_ref(id).departs_at();
             departs_at.max(self.ticket_at(first).due)
         })

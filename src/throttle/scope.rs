@@ -73,16 +73,23 @@ pub(super) struct Profile {
     pub settings: ScopeSettings,
     /// It bounds what is spent and paces nothing: no refusal is about it.
     pub only_quota: bool,
+    /// It came to be by itself (an address's cap, a Crawl-delay): settings do not change it.
+    pub is_implicit: bool,
     /// How far rampup may raise the concurrency: what may be in flight in all.
     pub concurrency_max: u32,
 }
 
 impl Profile {
     /// These settings, of a scope that paces.
-    pub fn of(settings: ScopeSettings) -> Self {
+    pub fn of(mut settings: ScopeSettings) -> Self {
+        if settings.rampup.is_some() {
+            // What rampup looks for is a pace of the scope; slots would hold it back.
+            settings.delay_per_slot = Duration::ZERO;
+        }
         Profile {
             settings,
             only_quota: false,
+            is_implicit: false,
             concurrency_max: u32::MAX,
         }
     }
@@ -534,6 +541,11 @@ impl Scope {
     /// Requests on the wire: released and departed.
     pub fn on_the_wire(&self) -> u32 {
         self.in_flight.saturating_sub(u32::from(self.prepared))
+    }
+
+    /// Whether one more may depart: fewer may be in flight now than when places were taken.
+    pub fn has_room_on_the_wire(&self) -> bool {
+        self.on_the_wire() < self.concurrency()
     }
 
     /// Learns from one set-up how far ahead of due to release (a running mean over about four).

@@ -16,6 +16,13 @@ use crate::base::time::Instant;
 
 type ScopeIds = SmallVec<[ScopeId; 4]>;
 
+/// What an answer is about.
+struct About {
+    scopes: ScopeIds,
+    /// Those that join in where more of what is below them is refused, from the nearest on.
+    above: ScopeIds,
+}
+
 impl Throttle {
     /// The answer to a request, when its final head is there or none will come: each of its scopes
     /// may change its pace. `id` is the attempt's number.
@@ -38,7 +45,7 @@ impl Throttle {
             state.answer(&heard, *slot, now, &mut changes);
             self.note(*scope, Some(id), signal.status, &mut changes, now);
             self.changes = changes;
-            if let Some((wait, source)) = self.asked_hold(*scope, signal, heard.refused) {
+            if let Some((wait, source)) = self.asked_hold(ticket, *scope, signal, heard.refused) {
                 self.hold_for(*scope, wait, source, id, signal, now);
             }
             self.look_at(*scope, now);
@@ -47,8 +54,13 @@ impl Throttle {
             let known = held.iter().map(|held| held.id);
             let named = known.filter(|scope| self.names.name(scope.0) == feedback.scope);
             if let Some(scope) = named.into_iter().next() {
-                self.settle_charge(ticket, scope, id, feedback, now);
-                self.heed(scope, feedback, now);
+                let settled = self.settle_charge(ticket, scope, id, feedback, now);
+                let remaining = feedback.remaining.filter(|_| !settled);
+                let rest = Feedback {
+                    remaining,
+                    ..feedback.clone()
+                };
+                self.heed(scope, &rest, now);
             }
         }
     }
@@ -117,9 +129,7 @@ impl Throttle {
 
     /// The scopes that an answer is a refusal of.
     fn refused(&mut self, ticket: TicketId, signal: &Signal, now: Instant) -> ScopeIds {
-        let state = self.ticket(ticket);
-        let (named, ordered) = (usize::from(state.named), state.ordered);
-        let held = state.ids();
+        let held = self.ticket(ticket).ids();
         let mut refused: ScopeIds = held
             .iter()
             .copied()
@@ -128,15 +138,12 @@ impl Throttle {
         if !held.iter().any(|id| self.scope_ref(*id).refuses(signal)) {
             return refused;
         }
-        let blamed: ScopeIds = match &signal.blame {
-            Blame::Nobody => ScopeIds::new(),
-            Blame::All => held,
-            Blame::Only(names) => held
-                .into_iter()
-                .filter(|id| names.iter().any(|name| name == self.names.name(id.0)))
-                .collect(),
-            Blame::Specific => self.most_specific(&held, named, ordered, signal, now),
-        };
+        let about = self.about(ticket, signal);
+        let mut blamed = about.scopes;
+        blamed.retain(|id| self.scope_ref(*id).refuses(signal));
+        if let Some(child) = blamed.first().copied() {
+            self.escalate(child, &about.above, &mut blamed, now);
+        }
         for id in blamed {
             if self.scope_ref(id).refuses(signal) && !refused.contains(&id) {
                 refused.push(id);
@@ -145,51 +152,54 @@ impl Throttle {
         refused
     }
 
+    /// The scopes that an answer is about.
+    ///
+    /// Those that only bound what is spent are never meant, nor are those that came by themselves
+    /// and pace nothing. Of a map's scopes the last is the most specific; an address that is a
+    /// scope stands above them, since others share it.
+    fn about(&self, ticket: TicketId, signal: &Signal) -> About {
+        let state = self.ticket(ticket);
+        let held = state.ids();
+        let paces = |id: &ScopeId| {
+            let profile = &self.scope_ref(*id).profile;
+            !profile.only_quota && !profile.is_implicit
+        };
+        let (named, joined) = held.split_at(usize::from(state.named));
+        let named: ScopeIds = named.iter().copied().filter(paces).collect();
+        let joined = joined.iter().copied().filter(paces);
+        let mut above = ScopeIds::new();
+        let scopes = match (&signal.blame, named.split_last()) {
+            (Blame::Nobody, _) => ScopeIds::new(),
+            (Blame::All, _) => named.into_iter().chain(joined).collect(),
+            (Blame::Only(names), _) => held
+                .iter()
+                .copied()
+                .filter(|id| names.iter().any(|name| name == self.names.name(id.0)))
+                .collect(),
+            (Blame::Specific, None) => joined.collect(),
+            (Blame::Specific, Some((last, parents))) if state.ordered => {
+                above.extend(parents.iter().rev().copied().chain(joined));
+                ScopeIds::from_slice(&[*last])
+            }
+            (Blame::Specific, Some(_)) => {
+                above.extend(joined);
+                named
+            }
+        };
+        About { scopes, above }
+    }
+
     /// Whether an answer says so of this scope, whatever its status.
     fn is_exhausted(&self, id: ScopeId, signal: &Signal) -> bool {
         let mut feedback = signal.feedback.iter();
         feedback.any(|about| about.exhausted && about.scope == self.names.name(id.0))
     }
 
-    /// The scopes that a refusal is about where nobody says which.
-    fn most_specific(
-        &mut self,
-        held: &[ScopeId],
-        named: usize,
-        ordered: bool,
-        signal: &Signal,
-        now: Instant,
-    ) -> ScopeIds {
-        let paced: ScopeIds = held[..named]
-            .iter()
-            .copied()
-            .filter(|id| !self.scope_ref(*id).profile.only_quota)
-            .collect();
-        // What came by itself is as specific as the last: an address, a host.
-        let own = held[named..].iter().copied();
-        match paced.split_last() {
-            Some((last, parents)) if ordered => {
-                let mut blamed = ScopeIds::from_slice(&[*last]);
-                if self.scope_ref(*last).refuses(signal) {
-                    self.escalate(*last, parents, &mut blamed, now);
-                }
-                blamed.extend(own);
-                blamed
-            }
-            _ => paced.into_iter().chain(own).collect(),
-        }
-    }
-
-    /// Blames the parents, too, below which another scope was refused within the window.
-    fn escalate(
-        &mut self,
-        child: ScopeId,
-        parents: &[ScopeId],
-        blamed: &mut ScopeIds,
-        now: Instant,
-    ) {
+    /// Blames those above, too, below which another scope was refused within the window; one above
+    /// the other, up to the first to which it has not come.
+    fn escalate(&mut self, child: ScopeId, above: &[ScopeId], blamed: &mut ScopeIds, now: Instant) {
         let mut below = child;
-        for parent in parents.iter().rev() {
+        for parent in above {
             if !self.scope_mut(*parent).note_child(below.0, now) {
                 return;
             }
@@ -201,6 +211,7 @@ impl Throttle {
     /// How long an answer asks this scope to wait, and by which field.
     fn asked_hold(
         &self,
+        ticket: TicketId,
         scope: ScopeId,
         signal: &Signal,
         refused: bool,
@@ -214,11 +225,10 @@ impl Throttle {
                 .map(|wait| (wait, Source::RetryAfter))
                 .or(reset.map(|wait| (wait, Source::RateLimit)));
         }
-        let paces = !self.scope_ref(scope).profile.only_quota;
-        let spent = signal.rate_limit_exhausted && signal.blame != Blame::Nobody;
-        let heeds = fields == RateLimitHeaders::Always && spent && paces;
+        let heeds = fields == RateLimitHeaders::Always && signal.rate_limit_exhausted;
         let wait = signal.rate_limit_reset.filter(|_| heeds)?;
-        Some((wait, Source::RateLimit))
+        let about = self.about(ticket, signal).scopes;
+        about.contains(&scope).then_some((wait, Source::RateLimit))
     }
 
     fn hold_for(
@@ -280,7 +290,8 @@ impl Throttle {
         });
     }
 
-    /// An answer says what it did cost, or what remains: the charge is settled by that.
+    /// An answer says what it did cost, or what remains: the charge is settled by that. Whether one
+    /// was.
     fn settle_charge(
         &mut self,
         ticket: TicketId,
@@ -288,13 +299,13 @@ impl Throttle {
         id: u64,
         feedback: &Feedback,
         now: Instant,
-    ) {
+    ) -> bool {
         let charges = &mut self.ticket_mut(ticket).charges;
         let Some(at) = charges.iter().position(|(charged, _)| *charged == scope) else {
-            return;
+            return false;
         };
         if feedback.actual.is_none() && feedback.remaining.is_none() {
-            return;
+            return false;
         }
         let (_, charge) = charges.remove(at);
         let (actual, remaining) = (feedback.actual, feedback.remaining);
@@ -307,6 +318,7 @@ impl Throttle {
             let reason = format!("{more:+} units beyond the estimate{said}");
             self.decide_beside(scope, Some(id), Event::Quota, Source::Quota, reason, now);
         }
+        true
     }
 
     /// A lane comes to wait for what may be spent.

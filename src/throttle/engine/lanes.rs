@@ -84,6 +84,12 @@ impl Throttle {
         &self.lanes[lane.0 as usize].scopes
     }
 
+    /// Those of a lane's scopes that it was not opened under: they came by themselves.
+    pub fn joined_scopes(&self, lane: LaneId) -> &[ScopeId] {
+        let slot = &self.lanes[lane.0 as usize];
+        &slot.scopes[usize::from(slot.named)..]
+    }
+
     /// Adds a scope to a lane that does not wait now (an address once it is known, a Crawl-delay).
     pub fn add_scope(&mut self, lane: LaneId, scope: ScopeId) {
         let scopes = &mut self.lanes[lane.0 as usize].scopes;
@@ -132,8 +138,8 @@ impl Throttle {
         }
         slot.costs = costs.into();
         if slot.state == Waiting::Offered {
-            for (scope, _) in costs {
-                self.look_at(*scope, now);
+            for scope in slot.scopes.clone() {
+                self.look_at(scope, now);
             }
         }
     }

@@ -21,9 +21,7 @@ impl Throttle {
             self.scopes.resize_with(index + 1, || None);
         }
         if self.scopes[index].is_none() {
-            let entry = self.settings.entry_of(name);
-            let profile = entry.and_then(|entry| self.profiles.get(entry));
-            let profile = Rc::clone(profile.unwrap_or(&self.default));
+            let profile = Rc::clone(self.profile_of(name));
             let custom = self.strategies.of(name, &profile.settings);
             self.scopes[index] = Some(Scope::new(profile, custom));
             let configured = self.profiles.contains_key(self.names.name(id));
@@ -35,6 +33,23 @@ impl Throttle {
             }
         }
         ScopeId(id)
+    }
+
+    /// The scope that is named as the host of its request is: a host with a quota is paced as well.
+    pub fn host_scope(&mut self, name: &str) -> ScopeId {
+        let id = self.scope(name);
+        if self.scope_ref(id).profile.only_quota
+            && let Some(patch) = self.settings.scopes.get_mut(name)
+        {
+            // Said of itself, so that it never again passes for a quota alone.
+            patch.concurrency = Some(self.settings.default.concurrency);
+            let paced = Rc::new(profile(&self.settings, name));
+            self.profiles.insert(name.to_owned(), Rc::clone(&paced));
+            let strategy = self.strategies.of(name, &paced.settings);
+            let now = self.clock;
+            self.scope_mut(id).change(paced, strategy, now);
+        }
+        id
     }
 
     /// The scope of an address (`CONCURRENT_REQUESTS_PER_IP`), if that is switched on.
@@ -126,7 +141,13 @@ impl Throttle {
         if self.scopes.len() <= index {
             self.scopes.resize_with(index + 1, || None);
         }
-        self.scopes[index] = Some(Scope::new(Rc::new(Profile::of(settings)), None));
+        self.scopes[index] = Some(Scope::new(
+            Rc::new(Profile {
+                is_implicit: true,
+                ..Profile::of(settings)
+            }),
+            None,
+        ));
         self.open_account(ScopeId(id), false);
         ScopeId(id)
     }
@@ -153,26 +174,46 @@ impl Throttle {
     /// Says something else of a scope from now on, in place of what the configuration said of it.
     /// What it has learned stays learned, where it still applies.
     pub fn set_scope(&mut self, name: &str, patch: ScopePatch, now: Instant) {
-        self.settings.scopes.insert(name.to_owned(), patch);
-        let fresh = Rc::new(profile(&self.settings, name));
-        self.profiles.insert(name.to_owned(), Rc::clone(&fresh));
-        for id in self.scopes_under(name) {
-            let strategy = self.strategies.of(self.names.name(id.0), &fresh.settings);
-            self.scope_mut(id).change(Rc::clone(&fresh), strategy, now);
-            self.look_at(id, now);
+        if name == "default" {
+            self.settings.default = self.settings.scope(&patch);
+        } else {
+            self.settings.scopes.insert(name.to_owned(), patch);
+        }
+        // What an entry says may stand in others, too: those below a pattern, or all.
+        self.default = Rc::new(default_profile(&self.settings));
+        let entries: Vec<String> = self.settings.scopes.keys().cloned().collect();
+        for entry in entries {
+            let fresh = profile(&self.settings, &entry);
+            let known = self.profiles.get(&entry);
+            if known.is_none_or(|known| known.settings != fresh.settings) {
+                self.profiles.insert(entry, Rc::new(fresh));
+            }
+        }
+        for index in 0..self.scopes.len() as u32 {
+            self.refresh(ScopeId(index), now);
         }
     }
 
-    /// The scopes that there are of which this entry of the configuration says most.
-    fn scopes_under(&self, entry: &str) -> Vec<ScopeId> {
-        if !entry.contains('*') {
-            return self.names.get(entry).map(ScopeId).into_iter().collect();
+    /// Lets a scope follow the present settings, where they are others than it has.
+    fn refresh(&mut self, id: ScopeId, now: Instant) {
+        let Some(scope) = &self.scopes[id.0 as usize] else {
+            return;
+        };
+        let name = self.names.name(id.0);
+        let is_implicit = scope.profile.is_implicit;
+        let fresh = Rc::clone(self.profile_of(name));
+        if is_implicit || fresh.settings == scope.profile.settings {
+            return;
         }
-        let known = (0..self.scopes.len() as u32).filter(|id| self.scopes[*id as usize].is_some());
-        known
-            .filter(|id| self.settings.entry_of(self.names.name(*id)) == Some(entry))
-            .map(ScopeId)
-            .collect()
+        let strategy = self.strategies.of(name, &fresh.settings);
+        self.scope_mut(id).change(fresh, strategy, now);
+        self.look_at(id, now);
+    }
+
+    fn profile_of(&self, name: &str) -> &Rc<Profile> {
+        let entry = self.settings.entry_of(name);
+        let profile = entry.and_then(|entry| self.profiles.get(entry));
+        profile.unwrap_or(&self.default)
     }
 
     /// The name of a scope.
@@ -245,6 +286,14 @@ impl Throttle {
     }
 }
 
+/// The profile of the scopes of which the configuration says nothing.
+pub(super) fn default_profile(settings: &Settings) -> Profile {
+    Profile {
+        concurrency_max: u32::try_from(settings.concurrent_requests).unwrap_or(u32::MAX),
+        ..Profile::of(settings.default.clone())
+    }
+}
+
 /// The profile of a scope that the configuration names.
 pub(super) fn profile(settings: &Settings, name: &str) -> Profile {
     let mut own = settings.of(name);
@@ -258,9 +307,9 @@ pub(super) fn profile(settings: &Settings, name: &str) -> Profile {
         };
     }
     Profile {
-        settings: own,
         only_quota,
-        concurrency_max: u32::try_from(settings.concurrent_requests).unwrap_or(u32::MAX),
+        concurrency_max: default_profile(settings).concurrency_max,
+        ..Profile::of(own)
     }
 }
 
@@ -283,9 +332,16 @@ fn unpaced(concurrency: u32) -> ScopeSettings {
     }
 }
 
-/// Whether a scope only bounds what is spent. A name of the user's own that says nothing of a pace
-/// has none; a host's falls back to the globals, since nobody asked for it to be faster.
+/// Whether a scope only bounds what is spent: one of the user's own that says nothing of a pace has
+/// none. A host's own scope always has one, since nobody asked for it to be faster.
 fn is_only_quota(name: &str, patch: &ScopePatch) -> bool {
-    let paces = patch.concurrency.is_some() || patch.delay.is_some() || patch.jitter.is_some();
-    patch.quota.is_some() && !paces && !name.contains(['.', ':', '/'])
+    let others = ScopePatch {
+        quota: None,
+        window: None,
+        window_kind: None,
+        requests_per_minute: None,
+        ignore_robots_txt: None,
+        ..patch.clone()
+    };
+    patch.quota.is_some() && others == ScopePatch::default() && !name.contains(['.', ':', '/'])
 }

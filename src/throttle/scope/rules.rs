@@ -87,11 +87,11 @@ impl Rules {
     pub fn of(profile: &Profile, strategy: Option<Box<dyn Strategy>>) -> Option<Self> {
         let settings = &profile.settings;
         let backs_off = settings.backoff.enabled && settings.backoff.per_slot;
-        let has_slots =
-            (settings.delay_per_slot > Duration::ZERO || backs_off) && settings.concurrency > 1;
+        let ramps = strategy.is_none() && settings.rampup.is_some();
+        let keeps_slots = settings.delay_per_slot > Duration::ZERO || backs_off;
+        let has_slots = keeps_slots && settings.concurrency > 1 && !ramps;
         let is_bounded = settings.quota.is_some() || settings.requests_per_minute.is_some();
         let adapts = strategy.is_some() || settings.autothrottle.is_some();
-        let ramps = strategy.is_none() && settings.rampup.is_some();
         if !adapts && !has_slots && !is_bounded && !ramps {
             return None;
         }
@@ -165,18 +165,22 @@ impl Rules {
         }
         self.quota = match (self.quota.take(), old.quota) {
             (Some(_), Some(old)) if before.quota == settings.quota => Some(old),
-            (Some(mut fresh), Some(old)) => {
-                // What was spent is spent, whatever may be spent now.
-                let spent = old.consumed_units(now);
+            (Some(fresh), Some(old)) => {
                 let units = settings.quota.map_or(0.0, |quota| quota.units);
-                fresh.remaining((units - spent).max(0.0), now);
-                Some(fresh)
+                Some(spent_before(fresh, &old, units, now))
             }
             (fresh, _) => fresh,
         };
-        if before.requests_per_minute == settings.requests_per_minute {
-            self.minute = old.minute;
-        }
+        self.minute = match (self.minute.take(), old.minute) {
+            (Some(_), Some(old)) if before.requests_per_minute == settings.requests_per_minute => {
+                Some(old)
+            }
+            (Some(fresh), Some(old)) => {
+                let limit = settings.requests_per_minute.unwrap_or(0.0);
+                Some(spent_before(fresh, &old, limit, now))
+            }
+            (fresh, _) => fresh,
+        };
         self.compose(profile);
     }
 
@@ -236,7 +240,8 @@ impl Rules {
         if let Some(slots) = &self.slots {
             pace.concurrency = pace.concurrency.min(slots.concurrency(profile));
         }
-        let probes = self.probe_gap(pace.delay > self.base.delay);
+        let longest = settings.backoff.max_delay;
+        let probes = self.probe_gap(pace.delay > self.base.delay).min(longest);
         if probes > Duration::ZERO {
             pace.concurrency = 1;
             if probes > pace.delay {
@@ -565,8 +570,8 @@ impl Rules {
             Some(ledger) => match ledger.fits_at(cost, now) {
                 Fit::Now => Instant::START,
                 Fit::At(at) => at,
-                // What never fits was refused before it was queued, or the quota has changed since.
-                Fit::Never => Instant::START,
+                // What never fits was refused before it was queued: the quota has changed since.
+                Fit::Never => ledger.blank_at(),
             },
         };
         at(&self.quota, cost).max(at(&self.minute, 1.0))
@@ -645,6 +650,10 @@ impl Rules {
             blank_at = blank_at.max(ledger.blank_at());
         }
         let used = last_sent.unwrap_or(Instant::START);
+        if self.probing_from.is_some() || self.is_suspected() {
+            // A scope that comes again would begin with more than one request at a time.
+            blank_at = blank_at.max(used + SLOW_KEPT);
+        }
         match &self.adapts {
             Adapts::No => {}
             Adapts::Scrapy(_) | Adapts::Robust(_) => {
@@ -681,6 +690,12 @@ fn adjusted_change(
         reason: adjusted.reason,
         alert: false,
     }
+}
+
+/// A ledger of another bound: what was spent is spent, whatever may be spent now.
+fn spent_before(mut fresh: Box<Ledger>, old: &Ledger, units: f64, now: Instant) -> Box<Ledger> {
+    fresh.remaining((units - old.consumed_units(now)).max(0.0), now);
+    fresh
 }
 
 /// What a request has reserved or spent in one scope.

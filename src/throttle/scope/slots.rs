@@ -117,7 +117,7 @@ impl Slots {
             let concurrency = self.concurrency(profile);
             // As many refusals as there are places are one round of them.
             if self.slots.iter().all(at_most) && concurrency > 1 && self.refused >= concurrency {
-                self.cuts += 1;
+                self.cuts = self.cuts.saturating_add(1);
                 self.refused = 0;
             }
         } else if self.cuts > 0 && now.saturating_since(self.quiet_since) >= backoff.window {

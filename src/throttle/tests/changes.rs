@@ -128,3 +128,15 @@ fn f81_a_hold_and_a_backoff_outlast_a_change_of_delay() {
     assert_eq!(seen[..2], [0.0, 20.0]);
     assert!(seen[2] - seen[1] >= 0.9, "{seen:?}");
 }
+
+#[test]
+fn f81_what_is_said_of_all_the_others_reaches_them() {
+    let mut world = World::new(pace(1, 1.0, 0.0));
+    let lane = world.lane(&["a.test"]);
+    world.queue(lane, 6, page(0.01));
+    world.run(at(0.5));
+    let now = world.now;
+    world.throttle.set_scope("default", delay(3.0), now);
+    world.run(at(60.0));
+    assert_eq!(differ(&world.gaps(lane), &[3.0; 5]), None);
+}

@@ -221,3 +221,60 @@ fn f52_a_crawl_delay_is_capped() {
     world.run(at(60.0));
     assert_eq!(differ(&world.gaps(lane), &[0.5; 4]), None);
 }
+
+#[test]
+fn a_server_that_has_nothing_left_silences_the_most_specific_scope_alone() {
+    let mut world = World::new(pace(1, 0.1, 0.0));
+    let spent = || script([Reply::new(200, 0.01).exhausted(5.0)]);
+    let both = world.lane(&["x.test", "a.x.test"]);
+    let sibling = world.lane(&["x.test", "b.x.test"]);
+    let unpaced = world.lane(&[]);
+    let other = world.lane(&[]);
+    world.serve(both, "a.x.test", spent());
+    world.serve(unpaced, "free.test", spent());
+    world.queue(both, 2, page(0.01));
+    world.queue(unpaced, 1, page(0.01));
+    world.run(at(0.05));
+    for lane in [sibling, other] {
+        world.queue(lane, 2, page(0.01));
+    }
+    world.run(at(20.0));
+    assert!(world.arrivals("a.x.test")[1] >= 5.0);
+    for lane in [sibling, other] {
+        let last = world.sent(lane)[1];
+        assert!(last < at(1.0), "a neighbour waited until {last:?}");
+    }
+}
+
+#[test]
+fn what_was_prepared_before_a_hold_waits_for_its_probe() {
+    let mut world = World::new(holding(8, 300.0));
+    // The first is refused while the others' connections are being made.
+    let replies = [Reply::new(429, 0.1).retry_after(2.0), Reply::new(200, 0.5)];
+    let lane = world.origin("a.test", script(replies));
+    world.queue(lane, 1, page(0.1));
+    let slow = Page {
+        setup: secs(0.3),
+        ..page(0.1)
+    };
+    world.queue(lane, 7, slow);
+    world.run(at(20.0));
+    let seen = world.arrivals("a.test");
+    assert_eq!(seen.len(), 8);
+    assert!(seen[1] >= 2.1 && seen[2] >= seen[1] + 0.5, "{seen:?}");
+}
+
+#[test]
+fn a_scope_that_probes_does_so_when_it_comes_again() {
+    let mut world = World::new(holding(8, 2.0));
+    let lane = world.origin("a.test", script([Reply::new(429, 0.1).retry_after(1000.0)]));
+    world.queue(lane, 1, page(0.1));
+    world.run(at(10.0));
+    world.leave(lane);
+    world.run(at(60.0));
+    let lane = world.again("a.test");
+    world.queue(lane, 6, page(0.5));
+    world.run(at(100.0));
+    let seen = world.arrivals("a.test");
+    assert!(seen[2] >= seen[1] + 0.5, "one at a time: {seen:?}");
+}

@@ -2,7 +2,7 @@
 
 use super::world::*;
 use crate::base::rng::Rng;
-use crate::throttle::settings::{Oversize, Quota, Settings, WindowKind};
+use crate::throttle::settings::{Oversize, Quota, ScopePatch, Settings, WindowKind};
 use crate::throttle::signal::Feedback;
 
 /// No pace but a quota.
@@ -216,4 +216,89 @@ fn f104_no_minute_at_the_origin_holds_more_than_sixty() {
     let seen = world.arrivals("a.test");
     assert_eq!(most_within(&seen, 60.0), 60);
     assert!(seen.len() >= 588, "{} in ten minutes", seen.len());
+}
+
+#[test]
+fn f81_what_was_sent_in_the_last_minute_counts_under_a_changed_limit() {
+    let per_minute = |limit| ScopePatch {
+        requests_per_minute: Some(limit),
+        delay: Some(secs(0.0)),
+        ..ScopePatch::default()
+    };
+    let mut settings = pace(1, 0.0, 0.0);
+    settings
+        .scopes
+        .insert("a.test".to_owned(), per_minute(60.0));
+    let mut world = World::new(settings);
+    let lane = world.origin("a.test", script([]));
+    world.queue(lane, 300, page(0.01));
+    world.run(at(5.0));
+    let now = world.now;
+    world.throttle.set_scope("a.test", per_minute(59.0), now);
+    world.run(at(150.0));
+    let seen = world.arrivals("a.test");
+    assert!(most_within(&seen, 60.0) <= 60, "{seen:?}");
+    assert!(seen.len() > 110, "{}", seen.len());
+}
+
+#[test]
+fn f63_what_is_told_of_a_window_that_is_over_takes_nothing_from_the_next() {
+    let mut world = World::new(spending(10.0, 60.0, WindowKind::Fixed));
+    let late = Reply::new(200, 2.0).says(Feedback::of("a.test").remaining(0.0));
+    let lane = world.origin("a.test", script([Reply::new(200, 0.01), late]));
+    world.queue(lane, 1, page(0.01));
+    world.run(at(59.0));
+    world.queue(lane, 2, page(0.01));
+    world.run(at(200.0));
+    // Asked at 59 s, answered at 61 s.
+    assert_eq!(differ(&world.arrivals("a.test"), &[0.0, 59.0, 61.0]), None);
+}
+
+#[test]
+fn a_cheaper_request_that_comes_to_be_first_goes_at_once() {
+    let mut world = World::new(spending(10.0, 60.0, WindowKind::Fixed));
+    let lane = world.origin("a.test", script([]));
+    let scope = world.throttle.scope("a.test");
+    world.queue(lane, 1, costing(9.0));
+    world.run(at(1.0));
+    world.throttle.expect(lane, &[(scope, 9.0)], world.now);
+    world.queue(lane, 1, costing(1.0));
+    world.throttle.expect(lane, &[(scope, 9.0)], world.now);
+    world.run(at(2.0));
+    assert_eq!(world.arrivals("a.test").len(), 1);
+    world.throttle.expect(lane, &[], world.now);
+    world.run(at(3.0));
+    assert_eq!(world.arrivals("a.test").len(), 2);
+}
+
+#[test]
+fn a_host_with_a_quota_is_paced_like_any_host() {
+    let quota = ScopePatch {
+        quota: Some(1000.0),
+        ..ScopePatch::default()
+    };
+    let mut settings = pace(1, 1.0, 0.0);
+    settings
+        .scopes
+        .insert("localhost".to_owned(), quota.clone());
+    settings.scopes.insert("cost".to_owned(), quota.clone());
+    let slotted = ScopePatch {
+        delay_per_slot: Some(secs(2.0)),
+        ..quota
+    };
+    settings.scopes.insert("api".to_owned(), slotted);
+    let mut world = World::new(settings);
+    world.throttle.host_scope("localhost");
+    for (name, gap) in [("localhost", 1.0), ("api", 2.0), ("cost", 0.0)] {
+        let lane = world.lane(&[name]);
+        world.queue(lane, 5, page(0.0));
+        world.run(world.now + secs(20.0));
+        assert!(
+            world
+                .gaps(lane)
+                .iter()
+                .all(|seen| (seen - gap).abs() < 0.01),
+            "{name}"
+        );
+    }
 }

@@ -3,7 +3,7 @@
 use super::world::*;
 use crate::base::time::Instant;
 use crate::fetch::failure::FailureKind;
-use crate::throttle::settings::{Backoff, Jitter, Settings};
+use crate::throttle::settings::{Backoff, Jitter, Rampup, Settings};
 
 /// A pace for all, and backoff without chance.
 fn backing(concurrency: u32, delay: f64, edit: impl FnOnce(&mut Backoff)) -> Settings {
@@ -410,4 +410,21 @@ mod blame {
             assert_eq!(delays(&mut world, &["a.test", "cost"]), [1.0, 0.0]);
         }
     }
+}
+
+#[test]
+fn f56_rampup_leaves_the_default_pace_behind() {
+    let mut settings = Settings {
+        concurrent_requests: 64,
+        ..Settings::default()
+    };
+    settings.default.rampup = Some(Rampup::default());
+    settings.default.backoff.window = secs(2.0);
+    let mut world = World::new(settings);
+    let lane = world.origin("a.test", script([]));
+    world.queue(lane, 100_000, page(0.1));
+    world.run(at(120.0));
+    let late = world.served("a.test", at(110.0), at(120.0));
+    // 64 at once, a tenth of a second each.
+    assert!(late as f64 >= 0.9 * 6400.0, "{late} in ten seconds");
 }
