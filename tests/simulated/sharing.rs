@@ -219,3 +219,30 @@ fn f112_connections_are_used_again() {
     }
     assert_eq!(web.arrivals.len(), 500);
 }
+
+#[test]
+fn f29_scopes_that_only_look_like_an_address_stay_with_their_request() {
+    for by_request in [true, false] {
+        let mut web = web();
+        let urls = host(&mut web, "ip", 1, 4, 10);
+        let map = match by_request {
+            true => json!("host"),
+            false => json!(["endpoint", "ip"]),
+        };
+        let plan = plan()
+            .set("CONCURRENT_REQUESTS_PER_IP", 2)
+            .set("SCOPE_MAP", map);
+        let mut run = plan.begin(&web.shared());
+        for url in &urls {
+            let request = Request::get(url.as_str());
+            let request = match by_request {
+                true => request.scope("ip/9.9.9.9"),
+                false => request,
+            };
+            run.crawler.submit(request).expect("it is a URL");
+        }
+        assert_eq!(run.finish(), "finished");
+        assert_eq!(run.lines().len(), 4);
+        run.check_manners();
+    }
+}

@@ -61,7 +61,12 @@ impl ScopeMap for ByHierarchy {
 impl ScopeMap for ByEndpoint {
     fn scopes(&self, ask: &mut Ask<'_>) {
         let url = ask.url();
-        ask.add(format!("{}{}", url.scope_key(), url.path()));
+        // A host of one of these names would speak of addresses and the like.
+        let dot = match url.scope_key() {
+            "ip" | "host" | "domain" => ".",
+            _ => "",
+        };
+        ask.add(format!("{}{dot}{}", url.scope_key(), url.path()));
     }
 }
 
