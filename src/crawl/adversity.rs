@@ -2,7 +2,7 @@
 //! every request accounted for.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,6 +20,7 @@ use crate::io::sim::{Answer, ConnId, Net, Sim, Weather, World};
 use crate::io::{Close, Settings};
 use crate::sink::function::FunctionSink;
 use crate::sink::page::Page;
+use crate::throttle::settings::Jitter;
 
 /// Servers by address; one that is not named refuses connections.
 #[derive(Default)]
@@ -29,6 +30,8 @@ struct Unkind {
     /// What was asked for, where and when.
     hits: Vec<(Instant, SocketAddr, String)>,
     connections_peak: usize,
+    /// The connections on which nothing was asked so far.
+    silent: BTreeSet<ConnId>,
 }
 
 #[derive(Default)]
@@ -37,6 +40,8 @@ struct Server {
     think: Duration,
     /// So many connections are ended as soon as they stand.
     hangs_up: u32,
+    /// A connection on which nothing was asked for so long is ended.
+    patience: Option<Duration>,
 }
 
 impl Unkind {
@@ -88,6 +93,10 @@ impl World for Unkind {
             server.hangs_up -= 1;
             net.end(conn, Duration::ZERO);
         }
+        if let Some(patience) = server.patience {
+            net.alarm(patience, conn.0);
+        }
+        self.silent.insert(conn);
         self.connections.insert(conn, (to, Vec::new()));
         self.connections_peak = self.connections_peak.max(self.connections.len());
         Answer::Accept
@@ -98,6 +107,7 @@ impl World for Unkind {
             return;
         };
         unread.extend_from_slice(bytes);
+        self.silent.remove(&conn);
         while let Some(end) = unread.windows(4).position(|w| w == b"\r\n\r\n") {
             let head: Vec<u8> = unread.drain(..end + 4).collect();
             let head = String::from_utf8_lossy(&head);
@@ -111,6 +121,13 @@ impl World for Unkind {
 
     fn closed(&mut self, conn: ConnId, _how: Close, _net: &mut Net) {
         self.connections.remove(&conn);
+    }
+
+    fn alarm(&mut self, what: u64, net: &mut Net) {
+        let conn = ConnId(what);
+        if self.silent.contains(&conn) && self.connections.contains_key(&conn) {
+            net.end(conn, Duration::ZERO);
+        }
     }
 }
 
@@ -217,6 +234,38 @@ fn a_page_limit_is_reached_though_a_connection_ends_before_it_is_used() {
     let (reason, pages) = trip.run(&["http://10.0.0.1/", "http://10.0.0.2/"]);
     let brought = pages.iter().filter(|page| page.status.is_some()).count();
     assert_eq!((reason, brought), ("closespider_pagecount", 1));
+}
+
+#[test]
+fn a_new_connection_that_ends_while_a_hold_keeps_its_request_loses_no_request() {
+    const REFUSAL: &str = "HTTP/1.1 429 Too Many\r\nretry-after: 4\r\ncontent-length: 0\r\n\r\n";
+    let mut put_back = 0;
+    // The refusal comes while the second connection stands and its request waits for the gap.
+    for think in 480..500 {
+        let mut trip = Trip::new();
+        trip.config.frontier.retry_times = 0;
+        trip.config.frontier.robots_obey = false;
+        trip.config.throttle.default.concurrency = 2;
+        trip.config.throttle.default.delay = Duration::from_millis(500);
+        trip.config.throttle.default.jitter = Jitter::NONE;
+        trip.server("10.0.0.1:80", |server| {
+            server.reply("/a", REFUSAL).page("/b", "");
+            server.think = Duration::from_millis(think);
+            server.patience = Some(Duration::from_secs(1));
+        });
+        let (reason, pages) = trip.run(&["http://10.0.0.1/a", "http://10.0.0.1/b"]);
+        assert_eq!(reason, "finished");
+        let told: Vec<_> = pages
+            .iter()
+            .map(|page| (page.status, error(page)))
+            .collect();
+        let expected = [(Some(429), None), (Some(200), None)];
+        assert_eq!(told, expected, "{think} ms");
+        let hits = &trip.world.borrow().hits;
+        let waited = hits[1].0.saturating_since(hits[0].0);
+        put_back += usize::from(waited >= Duration::from_secs(4));
+    }
+    assert!(put_back > 0, "no hold came in time");
 }
 
 fn error(page: &Page) -> Option<String> {

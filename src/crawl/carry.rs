@@ -31,6 +31,10 @@ pub(super) const IDLE_CLOSED: &str = "idle_closed";
 const EXHAUSTED: &str = "exhausted";
 /// How long a lane waits after that.
 const EXHAUSTED_PAUSE: Duration = Duration::from_secs(1);
+/// A server that closes a new connection on which it heard nothing for so long did not hang up on
+/// us: it was we who kept it waiting. A request that is put back for that is not charged, and this
+/// is the least time between two such connections. No server in use waits for less.
+const PATIENT: Duration = Duration::from_millis(900);
 
 impl<I: Io> Core<I> {
     /// A released request takes an idle connection of its origin, or begins to make one.
@@ -441,19 +445,26 @@ impl<I: Io> Core<I> {
     }
 
     /// A new connection was of no use although it came to be. It is charged like one that could
-    /// not be set up, so that a server that hangs up on us is not called again at once.
+    /// not be set up, so that a server that hangs up on us is not called again at once; but where
+    /// the server had waited long enough for us, in a hold or a gap, the request is put back.
     fn end_waiting(&mut self, key: Key, failure: Failure, carrier: &Carrier) {
         let flight = self.flights.get_mut(key).expect("an attempt ends once");
         let stage = std::mem::replace(&mut flight.stage, Stage::Moving);
-        let Stage::Ready { exchange, .. } = stage else {
+        let Stage::Ready {
+            exchange, since, ..
+        } = stage
+        else {
             unreachable!("only a request that waits for its gap is ended so");
         };
+        if self.now.saturating_since(since) >= PATIENT {
+            return self.reconnect(key);
+        }
         let (ticket, released) = (flight.ticket, flight.released);
         self.throttle.charge_failed(ticket, released);
         self.on_end(key, *exchange, Some(failure), carrier);
     }
 
-    /// The kept connection that a request waited on is gone; nothing was sent, so nothing is lost.
+    /// The connection that a request waited on is gone; nothing was sent, so nothing is lost.
     fn reconnect(&mut self, key: Key) {
         let flight = self.flights.remove(key).expect("a request has its attempt");
         self.forget(key, &flight);
@@ -469,6 +480,7 @@ impl<I: Io> Core<I> {
         let Stage::Ready {
             mut exchange,
             socket,
+            ..
         } = std::mem::replace(&mut flight.stage, Stage::Moving)
         else {
             unreachable!("only what is ready departs");

@@ -53,6 +53,7 @@ pub(super) enum Stage {
     Ready {
         exchange: Box<Exchange>,
         socket: Key,
+        since: Instant,
     },
     /// For the reply.
     Exchanging { socket: Key },

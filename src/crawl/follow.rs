@@ -14,6 +14,7 @@ use crate::frontier::robots::Brought;
 use crate::io::Io;
 use crate::sink::page::Page;
 use crate::throttle::engine::LaneId;
+use crate::throttle::settings::ScopePatch;
 use crate::wire::charset;
 use crate::wire::coding::{Budget, Decoder};
 use crate::wire::directives::Directives;
@@ -298,8 +299,9 @@ impl<I: Io> Core<I> {
             && self.warned.insert(host.to_owned())
         {
             log::warn!(
-                "{host}: its own delay of {own:?} is kept, though its robots.txt asks for \
-                 {delay:?} (ignore_robots_txt = true in the scope silences this)"
+                "{host}: its own {} kept, though its robots.txt asks for a Crawl-delay of \
+                 {delay:?} (ignore_robots_txt = true in the scope silences this)",
+                kept(&own)
             );
         }
         if !self.throttle.heeds_crawl_delay(host) {
@@ -319,6 +321,17 @@ impl<I: Io> Core<I> {
         } else {
             url.drop_parameters(dropped)
         }
+    }
+}
+
+/// What of a scope's own settings is kept, in words.
+fn kept(own: &ScopePatch) -> String {
+    match (own.delay, own.concurrency) {
+        (Some(delay), Some(concurrency)) => {
+            format!("delay of {delay:?} and concurrency of {concurrency} are")
+        }
+        (Some(delay), None) => format!("delay of {delay:?} is"),
+        (None, concurrency) => format!("concurrency of {} is", concurrency.unwrap_or(1)),
     }
 }
 

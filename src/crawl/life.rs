@@ -150,7 +150,11 @@ impl<I: Io> Core<I> {
         else {
             unreachable!("only an attempt that has no connection is given one");
         };
-        flight.stage = Stage::Ready { exchange, socket };
+        flight.stage = Stage::Ready {
+            exchange,
+            socket,
+            since: self.now,
+        };
         let setup = is_new.then(|| self.now.saturating_since(flight.released));
         self.throttle.ready(flight.ticket, setup, self.now);
     }

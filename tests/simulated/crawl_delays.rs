@@ -96,6 +96,19 @@ fn f54_a_delay_of_the_scopes_own_wins() {
 }
 
 #[test]
+fn f54_a_concurrency_of_the_scopes_own_stays_and_the_crawl_delay_is_heeded() {
+    for own in [
+        json!({ SITE: {"concurrency": 8} }),
+        json!({ SITE: {"concurrency": 8, "ignore_robots_txt": true} }),
+    ] {
+        // Pages take longer than the gap.
+        let (gaps, peak) = crawl(0.1, &[("THROTTLING_SCOPES", own)]);
+        assert!(gaps.iter().all(|gap| *gap >= 0.099_999), "{gaps:?}");
+        assert_eq!(peak, 2);
+    }
+}
+
+#[test]
 fn f55_robots_txt_cannot_deadlock_a_host_with_one_place() {
     let one = [
         ("CONCURRENT_REQUESTS_PER_DOMAIN", json!(1)),

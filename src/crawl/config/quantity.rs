@@ -111,6 +111,27 @@ where
     }
 }
 
+/// How many requests may be in flight in one scope, at least `MIN`.
+pub(super) struct Places<const MIN: u64>;
+
+impl<const MIN: u64> Form for Places<MIN> {
+    type Of = u32;
+    const KIND: &'static str = Whole::<u32, MIN>::KIND;
+
+    fn read(value: &Value) -> Result<u32, Problem> {
+        let mend = format!("give a whole number of {MIN} or more, up to {PLACES_MAX}");
+        match Whole::<u32, MIN>::read(value) {
+            Ok(places) if places > PLACES_MAX => Err(wrong(value, "too large", mend)),
+            Ok(places) => Ok(places),
+            Err(problem) => Err(Problem::new(problem.what, mend)),
+        }
+    }
+
+    fn write(of: &u32) -> Value {
+        (*of).into()
+    }
+}
+
 /// A number of bytes, at least 1.
 pub(super) struct Bytes<T>(PhantomData<T>);
 
@@ -286,6 +307,9 @@ fn split_number(text: &str) -> Option<(f64, &str)> {
 
 /// A hundred years: far beyond any crawl, far below where arithmetic on instants would saturate.
 const SECONDS_MAX: f64 = 100.0 * 365.25 * 86_400.0;
+/// As many connections as there are ports to make them from. A scope keeps what it knows of each
+/// place from the beginning, so that there must be an end to them.
+const PLACES_MAX: u32 = u16::MAX as u32;
 /// 2⁵³: up to here every whole number is a float.
 const BYTES_EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 /// Far beyond any sense, and still a factor that no span overflows by.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::error::{Problem, nearest};
 use super::form::{Codes, Flag, Form, JitterForm, OneOf, wrong};
-use super::quantity::{AboveOne, AboveZero, BelowOne, Delay, PerMinute, Timeout, Whole};
+use super::quantity::{AboveOne, AboveZero, BelowOne, Delay, PerMinute, Places, Timeout};
 use super::throttling::{Exceptions, Registered, Target};
 use crate::throttle::settings::{
     ADDRESSES, AutoThrottleMode, AutoThrottlePatch, BackoffPatch, DOMAINS, LatencyFrom,
@@ -126,7 +126,7 @@ macro_rules! key {
 }
 
 const SCOPE_KEYS: &[Key<ScopePatch>] = &[
-    key!("concurrency", Whole<u32, 1>, concurrency),
+    key!("concurrency", Places<1>, concurrency),
     key!("delay", Delay, delay),
     key!("delay_per_slot", Delay, delay_per_slot),
     key!("jitter", JitterForm, jitter),
@@ -211,7 +211,7 @@ const AUTOTHROTTLE_KEYS: &[Key<AutoThrottlePatch>] = &[
 ];
 
 const SLOT_KEYS: &[Key<ScopePatch>] = &[
-    key!("concurrency", Whole<u32, 1>, concurrency),
+    key!("concurrency", Places<1>, concurrency),
     key!("delay", Delay, delay),
     key!("randomize_delay", JitterForm, jitter),
 ];

@@ -7,7 +7,7 @@ use super::form::{Codes, Flag, Form, JitterForm, Maybe, OneOf, Opposite, Pattern
 use super::net::{
     Agent, Contact, Exclusions, File, Headers, Nets, Overrides, Servers, Token, Words,
 };
-use super::quantity::{AboveOne, AboveZero, BelowOne, Bytes, Delay, Limit, Timeout, Whole};
+use super::quantity::{AboveOne, AboveZero, BelowOne, Bytes, Delay, Limit, Places, Timeout, Whole};
 use super::scopes::{Keys, Scopes, Slots};
 use super::throttling::{Errors, Exceptions, Instead, MapKinds, Target};
 use super::{BackEnd, Config};
@@ -106,9 +106,9 @@ static TABLE: &[Setting] = &[
     // Pace.
     row!("CONCURRENT_REQUESTS", Whole<usize, 0>, throttle.concurrent_requests,
         "requests in flight in all; 0: as many as open files allow"),
-    row!("CONCURRENT_REQUESTS_PER_DOMAIN", Whole<u32, 1>, throttle.default.concurrency, said.concurrency,
+    row!("CONCURRENT_REQUESTS_PER_DOMAIN", Places<1>, throttle.default.concurrency, said.concurrency,
         "requests in flight per scope; unset with AutoThrottle on: 8").scope_key("concurrency"),
-    row!("CONCURRENT_REQUESTS_PER_IP", Whole<u32, 0>, throttle.concurrent_requests_per_ip,
+    row!("CONCURRENT_REQUESTS_PER_IP", Places<0>, throttle.concurrent_requests_per_ip,
         "requests in flight per address; 0: addresses are no scopes"),
     row!("DOWNLOAD_DELAY", Delay, throttle.default.delay, said.delay,
         "least gap between sends of a scope, and AutoThrottle's floor; unset with AutoThrottle on: 0").scope_key("delay"),

@@ -71,11 +71,12 @@ impl Throttle {
 
     /// The scope `host/NAME` that honours a Crawl-delay, or the host's present one made slower.
     ///
-    /// The delay is never undercut; one request is in flight at a time. The larger of several
-    /// delays holds (F51).
+    /// The delay is never undercut; one request is in flight at a time, unless the user gave the
+    /// host a concurrency of its own (F54). The larger of several delays holds (F51).
     pub fn crawl_delay_scope(&mut self, host: &str, delay: Duration) -> ScopeId {
         let delay = delay.min(self.settings.robotstxt_max_delay);
-        let keeps = self.settings.robotstxt_keep_concurrency;
+        let keeps = self.settings.robotstxt_keep_concurrency
+            || self.settings.patch_by_name(host).concurrency.is_some();
         let id = self.implicit_scope(&format!("host/{host}"), |settings| {
             if keeps {
                 settings.concurrency = u32::MAX;
@@ -108,14 +109,22 @@ impl Throttle {
         }
     }
 
-    /// The delay that the user gave a scope in place of the longer one that robots.txt asks for:
-    /// worth a warning, unless the scope says `ignore_robots_txt` (F54). Called once per lane.
-    pub fn overrules_crawl_delay(&self, scope: &str, asked: Duration) -> Option<Duration> {
-        let patch = self.settings.patch_by_name(scope);
-        let silenced = patch.ignore_robots_txt.unwrap_or(false);
-        patch
-            .delay
-            .filter(|own| self.settings.robotstxt_obey && *own < asked && !silenced)
+    /// What the user gave a scope in place of what its robots.txt asks for, as far as it is less
+    /// polite: a shorter delay, more than one request in flight. That is worth a warning, unless
+    /// the scope says `ignore_robots_txt` (F54). Called once per lane.
+    pub fn overrules_crawl_delay(&self, scope: &str, asked: Duration) -> Option<ScopePatch> {
+        let said = self.settings.patch_by_name(scope);
+        let silenced = said.ignore_robots_txt.unwrap_or(false);
+        if silenced || !self.settings.robotstxt_obey {
+            return None;
+        }
+        let keeps = self.settings.robotstxt_keep_concurrency;
+        let bolder = ScopePatch {
+            delay: said.delay.filter(|own| *own < asked),
+            concurrency: said.concurrency.filter(|own| *own > 1 && !keeps),
+            ..ScopePatch::default()
+        };
+        (bolder != ScopePatch::default()).then_some(bolder)
     }
 
     /// Whether Crawl-delay is honoured for this scope. Where the user gave the scope a delay of its

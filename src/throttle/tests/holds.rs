@@ -53,13 +53,42 @@ fn a_scopes_own_delay_overrules_a_longer_crawl_delay_and_says_so_unless_silenced
         settings.scopes.insert(name.to_owned(), patch);
     }
     let throttle = Throttle::new(settings, 1, Instant::START);
-    let told = |scope: &str, asked| throttle.overrules_crawl_delay(scope, secs(asked));
+    let told = |scope: &str, asked| throttle.overrules_crawl_delay(scope, secs(asked))?.delay;
     assert_eq!(told("own.test", 1.0), Some(secs(0.1)));
     assert_eq!(told("own.test", 0.1), None, "nothing is taken away");
     assert_eq!(told("quiet.test", 1.0), None);
     assert_eq!(told("other.test", 1.0), None);
     assert!(!throttle.heeds_crawl_delay("own.test"));
     assert!(throttle.heeds_crawl_delay("other.test"));
+}
+
+#[test]
+fn f54_a_scopes_own_concurrency_overrules_the_one_of_a_crawl_delay_and_says_so_unless_silenced() {
+    let check = |own, silent, keeps, expected| {
+        let mut settings = pace(1, 0.0, 0.0);
+        settings.robotstxt_keep_concurrency = keeps;
+        let patch = ScopePatch {
+            concurrency: Some(own),
+            ignore_robots_txt: silent,
+            ..ScopePatch::default()
+        };
+        settings.scopes.insert("a.test".to_owned(), patch);
+        let mut world = World::new(settings);
+        let told = world.throttle.overrules_crawl_delay("a.test", secs(1.0));
+        assert_eq!(told.and_then(|own| own.concurrency), expected);
+        assert!(world.throttle.heeds_crawl_delay("a.test"));
+        let lane = world.lane(&["a.test"]);
+        let delayed = world.throttle.crawl_delay_scope("a.test", secs(1.0));
+        world.throttle.add_scope(lane, delayed);
+        world.queue(lane, 20, page(2.5));
+        world.run(at(100.0));
+        assert_eq!(world.peak("a.test"), own.min(3));
+        assert!(world.gaps(lane).iter().all(|gap| *gap >= 1.0));
+    };
+    check(8, None, false, Some(8));
+    check(8, Some(true), false, None);
+    check(8, None, true, None);
+    check(1, None, false, None);
 }
 
 #[test]

@@ -89,6 +89,36 @@ fn counts_are_whole_and_within_bounds() {
 }
 
 #[test]
+fn more_places_than_there_are_ports_are_refused_by_name() {
+    let most = ", up to 65535";
+    for name in [
+        "CONCURRENT_REQUESTS_PER_DOMAIN",
+        "CONCURRENT_REQUESTS_PER_IP",
+    ] {
+        for absurd in [65_536_u32, u32::MAX] {
+            let text = refused(name, json!(absurd));
+            let expected = format!("{name}: {absurd} is too large; ");
+            assert!(text.contains(&expected) && text.contains(most), "{text}");
+        }
+        said(&[(name, json!(65_535))]);
+    }
+    for (name, scope) in [
+        ("THROTTLING_SCOPES", "a.test"),
+        ("THROTTLING_SCOPES", "default"),
+        ("DOWNLOAD_SLOTS", "a.test"),
+    ] {
+        let text = refused(name, json!({scope: {"concurrency": u32::MAX}}));
+        assert!(text.contains(".concurrency: 4294967295 is too"), "{text}");
+    }
+    let text = refused("ADDRESS_SCOPE_DEFAULTS", json!({"concurrency": 65_536}));
+    assert!(text.contains("concurrency: 65536 is too large"), "{text}");
+    // What was written directly, too.
+    let mut config = Config::default();
+    config.throttle.default.concurrency = u32::MAX;
+    assert!(config.finish().is_err());
+}
+
+#[test]
 fn a_target_concurrency_must_be_above_zero() {
     for value in [json!(0), json!(-1), json!("nan"), json!("inf"), json!("x")] {
         let text = refused("AUTOTHROTTLE_TARGET_CONCURRENCY", value);
