@@ -6,9 +6,10 @@
 //! bounds both. Answers at a pace, as many as it takes to see, make it one that worked, and the
 //! search goes on; close to what was refused it rests, and probes once in a while.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
-use super::meter::Meter;
+use super::meter::{Meter, millis};
 use super::noise::Noise;
 use super::rampup;
 use super::search::FREELY;
@@ -17,6 +18,11 @@ use crate::base::time::{Instant, nanos};
 use crate::throttle::decision::Event;
 use crate::throttle::settings::{Jitter, Rampup};
 use crate::throttle::strategy::Pace;
+
+/// Why the pace comes back, for the log.
+pub(super) fn answered_again(gap: u64) -> Cow<'static, str> {
+    format!("answered again at {} s", seconds(gap)).into()
+}
 
 /// Gaps in nanoseconds; 0: none.
 #[derive(Debug)]
@@ -29,8 +35,9 @@ pub(super) struct Bracket {
     pub refused: u64,
     /// Where the pace was before refusals went on without an answer between.
     pub home: u64,
-    /// It came back there: what was given since that began is what the server gives.
-    pub outage: bool,
+    /// How long nothing was answered before it came back there: what was given since that began
+    /// is what the server gives.
+    pub outage_ms: u32,
     /// What the server gave between its last refusals.
     pub told: u64,
     /// What it may be instead of `refused`, if the server saves up what it does not give.
@@ -84,7 +91,7 @@ impl Bracket {
             worked: 0,
             refused: 0,
             home: 0,
-            outage: false,
+            outage_ms: 0,
             told: 0,
             doubt: 0,
             saves: false,
@@ -129,6 +136,16 @@ impl Bracket {
             refused: guess.bound,
             climbed: FREELY,
             ..Bracket::new(guess.delay, now)
+        }
+    }
+
+    /// The server was closed for all, and gave so much until then.
+    pub fn after_outage(gap: u64, meter: &Meter, now: Instant) -> Self {
+        Bracket {
+            told: gap,
+            home: gap,
+            outage_ms: millis(meter.giving),
+            ..Bracket::new(gap, now)
         }
     }
 
@@ -189,7 +206,8 @@ impl Bracket {
         }
 
         let window = nanos(rules.backoff.window);
-        let recent = self.outage && meter.giving < 3 * window;
+        let outage = u64::from(self.outage_ms) * 1_000_000;
+        let recent = meter.giving < outage + outage / 2;
         let since_outage = meter.gap_given(TELLING).filter(|gap| recent && *gap > at);
         let known = since_outage.or(told);
         let chance = noise.is_some() && !probing && u64::from(meter.count) >= LONE;
@@ -204,15 +222,15 @@ impl Bracket {
             self.step_back(at, bound, told, beyond, rules);
             self.forget_worked();
         }
-        if self.unanswered >= OUTAGE && meter.giving < 2 * window {
+        if self.unanswered >= OUTAGE {
             // Longer gaps would only be late to see the end of it.
-            self.gap = self.gap.min(window / 8).max(at);
+            self.gap = self.gap.min(window.max(meter.giving) / 8);
         }
         self.gap = self.gap.min(max);
         if self.unanswered == 0 {
             self.refused = self.bound(at, known, since_outage.is_some());
             self.home = self.gap;
-            self.outage = false;
+            self.outage_ms = 0;
         }
         self.wait_for_probe(chance, rules, now);
         self.strikes = self.strikes.saturating_add(1);

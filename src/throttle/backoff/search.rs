@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::bracket::{Bracket, CHANGED, MARGIN, OUTAGE, TELLING, WAIT_MAX};
-use super::meter::Meter;
+use super::bracket::{Bracket, CHANGED, MARGIN, OUTAGE, TELLING, WAIT_MAX, answered_again};
+use super::meter::{Meter, millis};
 use super::{Rules, Why, rampup, scaled, seconds};
 use crate::base::time::{Instant, nanos};
 use crate::throttle::decision::Event;
@@ -49,21 +49,32 @@ impl Bracket {
         self.search(meter, rules, now)
     }
 
-    /// After an outage the pace comes back by a factor per answer.
-    fn come_home(&mut self, meter: &Meter, rules: &Rules<'_>, now: Instant) -> Option<Why> {
+    /// After an outage the pace comes back to where it was.
+    fn come_home(&mut self, meter: &mut Meter, rules: &Rules<'_>, now: Instant) -> Option<Why> {
         if self.unanswered < OUTAGE || self.gap <= self.home {
             self.unanswered = 0;
             return None;
         }
         let old = self.gap;
-        self.gap = scaled(old, 1.0 / rules.backoff.delay_factor).max(self.home);
-        self.outage = self.gap == self.home;
-        if self.outage {
-            let lasted = Duration::from_nanos(meter.giving).min(rules.backoff.window / 8);
-            self.held(lasted, now);
+        let average = meter.reopened().unwrap_or(0).min(old);
+        if average > self.home {
+            // What was refused was not too fast: it came when all was given.
+            // Told twice, it is what the server gives.
+            let close = average.abs_diff(self.told) < average / 6;
+            self.refused = if close { average } else { 0 };
+            self.home = if close {
+                scaled(average, MARGIN)
+            } else {
+                average
+            };
+            self.told = average;
         }
-        let why = format!("answered again at {} s", seconds(old));
-        Some((Event::Recover, why.into()))
+        self.gap = self.home;
+        self.unanswered = 0;
+        self.outage_ms = millis(meter.giving);
+        let lasted = Duration::from_nanos(meter.giving).min(rules.backoff.window / 8);
+        self.held(lasted, now);
+        Some((Event::Recover, answered_again(old)))
     }
 
     /// The pace did not bind: fewer requests came than it allows.
