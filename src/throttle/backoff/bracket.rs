@@ -57,8 +57,8 @@ pub(super) struct Bracket {
     strikes: u8,
     /// Rounds of refusals without an answer between.
     pub unanswered: u8,
-    /// The last refusal asked to wait: what the server saved up meanwhile is soon spent.
-    pub dear: bool,
+    /// How long the last refusal asked to wait: what the server saved up meanwhile is soon spent.
+    pub dear_ms: u32,
     /// Steps up without a refusal.
     pub climbed: u8,
 }
@@ -102,7 +102,7 @@ impl Bracket {
             tally_since: now,
             strikes: 0,
             unanswered: 0,
-            dear: false,
+            dear_ms: 0,
             climbed: 0,
         }
     }
@@ -228,14 +228,17 @@ impl Bracket {
         }
         self.gap = self.gap.min(max);
         if self.unanswered == 0 {
+            // A probe further beyond what was refused before says nothing against that.
+            let before = Some(self.refused).filter(|gap| probing && *gap < self.gap);
             self.refused = self.bound(at, known, since_outage.is_some());
+            self.refused = self.refused.max(before.unwrap_or(0));
             self.home = self.gap;
             self.outage_ms = 0;
         }
         self.wait_for_probe(chance, rules, now);
         self.strikes = self.strikes.saturating_add(1);
         self.climbed = 0;
-        self.dear = false;
+        self.dear_ms = 0;
         let why = format!("refused at {} s", seconds(at));
         (Event::Backoff, why.into())
     }
@@ -285,7 +288,7 @@ impl Bracket {
     /// A refusal cost so much time: what it costs to probe is to be little of what it may gain.
     pub fn held(&mut self, silent: Duration, until: Instant) {
         self.probe_at = self.probe_at.max(until + silent * WORTH);
-        self.dear = true;
+        self.dear_ms = millis(nanos(silent));
     }
 
     /// The longest gap that counts as refused, now that `at` was.

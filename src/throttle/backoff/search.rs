@@ -200,7 +200,7 @@ impl Bracket {
         let half_window = nanos(rules.backoff.window) / 2 / self.gap.max(1);
         let most = (half_window as f64).clamp(least, 100.0);
         let enough = (2.0 / beyond).clamp(least, most) as u32;
-        if self.dear && self.worked > self.gap {
+        if self.dear_ms > 0 && self.worked > self.gap {
             4 * enough
         } else {
             enough
