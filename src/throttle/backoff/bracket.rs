@@ -51,7 +51,7 @@ pub(super) struct Bracket {
     /// Rampup's concurrency; 0 without.
     pub lanes: u32,
     /// Rampup's refusals in the present window, and when that began.
-    pub tally: u32,
+    pub tally: u16,
     pub tally_since: Instant,
     /// Rounds of refusals since the trouble began.
     strikes: u8,
@@ -61,6 +61,9 @@ pub(super) struct Bracket {
     pub dear_ms: u32,
     /// Steps up without a refusal.
     pub climbed: u8,
+    /// The last probe went on after a first step that worked, and too far: the next one stays at
+    /// that step until it is proven.
+    pub hasty: bool,
 }
 
 /// What a gap set by a bracket is jittered by: it stays clear of the limit by more.
@@ -104,6 +107,7 @@ impl Bracket {
             unanswered: 0,
             dear_ms: 0,
             climbed: 0,
+            hasty: false,
         }
     }
 
@@ -237,6 +241,7 @@ impl Bracket {
         }
         self.wait_for_probe(chance, rules, now);
         self.strikes = self.strikes.saturating_add(1);
+        self.hasty = probing && self.climbed > 1;
         self.climbed = 0;
         self.dear_ms = 0;
         let why = format!("refused at {} s", seconds(at));

@@ -554,6 +554,11 @@ fn short_windows() -> Vec<(String, Case)> {
         540.0,
         8,
     );
+    for (burst, more) in [(1.0, 54.0), (5.0, 54.0), (50.0, 54.0), (5.0, 80.0)] {
+        let mut case = Case::of(Limit::Bucket { rate: 50.0, burst }, 8, 0.02);
+        case.limits.push((60.0, Limit::Bucket { rate: more, burst }));
+        add(format!("50, {more}/s burst {burst}"), case, 240.0, 8);
+    }
     for (count, span) in [(60, 6.0), (20, 10.0), (5, 10.0), (300, 60.0)] {
         let fixed = Limit::Fixed { count, span };
         add(

@@ -206,6 +206,13 @@ impl Meter {
         tells.then(|| (took - unseen.min(took) / 2) / u64::from(self.before))
     }
 
+    /// Whether so much was given since the last refusal that a server which gives at this gap had
+    /// not as much, by more than chance.
+    pub fn gave_more_than(&self, gap: u64) -> bool {
+        let least = u64::from(self.given.saturating_sub(5));
+        self.is_anchored() && self.giving < least.saturating_mul(gap)
+    }
+
     /// No gap shorter than this can be kept up by a server that gave so little since its last
     /// refusal and refuses again.
     pub fn gap_bound(&self) -> Option<u64> {

@@ -119,8 +119,20 @@ impl Bracket {
             None => 0,
         };
         // Not much faster than before, it is soon spent, or the limit is a higher one.
-        let patience = rules.backoff.window / if self.climbed < 3 { 8 } else { 1 };
+        let stays = self.hasty && self.climbed == 1 && rules.rampup.is_none();
+        let patience = if stays {
+            Duration::from_millis(self.probe_wait_ms.into())
+        } else {
+            rules.backoff.window / if self.climbed < 3 { 8 } else { 1 }
+        };
         let patient = now.saturating_since(meter.since) < patience;
+        if stays && patient && meter.gave_more_than(self.refused) {
+            self.refused = scaled(self.gap, 1.0 / MARGIN);
+            self.worked = self.gap;
+            self.hasty = false;
+            self.probe_wait_ms = 0;
+            return None;
+        }
         if scaled(given, CHANGED) > self.refused {
             if patient {
                 return None;
