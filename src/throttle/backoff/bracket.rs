@@ -84,6 +84,8 @@ pub(super) const OUTAGE: u8 = 3;
 pub(super) const WAIT_MAX: u32 = 2;
 /// What the server gives differs by more than chance from what it gave.
 pub(super) const CHANGED: f64 = 1.04;
+/// A lone refusal is borne where no more than this factor was asked for beyond what was given.
+const LENIENT: f64 = 1.01;
 /// A gap this short is none.
 const NOTHING: u64 = 10_000;
 
@@ -212,6 +214,16 @@ impl Bracket {
         let window = nanos(rules.backoff.window);
         let outage = u64::from(self.outage_ms) * 1_000_000;
         let recent = meter.giving < outage + outage / 2;
+        if !probing && self.strikes == 0 && meter.busy >= window && self.refused < self.gap {
+            // Once in a window is no more than is wanted, at a pace this close.
+            let lone = told.is_none_or(|told| told <= scaled(self.gap, LENIENT));
+            if lone && self.refused > 0 && self.gap <= asked {
+                self.wait_for_probe(false, rules, now);
+                self.strikes = 1;
+                let why = format!("refused once at {} s, which works", seconds(at));
+                return (Event::Backoff, why.into());
+            }
+        }
         let since_outage = meter.gap_given(TELLING).filter(|gap| recent && *gap > at);
         let known = since_outage.or(told);
         let chance = noise.is_some() && !probing && u64::from(meter.count) >= LONE;
