@@ -64,10 +64,12 @@ pub(super) struct Bracket {
     /// The last probe went on after a first step that worked, and too far: the next one stays at
     /// that step until it is proven.
     pub hasty: bool,
+    /// The last probe's first step was too far at once: the next one's is a shorter one.
+    pub coarse: bool,
 }
 
 /// What a gap set by a bracket is jittered by: it stays clear of the limit by more.
-pub(super) const JITTER: Jitter = Jitter::symmetric(0.0075);
+pub(super) const JITTER: Jitter = Jitter::symmetric(0.003);
 /// The pace rests this factor off what was refused.
 pub(super) const MARGIN: f64 = 1.02;
 /// Factors back for one round of refusals after the other; then `delay_factor`.
@@ -86,6 +88,8 @@ pub(super) const WAIT_MAX: u32 = 2;
 pub(super) const CHANGED: f64 = 1.04;
 /// A lone refusal is borne where no more than this factor was asked for beyond what was given.
 const LENIENT: f64 = 1.01;
+/// A probe refused after fewer answers had no savings to spend.
+const SOON: u32 = 20;
 /// A gap this short is none.
 const NOTHING: u64 = 10_000;
 
@@ -110,6 +114,7 @@ impl Bracket {
             dear_ms: 0,
             climbed: 0,
             hasty: false,
+            coarse: false,
         }
     }
 
@@ -254,6 +259,8 @@ impl Bracket {
         self.wait_for_probe(chance, rules, now);
         self.strikes = self.strikes.saturating_add(1);
         self.hasty = probing && self.climbed > 1;
+        let soon = meter.count < SOON && !self.coarse;
+        self.coarse = probing && self.climbed == 1 && soon;
         self.climbed = 0;
         self.dear_ms = 0;
         let why = format!("refused at {} s", seconds(at));

@@ -187,6 +187,10 @@ impl Bracket {
         let step = UP
             .get(usize::from(self.climbed))
             .map_or(factor, |step| step.min(factor));
+        let step = match self.climbed {
+            0 if self.coarse && rules.rampup.is_none() => FINE,
+            _ => step,
+        };
         let old = self.gap;
         let floor = rules
             .rampup
@@ -224,6 +228,8 @@ impl Bracket {
 const CLOSE: f64 = 1.042;
 /// A probe goes this factor beyond what worked.
 const PROBE: f64 = 1.04;
+/// Or this one, where that was too far.
+const FINE: f64 = 1.02;
 /// Factors up for one step after the other while nothing is refused; then `delay_factor`.
 const UP: [f64; 4] = [PROBE, 1.1, 1.2, 1.4];
 /// From so many steps on, the pace goes up by `delay_factor`.
