@@ -312,7 +312,7 @@ impl Bracket {
     /// A refusal cost so much time: what it costs to probe is to be little of what it may gain.
     pub fn held(&mut self, silent: Duration, until: Instant) {
         self.probe_at = self.probe_at.max(until + silent * WORTH);
-        self.dear_ms = millis(nanos(silent));
+        self.dear_ms = self.dear_ms.max(millis(nanos(silent)));
     }
 
     /// The longest gap that counts as refused, now that `at` was.

@@ -29,6 +29,10 @@ impl Bracket {
         if !meter.has_seen(self.answers_to_see(rules)) {
             return None;
         }
+        if self.dear_ms > 0 && millis(meter.busy) < self.dear_ms {
+            // As much may have been saved up while nothing was sent.
+            return None;
+        }
         let asked = nanos(pace.delay);
         if meter.real_gap() > scaled(asked, 1.2) {
             return self.not_tested(meter, rules, pace, now);
@@ -159,6 +163,11 @@ impl Bracket {
         }
         let apart = self.gap as f64 / self.refused as f64;
         if apart > CLOSE {
+            let quiet = now.saturating_since(meter.quiet_since).as_millis() as f64;
+            if quiet < f64::from(self.dear_ms) / (apart - 1.0) {
+                // A refusal would cost more than there is to gain by then.
+                return None;
+            }
             let old = self.gap;
             let step = apart.sqrt().min(rules.backoff.delay_factor);
             self.gap = scaled(old, 1.0 / step).max(scaled(self.refused, MARGIN));
