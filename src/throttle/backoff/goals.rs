@@ -517,6 +517,50 @@ fn f41_what_a_server_gives_per_window_of_its_own_is_used_however_short_ours_is()
     }
 }
 
+#[test]
+fn f41_a_settled_pace_is_refused_once_in_a_window_at_most_however_short_that_is() {
+    for (name, case) in short_windows().into_iter().take(7) {
+        let seen = worst(&case, case.seconds / 3.0);
+        let used = if name == "50/s burst 1" { 0.92 } else { 0.95 };
+        assert!(
+            seen.used >= used && seen.rounds <= 1.0,
+            "{seen:?} of {name}"
+        );
+    }
+}
+
+#[test]
+fn f41_a_limit_that_rises_a_little_is_used_too() {
+    for (burst, used) in [(5.0, 0.94), (50.0, 0.95)] {
+        let limit = |rate| Limit::Bucket { rate, burst };
+        let mut case = Case::of(limit(50.0), 8, 0.02);
+        case.limits.push((60.0, limit(54.0)));
+        case.settings.window = Duration::from_secs(10);
+        case.seconds = 300.0;
+        let seen = worst(&case, 150.0);
+        assert!(
+            seen.used >= used && seen.rounds <= 1.0,
+            "{seen:?}, burst {burst}"
+        );
+    }
+}
+
+#[test]
+fn f44_a_hold_as_long_as_a_window_is_not_asked_for_again_and_again() {
+    let limit = Limit::Bucket {
+        rate: 5.0,
+        burst: 5.0,
+    };
+    let mut case = Case {
+        retry_after: 10.0,
+        seconds: 300.0,
+        ..Case::of(limit, 8, 0.02)
+    };
+    case.settings.window = Duration::from_secs(10);
+    let seen = worst(&case, 60.0);
+    assert!(seen.used >= 0.8 && seen.refused_share < 0.01, "{seen:?}");
+}
+
 /// Servers as the table of the real ones has them.
 fn short_windows() -> Vec<(String, Case)> {
     let mut cases = Vec::new();
@@ -556,7 +600,8 @@ fn short_windows() -> Vec<(String, Case)> {
     );
     for (burst, more) in [(1.0, 54.0), (5.0, 54.0), (50.0, 54.0), (5.0, 80.0)] {
         let mut case = Case::of(Limit::Bucket { rate: 50.0, burst }, 8, 0.02);
-        case.limits.push((60.0, Limit::Bucket { rate: more, burst }));
+        case.limits
+            .push((60.0, Limit::Bucket { rate: more, burst }));
         add(format!("50, {more}/s burst {burst}"), case, 240.0, 8);
     }
     for (count, span) in [(60, 6.0), (20, 10.0), (5, 10.0), (300, 60.0)] {
