@@ -231,6 +231,9 @@ impl Backoff {
             return None;
         }
         let why = self.regain_concurrency(rules, now).or_else(|| {
+            if let Some(why) = self.reopened(sent, now) {
+                return Some(why);
+            }
             self.leave_guess(rules, now);
             match &mut self.state {
                 State::Calm => {
@@ -319,6 +322,26 @@ impl Backoff {
             let bracket = Bracket::after_guess(guess, rules, now);
             self.state = State::Following(bracket);
         }
+    }
+
+    /// The server answers again after it had answered nothing for a while: what it gave over all
+    /// of that time is a known rate, however slow the guess became meanwhile.
+    fn reopened(&mut self, sent: Instant, now: Instant) -> Option<Why> {
+        let State::Guessing(guess) = &mut self.state else {
+            return None;
+        };
+        if sent < self.meter.since || !guess.was_closed() || self.cuts > 0 {
+            return None;
+        }
+        let gap = self.meter.reopened()?;
+        let old = guess.delay;
+        if gap >= old {
+            return None;
+        }
+        let bracket = Bracket::after_outage(gap, &self.meter, now);
+        self.state = State::Following(bracket);
+        self.meter.step(now);
+        Some((Event::Recover, bracket::answered_again(old)))
     }
 
     /// Ends where nothing binds any more.

@@ -6,9 +6,10 @@
 //! bounds both. Answers at a pace, as many as it takes to see, make it one that worked, and the
 //! search goes on; close to what was refused it rests, and probes once in a while.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
-use super::meter::Meter;
+use super::meter::{Meter, millis};
 use super::noise::Noise;
 use super::rampup;
 use super::search::FREELY;
@@ -17,6 +18,11 @@ use crate::base::time::{Instant, nanos};
 use crate::throttle::decision::Event;
 use crate::throttle::settings::{Jitter, Rampup};
 use crate::throttle::strategy::Pace;
+
+/// Why the pace comes back, for the log.
+pub(super) fn answered_again(gap: u64) -> Cow<'static, str> {
+    format!("answered again at {} s", seconds(gap)).into()
+}
 
 /// Gaps in nanoseconds; 0: none.
 #[derive(Debug)]
@@ -29,8 +35,9 @@ pub(super) struct Bracket {
     pub refused: u64,
     /// Where the pace was before refusals went on without an answer between.
     pub home: u64,
-    /// It came back there: what was given since that began is what the server gives.
-    pub outage: bool,
+    /// How long nothing was answered before it came back there: what was given since that began
+    /// is what the server gives.
+    pub outage_ms: u32,
     /// What the server gave between its last refusals.
     pub told: u64,
     /// What it may be instead of `refused`, if the server saves up what it does not give.
@@ -44,20 +51,25 @@ pub(super) struct Bracket {
     /// Rampup's concurrency; 0 without.
     pub lanes: u32,
     /// Rampup's refusals in the present window, and when that began.
-    pub tally: u32,
+    pub tally: u16,
     pub tally_since: Instant,
     /// Rounds of refusals since the trouble began.
     strikes: u8,
     /// Rounds of refusals without an answer between.
     pub unanswered: u8,
-    /// The last refusal asked to wait: what the server saved up meanwhile is soon spent.
-    pub dear: bool,
+    /// How long the last refusal asked to wait: what the server saved up meanwhile is soon spent.
+    pub dear_ms: u32,
     /// Steps up without a refusal.
     pub climbed: u8,
+    /// The last probe went on after a first step that worked, and too far: the next one stays at
+    /// that step until it is proven.
+    pub hasty: bool,
+    /// The last probe's first step was too far at once: the next one's is a shorter one.
+    pub coarse: bool,
 }
 
 /// What a gap set by a bracket is jittered by: it stays clear of the limit by more.
-pub(super) const JITTER: Jitter = Jitter::symmetric(0.0075);
+pub(super) const JITTER: Jitter = Jitter::symmetric(0.003);
 /// The pace rests this factor off what was refused.
 pub(super) const MARGIN: f64 = 1.02;
 /// Factors back for one round of refusals after the other; then `delay_factor`.
@@ -74,6 +86,10 @@ pub(super) const OUTAGE: u8 = 3;
 pub(super) const WAIT_MAX: u32 = 2;
 /// What the server gives differs by more than chance from what it gave.
 pub(super) const CHANGED: f64 = 1.04;
+/// A lone refusal is borne where no more than this factor was asked for beyond what was given.
+const LENIENT: f64 = 1.01;
+/// A probe refused after fewer answers had no savings to spend.
+const SOON: u32 = 20;
 /// A gap this short is none.
 const NOTHING: u64 = 10_000;
 
@@ -84,7 +100,7 @@ impl Bracket {
             worked: 0,
             refused: 0,
             home: 0,
-            outage: false,
+            outage_ms: 0,
             told: 0,
             doubt: 0,
             saves: false,
@@ -95,8 +111,10 @@ impl Bracket {
             tally_since: now,
             strikes: 0,
             unanswered: 0,
-            dear: false,
+            dear_ms: 0,
             climbed: 0,
+            hasty: false,
+            coarse: false,
         }
     }
 
@@ -129,6 +147,16 @@ impl Bracket {
             refused: guess.bound,
             climbed: FREELY,
             ..Bracket::new(guess.delay, now)
+        }
+    }
+
+    /// The server was closed for all, and gave so much until then.
+    pub fn after_outage(gap: u64, meter: &Meter, now: Instant) -> Self {
+        Bracket {
+            told: gap,
+            home: gap,
+            outage_ms: millis(meter.giving),
+            ..Bracket::new(gap, now)
         }
     }
 
@@ -189,7 +217,18 @@ impl Bracket {
         }
 
         let window = nanos(rules.backoff.window);
-        let recent = self.outage && meter.giving < 3 * window;
+        let outage = u64::from(self.outage_ms) * 1_000_000;
+        let recent = meter.giving < outage + outage / 2;
+        if !probing && self.strikes == 0 && meter.busy >= window && self.refused < self.gap {
+            // Once in a window is no more than is wanted, at a pace this close.
+            let lone = told.is_none_or(|told| told <= scaled(self.gap, LENIENT));
+            if lone && self.refused > 0 && self.gap <= asked {
+                self.wait_for_probe(false, rules, now);
+                self.strikes = 1;
+                let why = format!("refused once at {} s, which works", seconds(at));
+                return (Event::Backoff, why.into());
+            }
+        }
         let since_outage = meter.gap_given(TELLING).filter(|gap| recent && *gap > at);
         let known = since_outage.or(told);
         let chance = noise.is_some() && !probing && u64::from(meter.count) >= LONE;
@@ -204,20 +243,26 @@ impl Bracket {
             self.step_back(at, bound, told, beyond, rules);
             self.forget_worked();
         }
-        if self.unanswered >= OUTAGE && meter.giving < 2 * window {
+        if self.unanswered >= OUTAGE {
             // Longer gaps would only be late to see the end of it.
-            self.gap = self.gap.min(window / 8).max(at);
+            self.gap = self.gap.min(window.max(meter.giving) / 8);
         }
         self.gap = self.gap.min(max);
         if self.unanswered == 0 {
+            // A probe further beyond what was refused before says nothing against that.
+            let before = Some(self.refused).filter(|gap| probing && *gap < self.gap);
             self.refused = self.bound(at, known, since_outage.is_some());
+            self.refused = self.refused.max(before.unwrap_or(0));
             self.home = self.gap;
-            self.outage = false;
+            self.outage_ms = 0;
         }
         self.wait_for_probe(chance, rules, now);
         self.strikes = self.strikes.saturating_add(1);
+        self.hasty = probing && self.climbed > 1;
+        let soon = meter.count < SOON && !self.coarse;
+        self.coarse = probing && self.climbed == 1 && soon;
         self.climbed = 0;
-        self.dear = false;
+        self.dear_ms = 0;
         let why = format!("refused at {} s", seconds(at));
         (Event::Backoff, why.into())
     }
@@ -267,7 +312,7 @@ impl Bracket {
     /// A refusal cost so much time: what it costs to probe is to be little of what it may gain.
     pub fn held(&mut self, silent: Duration, until: Instant) {
         self.probe_at = self.probe_at.max(until + silent * WORTH);
-        self.dear = true;
+        self.dear_ms = self.dear_ms.max(millis(nanos(silent)));
     }
 
     /// The longest gap that counts as refused, now that `at` was.

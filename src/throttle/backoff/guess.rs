@@ -1,5 +1,6 @@
 //! Backing off while no rate is known to work: by factors up, by halves of the way down.
 
+use super::bracket::OUTAGE;
 use super::meter::Meter;
 use super::{Rules, Why, scaled, seconds};
 use crate::base::time::{Instant, nanos};
@@ -16,6 +17,8 @@ pub(super) struct Guess {
     /// The longest that was refused after answers: while nothing is answered, the pace does not
     /// matter.
     pub bound: u64,
+    /// Rounds of refusals without an answer between.
+    pub unanswered: u8,
 }
 
 /// Bounds this close (as a share) are one: between them is nothing to find.
@@ -29,10 +32,11 @@ impl Guess {
             safe: 0,
             refused: 0,
             bound: 0,
+            unanswered: 0,
         }
     }
 
-    /// The first refusal, of requests `asked` apart.
+    /// The first refusal, of requests `asked` apart, after so many answers.
     pub fn first(asked: u64, rules: &Rules<'_>) -> (Self, Why) {
         let mut guess = Guess::at(asked);
         let why = guess.refused(true, rules);
@@ -45,6 +49,9 @@ impl Guess {
         self.refused = old;
         if answered {
             self.bound = old;
+            self.unanswered = 0;
+        } else {
+            self.unanswered = self.unanswered.saturating_add(1);
         }
         if self.safe > old {
             self.delay = self.safe;
@@ -57,6 +64,12 @@ impl Guess {
             .min(nanos(backoff.max_delay).max(old));
         let slower = format!("refused at {} s", seconds(old));
         (Event::Backoff, slower.into())
+    }
+
+    /// An answer to a request of the present pace: whether the server was closed until then,
+    /// whatever the pace.
+    pub fn was_closed(&mut self) -> bool {
+        std::mem::take(&mut self.unanswered) >= OUTAGE - 1
     }
 
     /// An answer. A step follows after a window without refusals, if requests of the present pace

@@ -22,6 +22,11 @@ pub(super) struct Meter {
     /// had nothing left to give, so what it gave since is its rate, however much it saves up.
     pub given: u32,
     pub giving: u64,
+    /// What was given from one such moment to the next, and how long that took.
+    before: u32,
+    before_ms: u32,
+    /// How much of `giving` passed until the server answered again.
+    closed_ms: u32,
     /// When the request departed that saw that moment; `START` where there was none.
     anchored_at: Instant,
     round_trip_us: u32,
@@ -44,6 +49,9 @@ impl Meter {
             busy: 0,
             given: 0,
             giving: 0,
+            before: 0,
+            before_ms: 0,
+            closed_ms: 0,
             anchored_at: Instant::START,
             round_trip_us: 0,
         }
@@ -116,7 +124,14 @@ impl Meter {
     /// with no answer between, are the same moment.
     pub fn anchor(&mut self, sent: Instant) {
         if self.given > 0 || !self.is_anchored() {
+            (self.before, self.before_ms) = if self.is_anchored() {
+                let open = millis(self.giving).saturating_sub(self.closed_ms);
+                (self.given, open)
+            } else {
+                (self.count, millis(self.busy))
+            };
             self.given = 0;
+            self.closed_ms = 0;
             self.giving = nanos(self.last_sent.saturating_since(sent));
             self.anchored_at = sent;
         }
@@ -180,11 +195,34 @@ impl Meter {
             .filter(|_| self.count >= self.given / 2)
     }
 
+    /// The server answers again after it was closed. The gap at which it gave since it was opened
+    /// the last time, where enough was given to tell: the time that it was closed for is counted.
+    /// When it opened is not known, only that it was after the last refusal.
+    pub fn reopened(&mut self) -> Option<u64> {
+        self.closed_ms = millis(self.giving);
+        let took = u64::from(self.before_ms) * 1_000_000 + self.giving;
+        let tells = self.before >= KNOWN_ANSWERS && took >= KNOWN_ROUND_TRIPS * self.round_trip();
+        let unseen = nanos(self.last_sent.saturating_since(self.since));
+        tells.then(|| (took - unseen.min(took) / 2) / u64::from(self.before))
+    }
+
+    /// Whether so much was given since the last refusal that a server which gives at this gap had
+    /// not as much, by more than chance.
+    pub fn gave_more_than(&self, gap: u64) -> bool {
+        let least = u64::from(self.given.saturating_sub(5));
+        self.is_anchored() && self.giving < least.saturating_mul(gap)
+    }
+
     /// No gap shorter than this can be kept up by a server that gave so little since its last
     /// refusal and refuses again.
     pub fn gap_bound(&self) -> Option<u64> {
         (self.is_anchored() && self.given > 0).then(|| self.giving / (u64::from(self.given) + 1))
     }
+}
+
+/// Milliseconds of nanoseconds; more than fit are as many as fit.
+pub(super) fn millis(span: u64) -> u32 {
+    u32::try_from(span / 1_000_000).unwrap_or(u32::MAX)
 }
 
 /// Microseconds; more than an hour is an hour.

@@ -20,7 +20,7 @@ struct Slide {
     from: u64,
     refused: u64,
     given: u32,
-    given_least: u32,
+    given_least: u16,
     steps: u8,
 }
 
@@ -74,7 +74,7 @@ impl Noise {
                 from: gap,
                 refused,
                 given: 0,
-                given_least: u32::MAX,
+                given_least: u16::MAX,
                 steps: 1,
             };
             return None;
@@ -82,9 +82,11 @@ impl Noise {
         let slide = &mut self.slide;
         slide.steps = slide.steps.saturating_add(1);
         slide.given = slide.given.saturating_add(given);
-        slide.given_least = slide.given_least.min(given);
+        slide.given_least = slide
+            .given_least
+            .min(u16::try_from(given).unwrap_or(u16::MAX));
         let slower = gap as f32 / slide.from.max(1) as f32 - 1.0;
-        if slide.steps < STEPS || slower * (slide.given_least as f32) < LENIENCE {
+        if slide.steps < STEPS || slower * f32::from(slide.given_least) < LENIENCE {
             return None;
         }
         let slide = std::mem::take(slide);

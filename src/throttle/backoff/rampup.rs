@@ -29,7 +29,7 @@ impl Bracket {
         };
         self.begin_window(rules, now);
         self.tally = self.tally.saturating_add(1);
-        self.tally > rampup.backoff_target.1
+        u32::from(self.tally) > rampup.backoff_target.1
     }
 
     /// Whether rampup would have another refusal in this window. Without rampup: always.
@@ -38,7 +38,7 @@ impl Bracket {
             return true;
         };
         self.begin_window(rules, now);
-        self.tally < rampup.backoff_target.1
+        u32::from(self.tally) < rampup.backoff_target.1
     }
 
     fn begin_window(&mut self, rules: &Rules<'_>, now: Instant) {

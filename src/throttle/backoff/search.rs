@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::bracket::{Bracket, CHANGED, MARGIN, OUTAGE, TELLING, WAIT_MAX};
-use super::meter::Meter;
+use super::bracket::{Bracket, CHANGED, MARGIN, OUTAGE, TELLING, WAIT_MAX, answered_again};
+use super::meter::{Meter, millis};
 use super::{Rules, Why, rampup, scaled, seconds};
 use crate::base::time::{Instant, nanos};
 use crate::throttle::decision::Event;
@@ -29,6 +29,10 @@ impl Bracket {
         if !meter.has_seen(self.answers_to_see(rules)) {
             return None;
         }
+        if self.dear_ms > 0 && millis(meter.busy) < self.dear_ms {
+            // As much may have been saved up while nothing was sent.
+            return None;
+        }
         let asked = nanos(pace.delay);
         if meter.real_gap() > scaled(asked, 1.2) {
             return self.not_tested(meter, rules, pace, now);
@@ -49,21 +53,32 @@ impl Bracket {
         self.search(meter, rules, now)
     }
 
-    /// After an outage the pace comes back by a factor per answer.
-    fn come_home(&mut self, meter: &Meter, rules: &Rules<'_>, now: Instant) -> Option<Why> {
+    /// After an outage the pace comes back to where it was.
+    fn come_home(&mut self, meter: &mut Meter, rules: &Rules<'_>, now: Instant) -> Option<Why> {
         if self.unanswered < OUTAGE || self.gap <= self.home {
             self.unanswered = 0;
             return None;
         }
         let old = self.gap;
-        self.gap = scaled(old, 1.0 / rules.backoff.delay_factor).max(self.home);
-        self.outage = self.gap == self.home;
-        if self.outage {
-            let lasted = Duration::from_nanos(meter.giving).min(rules.backoff.window / 8);
-            self.held(lasted, now);
+        let average = meter.reopened().unwrap_or(0).min(old);
+        if average > self.home {
+            // What was refused was not too fast: it came when all was given.
+            // Told twice, it is what the server gives.
+            let close = average.abs_diff(self.told) < average / 6;
+            self.refused = if close { average } else { 0 };
+            self.home = if close {
+                scaled(average, MARGIN)
+            } else {
+                average
+            };
+            self.told = average;
         }
-        let why = format!("answered again at {} s", seconds(old));
-        Some((Event::Recover, why.into()))
+        self.gap = self.home;
+        self.unanswered = 0;
+        self.outage_ms = millis(meter.giving);
+        let lasted = Duration::from_nanos(meter.giving).min(rules.backoff.window / 8);
+        self.held(lasted, now);
+        Some((Event::Recover, answered_again(old)))
     }
 
     /// The pace did not bind: fewer requests came than it allows.
@@ -108,8 +123,20 @@ impl Bracket {
             None => 0,
         };
         // Not much faster than before, it is soon spent, or the limit is a higher one.
-        let patience = rules.backoff.window / if self.climbed < 3 { 8 } else { 1 };
+        let stays = self.hasty && self.climbed == 1 && rules.rampup.is_none();
+        let patience = if stays {
+            Duration::from_millis(self.probe_wait_ms.into())
+        } else {
+            rules.backoff.window / if self.climbed < 3 { 8 } else { 1 }
+        };
         let patient = now.saturating_since(meter.since) < patience;
+        if stays && patient && meter.gave_more_than(self.refused) {
+            self.refused = scaled(self.gap, 1.0 / MARGIN);
+            self.worked = self.gap;
+            self.hasty = false;
+            self.probe_wait_ms = 0;
+            return None;
+        }
         if scaled(given, CHANGED) > self.refused {
             if patient {
                 return None;
@@ -136,6 +163,11 @@ impl Bracket {
         }
         let apart = self.gap as f64 / self.refused as f64;
         if apart > CLOSE {
+            let quiet = now.saturating_since(meter.quiet_since).as_millis() as f64;
+            if quiet < f64::from(self.dear_ms) / (apart - 1.0) {
+                // A refusal would cost more than there is to gain by then.
+                return None;
+            }
             let old = self.gap;
             let step = apart.sqrt().min(rules.backoff.delay_factor);
             self.gap = scaled(old, 1.0 / step).max(scaled(self.refused, MARGIN));
@@ -164,6 +196,10 @@ impl Bracket {
         let step = UP
             .get(usize::from(self.climbed))
             .map_or(factor, |step| step.min(factor));
+        let step = match self.climbed {
+            0 if self.coarse && rules.rampup.is_none() => FINE,
+            _ => step,
+        };
         let old = self.gap;
         let floor = rules
             .rampup
@@ -189,7 +225,7 @@ impl Bracket {
         let half_window = nanos(rules.backoff.window) / 2 / self.gap.max(1);
         let most = (half_window as f64).clamp(least, 100.0);
         let enough = (2.0 / beyond).clamp(least, most) as u32;
-        if self.dear && self.worked > self.gap {
+        if self.dear_ms > 0 && self.worked > self.gap {
             4 * enough
         } else {
             enough
@@ -201,6 +237,8 @@ impl Bracket {
 const CLOSE: f64 = 1.042;
 /// A probe goes this factor beyond what worked.
 const PROBE: f64 = 1.04;
+/// Or this one, where that was too far.
+const FINE: f64 = 1.02;
 /// Factors up for one step after the other while nothing is refused; then `delay_factor`.
 const UP: [f64; 4] = [PROBE, 1.1, 1.2, 1.4];
 /// From so many steps on, the pace goes up by `delay_factor`.

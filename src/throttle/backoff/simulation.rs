@@ -58,6 +58,8 @@ pub(super) struct Case {
     pub concurrency_max: u32,
     /// Seconds from departure to answer, half of them before the server.
     pub round_trip: f64,
+    /// A busy machine: a request arrives late by up to so many seconds, most by far less.
+    pub lateness: f64,
     pub seconds: f64,
     pub seed: u64,
     /// What is known from before.
@@ -95,6 +97,7 @@ impl Case {
             rampup: None,
             concurrency_max: 1000,
             round_trip,
+            lateness: 0.0,
             seconds: 600.0,
             seed: 1,
             learned: None,
@@ -156,7 +159,8 @@ impl Case {
                 let jitter = backoff.jitter(&rules).unwrap_or(Jitter::NONE);
                 factor = 1.0 + rng.range_f64(jitter.low, jitter.high);
                 let trip = self.round_trip * rng.range_f64(0.95, 1.05);
-                let arrives = second + trip * 0.1;
+                let late = rng.range_f64(0.0, 1.0).powi(4) * self.lateness;
+                let arrives = second + trip * 0.1 + late;
                 let limit = self.limits.iter().rev().find(|(from, _)| *from <= second);
                 let (_, limit) = limit.expect("a rule holds from the start");
                 let served = server.asked(limit, arrives, trip * 0.8) && !rng.chance(self.noise);
