@@ -736,6 +736,18 @@ fn the_broad_preset_bounds_domains_and_addresses() {
 }
 
 #[test]
+fn a_switch_is_not_taken_for_said_where_its_warning_is_silenced() {
+    let config = said(&[(
+        "THROTTLING_SCOPES",
+        json!({"default": {"ignore_robots_txt": true}}),
+    )]);
+    let source = config.source("THROTTLING_ROBOTSTXT_OBEY");
+    assert_eq!(source, &Source::Default);
+    let mut keys = settings().iter().filter_map(|setting| setting.scope_key);
+    assert!(keys.all(|key| key != "ignore_robots_txt"));
+}
+
+#[test]
 fn a_preset_stands_below_all_that_a_user_says() {
     for source in [file(), Source::Option, flag("--x"), Source::Program] {
         for preset_first in [true, false] {
