@@ -370,6 +370,22 @@ fn a_url_is_shown_with_its_scopes_under_the_present_map() {
 }
 
 #[test]
+fn f29_a_url_whose_host_is_an_address_is_shown_with_the_scope_of_it() {
+    let check = |url: &str, setting: &str, expected: &[&str]| {
+        let answer = stdout(&["url", "--json", url, "-s", setting]);
+        let answer: Value = serde_json::from_str(&answer).expect("JSON");
+        assert_eq!(answer["scopes"], Value::from(expected), "{url} {setting}");
+    };
+    check("http://10.0.0.1/z", "SCOPE_MAP=ip", &["ip/10.0.0.1"]);
+    check("http://[2001:DB8::1]/", "SCOPE_MAP=ip", &["ip/2001:db8::1"]);
+    let both = &["10.0.0.1:81", "ip/10.0.0.1"];
+    check("http://10.0.0.1:81/z", "SCOPE_MAP=ip,host", both);
+    check("http://10.0.0.1:81/", "CONCURRENT_REQUESTS_PER_IP=2", both);
+    check("http://10.0.0.1/", "SCOPE_MAP=host", &["10.0.0.1"]);
+    check("http://a.test/", "SCOPE_MAP=ip", &[]);
+}
+
+#[test]
 fn an_exclusion_list_is_read_and_its_wrong_line_named() {
     let folder = Folder::new();
     let list = folder.file("list", "# ours\na.test\n\n*.b.test # too\nhttp://c.test\n");

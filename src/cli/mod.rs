@@ -25,6 +25,7 @@ use std::io;
 use std::process::ExitCode;
 
 use argiope::wire::html::LinkOptions;
+use argiope::wire::url::Host;
 use argiope::{Ask, ConfigError, CrawlUrl, MapKind};
 
 use self::args::{Command, Parsed};
@@ -61,10 +62,18 @@ fn run(command: Command) -> anyhow::Result<i32> {
         Command::Url(args) => {
             let config = settings::load(&args.configured, &[])?;
             let map = MapKind::map_of(&config.throttle.scope_map);
+            let by_address = map.wants_address() || config.throttle.concurrent_requests_per_ip > 0;
             let scopes_of = |url: &CrawlUrl| {
                 let mut ask = Ask::about(url);
                 map.scopes(&mut ask);
-                ask.into_scopes().names().map(str::to_owned).collect()
+                let mut names: Vec<_> = ask.into_scopes().names().map(str::to_owned).collect();
+                // That of a name is known only when it is looked up.
+                if let Host::Address(address) = url.host()
+                    && by_address
+                {
+                    names.push(format!("ip/{address}"));
+                }
+                names
             };
             self::url::run(&args.into(), &scopes_of)
         }

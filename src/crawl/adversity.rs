@@ -268,6 +268,32 @@ fn a_new_connection_that_ends_while_a_hold_keeps_its_request_loses_no_request() 
     assert!(put_back > 0, "no hold came in time");
 }
 
+#[test]
+fn f74_redirects_that_wait_for_their_moment_are_told_of_with_the_others() {
+    const LATER: &str = "HTTP/1.1 302 Found\r\nretry-after: 60\r\ncontent-length: 0\r\nlocation: ";
+    let check = |redirects: usize, tells: bool| {
+        let mut trip = Trip::new();
+        trip.config.throttle.delayed_requests_warn_threshold = 5;
+        trip.server("10.0.0.1:80", |server| {
+            server.pages(redirects);
+            for n in 0..redirects {
+                server.reply(&format!("/{n}"), format!("{LATER}/target{n}\r\n\r\n"));
+            }
+        });
+        let mut crawler = trip.crawler(&Rc::default());
+        crawler
+            .submit(Request::get("http://10.0.0.1/"))
+            .expect("a sound seed");
+        assert_eq!(finish(&mut crawler), "finished");
+        assert!(crawler.elapsed() > Duration::from_secs(60), "they wait");
+        // However many come now, it is told of once.
+        let told = !crawler.core.crowd.warns(usize::MAX);
+        assert_eq!(told, tells, "{redirects} redirects");
+    };
+    check(4, false);
+    check(5, true);
+}
+
 fn error(page: &Page) -> Option<String> {
     let failure = page.failure.as_ref()?;
     Some(format!("{}.{}", failure.kind.name(), failure.code))

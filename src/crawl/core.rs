@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::config::Config;
-use super::delayed::Delayed;
+use super::delayed::{Crowd, Delayed};
 use super::flight::{Flight, Socket};
 use super::guard::Guard;
 use super::inbox::Inbox;
@@ -76,6 +76,7 @@ pub(super) struct Core<I: Io> {
     /// Requests whose scopes are still to be told.
     pub mapping: Mapping,
     pub delayed: Delayed,
+    pub crowd: Crowd,
     pub stats: Stats,
     pub phase: Phase,
     /// Attempts that were cancelled, for `pending.jsonl`.

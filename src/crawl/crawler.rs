@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 
 use super::config::{Config, ConfigError};
 use super::core::{Core, Phase};
-use super::delayed::Delayed;
+use super::delayed::{Crowd, Delayed};
 use super::guard::Guard;
 use super::inbox::{Handle, Inbox, Stopper};
 use super::life::Refused;
@@ -227,8 +227,9 @@ impl<I: Io> Crawler<I> {
             disk: Vec::new(),
             classify,
             scope_map,
-            mapping: Mapping::new(config.throttle.delayed_requests_warn_threshold),
+            mapping: Mapping::default(),
             delayed: Delayed::default(),
+            crowd: Crowd::new(config.throttle.delayed_requests_warn_threshold),
             stats: Stats::new(),
             phase: Phase::Running,
             cancelled: Vec::new(),

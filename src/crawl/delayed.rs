@@ -1,4 +1,5 @@
-//! Requests that wait for a moment of their own: a redirect that says when it may be followed.
+//! Requests that wait for a moment of their own: a redirect that says when it may be followed. And
+//! the one warning that many wait outside the frontier.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +13,14 @@ pub(super) struct Delayed {
 }
 
 impl Delayed {
-    /// A request waits until `at`.
-    pub fn wait(&mut self, job: Job, at: Instant) {
+    /// A request waits until `at`. Where too many would, gives the one whose time is nearest: it
+    /// goes on ahead of it.
+    pub fn wait(&mut self, job: Job, at: Instant) -> Option<Box<Job>> {
         self.waiting.insert((at, job.id), Box::new(job));
+        if self.waiting.len() > DELAYED_MAX {
+            return Some(self.waiting.pop_first()?.1);
+        }
+        None
     }
 
     /// When the first may go on.
@@ -37,5 +43,91 @@ impl Delayed {
     /// Takes out all that wait.
     pub fn drain(&mut self) -> impl Iterator<Item = Box<Job>> + use<> {
         std::mem::take(&mut self.waiting).into_values()
+    }
+}
+
+/// Who waits outside the frontier, each held in memory by itself: for the scope map, or for a
+/// redirect's moment.
+#[derive(Debug)]
+pub(super) struct Crowd {
+    warn_at: usize,
+    warned: bool,
+}
+
+impl Crowd {
+    /// Warns once when `warn_at` wait; never where that is 0.
+    pub fn new(warn_at: usize) -> Self {
+        Crowd {
+            warn_at,
+            warned: false,
+        }
+    }
+
+    /// Whether to warn that so many wait now.
+    pub fn warns(&mut self, waiting: usize) -> bool {
+        let warns = !self.warned && self.warn_at > 0 && waiting >= self.warn_at;
+        self.warned |= warns;
+        warns
+    }
+}
+
+/// So many redirects wait, a few MB. A site that delays them all must neither fill our memory nor
+/// make other sites wait, as a slow map does, and no URL may be lost by it: what is one too many is
+/// followed early, at the pace of its scope.
+const DELAYED_MAX: usize = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::frontier::request::Kind;
+    use crate::wire::url::CrawlUrl;
+
+    fn job(id: u64) -> Job {
+        Job {
+            id,
+            parent: 0,
+            via: None,
+            url: CrawlUrl::parse("http://a.test/").expect("a URL"),
+            kind: Kind::Page,
+            seed: true,
+            fresh: false,
+            redirects: 1,
+            attempt: 1,
+            depth: 0,
+            priority: 0,
+            share: 0.0,
+            extra: None,
+        }
+    }
+
+    #[test]
+    fn f74_that_many_requests_wait_is_said_once() {
+        let check = |warn_at, expected: &[usize]| {
+            let mut crowd = Crowd::new(warn_at);
+            let warned: Vec<usize> = (1..=600).filter(|count| crowd.warns(*count)).collect();
+            assert_eq!(warned, expected);
+            // Nor when there are fewer, and as many again.
+            assert!(!(1..=600).any(|count| crowd.warns(count)));
+        };
+        check(500, &[500]);
+        check(600, &[600]);
+        check(601, &[]);
+        check(0, &[]);
+    }
+
+    #[test]
+    fn one_too_many_goes_on_early_and_it_is_the_one_whose_time_is_nearest() {
+        let mut delayed = Delayed::default();
+        let at = |id: u64| Instant::START + Duration::from_millis(100 * id % 7919 + 1);
+        let most = DELAYED_MAX as u64;
+        for id in 1..=most {
+            assert!(delayed.wait(job(id), at(id)).is_none());
+        }
+        let nearest = delayed.next().expect("many wait");
+        let early = delayed.wait(job(most + 1), at(most + 1)).expect("too many");
+        assert_eq!(at(early.id), nearest);
+        assert_eq!(delayed.len(), DELAYED_MAX);
     }
 }

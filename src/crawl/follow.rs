@@ -164,7 +164,13 @@ impl<I: Io> Core<I> {
         }
         match self.redirect_delay(page) {
             None => self.release_later(next),
-            Some(wait) => self.delayed.wait(next, self.now + wait),
+            Some(wait) => {
+                let early = self.delayed.wait(next, self.now + wait);
+                self.tell_of_crowd();
+                if let Some(early) = early {
+                    self.release_later(*early);
+                }
+            }
         }
         Ok(true)
     }

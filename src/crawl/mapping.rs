@@ -7,12 +7,10 @@ use crate::throttle::map::{Ask, ByHost, ScopeMap, Scopes};
 use crate::wire::url::CrawlUrl;
 
 /// The requests that wait for their scopes, by number.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Mapping {
     waiting: BTreeMap<u64, Waiting>,
     asked: u64,
-    warn_at: usize,
-    warned: bool,
     warned_cut: bool,
 }
 
@@ -42,25 +40,14 @@ struct Waiting {
 pub(super) const WAITING_MAX: usize = 10_000;
 
 impl Mapping {
-    /// Nobody waits. Warns once when `warn_at` do; never where that is 0.
-    pub fn new(warn_at: usize) -> Self {
-        Mapping {
-            waiting: BTreeMap::new(),
-            asked: 0,
-            warn_at,
-            warned: false,
-            warned_cut: false,
-        }
-    }
-
     /// The number of the next request that is asked about.
     pub fn number(&mut self) -> u64 {
         self.asked += 1;
         self.asked
     }
 
-    /// A request waits for so many answers. Says whether to warn that many do.
-    pub fn wait(&mut self, number: u64, job: Job, scopes: Scopes, answers: usize) -> bool {
+    /// A request waits for so many answers.
+    pub fn wait(&mut self, number: u64, job: Job, scopes: Scopes, answers: usize) {
         let waiting = Waiting {
             job: Box::new(job),
             scopes,
@@ -68,9 +55,6 @@ impl Mapping {
             missing: answers,
         };
         self.waiting.insert(number, waiting);
-        let warns = !self.warned && self.warn_at > 0 && self.waiting.len() >= self.warn_at;
-        self.warned |= warns;
-        warns
     }
 
     /// An answer has come. Gives the request and its scopes, once all of them are there.
@@ -161,7 +145,7 @@ mod tests {
 
     #[test]
     fn f67_a_request_waits_for_all_its_answers_and_has_them_in_the_order_of_asking() {
-        let mut mapping = Mapping::new(0);
+        let mut mapping = Mapping::default();
         let number = mapping.number();
         mapping.wait(number, job(1), "first".into(), 2);
         assert!(mapping.answered(answer(number, 1, Some("third"))).is_none());
@@ -178,34 +162,10 @@ mod tests {
 
     #[test]
     fn f67_an_answer_that_will_not_come_is_the_host() {
-        let mut mapping = Mapping::new(0);
+        let mut mapping = Mapping::default();
         let number = mapping.number();
         mapping.wait(number, job(1), Scopes::new(), 1);
         let (_, scopes) = mapping.answered(answer(number, 0, None)).expect("an end");
         assert_eq!(scopes, "a.test:81".into());
-    }
-
-    #[test]
-    fn f74_that_many_requests_wait_is_said_once() {
-        let check = |warn_at, expected: &[usize]| {
-            let mut mapping = Mapping::new(warn_at);
-            let warned: Vec<usize> = (1..=600)
-                .filter(|_| {
-                    let number = mapping.number();
-                    mapping.wait(number, job(number), Scopes::new(), 1)
-                })
-                .collect();
-            assert_eq!(warned, expected);
-            // Nor when there are fewer, and as many again.
-            mapping.drain().for_each(drop);
-            let warns = (1..=600).any(|id| mapping.wait(id, job(id), Scopes::new(), 1));
-            assert!(!warns);
-        };
-        check(500, &[500]);
-        check(600, &[600]);
-        check(0, &[]);
-        let mut mapping = Mapping::new(500);
-        let warns = |count| (0..count).any(|id| mapping.wait(id, job(id), Scopes::new(), 1));
-        assert!(!{ warns }(499));
     }
 }

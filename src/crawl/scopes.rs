@@ -37,14 +37,22 @@ impl<I: Io> Core<I> {
         if answers == 0 {
             return Some((job, scopes));
         }
-        if self.mapping.wait(number, job, scopes, answers) {
+        self.mapping.wait(number, job, scopes, answers);
+        self.tell_of_crowd();
+        None
+    }
+
+    /// Tells once that many requests wait outside the frontier.
+    pub fn tell_of_crowd(&mut self) {
+        let (mapping, delayed) = (self.mapping.len(), self.delayed.len());
+        if self.crowd.warns(mapping + delayed) {
             log::warn!(
-                "{} requests wait at once for the scope map to tell their scopes \
-                 (DELAYED_REQUESTS_WARN_THRESHOLD): each is held in memory until it does",
-                self.mapping.len()
+                "{} requests wait at once (DELAYED_REQUESTS_WARN_THRESHOLD), each held in memory: \
+                 {mapping} for the scope map to tell their scopes, {delayed} for the moment that \
+                 their redirect named",
+                mapping + delayed
             );
         }
-        None
     }
 
     /// The scopes of a request were told.

@@ -101,13 +101,14 @@ impl Robust {
             return self.unchanged("it has no latency to learn from", false);
         };
         let success = signal.is_success(false);
+        let ceiling = ceiling(settings, floor);
         if signal.cached == Some(true) {
             if !success || !self.heads.is_empty() {
                 return self.unchanged("a cache's reply says nothing of the origin", true);
             }
             let target = delay_for(UNSEEN, settings, floor);
             let reason = "from a cache, the origin unseen: paced as if it took a second";
-            return self.adjust(target.min(self.delay()), target, reason, true);
+            return self.adjust(target.min(self.delay()), target, ceiling, reason, true);
         }
         if !success {
             return self.answer_failed(settings, floor, latency, now);
@@ -116,7 +117,8 @@ impl Robust {
         let target = self.target(settings, floor);
         let (aim, reason, suspect) = match learned {
             Learned::First if target > self.delay() => {
-                (self.delay(), "one slow reply: waits for more", false)
+                let present = self.delay().min(ceiling);
+                (present, "one slow reply: waits for more", false)
             }
             Learned::First | Learned::Counted => {
                 (target, "usual latency ÷ target concurrency", false)
@@ -133,7 +135,7 @@ impl Robust {
                 true,
             ),
         };
-        self.adjust(aim, target, reason, suspect)
+        self.adjust(aim, target, ceiling, reason, suspect)
     }
 
     /// Learns from what was no success: only what makes the pace slower.
@@ -160,7 +162,7 @@ impl Robust {
             Learned::First => (self.delay(), "one slow failure: waits for more"),
             _ => (target.max(self.delay()), "no success, and slow"),
         };
-        self.adjust(aim, target, reason, false)
+        self.adjust(aim, target, ceiling(settings, floor), reason, false)
     }
 
     /// Learns from the end of a body, where [`answer`](Robust::answer) was told of its head.
@@ -215,7 +217,8 @@ impl Robust {
         } else {
             self.delay()
         };
-        self.adjust(target.max(least), target, reason, false)
+        let ceiling = ceiling(settings, floor);
+        self.adjust(target.max(least), target, ceiling, reason, false)
     }
 
     /// The delay that keeps the target concurrency in flight.
@@ -231,15 +234,18 @@ impl Robust {
         }
     }
 
+    /// Goes to `aim`, or as far towards it as one reply may lead. A start delay above the ceiling
+    /// falls to it at once: only what was never learned stands above.
     fn adjust(
         &mut self,
         aim: Duration,
         target: Duration,
+        ceiling: Duration,
         reason: &'static str,
         suspect: bool,
     ) -> Adjusted {
         let before = self.delay();
-        let after = aim.max(before / FALL_AT_MOST);
+        let after = aim.max((before / FALL_AT_MOST).min(ceiling));
         self.delay = nanos(after);
         Adjusted {
             before,
@@ -265,9 +271,14 @@ impl Robust {
 /// target says, within the bounds.
 fn delay_for(busy: f64, settings: &AutoThrottle, floor: Duration) -> Duration {
     // Bounded before it is a span: a tiny target concurrency asks for more than a span can hold.
-    let ceiling = settings.max_delay.max(floor);
+    let ceiling = ceiling(settings, floor);
     let delay = (busy / settings.target_concurrency).min(ceiling.as_secs_f64());
     Duration::from_secs_f64(delay).max(floor)
+}
+
+/// The longest delay that may be learned; the scope's own goes before it.
+fn ceiling(settings: &AutoThrottle, floor: Duration) -> Duration {
+    settings.max_delay.max(floor)
 }
 
 /// The delay falls to this part per reply at most: from the start delay to a tenth of a second in

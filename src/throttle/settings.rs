@@ -98,7 +98,17 @@ impl Default for Settings {
 impl Settings {
     /// Everything that paces the scope of this name.
     pub fn of(&self, name: &str) -> ScopeSettings {
-        self.scope(&self.patch_of(name))
+        let mut settings = self.scope(&self.patch_of(name));
+        // What is said of all addresses is said twice over: the tighter cap holds, unless one of
+        // them has a concurrency of its own.
+        let per_ip = self.concurrent_requests_per_ip;
+        if per_ip > 0 && name.starts_with("ip/") {
+            let own = self.scopes.get(name).filter(|_| name != ADDRESSES);
+            if own.is_none_or(|own| own.concurrency.is_none()) {
+                settings.concurrency = settings.concurrency.min(per_ip);
+            }
+        }
+        settings
     }
 
     /// The key in [`scopes`](Settings::scopes) under which most is said of the scope of this name:

@@ -1,15 +1,60 @@
-//! A crawl that has more to hold than it may: it reads no further until there is room.
+//! What a crawl holds: it reads no further where that is more than it may, and much that waits
+//! takes little.
 
-use std::cell::RefCell;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
 use argiope::base::disk::DiskJob;
+use argiope::frontier::request::Request;
 use argiope::sink::Sink;
 use argiope::sink::page::Page;
 
 use super::crawl::{Plan, Run};
 use super::web::{PoliteWeb, Reply, Step, address};
+
+/// The system's allocator, which counts for each thread how many bytes it has.
+struct Counting;
+
+thread_local! {
+    static HELD: Cell<isize> = const { Cell::new(0) };
+}
+
+fn count(bytes: isize) {
+    // A thread that ends may free what it had when its counter is gone already.
+    let _ = HELD.try_with(|held| held.set(held.get() + bytes));
+}
+
+// SAFETY: all calls go to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: the caller's promises are those that the system's allocator asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(size as isize - layout.size() as isize);
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(-(layout.size() as isize));
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
 
 const BODY: usize = 300_000;
 const BOUND: usize = 1_000_000;
@@ -116,4 +161,42 @@ fn a_busy_sink_stops_reading_and_sending_until_it_is_ready_again() {
         sent, 0,
         "requests were sent to have their replies lie about"
     );
+}
+
+#[test]
+fn f75_a_hundred_thousand_requests_wait_for_one_scope_in_bounded_memory_and_without_timers() {
+    const REQUESTS: usize = 100_000;
+    /// The job with its URL of some thirty bytes, its place in the queue, and its fingerprint
+    /// among those seen, in tables that grow by doubling.
+    const BYTES_PER_REQUEST: isize = 256;
+
+    let mut web = PoliteWeb::default();
+    web.site("one.test", address(1));
+    let plan = Plan::new(&[])
+        .set("DOWNLOAD_DELAY", 60)
+        .set("RANDOMIZE_DOWNLOAD_DELAY", false);
+    let mut crawl = plan.begin_into(&web.shared(), Busy::default());
+    // As long as there is a handle more may come: the crawl goes on however little there is to do.
+    let _handle = crawl.crawler.handle();
+    let before = HELD.with(Cell::get);
+    for number in 0..REQUESTS {
+        let request = Request::get(format!("http://one.test/some/page/{number}"));
+        crawl.crawler.submit(request).expect("a sound URL");
+    }
+    let each = (HELD.with(Cell::get) - before) / REQUESTS as isize;
+    assert!(each <= BYTES_PER_REQUEST, "{each} bytes for each request");
+
+    // robots.txt and the first have been fetched; the rest waits, behind one scope.
+    crawl.until(Duration::from_secs(150));
+    let progress = crawl.crawler.progress();
+    assert!(progress.queued > REQUESTS - 5, "{progress:?}");
+    assert_eq!((progress.scopes, progress.scopes_waiting), (1, 1));
+    let held = (HELD.with(Cell::get) - before) / REQUESTS as isize;
+    assert!(held <= each + 16, "{held} bytes for each, {each} before");
+
+    // Whatever their number, it wakes for its tick and for what is sent.
+    let turns = crawl.turns;
+    crawl.until(Duration::from_secs(150 + 600));
+    let turns = crawl.turns - turns;
+    assert!(turns <= 600 + 10 * 20, "{turns} turns in ten minutes");
 }

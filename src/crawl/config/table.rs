@@ -194,7 +194,7 @@ static TABLE: &[Setting] = &[
     row!("DELAYED_REQUESTS_WARN_THRESHOLD", Whole<usize, 0>, throttle.delayed_requests_warn_threshold,
         "requests from outside the frontier that wait at once, for one warning; 0: never"),
     row!("THROTTLING_ROBOTSTXT_OBEY", Flag, throttle.robotstxt_obey,
-        "robots.txt's Crawl-delay is honoured").scope_key("ignore_robots_txt"),
+        "robots.txt's Crawl-delay is honoured"),
     row!("THROTTLING_ROBOTSTXT_MAX_DELAY", Delay, throttle.robotstxt_max_delay,
         "no Crawl-delay is taken for longer than this"),
     row!("THROTTLING_ROBOTSTXT_KEEP_CONCURRENCY", Flag, throttle.robotstxt_keep_concurrency,

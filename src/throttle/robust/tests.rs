@@ -384,6 +384,22 @@ fn f87_the_delay_stays_between_the_floor_and_the_ceiling() {
 }
 
 #[test]
+fn f87_a_start_delay_above_the_ceiling_holds_for_no_longer_than_it_takes_to_learn() {
+    let mut crawl = Crawl::new(400.0, 1.0);
+    crawl.settings.max_delay = secs(60.0);
+    near(after(&crawl, []), 400.0, 1e-6);
+    near(after(&crawl, [page(0.01)]), 60.0, 1e-6);
+    near(after(&crawl, [page(500.0)]), 60.0, 1e-6);
+    near(after(&crawl, [hit(0.01)]), 60.0, 1e-6);
+    // What is no success makes nothing faster, not even that.
+    near(after(&crawl, [error(500, 0.01)]), 400.0, 1e-6);
+    near(after(&crawl, [timeout(500.0)]), 400.0, 1e-6);
+    // The scope's own delay wins over the ceiling.
+    crawl.floor = secs(90.0);
+    near(after(&crawl, [page(0.01)]), 90.0, 1e-6);
+}
+
+#[test]
 fn f88_half_a_request_in_flight_is_half_the_rate_and_a_target_above_the_cap_is_the_cap() {
     let seen = Crawl::new(0.5, 0.5).run(500, |_, _, _| page(0.1));
     near(seen.rate(20), 5.0, 0.001);

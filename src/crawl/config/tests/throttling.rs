@@ -736,6 +736,59 @@ fn the_broad_preset_bounds_domains_and_addresses() {
 }
 
 #[test]
+fn f29_the_smaller_of_what_is_said_of_all_addresses_holds() {
+    let check = |sayings: &[(&str, Value)], expected| {
+        let mut config = Config::default();
+        config.preset("broad").expect("a preset");
+        for (name, value) in sayings {
+            config
+                .set(name, value, Source::Option)
+                .expect("a sound value");
+        }
+        let settings = config.finish().expect("a sound config").throttle;
+        let address = settings.of("ip/192.0.2.1").concurrency;
+        // What addresses without an entry share.
+        assert_eq!(settings.of("ip/*").concurrency, address, "{sayings:?}");
+        assert_eq!(address, expected, "{sayings:?}");
+    };
+    let per_ip = |most: u32| ("CONCURRENT_REQUESTS_PER_IP", json!(most));
+    check(&[], 16);
+    check(&[per_ip(1)], 1);
+    check(&[per_ip(16)], 16);
+    check(&[per_ip(40)], 16);
+    check(&[per_ip(0)], 16);
+    let only_delay = ("ADDRESS_SCOPE_DEFAULTS", json!({"delay": 0.1}));
+    let per_domain = ("CONCURRENT_REQUESTS_PER_DOMAIN", json!(8));
+    check(&[only_delay, per_domain, per_ip(2)], 2);
+}
+
+#[test]
+fn f29_what_is_said_of_one_address_goes_before_what_is_said_of_all() {
+    let config = said(&[
+        ("CONCURRENT_REQUESTS_PER_DOMAIN", json!(8)),
+        ("CONCURRENT_REQUESTS_PER_IP", json!(1)),
+        (
+            "THROTTLING_SCOPES",
+            json!({"ip/192.0.2.1": {"concurrency": 4}, "ip/192.0.2.2": {"delay": 4}}),
+        ),
+    ]);
+    let of = |name| config.throttle.of(name).concurrency;
+    assert_eq!((of("ip/192.0.2.1"), of("ip/192.0.2.2")), (4, 1));
+}
+
+#[test]
+fn a_switch_is_not_taken_for_said_where_its_warning_is_silenced() {
+    let config = said(&[(
+        "THROTTLING_SCOPES",
+        json!({"default": {"ignore_robots_txt": true}}),
+    )]);
+    let source = config.source("THROTTLING_ROBOTSTXT_OBEY");
+    assert_eq!(source, &Source::Default);
+    let mut keys = settings().iter().filter_map(|setting| setting.scope_key);
+    assert!(keys.all(|key| key != "ignore_robots_txt"));
+}
+
+#[test]
 fn a_preset_stands_below_all_that_a_user_says() {
     for source in [file(), Source::Option, flag("--x"), Source::Program] {
         for preset_first in [true, false] {
