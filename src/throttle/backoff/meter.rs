@@ -206,6 +206,12 @@ impl Meter {
         tells.then(|| (took - unseen.min(took) / 2) / u64::from(self.before))
     }
 
+    /// Whether the server was closed for much of the time, now that it answers again: it was asked
+    /// for more than it gives, and not only at the end.
+    pub fn was_spent(&self) -> bool {
+        self.closed_ms >= self.before_ms / 4
+    }
+
     /// Whether so much was given since the last refusal that a server which gives at this gap had
     /// not as much, by more than chance.
     pub fn gave_more_than(&self, gap: u64) -> bool {

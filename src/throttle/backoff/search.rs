@@ -61,7 +61,7 @@ impl Bracket {
         }
         let old = self.gap;
         let average = meter.reopened().unwrap_or(0).min(old);
-        if average > self.home {
+        if average > self.home && meter.was_spent() {
             // What was refused was not too fast: it came when all was given.
             // Told twice, it is what the server gives.
             let close = average.abs_diff(self.told) < average / 6;
