@@ -92,8 +92,9 @@ impl Bracket {
         let places = u64::from(pace.concurrency.max(1));
         let held_by_places = self.gap < meter.round_trip() / places;
         if held_by_places && rules.rampup.is_none() {
-            // What it was measured to be is known still.
-            let quiet = now.saturating_since(meter.quiet_since);
+            // What it was measured to be is known still, and what was saved up at the server hides
+            // a refusal: only a long time at this very pace tells.
+            let quiet = now.saturating_since(meter.quiet_since.max(meter.since));
             if quiet < rules.backoff.window * WAIT_MAX {
                 return None;
             }

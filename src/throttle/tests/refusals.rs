@@ -428,3 +428,15 @@ fn f56_rampup_leaves_the_default_pace_behind() {
     // 64 at once, a tenth of a second each.
     assert!(late as f64 >= 0.9 * 6400.0, "{late} in ten seconds");
 }
+
+#[test]
+fn f41_a_climb_to_full_speed_forgets_nothing_before_it_was_proven() {
+    let settings = backing(32, 0.0, |backoff| backoff.window = secs(5.0));
+    let mut world = World::new(settings);
+    // What is saved up hides for most of a second that 1600 a second are too many.
+    let lane = world.origin("a.test", bucket(500.0, 500.0));
+    world.queue(lane, 60_000, page(0.02));
+    world.run(at(60.0));
+    let used = world.served("a.test", at(25.0), at(60.0)) as f64 / (500.0 * 35.0);
+    assert!(used >= 0.95, "{used} of the limit");
+}
