@@ -2,7 +2,8 @@
 //! `admit`, `release_later`, `on_release`, `on_ready`, `on_bytes`, `on_head`, `on_end`.
 //!
 //! What a step needs beyond itself lives beside: scopes in `scopes.rs`, names in `names.rs`,
-//! connections in `carry.rs`, what a reply leads to in `follow.rs`, what is told of it in `report.rs`.
+//! connections in `carry.rs`, what the throttle hears in `hearing.rs`, what a reply leads to in
+//! `follow.rs`, what is told of it in `report.rs`.
 
 use super::carry::arrival;
 use super::core::Core;

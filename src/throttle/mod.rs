@@ -1,7 +1,8 @@
 //! Scopes, and when each may send. Pure: time is an argument.
 //!
-//! `engine` is the story; `scope` holds one scope's state; `signal` reads what an answer means and
-//! `strategy` what the pace does about it.
+//! `engine` is the story; `scope` holds one scope's state. The way of a 429: `signal` reads what it
+//! means, `engine/answers` which scopes it is about, `scope/rules` puts the pace together again from
+//! what each rule asks for, and `backoff` is the rule that asks for more time.
 
 pub mod engine;
 pub mod scope;
