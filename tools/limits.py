@@ -11,8 +11,8 @@ and prints what the origin saw. Nothing is taken from the crawler's own log.
 
   share      of what the limit made: from the first request to the end / once settled
   settled    after so many seconds: from then on every stretch of one window, begun at any tenth of
-             one, used 95 % of the limit, one request less forgiven. Where that never was, figures
-             are of the last half and marked ~
+             one, used 95 % of the limit, one request less forgiven, and every stretch of two saw two
+             rounds at most. Where that never was, figures are of the last half and marked ~
   refused    replies per window, once settled
   rounds     per window, once settled; a round is all refusals of requests that were sent before the
              first of them was known. In brackets the replies of the largest round of all

@@ -290,7 +290,8 @@ impl<'a> Watch<'a> {
     }
 
     /// The first moment from which every stretch of one window, begun at any tenth of one, used 95 %
-    /// of what the limit made. One request less is forgiven, for it may come a little later.
+    /// of what the limit made, and every stretch of two saw two rounds of refusals at most. One
+    /// request less is forgiven, for it may come a little later.
     fn settled(&self, from: Duration, end: Duration) -> Option<Duration> {
         self.limit?;
         let window = self.reading.window;
@@ -305,7 +306,9 @@ impl<'a> Watch<'a> {
                 .map(|page| page.units)
                 .fold(1.0, f64::max);
             let offered = stretch.offered.expect("there is a limit");
-            let good = stretch.used() + most >= offered * SETTLED_SHARE;
+            let used = stretch.used() + most >= offered * SETTLED_SHARE;
+            let two = self.stretch(begin, (begin + 2 * window).min(end));
+            let good = used && two.rounds <= 2;
             settled = good.then(|| settled.unwrap_or(begin));
             begin += step;
         }
@@ -498,6 +501,18 @@ mod tests {
         let report = read(&ledger, &limit, 60_000);
         assert_eq!(report["phases"][0]["settled_after"], Value::Null);
         about(&report["phases"][0]["last_half"]["share"], 0.2);
+    }
+
+    #[test]
+    fn who_is_refused_three_times_in_two_windows_is_not_settled_before_that_is_over() {
+        // 4 % too fast for half a minute: what is too much is refused, each in a round of its own.
+        let hasty = (0..150).map(|i| i * 192);
+        let calm = (0..160).map(|i| 28_800 + i * 200);
+        let mut limit = bucket(&[(0, 5.0)], 1.0);
+        let ledger = play(&mut limit, hasty.chain(calm));
+        let report = read(&ledger, &limit, 60_000);
+        let settled = report["phases"][0]["settled_after"].as_f64();
+        assert!(settled > Some(10.0) && settled < Some(30.0), "{settled:?}");
     }
 
     #[test]
