@@ -463,6 +463,9 @@ impl Frontier {
 
     /// The host of a lane could not be resolved or connected to.
     pub fn host_failed(&mut self, lane: LaneId, now: Instant) {
+        if !self.settings.gives_up_hosts {
+            return;
+        }
         let host = HostId(self.lanes[lane.0 as usize].host);
         self.hosts.get_mut(host).failed(now);
     }
