@@ -11,6 +11,7 @@ mod bodies;
 mod fetching;
 mod limits;
 mod output;
+mod probing;
 mod redirects;
 mod replies;
 mod requests;

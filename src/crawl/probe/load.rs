@@ -25,8 +25,10 @@ pub(in crate::crawl) struct Load {
     new_connections: bool,
     /// Requests that came in and have not ended.
     open: Slab<Open>,
-    /// When requests that are still open are given up.
-    until: Instant,
+    /// It has begun: its schedule runs.
+    is_begun: bool,
+    /// How long after its end requests that are still open are given up.
+    grace: Duration,
     /// An address was refused: nothing can be measured there.
     is_refused: bool,
     /// Requests that ended, measured or not.
@@ -65,8 +67,9 @@ impl Load {
     ) -> Self {
         assert!(!targets.is_empty(), "a probe asks for something");
         Load {
-            until: schedule.measured_until() + grace,
             schedule,
+            is_begun: false,
+            grace,
             targets,
             next_target: 0,
             new_connections,
@@ -83,8 +86,13 @@ impl Load {
         match self.schedule.next() {
             Some(arrival) => Some(arrival.due),
             None if self.open.is_empty() => None,
-            None => Some(self.until),
+            None => Some(self.until()),
         }
+    }
+
+    /// When requests that are still open are given up.
+    fn until(&self) -> Instant {
+        self.schedule.measured_until() + self.grace
     }
 
     /// Whether nothing more comes in.
@@ -97,7 +105,7 @@ impl Load {
         if self.is_refused {
             return Some("blocked_address");
         }
-        (now >= self.until).then_some("overdue")
+        (now >= self.until()).then_some("overdue")
     }
 
     /// Whether a connection is kept for requests that are queued or still to come.
@@ -118,6 +126,11 @@ impl Load {
     /// The next request, if one is due; `waiting` others wait for their turn. None within where it
     /// is dropped for their number.
     fn take(&mut self, waiting: usize, now: Instant) -> Option<Option<Job>> {
+        if !self.is_begun {
+            // Setting up is no part of it.
+            self.is_begun = true;
+            self.schedule.begin(now);
+        }
         let arrival = self.schedule.take(now)?;
         match arrival.measured {
             true => self.report.due += 1,
@@ -169,6 +182,8 @@ impl Load {
             .expect("an attempt ends while its request is open");
         let Open { arrival, target } = *self.open.get(key).expect("it was just found");
         page.tag = self.targets[target].request.tag;
+        // It was under none; what stands for that is our own affair.
+        page.scopes.clear();
         page.timings.due = Some(arrival.due);
         if !page.final_ {
             self.report.retried += u64::from(arrival.measured);
@@ -213,6 +228,7 @@ impl Load {
         let mut report = self.report.clone();
         let from = self.schedule.measured_from();
         report.finish_reason = over;
+        report.started = wall.at(self.schedule.start());
         report.measured_from = wall.at(from);
         let until = self.schedule.measured_until();
         let to = match self.schedule.is_spent() {

@@ -29,7 +29,7 @@ use crate::frontier::filter;
 use crate::frontier::request::Request;
 use crate::frontier::settings::Follow;
 use crate::io::{Epoll, Io};
-use crate::sink::Sink;
+use crate::sink::{Sink, WriteError};
 use crate::throttle;
 use crate::throttle::signal::{Answer, Blame, Classify, Signal};
 use crate::wire::url::CrawlUrl;
@@ -208,6 +208,11 @@ impl<I: Io> Probe<I> {
         let core = &self.crawler.core;
         let (wall, now) = (core.io.wall_at_start(), core.io.now());
         self.load_mut().take_interval(wall, now)
+    }
+
+    /// The result that could not be written, after `sink_failed`.
+    pub fn write_error(&self) -> Option<&WriteError> {
+        self.crawler.write_error()
     }
 
     /// Since the probe began, on its own clock.
