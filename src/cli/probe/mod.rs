@@ -123,7 +123,7 @@ fn watch(probe: &mut Probe, stall: Duration, log: Option<&HdrLog>) -> &'static s
             interval_ends += INTERVAL;
             log.put(probe.take_interval());
         }
-        shown.tell(|| text::progress(&probe.report(), probe.elapsed()));
+        shown.tell(|| text::progress(probe.so_far(), probe.elapsed()));
     };
     shown.end();
     reason

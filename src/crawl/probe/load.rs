@@ -217,7 +217,12 @@ impl Load {
         })
     }
 
-    /// What was measured so far.
+    /// What was counted so far.
+    pub fn so_far(&self) -> &ProbeReport {
+        &self.report
+    }
+
+    /// What was measured, up to now.
     pub fn report(
         &self,
         wall: Wall,

@@ -185,7 +185,14 @@ impl<I: Io> Probe<I> {
         self.load().ended()
     }
 
-    /// What was measured so far.
+    /// What was counted so far, at no cost. What follows from the whole is only in
+    /// [`Probe::report`]: why it ended, the span, what was left unsent.
+    pub fn so_far(&self) -> &ProbeReport {
+        self.load().so_far()
+    }
+
+    /// What was measured. Copies all of it, which takes longer than a request may be late: it is
+    /// for the end.
     pub fn report(&self) -> ProbeReport {
         let core = &self.crawler.core;
         let over = match core.phase {
