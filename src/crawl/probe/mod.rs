@@ -31,7 +31,6 @@ use crate::frontier::settings::Follow;
 use crate::io::{Epoll, Io};
 use crate::sink::{Sink, WriteError};
 use crate::throttle;
-use crate::throttle::signal::{Answer, Blame, Classify, Signal};
 use crate::wire::url::CrawlUrl;
 
 /// What a probe is told.
@@ -139,9 +138,7 @@ impl<I: Io> Probe<I> {
         let grace = config.stop_grace;
         let seed = config.random_seed;
         unleash(&mut config, &settings);
-        let mut parts = Parts::new(sink);
-        parts.classify = Some(Box::new(Deaf));
-        let mut crawler = make(config, parts)?;
+        let mut crawler = make(config, Parts::new(sink))?;
         let core = &mut crawler.core;
         let seed = seed.unwrap_or(core.io.wall_at_start().0);
         let schedule = Schedule::new(
@@ -317,8 +314,8 @@ fn refused(url: &str, why: impl std::fmt::Display) -> SetUpError {
     }
 }
 
-/// Leaves of a crawl's manners what one fetch needs: nothing keeps a request that is due but the
-/// number of connections.
+/// Leaves of a crawl's manners what one fetch needs. Requests have no scope, so nothing keeps one
+/// that is due but the number of connections.
 fn unleash(config: &mut Config, settings: &ProbeSettings) {
     config.throttle = throttle::settings::Settings {
         concurrent_requests: settings.connections_max,
@@ -334,18 +331,6 @@ fn unleash(config: &mut Config, settings: &ProbeSettings) {
     frontier.errors_max = 0;
     frontier.pages_per_host_max = 0;
     frontier.gives_up_hosts = false;
-}
-
-/// No answer changes the pace.
-struct Deaf;
-
-impl Classify for Deaf {
-    fn classify(&self, _answer: &Answer<'_>) -> Signal {
-        Signal {
-            blame: Blame::Nobody,
-            ..Signal::default()
-        }
-    }
 }
 
 /// Beyond what one thread can do by two orders of magnitude.

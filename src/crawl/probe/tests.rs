@@ -94,7 +94,8 @@ impl World for Server {
             Does::Nothing => return,
         };
         let reply = format!(
-            "HTTP/1.1 {status} So\r\nLocation: /elsewhere\r\nContent-Length: 2\r\n\r\nok"
+            "HTTP/1.1 {status} So\r\nLocation: /elsewhere\r\nRetry-After: 7\r\n\
+             RateLimit-Remaining: 0\r\nRateLimit-Reset: 9\r\nContent-Length: 2\r\n\r\nok"
         );
         net.reply(conn, after, reply.as_bytes());
     }
