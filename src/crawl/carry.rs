@@ -231,9 +231,9 @@ impl<I: Io> Core<I> {
         }
     }
 
-    pub fn on_sent(&mut self, key: Key, at: Instant) {
+    pub fn on_sent(&mut self, key: Key, at: Instant, slack: Duration) {
         if let Some(Socket::Http(http)) = self.sockets.get_mut(key) {
-            http.connection.handle_sent(at);
+            http.connection.handle_sent(at, slack);
             if let Some(flight) = http.flight.and_then(|key| self.flights.get(key))
                 && matches!(flight.stage, Stage::Exchanging { .. })
             {
@@ -653,7 +653,7 @@ pub(super) fn arrival(stamp: Stamp) -> Arrival {
     Arrival {
         at: stamp.at,
         kernel: stamp.clock == Clock::Kernel,
-        bound: stamp.bound,
+        slack: stamp.slack,
     }
 }
 

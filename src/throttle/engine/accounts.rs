@@ -303,7 +303,7 @@ impl Throttle {
             account.replies += 1;
             let auto = account.profile.settings.autothrottle.as_ref();
             let latency = auto.map_or(signal.server_latency, |auto| auto.latency_of(signal));
-            if let Some(latency) = latency {
+            if let Some(latency) = latency.filter(|_| signal.sure_latency().is_some()) {
                 account.latency.add(latency);
             }
         }
