@@ -297,10 +297,10 @@ impl<I: Io> Core<I> {
 
     /// robots.txt asks for a gap: it becomes one of the lane's scopes (F51).
     pub fn heed_crawl_delay(&mut self, lane: LaneId, delay: std::time::Duration) {
-        let Some(front) = self.frontier.front(lane) else {
+        let Some(front) = self.frontier.front_url(lane) else {
             return;
         };
-        let host = front.url.scope_key();
+        let host = front.scope_key();
         if let Some(own) = self.throttle.overrules_crawl_delay(host, delay)
             && self.warned.insert(host.to_owned())
         {

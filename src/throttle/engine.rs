@@ -46,6 +46,7 @@ use super::scope::{Change, NOBODY, Profile, Queued, Scope, ScopeId};
 use super::settings::Settings;
 use super::signal::Feedback;
 use super::strategies::Strategies;
+use crate::base::chunked::ChunkedVec;
 use crate::base::intern::Interner;
 use crate::base::rng::Rng;
 use crate::base::slab::Slab;
@@ -64,8 +65,8 @@ pub struct Throttle {
     /// Addresses are scopes, whether `CONCURRENT_REQUESTS_PER_IP` says so or not.
     addresses: bool,
     names: Interner,
-    scopes: Vec<Option<Scope>>,
-    lanes: Vec<Lane>,
+    scopes: ChunkedVec<Option<Scope>>,
+    lanes: ChunkedVec<Lane>,
     lanes_free: Vec<u32>,
     tickets: Slab<Ticket>,
     wheel: PacingWheel,
@@ -131,8 +132,8 @@ impl Throttle {
             clock: start,
             addresses: false,
             names: Interner::new(),
-            scopes: Vec::new(),
-            lanes: Vec::new(),
+            scopes: ChunkedVec::new(),
+            lanes: ChunkedVec::new(),
             lanes_free: Vec::new(),
             tickets: Slab::new(),
             wheel: PacingWheel::new(start),
@@ -338,7 +339,9 @@ impl Throttle {
         };
         let claims = self.lanes[lane as usize].passed >= PASSED_MAX;
         if let Some((keeper, wants_place)) = self.keeper_of_lane(lane, now, claims) {
-            self.lanes[lane as usize].wanted_place |= wants_place;
+            if wants_place {
+                self.lanes[lane as usize].want_place();
+            }
             if keeper == id {
                 return Looked::Nothing;
             }
@@ -356,7 +359,7 @@ impl Throttle {
             return Looked::Moved;
         }
         if !self.has_place() {
-            self.lanes[lane as usize].wanted_place = true;
+            self.lanes[lane as usize].want_place();
             return Looked::Capped;
         }
         self.leave(id);
@@ -369,7 +372,7 @@ impl Throttle {
     /// The scope that keeps a lane longest at `now`, and whether by a place it has not; `None` if
     /// none does. A claiming lane stops at the first, having claimed all before it.
     fn keeper_of_lane(&mut self, lane: u32, now: Instant, claims: bool) -> Option<(ScopeId, bool)> {
-        let mut scopes = self.lanes[lane as usize].scopes.clone();
+        let mut scopes = self.lanes[lane as usize].scopes_apart();
         if claims {
             // All claim in one order, so that no two wait for each other.
             scopes.sort_unstable();

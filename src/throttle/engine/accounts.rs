@@ -9,7 +9,6 @@ use super::super::scope::{NOBODY, Profile, ScopeId};
 use super::super::signal::Signal;
 use super::super::strategy::Pace;
 use super::Throttle;
-use super::lanes::Waiting;
 use super::median::Median;
 use crate::base::time::{Instant, nanos};
 
@@ -411,7 +410,7 @@ impl Throttle {
     /// own machine.
     fn waits_for(&self, id: ScopeId, now: Instant) -> Option<Cause> {
         let lane = self.first_waiting(id);
-        if lane == NOBODY || self.lanes[lane as usize].state != Waiting::Offered {
+        if lane == NOBODY || !self.lanes[lane as usize].is_offered() {
             return None;
         }
         let scope = self.scope_ref(id);

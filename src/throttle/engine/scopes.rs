@@ -17,9 +17,7 @@ impl Throttle {
     pub fn scope(&mut self, name: &str) -> ScopeId {
         let id = self.names.intern(name);
         let index = id as usize;
-        if self.scopes.len() <= index {
-            self.scopes.resize_with(index + 1, || None);
-        }
+        self.scopes.grow_to(index + 1, || None);
         if self.scopes[index].is_none() {
             let profile = Rc::clone(self.profile_of(name));
             let custom = self.strategies.of(name, &profile.settings);
@@ -89,7 +87,7 @@ impl Throttle {
     /// Makes a scope's gap run from the last departure of a lane's scopes: the lane was sent from
     /// before this scope was known to be one of its own.
     pub fn follow_lane(&mut self, scope: ScopeId, lane: LaneId) {
-        let scopes = &self.lanes[lane.0 as usize].scopes;
+        let scopes = self.lanes[lane.0 as usize].scopes();
         let sent = scopes
             .iter()
             .filter_map(|id| self.scope_ref(*id).last_sent());
@@ -101,8 +99,7 @@ impl Throttle {
     /// Counts a departure to the scopes that its lane gained after it was released: their gap runs
     /// from it, too.
     pub fn follow_departure(&mut self, lane: LaneId, ticket: TicketId, sent: Instant) {
-        for at in 0..self.lanes[lane.0 as usize].scopes.len() {
-            let id = self.lanes[lane.0 as usize].scopes[at];
+        for id in self.lanes[lane.0 as usize].scopes_apart() {
             if self.ticket_scopes(ticket).all(|held| held != id) {
                 self.scope_mut(id).follow(sent);
             }
@@ -147,9 +144,7 @@ impl Throttle {
         adjust(&mut settings);
         let id = self.names.intern(name);
         let index = id as usize;
-        if self.scopes.len() <= index {
-            self.scopes.resize_with(index + 1, || None);
-        }
+        self.scopes.grow_to(index + 1, || None);
         self.scopes[index] = Some(Scope::new(
             Rc::new(Profile {
                 is_implicit: true,
