@@ -74,7 +74,7 @@ impl<I: Io> Core<I> {
             })?;
         self.stats.seeds += 1;
         self.frontier
-            .check(&job.url, request.depth, true)
+            .check(&job.url, request.depth, true, &mut self.throttle)
             .map_err(Refused::Filtered)?;
         job.id = self.frontier.number();
         let id = job.id;
@@ -100,7 +100,7 @@ impl<I: Io> Core<I> {
             None
         };
         for _ in 0..UNSENT_PER_RELEASE {
-            match self.frontier.next(lane, self.now) {
+            match self.frontier.next(lane, &self.throttle, self.now) {
                 Next::Send(job) => {
                     if !self.throttle.recharge(ticket, job.costs(), self.now) {
                         // Not the one that the lane was offered for, and dearer.

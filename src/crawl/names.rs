@@ -33,7 +33,7 @@ impl<I: Io> Core<I> {
                 port: 0,
             });
         }
-        let (host, port) = self.frontier.host_and_port(lane);
+        let (host, port) = self.frontier.host_and_port(lane, &self.throttle);
         match self
             .resolver
             .resolve(host, port, u64::from(lane.0), self.now)
@@ -104,7 +104,7 @@ impl<I: Io> Core<I> {
         if by_dns {
             self.frontier.host_failed(lane, self.now);
         }
-        if let Some(job) = self.frontier.take_front(lane) {
+        if let Some(job) = self.frontier.take_front(lane, &self.throttle) {
             self.end_unconnected(&job, lane, failure);
         }
     }

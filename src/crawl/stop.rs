@@ -70,7 +70,7 @@ impl<I: Io> Core<I> {
     pub fn take_pending(&mut self) -> impl Iterator<Item = Request> + '_ {
         let waiting = self.mapping.drain().chain(self.delayed.drain());
         let outside = waiting.map(|job| *job).chain(self.cancelled.drain(..));
-        let jobs = self.frontier.drain(outside);
+        let jobs = self.frontier.drain(outside, &self.throttle);
         let pages = jobs.filter(|job| job.kind == Kind::Page);
         let submitted = std::iter::from_fn(|| self.inbox.take());
         pages.map(|job| job.to_request()).chain(submitted)

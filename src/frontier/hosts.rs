@@ -9,14 +9,14 @@ use crate::base::chunked::ChunkedVec;
 use crate::base::intern::Interner;
 use crate::base::time::Instant;
 
-/// A host by its interned number.
+/// A host by the number of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub u32);
 
-/// All hosts that the crawl has to do with.
+/// All hosts that the crawl has to do with. Their names are spelled out elsewhere, among those of
+/// the scopes, which are mostly the same.
 #[derive(Debug, Default)]
 pub struct Hosts {
-    names: Interner,
     hosts: ChunkedVec<Host>,
     /// Until when those are held that were ever held.
     held: HashMap<HostId, Instant, FixedState>,
@@ -58,20 +58,16 @@ const HOLDS_MAX: u8 = 3;
 
 impl Hosts {
     /// The host of a name, made if it is new.
-    pub fn host(&mut self, name: &str) -> HostId {
-        let id = self.names.intern(name);
+    pub fn host(&mut self, name: &str, names: &mut Interner) -> HostId {
+        let id = names.intern(name);
+        names.keep(id);
         self.hosts.grow_to(id as usize + 1, Host::default);
         HostId(id)
     }
 
     /// What is remembered of a host by name.
-    pub fn find(&self, name: &str) -> Option<&Host> {
-        self.names.get(name).map(|id| &self.hosts[id as usize])
-    }
-
-    /// The name of a host.
-    pub fn name(&self, id: HostId) -> &str {
-        self.names.name(id.0)
+    pub fn find(&self, name: &str, names: &Interner) -> Option<&Host> {
+        self.hosts.get(names.get(name)? as usize)
     }
 
     /// What is remembered of a host.
@@ -82,16 +78,6 @@ impl Hosts {
     /// What is remembered of a host, to be changed.
     pub fn get_mut(&mut self, id: HostId) -> &mut Host {
         &mut self.hosts[id.0 as usize]
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.hosts.is_empty()
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.hosts.len()
     }
 
     /// Whether a host may be asked at `now`.
@@ -138,7 +124,7 @@ mod tests {
 
     fn one() -> (Hosts, HostId) {
         let mut hosts = Hosts::default();
-        let id = hosts.host("a.test");
+        let id = hosts.host("a.test", &mut Interner::new());
         (hosts, id)
     }
 
@@ -170,8 +156,6 @@ mod tests {
         assert_eq!(hosts.health(id, now), Health::Up);
         hosts.failed(id, now);
         assert_eq!(hosts.health(id, now), Health::Down);
-        let other = hosts.host("b.test");
-        assert_eq!(hosts.health(other, now), Health::Up);
     }
 
     #[test]

@@ -29,6 +29,7 @@ use super::robots::{Brought, Standing as Robots, Verdict};
 use super::seen::Seen;
 use super::settings::Settings;
 use crate::base::chunked::ChunkedVec;
+use crate::base::intern::Interner;
 use crate::base::time::Instant;
 use crate::throttle::engine::{LaneId, Throttle};
 use crate::throttle::scope::ScopeSet;
@@ -137,18 +138,30 @@ impl Frontier {
     /// Whether `url` may come in, at `depth` links from its seed; it counts as seen from now on.
     ///
     /// `seed`: its host, or domain, is one that `--follow` may lead to from now on.
-    pub fn check(&mut self, url: &CrawlUrl, depth: u32, seed: bool) -> Result<(), Filtered> {
-        let verdict = self.verdict(url, depth, seed);
+    pub fn check(
+        &mut self,
+        url: &CrawlUrl,
+        depth: u32,
+        seed: bool,
+        throttle: &mut Throttle,
+    ) -> Result<(), Filtered> {
+        let verdict = self.verdict(url, depth, seed, throttle.names_mut());
         if let Err(filtered) = verdict {
             self.count_filtered(filtered, 1);
         }
         verdict
     }
 
-    fn verdict(&mut self, url: &CrawlUrl, depth: u32, seed: bool) -> Result<(), Filtered> {
+    fn verdict(
+        &mut self,
+        url: &CrawlUrl,
+        depth: u32,
+        seed: bool,
+        names: &mut Interner,
+    ) -> Result<(), Filtered> {
         filter::check(&self.settings, url, depth)?;
         if !seed {
-            let host = self.hosts.find(url.host_str());
+            let host = self.hosts.find(url.host_str(), names);
             let seed_host = host.is_some_and(|host| host.is_seed);
             if !self.site.contains(self.settings.follow, url, seed_host) {
                 return Err(Filtered::Offsite);
@@ -165,7 +178,7 @@ impl Frontier {
             return Err(Filtered::Duplicate);
         }
         if seed {
-            let host = self.hosts.host(url.host_str());
+            let host = self.hosts.host(url.host_str(), names);
             self.hosts.get_mut(host).is_seed = true;
             self.site.add(self.settings.follow, url);
         }
@@ -220,7 +233,7 @@ impl Frontier {
     }
 
     /// What is next in a lane that the throttle has released.
-    pub fn next(&mut self, lane: LaneId, now: Instant) -> Next {
+    pub fn next(&mut self, lane: LaneId, throttle: &Throttle, now: Instant) -> Next {
         let slot = &self.lanes[lane.0 as usize];
         let Some(front) = slot.queue.peek() else {
             self.lanes[lane.0 as usize].stands = Stands::Idle;
@@ -234,7 +247,7 @@ impl Frontier {
                 self.held.push(Reverse((until, lane)));
                 return Next::Later;
             }
-            Health::Down => return Next::Unsent(self.pop(lane), Unsent::HostDown),
+            Health::Down => return Next::Unsent(self.pop(lane, throttle), Unsent::HostDown),
         }
         let is_page = front.kind() == Kind::Page;
         // Whatever leaves from here heeds it: a neighbour's robots.txt that lies here, too.
@@ -246,23 +259,25 @@ impl Frontier {
             return Next::CrawlDelay(delay);
         }
         if !is_page {
-            return Next::Send(self.take(lane));
+            return Next::Send(self.take(lane, throttle));
         }
-        if let Some(later) = self.spent(lane) {
+        if let Some(later) = self.spent(lane, throttle) {
             return later;
         }
         if !self.settings.robots_obey {
-            return Next::Send(self.take(lane));
+            return Next::Send(self.take(lane, throttle));
         }
         let slot = &self.lanes[lane.0 as usize];
         let front = slot.queue.peek().expect("the front was just seen");
         let origin = self.origins.get_mut(slot.origin);
         match origin.robots.verdict(front.target(), now) {
-            Verdict::Allowed => Next::Send(self.take(lane)),
+            Verdict::Allowed => Next::Send(self.take(lane, throttle)),
             Verdict::Disallowed(rule, line) => {
-                Next::Unsent(self.pop(lane), Unsent::Disallowed(rule, line))
+                Next::Unsent(self.pop(lane, throttle), Unsent::Disallowed(rule, line))
             }
-            Verdict::Unreachable => Next::Unsent(self.pop(lane), Unsent::RobotsUnreachable),
+            Verdict::Unreachable => {
+                Next::Unsent(self.pop(lane, throttle), Unsent::RobotsUnreachable)
+            }
             Verdict::Wait => {
                 if let Robots::Fetching(waiting) = &mut origin.robots {
                     waiting.push(lane);
@@ -272,7 +287,7 @@ impl Frontier {
             }
             Verdict::Ask => {
                 origin.robots = Robots::Fetching(Box::new(SmallVec::from_slice(&[lane])));
-                let job = self.robots_job(lane);
+                let job = self.robots_job(lane, throttle);
                 let slot = &mut self.lanes[lane.0 as usize];
                 slot.in_flight.add();
                 slot.stands = Stands::Robots;
@@ -282,7 +297,7 @@ impl Frontier {
     }
 
     /// Page limits: the whole crawl's stops the lane for now, the host's ends what it has.
-    fn spent(&mut self, lane: LaneId) -> Option<Next> {
+    fn spent(&mut self, lane: LaneId, throttle: &Throttle) -> Option<Next> {
         let max = self.settings.pages_max;
         if max > 0 && self.pages + self.pages_in_flight >= max {
             self.lanes[lane.0 as usize].stands = Stands::Limited;
@@ -291,7 +306,7 @@ impl Frontier {
         }
         let (max, host) = (self.settings.pages_per_host_max, self.host_of(lane));
         if max > 0 && self.hosts.get(host).pages >= max {
-            return Some(Next::Unsent(self.pop(lane), Unsent::HostPages));
+            return Some(Next::Unsent(self.pop(lane, throttle), Unsent::HostPages));
         }
         if self.awaits_pages(host) {
             self.lanes[lane.0 as usize].stands = Stands::Limited;
@@ -301,11 +316,11 @@ impl Frontier {
         None
     }
 
-    fn robots_job(&mut self, lane: LaneId) -> Job {
+    fn robots_job(&mut self, lane: LaneId, throttle: &Throttle) -> Job {
         let id = self.number();
         let slot = &self.lanes[lane.0 as usize];
         let front = slot.queue.peek().expect("a page asks for robots.txt");
-        let (is_https, host, port) = self.address_of(lane);
+        let (is_https, host, port) = self.address_of(lane, throttle);
         let mut job = Job {
             parent: front.id(),
             kind: Kind::Robots,
@@ -324,15 +339,15 @@ impl Frontier {
     }
 
     /// Whether a lane's origin is https, its host and its port.
-    fn address_of(&self, lane: LaneId) -> (bool, &str, u16) {
+    fn address_of<'a>(&self, lane: LaneId, throttle: &'a Throttle) -> (bool, &'a str, u16) {
         let origin = self.origins.get(self.lanes[lane.0 as usize].origin);
         let (is_https, port) = origin.scheme_and_port();
-        (is_https, self.hosts.name(origin.host), port)
+        (is_https, throttle.names().name(origin.host.0), port)
     }
 
     /// Takes the front to be sent.
-    fn take(&mut self, lane: LaneId) -> Job {
-        let job = self.pop(lane);
+    fn take(&mut self, lane: LaneId, throttle: &Throttle) -> Job {
+        let job = self.pop(lane, throttle);
         self.lanes[lane.0 as usize].in_flight.add();
         if job.kind == Kind::Page {
             self.pages_in_flight += 1;
@@ -343,16 +358,16 @@ impl Frontier {
     }
 
     /// Takes the front out of the queue.
-    fn pop(&mut self, lane: LaneId) -> Job {
+    fn pop(&mut self, lane: LaneId, throttle: &Throttle) -> Job {
         self.queued -= 1;
         let slot = &mut self.lanes[lane.0 as usize];
         let queued = slot.queue.pop().expect("the front was just seen");
-        queued.into_job(self.address_of(lane))
+        queued.into_job(self.address_of(lane, throttle))
     }
 
     /// Takes a lane's front because its host cannot be resolved: it counts as being sent.
-    pub fn take_front(&mut self, lane: LaneId) -> Option<Job> {
-        self.has_queued(lane).then(|| self.take(lane))
+    pub fn take_front(&mut self, lane: LaneId, throttle: &Throttle) -> Option<Job> {
+        self.has_queued(lane).then(|| self.take(lane, throttle))
     }
 
     /// The throttle has released a lane. Whether its host may be asked now; if not, `next` says
@@ -368,15 +383,15 @@ impl Frontier {
     }
 
     /// The host that a lane's requests are for, and its port.
-    pub fn host_and_port(&self, lane: LaneId) -> (&str, u16) {
-        let (_, host, port) = self.address_of(lane);
+    pub fn host_and_port<'a>(&self, lane: LaneId, throttle: &'a Throttle) -> (&'a str, u16) {
+        let (_, host, port) = self.address_of(lane, throttle);
         (host, port)
     }
 
     /// The URL of a lane's first request.
-    pub fn front_url(&self, lane: LaneId) -> Option<CrawlUrl> {
+    pub fn front_url(&self, lane: LaneId, throttle: &Throttle) -> Option<CrawlUrl> {
         let front = self.lanes[lane.0 as usize].queue.peek()?;
-        let (is_https, host, port) = self.address_of(lane);
+        let (is_https, host, port) = self.address_of(lane, throttle);
         Some(CrawlUrl::of_parts(is_https, host, port, front.target()))
     }
 
@@ -515,7 +530,7 @@ impl Frontier {
 
     /// The lane of an origin and a set of scopes, opened if there is none.
     fn lane(&mut self, url: &CrawlUrl, scopes: &ScopeSet, throttle: &mut Throttle) -> LaneId {
-        let host = self.hosts.host(url.host_str());
+        let host = self.hosts.host(url.host_str(), throttle.names_mut());
         let origin = self.origins.origin(url, host);
         let scopes = throttle.lane_scopes_of(scopes);
         let first = self.origins.get(origin).lane;
@@ -595,7 +610,11 @@ impl Frontier {
 
     /// Empties every queue: for `pending.jsonl` after an early stop. What waited outside comes with
     /// it, all in order of admission.
-    pub fn drain(&mut self, outside: impl Iterator<Item = Job>) -> impl Iterator<Item = Job> + '_ {
+    pub fn drain(
+        &mut self,
+        outside: impl Iterator<Item = Job>,
+        throttle: &Throttle,
+    ) -> impl Iterator<Item = Job> {
         let mut queued: Vec<(LaneId, Queued)> = Vec::with_capacity(self.queued);
         for (lane, slot) in (0..).map(LaneId).zip(self.lanes.iter_mut()) {
             while let Some(first) = slot.queue.pop() {
@@ -608,7 +627,7 @@ impl Frontier {
         queued.sort_by_key(|(_, queued)| queued.id());
         queued.into_iter().map(|(lane, queued)| match queued {
             Queued::Whole(job) => *job,
-            plain => plain.into_job(self.address_of(lane)),
+            plain => plain.into_job(self.address_of(lane, throttle)),
         })
     }
 

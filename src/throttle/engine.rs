@@ -20,6 +20,7 @@ mod findings;
 mod answers;
 mod lanes;
 mod lines;
+mod roll;
 mod scopes;
 mod tickets;
 
@@ -37,17 +38,17 @@ pub use self::tickets::TicketId;
 use self::accounts::Accounts;
 use self::lanes::Lane;
 use self::lines::End;
+use self::roll::Roll;
 use self::scopes::{default_profile, profile};
 use self::tickets::Ticket;
 use super::backoff::Learned;
 use super::cause::Cause;
 use super::decision::Decision;
-use super::scope::{Change, NOBODY, Profile, Queued, Scope, ScopeId};
+use super::scope::{Change, NOBODY, Profile, Queued, ScopeId};
 use super::settings::Settings;
 use super::signal::Feedback;
 use super::strategies::Strategies;
 use crate::base::chunked::ChunkedVec;
-use crate::base::intern::Interner;
 use crate::base::rng::Rng;
 use crate::base::slab::Slab;
 use crate::base::time::Instant;
@@ -64,8 +65,7 @@ pub struct Throttle {
     clock: Instant,
     /// Addresses are scopes, whether `CONCURRENT_REQUESTS_PER_IP` says so or not.
     addresses: bool,
-    names: Interner,
-    scopes: ChunkedVec<Option<Scope>>,
+    roll: Roll,
     lanes: ChunkedVec<Lane>,
     lanes_free: Vec<u32>,
     tickets: Slab<Ticket>,
@@ -131,8 +131,7 @@ impl Throttle {
             initial: None,
             clock: start,
             addresses: false,
-            names: Interner::new(),
-            scopes: ChunkedVec::new(),
+            roll: Roll::default(),
             lanes: ChunkedVec::new(),
             lanes_free: Vec::new(),
             tickets: Slab::new(),
@@ -260,7 +259,7 @@ impl Throttle {
         loop {
             let id = self.let_in.pop_front().or_else(|| self.ready.pop_front())?;
             // Entries of scopes that came to be looked at before their turn are void.
-            if let Some(scope) = &self.scopes[id.0 as usize]
+            if let Some(scope) = self.roll.get(id)
                 && scope.queued == Queued::Ready
             {
                 return Some(id);
@@ -276,7 +275,7 @@ impl Throttle {
         }
         while let Some(id) = self.capped.pop_front() {
             // Entries of scopes that came to be looked at otherwise are void.
-            if let Some(scope) = &mut self.scopes[id.0 as usize]
+            if let Some(scope) = self.roll.get_mut(id)
                 && scope.queued == Queued::Capped
             {
                 scope.queued = Queued::Ready;
@@ -299,7 +298,7 @@ impl Throttle {
         let mut due = std::mem::take(&mut self.due);
         self.wheel.expire(now, EXPIRE_BUDGET, &mut due);
         for (id, at) in due.drain(..) {
-            let Some(scope) = self.scopes[id as usize].as_mut() else {
+            let Some(scope) = self.roll.get_mut(ScopeId(id)) else {
                 continue;
             };
             if scope.wake_at == at {
@@ -446,7 +445,7 @@ impl Throttle {
     /// Forgets the scope if nothing is left of it, else sees to it that it is looked at in time.
     fn settle(&mut self, id: ScopeId, now: Instant) {
         self.forget_if_blank(id, now);
-        if self.scopes[id.0 as usize].is_some() {
+        if self.roll.get(id).is_some() {
             self.look_at(id, now);
         }
     }
@@ -527,7 +526,7 @@ impl Throttle {
 impl fmt::Debug for Throttle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Throttle")
-            .field("scopes", &self.scopes.len())
+            .field("scopes", &self.roll.len())
             .field("lanes", &self.lanes.len())
             .field("in_flight", &self.in_flight)
             .finish_non_exhaustive()

@@ -36,7 +36,7 @@ impl Bench {
     fn admit(&mut self, url: &str, seed: bool) -> Result<(), Filtered> {
         let url = CrawlUrl::parse(url).expect(url);
         let depth = u32::from(!seed);
-        self.frontier.check(&url, depth, seed)?;
+        self.frontier.check(&url, depth, seed, &mut self.throttle)?;
         let scope = self.throttle.scope(url.scope_key());
         let job = Job {
             seed,
@@ -57,7 +57,7 @@ impl Bench {
         match self.throttle.poll(self.now)? {
             Grant::Release(lane, ticket) => {
                 self.frontier.released(lane, self.now);
-                let next = self.frontier.next(lane, self.now);
+                let next = self.frontier.next(lane, &self.throttle, self.now);
                 if !matches!(next, Next::Send(_)) {
                     self.throttle.cancel(ticket, self.now);
                 }
@@ -301,7 +301,7 @@ fn an_origin_is_remembered_once_however_often_its_lane_closes() {
         let lane = frontier.lane(&url, &ScopeSet::ordered([scope]), &mut throttle);
         if n == 0 {
             frontier.released(lane, now);
-            let Next::Send(robots) = frontier.next(lane, now) else {
+            let Next::Send(robots) = frontier.next(lane, &throttle, now) else {
                 panic!("robots.txt comes first");
             };
             let origin = frontier.lanes[lane.0 as usize].origin;
@@ -310,7 +310,7 @@ fn an_origin_is_remembered_once_however_often_its_lane_closes() {
         }
         throttle.withdraw(lane, now);
         frontier.released(lane, now);
-        let Next::Send(page) = frontier.next(lane, now) else {
+        let Next::Send(page) = frontier.next(lane, &throttle, now) else {
             panic!("all is allowed");
         };
         frontier.ended(lane, &page, true, &mut throttle, now);

@@ -270,7 +270,7 @@ impl Throttle {
     pub(super) fn open_account(&mut self, id: ScopeId, configured: bool) {
         let now = self.advanced.unwrap_or(Instant::START);
         let profile = Rc::clone(&self.scope_ref(id).profile);
-        let name = self.names.name(id.0);
+        let name = self.roll.name(id);
         let row = self.accounts.open(name, configured, profile, now);
         self.scope_mut(id).account = row;
     }
