@@ -38,7 +38,7 @@ const PATIENT: Duration = Duration::from_millis(900);
 
 impl<I: Io> Core<I> {
     /// A released request takes an idle connection of its origin, or begins to make one.
-    pub fn take_connection(&mut self, job: Box<Job>, lane: LaneId, ticket: TicketId, found: Found) {
+    pub fn take_connection(&mut self, job: Job, lane: LaneId, ticket: TicketId, found: Found) {
         let mut timings = Timings {
             started: self.now,
             ..Timings::default()
@@ -389,7 +389,7 @@ impl<I: Io> Core<I> {
         self.on_end(flight, *exchange, failure, &carrier);
         // A connection with nothing queued for its origin closes at once, and so do those beside it
         // that were kept while there was.
-        let is_wanted = self.is_running() && self.frontier.front(lane).is_some();
+        let is_wanted = self.is_running() && self.frontier.has_queued(lane);
         while !is_wanted && let Some(kept) = self.pool.take(origin) {
             self.close_slot(kept, Close::Finish);
         }
