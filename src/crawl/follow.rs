@@ -36,6 +36,11 @@ impl<I: Io> Core<I> {
         if self.is_retried(job, page) {
             return self.retry(job, page);
         }
+        if self.load.is_some() {
+            // A probe measures the reply itself, wherever that leads.
+            page.final_ = true;
+            return;
+        }
         if let Some(location) = location(page) {
             match self.redirect(job, page, &location) {
                 Ok(true) => return,
