@@ -120,4 +120,3 @@ pub struct Arrival {
     /// They may have arrived as much earlier.
     pub slack: Duration,
 }
-

@@ -205,7 +205,12 @@ impl Epoll {
                         events.push(Event::Connected {
                             token,
                             started: connection.floor,
-                            stamp: established(connection.floor, connection.attempt_slack, rtt, now),
+                            stamp: established(
+                                connection.floor,
+                                connection.attempt_slack,
+                                rtt,
+                                now,
+                            ),
                             local,
                         });
                         entry.establish();
@@ -285,13 +290,15 @@ impl Epoll {
                     }
                     let before = unread.before.asked(connection.asked);
                     let mut stamp = self.stamps.arrival(stamp, before, connection.floor);
-                    if stamp.clock == Clock::Kernel {
+                    let is_kernels = stamp.clock == Clock::Kernel;
+                    if is_kernels {
                         connection.floor = stamp.at;
-                        if stamp.is_bound() {
-                            self.watchful = WATCHFUL_TURNS;
-                        }
                     }
-                    if connection.was_one_segment(&stamp, short) {
+                    let asks = before.is_worth_asking(&stamp);
+                    if asks {
+                        self.watchful = WATCHFUL_TURNS;
+                    }
+                    if connection.was_one_segment(asks, short) && is_kernels {
                         stamp = Stamp::exact(stamp.at);
                     }
                     budget = budget.saturating_sub(length);
@@ -465,9 +472,8 @@ impl Io for Epoll {
         events.extend(self.news.drain(..).filter(|event| !stale(event)));
         self.watchful = self.watchful.saturating_sub(1);
         let looking = self.stamps.now();
-        let may_sleep = events.len() == held
-            && !self.has_news()
-            && until.is_none_or(|until| until > looking);
+        let may_sleep =
+            events.len() == held && !self.has_news() && until.is_none_or(|until| until > looking);
         // A look first: a busy loop never pays for the timer.
         let mut slept = false;
         if !self.fetch(false) && may_sleep {
@@ -587,9 +593,9 @@ fn set_timer_slack(slack: Duration) {
 /// anything is sent: with a thousand of them a turn took tens of milliseconds.
 const EDGES_MAX: usize = 128;
 
-/// So many turns after one that left a stamp in doubt, sockets are asked for their segments before
-/// a request leaves: half a microsecond, which a loop that is never late saves.
-const WATCHFUL_TURNS: u32 = 64;
+/// For so many turns after one that left a stamp in doubt the kernel is asked for a socket's segments
+/// before a request leaves: half a microsecond, which a loop saves that is never late.
+const WATCHFUL_TURNS: u32 = 1024;
 
 const TIMER: mio::Token = mio::Token(usize::MAX);
 const BELL: mio::Token = mio::Token(usize::MAX - 1);

@@ -39,13 +39,23 @@ struct Offset {
 pub(super) struct Unseen {
     /// There was nothing to be read then.
     since: Instant,
-    /// The look that found them ended a sleep at this moment.
-    woken: Option<Instant>,
+    /// A look found them at this moment.
+    found: Instant,
+    /// It had to wait for them: they, or others that came with them, ended a sleep.
+    slept: bool,
     /// What they answer departed then.
     asked: Instant,
 }
 
 impl Unseen {
+    /// Whether it pays to ask the kernel for more about a stamp that may be off. A loop that sleeps
+    /// has the time, and one that does other things for milliseconds as well; where there is always
+    /// something to read, each microsecond counts.
+    pub(super) fn is_worth_asking(self, stamp: &Stamp) -> bool {
+        let busy = self.found.saturating_since(self.since) > SHORT;
+        stamp.is_bound() && stamp.clock == Clock::Kernel && (self.slept || busy)
+    }
+
     /// The bytes answer what departed at this moment, so that none of them came before it.
     pub(super) fn asked(self, at: Instant) -> Self {
         Unseen { asked: at, ..self }
@@ -96,7 +106,8 @@ impl Stamps {
         self.measure(offset, now);
         let unseen = Unseen {
             since: self.looked_at,
-            woken: slept.then_some(now),
+            found: now,
+            slept,
             asked: Instant::START,
         };
         if complete {
@@ -136,8 +147,8 @@ impl Stamps {
     /// One read returns all that has arrived, with the stamp of the *last* segment. What the caller
     /// waits for may have been in an earlier one. That cannot have come before the socket was last
     /// seen empty, nor before it was asked for; so far the stamp may be off. It is taken for exact
-    /// where that is less than [`EXACT`], and where a sleep was ended that close to it: what ends a
-    /// sleep is the first segment. `floor` is a moment that the arrival cannot precede.
+    /// where that is less than [`EXACT`], and where it [ended a sleep](ended_sleep). `floor` is a
+    /// moment that the arrival cannot precede.
     ///
     /// A segment may have waited in the kernel, stamped, when the socket was seen empty: that says
     /// nothing of a stamp from before it.
@@ -164,10 +175,7 @@ impl Stamps {
         let at = at.max(floor).min(now);
         let since = Some(unseen.since).filter(|since| *since <= at);
         let slack = at.saturating_since(unseen.asked.max(since.unwrap_or_default()));
-        let prompt = |woken: Instant| {
-            woken.saturating_since(at) <= EXACT && at.saturating_since(woken) <= EXACT
-        };
-        let exact = slack <= EXACT || unseen.woken.is_some_and(prompt);
+        let exact = slack <= EXACT || (unseen.slept && ended_sleep(at, unseen.found));
         Stamp {
             at,
             clock: Clock::Kernel,
@@ -196,11 +204,18 @@ impl Stamps {
     }
 }
 
+/// Whether an arrival at this moment can be what ended a sleep, at `woken`, or one that came together
+/// with that. Longer before the end of the sleep it may have been the first of several, while the
+/// machine ran others; and after it, one that came on top.
+fn ended_sleep(at: Instant, woken: Instant) -> bool {
+    woken.saturating_since(at) <= PROMPT && at.saturating_since(woken) <= PROMPT / 8
+}
+
 /// How much later than `before` something may have left that a system call did between the two:
 /// nothing, unless others were run in that time.
 pub(super) fn departure_slack(before: Instant, after: Instant) -> Duration {
     let took = after.saturating_since(before);
-    if took <= EXACT { Duration::ZERO } else { took }
+    if took <= PROMPT { Duration::ZERO } else { took }
 }
 
 /// CLOCK_MONOTONIC and how far CLOCK_REALTIME is ahead of it, read as close together as can be.
@@ -240,9 +255,16 @@ fn read(clock: ClockId) -> u64 {
 /// Less than this is nothing, beyond what is doubtful about the readings themselves.
 const STEP: Duration = Duration::from_micros(10);
 
-/// What is off by no more is told as exact. Half of what is promised of samples that are no mere
-/// bounds: a departure and an arrival make a latency.
+/// An arrival that is off by no more is told as exact.
 const EXACT: Duration = Duration::from_micros(25);
+
+/// Waking us takes no longer where the machine does not run others first. Nor does a system call that
+/// sends: what it sends leaves near its beginning; on the loopback device it also takes it to the
+/// other side.
+const PROMPT: Duration = Duration::from_micros(45);
+
+/// A turn of a loop that does nothing but read and send.
+const SHORT: Duration = Duration::from_millis(3);
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -273,7 +295,8 @@ mod tests {
     fn found(since: u64) -> Unseen {
         Unseen {
             since: millis(since),
-            woken: None,
+            found: millis(since),
+            slept: false,
             asked: Instant::START,
         }
     }
@@ -338,12 +361,39 @@ mod tests {
             assert_eq!(told.clock, Clock::Kernel);
             told.is_bound()
         };
-        assert!(!is_bound(now - EXACT));
+        assert!(!is_bound(now - PROMPT));
         // Woken late: what ended the sleep may have been an earlier segment than the last.
-        assert!(is_bound(now - EXACT - Duration::from_nanos(1)));
+        assert!(is_bound(now - PROMPT - Duration::from_nanos(1)));
         // Read late: others may have come in between.
-        std::thread::sleep(EXACT * 4);
-        assert!(is_bound(now + EXACT * 3));
+        std::thread::sleep(PROMPT);
+        assert!(!is_bound(now + PROMPT / 8));
+        assert!(is_bound(now + PROMPT / 2));
+    }
+
+    #[test]
+    fn the_kernel_is_asked_by_a_loop_that_sleeps_or_does_other_things() {
+        let check = |slept, turn: u64, slack: u64, asks| {
+            let unseen = Unseen {
+                found: millis(900) + Duration::from_micros(turn),
+                slept,
+                ..found(900)
+            };
+            let stamp = Stamp {
+                slack: Duration::from_micros(slack),
+                ..Stamp::exact(unseen.found)
+            };
+            assert_eq!(unseen.is_worth_asking(&stamp), asks, "{turn} {slack}");
+            let by_user = Stamp {
+                clock: Clock::User,
+                ..stamp
+            };
+            assert!(!unseen.is_worth_asking(&by_user));
+        };
+        check(true, 60, 60, true);
+        check(true, 9000, 0, false);
+        check(false, 3000, 3000, false);
+        check(false, 3001, 60, true);
+        check(false, 3001, 0, false);
     }
 
     #[test]
@@ -351,7 +401,10 @@ mod tests {
         let mut stamps = stamps();
         let (first, _) = stamps.begin_turn(true, true);
         let (second, unseen) = stamps.begin_turn(false, true);
-        assert_eq!((unseen.since, unseen.woken), (first, None));
+        assert_eq!(
+            (unseen.since, unseen.found, unseen.slept),
+            (first, second, false)
+        );
         // A look that left news behind does not count as having seen the rest.
         let (_, unseen) = stamps.begin_turn(false, false);
         assert_eq!(unseen.since, second);
@@ -361,7 +414,10 @@ mod tests {
         let looked = third + Duration::from_micros(10);
         stamps.saw_nothing(looked);
         let (now, unseen) = stamps.begin_turn(true, true);
-        assert_eq!((unseen.since, unseen.woken), (looked, Some(now)));
+        assert_eq!(
+            (unseen.since, unseen.found, unseen.slept),
+            (looked, now, true)
+        );
     }
 
     #[test]
@@ -445,8 +501,8 @@ mod tests {
             assert_eq!(departure_slack(millis(1), after), slack);
         };
         check(0, 0);
-        check(25, 0);
-        check(26, 26);
+        check(45, 0);
+        check(46, 46);
         check(4000, 4000);
     }
 }
