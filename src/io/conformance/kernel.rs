@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::time::{ClockId, clock_gettime};
 use socket2::SockRef;
 
 use super::{Bench, Seen, Step, Watch, token};
@@ -220,6 +221,56 @@ fn a_waker_ends_the_wait_from_another_thread() {
     });
     assert!(matches!(watch.next(), Seen::Woken));
     ringer.join().expect("it rang");
+}
+
+/// How long this thread has been on a processor.
+fn awake() -> Duration {
+    let spent = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
+}
+
+#[test]
+fn a_wait_stays_awake_for_its_tail_alone() {
+    let span = Duration::from_millis(60);
+    let check = |spin: Duration, awake_for: std::ops::Range<u64>| {
+        let mut watch = Watch::<Kernel>::with(Settings {
+            spin,
+            ..Settings::default()
+        });
+        let (io, mut events) = (watch.io(), Vec::new());
+        let until = io.now() + span;
+        let before = awake();
+        while io.now() < until {
+            io.wait(Some(until), &mut events);
+        }
+        let took = (awake() - before).as_millis() as u64;
+        assert!(awake_for.contains(&took), "awake for {took} ms of {span:?}");
+        assert!(events.is_empty());
+    };
+    check(Duration::ZERO, 0..5);
+    check(Duration::from_millis(1), 0..6);
+    // Others may have had the processor for most of it.
+    check(Duration::from_secs(1), 6..70);
+}
+
+#[test]
+fn what_arrives_in_the_tail_of_a_wait_ends_it() {
+    let mut watch = Watch::<Kernel>::with(Settings {
+        spin: Duration::from_secs(60),
+        ..Settings::default()
+    });
+    let peer = watch.bench.listen(vec![
+        Step::Pause(Duration::from_millis(20)),
+        Step::Say(b"!".to_vec()),
+    ]);
+    watch.connect(token(0), peer);
+    let began = watch.io().now();
+    let Seen::Received(_, _, stamp) = watch.next() else {
+        panic!("the peer speaks");
+    };
+    // What was looked for again and again was seen when it came.
+    assert_eq!((stamp.clock, stamp.is_bound()), (Clock::Kernel, false));
+    assert!(watch.io().now().saturating_since(began) < Duration::from_secs(10));
 }
 
 /// Whether a host that polls the descriptor would be woken within `span`.
