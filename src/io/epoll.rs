@@ -23,9 +23,9 @@ use super::disk::Disk;
 use super::limits::sockets_allowed;
 use super::outbox::Outbox;
 use super::socket::{Attempt, Read, Socket, keep_stamping, net_error};
-use super::stamps::{Stamps, UnseenSince};
-use super::timer::Timer;
-use super::{Chunk, Clock, Close, Event, Io, NetError, Settings, Stamp, Token, Waker};
+use super::stamps::{Stamps, UnseenSince, established};
+use super::timer::{Timer, set_timer_slack};
+use super::{Chunk, Clock, Close, Event, Io, NetError, Settings, Token, Waker};
 use crate::base::disk::DiskJob;
 use crate::base::pool::Pool;
 use crate::base::time::{Instant, Wall};
@@ -405,7 +405,7 @@ impl Io for Epoll {
             return;
         };
         if let Some(connection) = entry.vacate() {
-            connection.socket.close(how);
+            connection.socket.prepare_close(how);
             self.open -= 1;
         }
     }
@@ -534,30 +534,6 @@ fn current(entries: &mut [Entry], token: Token) -> Option<&mut Entry> {
     entries
         .get_mut(token.slot as usize)
         .filter(|entry| entry.generation == token.generation)
-}
-
-/// When a connection was established: a round trip after its attempt left, by the kernel's
-/// measure, which a late loop does not change; else no later than we noticed.
-fn established(started: Instant, rtt: Option<Duration>, now: Instant) -> Stamp {
-    match rtt {
-        Some(rtt) => Stamp {
-            at: now.min(started + rtt),
-            clock: Clock::Kernel,
-            bound: false,
-        },
-        None => Stamp {
-            at: now,
-            clock: Clock::User,
-            bound: true,
-        },
-    }
-}
-
-/// How finely the kernel times the calling thread's sleep. Best effort: late is the worst it gets.
-fn set_timer_slack(slack: Duration) {
-    let nanos = libc::c_ulong::try_from(slack.as_nanos()).unwrap_or(libc::c_ulong::MAX);
-    // SAFETY: this request takes one number and touches no memory.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanos.max(1)) };
 }
 
 /// Descriptors that one look at the kernel's news may report. What they lead to is done before

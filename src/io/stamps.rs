@@ -29,7 +29,7 @@ pub(super) struct Stamps {
 
 /// Since when a socket's bytes may have lain unseen: see [`Stamps::arrival`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct UnseenSince(Instant);
+pub(super) struct UnseenSince(pub(super) Instant);
 
 impl Stamps {
     pub(super) fn start() -> Self {
@@ -139,6 +139,23 @@ impl Stamps {
     }
 }
 
+/// When a connection was established: a round trip after its attempt left, by the kernel's
+/// measure, which a late loop does not change; else no later than we noticed.
+pub(super) fn established(started: Instant, rtt: Option<Duration>, now: Instant) -> Stamp {
+    match rtt {
+        Some(rtt) => Stamp {
+            at: now.min(started + rtt),
+            clock: Clock::Kernel,
+            bound: false,
+        },
+        None => Stamp {
+            at: now,
+            clock: Clock::User,
+            bound: true,
+        },
+    }
+}
+
 /// CLOCK_MONOTONIC and how far CLOCK_REALTIME is ahead of it, read as close together as can be.
 fn pair() -> (u64, i64) {
     let mut best = (u64::MAX, 0, 0);
@@ -174,7 +191,7 @@ const STEP: Duration = Duration::from_millis(1);
 
 /// How far a stamp may be off, when several segments arrived before one read, and still be told
 /// as if it were exact.
-const COALESCING: Duration = Duration::from_millis(1);
+pub(super) const COALESCING: Duration = Duration::from_millis(1);
 
 const SECOND: u64 = 1_000_000_000;
 
