@@ -8,8 +8,8 @@
 
 Needs root and tcpdump. A server on loopback answers each request after 20 to 50 ms, most in one
 segment; of every fourth the head comes alone and the body 2 to 30 ms after it. The crawler under
-judgement keeps 32 requests in flight over 250 addresses and, after each page, keeps its own thread
-busy for 0, 20 or 50 ms. tcpdump captures what passes, stamped to the nanosecond by the kernel, and
+judgement keeps 32 requests in flight, each to an address of its own, and after each page keeps its
+own thread busy for 0, 20 or 50 ms. tcpdump captures what passes, stamped to the nanosecond by the kernel, and
 for each request the figure is compared:
 
   argiope   `server_latency`: from the packet with the request's first byte to the packet with the
@@ -46,7 +46,6 @@ from pathlib import Path
 TOOLS = Path(__file__).resolve().parent
 CRAWL = TOOLS.parent / "target" / "release" / "examples" / "stalling_crawl"
 PEERS = ["scrapy", "aiohttp", "pycurl"]
-ADDRESSES = 250
 KEPT_ADDRESSES = 8
 IN_FLIGHT = 32
 # Two clocks of one kernel, read one after the other.
@@ -98,11 +97,11 @@ def serve(certificate):
 def urls_for(port, requests, kept, tls, seed):
     chance = random.Random(seed)
     scheme = "https" if tls else "http"
-    addresses = KEPT_ADDRESSES if kept else ADDRESSES
     for number in range(requests):
         delay = chance.randint(20, 50)
         gap = chance.randint(2, 30) if chance.random() < 0.25 else 0
-        yield f"{scheme}://127.1.0.{number % addresses + 1}:{port}/{delay}/{gap}/{number}"
+        host = number % KEPT_ADDRESSES if kept else number
+        yield f"{scheme}://127.1.{host // 250}.{host % 250 + 1}:{port}/{delay}/{gap}/{number}"
 
 
 # --- the packets ----------------------------------------------------------------------------------

@@ -24,8 +24,8 @@ use super::limits::sockets_allowed;
 use super::outbox::Outbox;
 use super::socket::{Attempt, Read, Socket, keep_stamping, net_error};
 use super::spin::Spin;
-use super::stamps::{Stamps, Unseen, departure_slack};
-use super::timer::Timer;
+use super::stamps::{Stamps, Unseen, departure_slack, established};
+use super::timer::{Timer, set_timer_slack};
 use super::{Chunk, Clock, Close, Event, Io, NetError, Settings, Stamp, Token, Waker};
 use crate::base::disk::DiskJob;
 use crate::base::pool::Pool;
@@ -447,7 +447,7 @@ impl Io for Epoll {
             return;
         };
         if let Some(connection) = entry.vacate() {
-            connection.socket.close(how);
+            connection.socket.prepare_close(how);
             self.open -= 1;
         }
     }
@@ -499,8 +499,8 @@ impl Io for Epoll {
             self.stamps.saw_nothing(looking);
             slept = self.sleep(until);
         }
-        let complete = self.polled.iter().count() < EDGES_MAX;
-        let (now, unseen) = self.stamps.begin_turn(slept, complete);
+        let edges = self.polled.iter().count();
+        let (now, unseen) = self.stamps.begin_turn(slept, edges < EDGES_MAX, edges);
         self.handle_edges(now, unseen, events);
         self.serve_line(events);
     }
@@ -580,31 +580,6 @@ fn current(entries: &mut [Entry], token: Token) -> Option<&mut Entry> {
     entries
         .get_mut(token.slot as usize)
         .filter(|entry| entry.generation == token.generation)
-}
-
-/// When a connection was established: a round trip after its attempt left, by the kernel's
-/// measure, which a late loop does not change; else no later than we noticed. The attempt may have
-/// left `slack` later than `started`.
-fn established(started: Instant, slack: Duration, rtt: Option<Duration>, now: Instant) -> Stamp {
-    match rtt {
-        Some(rtt) => Stamp {
-            at: now.min(started + slack + rtt),
-            clock: Clock::Kernel,
-            slack,
-        },
-        None => Stamp {
-            at: now,
-            clock: Clock::User,
-            slack: now.saturating_since(started),
-        },
-    }
-}
-
-/// How finely the kernel times the calling thread's sleep. Best effort: late is the worst it gets.
-fn set_timer_slack(slack: Duration) {
-    let nanos = libc::c_ulong::try_from(slack.as_nanos()).unwrap_or(libc::c_ulong::MAX);
-    // SAFETY: this request takes one number and touches no memory.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanos.max(1)) };
 }
 
 /// Descriptors that one look at the kernel's news may report. What they lead to is done before

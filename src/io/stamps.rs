@@ -43,16 +43,29 @@ pub(super) struct Unseen {
     found: Instant,
     /// It had to wait for them: they, or others that came with them, ended a sleep.
     slept: bool,
+    /// How much news it found.
+    news: u32,
     /// What they answer departed then.
     asked: Instant,
 }
 
 impl Unseen {
+    /// There was nothing since then, and what was found was not slept for.
+    pub(super) fn since(since: Instant) -> Self {
+        Unseen {
+            since,
+            found: since,
+            slept: false,
+            news: 0,
+            asked: Instant::START,
+        }
+    }
+
     /// Whether it pays to ask the kernel for more about a stamp that may be off. A loop that sleeps
-    /// has the time, and one that does other things for milliseconds as well; where there is always
-    /// something to read, each microsecond counts.
+    /// has the time, and one that does more than to read and send; where there is always something
+    /// to read, each microsecond counts.
     pub(super) fn is_worth_asking(self, stamp: &Stamp) -> bool {
-        let busy = self.found.saturating_since(self.since) > SHORT;
+        let busy = self.found.saturating_since(self.since) > PER_NEWS * self.news;
         stamp.is_bound() && stamp.clock == Clock::Kernel && (self.slept || busy)
     }
 
@@ -99,8 +112,14 @@ impl Stamps {
     /// Begins a turn, right after news was fetched: measures how far the two clocks lie apart.
     ///
     /// `slept`: the fetch had to wait for the first of the news. `complete`: nothing was left behind.
+    /// `news`: how much there was.
     /// Returns the present and what is known of when the news came.
-    pub(super) fn begin_turn(&mut self, slept: bool, complete: bool) -> (Instant, Unseen) {
+    pub(super) fn begin_turn(
+        &mut self,
+        slept: bool,
+        complete: bool,
+        news: usize,
+    ) -> (Instant, Unseen) {
         let (monotonic, offset) = pair();
         let now = self.tell(monotonic);
         self.measure(offset, now);
@@ -108,6 +127,7 @@ impl Stamps {
             since: self.looked_at,
             found: now,
             slept,
+            news: u32::try_from(news).unwrap_or(u32::MAX),
             asked: Instant::START,
         };
         if complete {
@@ -218,6 +238,29 @@ pub(super) fn departure_slack(before: Instant, after: Instant) -> Duration {
     if took <= PROMPT { Duration::ZERO } else { took }
 }
 
+/// When a connection was established: a round trip after its attempt left, by the kernel's
+/// measure, which a late loop does not change; else no later than we noticed. The attempt may have
+/// left `slack` later than `started`.
+pub(super) fn established(
+    started: Instant,
+    slack: Duration,
+    rtt: Option<Duration>,
+    now: Instant,
+) -> Stamp {
+    match rtt {
+        Some(rtt) => Stamp {
+            at: now.min(started + slack + rtt),
+            clock: Clock::Kernel,
+            slack,
+        },
+        None => Stamp {
+            at: now,
+            clock: Clock::User,
+            slack: now.saturating_since(started),
+        },
+    }
+}
+
 /// CLOCK_MONOTONIC and how far CLOCK_REALTIME is ahead of it, read as close together as can be.
 fn pair() -> (u64, Offset) {
     let mut best = Offset {
@@ -256,15 +299,16 @@ fn read(clock: ClockId) -> u64 {
 const STEP: Duration = Duration::from_micros(10);
 
 /// An arrival that is off by no more is told as exact.
-const EXACT: Duration = Duration::from_micros(25);
+pub(super) const EXACT: Duration = Duration::from_micros(25);
 
 /// Waking us takes no longer where the machine does not run others first. Nor does a system call that
 /// sends: what it sends leaves near its beginning; on the loopback device it also takes it to the
 /// other side.
 const PROMPT: Duration = Duration::from_micros(45);
 
-/// A turn of a loop that does nothing but read and send.
-const SHORT: Duration = Duration::from_millis(3);
+/// What each piece of news costs a loop that does nothing but read and send, at the most. To ask the
+/// kernel takes a fortieth of it.
+const PER_NEWS: Duration = Duration::from_micros(50);
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -293,12 +337,7 @@ mod tests {
 
     /// Empty at `since` (ms), found by a look that did not sleep.
     fn found(since: u64) -> Unseen {
-        Unseen {
-            since: millis(since),
-            found: millis(since),
-            slept: false,
-            asked: Instant::START,
-        }
+        Unseen::since(millis(since))
     }
 
     fn moved(offset: Offset, by: i64) -> Offset {
@@ -355,7 +394,7 @@ mod tests {
     #[test]
     fn a_stamp_close_to_the_end_of_the_sleep_that_it_ended_is_exact() {
         let mut stamps = stamps();
-        let (now, woken) = stamps.begin_turn(true, true);
+        let (now, woken) = stamps.begin_turn(true, true, 1);
         let is_bound = |at: Instant| {
             let told = stamps.arrival(kernel(&stamps, at), woken, Instant::START);
             assert_eq!(told.clock, Clock::Kernel);
@@ -376,6 +415,7 @@ mod tests {
             let unseen = Unseen {
                 found: millis(900) + Duration::from_micros(turn),
                 slept,
+                news: 20,
                 ..found(900)
             };
             let stamp = Stamp {
@@ -391,29 +431,29 @@ mod tests {
         };
         check(true, 60, 60, true);
         check(true, 9000, 0, false);
-        check(false, 3000, 3000, false);
-        check(false, 3001, 60, true);
-        check(false, 3001, 0, false);
+        check(false, 1000, 3000, false);
+        check(false, 1001, 60, true);
+        check(false, 1001, 0, false);
     }
 
     #[test]
     fn news_lay_unseen_since_the_last_complete_look_began() {
         let mut stamps = stamps();
-        let (first, _) = stamps.begin_turn(true, true);
-        let (second, unseen) = stamps.begin_turn(false, true);
+        let (first, _) = stamps.begin_turn(true, true, 1);
+        let (second, unseen) = stamps.begin_turn(false, true, 1);
         assert_eq!(
             (unseen.since, unseen.found, unseen.slept),
             (first, second, false)
         );
         // A look that left news behind does not count as having seen the rest.
-        let (_, unseen) = stamps.begin_turn(false, false);
+        let (_, unseen) = stamps.begin_turn(false, false, 1);
         assert_eq!(unseen.since, second);
-        let (third, unseen) = stamps.begin_turn(false, true);
+        let (third, unseen) = stamps.begin_turn(false, true, 1);
         assert_eq!(unseen.since, second);
         // One that found nothing was a look, too.
         let looked = third + Duration::from_micros(10);
         stamps.saw_nothing(looked);
-        let (now, unseen) = stamps.begin_turn(true, true);
+        let (now, unseen) = stamps.begin_turn(true, true, 1);
         assert_eq!(
             (unseen.since, unseen.found, unseen.slept),
             (looked, now, true)
