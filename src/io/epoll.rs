@@ -24,8 +24,8 @@ use super::limits::sockets_allowed;
 use super::outbox::Outbox;
 use super::socket::{Attempt, Read, Socket, keep_stamping, net_error};
 use super::spin::Spin;
-use super::stamps::{Stamps, Unseen, departure_slack};
-use super::timer::Timer;
+use super::stamps::{Stamps, Unseen, departure_slack, established};
+use super::timer::{Timer, set_timer_slack};
 use super::{Chunk, Clock, Close, Event, Io, NetError, Settings, Stamp, Token, Waker};
 use crate::base::disk::DiskJob;
 use crate::base::pool::Pool;
@@ -309,13 +309,15 @@ impl Epoll {
                     }
                     let before = unread.before.asked(connection.asked);
                     let mut stamp = self.stamps.arrival(stamp, before, connection.floor);
-                    if stamp.clock == Clock::Kernel {
+                    let is_kernels = stamp.clock == Clock::Kernel;
+                    if is_kernels {
                         connection.floor = stamp.at;
-                        if stamp.is_bound() {
-                            self.watchful = WATCHFUL_TURNS;
-                        }
                     }
-                    if connection.was_one_segment(&stamp, short) {
+                    let asks = before.is_worth_asking(&stamp);
+                    if asks {
+                        self.watchful = WATCHFUL_TURNS;
+                    }
+                    if connection.was_one_segment(asks, short) && is_kernels {
                         stamp = Stamp::exact(stamp.at);
                     }
                     budget = budget.saturating_sub(length);
@@ -445,7 +447,7 @@ impl Io for Epoll {
             return;
         };
         if let Some(connection) = entry.vacate() {
-            connection.socket.close(how);
+            connection.socket.prepare_close(how);
             self.open -= 1;
         }
     }
@@ -497,8 +499,8 @@ impl Io for Epoll {
             self.stamps.saw_nothing(looking);
             slept = self.sleep(until);
         }
-        let complete = self.polled.iter().count() < EDGES_MAX;
-        let (now, unseen) = self.stamps.begin_turn(slept, complete);
+        let edges = self.polled.iter().count();
+        let (now, unseen) = self.stamps.begin_turn(slept, edges < EDGES_MAX, edges);
         self.handle_edges(now, unseen, events);
         self.serve_line(events);
     }
@@ -580,38 +582,13 @@ fn current(entries: &mut [Entry], token: Token) -> Option<&mut Entry> {
         .filter(|entry| entry.generation == token.generation)
 }
 
-/// When a connection was established: a round trip after its attempt left, by the kernel's
-/// measure, which a late loop does not change; else no later than we noticed. The attempt may have
-/// left `slack` later than `started`.
-fn established(started: Instant, slack: Duration, rtt: Option<Duration>, now: Instant) -> Stamp {
-    match rtt {
-        Some(rtt) => Stamp {
-            at: now.min(started + slack + rtt),
-            clock: Clock::Kernel,
-            slack,
-        },
-        None => Stamp {
-            at: now,
-            clock: Clock::User,
-            slack: now.saturating_since(started),
-        },
-    }
-}
-
-/// How finely the kernel times the calling thread's sleep. Best effort: late is the worst it gets.
-fn set_timer_slack(slack: Duration) {
-    let nanos = libc::c_ulong::try_from(slack.as_nanos()).unwrap_or(libc::c_ulong::MAX);
-    // SAFETY: this request takes one number and touches no memory.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanos.max(1)) };
-}
-
 /// Descriptors that one look at the kernel's news may report. What they lead to is done before
 /// anything is sent: with a thousand of them a turn took tens of milliseconds.
 const EDGES_MAX: usize = 128;
 
-/// So many turns after one that left a stamp in doubt, sockets are asked for their segments before
-/// a request leaves: half a microsecond, which a loop that is never late saves.
-const WATCHFUL_TURNS: u32 = 64;
+/// For so many turns after one that left a stamp in doubt the kernel is asked for a socket's segments
+/// before a request leaves: half a microsecond, which a loop saves that is never late.
+const WATCHFUL_TURNS: u32 = 1024;
 
 const TIMER: mio::Token = mio::Token(usize::MAX);
 const BELL: mio::Token = mio::Token(usize::MAX - 1);

@@ -11,6 +11,7 @@ mod socket;
 mod limits;
 mod outbox;
 mod epoll;
+mod uring;
 mod disk;
 pub mod sim;
 #[cfg(test)]
@@ -27,6 +28,7 @@ use crate::base::time::{Instant, Wall};
 
 pub use self::epoll::Epoll;
 pub use self::limits::raise_open_files;
+pub use self::uring::{Unavailable, Uring};
 
 /// A back end: the kernel through epoll, through io_uring, or a simulated one.
 ///
