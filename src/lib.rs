@@ -48,7 +48,7 @@ pub use crawl::stats::{Progress, Spread, Stats, Tally};
 #[doc(inline)]
 pub use fetch::failure::{Failure, FailureKind, Truncation};
 #[doc(inline)]
-pub use fetch::timings::Timings;
+pub use fetch::timings::{Label, Timings};
 #[doc(inline)]
 pub use sink::function::FunctionSink;
 #[doc(inline)]

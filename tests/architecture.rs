@@ -24,6 +24,7 @@ const FLOORS: &[(&str, &[&str])] = &[
 /// The files through which a library comes in. Test modules use the same doors.
 const DOORS: &[(&str, &[&str])] = &[
     ("mio", &["src/io/epoll.rs"]),
+    ("io_uring", &["src/io/uring/ring.rs"]),
     ("rustls", &["src/fetch/tls.rs"]),
     ("webpki_roots", &["src/fetch/tls.rs"]),
     ("httparse", &["src/wire/http/head.rs"]),

@@ -38,7 +38,7 @@ const PATIENT: Duration = Duration::from_millis(900);
 
 impl<I: Io> Core<I> {
     /// A released request takes an idle connection of its origin, or begins to make one.
-    pub fn take_connection(&mut self, job: Box<Job>, lane: LaneId, ticket: TicketId, found: Found) {
+    pub fn take_connection(&mut self, job: Job, lane: LaneId, ticket: TicketId, found: Found) {
         let mut timings = Timings {
             started: self.now,
             ..Timings::default()
@@ -239,9 +239,9 @@ impl<I: Io> Core<I> {
         }
     }
 
-    pub fn on_sent(&mut self, key: Key, at: Instant) {
+    pub fn on_sent(&mut self, key: Key, at: Instant, slack: Duration) {
         if let Some(Socket::Http(http)) = self.sockets.get_mut(key) {
-            http.connection.handle_sent(at);
+            http.connection.handle_sent(at, slack);
             if let Some(flight) = http.flight.and_then(|key| self.flights.get(key))
                 && matches!(flight.stage, Stage::Exchanging { .. })
             {
@@ -398,7 +398,7 @@ impl<I: Io> Core<I> {
         self.on_end(flight, *exchange, failure, &carrier);
         // A connection with nothing queued for its origin closes at once, and so do those beside it
         // that were kept while there was. The requests of a probe are queued only when they are due.
-        let is_queued = self.frontier.front(lane).is_some();
+        let is_queued = self.frontier.has_queued(lane);
         let is_asked_for = match &self.load {
             None => is_queued,
             Some(load) => load.keeps_connection(is_queued),
@@ -667,7 +667,7 @@ pub(super) fn arrival(stamp: Stamp) -> Arrival {
     Arrival {
         at: stamp.at,
         kernel: stamp.clock == Clock::Kernel,
-        bound: stamp.bound,
+        slack: stamp.slack,
     }
 }
 

@@ -206,7 +206,7 @@ impl<I: Io> Core<I> {
                 local,
             } => self.on_connected(key_of(token), local, stamp),
             Event::Failed { token, error, at } => self.on_failed(key_of(token), error, at),
-            Event::Sent { token, at } => self.on_sent(key_of(token), at),
+            Event::Sent { token, at, slack } => self.on_sent(key_of(token), at, slack),
             Event::Received {
                 token,
                 chunk,
