@@ -28,7 +28,7 @@ use crate::wire::robots;
 pub(super) const IDLE_CLOSED: &str = "idle_closed";
 
 /// The code of a connection that our own machine had no socket for.
-const EXHAUSTED: &str = "exhausted";
+pub(super) const EXHAUSTED: &str = "exhausted";
 /// How long a lane waits after that.
 const EXHAUSTED_PAUSE: Duration = Duration::from_secs(1);
 /// A server that closes a new connection on which it heard nothing for so long did not hang up on

@@ -7,8 +7,8 @@ use super::report::{ProbeInterval, ProbeReport, Tally};
 use super::schedule::{Arrival, Schedule};
 use crate::base::slab::Slab;
 use crate::base::time::{Instant, Wall};
-use crate::crawl::core::Core;
-use crate::crawl::core::Phase;
+use crate::crawl::carry::EXHAUSTED;
+use crate::crawl::core::{Core, Phase};
 use crate::fetch::failure::FailureKind;
 use crate::frontier::job::{Extra, Job};
 use crate::frontier::request::{Kind, Request};
@@ -195,7 +195,9 @@ impl Load {
         self.is_refused |= failure == Some(FailureKind::BlockedAddress);
         if arrival.measured {
             let begun = page.timings.dns.unwrap_or(page.timings.started);
-            let in_time = begun < self.schedule.measured_until();
+            // What our own machine had no socket for never had its turn.
+            let is_lacking = page.failure.as_ref().is_some_and(|f| f.code == EXHAUSTED);
+            let in_time = begun < self.schedule.measured_until() && !is_lacking;
             self.report.begun_in_time += u64::from(in_time);
             let tally = self.interval.as_mut().map(|(_, tally)| tally);
             self.report.count(page, arrival.due, tally);
@@ -278,5 +280,50 @@ impl<I: Io> Core<I> {
         }
         self.unfinished = true;
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::rng::Rng;
+    use crate::crawl::probe::{Arrivals, Length};
+    use crate::fetch::failure::Failure;
+    use crate::sink::page::samples;
+
+    /// A load of two requests a second apart, both taken.
+    fn taken() -> Load {
+        let (pace, length) = ((Arrivals::Constant, 1.0), Length::Requests(2));
+        let rng = Rng::from_seed(1);
+        let schedule = Schedule::new(pace, Duration::ZERO, length, rng, Instant::START);
+        let request = Request::get("http://a.test/");
+        let url = CrawlUrl::parse(&request.url).expect("a URL");
+        let targets = vec![Target { url, request }];
+        let report = ProbeReport::new(pace, length, 1, 10);
+        let mut load = Load::new(schedule, targets, false, Duration::ZERO, report);
+        for second in [0, 1] {
+            let now = Instant::START + Duration::from_secs(second);
+            assert!(load.take(0, now).is_some_and(|job| job.is_some()));
+        }
+        load
+    }
+
+    #[test]
+    fn what_our_machine_had_no_socket_for_never_had_its_turn() {
+        let mut load = taken();
+        let failed = |code| {
+            let mut page = samples::page(0);
+            page.timings.started = Instant::START;
+            page.failure = Some(Failure::new(FailureKind::Connect, code, "no"));
+            page
+        };
+        let mut page = failed("refused");
+        load.end(&mut page);
+        assert_eq!(load.so_far().begun_in_time, 1);
+        let mut page = failed(EXHAUSTED);
+        page.tag = 1;
+        load.end(&mut page);
+        assert_eq!(load.so_far().begun_in_time, 1);
+        assert_eq!(load.so_far().errors(), 2);
     }
 }
