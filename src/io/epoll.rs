@@ -23,6 +23,7 @@ use super::disk::Disk;
 use super::limits::sockets_allowed;
 use super::outbox::Outbox;
 use super::socket::{Attempt, Read, Socket, keep_stamping, net_error};
+use super::spin::Spin;
 use super::stamps::{Stamps, UnseenSince, established};
 use super::timer::{Timer, set_timer_slack};
 use super::{Chunk, Clock, Close, Event, Io, NetError, Settings, Token, Waker};
@@ -159,6 +160,24 @@ impl Epoll {
             Err(error) if error.kind() == ErrorKind::Interrupted => false,
             Err(error) => panic!("epoll_wait takes a descriptor of our own: {error}"),
         }
+    }
+
+    /// Sleeps until there is news or the tail before `until` begins, and looks through the tail.
+    /// Whether there is news that was waited for.
+    fn sleep(&mut self, until: Option<Instant>) -> bool {
+        let tail = Spin(self.settings.spin).tail(until);
+        if tail.is_none_or(|tail| tail > self.stamps.now()) {
+            self.timer.arm(tail, &self.stamps);
+            let found = self.fetch(true);
+            if tail == until || !found || self.polled.iter().any(|event| event.token() != TIMER) {
+                return found;
+            }
+            self.timer.told();
+        }
+        let Some(until) = until else {
+            return false;
+        };
+        Spin::look_until(until, || (self.fetch(false), self.stamps.now()))
     }
 
     fn handle_edges(&mut self, now: Instant, unseen_since: UnseenSince, events: &mut Vec<Event>) {
@@ -450,8 +469,7 @@ impl Io for Epoll {
         // A look first: a busy loop never pays for the timer.
         let mut slept = false;
         if !self.fetch(false) && may_sleep {
-            self.timer.arm(until, &self.stamps);
-            slept = self.fetch(true);
+            slept = self.sleep(until);
         }
         let complete = self.polled.iter().count() < EDGES_MAX;
         let (now, unseen_since) = self.stamps.begin_turn(slept, complete);

@@ -6,6 +6,7 @@
 
 mod stamps;
 mod timer;
+mod spin;
 mod socket;
 mod limits;
 mod outbox;
@@ -276,6 +277,11 @@ pub struct Settings {
     ///
     /// It is set for the thread that makes the back end, and stays with that thread.
     pub timer_slack: Duration,
+    /// How long before a deadline a wait stops sleeping and looks for news until it comes.
+    ///
+    /// What a sleep is late by is saved, and a core is kept busy: for those who benchmark. A host
+    /// that waits for [`Io::as_fd`] sleeps as it likes; this is about [`Io::wait`].
+    pub spin: Duration,
 }
 
 impl Default for Settings {
@@ -287,6 +293,7 @@ impl Default for Settings {
             buffer_bytes: 16 * 1024,
             buffers_max: 4096,
             timer_slack: Duration::from_nanos(1),
+            spin: Duration::ZERO,
         }
     }
 }

@@ -39,6 +39,7 @@ use super::disk::Disk;
 use super::limits::sockets_allowed;
 use super::outbox::Outbox;
 use super::socket::{Attempt, Socket, keep_stamping, net_error};
+use super::spin::Spin;
 use super::stamps::{COALESCING, Stamps, UnseenSince, established};
 use super::timer::{Timer, set_timer_slack};
 use super::{Chunk, Clock, Close, Event, Io, NetError, Settings, Stamp, Token, Waker};
@@ -95,16 +96,14 @@ enum Ask {
 #[derive(Debug)]
 struct Watch {
     delay: RunDelay,
-    /// The last look at the scheduler's account.
-    looked_at: Instant,
+    /// When there was no answer last.
+    empty_at: Instant,
     /// Since when the answers of this turn may have been given.
     since: Instant,
-    /// The same, as well as it is known without the account.
+    /// The same, as well as it is known without the scheduler's account.
     unseen: UnseenSince,
     /// How long our thread was kept from watching in that time; `None` where nobody knows.
     kept: Option<Duration>,
-    /// The last look that left no answers behind.
-    complete_at: Instant,
 }
 
 impl Uring {
@@ -646,12 +645,28 @@ impl Uring {
         self.open -= 1;
     }
 
-    /// Sleeps until there is an answer or the deadline passes.
+    /// Sleeps until there is an answer or the tail before the deadline begins, and looks through
+    /// the tail.
     fn sleep(&mut self, until: Option<Instant>) {
         let until = until.filter(|until| *until < Instant::FAR_FUTURE);
-        let until = until.map(|until| self.stamps.timer_time(until));
-        let now = self.stamps.timer_time(self.stamps.now());
-        self.ring.sleep(until, now);
+        let tail = Spin(self.settings.spin).tail(until);
+        let now = self.stamps.now();
+        if tail.is_none_or(|tail| tail > now) {
+            let moment = |at| self.stamps.timer_time(at);
+            self.ring.sleep(tail.map(moment), moment(now));
+        }
+        if let Some(until) = until
+            && tail.is_some_and(|tail| tail < until && tail <= self.stamps.now())
+        {
+            Spin::look_until(until, || {
+                let now = self.stamps.now();
+                let found = self.ring.has_answers();
+                if !found {
+                    self.watch.saw_nothing(now);
+                }
+                (found, now)
+            });
+        }
     }
 }
 
@@ -744,10 +759,15 @@ impl Io for Uring {
         events.extend(self.news.drain(..).filter(|event| !stale(event)));
         self.lend();
         self.flush();
+        let now = self.stamps.now();
+        let found = self.ring.has_answers();
         let slept = events.len() == held
             && self.line.is_empty()
-            && !self.ring.has_answers()
-            && until.is_none_or(|until| until > self.stamps.now());
+            && !found
+            && until.is_none_or(|until| until > now);
+        if !found {
+            self.watch.saw_nothing(now);
+        }
         if slept {
             self.sleep(until);
         }
@@ -757,7 +777,7 @@ impl Io for Uring {
         self.ring.take(ANSWERS_A_TURN, &mut self.answers);
         let complete = !self.ring.has_answers();
         let (now, unseen) = self.stamps.begin_turn(slept, complete);
-        self.watch.begin_turn(now, unseen, slept, complete);
+        self.watch.begin_turn(now, unseen, complete);
         self.handle_answers(now, events);
         // The next arrivals find room, however long the turn takes.
         self.lend();
@@ -819,49 +839,62 @@ impl Watch {
     fn start() -> Self {
         Watch {
             delay: RunDelay::start(),
-            looked_at: Instant::START,
+            empty_at: Instant::START,
             since: Instant::START,
             unseen: UnseenSince(Instant::START),
             kept: None,
-            complete_at: Instant::START,
         }
     }
 
-    /// Answers were taken, after a sleep or not, all or not all of them.
-    fn begin_turn(&mut self, now: Instant, unseen: UnseenSince, slept: bool, complete: bool) {
+    /// There was no answer at this moment.
+    fn saw_nothing(&mut self, at: Instant) {
+        self.empty_at = at;
+    }
+
+    /// Answers were taken, all or not all of them.
+    fn begin_turn(&mut self, now: Instant, unseen: UnseenSince, complete: bool) {
         self.unseen = unseen;
-        self.since = self.complete_at;
-        let longest = now.saturating_since(self.looked_at);
-        self.kept = if slept || longest > COALESCING {
-            self.looked_at = now;
-            self.delay.since_last()
+        self.since = self.empty_at;
+        // It cannot have been longer than there was time.
+        let longest = now.saturating_since(self.since);
+        self.kept = if longest > COALESCING {
+            self.delay.since_last().map(|delay| delay.min(longest))
         } else {
-            // It cannot have been longer than there was time.
             Some(longest)
         };
         if complete {
-            self.complete_at = now;
+            self.empty_at = now;
         }
     }
 
-    /// When bytes arrived, and whether others may have before them.
-    fn judge(&self, kernel: Option<Timespec>, connection: &Connection, stamps: &Stamps) -> Stamp {
-        let blind = connection.blind;
-        let watched = match self.kept {
-            Some(kept) if kept > COALESCING => UnseenSince(self.since),
-            _ => self.unseen,
+    /// When bytes arrived. Whatever kept us from looking: where they came in one segment, and no
+    /// other one with them, the stamp is theirs.
+    fn judge(
+        &self,
+        kernel: Option<Timespec>,
+        connection: &mut Connection,
+        stamps: &Stamps,
+    ) -> Stamp {
+        connection.arrived();
+        let (blind, floor) = (connection.blind, connection.floor);
+        let watched = self.kept.is_some_and(|kept| kept <= COALESCING);
+        let unseen = match self.kept {
+            Some(_) => UnseenSince(self.since),
+            None => self.unseen,
         };
-        let stamp = stamps.arrival(kernel, watched, connection.floor);
+        let stamp = stamps.arrival(kernel, unseen, floor);
         if stamp.clock == Clock::User {
             return stamp;
         }
-        if stamp.at < blind.until {
-            let unseen = UnseenSince(blind.since.min(self.since));
-            return stamps.arrival(kernel, unseen, connection.floor);
-        }
-        let watched = self.kept.is_some_and(|kept| kept <= COALESCING);
+        let stamp = match stamp.at < blind.until {
+            true => stamps.arrival(kernel, UnseenSince(blind.since.min(self.since)), floor),
+            false => Stamp {
+                bound: stamp.bound && !watched,
+                ..stamp
+            },
+        };
         Stamp {
-            bound: stamp.bound && !watched,
+            bound: stamp.bound && !connection.arrived_alone(),
             ..stamp
         }
     }
@@ -931,5 +964,6 @@ const TRIAL_PATIENCE: Duration = Duration::from_secs(1);
 /// Answers that one turn works through. What they lead to is done before anything is sent.
 const ANSWERS_A_TURN: usize = 256;
 
-/// The most answers a kernel keeps in one place.
-const ANSWERS_MAX: usize = 1 << 16;
+/// Answers that the ring holds. More of them end receives, which are begun anew: that is rare enough
+/// to spare the locked memory that a ring counts as.
+const ANSWERS_MAX: usize = 1 << 14;

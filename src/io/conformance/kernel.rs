@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::time::{ClockId, clock_gettime};
 use socket2::SockRef;
 
 use super::{Bench, Seen, Step, Watch, token};
@@ -212,6 +213,54 @@ fn a_waker_ends_the_wait_from_another_thread<I: Carried>() {
     ringer.join().expect("it rang");
 }
 
+/// How long this thread has been on a processor.
+fn awake() -> Duration {
+    let spent = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
+}
+
+fn a_wait_stays_awake_for_its_tail_alone<I: Carried>() {
+    let span = Duration::from_millis(60);
+    let check = |spin: Duration, awake_for: std::ops::Range<u64>| {
+        let mut watch = Watch::<Kernel<I>>::with(Settings {
+            spin,
+            ..Settings::default()
+        });
+        let (io, mut events) = (watch.io(), Vec::new());
+        let until = io.now() + span;
+        let before = awake();
+        while io.now() < until {
+            io.wait(Some(until), &mut events);
+        }
+        let took = (awake() - before).as_millis() as u64;
+        assert!(awake_for.contains(&took), "awake for {took} ms of {span:?}");
+        assert!(events.is_empty());
+    };
+    check(Duration::ZERO, 0..5);
+    check(Duration::from_millis(1), 0..6);
+    // Others may have had the processor for most of it.
+    check(Duration::from_secs(1), 6..70);
+}
+
+fn what_arrives_in_the_tail_of_a_wait_ends_it<I: Carried>() {
+    let mut watch = Watch::<Kernel<I>>::with(Settings {
+        spin: Duration::from_secs(60),
+        ..Settings::default()
+    });
+    let pause = Step::Pause(Duration::from_millis(5));
+    let say = Step::Say(b"!".to_vec());
+    let peer = watch.bench.listen(vec![vec![pause, say]; 20].concat());
+    watch.connect(token(0), peer);
+    let began = watch.io().now();
+    // What was looked for again and again was seen when it came, unless others had the processor.
+    let exact = (0..20).any(|_| match watch.next() {
+        Seen::Received(_, _, stamp) => stamp.clock == Clock::Kernel && !stamp.bound,
+        other => panic!("{other:?}"),
+    });
+    assert!(exact);
+    assert!(watch.io().now().saturating_since(began) < Duration::from_secs(10));
+}
+
 /// Whether a host that polls the descriptor would be woken within `span`.
 fn readable(io: &impl Io, span: Duration) -> bool {
     let fd = io.as_fd().expect("a kernel's back end has a descriptor");
@@ -302,6 +351,8 @@ kernels! {
     a_stalled_loop_changes_no_latency
     an_arrival_that_ends_our_sleep_is_no_mere_bound
     a_waker_ends_the_wait_from_another_thread
+    a_wait_stays_awake_for_its_tail_alone
+    what_arrives_in_the_tail_of_a_wait_ends_it
     the_descriptor_alone_carries_the_deadline
     the_descriptor_shows_arrivals_and_has_news_the_rest
 }
