@@ -671,6 +671,10 @@ impl Uring {
 }
 
 impl Io for Uring {
+    fn name(&self) -> &'static str {
+        "uring"
+    }
+
     fn now(&self) -> Instant {
         self.stamps.now()
     }
