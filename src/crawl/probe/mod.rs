@@ -28,7 +28,7 @@ use crate::fetch::timings::Timings;
 use crate::frontier::filter;
 use crate::frontier::request::Request;
 use crate::frontier::settings::Follow;
-use crate::io::{Epoll, Io};
+use crate::io::{Io, Kernel};
 use crate::sink::Sink;
 use crate::throttle;
 use crate::throttle::signal::{Answer, Blame, Classify, Signal};
@@ -88,11 +88,11 @@ impl Default for ProbeSettings {
 /// assert!(report.is_rate_reached(), "{} a second", report.rate_reached());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Probe<I: Io = Epoll> {
+pub struct Probe<I: Io = Kernel> {
     crawler: Crawler<I>,
 }
 
-impl Probe<Epoll> {
+impl Probe<Kernel> {
     /// A probe on the kernel, of these targets; each attempt that ends goes to `sink`, those of
     /// the warm-up too.
     ///
