@@ -136,6 +136,9 @@ pub enum Event {
         token: Token,
         /// Just before the system call that sent its first byte.
         at: Instant,
+        /// It may have left as much later: the system call took that long, others were run in
+        /// between. Zero where it left at once.
+        slack: Duration,
     },
     /// Bytes (or one datagram) arrived. Give the chunk back with [`Io::release`].
     Received {
@@ -189,8 +192,24 @@ pub struct Stamp {
     pub at: Instant,
     /// Who stamped it.
     pub clock: Clock,
-    /// It happened at this moment or before: an upper bound.
-    pub bound: bool,
+    /// It may have happened as much earlier. Zero where the stamp is exact.
+    pub slack: Duration,
+}
+
+impl Stamp {
+    /// Stamped by the kernel, and nothing else can have been stamped in its place.
+    pub fn exact(at: Instant) -> Self {
+        Stamp {
+            at,
+            clock: Clock::Kernel,
+            slack: Duration::ZERO,
+        }
+    }
+
+    /// It happened at this moment or before: an upper bound. All that we stamp ourselves is one.
+    pub fn is_bound(&self) -> bool {
+        self.clock == Clock::User || !self.slack.is_zero()
+    }
 }
 
 /// Who stamped an arrival.
