@@ -13,7 +13,7 @@ use super::mapping::Mapping;
 use super::origins::Origins;
 use super::pacing::{MOST, MOST_RUNNING, Pacing};
 use super::probe::Load;
-use super::room::Room;
+use super::room::{Ports, Room};
 use super::stats::{Progress, Stats};
 use super::timer::{Deadlines, Timer};
 use crate::base::disk::{DiskDone, DiskJob};
@@ -50,6 +50,8 @@ pub(super) struct Core<I: Io> {
     pub origins: Origins,
     /// Requests that our machine has room for.
     pub room: Room,
+    /// Where our machine has no local port left.
+    pub ports: Ports,
     pub flights: Slab<Flight>,
     pub sockets: Slab<Socket>,
     /// The attempt behind each of the throttle's tickets, by the ticket's slot.
@@ -353,6 +355,7 @@ impl<I: Io> Core<I> {
         if let Some(most) = self.room.widened() {
             self.throttle.set_in_flight_max(most);
         }
+        self.ports.expire(self.now);
         if self.now.saturating_since(self.stats_written) >= STATS_EVERY {
             self.write_stats();
         }
