@@ -28,7 +28,7 @@ use crate::wire::robots;
 pub(super) const IDLE_CLOSED: &str = "idle_closed";
 
 /// The code of a connection that our own machine had no socket for.
-const EXHAUSTED: &str = "exhausted";
+pub(super) const EXHAUSTED: &str = "exhausted";
 /// The code of a connection that our own machine had no local port for.
 const NO_PORT: &str = "no_port";
 /// How long a lane waits after that.

@@ -29,7 +29,6 @@ use crate::base::time::{Instant, Wall};
 
 pub use self::epoll::Epoll;
 pub use self::kernel::{BackEnd, Kernel};
-pub use self::limits::raise_open_files;
 pub use self::limits::{open_files, raise_open_files};
 pub use self::uring::{Unavailable, Uring};
 

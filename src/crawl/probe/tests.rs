@@ -93,7 +93,10 @@ impl World for Server {
             Does::Ends => return net.end(conn, Duration::ZERO),
             Does::Nothing => return,
         };
-        let reply = format!("HTTP/1.1 {status} So\r\nContent-Length: 2\r\n\r\nok");
+        let reply = format!(
+            "HTTP/1.1 {status} So\r\nLocation: /elsewhere\r\nRetry-After: 7\r\n\
+             RateLimit-Remaining: 0\r\nRateLimit-Reset: 9\r\nContent-Length: 2\r\n\r\nok"
+        );
         net.reply(conn, after, reply.as_bytes());
     }
 
@@ -447,6 +450,8 @@ fn statuses_are_replies_and_redirects_are_not_followed() {
     assert_eq!(ended.report.by_status, [(302, 10), (500, 10)].into());
     assert_eq!(ended.asked().len(), 20);
     assert!(ended.pages.iter().all(|page| page.final_));
+    let errors = &ended.report.by_error;
+    assert!(errors.is_empty(), "{errors:?}");
 }
 
 #[test]
