@@ -12,7 +12,7 @@ use super::timer::Timer;
 use crate::base::slab::Key;
 use crate::base::time::Instant;
 use crate::fetch::connection::{Connection, News};
-use crate::fetch::exchange::{Description, Exchange};
+use crate::fetch::exchange::{Buffers, Description, Exchange};
 use crate::fetch::eyeballs::{Race, Turn};
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::fetch::timings::{Arrival, Timings};
@@ -49,7 +49,7 @@ impl<I: Io> Core<I> {
             timings.dns = Some(self.now);
         }
         let exchange = self
-            .exchange_of(&job, timings)
+            .next_exchange(&job, timings)
             .expect("what cannot be put on the wire is not admitted");
         let origin = self.origins.take(job.url.origin());
         let fresh = job.fresh;
@@ -62,7 +62,7 @@ impl<I: Io> Core<I> {
             decisions: Vec::new(),
             port: found.port,
             stage: Stage::Connecting {
-                exchange: Box::new(exchange),
+                exchange,
                 race: Race::new(&found.addresses),
                 sockets: SmallVec::new(),
             },
@@ -85,8 +85,31 @@ impl<I: Io> Core<I> {
         }
     }
 
+    /// The exchange of a job, ready to be sent, in the memory of one that is over where there is some.
+    fn next_exchange(
+        &mut self,
+        job: &Job,
+        timings: Timings,
+    ) -> Result<Box<Exchange>, RequestError> {
+        match self.spare.take() {
+            Some((mut exchange, buffers)) => {
+                *exchange = self.exchange_of(job, timings, buffers)?;
+                Ok(exchange)
+            }
+            None => {
+                let exchange = self.exchange_of(job, timings, Buffers::default())?;
+                Ok(Box::new(exchange))
+            }
+        }
+    }
+
     /// The exchange of a job, ready to be sent.
-    pub fn exchange_of(&self, job: &Job, timings: Timings) -> Result<Exchange, RequestError> {
+    pub fn exchange_of(
+        &self,
+        job: &Job,
+        timings: Timings,
+        buffers: Buffers,
+    ) -> Result<Exchange, RequestError> {
         let extra = job.extra.as_deref();
         let body = extra.map(|extra| extra.body.as_slice());
         let description = Description {
@@ -98,7 +121,8 @@ impl<I: Io> Core<I> {
             keep_wire: true,
             body_max: (job.kind == Kind::Robots).then_some(robots::LENGTH_MAX as u64),
         };
-        Exchange::new(&description, &self.config.fetch, Limits::default(), timings)
+        let limits = Limits::default();
+        Exchange::in_buffers(&description, &self.config.fetch, limits, timings, buffers)
     }
 
     /// Opens the next connection of an attempt's race, when it is time for it.
@@ -142,13 +166,13 @@ impl<I: Io> Core<I> {
             false => None,
         };
         let remote = SocketAddr::new(address, flight.port);
-        let socket = self.sockets.insert(Socket::Http(Box::new(HttpSocket {
+        let socket = self.sockets.insert(Socket::Http(HttpSocket {
             connection: Connection::open(remote, tls, flight.released, self.now),
             flight: Some(key),
             origin: self.origins.share(flight.origin),
             paused: None,
             counted: 0,
-        })));
+        }));
         if let Stage::Connecting { race, sockets, .. } = &mut flight.stage {
             sockets.push(socket);
             race.handle_started(self.now);
@@ -363,7 +387,7 @@ impl<I: Io> Core<I> {
             self.close_socket(socket, Close::Reset);
         }
         self.throttle.charge_failed(ticket, released);
-        self.on_end(key, *exchange, Some(failure), carrier);
+        self.on_end(key, exchange, Some(failure), carrier);
     }
 
     fn on_exchange_over(&mut self, key: Key, failure: Option<Failure>, reusable: bool) {
@@ -386,7 +410,7 @@ impl<I: Io> Core<I> {
             self.favoured = None;
         }
         self.deadlines.cancel(Timer::Socket(key.slot));
-        self.on_end(flight, *exchange, failure, &carrier);
+        self.on_end(flight, exchange, failure, &carrier);
         // A connection with nothing queued for its origin closes at once, and so do those beside it
         // that were kept while there was.
         let is_wanted = self.is_running() && self.frontier.front(lane).is_some();
@@ -420,7 +444,7 @@ impl<I: Io> Core<I> {
             IDLE_CLOSED,
             "the kept connection ended before the first byte of a reply",
         );
-        self.on_end(flight, *exchange, Some(failure), &carrier);
+        self.on_end(flight, exchange, Some(failure), &carrier);
     }
 
     /// A connection that waited was ended by its peer.
@@ -461,7 +485,7 @@ impl<I: Io> Core<I> {
         }
         let (ticket, released) = (flight.ticket, flight.released);
         self.throttle.charge_failed(ticket, released);
-        self.on_end(key, *exchange, Some(failure), carrier);
+        self.on_end(key, exchange, Some(failure), carrier);
     }
 
     /// The connection that a request waited on is gone; nothing was sent, so nothing is lost.

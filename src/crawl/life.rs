@@ -10,7 +10,7 @@ use super::core::Core;
 use super::flight::{Carrier, Socket, Stage};
 use super::names::Resolved;
 use crate::base::slab::Key;
-use crate::fetch::exchange::Exchange;
+use crate::fetch::exchange::{Buffers, Exchange};
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::fetch::timings::Timings;
 use crate::frontier::filter::Filtered;
@@ -76,7 +76,7 @@ impl<I: Io> Core<I> {
             extra: Extra::of(&request),
         };
         // What cannot be put on the wire is the caller's to hear of now, not the sink's later.
-        self.exchange_of(&job, Timings::default())
+        self.exchange_of(&job, Timings::default(), Buffers::default())
             .map_err(|error| {
                 self.stats.seeds_bad += 1;
                 refused(Refused::Request(error))
@@ -194,7 +194,7 @@ impl<I: Io> Core<I> {
     pub fn on_end(
         &mut self,
         key: Key,
-        exchange: Exchange,
+        mut exchange: Box<Exchange>,
         failure: Option<Failure>,
         carrier: &Carrier,
     ) {
@@ -202,7 +202,7 @@ impl<I: Io> Core<I> {
         if exchange.head().is_none() {
             self.hear_nothing(&flight, failure.as_ref(), exchange.timings());
         }
-        let mut page = self.page_of(&flight, exchange.into_outcome(), failure, carrier);
+        let mut page = self.page_of(&flight, exchange.take_outcome(), failure, carrier);
         if let Some(signal) = flight.signal.take() {
             self.hear_end(&flight, &signal, &page);
         }
@@ -211,7 +211,8 @@ impl<I: Io> Core<I> {
         self.throttle.finish(flight.ticket, self.now);
         self.follow(&flight.job, &mut page);
         let counts = page.final_ && page.status.is_some();
-        self.deliver(page);
+        let buffers = self.deliver(page);
+        self.spare.put(exchange, buffers);
         self.frontier.ended(
             flight.lane,
             &flight.job,

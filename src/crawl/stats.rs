@@ -132,7 +132,7 @@ impl Stats {
         if let Some(failure) = &page.failure {
             let name = format!("{}.{}", failure.kind.name(), failure.code);
             if !self.first_errors.contains_key(&name) {
-                let first = (Arc::clone(&page.url), failure.detail.to_string());
+                let first = (Arc::from(page.url.as_str()), failure.detail.to_string());
                 self.first_errors.insert(name.clone(), first);
             }
             *self.by_error.entry(name).or_default() += 1;

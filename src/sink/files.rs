@@ -293,16 +293,16 @@ impl FileSink {
 }
 
 impl Sink for FileSink {
-    fn put(&mut self, page: Page, disk: &mut Vec<DiskJob>) {
+    fn put(&mut self, page: &mut Page, disk: &mut Vec<DiskJob>) {
         let before = disk.len();
         self.open(disk);
         let number = self.next;
         self.next += 1;
         let digest = page.digest();
         let warc = self.warc.as_mut();
-        let record = warc.and_then(|warc| warc.put(&page, digest, number, disk));
+        let record = warc.and_then(|warc| warc.put(page, digest, number, disk));
         if self.options.results != Results::None {
-            self.put_line(number, &page, digest, record);
+            self.put_line(number, page, digest, record);
         }
         self.advance(disk);
         self.account(before, disk);

@@ -40,7 +40,7 @@ pub(super) fn write_until_place(page: &Page, digest: Option<Digest>, out: &mut V
     line.key("depth").number(page.depth.into());
     line.key("attempt").number(page.attempt.into());
     line.key("scopes")
-        .list(page.scopes.iter().map(|scope| &**scope));
+        .list(page.scopes.iter().map(String::as_str));
 
     let status = page.status.map(u64::from);
     line.key("status").or_null(status, Line::number);

@@ -18,8 +18,11 @@ pub struct RequestHead<'a> {
     pub accept: &'a str,
     /// The value of Accept-Encoding; empty leaves it out.
     pub accept_encoding: &'a str,
-    /// Further fields, in order, after those above. One that bears the name of one above takes
-    /// its place.
+    /// Fields that every request has, in order, after those above. One that bears the name of one
+    /// above takes its place.
+    pub usual: &'a [(String, String)],
+    /// This one's own fields, in order, after those above. One that bears the name of one above
+    /// takes its place.
     pub headers: &'a [(String, String)],
     /// Bytes of the body that follows; `None` sends no Content-Length.
     pub body_bytes: Option<u64>,
@@ -46,7 +49,7 @@ pub enum RequestError {
 }
 
 /// Appends a request's head to `out` (RFC 9112 section 3): Host, User-Agent, Accept,
-/// Accept-Encoding, the further fields in order, Content-Length. The body is the caller's to add.
+/// Accept-Encoding, the usual fields, its own, Content-Length. The body is the caller's to add.
 ///
 /// # Errors
 /// Anything that would let one field become two, or a reader see another request than we do.
@@ -74,16 +77,15 @@ fn write_all(out: &mut Vec<u8>, request: &RequestHead<'_>) -> Result<(), Request
         ("Accept", request.accept),
         ("Accept-Encoding", request.accept_encoding),
     ] {
-        let replaced = request
-            .headers
-            .iter()
-            .any(|(other, _)| other.eq_ignore_ascii_case(name));
+        let replaced = bears(request.usual, name) || bears(request.headers, name);
         // An empty Host is sent: RFC 9112 section 3.2 demands the field.
         if !replaced && (!value.is_empty() || name == "Host") {
             write_field(out, name, value)?;
         }
     }
-    for (name, value) in request.headers {
+    let usual = request.usual.iter();
+    let usual = usual.filter(|(name, _)| !bears(request.headers, name));
+    for (name, value) in usual.chain(request.headers) {
         if ["content-length", "transfer-encoding"]
             .iter()
             .any(|ours| ours.eq_ignore_ascii_case(name))
@@ -99,6 +101,12 @@ fn write_all(out: &mut Vec<u8>, request: &RequestHead<'_>) -> Result<(), Request
     }
     out.extend_from_slice(b"\r\n");
     Ok(())
+}
+
+/// Whether one of these fields has this name.
+fn bears(fields: &[(String, String)], name: &str) -> bool {
+    let mut fields = fields.iter();
+    fields.any(|(other, _)| other.eq_ignore_ascii_case(name))
 }
 
 fn write_field(out: &mut Vec<u8>, name: &str, value: &str) -> Result<(), RequestError> {
@@ -151,6 +159,7 @@ mod tests {
             user_agent: "spider/1",
             accept: "*/*",
             accept_encoding: "gzip",
+            usual: &[],
             headers: &[],
             body_bytes: None,
         }
