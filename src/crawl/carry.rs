@@ -12,7 +12,7 @@ use super::timer::Timer;
 use crate::base::slab::Key;
 use crate::base::time::Instant;
 use crate::fetch::connection::{Connection, News};
-use crate::fetch::exchange::{Buffers, Description, Exchange};
+use crate::fetch::exchange::{Description, Exchange};
 use crate::fetch::eyeballs::{Race, Turn};
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::fetch::timings::{Arrival, Timings};
@@ -49,7 +49,7 @@ impl<I: Io> Core<I> {
             timings.dns = Some(self.now);
         }
         let exchange = self
-            .next_exchange(&job, timings)
+            .exchange_of(&job, timings)
             .expect("what cannot be put on the wire is not admitted");
         let origin = self.origins.take(job.url.origin());
         let fresh = job.fresh;
@@ -86,43 +86,21 @@ impl<I: Io> Core<I> {
     }
 
     /// The exchange of a job, ready to be sent, in the memory of one that is over where there is some.
-    fn next_exchange(
-        &mut self,
-        job: &Job,
-        timings: Timings,
-    ) -> Result<Box<Exchange>, RequestError> {
+    fn exchange_of(&mut self, job: &Job, timings: Timings) -> Result<Box<Exchange>, RequestError> {
+        let (asked, settings, limits) = (describe(job), &self.config.fetch, Limits::default());
         match self.spare.take() {
             Some((mut exchange, buffers)) => {
-                *exchange = self.exchange_of(job, timings, buffers)?;
+                *exchange = Exchange::in_buffers(&asked, settings, limits, timings, buffers)?;
                 Ok(exchange)
             }
-            None => {
-                let exchange = self.exchange_of(job, timings, Buffers::default())?;
-                Ok(Box::new(exchange))
-            }
+            None => Exchange::new(&asked, settings, limits, timings).map(Box::new),
         }
     }
 
-    /// The exchange of a job, ready to be sent.
-    pub fn exchange_of(
-        &self,
-        job: &Job,
-        timings: Timings,
-        buffers: Buffers,
-    ) -> Result<Exchange, RequestError> {
-        let extra = job.extra.as_deref();
-        let body = extra.map(|extra| extra.body.as_slice());
-        let description = Description {
-            method: job.method(),
-            target: job.url.request_target(),
-            host: job.url.authority(),
-            headers: extra.map_or(&[], |extra| &extra.headers),
-            body: body.filter(|body| !body.is_empty()),
-            keep_wire: true,
-            body_max: (job.kind == Kind::Robots).then_some(robots::LENGTH_MAX as u64),
-        };
-        let limits = Limits::default();
-        Exchange::in_buffers(&description, &self.config.fetch, limits, timings, buffers)
+    /// Whether a job's request can be put on the wire.
+    pub fn check_request(&mut self, job: &Job) -> Result<(), RequestError> {
+        self.scratch.clear();
+        describe(job).write_head(&self.config.fetch, &mut self.scratch)
     }
 
     /// Opens the next connection of an attempt's race, when it is time for it.
@@ -669,6 +647,21 @@ impl<I: Io> Core<I> {
             Some(Socket::Http(http)) => http,
             other => unreachable!("a connection of pages is named, not {other:?}"),
         }
+    }
+}
+
+/// What a job asks for.
+fn describe(job: &Job) -> Description<'_> {
+    let extra = job.extra.as_deref();
+    let body = extra.map(|extra| extra.body.as_slice());
+    Description {
+        method: job.method(),
+        target: job.url.request_target(),
+        host: job.url.authority(),
+        headers: extra.map_or(&[], |extra| &extra.headers),
+        body: body.filter(|body| !body.is_empty()),
+        keep_wire: true,
+        body_max: (job.kind == Kind::Robots).then_some(robots::LENGTH_MAX as u64),
     }
 }
 

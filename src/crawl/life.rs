@@ -10,9 +10,8 @@ use super::core::Core;
 use super::flight::{Carrier, Socket, Stage};
 use super::names::Resolved;
 use crate::base::slab::Key;
-use crate::fetch::exchange::{Buffers, Exchange};
+use crate::fetch::exchange::Exchange;
 use crate::fetch::failure::{Failure, FailureKind};
-use crate::fetch::timings::Timings;
 use crate::frontier::filter::Filtered;
 use crate::frontier::job::{Extra, Job};
 use crate::frontier::request::{Kind, Request, ScopesError};
@@ -76,11 +75,10 @@ impl<I: Io> Core<I> {
             extra: Extra::of(&request),
         };
         // What cannot be put on the wire is the caller's to hear of now, not the sink's later.
-        self.exchange_of(&job, Timings::default(), Buffers::default())
-            .map_err(|error| {
-                self.stats.seeds_bad += 1;
-                refused(Refused::Request(error))
-            })?;
+        self.check_request(&job).map_err(|error| {
+            self.stats.seeds_bad += 1;
+            refused(Refused::Request(error))
+        })?;
         self.stats.seeds += 1;
         self.frontier
             .check(&job.url, request.depth, true)

@@ -33,6 +33,29 @@ pub struct Description<'a> {
     pub body_max: Option<u64>,
 }
 
+impl Description<'_> {
+    /// Appends the head of the request, as it leaves.
+    ///
+    /// # Errors
+    /// It cannot be put on the wire; `out` is then as it was.
+    pub fn write_head(&self, settings: &Settings, out: &mut Vec<u8>) -> Result<(), RequestError> {
+        write_request(
+            out,
+            &RequestHead {
+                method: self.method,
+                target: self.target,
+                host: self.host,
+                user_agent: &settings.user_agent,
+                accept: ACCEPT,
+                accept_encoding: ACCEPT_ENCODING,
+                usual: &settings.headers,
+                headers: self.headers,
+                body_bytes: self.body.map(|body| body.len() as u64),
+            },
+        )
+    }
+}
+
 /// What came of feeding an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -172,18 +195,7 @@ impl Exchange {
         let varies = description.target.len() + description.host.len() + settings.user_agent.len();
         let mut request = buffers.request;
         request.reserve(varies + REQUEST_REST);
-        let head = RequestHead {
-            method: description.method,
-            target: description.target,
-            host: description.host,
-            user_agent: &settings.user_agent,
-            accept: ACCEPT,
-            accept_encoding: ACCEPT_ENCODING,
-            usual: &settings.headers,
-            headers: description.headers,
-            body_bytes: description.body.map(|body| body.len() as u64),
-        };
-        write_request(&mut request, &head)?;
+        description.write_head(settings, &mut request)?;
         request.extend_from_slice(description.body.unwrap_or_default());
         Ok(Exchange {
             state: State::Queued,

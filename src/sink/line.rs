@@ -3,6 +3,7 @@
 //! Written by hand into a buffer that is used again: a line costs no allocation.
 
 use std::fmt::{self, Write as _};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crate::base::time::{Wall, nanos};
@@ -13,6 +14,8 @@ pub(super) struct Line<'a> {
 }
 
 impl Line<'_> {
+    // Inlined, the names are of a known length: there are three dozen on a line.
+    #[inline(always)]
     pub fn first(&mut self, name: &str) -> &mut Self {
         self.out.push(b'"');
         self.out.extend_from_slice(name.as_bytes());
@@ -20,6 +23,7 @@ impl Line<'_> {
         self
     }
 
+    #[inline(always)]
     pub fn key(&mut self, name: &str) -> &mut Self {
         self.out.extend_from_slice(b", ");
         self.first(name)
@@ -127,6 +131,22 @@ impl Line<'_> {
             }
         }
         self.out.extend_from_slice(&bytes[from..]);
+    }
+
+    /// As the address shows itself, in a tenth of the time where it is IPv4: there are two on a line.
+    pub fn address(&mut self, address: SocketAddr) {
+        let IpAddr::V4(host) = address.ip() else {
+            return self.shown(address);
+        };
+        let mut before = b'"';
+        for octet in host.octets() {
+            self.out.push(before);
+            self.number(octet.into());
+            before = b'.';
+        }
+        self.out.push(b':');
+        self.number(address.port().into());
+        self.out.push(b'"');
     }
 
     /// Something whose text is ours and holds nothing to escape.

@@ -54,8 +54,8 @@ pub(super) fn write_until_place(page: &Page, digest: Option<Digest>, out: &mut V
     line.key("content_type")
         .or_null(page.content_type.as_deref(), Line::text);
 
-    line.key("remote").or_null(page.remote, Line::shown);
-    line.key("local").or_null(page.local, Line::shown);
+    line.key("remote").or_null(page.remote, Line::address);
+    line.key("local").or_null(page.local, Line::address);
     line.key("reused").boolean(page.reused);
     line.key("tls").or_null(page.tls, Line::tls);
 

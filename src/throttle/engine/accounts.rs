@@ -201,6 +201,8 @@ impl Account {
 pub(super) struct Accounts {
     rows: Vec<Account>,
     free: Vec<u32>,
+    /// Rows of scopes that are gone, and that the settings do not name.
+    gone: Vec<u32>,
     /// Of all scopes, those that had no row included, save for waits.
     waited: [u64; CAUSES],
     decided: [u64; EVENTS],
@@ -239,16 +241,21 @@ impl Accounts {
         }
     }
 
-    /// Frees the rows of scopes that are gone: that half of them which sent least.
+    fn close(&mut self, row: u32) {
+        if let Some(account) = self.rows.get_mut(row as usize) {
+            account.is_live = false;
+            if !account.configured {
+                self.gone.push(row);
+            }
+        }
+    }
+
+    /// Frees the rows of scopes that are gone: that half of them which sent least. It looks at no
+    /// others, which may be all.
     fn sweep(&mut self) {
-        let mut gone: Vec<u32> = (0..self.rows.len() as u32)
-            .filter(|row| {
-                let account = &self.rows[*row as usize];
-                !account.is_live && !account.configured
-            })
-            .collect();
+        let mut gone = std::mem::take(&mut self.gone);
         gone.sort_by_key(|row| (self.rows[*row as usize].sent, *row));
-        gone.truncate(gone.len().div_ceil(2));
+        self.gone = gone.split_off(gone.len().div_ceil(2));
         for row in &gone {
             self.rows[*row as usize].sent = 0;
         }
@@ -277,9 +284,7 @@ impl Throttle {
     }
 
     pub(super) fn close_account(&mut self, row: u32) {
-        if let Some(account) = self.accounts.get_mut(row) {
-            account.is_live = false;
-        }
+        self.accounts.close(row);
     }
 
     pub(super) fn account_departed(&mut self, id: ScopeId, at: Instant) {
@@ -444,8 +449,8 @@ mod tests {
         let mut accounts = Accounts::default();
         let first = accounts.open("a.test", true, profile(), Instant::START);
         let other = accounts.open("b.test", false, profile(), Instant::START);
-        accounts.rows[first as usize].is_live = false;
-        accounts.rows[other as usize].is_live = false;
+        accounts.close(first);
+        accounts.close(other);
         let again = accounts.open("a.test", true, profile(), secs(9));
         assert_eq!(again, first);
         assert!(accounts.rows[first as usize].is_live);
@@ -458,9 +463,10 @@ mod tests {
         for number in 0..ACCOUNTS_MAX as u64 {
             let name = format!("{number}.test");
             let row = accounts.open(&name, number == 0, profile(), Instant::START);
-            let account = &mut accounts.rows[row as usize];
-            account.sent = 1 + number;
-            account.is_live = number >= 100;
+            accounts.rows[row as usize].sent = 1 + number;
+            if number < 100 {
+                accounts.close(row);
+            }
         }
         let row = accounts.open("new.test", false, profile(), secs(1));
         // The one that the settings name stays, although it sent least.
@@ -468,9 +474,7 @@ mod tests {
         assert_eq!(accounts.rows[0].sent, 1);
         assert!(!accounts.free.contains(&0));
         assert_eq!(accounts.rows.len(), ACCOUNTS_MAX);
-        for account in &mut accounts.rows {
-            account.is_live = true;
-        }
+        accounts.gone.clear();
         accounts.free.clear();
         let row = accounts.open("late.test", false, profile(), secs(2));
         assert_eq!(row, NOBODY);

@@ -64,7 +64,9 @@ fn write_all(out: &mut Vec<u8>, request: &RequestHead<'_>) -> Result<(), Request
         return Err(RequestError::Method(request.method.to_owned()));
     }
     let target = request.target.split('#').next().unwrap_or_default();
-    if !target.bytes().all(|byte| byte.is_ascii_graphic()) {
+    // All octets are looked at, which is quicker than to stop at the first that is wrong.
+    let is_wrong = |wrong: bool, byte: u8| wrong | !byte.is_ascii_graphic();
+    if target.bytes().fold(false, is_wrong) {
         return Err(RequestError::Target(request.target.to_owned()));
     }
     let target = if target.is_empty() { "/" } else { target };
@@ -80,7 +82,7 @@ fn write_all(out: &mut Vec<u8>, request: &RequestHead<'_>) -> Result<(), Request
         let replaced = bears(request.usual, name) || bears(request.headers, name);
         // An empty Host is sent: RFC 9112 section 3.2 demands the field.
         if !replaced && (!value.is_empty() || name == "Host") {
-            write_field(out, name, value)?;
+            write_value(out, name, value)?;
         }
     }
     let usual = request.usual.iter();
@@ -97,7 +99,7 @@ fn write_all(out: &mut Vec<u8>, request: &RequestHead<'_>) -> Result<(), Request
     if let Some(bytes) = request.body_bytes {
         let mut digits = String::new();
         let _ = write!(digits, "{bytes}");
-        write_field(out, "Content-Length", &digits)?;
+        write_value(out, "Content-Length", &digits)?;
     }
     out.extend_from_slice(b"\r\n");
     Ok(())
@@ -113,10 +115,13 @@ fn write_field(out: &mut Vec<u8>, name: &str, value: &str) -> Result<(), Request
     if !is_token(name) {
         return Err(RequestError::HeaderName(name.to_owned()));
     }
-    if value
-        .bytes()
-        .any(|byte| byte.is_ascii_control() && byte != b'\t')
-    {
+    write_value(out, name, value)
+}
+
+/// Writes a field whose name is known to be a token.
+fn write_value(out: &mut Vec<u8>, name: &str, value: &str) -> Result<(), RequestError> {
+    let is_wrong = |wrong: bool, byte: u8| wrong | (byte.is_ascii_control() & (byte != b'\t'));
+    if value.bytes().fold(false, is_wrong) {
         return Err(RequestError::HeaderValue(name.to_owned()));
     }
     for part in [name, ": ", value.trim_ascii(), "\r\n"] {
