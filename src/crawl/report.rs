@@ -153,6 +153,9 @@ impl<I: Io> Core<I> {
 
     /// Hands a page to the sink; gives the memory of what the sink leaves.
     pub fn deliver(&mut self, mut page: Box<Page>) -> Buffers {
+        if let Some(load) = &mut self.load {
+            load.end(&mut page);
+        }
         self.stats.count(&page);
         self.sink.put(&mut page, &mut self.disk);
         self.spare.put_page(page)
