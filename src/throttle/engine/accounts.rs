@@ -8,8 +8,8 @@ use super::super::decision::Event;
 use super::super::scope::{NOBODY, Profile, ScopeId};
 use super::super::signal::Signal;
 use super::super::strategy::Pace;
-use super::Throttle;
 use super::median::Median;
+use super::{FirstInLine, Throttle};
 use crate::base::time::{Instant, nanos};
 
 /// What one scope did.
@@ -380,8 +380,13 @@ impl Throttle {
 
     /// Notes what the first in a scope's line waits for from now on. Called wherever that may have
     /// changed.
-    pub(super) fn account_waiting(&mut self, id: ScopeId, now: Instant) {
-        let cause = self.waits_for(id, now);
+    pub(super) fn account_waiting(
+        &mut self,
+        id: ScopeId,
+        first: Option<FirstInLine>,
+        now: Instant,
+    ) {
+        let cause = first.and_then(|first| self.waits_for(id, first, now));
         let row = self.scope_ref(id).account;
         let Some(account) = self.accounts.rows.get_mut(row as usize) else {
             return;
@@ -395,9 +400,8 @@ impl Throttle {
             (Some(_), None) => self.account_waited(id, now),
             (None, None) => {}
         }
-        if comes_to_spend {
-            let cost = self.cost(self.first_waiting(id), id);
-            self.note_quota(id, cost, now);
+        if comes_to_spend && let Some(first) = first {
+            self.note_quota(id, first.cost, now);
         }
     }
 
@@ -413,19 +417,16 @@ impl Throttle {
 
     /// What the first in a scope's line waits for; `None` where there is none, or it waits for our
     /// own machine.
-    fn waits_for(&self, id: ScopeId, now: Instant) -> Option<Cause> {
-        let lane = self.first_waiting(id);
-        if lane == NOBODY || !self.lanes[lane as usize].is_offered() {
+    fn waits_for(&self, id: ScopeId, first: FirstInLine, now: Instant) -> Option<Cause> {
+        if !self.lanes[first.lane as usize].is_offered() {
             return None;
         }
-        let scope = self.scope_ref(id);
-        let cost = self.cost(lane, id);
-        match scope.releases_at(cost, now) {
+        match first.releases {
             Some(at) if at <= now => {
                 let full = self.in_flight >= self.settings.concurrent_requests;
                 full.then_some(Cause::GlobalCap)
             }
-            at => Some(self.cause(id, cost, at.is_none(), now)),
+            at => Some(self.cause(id, first.cost, at.is_none(), now)),
         }
     }
 }
