@@ -11,7 +11,7 @@
 Needs root, nginx, wrk, openssl and two cores, and should have the machine to itself: it says so if
 it has not. Peers are left out, loudly, where they are absent:
 
-    pip install aiohttp uvloop scrapy==2.19.0
+    pip install aiohttp uvloop pycurl scrapy==2.19.0
     apt-get install libcurl4-openssl-dev     # and a C compiler
 
 All runs in a network namespace of its own that has loopback only. nginx has one core, the client the
@@ -25,7 +25,10 @@ first request to their last page.
   robots   the same with each host's robots.txt asked for first
   user     processor time in user space for each page of `new`, beyond the bare loop's
   kept     pages on kept connections: pages a second, of those of `wrk -t1`
-  aiohttp, libcurl, scrapy   pages a second of `new`, in multiples of theirs
+  aiohttp, pycurl, scrapy   pages a second of `new`, in multiples of theirs; pycurl is libcurl's multi
+           interface as its examples have it. The bare loop runs beside, whose multiple is all there is
+  libcurl  the same against the multi interface at its best: in C, by epoll, without its walk through
+           all names it knows before each page
   tls      new TLS 1.3 connection for each page, sessions resumed, over 1 000 addresses: pages a second
            of a bare loop's with rustls, or its processor time for a page in parts of ours, whichever
            is less: where nginx is the slower side, rates say nothing
@@ -89,7 +92,8 @@ ROWS = [
     Row("user", "user-space CPU per page beyond the bare loop's", (4,), (1.5,), "{:.1f} µs", less=True),
     Row("kept", "kept connections, against wrk -t1", (0.80,), (1.00,), "{:.3f}"),
     Row("aiohttp", "new connections, against aiohttp + uvloop", (7,), (10,), "{:.1f}×"),
-    Row("libcurl", "new connections, against libcurl multi", (7,), (10,), "{:.1f}×"),
+    Row("pycurl", "new connections, against libcurl multi (pycurl)", (7,), (10,), "{:.1f}×"),
+    Row("libcurl", "the same at its best, in C", (), (), "{:.1f}×"),
     Row("scrapy", "new connections, against Scrapy", (80,), (120,), "{:.0f}×"),
     Row("tls", "TLS pages with resumption, against a bare rustls loop", (0.85,), (0.95,), "{:.3f}"),
     Row("growth", "cost per page, 1 k to 10 M scopes", (1.5,), (1.1,), "×{:.2f}", less=True,
@@ -136,13 +140,13 @@ class Size:
     tls_pages: int = 20_000
     wrk_seconds: int = 2
     peer_rounds: int = 3
-    peer_pages: tuple = (("aiohttp", 10_000), ("libcurl", 20_000), ("scrapy", 2_000))
+    peer_pages: tuple = (("aiohttp", 10_000), ("pycurl", 10_000), ("libcurl", 20_000), ("scrapy", 2_000))
     growth: tuple = (1_000, 10_000, 100_000, 1_000_000, 10_000_000, 1_000)
     memory: tuple = (1_000_000, 10_000_000)
 
 
 QUICK = Size(rounds=1, pages=20_000, kept_pages=40_000, tls_pages=4_000, wrk_seconds=1, peer_rounds=1,
-             peer_pages=(("aiohttp", 3_000), ("libcurl", 5_000), ("scrapy", 500)),
+             peer_pages=(("aiohttp", 3_000), ("pycurl", 3_000), ("libcurl", 5_000), ("scrapy", 500)),
              growth=(1_000, 100_000), memory=(100_000, 1_000_000))
 
 
@@ -178,7 +182,7 @@ class Measures:
         for keys, measure in (
             (("new", "robots", "user"), self.new_connections),
             (("kept",), self.kept_connections),
-            (("aiohttp", "libcurl", "scrapy"), self.peers),
+            (tuple(dict(self.size.peer_pages)), self.peers),
             (("tls",), self.tls),
             (("growth",), self.growth),
             (("memory",), self.memory),
@@ -222,13 +226,19 @@ class Measures:
     def peers(self):
         stage = self.stage
         there = {key: found for key in dict(self.size.peer_pages) if self.wants(key) and (found := self.peer(key))}
-        for number in range(self.size.peer_rounds):
+        bounds = {key: [] for key in there}
+        for number in range(self.size.peer_rounds if there else 0):
+            bare = stage.bare(self.size.pages, "--port", PORT)
+            ours = self.crawl_new()
+            self.progress(f"peers, round {number + 1}: bare loop {told(bare)}; crawl {told(ours)}")
             for key, command in there.items():
                 pages = dict(self.size.peer_pages)[key]
                 peer = stage.run([*command, stage.urls("new", pages), pages], pages)
-                ours = self.crawl_new()
                 self.see(key, ours.rate / peer.rate)
-                self.progress(f"{key}, round {number + 1}: {peer.said.split(': ')[-1].strip()}; crawl {told(ours)}")
+                bounds[key].append(bare.rate / peer.rate)
+                self.progress(f"peers, round {number + 1}: {key} {peer.said.split(': ')[-1].strip()}")
+        for key, multiples in bounds.items():
+            self.note(f"{key}: the bare loop itself is {median(multiples):.1f} times as fast")
 
     def peer(self, key):
         """The command of a peer that is there; its version is told, and so is its absence."""
@@ -243,7 +253,7 @@ class Measures:
             command = [sys.executable, SPEED / f"{key}_peer.py"]
         version = subprocess.run([*command, "--version"], capture_output=True, text=True)
         if version.returncode:
-            need = {"aiohttp": "aiohttp uvloop", "scrapy": "scrapy==2.19.0"}[key]
+            need = {"aiohttp": "aiohttp uvloop", "scrapy": "scrapy==2.19.0"}.get(key, key)
             self.note(f"{key.upper()} IS ABSENT, its row is left out: pip install {need}")
             return None
         self.note(f"{key}: {version.stdout.strip()}")

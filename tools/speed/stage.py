@@ -22,12 +22,12 @@ ADDRESSES = 10_000
 TLS_ADDRESSES = 1_000
 KEPT_ADDRESSES = 4
 IN_FLIGHT = 256
-CLIENT_CORE = "0"
+CLIENT_CORE, SERVER_CORE = "0", "1"
 
 NGINX = """
 daemon off;
-worker_processes 1;
-worker_cpu_affinity 10;
+# One process, so that none is left when it is ended.
+master_process off;
 error_log {dir}/error.log;
 pid {dir}/nginx.pid;
 events {{ worker_connections 8192; multi_accept on; }}
@@ -117,8 +117,6 @@ class Stage:
 
     def __enter__(self):
         self.dir = Path(tempfile.mkdtemp(prefix="figures-"))
-        # nginx's worker is another user.
-        self.dir.chmod(0o755)
         try:
             self.make_pages()
             self.make_certificates()
@@ -156,7 +154,8 @@ class Stage:
     def start_nginx(self):
         conf = self.dir / "nginx.conf"
         conf.write_text(NGINX.format(dir=self.dir, port=PORT, tls_port=TLS_PORT))
-        nginx = subprocess.Popen(["nginx", "-c", conf], stderr=subprocess.DEVNULL)
+        nginx = subprocess.Popen(["taskset", "-c", SERVER_CORE, "nginx", "-c", conf],
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.children.add(nginx)
         ends = time.monotonic() + 10
         while time.monotonic() < ends and nginx.poll() is None:
