@@ -80,7 +80,6 @@ fn what_does_not_work_yet_is_not_in_the_help() {
         "--resume",
         "--salvage",
         "--revisit",
-        "--spin",
         "uring",
         "probe",
         "simulate",
@@ -427,6 +426,17 @@ fn a_flag_goes_before_s_and_s_before_the_file() {
         "--timeout",
     );
     assert_eq!(shown(&[], "DOWNLOAD_TIMEOUT").1, "default");
+}
+
+#[test]
+fn nobody_stays_awake_for_a_deadline_unless_asked_to() {
+    let check = |args: &[&str], seconds: f64, source: &str| {
+        let (value, from) = shown(args, "SPIN");
+        assert_eq!((value.as_f64(), from.as_str()), (Some(seconds), source));
+    };
+    check(&[], 0.0, "default");
+    check(&["--spin"], 0.0002, "--spin");
+    check(&["-s", "SPIN=1ms"], 0.001, "-s");
 }
 
 #[test]

@@ -38,7 +38,7 @@ const PATIENT: Duration = Duration::from_millis(900);
 
 impl<I: Io> Core<I> {
     /// A released request takes an idle connection of its origin, or begins to make one.
-    pub fn take_connection(&mut self, job: Box<Job>, lane: LaneId, ticket: TicketId, found: Found) {
+    pub fn take_connection(&mut self, job: Job, lane: LaneId, ticket: TicketId, found: Found) {
         let mut timings = Timings {
             started: self.now,
             ..Timings::default()
@@ -130,7 +130,7 @@ impl<I: Io> Core<I> {
 
     /// Opens one connection for an attempt.
     fn open(&mut self, key: Key, address: IpAddr) -> Result<(), Failure> {
-        if self.sockets.len() >= self.io.capacity()
+        if self.is_crowded()
             && let Some(idle) = self.pool.evict()
         {
             self.close_slot(idle, Close::Finish);
@@ -157,6 +157,14 @@ impl<I: Io> Core<I> {
         self.io.connect(token_of(socket), remote);
         self.arm(socket);
         Ok(())
+    }
+
+    /// Whether one more connection is one too many while others are idle.
+    fn is_crowded(&self) -> bool {
+        let asked_for = self.load.as_ref().is_some_and(|load| {
+            self.throttle.in_flight() + self.pool.len() > load.connections_max()
+        });
+        asked_for || self.sockets.len() >= self.io.capacity()
     }
 
     pub fn on_flight_timeout(&mut self, slot: u32) {
@@ -231,9 +239,9 @@ impl<I: Io> Core<I> {
         }
     }
 
-    pub fn on_sent(&mut self, key: Key, at: Instant) {
+    pub fn on_sent(&mut self, key: Key, at: Instant, slack: Duration) {
         if let Some(Socket::Http(http)) = self.sockets.get_mut(key) {
-            http.connection.handle_sent(at);
+            http.connection.handle_sent(at, slack);
             if let Some(flight) = http.flight.and_then(|key| self.flights.get(key))
                 && matches!(flight.stage, Stage::Exchanging { .. })
             {
@@ -308,7 +316,8 @@ impl<I: Io> Core<I> {
                 if is_tcp && race.next(self.now) != Turn::Lost {
                     return self.race_on(flight_key);
                 }
-                if failure.code == EXHAUSTED {
+                // A probe tells what it could not send; it does not wait until it could.
+                if failure.code == EXHAUSTED && self.load.is_none() {
                     return self.on_exhausted(flight_key, &failure);
                 }
                 if is_tcp {
@@ -388,8 +397,13 @@ impl<I: Io> Core<I> {
         self.deadlines.cancel(Timer::Socket(key.slot));
         self.on_end(flight, *exchange, failure, &carrier);
         // A connection with nothing queued for its origin closes at once, and so do those beside it
-        // that were kept while there was.
-        let is_wanted = self.is_running() && self.frontier.front(lane).is_some();
+        // that were kept while there was. The requests of a probe are queued only when they are due.
+        let is_queued = self.frontier.has_queued(lane);
+        let is_asked_for = match &self.load {
+            None => is_queued,
+            Some(load) => load.keeps_connection(is_queued),
+        };
+        let is_wanted = self.is_running() && is_asked_for;
         while !is_wanted && let Some(kept) = self.pool.take(origin) {
             self.close_slot(kept, Close::Finish);
         }
@@ -653,7 +667,7 @@ pub(super) fn arrival(stamp: Stamp) -> Arrival {
     Arrival {
         at: stamp.at,
         kernel: stamp.clock == Clock::Kernel,
-        bound: stamp.bound,
+        slack: stamp.slack,
     }
 }
 

@@ -12,6 +12,7 @@ use super::inbox::Inbox;
 use super::mapping::Mapping;
 use super::origins::Origins;
 use super::pacing::{MOST, MOST_RUNNING, Pacing};
+use super::probe::Load;
 use super::room::Room;
 use super::stats::{Progress, Stats};
 use super::timer::{Deadlines, Timer};
@@ -38,6 +39,8 @@ pub(super) struct Core<I: Io> {
     pub now: Instant,
     pub config: Rc<Config>,
     pub inbox: Inbox,
+    /// Requests that come in by the clock, where this is no crawl but a probe.
+    pub load: Option<Box<Load>>,
     pub frontier: Frontier,
     pub throttle: Throttle,
     pub resolver: Resolver,
@@ -149,6 +152,7 @@ impl<I: Io> Core<I> {
         self.events = events;
         self.unfinished = false;
         self.take_in();
+        self.arrive();
         self.fire();
         self.grant();
         self.resolve_on();
@@ -184,6 +188,7 @@ impl<I: Io> Core<I> {
             self.pool.deadline(),
             self.frontier.next_wake(),
             self.delayed.next(),
+            self.load.as_ref().and_then(|load| load.next()),
             Some(self.next_tick),
             draining,
         ]
@@ -201,7 +206,7 @@ impl<I: Io> Core<I> {
                 local,
             } => self.on_connected(key_of(token), local, stamp),
             Event::Failed { token, error, at } => self.on_failed(key_of(token), error, at),
-            Event::Sent { token, at } => self.on_sent(key_of(token), at),
+            Event::Sent { token, at, slack } => self.on_sent(key_of(token), at, slack),
             Event::Received {
                 token,
                 chunk,
@@ -326,6 +331,10 @@ impl<I: Io> Core<I> {
             self.depart(ticket);
             departed = true;
         }
+        if self.arrive() {
+            self.grant();
+            departed = true;
+        }
         if departed {
             self.io.submit();
         }
@@ -412,6 +421,8 @@ impl<I: Io> Core<I> {
                     .is_some_and(|max| self.now.saturating_since(Instant::START) >= max)
                 {
                     self.drain("closespider_timeout", self.config.stop_grace);
+                } else if let Some(why) = self.load.as_ref().and_then(|l| l.is_stuck(self.now)) {
+                    self.drain(why, Duration::ZERO);
                 } else if self.is_exhausted() {
                     // Submitted before the last handle went, and not yet taken.
                     match self.inbox.take() {
@@ -456,6 +467,7 @@ impl<I: Io> Core<I> {
             && self.frontier.queued() == 0
             && self.mapping.is_empty()
             && self.delayed.len() == 0
+            && self.load.as_ref().is_none_or(|load| load.is_spent())
             && self.inbox.is_closed()
     }
 

@@ -202,6 +202,7 @@ impl<I: Io> Crawler<I> {
         let core = Core {
             now,
             inbox: Inbox::new(io.waker()),
+            load: None,
             frontier: Frontier::new(config.frontier.clone()),
             throttle,
             resolver: Resolver::new(resolver, rng.fork("resolver")),

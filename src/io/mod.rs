@@ -6,6 +6,7 @@
 
 mod stamps;
 mod timer;
+mod spin;
 mod socket;
 mod limits;
 mod outbox;
@@ -135,6 +136,9 @@ pub enum Event {
         token: Token,
         /// Just before the system call that sent its first byte.
         at: Instant,
+        /// It may have left as much later: the system call took that long, others were run in
+        /// between. Zero where it left at once.
+        slack: Duration,
     },
     /// Bytes (or one datagram) arrived. Give the chunk back with [`Io::release`].
     Received {
@@ -188,8 +192,24 @@ pub struct Stamp {
     pub at: Instant,
     /// Who stamped it.
     pub clock: Clock,
-    /// It happened at this moment or before: an upper bound.
-    pub bound: bool,
+    /// It may have happened as much earlier. Zero where the stamp is exact.
+    pub slack: Duration,
+}
+
+impl Stamp {
+    /// Stamped by the kernel, and nothing else can have been stamped in its place.
+    pub fn exact(at: Instant) -> Self {
+        Stamp {
+            at,
+            clock: Clock::Kernel,
+            slack: Duration::ZERO,
+        }
+    }
+
+    /// It happened at this moment or before: an upper bound. All that we stamp ourselves is one.
+    pub fn is_bound(&self) -> bool {
+        self.clock == Clock::User || !self.slack.is_zero()
+    }
 }
 
 /// Who stamped an arrival.
@@ -274,6 +294,11 @@ pub struct Settings {
     ///
     /// It is set for the thread that makes the back end, and stays with that thread.
     pub timer_slack: Duration,
+    /// How long before a deadline a wait stops sleeping and looks for news until it comes.
+    ///
+    /// What a sleep is late by is saved, and a core is kept busy: for those who benchmark. A host
+    /// that waits for [`Io::as_fd`] sleeps as it likes; this is about [`Io::wait`].
+    pub spin: Duration,
 }
 
 impl Default for Settings {
@@ -285,6 +310,7 @@ impl Default for Settings {
             buffer_bytes: 16 * 1024,
             buffers_max: 4096,
             timer_slack: Duration::from_nanos(1),
+            spin: Duration::ZERO,
         }
     }
 }

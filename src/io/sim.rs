@@ -14,13 +14,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use self::disk::Disk;
 use self::net::Happening;
 use self::socket::{Arrival, Entry, Held, Socket, State};
 use super::disk::{is_silent, outcome_of};
 use super::outbox::Outbox;
-use super::{Chunk, Clock, Close, Event, Io, NetError, Settings, Stamp, Token, Waker};
+use super::{Chunk, Close, Event, Io, NetError, Settings, Stamp, Token, Waker};
 use crate::base::disk::DiskJob;
 use crate::base::pool::Pool;
 use crate::base::rng::Rng;
@@ -165,13 +166,17 @@ impl Sim {
         events.push(Event::Connected {
             token,
             started: socket.started,
-            stamp: exact(at),
+            stamp: Stamp::exact(at),
             local: local_address(id, socket.to),
         });
         for Held { bytes, mark } in std::mem::take(&mut socket.held) {
             self.net.send(id, &bytes);
             if mark {
-                events.push(Event::Sent { token, at });
+                events.push(Event::Sent {
+                    token,
+                    at,
+                    slack: Duration::ZERO,
+                });
             }
         }
     }
@@ -244,13 +249,13 @@ impl Sim {
                             buffer,
                             length: length as u32,
                         },
-                        stamp: exact(at),
+                        stamp: Stamp::exact(at),
                     });
                 }
                 Arrival::End => {
                     events.push(Event::Ended {
                         token,
-                        stamp: exact(at),
+                        stamp: Stamp::exact(at),
                     });
                     socket.inbox.pop_front();
                 }
@@ -335,6 +340,7 @@ impl Io for Sim {
                 self.news.push(Event::Sent {
                     token: send.token,
                     at,
+                    slack: Duration::ZERO,
                 });
             }
         }
@@ -412,15 +418,6 @@ fn current(entries: &mut [Entry], token: Token) -> Option<&mut Entry> {
     entries
         .get_mut(token.slot as usize)
         .filter(|entry| entry.generation == token.generation)
-}
-
-/// Nothing is ever coalesced or late in here.
-fn exact(at: Instant) -> Stamp {
-    Stamp {
-        at,
-        clock: Clock::Kernel,
-        bound: false,
-    }
 }
 
 /// An address of ours to reach `to` from.

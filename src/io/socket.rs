@@ -93,6 +93,12 @@ impl Socket {
         }
     }
 
+    /// Segments with data that the kernel has taken so far; `None` where it does not count them.
+    pub(super) fn segments(&self) -> Option<u32> {
+        let info = tcp_info(self.0.as_fd()).ok()?;
+        Some(info.tcpi_data_segs_in)
+    }
+
     fn error(&self) -> NetError {
         match self.0.take_error() {
             Ok(Some(error)) | Err(error) => net_error(&error),

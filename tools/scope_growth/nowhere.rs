@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use argiope::base::disk::DiskJob;
 use argiope::base::time::{Instant, Wall};
-use argiope::io::{Chunk, Clock, Close, Event, Io, Stamp, Token, Waker};
+use argiope::io::{Chunk, Close, Event, Io, Stamp, Token, Waker};
 
 /// How long a connection takes, and how long a reply does.
 const LATENCY: Duration = Duration::from_millis(5);
@@ -62,11 +62,7 @@ impl Nowhere {
     }
 
     fn happen(&mut self, token: Token, what: What) -> Event {
-        let stamp = Stamp {
-            at: self.now,
-            clock: Clock::Kernel,
-            bound: false,
-        };
+        let stamp = Stamp::exact(self.now);
         match what {
             What::Established => Event::Connected {
                 token,
@@ -157,6 +153,7 @@ impl Io for Nowhere {
                 self.news.push(Event::Sent {
                     token,
                     at: self.now,
+                    slack: Duration::ZERO,
                 });
             }
             self.coming

@@ -12,7 +12,7 @@ fn arrival(seconds: u64) -> Arrival {
     Arrival {
         at: at(seconds),
         kernel: true,
-        bound: false,
+        slack: Duration::ZERO,
     }
 }
 
@@ -33,7 +33,7 @@ fn exchange(description: &Description<'_>, settings: &Settings) -> Exchange {
     let mut exchange = Exchange::new(description, settings, limits, Timings::default())
         .expect("a request that can be written");
     exchange.hand_out();
-    exchange.handle_sent(at(1));
+    exchange.handle_sent(at(1), Duration::ZERO);
     exchange
 }
 
@@ -398,7 +398,7 @@ fn each_phase_has_its_deadline() {
     };
     expect(&exchange, 120, Phase::Total);
     exchange.hand_out();
-    exchange.handle_sent(at(1));
+    exchange.handle_sent(at(1), Duration::ZERO);
     expect(&exchange, 31, Phase::FirstByte);
     let feed = |exchange: &mut Exchange, bytes: &[u8], seconds| {
         let mut input = bytes;
@@ -458,6 +458,6 @@ fn a_request_that_waited_for_its_turn_has_its_whole_time_from_then_on() {
     let mut exchange = Exchange::new(&description(), &settings, Limits::default(), timings)
         .expect("a sound request");
     exchange.hand_out();
-    exchange.handle_sent(Instant::START + wait);
+    exchange.handle_sent(Instant::START + wait, Duration::ZERO);
     assert!(exchange.deadline(&settings).at > Instant::START + wait);
 }

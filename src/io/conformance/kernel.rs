@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::time::{ClockId, clock_gettime};
 use socket2::SockRef;
 
 use super::{Bench, Seen, Step, Watch, token};
@@ -137,7 +138,7 @@ fn a_stalled_loop_changes_no_latency() {
         panic!("a listening peer accepts");
     };
     assert!(started.saturating_since(connect_began) < Duration::from_millis(20));
-    assert_eq!((stamp.clock, stamp.bound), (Clock::Kernel, false));
+    assert_eq!(stamp.clock, Clock::Kernel);
     assert!(stamp.at.saturating_since(started) < Duration::from_millis(20));
     watch.io().send(token(0), b"?", true);
     watch.io().submit();
@@ -149,8 +150,48 @@ fn a_stalled_loop_changes_no_latency() {
     assert_eq!(stamp.clock, Clock::Kernel);
     assert!(latency >= Duration::from_millis(20), "{latency:?}");
     assert!(latency < Duration::from_millis(100), "{latency:?}");
-    // The peer might have said something earlier, whose stamp this one has replaced.
-    assert!(stamp.bound);
+    // All that it said came in one segment: no other's stamp can have been replaced by this one.
+    assert!(!stamp.is_bound());
+}
+
+#[test]
+fn of_two_segments_in_a_stall_the_last_ones_stamp_bounds_the_first() {
+    let (early, gap) = (Duration::from_millis(20), Duration::from_millis(30));
+    let stalled = || thread::sleep(Duration::from_millis(100));
+    let mut watch = Watch::<Kernel>::new();
+    let two = [
+        Step::Hear(1),
+        Step::Pause(early),
+        Step::Say(b"!".to_vec()),
+        Step::Pause(gap),
+        Step::Say(b"!".to_vec()),
+    ];
+    let one = [Step::Hear(1), Step::Say(b"!".to_vec())];
+    let script = [two.to_vec(), two.to_vec(), one.to_vec()].concat();
+    let peer = watch.bench.listen(script);
+    watch.connect(token(0), peer);
+    let mut ask = |bytes: usize| {
+        watch.io().send(token(0), b"?", true);
+        watch.io().submit();
+        stalled();
+        let Seen::Sent(_, sent) = watch.next() else {
+            panic!("a marked send is told");
+        };
+        let Seen::Received(_, heard, stamp) = watch.next() else {
+            panic!("the peer answers");
+        };
+        assert_eq!((heard.len(), stamp.clock), (bytes, Clock::Kernel));
+        assert!(stamp.at.saturating_since(sent) >= (early + gap) * (bytes as u32 - 1));
+        let earliest = stamp.at - stamp.slack;
+        (stamp.is_bound(), earliest.saturating_since(sent))
+    };
+    for _ in 0..2 {
+        let (is_bound, earliest) = ask(2);
+        assert!(is_bound);
+        assert!(earliest <= early, "the first came before {earliest:?}");
+    }
+    // The sockets are watched by now, so that a single segment is known for one again.
+    assert!(!ask(1).0);
 }
 
 #[test]
@@ -162,7 +203,7 @@ fn an_arrival_that_ends_our_sleep_is_no_mere_bound() {
     watch.connect(token(0), peer);
     let exact = (0..10)
         .filter(|_| match watch.next() {
-            Seen::Received(_, _, stamp) => stamp.clock == Clock::Kernel && !stamp.bound,
+            Seen::Received(_, _, stamp) => !stamp.is_bound(),
             other => panic!("{other:?}"),
         })
         .count();
@@ -180,6 +221,56 @@ fn a_waker_ends_the_wait_from_another_thread() {
     });
     assert!(matches!(watch.next(), Seen::Woken));
     ringer.join().expect("it rang");
+}
+
+/// How long this thread has been on a processor.
+fn awake() -> Duration {
+    let spent = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
+}
+
+#[test]
+fn a_wait_stays_awake_for_its_tail_alone() {
+    let span = Duration::from_millis(60);
+    let check = |spin: Duration, awake_for: std::ops::Range<u64>| {
+        let mut watch = Watch::<Kernel>::with(Settings {
+            spin,
+            ..Settings::default()
+        });
+        let (io, mut events) = (watch.io(), Vec::new());
+        let until = io.now() + span;
+        let before = awake();
+        while io.now() < until {
+            io.wait(Some(until), &mut events);
+        }
+        let took = (awake() - before).as_millis() as u64;
+        assert!(awake_for.contains(&took), "awake for {took} ms of {span:?}");
+        assert!(events.is_empty());
+    };
+    check(Duration::ZERO, 0..5);
+    check(Duration::from_millis(1), 0..6);
+    // Others may have had the processor for most of it.
+    check(Duration::from_secs(1), 6..70);
+}
+
+#[test]
+fn what_arrives_in_the_tail_of_a_wait_ends_it() {
+    let mut watch = Watch::<Kernel>::with(Settings {
+        spin: Duration::from_secs(60),
+        ..Settings::default()
+    });
+    let peer = watch.bench.listen(vec![
+        Step::Pause(Duration::from_millis(20)),
+        Step::Say(b"!".to_vec()),
+    ]);
+    watch.connect(token(0), peer);
+    let began = watch.io().now();
+    let Seen::Received(_, _, stamp) = watch.next() else {
+        panic!("the peer speaks");
+    };
+    // What was looked for again and again was seen when it came.
+    assert_eq!((stamp.clock, stamp.is_bound()), (Clock::Kernel, false));
+    assert!(watch.io().now().saturating_since(began) < Duration::from_secs(10));
 }
 
 /// Whether a host that polls the descriptor would be woken within `span`.
