@@ -263,9 +263,9 @@ pub enum NetError {
 #[must_use = "a chunk that is not released is lost to the pool"]
 pub struct Chunk {
     /// The pool's buffer.
-    pub(crate) buffer: u32,
+    pub buffer: u32,
     /// How much of it is filled.
-    pub(crate) length: u32,
+    pub length: u32,
 }
 
 /// Ends a wait from another thread.
