@@ -13,7 +13,8 @@ use super::mapping::Mapping;
 use super::origins::Origins;
 use super::pacing::{MOST, MOST_RUNNING, Pacing};
 use super::probe::Load;
-use super::room::Room;
+use super::room::{Ports, Room};
+use super::spare::Spare;
 use super::stats::{Progress, Stats};
 use super::timer::{Deadlines, Timer};
 use crate::base::disk::{DiskDone, DiskJob};
@@ -50,6 +51,8 @@ pub(super) struct Core<I: Io> {
     pub origins: Origins,
     /// Requests that our machine has room for.
     pub room: Room,
+    /// Where our machine has no local port left.
+    pub ports: Ports,
     pub flights: Slab<Flight>,
     pub sockets: Slab<Socket>,
     /// The attempt behind each of the throttle's tickets, by the ticket's slot.
@@ -85,6 +88,8 @@ pub(super) struct Core<I: Io> {
     /// Attempts that were cancelled, for `pending.jsonl`.
     pub cancelled: Vec<Job>,
     pub scratch: Vec<u8>,
+    /// Memory for attempts to come.
+    pub spare: Spare,
     /// Scopes of the user's whose delay was warned of: no more than there are in the settings.
     pub warned: BTreeSet<String>,
     pub(super) events: Vec<Event>,
@@ -353,6 +358,7 @@ impl<I: Io> Core<I> {
         if let Some(most) = self.room.widened() {
             self.throttle.set_in_flight_max(most);
         }
+        self.ports.expire(self.now);
         if self.now.saturating_since(self.stats_written) >= STATS_EVERY {
             self.write_stats();
         }
@@ -504,6 +510,7 @@ impl<I: Io> Core<I> {
                 Phase::Over { reason } | Phase::Flushing { reason } => Some(reason),
                 _ => None,
             },
+            io: self.io.name(),
             started: wall,
             now: wall.at(self.now),
             elapsed: self.now.saturating_since(Instant::START),

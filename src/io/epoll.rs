@@ -180,7 +180,14 @@ impl Epoll {
         let Some(until) = until else {
             return false;
         };
-        Spin::look_until(until, || (self.fetch(false), self.stamps.now()))
+        Spin::look_until(until, || {
+            let looking = self.stamps.now();
+            let found = self.fetch(false);
+            if !found {
+                self.stamps.saw_nothing(looking);
+            }
+            (found, looking)
+        })
     }
 
     fn handle_edges(&mut self, now: Instant, unseen: Unseen, events: &mut Vec<Event>) {
@@ -405,6 +412,10 @@ impl Epoll {
 }
 
 impl Io for Epoll {
+    fn name(&self) -> &'static str {
+        "epoll"
+    }
+
     fn now(&self) -> Instant {
         self.stamps.now()
     }

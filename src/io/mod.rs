@@ -12,6 +12,7 @@ mod limits;
 mod outbox;
 mod epoll;
 mod uring;
+mod kernel;
 mod disk;
 pub mod sim;
 #[cfg(test)]
@@ -27,13 +28,17 @@ use crate::base::disk::{DiskDone, DiskJob};
 use crate::base::time::{Instant, Wall};
 
 pub use self::epoll::Epoll;
-pub use self::limits::raise_open_files;
+pub use self::kernel::{BackEnd, Kernel};
+pub use self::limits::{open_files, raise_open_files};
 pub use self::uring::{Unavailable, Uring};
 
 /// A back end: the kernel through epoll, through io_uring, or a simulated one.
 ///
 /// It is a static type parameter of the crawl, never `dyn`.
 pub trait Io {
+    /// What it is called: `epoll`, `uring` or `simulated`.
+    fn name(&self) -> &'static str;
+
     /// The present moment. The only clock in the house.
     fn now(&self) -> Instant;
 
@@ -243,8 +248,12 @@ pub enum NetError {
     TimedOut,
     /// EHOSTUNREACH or ENETUNREACH.
     Unreachable,
-    /// Our machine has no socket, port or memory to give (EMFILE, ENFILE, EADDRNOTAVAIL, ENOBUFS).
+    /// Our machine has no socket or memory to give, for whatever connection (EMFILE, ENFILE,
+    /// ENOBUFS, ENOMEM).
     Exhausted,
+    /// Our machine has no local port left for one more connection to this place (EADDRNOTAVAIL,
+    /// EADDRINUSE). To other places it may well have.
+    NoPort,
     /// Anything else, by its errno.
     Other(i32),
 }
@@ -254,9 +263,9 @@ pub enum NetError {
 #[must_use = "a chunk that is not released is lost to the pool"]
 pub struct Chunk {
     /// The pool's buffer.
-    pub(crate) buffer: u32,
+    pub buffer: u32,
     /// How much of it is filled.
-    pub(crate) length: u32,
+    pub length: u32,
 }
 
 /// Ends a wait from another thread.

@@ -10,6 +10,7 @@ mod addresses;
 mod bodies;
 mod fetching;
 mod limits;
+mod machine;
 mod output;
 mod probing;
 mod redirects;

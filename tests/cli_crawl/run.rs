@@ -217,6 +217,13 @@ impl Crawl {
         args
     }
 
+    /// Its command line, for a test that changes what it runs under.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_argiope"));
+        command.args(self.all_args());
+        command
+    }
+
     pub fn start(&self) -> Going {
         Going::start(&self.all_args(), self.folder(), &self.input)
     }

@@ -24,11 +24,10 @@ use super::crawler::{Crawler, Parts, SetUpError, Turn};
 use super::inbox::Stopper;
 use crate::base::rng::Rng;
 use crate::fetch::resolver;
-use crate::fetch::timings::Timings;
 use crate::frontier::filter;
 use crate::frontier::request::Request;
 use crate::frontier::settings::Follow;
-use crate::io::{Epoll, Io};
+use crate::io::{Io, Kernel};
 use crate::sink::{Sink, WriteError};
 use crate::throttle;
 use crate::wire::url::CrawlUrl;
@@ -87,11 +86,11 @@ impl Default for ProbeSettings {
 /// assert!(report.is_rate_reached(), "{} a second", report.rate_reached());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Probe<I: Io = Epoll> {
+pub struct Probe<I: Io = Kernel> {
     crawler: Crawler<I>,
 }
 
-impl Probe<Epoll> {
+impl Probe<Kernel> {
     /// A probe on the kernel, of these targets; each attempt that ends goes to `sink`, those of
     /// the warm-up too.
     ///
@@ -158,7 +157,7 @@ impl<I: Io> Probe<I> {
         for target in load.targets() {
             // What cannot be put on the wire is the caller's to hear of now, not the sink's later.
             let job = load.job_of(target, 0);
-            core.exchange_of(&job, Timings::default())
+            core.check_request(&job)
                 .map_err(|error| refused(&target.request.url, error))?;
         }
         core.load = Some(Box::new(load));

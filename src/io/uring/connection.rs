@@ -69,6 +69,7 @@ pub(super) struct Connection {
     /// When the last marked send left.
     pub(super) asked: Instant,
     pub(super) blind: Blind,
+    pub(super) arrivals: Arrivals,
     /// Made when first needed: most sockets take all they are given.
     pub(super) backlog: Option<Box<Backlog>>,
 }
@@ -104,6 +105,15 @@ pub(super) enum Ending {
 pub(super) struct Blind {
     pub(super) since: Instant,
     pub(super) until: Instant,
+}
+
+/// What tells whether an arrival was a single segment: then its stamp is its own.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Arrivals {
+    /// Arrivals since segments were counted.
+    since: u32,
+    /// Segments that were counted then.
+    segments: u32,
 }
 
 impl Entry {
@@ -177,8 +187,30 @@ impl Connection {
                 since: started,
                 until: Instant::FAR_FUTURE,
             },
+            arrivals: Arrivals::default(),
             backlog: None,
         }
+    }
+
+    /// Takes note of an arrival.
+    pub(super) fn arrived(&mut self) {
+        self.arrivals.since = self.arrivals.since.wrapping_add(1);
+    }
+
+    /// Whether the last arrival was one segment, and no other came before it unseen. If it cannot
+    /// be told the answer is no.
+    pub(super) fn arrived_alone(&mut self) -> bool {
+        // Each datagram has a stamp of its own.
+        if self.kind == Kind::Datagram {
+            return true;
+        }
+        let Some(segments) = self.socket.segments() else {
+            return false;
+        };
+        let came = segments.wrapping_sub(self.arrivals.segments);
+        let alone = came == self.arrivals.since;
+        self.arrivals = Arrivals { since: 0, segments };
+        alone
     }
 
     pub(super) fn has_something_to_tell(&self) -> bool {
