@@ -315,6 +315,7 @@ fn an_address_that_is_not_globally_routable_is_refused_and_the_flag_named() {
     let ended = argiope(&["probe", &server.url("/"), "--rate", "10"]).expect(1);
     assert!(ended.err.contains("--allow-net 127.0.0.1"), "{}", ended.err);
     assert_eq!(ended.err.lines().count(), 1);
+    assert_eq!(ended.out, "", "there is nothing to report");
     assert!(server.asked().is_empty());
 }
 
