@@ -91,6 +91,7 @@ impl<I: Io> Core<I> {
                 failure: page.failure.as_ref().map(|failure| failure.kind),
                 server_latency: page.timings.server_latency(),
                 latency: page.timings.latency(),
+                slack: page.timings.latency_slack(),
                 dont_adjust_delay: job.dont_adjust_delay(),
                 wall: self.io.wall_at_start().at(self.now),
             },
@@ -125,6 +126,7 @@ impl<I: Io> Core<I> {
             failure: failure.map(|failure| failure.kind),
             server_latency: timings.server_latency().or(waited),
             latency: timings.latency().or(waited),
+            slack: timings.latency_slack(),
             dont_adjust_delay: flight.job.dont_adjust_delay(),
             wall: self.io.wall_at_start().at(self.now),
         })

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::pacing::Pacing;
 use crate::base::time::{Instant, Wall, nanos};
 use crate::fetch::failure::FailureKind;
-use crate::fetch::timings::Timings;
+use crate::fetch::timings::{Label, Timings};
 use crate::sink::page::Page;
 
 /// Counts and distributions of a whole crawl.
@@ -49,6 +49,10 @@ pub struct Stats {
     pub server_latency: Spread,
     /// The same plus the TLS handshake where the exchange made one.
     pub latency: Spread,
+    /// [`Stats::server_latency`] of those that are no mere bounds.
+    pub server_latency_exact: Spread,
+    /// How many latencies there are of each label, in the order of [`Label::ALL`].
+    pub labels: [u64; Label::ALL.len()],
     /// Each phase's own length.
     pub phases: [(&'static str, Spread); 6],
     /// From when a request could leave to when it left.
@@ -103,6 +107,8 @@ impl Stats {
             connections: 0,
             server_latency: Spread::new(),
             latency: Spread::new(),
+            server_latency_exact: Spread::new(),
+            labels: [0; Label::ALL.len()],
             phases: ["dns", "connect", "tls", "request", "first_byte", "body"]
                 .map(|name| (name, Spread::new())),
             lateness: Spread::new(),
@@ -155,6 +161,11 @@ impl Stats {
         };
         record(&mut self.server_latency, timings.server_latency());
         record(&mut self.latency, timings.latency());
+        if let Some(label) = timings.label() {
+            self.labels[label as usize] += 1;
+            let exact = timings.server_latency().filter(|_| label == Label::Exact);
+            record(&mut self.server_latency_exact, exact);
+        }
         record(&mut self.lateness, timings.lateness());
         let since =
             |end: Option<Instant>, start: Option<Instant>| Some(end?.saturating_since(start?));
@@ -237,6 +248,10 @@ impl Stats {
             .iter()
             .map(|(name, spread)| ((*name).to_owned(), spread.to_json()))
             .collect();
+        let labels: Map<String, Value> = Label::ALL
+            .into_iter()
+            .map(|label| (label.name().to_owned(), json!(self.labels[label as usize])))
+            .collect();
         let status: Map<String, Value> = self
             .by_status
             .iter()
@@ -279,6 +294,8 @@ impl Stats {
             "errors": counts(&self.by_error),
             "latency": self.latency.to_json(),
             "server_latency": self.server_latency.to_json(),
+            "server_latency_exact": self.server_latency_exact.to_json(),
+            "stamps": labels,
             "phases": phases,
             "lateness": self.lateness.to_json(),
             "lag": self.lag.to_json(),
@@ -354,8 +371,27 @@ impl Spread {
         (!self.0.is_empty()).then(|| Duration::from_nanos(self.0.value_at_quantile(share)))
     }
 
+    /// The mean; `None` where nothing was recorded.
+    pub fn mean(&self) -> Option<Duration> {
+        (!self.0.is_empty()).then(|| Duration::from_nanos(self.0.mean() as u64))
+    }
+
+    /// The longest; `None` where nothing was recorded.
+    pub fn max(&self) -> Option<Duration> {
+        (!self.0.is_empty()).then(|| Duration::from_nanos(self.0.max()))
+    }
+
+    /// What was recorded, from the shortest up: spans that are alike to three digits as the longest
+    /// that is alike to them, and how many there were.
+    pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
+        self.0.iter_recorded().map(|bucket| {
+            let span = Duration::from_nanos(bucket.value_iterated_to());
+            (span, bucket.count_at_value())
+        })
+    }
+
     /// Count and percentiles, in seconds; null where nothing was recorded.
-    fn to_json(&self) -> Value {
+    pub(super) fn to_json(&self) -> Value {
         if self.0.is_empty() {
             return Value::Null;
         }
@@ -391,6 +427,36 @@ mod tests {
         let p50 = spread.quantile(0.5).expect("values").as_secs_f64();
         assert!((0.0499..0.0511).contains(&p50), "{p50}");
         assert_eq!(spread.to_json()["count"], 100);
+    }
+
+    #[test]
+    fn latencies_are_counted_by_how_far_they_can_be_trusted() {
+        let mut stats = Stats::new();
+        let head = |millis, kernel, bound| Timings {
+            sent: Some(Instant::START),
+            headers: Some(Instant::START + Duration::from_millis(millis)),
+            kernel,
+            bound,
+            ..Timings::default()
+        };
+        for timings in [
+            head(20, true, false),
+            head(70, true, true),
+            head(80, true, true),
+            head(90, false, true),
+            Timings::default(),
+        ] {
+            stats.time(&timings);
+        }
+        let json = stats.to_json(&Progress::default(), &Pacing::default());
+        assert_eq!(
+            json["stamps"],
+            json!({"exact": 1, "bound": 2, "user": 1}),
+            "what had no head has no latency"
+        );
+        assert_eq!(json["server_latency"]["count"], 4);
+        assert_eq!(json["server_latency_exact"]["count"], 1);
+        assert!(stats.server_latency_exact.quantile(1.0) < Some(Duration::from_millis(21)));
     }
 
     #[test]

@@ -174,8 +174,12 @@ impl Exchange {
     }
 
     /// The request departed: just before the system call that sent its first byte.
-    pub fn handle_sent(&mut self, at: Instant) {
-        self.timings.sent.get_or_insert(at);
+    /// It may have been `slack` later.
+    pub fn handle_sent(&mut self, at: Instant, slack: Duration) {
+        if self.timings.sent.is_none() {
+            self.timings.sent = Some(at);
+            self.timings.slack = slack;
+        }
     }
 
     /// Takes bytes of the reply. Call until it returns `None`; after `Over` the rest of `input`
@@ -353,9 +357,7 @@ impl Exchange {
             }
             Ok(Some(Item::Head(head))) => {
                 self.timings.first_byte.get_or_insert(arrival.at);
-                self.timings.headers = Some(arrival.at);
-                self.timings.kernel = arrival.kernel;
-                self.timings.bound = arrival.bound;
+                self.timings.end_headers(arrival);
                 self.received.framing = reader.framing();
                 self.received.take_head(head);
                 let state = std::mem::replace(&mut self.state, State::Over);

@@ -24,9 +24,9 @@ use super::limits::sockets_allowed;
 use super::outbox::Outbox;
 use super::socket::{Attempt, Read, Socket, keep_stamping, net_error};
 use super::spin::Spin;
-use super::stamps::{Stamps, UnseenSince, established};
+use super::stamps::{Stamps, Unseen, departure_slack, established};
 use super::timer::{Timer, set_timer_slack};
-use super::{Chunk, Clock, Close, Event, Io, NetError, Settings, Token, Waker};
+use super::{Chunk, Clock, Close, Event, Io, NetError, Settings, Stamp, Token, Waker};
 use crate::base::disk::DiskJob;
 use crate::base::pool::Pool;
 use crate::base::time::{Instant, Wall};
@@ -53,6 +53,8 @@ pub struct Epoll {
     outbox: Outbox,
     /// Events that no descriptor shows.
     news: Vec<Event>,
+    /// Turns for which it is still worth while to know how many segments a socket has had.
+    watchful: u32,
     disk: Option<Disk>,
     _stamping: OwnedFd,
 }
@@ -90,6 +92,7 @@ impl Epoll {
             pool: Pool::new(settings.buffer_bytes, settings.buffers_max),
             outbox: Outbox::default(),
             news: Vec::new(),
+            watchful: 0,
             disk: None,
             _stamping: keep_stamping()?,
             settings,
@@ -129,21 +132,21 @@ impl Epoll {
         }
         let opened = || -> io::Result<State> {
             let (socket, started) = match kind {
-                Kind::Stream => {
-                    let socket = Socket::stream(to)?;
-                    let started = self.stamps.now();
-                    socket.connect(to)?;
-                    (socket, started)
-                }
+                Kind::Stream => (Socket::stream(to)?, self.stamps.now()),
                 Kind::Datagram => (Socket::datagram(to)?, self.stamps.now()),
             };
+            let mut slack = Duration::ZERO;
+            if kind == Kind::Stream {
+                socket.connect(to)?;
+                slack = departure_slack(started, self.stamps.now());
+            }
             // After the attempt: a socket that is not even connecting counts as hung up.
             self.poll.registry().register(
                 &mut SourceFd(&socket.as_fd().as_raw_fd()),
                 mio::Token(token.slot as usize),
                 Interest::READABLE | Interest::WRITABLE,
             )?;
-            let connection = Connection::new(socket, kind, started);
+            let connection = Connection::new(socket, kind, started, slack);
             Ok(match kind {
                 Kind::Stream => State::Connecting(connection),
                 Kind::Datagram => State::Open(connection),
@@ -177,10 +180,17 @@ impl Epoll {
         let Some(until) = until else {
             return false;
         };
-        Spin::look_until(until, || (self.fetch(false), self.stamps.now()))
+        Spin::look_until(until, || {
+            let looking = self.stamps.now();
+            let found = self.fetch(false);
+            if !found {
+                self.stamps.saw_nothing(looking);
+            }
+            (found, looking)
+        })
     }
 
-    fn handle_edges(&mut self, now: Instant, unseen_since: UnseenSince, events: &mut Vec<Event>) {
+    fn handle_edges(&mut self, now: Instant, unseen: Unseen, events: &mut Vec<Event>) {
         self.edges.clear();
         self.edges.extend(self.polled.iter().map(Edge::from));
         self.polled.clear();
@@ -196,7 +206,7 @@ impl Epoll {
                         disk.take_done(events);
                     }
                 }
-                mio::Token(slot) => self.handle_edge(slot, edge, now, unseen_since, events),
+                mio::Token(slot) => self.handle_edge(slot, edge, now, unseen, events),
             }
         }
     }
@@ -207,7 +217,7 @@ impl Epoll {
         slot: usize,
         edge: Edge,
         now: Instant,
-        unseen_since: UnseenSince,
+        unseen: Unseen,
         events: &mut Vec<Event>,
     ) {
         let entry = &mut self.entries[slot];
@@ -221,7 +231,12 @@ impl Epoll {
                         events.push(Event::Connected {
                             token,
                             started: connection.floor,
-                            stamp: established(connection.floor, rtt, now),
+                            stamp: established(
+                                connection.floor,
+                                connection.attempt_slack,
+                                rtt,
+                                now,
+                            ),
                             local,
                         });
                         entry.establish();
@@ -239,7 +254,7 @@ impl Epoll {
             let drained = backlog.drain(
                 &connection.socket,
                 || self.stamps.now(),
-                |at| events.push(Event::Sent { token, at }),
+                |at, slack| events.push(Event::Sent { token, at, slack }),
             );
             if let Err(error) = drained {
                 return self.fail(token, error, events);
@@ -247,7 +262,7 @@ impl Epoll {
         }
         if edge.readable {
             let unread = connection.unread.get_or_insert(Unread {
-                since: unseen_since,
+                before: unseen,
                 ending: false,
             });
             unread.ending |= edge.ending;
@@ -299,9 +314,18 @@ impl Epoll {
                         // Whatever comes after this makes an edge of its own.
                         connection.unread = None;
                     }
-                    let stamp = self.stamps.arrival(stamp, unread.since, connection.floor);
-                    if stamp.clock == Clock::Kernel {
+                    let before = unread.before.asked(connection.asked);
+                    let mut stamp = self.stamps.arrival(stamp, before, connection.floor);
+                    let is_kernels = stamp.clock == Clock::Kernel;
+                    if is_kernels {
                         connection.floor = stamp.at;
+                    }
+                    let asks = before.is_worth_asking(&stamp);
+                    if asks {
+                        self.watchful = WATCHFUL_TURNS;
+                    }
+                    if connection.was_one_segment(asks, short) && is_kernels {
+                        stamp = Stamp::exact(stamp.at);
                     }
                     budget = budget.saturating_sub(length);
                     events.push(Event::Received {
@@ -358,6 +382,9 @@ impl Epoll {
             connection.hold_back(bytes, mark);
             return Ok(None);
         }
+        if mark && self.watchful > 0 {
+            connection.count_segments();
+        }
         let at = self.stamps.now();
         match (connection.socket.send(bytes)?, connection.kind) {
             (Some(taken), Kind::Stream) if taken < bytes.len() => {
@@ -369,6 +396,9 @@ impl Epoll {
             }
             // A datagram leaves whole or is lost, as datagrams may be.
             _ => {}
+        }
+        if mark {
+            connection.asked = at;
         }
         Ok(Some(at))
     }
@@ -448,7 +478,10 @@ impl Io for Epoll {
         for (send, bytes) in outbox.sends() {
             let token = send.token;
             match self.send_now(token, bytes, send.mark) {
-                Ok(Some(at)) if send.mark => news.push(Event::Sent { token, at }),
+                Ok(Some(at)) if send.mark => {
+                    let slack = departure_slack(at, self.stamps.now());
+                    news.push(Event::Sent { token, at, slack });
+                }
                 Ok(_) => {}
                 Err(error) => self.fail(token, error, &mut news),
             }
@@ -467,17 +500,19 @@ impl Io for Epoll {
         };
         let held = events.len();
         events.extend(self.news.drain(..).filter(|event| !stale(event)));
-        let may_sleep = events.len() == held
-            && !self.has_news()
-            && until.is_none_or(|until| until > self.stamps.now());
+        self.watchful = self.watchful.saturating_sub(1);
+        let looking = self.stamps.now();
+        let may_sleep =
+            events.len() == held && !self.has_news() && until.is_none_or(|until| until > looking);
         // A look first: a busy loop never pays for the timer.
         let mut slept = false;
         if !self.fetch(false) && may_sleep {
+            self.stamps.saw_nothing(looking);
             slept = self.sleep(until);
         }
-        let complete = self.polled.iter().count() < EDGES_MAX;
-        let (now, unseen_since) = self.stamps.begin_turn(slept, complete);
-        self.handle_edges(now, unseen_since, events);
+        let edges = self.polled.iter().count();
+        let (now, unseen) = self.stamps.begin_turn(slept, edges < EDGES_MAX, edges);
+        self.handle_edges(now, unseen, events);
         self.serve_line(events);
     }
 
@@ -561,6 +596,10 @@ fn current(entries: &mut [Entry], token: Token) -> Option<&mut Entry> {
 /// Descriptors that one look at the kernel's news may report. What they lead to is done before
 /// anything is sent: with a thousand of them a turn took tens of milliseconds.
 const EDGES_MAX: usize = 128;
+
+/// For so many turns after one that left a stamp in doubt the kernel is asked for a socket's segments
+/// before a request leaves: half a microsecond, which a loop saves that is never late.
+const WATCHFUL_TURNS: u32 = 1024;
 
 const TIMER: mio::Token = mio::Token(usize::MAX);
 const BELL: mio::Token = mio::Token(usize::MAX - 1);

@@ -29,7 +29,7 @@ use crate::base::time::{Instant, Wall};
 
 pub use self::epoll::Epoll;
 pub use self::kernel::{BackEnd, Kernel};
-pub use self::limits::raise_open_files;
+pub use self::limits::{open_files, raise_open_files};
 pub use self::uring::{Unavailable, Uring};
 
 /// A back end: the kernel through epoll, through io_uring, or a simulated one.
@@ -143,6 +143,9 @@ pub enum Event {
         token: Token,
         /// Just before the system call that sent its first byte.
         at: Instant,
+        /// It may have left as much later: the system call took that long, others were run in
+        /// between. Zero where it left at once.
+        slack: Duration,
     },
     /// Bytes (or one datagram) arrived. Give the chunk back with [`Io::release`].
     Received {
@@ -196,8 +199,24 @@ pub struct Stamp {
     pub at: Instant,
     /// Who stamped it.
     pub clock: Clock,
-    /// It happened at this moment or before: an upper bound.
-    pub bound: bool,
+    /// It may have happened as much earlier. Zero where the stamp is exact.
+    pub slack: Duration,
+}
+
+impl Stamp {
+    /// Stamped by the kernel, and nothing else can have been stamped in its place.
+    pub fn exact(at: Instant) -> Self {
+        Stamp {
+            at,
+            clock: Clock::Kernel,
+            slack: Duration::ZERO,
+        }
+    }
+
+    /// It happened at this moment or before: an upper bound. All that we stamp ourselves is one.
+    pub fn is_bound(&self) -> bool {
+        self.clock == Clock::User || !self.slack.is_zero()
+    }
 }
 
 /// Who stamped an arrival.
@@ -229,8 +248,12 @@ pub enum NetError {
     TimedOut,
     /// EHOSTUNREACH or ENETUNREACH.
     Unreachable,
-    /// Our machine has no socket, port or memory to give (EMFILE, ENFILE, EADDRNOTAVAIL, ENOBUFS).
+    /// Our machine has no socket or memory to give, for whatever connection (EMFILE, ENFILE,
+    /// ENOBUFS, ENOMEM).
     Exhausted,
+    /// Our machine has no local port left for one more connection to this place (EADDRNOTAVAIL,
+    /// EADDRINUSE). To other places it may well have.
+    NoPort,
     /// Anything else, by its errno.
     Other(i32),
 }

@@ -48,7 +48,7 @@ impl Socket {
             Some(Protocol::TCP),
         )?;
         raw.set_tcp_nodelay(true)?;
-        stamp_arrivals(raw.as_fd());
+        stamp(raw.as_fd());
         Ok(Socket(raw))
     }
 
@@ -60,7 +60,7 @@ impl Socket {
             Type::DGRAM.nonblocking(),
             Some(Protocol::UDP),
         )?;
-        stamp_arrivals(raw.as_fd());
+        stamp(raw.as_fd());
         raw.connect(&SockAddr::from(to))?;
         Ok(Socket(raw))
     }
@@ -82,7 +82,7 @@ impl Socket {
     /// How the attempt stands, and how long the handshake took.
     pub(super) fn attempt(&self) -> Attempt {
         let Ok(info) = tcp_info(self.0.as_fd()) else {
-            return Attempt::Failed(self.error());
+            return self.attempt_by_peer();
         };
         match info.tcpi_state {
             TCP_SYN_SENT => match self.0.take_error() {
@@ -99,23 +99,19 @@ impl Socket {
         }
     }
 
-    /// How many segments with bytes a TCP connection has received, seconds of the same counted in;
-    /// `None` where the kernel does not count them.
+    /// The same where the kernel tells nothing of TCP: who has a peer is connected.
+    fn attempt_by_peer(&self) -> Attempt {
+        match (self.0.take_error(), self.0.peer_addr()) {
+            (Ok(None), Ok(_)) => Attempt::Established(None),
+            (Ok(None), Err(_)) => Attempt::Pending,
+            (Ok(Some(error)) | Err(error), _) => Attempt::Failed(net_error(&error)),
+        }
+    }
+
+    /// Segments with data that the kernel has taken so far; `None` where it does not count them.
     pub(super) fn segments(&self) -> Option<u32> {
-        let mut info = [0_u32; DATA_SEGS_IN + 1];
-        let mut length = size_of_val(&info) as libc::socklen_t;
-        // SAFETY: `info` has room for `length` bytes, and the kernel writes no more than that.
-        let result = unsafe {
-            libc::getsockopt(
-                self.0.as_raw_fd(),
-                libc::IPPROTO_TCP,
-                libc::TCP_INFO,
-                info.as_mut_ptr().cast(),
-                &raw mut length,
-            )
-        };
-        let complete = result == 0 && length as usize == size_of_val(&info);
-        complete.then_some(info[DATA_SEGS_IN])
+        let info = tcp_info(self.0.as_fd()).ok()?;
+        Some(info.tcpi_data_segs_in)
     }
 
     fn error(&self) -> NetError {
@@ -179,10 +175,14 @@ impl AsFd for Socket {
 /// A socket that does nothing but keep the kernel stamping arrivals.
 ///
 /// The kernel begins to stamp some time after the first socket asks for it; the first packets
-/// of the first few connections would have no stamp.
+/// of the first few connections would have no stamp. Where it refuses, this is said, once.
 pub(super) fn keep_stamping() -> io::Result<OwnedFd> {
     let raw = Raw::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
-    stamp_arrivals(raw.as_fd());
+    if let Err(error) = stamp_arrivals(raw.as_fd()) {
+        log::warn!(
+            "the kernel does not stamp what arrives ({error}); we do, and latencies are upper bounds"
+        );
+    }
     Ok(raw.into())
 }
 
@@ -195,28 +195,32 @@ pub(super) fn net_error(error: &io::Error) -> NetError {
         libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EHOSTDOWN | libc::ENETDOWN => {
             NetError::Unreachable
         }
-        libc::EMFILE
-        | libc::ENFILE
-        | libc::EADDRNOTAVAIL
-        | libc::EADDRINUSE
-        | libc::ENOBUFS
-        | libc::ENOMEM => NetError::Exhausted,
+        libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM => NetError::Exhausted,
+        libc::EADDRNOTAVAIL | libc::EADDRINUSE => NetError::NoPort,
         errno => NetError::Other(errno),
     }
 }
 
-/// Asks for receive stamps. Where the kernel has none, we stamp.
-fn stamp_arrivals(socket: BorrowedFd<'_>) {
+/// Asks for receive stamps. Where the kernel has none, we stamp, as [`keep_stamping`] has said.
+fn stamp(socket: BorrowedFd<'_>) {
+    let _ = stamp_arrivals(socket);
+}
+
+fn stamp_arrivals(socket: BorrowedFd<'_>) -> io::Result<()> {
     let wanted = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
     // SAFETY: the pointer and length are those of a live `c_uint`, which is what the option takes.
-    unsafe {
+    let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
             libc::SOL_SOCKET,
             libc::SO_TIMESTAMPING,
             (&raw const wanted).cast(),
             size_of_val(&wanted) as libc::socklen_t,
-        );
+        )
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
@@ -296,9 +300,6 @@ pub(super) fn arrival_stamp(control: &[u8]) -> Option<Timespec> {
 /// Room for one control message of three stamps, aligned as its header must be.
 #[repr(C, align(8))]
 struct Control([u8; 96]);
-
-/// Where the kernel's `tcp_info` has `tcpi_data_segs_in`, in words. Since Linux 4.6.
-const DATA_SEGS_IN: usize = 38;
 
 /// States of a TCP socket as `tcp_info` has them.
 const TCP_SYN_SENT: u8 = 2;

@@ -42,7 +42,7 @@ use super::limits::sockets_allowed;
 use super::outbox::Outbox;
 use super::socket::{Attempt, Socket, keep_stamping, net_error};
 use super::spin::Spin;
-use super::stamps::{COALESCING, Stamps, UnseenSince, established};
+use super::stamps::{EXACT, Stamps, Unseen, departure_slack, established};
 use super::timer::{Timer, set_timer_slack};
 use super::{Chunk, Clock, Close, Event, Io, NetError, Settings, Stamp, Token, Waker};
 use crate::base::disk::DiskJob;
@@ -103,7 +103,7 @@ struct Watch {
     /// Since when the answers of this turn may have been given.
     since: Instant,
     /// The same, as well as it is known without the scheduler's account.
-    unseen: UnseenSince,
+    unseen: Unseen,
     /// How long our thread was kept from watching in that time; `None` where nobody knows.
     kept: Option<Duration>,
 }
@@ -243,7 +243,9 @@ impl Uring {
                     let socket = Socket::stream(to)?;
                     let started = self.stamps.now();
                     socket.connect(to)?;
-                    State::Connecting(Connection::new(socket, kind, started))
+                    let mut connection = Connection::new(socket, kind, started);
+                    connection.attempt_slack = departure_slack(started, self.stamps.now());
+                    State::Connecting(connection)
                 }
                 Kind::Datagram => {
                     let socket = Socket::datagram(to)?;
@@ -431,7 +433,8 @@ impl Uring {
                 Attempt::Failed(error) => return self.fail(token, error, events),
                 Attempt::Established(rtt) => match connection.socket.local() {
                     Ok(local) => {
-                        let stamp = established(connection.floor, rtt, now);
+                        let stamp =
+                            established(connection.floor, connection.attempt_slack, rtt, now);
                         connection.blind.since = stamp.at;
                         events.push(Event::Connected {
                             token,
@@ -453,7 +456,7 @@ impl Uring {
             let drained = backlog.drain(
                 &connection.socket,
                 || self.stamps.now(),
-                |at| events.push(Event::Sent { token, at }),
+                |at, slack| events.push(Event::Sent { token, at, slack }),
             );
             if let Err(error) = drained {
                 return self.fail(token, error, events);
@@ -625,6 +628,9 @@ impl Uring {
             return Ok(None);
         }
         let at = self.stamps.now();
+        if mark {
+            connection.asked = at;
+        }
         match (connection.socket.send(bytes)?, connection.kind) {
             (Some(taken), Kind::Stream) if taken < bytes.len() => {
                 connection.hold_back(&bytes[taken..], false);
@@ -780,7 +786,10 @@ impl Io for Uring {
         for (send, bytes) in outbox.sends() {
             let token = send.token;
             match self.send_now(token, bytes, send.mark) {
-                Ok(Some(at)) if send.mark => news.push(Event::Sent { token, at }),
+                Ok(Some(at)) if send.mark => {
+                    let slack = departure_slack(at, self.stamps.now());
+                    news.push(Event::Sent { token, at, slack });
+                }
                 Ok(_) => {}
                 Err(error) => self.fail(token, error, &mut news),
             }
@@ -819,7 +828,7 @@ impl Io for Uring {
         self.answers.clear();
         self.ring.take(ANSWERS_A_TURN, &mut self.answers);
         let complete = !self.ring.has_answers();
-        let (now, unseen) = self.stamps.begin_turn(slept, complete);
+        let (now, unseen) = self.stamps.begin_turn(slept, complete, self.answers.len());
         self.watch.begin_turn(now, unseen, complete);
         self.handle_answers(now, events);
         // The next arrivals find room, however long the turn takes.
@@ -874,7 +883,7 @@ impl Watch {
             delay: RunDelay::start(),
             empty_at: Instant::START,
             since: Instant::START,
-            unseen: UnseenSince(Instant::START),
+            unseen: Unseen::since(Instant::START),
             kept: None,
         }
     }
@@ -885,12 +894,12 @@ impl Watch {
     }
 
     /// Answers were taken, all or not all of them.
-    fn begin_turn(&mut self, now: Instant, unseen: UnseenSince, complete: bool) {
+    fn begin_turn(&mut self, now: Instant, unseen: Unseen, complete: bool) {
         self.unseen = unseen;
         self.since = self.empty_at;
         // It cannot have been longer than there was time.
         let longest = now.saturating_since(self.since);
-        self.kept = if longest > COALESCING {
+        self.kept = if longest > EXACT {
             self.delay.since_last().map(|delay| delay.min(longest))
         } else {
             Some(longest)
@@ -900,8 +909,8 @@ impl Watch {
         }
     }
 
-    /// When bytes arrived. Whatever kept us from looking: where they came in one segment, and no
-    /// other one with them, the stamp is theirs.
+    /// When bytes arrived, and how far that may be off. Whatever kept us from looking: where they
+    /// came in one segment, and no other one with them, the stamp is theirs.
     fn judge(
         &self,
         kernel: Option<Timespec>,
@@ -910,24 +919,24 @@ impl Watch {
         all_seen: impl FnOnce() -> bool,
     ) -> Stamp {
         let (blind, floor) = (connection.blind, connection.floor);
-        let watched = self.kept.is_some_and(|kept| kept <= COALESCING);
+        let asked = connection.asked;
         let unseen = match self.kept {
-            Some(_) => UnseenSince(self.since),
+            Some(_) => Unseen::since(self.since),
             None => self.unseen,
         };
-        let stamp = stamps.arrival(kernel, unseen, floor);
+        let stamp = stamps.arrival(kernel, unseen.asked(asked), floor);
         if stamp.clock == Clock::User {
             return stamp;
         }
-        let stamp = match stamp.at < blind.until {
-            true => stamps.arrival(kernel, UnseenSince(blind.since.min(self.since)), floor),
-            false => Stamp {
-                bound: stamp.bound && !watched,
-                ..stamp
-            },
+        let slack = if stamp.at < blind.until {
+            let unseen = Unseen::since(blind.since.min(self.since));
+            stamps.arrival(kernel, unseen.asked(asked), floor).slack
+        } else {
+            stamp.slack.min(self.kept.unwrap_or(Duration::MAX))
         };
+        let exact = slack <= EXACT || connection.arrived_singly(all_seen);
         Stamp {
-            bound: stamp.bound && !connection.arrived_singly(all_seen),
+            slack: if exact { Duration::ZERO } else { slack },
             ..stamp
         }
     }

@@ -25,23 +25,16 @@ pub(super) struct Kernel<I = Epoll> {
 
 /// A back end that the kernel carries.
 pub(super) trait Carried: Io {
-    /// Whether each segment keeps its own stamp while our thread is busy.
-    const WATCHES_WHILE_BUSY: bool;
-
     fn start(settings: Settings) -> Self;
 }
 
 impl Carried for Epoll {
-    const WATCHES_WHILE_BUSY: bool = false;
-
     fn start(settings: Settings) -> Self {
         Epoll::new(settings).expect("a back end")
     }
 }
 
 impl Carried for Uring {
-    const WATCHES_WHILE_BUSY: bool = true;
-
     fn start(settings: Settings) -> Self {
         Uring::new(settings).expect("a back end")
     }
@@ -170,7 +163,7 @@ fn a_stalled_loop_changes_no_latency<I: Carried>() {
         panic!("a listening peer accepts");
     };
     assert!(started.saturating_since(connect_began) < Duration::from_millis(20));
-    assert_eq!((stamp.clock, stamp.bound), (Clock::Kernel, false));
+    assert_eq!(stamp.clock, Clock::Kernel);
     assert!(stamp.at.saturating_since(started) < Duration::from_millis(20));
     watch.io().send(token(0), b"?", true);
     watch.io().submit();
@@ -182,20 +175,67 @@ fn a_stalled_loop_changes_no_latency<I: Carried>() {
     assert_eq!(stamp.clock, Clock::Kernel);
     assert!(latency >= Duration::from_millis(20), "{latency:?}");
     assert!(latency < Duration::from_millis(100), "{latency:?}");
-    // The peer might have said something earlier, whose stamp this one has replaced.
-    assert_eq!(stamp.bound, !I::WATCHES_WHILE_BUSY);
+    // All that it said came in one segment: no other's stamp can have been replaced by this one.
+    assert!(!stamp.is_bound());
+}
+
+#[test]
+fn of_two_segments_in_a_stall_the_last_ones_stamp_bounds_the_first() {
+    let (early, gap) = (Duration::from_millis(20), Duration::from_millis(30));
+    let stalled = || thread::sleep(Duration::from_millis(100));
+    let mut watch = Watch::<Kernel>::new();
+    let two = [
+        Step::Hear(1),
+        Step::Pause(early),
+        Step::Say(b"!".to_vec()),
+        Step::Pause(gap),
+        Step::Say(b"!".to_vec()),
+    ];
+    let one = [Step::Hear(1), Step::Say(b"!".to_vec())];
+    let script = [two.to_vec(), two.to_vec(), one.to_vec()].concat();
+    let peer = watch.bench.listen(script);
+    watch.connect(token(0), peer);
+    let mut ask = |bytes: usize| {
+        watch.io().send(token(0), b"?", true);
+        watch.io().submit();
+        stalled();
+        let Seen::Sent(_, sent) = watch.next() else {
+            panic!("a marked send is told");
+        };
+        let Seen::Received(_, heard, stamp) = watch.next() else {
+            panic!("the peer answers");
+        };
+        assert_eq!((heard.len(), stamp.clock), (bytes, Clock::Kernel));
+        assert!(stamp.at.saturating_since(sent) >= (early + gap) * (bytes as u32 - 1));
+        let earliest = stamp.at - stamp.slack;
+        (stamp.is_bound(), earliest.saturating_since(sent))
+    };
+    for _ in 0..2 {
+        let (is_bound, earliest) = ask(2);
+        assert!(is_bound);
+        assert!(earliest <= early, "the first came before {earliest:?}");
+    }
+    // The sockets are watched by now, so that a single segment is known for one again.
+    assert!(!ask(1).0);
 }
 
 fn an_arrival_that_ends_our_sleep_is_no_mere_bound<I: Carried>() {
     let mut watch = Watch::<Kernel<I>>::new();
-    let pause = Step::Pause(Duration::from_millis(15));
-    let say = Step::Say(b"!".to_vec());
-    let peer = watch.bench.listen(vec![vec![pause, say]; 10].concat());
+    let script = [
+        Step::Hear(1),
+        Step::Pause(Duration::from_millis(15)),
+        Step::Say(b"!".to_vec()),
+    ];
+    let peer = watch.bench.listen(vec![script; 10].concat());
     watch.connect(token(0), peer);
     let exact = (0..10)
-        .filter(|_| match watch.next() {
-            Seen::Received(_, _, stamp) => stamp.clock == Clock::Kernel && !stamp.bound,
-            other => panic!("{other:?}"),
+        .filter(|_| {
+            watch.io().send(token(0), b"?", true);
+            assert!(matches!(watch.next(), Seen::Sent(..)));
+            match watch.next() {
+                Seen::Received(_, _, stamp) => !stamp.is_bound(),
+                other => panic!("{other:?}"),
+            }
         })
         .count();
     // On a machine that is busy with other things we may now and then be woken late.
@@ -254,7 +294,7 @@ fn what_arrives_in_the_tail_of_a_wait_ends_it<I: Carried>() {
     let began = watch.io().now();
     // What was looked for again and again was seen when it came, unless others had the processor.
     let exact = (0..20).any(|_| match watch.next() {
-        Seen::Received(_, _, stamp) => stamp.clock == Clock::Kernel && !stamp.bound,
+        Seen::Received(_, _, stamp) => stamp.clock == Clock::Kernel && !stamp.is_bound(),
         other => panic!("{other:?}"),
     });
     assert!(exact);

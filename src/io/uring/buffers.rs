@@ -6,6 +6,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
+use std::time::Duration;
 
 use super::ring::{LENT_MAX, Lending, OVERHEAD};
 use crate::base::time::Instant;
@@ -230,7 +231,7 @@ const UNUSED: Record = Record {
     stamp: Stamp {
         at: Instant::START,
         clock: Clock::User,
-        bound: true,
+        slack: Duration::ZERO,
     },
     next: None,
 };

@@ -15,6 +15,8 @@
 //!  └── buffers came back ── Starved ◄─┘ no buffers
 //! ```
 
+use std::time::Duration;
+
 use super::buffers::Queue;
 use crate::base::time::Instant;
 use crate::io::outbox::Backlog;
@@ -62,6 +64,10 @@ pub(super) struct Connection {
     pub(super) told: (u64, usize),
     /// The moment that nothing can arrive before: the attempt's start, then the last arrival.
     pub(super) floor: Instant,
+    /// The attempt may have begun as much later.
+    pub(super) attempt_slack: Duration,
+    /// When the last marked send left.
+    pub(super) asked: Instant,
     pub(super) blind: Blind,
     pub(super) arrivals: Arrivals,
     /// Made when first needed: most sockets take all they are given.
@@ -179,6 +185,8 @@ impl Connection {
             in_line: false,
             told: (0, 0),
             floor: started,
+            attempt_slack: Duration::ZERO,
+            asked: Instant::START,
             blind: Blind {
                 since: started,
                 until: Instant::FAR_FUTURE,

@@ -83,7 +83,7 @@ fn each_segment_keeps_its_own_stamp_while_we_are_busy() {
     let told = arrivals(&mut io, 4);
     assert_eq!(told.len(), 4, "{told:?}");
     for (_, stamp) in &told {
-        assert_eq!((stamp.clock, stamp.bound), (Clock::Kernel, false));
+        assert_eq!((stamp.clock, stamp.is_bound()), (Clock::Kernel, false));
     }
     for two in told.windows(2) {
         let apart = two[1].1.at.saturating_since(two[0].1.at);
@@ -107,7 +107,7 @@ fn what_lay_unseen_while_nobody_received_is_a_bound() {
     let [(2, stamp)] = arrivals(&mut io, 2)[..] else {
         panic!("two segments and one look");
     };
-    assert_eq!((stamp.clock, stamp.bound), (Clock::Kernel, true));
+    assert_eq!((stamp.clock, stamp.is_bound()), (Clock::Kernel, true));
     // A single one is what it was, whenever it is found.
     io.set_reading(token(0), false);
     io.submit();
@@ -118,7 +118,7 @@ fn what_lay_unseen_while_nobody_received_is_a_bound() {
     let [(1, stamp)] = arrivals(&mut io, 1)[..] else {
         panic!("one segment");
     };
-    assert_eq!((stamp.clock, stamp.bound), (Clock::Kernel, false));
+    assert_eq!((stamp.clock, stamp.is_bound()), (Clock::Kernel, false));
     assert!(found.saturating_since(stamp.at) >= Duration::from_millis(19));
 }
 
