@@ -21,6 +21,8 @@ pub mod sink;
 pub mod crawl;
 
 pub mod settings;
+#[doc(inline)]
+pub use crawl::probe;
 
 // What a crawl is told, is given and is steered by.
 #[doc(inline)]
@@ -46,7 +48,7 @@ pub use crawl::stats::{Progress, Spread, Stats, Tally};
 #[doc(inline)]
 pub use fetch::failure::{Failure, FailureKind, Truncation};
 #[doc(inline)]
-pub use fetch::timings::Timings;
+pub use fetch::timings::{Label, Timings};
 #[doc(inline)]
 pub use sink::function::FunctionSink;
 #[doc(inline)]

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 const COMMANDS: &[&str] = &[
-    "crawl", "fetch", "robots", "url", "links", "settings", "demo",
+    "crawl", "fetch", "probe", "robots", "url", "links", "settings", "demo",
 ];
 
 fn argiope(args: &[&str]) -> Output {
@@ -80,9 +80,7 @@ fn what_does_not_work_yet_is_not_in_the_help() {
         "--resume",
         "--salvage",
         "--revisit",
-        "--spin",
         "uring",
-        "probe",
         "simulate",
         "state",
     ];
@@ -117,7 +115,7 @@ fn a_wrong_command_line_is_one_line() {
     check_refused(&["crawl", "x", "--timeout"], &["--timeout <D>"]);
     check_refused(&["crawl", "--resume", "x"], &["'--resume'"]);
     check_refused(&["settings", "--json", "--toml"], &["--json", "--toml"]);
-    check_refused(&["probe", "x"], &["'probe'"]);
+    check_refused(&["simulate", "x"], &["'simulate'"]);
 }
 
 #[test]
@@ -168,8 +166,8 @@ fn wrong_types_and_impossible_values_are_refused_by_their_place() {
     check(&["--header", "nothing"], &["--header: ", "Name: value"]);
     check(&["--contact", "me"], &["--contact: ", "is no contact"]);
     check(
-        &["--io", "uring"],
-        &["--io: \"uring\" is not available yet; give auto or epoll"],
+        &["--io", "kqueue"],
+        &["--io: \"kqueue\" ", "auto, epoll or uring"],
     );
     check(
         &["-s", "CONCURRENT_REQUESTS_PER_DOMAIN=0"],
@@ -427,6 +425,17 @@ fn a_flag_goes_before_s_and_s_before_the_file() {
         "--timeout",
     );
     assert_eq!(shown(&[], "DOWNLOAD_TIMEOUT").1, "default");
+}
+
+#[test]
+fn nobody_stays_awake_for_a_deadline_unless_asked_to() {
+    let check = |args: &[&str], seconds: f64, source: &str| {
+        let (value, from) = shown(args, "SPIN");
+        assert_eq!((value.as_f64(), from.as_str()), (Some(seconds), source));
+    };
+    check(&[], 0.0, "default");
+    check(&["--spin"], 0.0002, "--spin");
+    check(&["-s", "SPIN=1ms"], 0.001, "-s");
 }
 
 #[test]

@@ -91,7 +91,9 @@ def judge_limit(report, row):
             settled = phase["last_half"]
         elif settled["share"] < SHARE:
             wrong.append(f"uses {settled['share']:.0%}{at}")
-        if settled["rounds_per_window"] > 1:
+        # A stretch of less than two windows is settled with two rounds, as longer ones are.
+        rounds = settled["rounds_per_window"]
+        if rounds > 1 and rounds * settled["seconds"] > 2.5 * report["window"]:
             wrong.append(f"{settled['rounds_per_window']:.1f} rounds a window{at}")
     return wrong + judge_peak(report, row)
 
@@ -267,7 +269,7 @@ class Runner:
             finally:
                 for child in filter(None, (crawl, server)):
                     self.stop(child)
-        seen = report["origins"]["it"]
+        seen = report["origins"]["it"] | {"window": report["window"]}
         if not seen["requests"]:
             return seen, notes, ["no request came"]
         late = report["late"]

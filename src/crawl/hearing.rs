@@ -79,7 +79,7 @@ impl<I: Io> Core<I> {
         page: &Page,
         ask: impl FnOnce(&dyn Classify, &Answer<'_>) -> T,
     ) -> T {
-        let names: SmallVec<[&str; 4]> = page.scopes.iter().map(|name| &**name).collect();
+        let names: SmallVec<[&str; 4]> = page.scopes.iter().map(String::as_str).collect();
         ask(
             &*self.classify,
             &Answer {
@@ -91,6 +91,7 @@ impl<I: Io> Core<I> {
                 failure: page.failure.as_ref().map(|failure| failure.kind),
                 server_latency: page.timings.server_latency(),
                 latency: page.timings.latency(),
+                slack: page.timings.latency_slack(),
                 dont_adjust_delay: job.dont_adjust_delay(),
                 wall: self.io.wall_at_start().at(self.now),
             },
@@ -125,6 +126,7 @@ impl<I: Io> Core<I> {
             failure: failure.map(|failure| failure.kind),
             server_latency: timings.server_latency().or(waited),
             latency: timings.latency().or(waited),
+            slack: timings.latency_slack(),
             dont_adjust_delay: flight.job.dont_adjust_delay(),
             wall: self.io.wall_at_start().at(self.now),
         })

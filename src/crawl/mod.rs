@@ -15,6 +15,7 @@ mod hearing;
 mod decisions;
 mod origins;
 mod room;
+mod spare;
 mod mapping;
 mod delayed;
 mod inbox;
@@ -22,6 +23,7 @@ pub mod pacing;
 pub mod stats;
 pub mod config;
 mod crawler;
+pub mod probe;
 #[cfg(test)]
 mod adversity;
 mod builder;

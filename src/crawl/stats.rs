@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
 use super::pacing::Pacing;
 use crate::base::time::{Instant, Wall, nanos};
 use crate::fetch::failure::FailureKind;
-use crate::fetch::timings::Timings;
+use crate::fetch::timings::{Label, Timings};
 use crate::sink::page::Page;
 
 /// Counts and distributions of a whole crawl.
@@ -49,13 +51,17 @@ pub struct Stats {
     pub server_latency: Spread,
     /// The same plus the TLS handshake where the exchange made one.
     pub latency: Spread,
+    /// [`Stats::server_latency`] of those that are no mere bounds.
+    pub server_latency_exact: Spread,
+    /// How many latencies there are of each label, in the order of [`Label::ALL`].
+    pub labels: [u64; Label::ALL.len()],
     /// Each phase's own length.
     pub phases: [(&'static str, Spread); 6],
     /// From when a request could leave to when it left.
     pub lateness: Spread,
     /// Length of a turn: from the end of one wait to the beginning of the next.
     pub lag: Spread,
-    scopes: BTreeMap<Box<str>, Tally>,
+    scopes: HashMap<Box<str>, Tally, FixedState>,
     scopes_untold: u64,
 }
 
@@ -103,11 +109,13 @@ impl Stats {
             connections: 0,
             server_latency: Spread::new(),
             latency: Spread::new(),
+            server_latency_exact: Spread::new(),
+            labels: [0; Label::ALL.len()],
             phases: ["dns", "connect", "tls", "request", "first_byte", "body"]
                 .map(|name| (name, Spread::new())),
             lateness: Spread::new(),
             lag: Spread::new(),
-            scopes: BTreeMap::new(),
+            scopes: HashMap::default(),
             scopes_untold: 0,
         }
     }
@@ -132,7 +140,7 @@ impl Stats {
         if let Some(failure) = &page.failure {
             let name = format!("{}.{}", failure.kind.name(), failure.code);
             if !self.first_errors.contains_key(&name) {
-                let first = (Arc::clone(&page.url), failure.detail.to_string());
+                let first = (Arc::from(page.url.as_str()), failure.detail.to_string());
                 self.first_errors.insert(name.clone(), first);
             }
             *self.by_error.entry(name).or_default() += 1;
@@ -155,6 +163,11 @@ impl Stats {
         };
         record(&mut self.server_latency, timings.server_latency());
         record(&mut self.latency, timings.latency());
+        if let Some(label) = timings.label() {
+            self.labels[label as usize] += 1;
+            let exact = timings.server_latency().filter(|_| label == Label::Exact);
+            record(&mut self.server_latency_exact, exact);
+        }
         record(&mut self.lateness, timings.lateness());
         let since =
             |end: Option<Instant>, start: Option<Instant>| Some(end?.saturating_since(start?));
@@ -174,14 +187,15 @@ impl Stats {
     }
 
     fn tally(&mut self, scope: &str, refused: bool, latency: Option<Duration>) {
-        if !self.scopes.contains_key(scope) {
-            if self.scopes.len() >= SCOPES_MAX {
+        let is_full = self.scopes.len() >= SCOPES_MAX;
+        let tally = match self.scopes.get_mut(scope) {
+            Some(tally) => tally,
+            None if is_full => {
                 self.scopes_untold += 1;
                 return;
             }
-            self.scopes.insert(scope.into(), Tally::default());
-        }
-        let tally = self.scopes.get_mut(scope).expect("it was just made");
+            None => self.scopes.entry(scope.into()).or_default(),
+        };
         tally.sent += 1;
         tally.refused += u64::from(refused);
         if let Some(latency) = latency {
@@ -206,7 +220,7 @@ impl Stats {
             .iter()
             .filter_map(|(name, tally)| Some((rank(tally)?, &**name, *tally)))
             .collect();
-        ranked.sort_by_key(|(rank, ..)| std::cmp::Reverse(*rank));
+        ranked.sort_by_key(|(rank, name, _)| (std::cmp::Reverse(*rank), *name));
         ranked.truncate(count);
         ranked
             .into_iter()
@@ -237,6 +251,10 @@ impl Stats {
             .iter()
             .map(|(name, spread)| ((*name).to_owned(), spread.to_json()))
             .collect();
+        let labels: Map<String, Value> = Label::ALL
+            .into_iter()
+            .map(|label| (label.name().to_owned(), json!(self.labels[label as usize])))
+            .collect();
         let status: Map<String, Value> = self
             .by_status
             .iter()
@@ -252,6 +270,7 @@ impl Stats {
         };
         let mut all = json!({
             "finish_reason": progress.finish_reason,
+            "io": progress.io,
             "started": progress.started.to_string(),
             "now": progress.now.to_string(),
             "elapsed": seconds,
@@ -278,6 +297,8 @@ impl Stats {
             "errors": counts(&self.by_error),
             "latency": self.latency.to_json(),
             "server_latency": self.server_latency.to_json(),
+            "server_latency_exact": self.server_latency_exact.to_json(),
+            "stamps": labels,
             "phases": phases,
             "lateness": self.lateness.to_json(),
             "lag": self.lag.to_json(),
@@ -303,6 +324,8 @@ impl Default for Stats {
 pub struct Progress {
     /// Why it ended; `None` while it runs.
     pub finish_reason: Option<&'static str>,
+    /// What carries it: `epoll`, `uring`, or `simulated`.
+    pub io: &'static str,
     /// Wall time at its start.
     pub started: Wall,
     /// Wall time now.
@@ -351,8 +374,27 @@ impl Spread {
         (!self.0.is_empty()).then(|| Duration::from_nanos(self.0.value_at_quantile(share)))
     }
 
+    /// The mean; `None` where nothing was recorded.
+    pub fn mean(&self) -> Option<Duration> {
+        (!self.0.is_empty()).then(|| Duration::from_nanos(self.0.mean() as u64))
+    }
+
+    /// The longest; `None` where nothing was recorded.
+    pub fn max(&self) -> Option<Duration> {
+        (!self.0.is_empty()).then(|| Duration::from_nanos(self.0.max()))
+    }
+
+    /// What was recorded, from the shortest up: spans that are alike to three digits as the longest
+    /// that is alike to them, and how many there were.
+    pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
+        self.0.iter_recorded().map(|bucket| {
+            let span = Duration::from_nanos(bucket.value_iterated_to());
+            (span, bucket.count_at_value())
+        })
+    }
+
     /// Count and percentiles, in seconds; null where nothing was recorded.
-    fn to_json(&self) -> Value {
+    pub(super) fn to_json(&self) -> Value {
         if self.0.is_empty() {
             return Value::Null;
         }
@@ -388,6 +430,36 @@ mod tests {
         let p50 = spread.quantile(0.5).expect("values").as_secs_f64();
         assert!((0.0499..0.0511).contains(&p50), "{p50}");
         assert_eq!(spread.to_json()["count"], 100);
+    }
+
+    #[test]
+    fn latencies_are_counted_by_how_far_they_can_be_trusted() {
+        let mut stats = Stats::new();
+        let head = |millis, kernel, bound| Timings {
+            sent: Some(Instant::START),
+            headers: Some(Instant::START + Duration::from_millis(millis)),
+            kernel,
+            bound,
+            ..Timings::default()
+        };
+        for timings in [
+            head(20, true, false),
+            head(70, true, true),
+            head(80, true, true),
+            head(90, false, true),
+            Timings::default(),
+        ] {
+            stats.time(&timings);
+        }
+        let json = stats.to_json(&Progress::default(), &Pacing::default());
+        assert_eq!(
+            json["stamps"],
+            json!({"exact": 1, "bound": 2, "user": 1}),
+            "what had no head has no latency"
+        );
+        assert_eq!(json["server_latency"]["count"], 4);
+        assert_eq!(json["server_latency_exact"]["count"], 1);
+        assert!(stats.server_latency_exact.quantile(1.0) < Some(Duration::from_millis(21)));
     }
 
     #[test]

@@ -56,8 +56,8 @@ pub struct Connection {
     local: Option<SocketAddr>,
     /// When TCP was established.
     established: Option<Instant>,
-    /// When the TLS handshake ended, and how long it took.
-    secured: Option<(Instant, Duration)>,
+    /// The TLS handshake, once it is over.
+    secured: Option<Secured>,
     /// Exchanges started.
     used: u32,
     /// What the marked send that has not been reported yet carries.
@@ -71,6 +71,8 @@ enum State {
     /// For the end of the TLS handshake, which began with the ClientHello's departure.
     Handshaking {
         began: Instant,
+        /// It may have begun as much later.
+        slack: Duration,
         released: Instant,
         greeted: bool,
     },
@@ -85,6 +87,17 @@ enum State {
     },
     /// For nothing.
     Closed,
+}
+
+/// A TLS handshake that is over.
+#[derive(Clone, Copy, Debug)]
+struct Secured {
+    /// How its last bytes arrived.
+    arrival: Arrival,
+    /// From the ClientHello's departure.
+    took: Duration,
+    /// It may have taken as much less.
+    slack: Duration,
 }
 
 /// What a marked send carries.
@@ -129,6 +142,7 @@ impl Connection {
         if self.transport.is_handshaking() {
             self.state = State::Handshaking {
                 began: at,
+                slack: Duration::ZERO,
                 released,
                 greeted: false,
             };
@@ -156,8 +170,17 @@ impl Connection {
             // What was over before the attempt began is no phase of it.
             let began = timings.started;
             timings.connect = self.established.filter(|at| *at >= began);
-            timings.tls_handshake = self.secured.map(|(at, _)| at).filter(|at| *at >= began);
-            timings.tls_took = self.secured.map(|(_, took)| took);
+            if let Some(Secured {
+                arrival,
+                took,
+                slack,
+            }) = self.secured
+            {
+                timings.tls_handshake = Some(arrival.at).filter(|at| *at >= began);
+                timings.tls_took = Some(took);
+                timings.tls_slack = slack;
+                timings.tls_by_user = !arrival.kernel;
+            }
         }
         self.used += 1;
         self.state = State::Exchanging(exchange);
@@ -192,14 +215,16 @@ impl Connection {
         mark.is_some()
     }
 
-    /// A marked send departed.
-    pub fn handle_sent(&mut self, at: Instant) {
+    /// A marked send departed, or did so up to `late` after that.
+    pub fn handle_sent(&mut self, at: Instant, late: Duration) {
         match (self.marked.take(), &mut self.state) {
-            (Some(Mark::Hello), State::Handshaking { began, .. }) => *began = at,
+            (Some(Mark::Hello), State::Handshaking { began, slack, .. }) => {
+                (*began, *slack) = (at, late);
+            }
             (
                 Some(Mark::Request),
                 State::Exchanging(exchange) | State::Finished { exchange, .. },
-            ) => exchange.handle_sent(at),
+            ) => exchange.handle_sent(at, late),
             _ => {}
         }
     }
@@ -208,7 +233,7 @@ impl Connection {
     pub fn handle_bytes(&mut self, bytes: &mut &[u8], arrival: Arrival) -> Option<News> {
         self.transport.take_in(bytes);
         match &mut self.state {
-            State::Handshaking { .. } => self.shake_hands(arrival.at),
+            State::Handshaking { .. } => self.shake_hands(arrival),
             State::Ready { .. } => self.hear_unasked(bytes),
             State::Exchanging(_) => self.read(bytes, arrival),
             State::Connecting { .. } | State::Finished { .. } | State::Closed => {
@@ -398,13 +423,17 @@ impl Connection {
         self.transport.memory() + self.exchange().map_or(0, Exchange::memory)
     }
 
-    fn shake_hands(&mut self, at: Instant) -> Option<News> {
-        let State::Handshaking { began, .. } = self.state else {
+    fn shake_hands(&mut self, arrival: Arrival) -> Option<News> {
+        let State::Handshaking { began, slack, .. } = self.state else {
             unreachable!("only a handshake is shaken");
         };
         if !self.transport.is_handshaking() {
-            self.secured = Some((at, at.saturating_since(began)));
-            self.state = State::Ready { since: at };
+            self.secured = Some(Secured {
+                arrival,
+                took: arrival.at.saturating_since(began),
+                slack: slack + arrival.slack,
+            });
+            self.state = State::Ready { since: arrival.at };
             return Some(News::Ready);
         }
         let failure = self.transport.take_failure()?;

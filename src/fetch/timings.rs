@@ -30,10 +30,42 @@ pub struct Timings {
     pub headers: Option<Instant>,
     /// The last byte of the body arrived.
     pub body: Option<Instant>,
-    /// The arrival of the head was stamped by the kernel.
+    /// The arrivals that its latencies end with were stamped by the kernel.
     pub kernel: bool,
-    /// That stamp is only an upper bound.
+    /// Its latencies are upper bounds.
     pub bound: bool,
+    /// [`Timings::server_latency`] may be too long by as much. Zero where it is exact.
+    pub slack: Duration,
+    /// So may [`Timings::tls_took`].
+    pub tls_slack: Duration,
+    /// We stamped the end of the handshake, not the kernel.
+    pub tls_by_user: bool,
+}
+
+/// How far a latency can be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Label {
+    /// Its ends are the kernel's stamps, or taken right beside the system call.
+    Exact,
+    /// The kernel stamped its end, but perhaps that of another segment than the one meant; or our
+    /// thread was held up while it sent. It was no longer than this.
+    Bound,
+    /// We stamped its end when we got round to it. It was no longer than this.
+    User,
+}
+
+impl Label {
+    /// All of them.
+    pub const ALL: [Label; 3] = [Label::Exact, Label::Bound, Label::User];
+
+    /// `exact`, `bound` or `user`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Label::Exact => "exact",
+            Label::Bound => "bound",
+            Label::User => "user",
+        }
+    }
 }
 
 impl Timings {
@@ -45,6 +77,30 @@ impl Timings {
     /// [`Timings::server_latency`] plus the TLS handshake where this exchange made one.
     pub fn latency(&self) -> Option<Duration> {
         Some(self.server_latency()? + self.tls_took.unwrap_or_default())
+    }
+
+    /// How far its latencies can be trusted; `None` without a final head.
+    pub fn label(&self) -> Option<Label> {
+        self.headers?;
+        Some(match (self.kernel, self.bound) {
+            (true, false) => Label::Exact,
+            (true, true) => Label::Bound,
+            (false, _) => Label::User,
+        })
+    }
+
+    /// By how much [`Timings::latency`] may be too long.
+    pub fn latency_slack(&self) -> Duration {
+        self.slack + self.tls_slack
+    }
+
+    /// The final head is complete, with bytes that arrived like this.
+    pub(super) fn end_headers(&mut self, arrival: Arrival) {
+        self.headers = Some(arrival.at);
+        self.kernel = arrival.kernel && !self.tls_by_user;
+        self.slack += arrival.slack;
+        // A departure that was held up makes a bound of the best stamp.
+        self.bound = !self.kernel || !self.latency_slack().is_zero();
     }
 
     /// How long after it could have left the request left: from the later of due and ready.
@@ -61,6 +117,6 @@ pub struct Arrival {
     pub at: Instant,
     /// The kernel stamped it.
     pub kernel: bool,
-    /// It happened then or before.
-    pub bound: bool,
+    /// They may have arrived as much earlier.
+    pub slack: Duration,
 }

@@ -501,6 +501,9 @@ impl Frontier {
 
     /// The host of a lane could not be resolved or connected to.
     pub fn host_failed(&mut self, lane: LaneId, now: Instant) {
+        if !self.settings.gives_up_hosts {
+            return;
+        }
         let host = self.host_of(lane);
         self.hosts.failed(host, now);
     }

@@ -116,7 +116,7 @@ impl<B: Bench> Watch<B> {
                     local,
                 },
                 Event::Failed { token, error, .. } => Seen::Failed(token, error),
-                Event::Sent { token, at } => Seen::Sent(token, at),
+                Event::Sent { token, at, .. } => Seen::Sent(token, at),
                 Event::Received {
                     token,
                     chunk,

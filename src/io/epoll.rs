@@ -23,8 +23,9 @@ use super::disk::Disk;
 use super::limits::sockets_allowed;
 use super::outbox::Outbox;
 use super::socket::{Attempt, Read, Socket, keep_stamping, net_error};
-use super::stamps::{Stamps, UnseenSince};
-use super::timer::Timer;
+use super::spin::Spin;
+use super::stamps::{Stamps, Unseen, departure_slack, established};
+use super::timer::{Timer, set_timer_slack};
 use super::{Chunk, Clock, Close, Event, Io, NetError, Settings, Stamp, Token, Waker};
 use crate::base::disk::DiskJob;
 use crate::base::pool::Pool;
@@ -52,6 +53,8 @@ pub struct Epoll {
     outbox: Outbox,
     /// Events that no descriptor shows.
     news: Vec<Event>,
+    /// Turns for which it is still worth while to know how many segments a socket has had.
+    watchful: u32,
     disk: Option<Disk>,
     _stamping: OwnedFd,
 }
@@ -89,6 +92,7 @@ impl Epoll {
             pool: Pool::new(settings.buffer_bytes, settings.buffers_max),
             outbox: Outbox::default(),
             news: Vec::new(),
+            watchful: 0,
             disk: None,
             _stamping: keep_stamping()?,
             settings,
@@ -128,21 +132,21 @@ impl Epoll {
         }
         let opened = || -> io::Result<State> {
             let (socket, started) = match kind {
-                Kind::Stream => {
-                    let socket = Socket::stream(to)?;
-                    let started = self.stamps.now();
-                    socket.connect(to)?;
-                    (socket, started)
-                }
+                Kind::Stream => (Socket::stream(to)?, self.stamps.now()),
                 Kind::Datagram => (Socket::datagram(to)?, self.stamps.now()),
             };
+            let mut slack = Duration::ZERO;
+            if kind == Kind::Stream {
+                socket.connect(to)?;
+                slack = departure_slack(started, self.stamps.now());
+            }
             // After the attempt: a socket that is not even connecting counts as hung up.
             self.poll.registry().register(
                 &mut SourceFd(&socket.as_fd().as_raw_fd()),
                 mio::Token(token.slot as usize),
                 Interest::READABLE | Interest::WRITABLE,
             )?;
-            let connection = Connection::new(socket, kind, started);
+            let connection = Connection::new(socket, kind, started, slack);
             Ok(match kind {
                 Kind::Stream => State::Connecting(connection),
                 Kind::Datagram => State::Open(connection),
@@ -161,7 +165,32 @@ impl Epoll {
         }
     }
 
-    fn handle_edges(&mut self, now: Instant, unseen_since: UnseenSince, events: &mut Vec<Event>) {
+    /// Sleeps until there is news or the tail before `until` begins, and looks through the tail.
+    /// Whether there is news that was waited for.
+    fn sleep(&mut self, until: Option<Instant>) -> bool {
+        let tail = Spin(self.settings.spin).tail(until);
+        if tail.is_none_or(|tail| tail > self.stamps.now()) {
+            self.timer.arm(tail, &self.stamps);
+            let found = self.fetch(true);
+            if tail == until || !found || self.polled.iter().any(|event| event.token() != TIMER) {
+                return found;
+            }
+            self.timer.told();
+        }
+        let Some(until) = until else {
+            return false;
+        };
+        Spin::look_until(until, || {
+            let looking = self.stamps.now();
+            let found = self.fetch(false);
+            if !found {
+                self.stamps.saw_nothing(looking);
+            }
+            (found, looking)
+        })
+    }
+
+    fn handle_edges(&mut self, now: Instant, unseen: Unseen, events: &mut Vec<Event>) {
         self.edges.clear();
         self.edges.extend(self.polled.iter().map(Edge::from));
         self.polled.clear();
@@ -177,7 +206,7 @@ impl Epoll {
                         disk.take_done(events);
                     }
                 }
-                mio::Token(slot) => self.handle_edge(slot, edge, now, unseen_since, events),
+                mio::Token(slot) => self.handle_edge(slot, edge, now, unseen, events),
             }
         }
     }
@@ -188,7 +217,7 @@ impl Epoll {
         slot: usize,
         edge: Edge,
         now: Instant,
-        unseen_since: UnseenSince,
+        unseen: Unseen,
         events: &mut Vec<Event>,
     ) {
         let entry = &mut self.entries[slot];
@@ -202,7 +231,12 @@ impl Epoll {
                         events.push(Event::Connected {
                             token,
                             started: connection.floor,
-                            stamp: established(connection.floor, rtt, now),
+                            stamp: established(
+                                connection.floor,
+                                connection.attempt_slack,
+                                rtt,
+                                now,
+                            ),
                             local,
                         });
                         entry.establish();
@@ -220,7 +254,7 @@ impl Epoll {
             let drained = backlog.drain(
                 &connection.socket,
                 || self.stamps.now(),
-                |at| events.push(Event::Sent { token, at }),
+                |at, slack| events.push(Event::Sent { token, at, slack }),
             );
             if let Err(error) = drained {
                 return self.fail(token, error, events);
@@ -228,7 +262,7 @@ impl Epoll {
         }
         if edge.readable {
             let unread = connection.unread.get_or_insert(Unread {
-                since: unseen_since,
+                before: unseen,
                 ending: false,
             });
             unread.ending |= edge.ending;
@@ -280,9 +314,18 @@ impl Epoll {
                         // Whatever comes after this makes an edge of its own.
                         connection.unread = None;
                     }
-                    let stamp = self.stamps.arrival(stamp, unread.since, connection.floor);
-                    if stamp.clock == Clock::Kernel {
+                    let before = unread.before.asked(connection.asked);
+                    let mut stamp = self.stamps.arrival(stamp, before, connection.floor);
+                    let is_kernels = stamp.clock == Clock::Kernel;
+                    if is_kernels {
                         connection.floor = stamp.at;
+                    }
+                    let asks = before.is_worth_asking(&stamp);
+                    if asks {
+                        self.watchful = WATCHFUL_TURNS;
+                    }
+                    if connection.was_one_segment(asks, short) && is_kernels {
+                        stamp = Stamp::exact(stamp.at);
                     }
                     budget = budget.saturating_sub(length);
                     events.push(Event::Received {
@@ -339,6 +382,9 @@ impl Epoll {
             connection.hold_back(bytes, mark);
             return Ok(None);
         }
+        if mark && self.watchful > 0 {
+            connection.count_segments();
+        }
         let at = self.stamps.now();
         match (connection.socket.send(bytes)?, connection.kind) {
             (Some(taken), Kind::Stream) if taken < bytes.len() => {
@@ -350,6 +396,9 @@ impl Epoll {
             }
             // A datagram leaves whole or is lost, as datagrams may be.
             _ => {}
+        }
+        if mark {
+            connection.asked = at;
         }
         Ok(Some(at))
     }
@@ -363,6 +412,10 @@ impl Epoll {
 }
 
 impl Io for Epoll {
+    fn name(&self) -> &'static str {
+        "epoll"
+    }
+
     fn now(&self) -> Instant {
         self.stamps.now()
     }
@@ -405,7 +458,7 @@ impl Io for Epoll {
             return;
         };
         if let Some(connection) = entry.vacate() {
-            connection.socket.close(how);
+            connection.socket.prepare_close(how);
             self.open -= 1;
         }
     }
@@ -425,7 +478,10 @@ impl Io for Epoll {
         for (send, bytes) in outbox.sends() {
             let token = send.token;
             match self.send_now(token, bytes, send.mark) {
-                Ok(Some(at)) if send.mark => news.push(Event::Sent { token, at }),
+                Ok(Some(at)) if send.mark => {
+                    let slack = departure_slack(at, self.stamps.now());
+                    news.push(Event::Sent { token, at, slack });
+                }
                 Ok(_) => {}
                 Err(error) => self.fail(token, error, &mut news),
             }
@@ -444,18 +500,19 @@ impl Io for Epoll {
         };
         let held = events.len();
         events.extend(self.news.drain(..).filter(|event| !stale(event)));
-        let may_sleep = events.len() == held
-            && !self.has_news()
-            && until.is_none_or(|until| until > self.stamps.now());
+        self.watchful = self.watchful.saturating_sub(1);
+        let looking = self.stamps.now();
+        let may_sleep =
+            events.len() == held && !self.has_news() && until.is_none_or(|until| until > looking);
         // A look first: a busy loop never pays for the timer.
         let mut slept = false;
         if !self.fetch(false) && may_sleep {
-            self.timer.arm(until, &self.stamps);
-            slept = self.fetch(true);
+            self.stamps.saw_nothing(looking);
+            slept = self.sleep(until);
         }
-        let complete = self.polled.iter().count() < EDGES_MAX;
-        let (now, unseen_since) = self.stamps.begin_turn(slept, complete);
-        self.handle_edges(now, unseen_since, events);
+        let edges = self.polled.iter().count();
+        let (now, unseen) = self.stamps.begin_turn(slept, edges < EDGES_MAX, edges);
+        self.handle_edges(now, unseen, events);
         self.serve_line(events);
     }
 
@@ -536,33 +593,13 @@ fn current(entries: &mut [Entry], token: Token) -> Option<&mut Entry> {
         .filter(|entry| entry.generation == token.generation)
 }
 
-/// When a connection was established: a round trip after its attempt left, by the kernel's
-/// measure, which a late loop does not change; else no later than we noticed.
-fn established(started: Instant, rtt: Option<Duration>, now: Instant) -> Stamp {
-    match rtt {
-        Some(rtt) => Stamp {
-            at: now.min(started + rtt),
-            clock: Clock::Kernel,
-            bound: false,
-        },
-        None => Stamp {
-            at: now,
-            clock: Clock::User,
-            bound: true,
-        },
-    }
-}
-
-/// How finely the kernel times the calling thread's sleep. Best effort: late is the worst it gets.
-fn set_timer_slack(slack: Duration) {
-    let nanos = libc::c_ulong::try_from(slack.as_nanos()).unwrap_or(libc::c_ulong::MAX);
-    // SAFETY: this request takes one number and touches no memory.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanos.max(1)) };
-}
-
 /// Descriptors that one look at the kernel's news may report. What they lead to is done before
 /// anything is sent: with a thousand of them a turn took tens of milliseconds.
 const EDGES_MAX: usize = 128;
+
+/// For so many turns after one that left a stamp in doubt the kernel is asked for a socket's segments
+/// before a request leaves: half a microsecond, which a loop saves that is never late.
+const WATCHFUL_TURNS: u32 = 1024;
 
 const TIMER: mio::Token = mio::Token(usize::MAX);
 const BELL: mio::Token = mio::Token(usize::MAX - 1);

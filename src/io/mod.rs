@@ -6,10 +6,13 @@
 
 mod stamps;
 mod timer;
+mod spin;
 mod socket;
 mod limits;
 mod outbox;
 mod epoll;
+mod uring;
+mod kernel;
 mod disk;
 pub mod sim;
 #[cfg(test)]
@@ -25,12 +28,17 @@ use crate::base::disk::{DiskDone, DiskJob};
 use crate::base::time::{Instant, Wall};
 
 pub use self::epoll::Epoll;
-pub use self::limits::raise_open_files;
+pub use self::kernel::{BackEnd, Kernel};
+pub use self::limits::{open_files, raise_open_files};
+pub use self::uring::{Unavailable, Uring};
 
 /// A back end: the kernel through epoll, through io_uring, or a simulated one.
 ///
 /// It is a static type parameter of the crawl, never `dyn`.
 pub trait Io {
+    /// What it is called: `epoll`, `uring` or `simulated`.
+    fn name(&self) -> &'static str;
+
     /// The present moment. The only clock in the house.
     fn now(&self) -> Instant;
 
@@ -135,6 +143,9 @@ pub enum Event {
         token: Token,
         /// Just before the system call that sent its first byte.
         at: Instant,
+        /// It may have left as much later: the system call took that long, others were run in
+        /// between. Zero where it left at once.
+        slack: Duration,
     },
     /// Bytes (or one datagram) arrived. Give the chunk back with [`Io::release`].
     Received {
@@ -188,8 +199,24 @@ pub struct Stamp {
     pub at: Instant,
     /// Who stamped it.
     pub clock: Clock,
-    /// It happened at this moment or before: an upper bound.
-    pub bound: bool,
+    /// It may have happened as much earlier. Zero where the stamp is exact.
+    pub slack: Duration,
+}
+
+impl Stamp {
+    /// Stamped by the kernel, and nothing else can have been stamped in its place.
+    pub fn exact(at: Instant) -> Self {
+        Stamp {
+            at,
+            clock: Clock::Kernel,
+            slack: Duration::ZERO,
+        }
+    }
+
+    /// It happened at this moment or before: an upper bound. All that we stamp ourselves is one.
+    pub fn is_bound(&self) -> bool {
+        self.clock == Clock::User || !self.slack.is_zero()
+    }
 }
 
 /// Who stamped an arrival.
@@ -221,8 +248,12 @@ pub enum NetError {
     TimedOut,
     /// EHOSTUNREACH or ENETUNREACH.
     Unreachable,
-    /// Our machine has no socket, port or memory to give (EMFILE, ENFILE, EADDRNOTAVAIL, ENOBUFS).
+    /// Our machine has no socket or memory to give, for whatever connection (EMFILE, ENFILE,
+    /// ENOBUFS, ENOMEM).
     Exhausted,
+    /// Our machine has no local port left for one more connection to this place (EADDRNOTAVAIL,
+    /// EADDRINUSE). To other places it may well have.
+    NoPort,
     /// Anything else, by its errno.
     Other(i32),
 }
@@ -232,9 +263,9 @@ pub enum NetError {
 #[must_use = "a chunk that is not released is lost to the pool"]
 pub struct Chunk {
     /// The pool's buffer.
-    pub(crate) buffer: u32,
+    pub buffer: u32,
     /// How much of it is filled.
-    pub(crate) length: u32,
+    pub length: u32,
 }
 
 /// Ends a wait from another thread.
@@ -274,6 +305,11 @@ pub struct Settings {
     ///
     /// It is set for the thread that makes the back end, and stays with that thread.
     pub timer_slack: Duration,
+    /// How long before a deadline a wait stops sleeping and looks for news until it comes.
+    ///
+    /// What a sleep is late by is saved, and a core is kept busy: for those who benchmark. A host
+    /// that waits for [`Io::as_fd`] sleeps as it likes; this is about [`Io::wait`].
+    pub spin: Duration,
 }
 
 impl Default for Settings {
@@ -285,6 +321,7 @@ impl Default for Settings {
             buffer_bytes: 16 * 1024,
             buffers_max: 4096,
             timer_slack: Duration::from_nanos(1),
+            spin: Duration::ZERO,
         }
     }
 }

@@ -1,6 +1,9 @@
 //! What is waiting to be sent: the arena of this turn's sends, and what sockets did not take.
 
+use std::time::Duration;
+
 use super::socket::Socket;
+use super::stamps::departure_slack;
 use super::{NetError, Token};
 use crate::base::time::Instant;
 
@@ -67,12 +70,13 @@ impl Backlog {
         self.bytes.is_empty()
     }
 
-    /// Sends what the socket takes; calls `left` with the moment each marked send began to leave.
+    /// Sends what the socket takes; calls `left` with the moment each marked send began to leave, and
+    /// with how much later it may have been.
     pub(super) fn drain(
         &mut self,
         socket: &Socket,
         now: impl Fn() -> Instant,
-        mut left: impl FnMut(Instant),
+        mut left: impl FnMut(Instant, Duration),
     ) -> Result<(), NetError> {
         while self.sent < self.bytes.len() {
             let at = now();
@@ -81,7 +85,10 @@ impl Backlog {
             };
             self.sent += taken;
             let begun = self.marks.partition_point(|&mark| mark < self.sent);
-            self.marks.drain(..begun).for_each(|_| left(at));
+            if begun > 0 {
+                let slack = departure_slack(at, now());
+                self.marks.drain(..begun).for_each(|_| left(at, slack));
+            }
         }
         self.bytes.clear();
         self.bytes.shrink_to(KEPT);
@@ -115,7 +122,7 @@ mod tests {
         let mut told = 0;
         let mut drain = |backlog: &mut Backlog| {
             backlog
-                .drain(&socket, || Instant::START, |_| told += 1)
+                .drain(&socket, || Instant::START, |_, _| told += 1)
                 .expect("the peer is there");
             told
         };

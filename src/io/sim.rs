@@ -7,6 +7,7 @@
 mod disk;
 mod net;
 mod origins;
+mod ports;
 mod socket;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -14,13 +15,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use self::disk::Disk;
 use self::net::Happening;
+use self::ports::Ports;
 use self::socket::{Arrival, Entry, Held, Socket, State};
 use super::disk::{is_silent, outcome_of};
 use super::outbox::Outbox;
-use super::{Chunk, Clock, Close, Event, Io, NetError, Settings, Stamp, Token, Waker};
+use super::{Chunk, Close, Event, Io, NetError, Settings, Stamp, Token, Waker};
 use crate::base::disk::DiskJob;
 use crate::base::pool::Pool;
 use crate::base::rng::Rng;
@@ -34,6 +37,9 @@ pub struct Sim {
     settings: Settings,
     world: Box<dyn World>,
     net: Net,
+    ports: Ports,
+    /// Sockets that there are, which may be fewer than the settings say.
+    sockets_max: usize,
     disk: Disk,
     /// Indexed by [`Token::slot`].
     entries: Vec<Entry>,
@@ -59,6 +65,8 @@ impl Sim {
         let rng = Rng::from_seed(seed);
         Sim {
             disk: Disk::new(rng.fork("disk"), &weather),
+            ports: Ports::new(weather.ports_max),
+            sockets_max: settings.sockets_max.min(weather.sockets_max),
             net: Net::new(rng.fork("net"), weather),
             world,
             entries: Vec::new(),
@@ -98,12 +106,16 @@ impl Sim {
             "a token's slot is closed before it is used again"
         );
         let started = self.net.now();
-        let state = if self.tokens.len() == self.settings.sockets_max {
-            self.news.push(Event::Failed {
-                token,
-                error: NetError::Exhausted,
-                at: started,
-            });
+        let refusal = if self.tokens.len() == self.sockets_max {
+            Some(NetError::Exhausted)
+        } else if !datagram && !self.ports.take(to, started) {
+            Some(NetError::NoPort)
+        } else {
+            None
+        };
+        let state = if let Some(error) = refusal {
+            let at = started;
+            self.news.push(Event::Failed { token, error, at });
             State::Failed
         } else {
             self.connections += 1;
@@ -165,13 +177,17 @@ impl Sim {
         events.push(Event::Connected {
             token,
             started: socket.started,
-            stamp: exact(at),
+            stamp: Stamp::exact(at),
             local: local_address(id, socket.to),
         });
         for Held { bytes, mark } in std::mem::take(&mut socket.held) {
             self.net.send(id, &bytes);
             if mark {
-                events.push(Event::Sent { token, at });
+                events.push(Event::Sent {
+                    token,
+                    at,
+                    slack: Duration::ZERO,
+                });
             }
         }
     }
@@ -190,9 +206,13 @@ impl Sim {
 
     fn fail(&mut self, id: ConnId, error: NetError, events: &mut Vec<Event>) {
         if let Some(token) = self.tokens.remove(&id) {
-            self.entries[token.slot as usize].state = State::Failed;
-            self.net.forget(id);
             let at = self.net.now();
+            let entry = &mut self.entries[token.slot as usize];
+            if let Some(socket) = entry.socket().filter(|socket| !socket.datagram) {
+                self.ports.give_back(socket.to, false, at);
+            }
+            entry.state = State::Failed;
+            self.net.forget(id);
             events.push(Event::Failed { token, error, at });
         }
     }
@@ -244,13 +264,13 @@ impl Sim {
                             buffer,
                             length: length as u32,
                         },
-                        stamp: exact(at),
+                        stamp: Stamp::exact(at),
                     });
                 }
                 Arrival::End => {
                     events.push(Event::Ended {
                         token,
-                        stamp: exact(at),
+                        stamp: Stamp::exact(at),
                     });
                     socket.inbox.pop_front();
                 }
@@ -264,6 +284,10 @@ impl Sim {
 }
 
 impl Io for Sim {
+    fn name(&self) -> &'static str {
+        "simulated"
+    }
+
     fn now(&self) -> Instant {
         self.net.now()
     }
@@ -303,6 +327,10 @@ impl Io for Sim {
             return;
         };
         if let Some(socket) = entry.vacate() {
+            if !socket.datagram {
+                let rests = how == Close::Finish;
+                self.ports.give_back(socket.to, rests, self.net.now());
+            }
             self.tokens.remove(&socket.id);
             self.net.close(socket.id, how);
         }
@@ -335,6 +363,7 @@ impl Io for Sim {
                 self.news.push(Event::Sent {
                     token: send.token,
                     at,
+                    slack: Duration::ZERO,
                 });
             }
         }
@@ -412,15 +441,6 @@ fn current(entries: &mut [Entry], token: Token) -> Option<&mut Entry> {
     entries
         .get_mut(token.slot as usize)
         .filter(|entry| entry.generation == token.generation)
-}
-
-/// Nothing is ever coalesced or late in here.
-fn exact(at: Instant) -> Stamp {
-    Stamp {
-        at,
-        clock: Clock::Kernel,
-        bound: false,
-    }
 }
 
 /// An address of ours to reach `to` from.

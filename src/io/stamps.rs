@@ -2,8 +2,8 @@
 //!
 //! The kernel stamps arrivals in CLOCK_REALTIME, the crawl lives on CLOCK_MONOTONIC. Both are
 //! slewed alike, so they differ by a constant until someone steps the wall clock. The constant is
-//! measured each turn; when it has moved by more than [`STEP`], stamps taken before the move are
-//! not believed.
+//! measured each turn, and the best of its readings kept; when one contradicts it by more than
+//! [`STEP`], stamps that may have been taken before are not believed.
 
 use std::time::Duration;
 
@@ -13,32 +13,76 @@ use super::{Clock, Stamp};
 use crate::base::time::{Instant, Wall, nanos};
 
 /// The crawl's clock and what it knows of the wall's.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Stamps {
     /// CLOCK_MONOTONIC when the crawl began.
     start: u64,
     /// CLOCK_REALTIME when the crawl began.
     wall_at_start: Wall,
-    /// CLOCK_REALTIME − CLOCK_MONOTONIC, as of this turn.
-    offset: i64,
-    /// Stamps that fall before this moment were taken before the wall clock was stepped.
-    trusted_from: Instant,
+    offset: Offset,
+    /// When a step of the wall clock was noticed last.
+    stepped: Option<Instant>,
     /// When the last complete look at the kernel's news was taken.
     looked_at: Instant,
 }
 
-/// Since when a socket's bytes may have lain unseen: see [`Stamps::arrival`].
+/// CLOCK_REALTIME − CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct UnseenSince(Instant);
+struct Offset {
+    nanos: i64,
+    /// It may be off by as much, in nanoseconds.
+    doubt: u64,
+}
+
+/// What is known of the time before a socket's bytes were seen: see [`Stamps::arrival`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unseen {
+    /// There was nothing to be read then.
+    since: Instant,
+    /// A look found them at this moment.
+    found: Instant,
+    /// It had to wait for them: they, or others that came with them, ended a sleep.
+    slept: bool,
+    /// How much news it found.
+    news: u32,
+    /// What they answer departed then.
+    asked: Instant,
+}
+
+impl Unseen {
+    /// There was nothing since then, and what was found was not slept for.
+    pub(super) fn since(since: Instant) -> Self {
+        Unseen {
+            since,
+            found: since,
+            slept: false,
+            news: 0,
+            asked: Instant::START,
+        }
+    }
+
+    /// Whether it pays to ask the kernel for more about a stamp that may be off. A loop that sleeps
+    /// has the time, and one that does more than to read and send; where there is always something
+    /// to read, each microsecond counts.
+    pub(super) fn is_worth_asking(self, stamp: &Stamp) -> bool {
+        let busy = self.found.saturating_since(self.since) > PER_NEWS * self.news;
+        stamp.is_bound() && stamp.clock == Clock::Kernel && (self.slept || busy)
+    }
+
+    /// The bytes answer what departed at this moment, so that none of them came before it.
+    pub(super) fn asked(self, at: Instant) -> Self {
+        Unseen { asked: at, ..self }
+    }
+}
 
 impl Stamps {
     pub(super) fn start() -> Self {
         let (monotonic, offset) = pair();
         Stamps {
             start: monotonic,
-            wall_at_start: Wall(monotonic.saturating_add_signed(offset)),
+            wall_at_start: Wall(monotonic.saturating_add_signed(offset.nanos)),
             offset,
-            trusted_from: Instant::START,
+            stepped: None,
             looked_at: Instant::START,
         }
     }
@@ -60,78 +104,119 @@ impl Stamps {
         }
     }
 
+    /// A complete look, begun at this moment, found no news.
+    pub(super) fn saw_nothing(&mut self, at: Instant) {
+        self.looked_at = self.looked_at.max(at);
+    }
+
     /// Begins a turn, right after news was fetched: measures how far the two clocks lie apart.
     ///
     /// `slept`: the fetch had to wait for the first of the news. `complete`: nothing was left behind.
-    /// Returns the present and since when the news fetched may have lain unseen.
-    pub(super) fn begin_turn(&mut self, slept: bool, complete: bool) -> (Instant, UnseenSince) {
+    /// `news`: how much there was.
+    /// Returns the present and what is known of when the news came.
+    pub(super) fn begin_turn(
+        &mut self,
+        slept: bool,
+        complete: bool,
+        news: usize,
+    ) -> (Instant, Unseen) {
         let (monotonic, offset) = pair();
         let now = self.tell(monotonic);
-        self.notice_step(offset, now);
-        let unseen_since = if slept { now } else { self.looked_at };
+        self.measure(offset, now);
+        let unseen = Unseen {
+            since: self.looked_at,
+            found: now,
+            slept,
+            news: u32::try_from(news).unwrap_or(u32::MAX),
+            asked: Instant::START,
+        };
         if complete {
             self.looked_at = now;
         }
-        (now, UnseenSince(unseen_since))
+        (now, unseen)
     }
 
-    fn notice_step(&mut self, offset: i64, now: Instant) {
-        let moved = offset.wrapping_sub(self.offset);
-        if moved.unsigned_abs() > nanos(STEP) {
+    /// Takes another reading of the offset: better than the one we have, or another one.
+    fn measure(&mut self, offset: Offset, now: Instant) {
+        if let Some(moved) = self.moved(offset) {
             log::warn!(
-                "the wall clock was stepped by {:.3} s; arrivals in flight are stamped by us",
+                "the wall clock was stepped by {:.6} s; arrivals in flight are stamped by us",
                 moved as f64 / 1e9
             );
-            self.trusted_from = now;
+            self.stepped = Some(now);
+            self.offset = offset;
+        } else if offset.doubt < self.offset.doubt {
+            self.offset = offset;
         }
-        self.offset = offset;
+    }
+
+    /// How far the offset has moved, if it has by more than can be explained.
+    fn moved(&self, offset: Offset) -> Option<i64> {
+        let moved = offset.nanos.saturating_sub(self.offset.nanos);
+        let explained = nanos(STEP) + self.offset.doubt + offset.doubt;
+        (moved.unsigned_abs() > explained).then_some(moved)
+    }
+
+    /// Whether the offset is the one that there is at this very moment.
+    fn is_true(&self) -> bool {
+        self.moved(pair().1).is_none()
     }
 
     /// When bytes arrived: by the kernel's stamp where there is one that can be believed.
     ///
-    /// One read returns all that has arrived, with the stamp of the *last* segment. A segment
-    /// cannot have come before the socket was last seen empty, so the stamp is off by at most
-    /// its distance from there; beyond [`COALESCING`] it is labelled an upper bound. So it is
-    /// where a sleep ended that much after the stamp: the machine ran others first, and what
-    /// ended the sleep may have been an earlier segment. `floor` is a moment that the arrival
-    /// cannot precede.
+    /// One read returns all that has arrived, with the stamp of the *last* segment. What the caller
+    /// waits for may have been in an earlier one. That cannot have come before the socket was last
+    /// seen empty, nor before it was asked for; so far the stamp may be off. It is taken for exact
+    /// where that is less than [`EXACT`], and where it [ended a sleep](ended_sleep). `floor` is a
+    /// moment that the arrival cannot precede.
+    ///
+    /// A segment may have waited in the kernel, stamped, when the socket was seen empty: that says
+    /// nothing of a stamp from before it.
+    ///
+    /// Not believed are stamps of the future, and all that may have been taken before the wall clock
+    /// was stepped.
     pub(super) fn arrival(
         &self,
         kernel: Option<Timespec>,
-        unseen_since: UnseenSince,
+        unseen: Unseen,
         floor: Instant,
     ) -> Stamp {
-        let Some(at) = kernel.and_then(|stamp| self.convert(stamp)) else {
-            return self.noticed();
-        };
-        if at < self.trusted_from {
-            return self.noticed();
-        }
         let now = self.now();
-        if at > now + STEP {
-            return self.noticed();
-        }
+        let stepped = self.stepped.is_some_and(|stepped| unseen.since <= stepped);
+        let possible = |at: &Instant| *at <= now + STEP && (*at >= unseen.since || self.is_true());
+        let told = kernel.and_then(|stamp| self.convert(stamp));
+        let Some(at) = told.filter(possible).filter(|_| !stepped) else {
+            return Stamp {
+                at: now,
+                clock: Clock::User,
+                slack: now.saturating_since(unseen.since.max(unseen.asked)),
+            };
+        };
+        let at = at.max(floor).min(now);
+        let since = Some(unseen.since).filter(|since| *since <= at);
+        let slack = at.saturating_since(unseen.asked.max(since.unwrap_or_default()));
+        let exact = slack <= EXACT || (unseen.slept && ended_sleep(at, unseen.found));
         Stamp {
-            at: at.max(floor).min(now),
+            at,
             clock: Clock::Kernel,
-            bound: at.saturating_since(unseen_since.0) > COALESCING
-                || unseen_since.0.saturating_since(at) > COALESCING,
+            slack: if exact { Duration::ZERO } else { slack },
         }
     }
 
     /// What is only known to have happened by now.
     pub(super) fn noticed(&self) -> Stamp {
+        let now = self.now();
         Stamp {
-            at: self.now(),
+            at: now,
             clock: Clock::User,
-            bound: true,
+            slack: now.saturating_since(self.looked_at),
         }
     }
 
     fn convert(&self, stamp: Timespec) -> Option<Instant> {
         let wall = u64::try_from(stamp.tv_sec).ok()?.checked_mul(SECOND)?
             + u64::try_from(stamp.tv_nsec).ok()?;
-        Some(self.tell(wall.checked_add_signed(self.offset.checked_neg()?)?))
+        Some(self.tell(wall.checked_add_signed(self.offset.nanos.checked_neg()?)?))
     }
 
     fn tell(&self, monotonic: u64) -> Instant {
@@ -139,24 +224,65 @@ impl Stamps {
     }
 }
 
+/// Whether an arrival at this moment can be what ended a sleep, at `woken`, or one that came together
+/// with that. Longer before the end of the sleep it may have been the first of several, while the
+/// machine ran others; and after it, one that came on top.
+fn ended_sleep(at: Instant, woken: Instant) -> bool {
+    woken.saturating_since(at) <= PROMPT && at.saturating_since(woken) <= PROMPT / 8
+}
+
+/// How much later than `before` something may have left that a system call did between the two:
+/// nothing, unless others were run in that time.
+pub(super) fn departure_slack(before: Instant, after: Instant) -> Duration {
+    let took = after.saturating_since(before);
+    if took <= PROMPT { Duration::ZERO } else { took }
+}
+
+/// When a connection was established: a round trip after its attempt left, by the kernel's
+/// measure, which a late loop does not change; else no later than we noticed. The attempt may have
+/// left `slack` later than `started`.
+pub(super) fn established(
+    started: Instant,
+    slack: Duration,
+    rtt: Option<Duration>,
+    now: Instant,
+) -> Stamp {
+    match rtt {
+        Some(rtt) => Stamp {
+            at: now.min(started + slack + rtt),
+            clock: Clock::Kernel,
+            slack,
+        },
+        None => Stamp {
+            at: now,
+            clock: Clock::User,
+            slack: now.saturating_since(started),
+        },
+    }
+}
+
 /// CLOCK_MONOTONIC and how far CLOCK_REALTIME is ahead of it, read as close together as can be.
-fn pair() -> (u64, i64) {
-    let mut best = (u64::MAX, 0, 0);
+fn pair() -> (u64, Offset) {
+    let mut best = Offset {
+        nanos: 0,
+        doubt: u64::MAX,
+    };
+    let mut now = 0;
     // A pair that an interrupt came between is read again; three tries, or the loop could stall.
     for _ in 0..3 {
         let before = monotonic();
         let wall = read(ClockId::Realtime);
-        let after = monotonic();
-        let apart = after - before;
-        if apart < best.0 {
-            let middle = before + apart / 2;
-            best = (apart, after, wall as i64 - middle as i64);
+        now = monotonic();
+        let doubt = (now - before).div_ceil(2);
+        if doubt < best.doubt {
+            let nanos = wall as i64 - (before + doubt) as i64;
+            best = Offset { nanos, doubt };
         }
-        if apart < 1_000 {
+        if doubt < 500 {
             break;
         }
     }
-    (best.1, best.2)
+    (now, best)
 }
 
 fn monotonic() -> u64 {
@@ -169,12 +295,20 @@ fn read(clock: ClockId) -> u64 {
 }
 
 /// The wall clock is only ever slewed together with the monotonic one; apart they move by steps.
-/// A millisecond is far above the error of a pair and far below a step that anyone would make.
-const STEP: Duration = Duration::from_millis(1);
+/// Less than this is nothing, beyond what is doubtful about the readings themselves.
+const STEP: Duration = Duration::from_micros(10);
 
-/// How far a stamp may be off, when several segments arrived before one read, and still be told
-/// as if it were exact.
-const COALESCING: Duration = Duration::from_millis(1);
+/// An arrival that is off by no more is told as exact.
+pub(super) const EXACT: Duration = Duration::from_micros(25);
+
+/// Waking us takes no longer where the machine does not run others first. Nor does a system call that
+/// sends: what it sends leaves near its beginning; on the loopback device it also takes it to the
+/// other side.
+const PROMPT: Duration = Duration::from_micros(45);
+
+/// What each piece of news costs a loop that does nothing but read and send, at the most. To ask the
+/// kernel takes a fortieth of it.
+const PER_NEWS: Duration = Duration::from_micros(50);
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -190,114 +324,250 @@ mod tests {
     }
 
     fn kernel(stamps: &Stamps, at: Instant) -> Option<Timespec> {
-        let wall = (stamps.start + at.as_nanos()).saturating_add_signed(stamps.offset);
+        let wall = (stamps.start + at.as_nanos()).saturating_add_signed(stamps.offset.nanos);
         Some(Timespec {
             tv_sec: (wall / SECOND) as i64,
             tv_nsec: (wall % SECOND) as _,
         })
     }
 
+    fn millis(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
+    }
+
+    /// Empty at `since` (ms), found by a look that did not sleep.
+    fn found(since: u64) -> Unseen {
+        Unseen::since(millis(since))
+    }
+
+    fn moved(offset: Offset, by: i64) -> Offset {
+        Offset {
+            nanos: offset.nanos + by,
+            doubt: offset.doubt,
+        }
+    }
+
     #[test]
     fn a_kernel_stamp_is_told_on_the_crawls_clock() {
         let stamps = stamps();
         let at = Instant::from_nanos(1_234_567_890);
-        let told = stamps.arrival(kernel(&stamps, at), UnseenSince(at), Instant::START);
-        assert_eq!(
-            told,
-            Stamp {
-                at,
-                clock: Clock::Kernel,
-                bound: false
-            }
-        );
-    }
-
-    #[test]
-    fn a_stamp_long_after_the_socket_was_last_seen_empty_is_a_bound() {
-        let stamps = stamps();
-        let at = Instant::from_nanos(1_500_000_000);
-        let bound = |seen| {
-            let told = stamps.arrival(kernel(&stamps, at), UnseenSince(seen), Instant::START);
-            assert_eq!(told.clock, Clock::Kernel);
-            told.bound
+        let unseen = Unseen {
+            since: at,
+            ..found(0)
         };
-        assert!(!bound(at - COALESCING));
-        assert!(bound(at - COALESCING - Duration::from_nanos(1)));
+        let told = stamps.arrival(kernel(&stamps, at), unseen, Instant::START);
+        assert_eq!(told, Stamp::exact(at));
     }
 
     #[test]
-    fn a_stamp_long_before_the_end_of_the_sleep_it_ended_is_a_bound() {
+    fn a_stamp_may_be_off_by_its_distance_from_when_there_was_nothing() {
+        let stamps = stamps();
+        let slack = |at: Instant, unseen| {
+            let told = stamps.arrival(kernel(&stamps, at), unseen, Instant::START);
+            assert_eq!((told.at, told.clock), (at, Clock::Kernel));
+            assert_eq!(told.is_bound(), !told.slack.is_zero());
+            told.slack
+        };
+        let nearly = EXACT + Duration::from_nanos(1);
+        assert_eq!(slack(millis(1000) + EXACT, found(1000)), Duration::ZERO);
+        assert_eq!(slack(millis(1000) + nearly, found(1000)), nearly);
+        let fifty = Duration::from_millis(50);
+        assert_eq!(slack(millis(1050), found(1000)), fifty);
+        // No answer comes before its question, however long the socket lay unseen.
+        let ten = Duration::from_millis(10);
+        assert_eq!(slack(millis(1050), found(1000).asked(millis(1040))), ten);
+        let asked = found(1000).asked(millis(1050) - EXACT);
+        assert_eq!(slack(millis(1050), asked), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_segment_that_waited_in_the_kernel_was_stamped_before_the_socket_was_seen_empty() {
+        let stamps = stamps();
+        let at = millis(1400);
+        let unseen = found(1500).asked(millis(1390));
+        let told = stamps.arrival(kernel(&stamps, at), unseen, Instant::START);
+        let slack = Duration::from_millis(10);
+        let clock = Clock::Kernel;
+        assert_eq!(told, Stamp { at, clock, slack });
+    }
+
+    #[test]
+    fn a_stamp_close_to_the_end_of_the_sleep_that_it_ended_is_exact() {
         let mut stamps = stamps();
-        let (now, woken) = stamps.begin_turn(true, true);
-        let bound = |before: Duration| {
-            let at = Instant::from_nanos(now.as_nanos() - nanos(before));
+        let (now, woken) = stamps.begin_turn(true, true, 1);
+        let is_bound = |at: Instant| {
             let told = stamps.arrival(kernel(&stamps, at), woken, Instant::START);
             assert_eq!(told.clock, Clock::Kernel);
-            told.bound
+            told.is_bound()
         };
-        assert!(!bound(Duration::from_micros(50)));
-        assert!(bound(COALESCING * 2));
+        assert!(!is_bound(now - PROMPT));
+        // Woken late: what ended the sleep may have been an earlier segment than the last.
+        assert!(is_bound(now - PROMPT - Duration::from_nanos(1)));
+        // Read late: others may have come in between.
+        std::thread::sleep(PROMPT);
+        assert!(!is_bound(now + PROMPT / 8));
+        assert!(is_bound(now + PROMPT / 2));
     }
 
     #[test]
-    fn news_waited_for_was_seen_at_once_and_news_found_was_not() {
+    fn the_kernel_is_asked_by_a_loop_that_sleeps_or_does_other_things() {
+        let check = |slept, turn: u64, slack: u64, asks| {
+            let unseen = Unseen {
+                found: millis(900) + Duration::from_micros(turn),
+                slept,
+                news: 20,
+                ..found(900)
+            };
+            let stamp = Stamp {
+                slack: Duration::from_micros(slack),
+                ..Stamp::exact(unseen.found)
+            };
+            assert_eq!(unseen.is_worth_asking(&stamp), asks, "{turn} {slack}");
+            let by_user = Stamp {
+                clock: Clock::User,
+                ..stamp
+            };
+            assert!(!unseen.is_worth_asking(&by_user));
+        };
+        check(true, 60, 60, true);
+        check(true, 9000, 0, false);
+        check(false, 1000, 3000, false);
+        check(false, 1001, 60, true);
+        check(false, 1001, 0, false);
+    }
+
+    #[test]
+    fn news_lay_unseen_since_the_last_complete_look_began() {
         let mut stamps = stamps();
-        let (first, _) = stamps.begin_turn(true, true);
-        let (second, found) = stamps.begin_turn(false, true);
-        assert_eq!(found.0, first);
+        let (first, _) = stamps.begin_turn(true, true, 1);
+        let (second, unseen) = stamps.begin_turn(false, true, 1);
+        assert_eq!(
+            (unseen.since, unseen.found, unseen.slept),
+            (first, second, false)
+        );
         // A look that left news behind does not count as having seen the rest.
-        let (_, found) = stamps.begin_turn(false, false);
-        assert_eq!(found.0, second);
-        let (_, found) = stamps.begin_turn(false, true);
-        assert_eq!(found.0, second);
-        let (now, found) = stamps.begin_turn(true, true);
-        assert_eq!(found.0, now);
+        let (_, unseen) = stamps.begin_turn(false, false, 1);
+        assert_eq!(unseen.since, second);
+        let (third, unseen) = stamps.begin_turn(false, true, 1);
+        assert_eq!(unseen.since, second);
+        // One that found nothing was a look, too.
+        let looked = third + Duration::from_micros(10);
+        stamps.saw_nothing(looked);
+        let (now, unseen) = stamps.begin_turn(true, true, 1);
+        assert_eq!(
+            (unseen.since, unseen.found, unseen.slept),
+            (looked, now, true)
+        );
     }
 
     #[test]
-    fn after_a_step_of_the_wall_clock_earlier_stamps_are_not_believed() {
-        let mut stamps = stamps();
-        let before = kernel(&stamps, stamps.now());
-        let unseen = UnseenSince(stamps.now());
-        assert_eq!(
-            stamps.arrival(before, unseen, Instant::START).clock,
-            Clock::Kernel
-        );
-        // Forward, backward, and a slew that is none.
-        for (moved, believed) in [
-            (3_600 * SECOND as i64, false),
-            (-3_600 * SECOND as i64, false),
-            (500_000, true),
-        ] {
-            let mut stamps = Stamps { ..stamps };
-            let now = stamps.now();
-            stamps.notice_step(stamps.offset + moved, now);
+    fn what_may_have_been_stamped_before_the_clock_was_stepped_is_not_believed() {
+        let hour = 3_600 * SECOND as i64;
+        for step in [hour, -hour, 50 * SECOND as i64, -2_000_000, 60_000, -60_000] {
+            let mut stamps = stamps();
+            let (arrived, since) = (millis(1500), millis(1000));
+            let before = kernel(&stamps, arrived);
+            stamps.looked_at = since;
+            let offset = moved(stamps.offset, step);
+            let noticed = stamps.now();
+            stamps.measure(offset, noticed);
+            let unseen = Unseen { since, ..found(0) };
             let told = stamps.arrival(before, unseen, Instant::START);
-            assert_eq!(told.clock == Clock::Kernel, believed, "moved by {moved} ns");
-            assert_eq!(told.bound, !believed);
+            assert_eq!(told.clock, Clock::User, "stepped by {step} ns");
+            // The truth lies between both ends.
+            assert!(told.at >= arrived && told.at - told.slack <= arrived);
+            // What comes once the step is known is stamped by the new clock, and believed.
+            let since = stamps.now();
+            let after = kernel(&stamps, since);
+            let unseen = Unseen { since, ..found(0) };
+            let told = stamps.arrival(after, unseen, Instant::START);
+            assert_eq!(told, Stamp::exact(since), "stepped by {step} ns");
         }
-        let now = stamps.now();
-        stamps.notice_step(stamps.offset + 5 * SECOND as i64, now);
-        let after = kernel(&stamps, stamps.now());
-        assert_eq!(
-            stamps.arrival(after, unseen, Instant::START).clock,
-            Clock::Kernel
-        );
+    }
+
+    #[test]
+    fn a_step_that_is_not_known_yet_makes_no_absurd_moment() {
+        let hour = 3_600 * SECOND as i64;
+        for step in [hour, -hour, 600_000_000, -60_000_000] {
+            let stamps = stamps();
+            // Stamped after the step, told by the offset from before it.
+            let late = Stamps {
+                offset: moved(stamps.offset, -step),
+                ..stamps
+            };
+            let told = late.arrival(kernel(&stamps, millis(1500)), found(1490), millis(1400));
+            assert_eq!(told.clock, Clock::User, "stepped by {step} ns");
+            assert!(told.at >= millis(1500) && told.at <= stamps.now());
+        }
+    }
+
+    #[test]
+    fn a_reading_of_the_clocks_is_no_step_and_the_best_one_is_kept() {
+        let mut stamps = stamps();
+        let exact = stamps.offset;
+        let worse = Offset {
+            nanos: exact.nanos + 40_000,
+            doubt: 50_000,
+        };
+        stamps.measure(worse, millis(1000));
+        assert!(stamps.stepped.is_none());
+        assert_eq!(stamps.offset.nanos, exact.nanos);
+        stamps.offset = worse;
+        stamps.measure(exact, millis(1000));
+        assert!(stamps.stepped.is_none());
+        assert_eq!(stamps.offset.nanos, exact.nanos);
+    }
+
+    #[test]
+    fn a_step_of_the_wall_clock_moves_neither_our_clock_nor_timers_nor_times_in_files() {
+        for hours in [3, -3] {
+            let mut stamps = stamps();
+            let due = stamps.now() + Duration::from_secs(5);
+            let (wall, timer) = (stamps.wall_at_start(), stamps.timer_time(due));
+            let before = stamps.now();
+            let offset = moved(stamps.offset, hours * 3_600 * SECOND as i64);
+            stamps.measure(offset, before);
+            let after = stamps.now();
+            assert!(after >= before && after < before + Duration::from_secs(60));
+            assert_eq!(stamps.wall_at_start(), wall);
+            assert_eq!(stamps.timer_time(due), timer);
+            // What left before the step and is answered after it took the time that it took.
+            let stamp = kernel(&stamps, stamps.now());
+            let answer = stamps.arrival(stamp, found(0).asked(before), before);
+            let latency = answer.at.saturating_since(before);
+            assert!(latency < Duration::from_secs(60), "{latency:?}");
+            assert!(
+                wall.at(answer.at) >= wall.at(before),
+                "files keep their order"
+            );
+        }
     }
 
     #[test]
     fn a_stamp_is_neither_in_the_future_nor_before_its_socket() {
         let stamps = stamps();
-        let ahead = stamps.now() + Duration::from_micros(900);
-        let told = stamps.arrival(kernel(&stamps, ahead), UnseenSince(ahead), Instant::START);
+        let ahead = stamps.now() + Duration::from_millis(5);
+        let told = stamps.arrival(kernel(&stamps, ahead), found(1900), Instant::START);
+        assert_eq!(told.clock, Clock::User);
         assert!(told.at < ahead);
-        let floor = Instant::from_nanos(1_000_000_000);
+        let floor = millis(1000);
         let early = floor - Duration::from_micros(3);
-        let told = stamps.arrival(kernel(&stamps, early), UnseenSince(early), floor);
-        assert_eq!(told.at, floor);
-        assert_eq!(
-            stamps.arrival(None, UnseenSince(floor), floor).clock,
-            Clock::User
-        );
+        let told = stamps.arrival(kernel(&stamps, early), found(1000), floor);
+        assert_eq!(told, Stamp::exact(floor));
+        let none = stamps.arrival(None, found(1000), floor);
+        assert!(none.clock == Clock::User && none.is_bound());
+    }
+
+    #[test]
+    fn a_departure_that_was_held_up_says_how_long() {
+        let check = |took, slack| {
+            let after = millis(1) + Duration::from_micros(took);
+            let slack = Duration::from_micros(slack);
+            assert_eq!(departure_slack(millis(1), after), slack);
+        };
+        check(0, 0);
+        check(45, 0);
+        check(46, 46);
+        check(4000, 4000);
     }
 }

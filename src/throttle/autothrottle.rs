@@ -17,6 +17,12 @@ pub fn target(settings: &AutoThrottle, latency: Duration) -> Duration {
     Duration::from_secs_f64(target.min(DELAY_MAX.as_secs_f64()))
 }
 
+/// The latency at which this delay keeps the target concurrency.
+pub fn latency_at(settings: &AutoThrottle, delay: Duration) -> Duration {
+    let latency = delay.as_secs_f64() * settings.target_concurrency;
+    Duration::from_secs_f64(latency.min(DELAY_MAX.as_secs_f64()))
+}
+
 /// Longer than any delay that a person could mean.
 const DELAY_MAX: Duration = Duration::from_secs(1_000_000_000);
 
@@ -24,7 +30,8 @@ const DELAY_MAX: Duration = Duration::from_secs(1_000_000_000);
 ///
 /// The target is latency ÷ target concurrency (rule 2). The new delay is the mean of old and
 /// target, or the target at once where that is larger (rule 3, and what Scrapy does beyond its
-/// words: a slow answer raises the delay without averaging). An answer that is no success never
+/// words: a slow answer raises the delay without averaging). A latency that is a mere bound is
+/// believed as far as it contradicts the one that the old delay stands for. An answer that is no success never
 /// lowers it (rule 4), and without an answer nothing is learned. It stays between the scope's `floor` and `max_delay` (rule 5).
 pub fn adjusted_delay(
     settings: &AutoThrottle,
@@ -39,6 +46,7 @@ pub fn adjusted_delay(
         return old;
     };
     let ceiling = settings.max_delay.max(floor);
+    let latency = signal.believed(latency, latency_at(settings, old));
     let target = target(settings, latency).min(ceiling);
     let mean = (old + target) / 2;
     let new = target.max(mean).max(floor).min(ceiling);
@@ -74,6 +82,29 @@ mod tests {
         let settings = settings(target_concurrency, bounds.1);
         let new = adjusted_delay(&settings, secs(bounds.0), secs(old), &signal);
         assert_eq!(new, secs(expected), "{vector:?} within {bounds:?}");
+    }
+
+    #[test]
+    fn f89_a_bound_moves_the_delay_by_what_it_contradicts() {
+        let check = |old: f64, slack: f64, expected: f64| {
+            let signal = Signal {
+                status: Some(200),
+                latency: Some(secs(0.2)),
+                server_latency: Some(secs(0.2)),
+                slack: secs(slack),
+                ..Signal::default()
+            };
+            let settings = settings(2.0, 60.0);
+            let new = adjusted_delay(&settings, Duration::ZERO, secs(old), &signal);
+            assert_eq!(new, secs(expected), "from {old} with slack {slack}");
+        };
+        // Exact: the target is 0.1.
+        check(0.02, 0.0, 0.1);
+        check(0.3, 0.0, 0.2);
+        // From 40 to 200 ms: between them nothing is learned.
+        check(0.05, 0.16, 0.05);
+        check(0.01, 0.16, 0.02);
+        check(0.3, 0.16, 0.2);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! that:
 //!
 //! - Replies from caches say nothing of the origin. Every request is paced as if it missed.
+//! - A latency that is a mere bound, since our own thread was busy, teaches what it contradicts.
 //! - What is no success never makes the pace faster.
 //! - A body that takes its time keeps its server busy as a head does: see [`Robust::ended`].
 //! - The delay falls to a quarter per reply at most, so that no single reply makes a burst.
@@ -110,6 +111,17 @@ impl Robust {
             let reason = "from a cache, the origin unseen: paced as if it took a second";
             return self.adjust(target.min(self.delay()), target, ceiling, reason, true);
         }
+        let present = match self.heads.usual() {
+            Some(usual) => Duration::from_secs_f32(usual),
+            None => autothrottle::latency_at(settings, self.delay()),
+        };
+        let latency = match signal.believed(latency, present) {
+            believed if believed == present && !signal.slack.is_zero() => {
+                let reason = "a mere bound, and no contradiction to what is usual";
+                return self.unchanged(reason, false);
+            }
+            believed => believed,
+        };
         if !success {
             return self.answer_failed(settings, floor, latency, now);
         }

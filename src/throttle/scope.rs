@@ -364,10 +364,10 @@ impl Scope {
     pub fn gap(&self) -> Duration {
         let Some(rules) = &self.rules else {
             let settings = self.settings();
-            let drawn = settings.delay.mul_f64(f64::from(self.factor));
+            let drawn = stretched(settings.delay, f64::from(self.factor));
             return match settings.concurrency {
                 // The only slot's delay is the scope's own.
-                1 => drawn.max(settings.delay_per_slot.mul_f64(f64::from(self.factor))),
+                1 => drawn.max(stretched(settings.delay_per_slot, f64::from(self.factor))),
                 _ => drawn,
             };
         };
@@ -375,14 +375,15 @@ impl Scope {
         let pace = rules.pace();
         // A pace that changed since the draw may want less randomness than was drawn.
         let drawn = match rules.jitter(&self.profile) {
-            Some(jitter) => pace
-                .delay
-                .mul_f64(factor.clamp(1.0 + jitter.low, 1.0 + jitter.high)),
-            None => pace.delay.mul_f64(factor),
+            Some(jitter) => {
+                let factor = factor.clamp(1.0 + jitter.low, 1.0 + jitter.high);
+                stretched(pace.delay, factor)
+            }
+            None => stretched(pace.delay, factor),
         };
         let drawn = drawn.max(rules.floor);
         match pace.concurrency {
-            1 => drawn.max(self.settings().delay_per_slot.mul_f64(factor)),
+            1 => drawn.max(stretched(self.settings().delay_per_slot, factor)),
             _ => drawn,
         }
     }
@@ -588,6 +589,16 @@ impl Scope {
             Some(rules) => rules.blank_at(self.settings(), self.departs_at(), self.last_sent()),
             None => Some(self.departs_at()),
         }
+    }
+}
+
+/// A delay times a factor. Asked several times a request, mostly of no delay at all, for which it
+/// would otherwise take as long.
+fn stretched(delay: Duration, factor: f64) -> Duration {
+    if delay.is_zero() {
+        Duration::ZERO
+    } else {
+        delay.mul_f64(factor)
     }
 }
 

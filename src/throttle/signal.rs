@@ -30,6 +30,9 @@ pub struct Answer<'a> {
     pub server_latency: Option<Duration>,
     /// The same plus the TLS handshake where this exchange made one.
     pub latency: Option<Duration>,
+    /// Both may be too long by as much: our thread was busy, and the kernel does not tell. Zero
+    /// where they are exact.
+    pub slack: Duration,
     /// The request asked that its reply teach AutoThrottle nothing
     /// (Scrapy's `autothrottle_dont_adjust_delay`).
     pub dont_adjust_delay: bool,
@@ -52,6 +55,8 @@ pub struct Signal {
     pub server_latency: Option<Duration>,
     /// The same plus the TLS handshake where this exchange made one; `None` teaches nothing.
     pub latency: Option<Duration>,
+    /// Both may be too long by as much.
+    pub slack: Duration,
     /// Served from a cache on the way: its latency says nothing of the origin. `None`: not said.
     pub cached: Option<bool>,
     /// `Retry-After`, from now on.
@@ -155,6 +160,7 @@ impl Signal {
             failure: answer.failure,
             server_latency: taught(answer.server_latency),
             latency: taught(answer.latency),
+            slack: answer.slack,
             cached,
             retry_after: retry_after::read(answer.headers, answer.wall),
             rate_limit_exhausted: limit.is_exhausted(),
@@ -182,6 +188,19 @@ impl Signal {
             None => self.feedback.push(more),
         }
         self
+    }
+
+    /// What can be believed of `latency`, one of the signal's own, where `present` has been usual so
+    /// far. A mere bound says that it took between as much less and this: it speaks against what
+    /// lies outside, and for nothing in between.
+    pub fn believed(&self, latency: Duration, present: Duration) -> Duration {
+        present.clamp(latency.saturating_sub(self.slack), latency)
+    }
+
+    /// The server's latency, unless more of it may be our own doing than the server's.
+    pub fn sure_latency(&self) -> Option<Duration> {
+        let sure = |latency: &Duration| self.slack <= latency.saturating_sub(self.slack);
+        self.server_latency.filter(sure)
     }
 
     /// Whether the origin did what was asked: its latency may speed the crawl up.
@@ -255,6 +274,7 @@ mod tests {
             failure: None,
             server_latency: Some(Duration::from_secs(9)),
             latency: Some(Duration::from_secs(9)),
+            slack: Duration::ZERO,
             dont_adjust_delay: false,
             wall: Wall(0),
         }
@@ -282,6 +302,44 @@ mod tests {
         check(Some(503), None, false, false);
         check(Some(200), Some(FailureKind::Truncated), false, false);
         check(None, Some(FailureKind::Timeout), false, false);
+    }
+
+    #[test]
+    fn f89_a_bound_is_believed_where_it_speaks_against_what_is_usual() {
+        let millis = Duration::from_millis;
+        let check = |slack, present, expected| {
+            let signal = Signal {
+                slack: millis(slack),
+                ..Signal::default()
+            };
+            let believed = signal.believed(millis(52), millis(present));
+            assert_eq!(believed, millis(expected), "slack {slack}, usual {present}");
+        };
+        check(0, 5, 52);
+        check(0, 5000, 52);
+        // Somewhere from 2 to 52 ms: quicker than usual, slower than usual, neither.
+        check(50, 5000, 52);
+        check(50, 1, 2);
+        check(50, 20, 20);
+        // All of it may be ours.
+        check(52, 0, 0);
+        check(60, 20, 20);
+    }
+
+    #[test]
+    fn f89_what_is_ours_for_the_most_part_is_no_latency_of_the_servers() {
+        let check = |slack, sure| {
+            let signal = Signal {
+                server_latency: Some(Duration::from_millis(52)),
+                slack: Duration::from_millis(slack),
+                ..Signal::default()
+            };
+            assert_eq!(signal.sure_latency().is_some(), sure, "slack {slack}");
+        };
+        check(0, true);
+        check(26, true);
+        check(27, false);
+        check(60, false);
     }
 
     #[test]

@@ -20,9 +20,11 @@ pub use self::error::{ConfigError, Problem, Source};
 pub use self::presets::{Preset, presets};
 pub use self::table::{Setting, settings};
 
+pub use crate::io::BackEnd;
+
 use self::form::Form;
 use self::net::{Agent, is_net, product_token};
-use self::quantity::{AboveOne, AboveZero, BelowOne};
+use self::quantity::{AboveOne, AboveZero, BelowOne, Delay};
 use self::scopes::{EVERYWHERE, Scopes};
 use crate::throttle::settings::{
     ADDRESSES, AutoThrottle, AutoThrottlePatch, BasePace, DOMAINS, LatencyFrom, Oversize, Rampup,
@@ -91,6 +93,14 @@ pub struct Config {
     sources: BTreeMap<&'static str, Source>,
 }
 
+/// A span of time as settings and flags write it: `0.5` (seconds), `500ms`, `10s`, `2h`.
+///
+/// # Errors
+/// It is none, is negative, or is longer than a hundred years.
+pub fn span(text: &str) -> Result<Duration, Problem> {
+    Delay::read(&text.into())
+}
+
 /// What was said, as it was said, of the values that [`Config::derive`] puts together.
 #[derive(Clone, Debug, PartialEq)]
 struct Said {
@@ -114,15 +124,6 @@ struct Said {
     contact: Option<String>,
     robots_agent: Option<String>,
     exclude: Vec<String>,
-}
-
-/// `IO`: the kernel interface that carries the crawl.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BackEnd {
-    /// The best there is on this machine.
-    Auto,
-    /// epoll.
-    Epoll,
 }
 
 impl Default for Config {

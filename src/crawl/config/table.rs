@@ -295,6 +295,8 @@ static TABLE: &[Setting] = &[
         "bytes read from one socket before the others have their turn"),
     row!("TIMER_SLACK", Delay, io.timer_slack,
         "how coarsely the kernel may time our sleep"),
+    row!("SPIN", Delay, io.spin,
+        "how long before a deadline we stay awake, for sends on time to the microsecond; takes a core"),
     row!("BUFFERED_BODIES_MAX", Bytes<u64>, buffered_bodies_max,
         "memory for all bodies together; at the bound reading stops"),
     row!("STOP_GRACE", Delay, stop_grace,

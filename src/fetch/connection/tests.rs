@@ -3,7 +3,7 @@
 use super::*;
 use crate::fetch::exchange::Description;
 use crate::fetch::failure::Truncation;
-use crate::fetch::timings::Timings;
+use crate::fetch::timings::{Label, Timings};
 use crate::fetch::tls::testing::{Authority, Server, TLS12};
 use crate::fetch::tls::{TlsConfig, TlsSettings};
 use crate::wire::http::Limits;
@@ -18,7 +18,7 @@ fn arrival(millis: u64) -> Arrival {
     Arrival {
         at: at(millis),
         kernel: true,
-        bound: false,
+        slack: Duration::ZERO,
     }
 }
 
@@ -62,7 +62,7 @@ fn ask(connection: &mut Connection, millis: u64) {
     let mut out = Vec::new();
     assert!(connection.take_output(&mut out), "a request wants a mark");
     assert!(out.starts_with(b"GET /a HTTP/1.1\r\n"));
-    connection.handle_sent(at(millis));
+    connection.handle_sent(at(millis), Duration::ZERO);
 }
 
 /// All news of some bytes, in order; exchanges that ended are taken.
@@ -293,7 +293,7 @@ fn secured(trust: &(Authority, TlsConfig), step: usize) -> (Connection, Server) 
     assert!(!connection.take_output(&mut out), "nobody hears it yet");
     assert_eq!(connection.handle_connected(address(4000), at(10)), None);
     assert!(connection.take_output(&mut out), "the hello wants a mark");
-    connection.handle_sent(at(15));
+    connection.handle_sent(at(15), Duration::ZERO);
     let (answer, _) = server.exchange(&out);
     let mut news = Vec::new();
     for part in answer.chunks(step) {
@@ -319,7 +319,7 @@ fn only_the_hello_begins_a_handshake() {
     connection.handle_connected(address(4000), at(10));
     let mut out = Vec::new();
     assert!(connection.take_output(&mut out));
-    connection.handle_sent(at(15));
+    connection.handle_sent(at(15), Duration::ZERO);
     let (hello, _) = server.exchange(&out);
     assert_eq!(hear(&mut connection, &hello, 40), []);
     out.clear();
@@ -338,7 +338,7 @@ fn ask_secured(connection: &mut Connection, server: &mut Server, millis: u64) {
     connection.start(exchange());
     let mut out = Vec::new();
     assert!(connection.take_output(&mut out));
-    connection.handle_sent(at(millis));
+    connection.handle_sent(at(millis), Duration::ZERO);
     let (_, heard) = server.exchange(&out);
     assert!(heard.starts_with(b"GET /a HTTP/1.1\r\n"));
 }
@@ -376,6 +376,81 @@ fn a_secured_exchange_survives_every_cut() {
         assert!(!connection.take_output(&mut out));
         assert!(!out.is_empty(), "close_notify is good manners");
     }
+}
+
+/// Hears bytes that arrived at `millis`, or up to `slack` ms earlier.
+fn hear_within(connection: &mut Connection, mut bytes: &[u8], millis: u64, slack: u64) {
+    let arrival = Arrival {
+        slack: Duration::from_millis(slack),
+        ..arrival(millis)
+    };
+    while connection.handle_bytes(&mut bytes, arrival).is_some() {}
+}
+
+#[test]
+fn a_secured_head_ends_with_the_record_that_completes_it() {
+    let trust = trust();
+    let (head, body) = REPLY.split_at(REPLY.len() - 2);
+    let (start, rest) = head.split_at(20);
+    let (mut connection, mut server) = secured(&trust, 20_000);
+    ask_secured(&mut connection, &mut server, 60);
+    let records = [start, rest, body].map(|part| server.say(part));
+    assert_eq!(hear(&mut connection, &records[0], 70), []);
+    let (most, last) = records[1].split_at(records[1].len() - 1);
+    assert_eq!(hear(&mut connection, most, 80), []);
+    assert_eq!(hear(&mut connection, last, 90), [News::Head]);
+    assert_eq!(hear(&mut connection, &records[2], 100), [ended(true)]);
+    let timings = *connection.exchange().expect("it ended").timings();
+    assert_eq!(timings.first_byte, Some(at(70)));
+    assert_eq!(timings.headers, Some(at(90)));
+    assert_eq!(timings.body, Some(at(100)));
+    assert_eq!(timings.label(), Some(Label::Exact));
+}
+
+#[test]
+fn a_latency_is_as_sure_as_the_least_of_its_ends() {
+    let trust = trust();
+    let millis = Duration::from_millis;
+    let authority = trust.0.good_server("a.test");
+    // The slack of the hello, of the handshake's end, of the request and of the head.
+    let check = |slacks: [u64; 4], kernel: bool, label: Label| {
+        let mut server = Server::new(&authority);
+        let mut connection = Connection::open(address(443), Some(session(&trust)), at(0), at(0));
+        connection.handle_connected(address(4000), at(10));
+        let mut out = Vec::new();
+        assert!(connection.take_output(&mut out));
+        connection.handle_sent(at(10), millis(slacks[0]));
+        let (flight, _) = server.exchange(&out);
+        if kernel {
+            hear_within(&mut connection, &flight, 40, slacks[1]);
+        } else {
+            let mut bytes = &flight[..];
+            let by_user = Arrival {
+                kernel: false,
+                ..arrival(40)
+            };
+            while connection.handle_bytes(&mut bytes, by_user).is_some() {}
+        }
+        connection.start(exchange());
+        out.clear();
+        assert!(connection.take_output(&mut out));
+        connection.handle_sent(at(50), millis(slacks[2]));
+        let (tickets, _) = server.exchange(&out);
+        assert_eq!(hear(&mut connection, &tickets, 60), []);
+        hear_within(&mut connection, &server.say(REPLY), 100, slacks[3]);
+        let timings = *connection.exchange().expect("it ended").timings();
+        assert_eq!(timings.label(), Some(label), "{slacks:?}");
+        assert_eq!(timings.slack, millis(slacks[2] + slacks[3]));
+        assert_eq!(timings.latency_slack(), millis(slacks.iter().sum()));
+        assert_eq!(timings.latency(), Some(millis(80)));
+        assert_eq!(timings.kernel, kernel);
+    };
+    check([0, 0, 0, 0], true, Label::Exact);
+    for bound in [[3, 0, 0, 0], [0, 20, 0, 0], [0, 0, 2, 0], [0, 0, 0, 40]] {
+        check(bound, true, Label::Bound);
+    }
+    check([3, 20, 2, 40], true, Label::Bound);
+    check([0, 0, 0, 0], false, Label::User);
 }
 
 #[test]

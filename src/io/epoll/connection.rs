@@ -6,11 +6,13 @@
 //! ```
 //! From each of them a failure leads to `Failed`, and `close` back to `Vacant`.
 
+use std::time::Duration;
+
 use crate::base::time::Instant;
 use crate::io::Token;
 use crate::io::outbox::Backlog;
 use crate::io::socket::Socket;
-use crate::io::stamps::UnseenSince;
+use crate::io::stamps::Unseen;
 
 /// A slot of the table of sockets.
 #[derive(Debug)]
@@ -44,6 +46,12 @@ pub(super) struct Connection {
     pub(super) unread: Option<Unread>,
     /// The moment that nothing can arrive before: the attempt's start, then the last arrival.
     pub(super) floor: Instant,
+    /// The attempt may have begun as much later.
+    pub(super) attempt_slack: Duration,
+    /// When the last marked send left.
+    pub(super) asked: Instant,
+    /// Segments with data that the kernel had taken when the last of them was known to be read.
+    segments: Option<u32>,
     /// Made when first needed: most sockets take all they are given.
     pub(super) backlog: Option<Box<Backlog>>,
 }
@@ -57,7 +65,7 @@ pub(super) enum Kind {
 /// Something to read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unread {
-    pub(super) since: UnseenSince,
+    pub(super) before: Unseen,
     /// An end or an error stands behind the bytes, and makes no edge of its own.
     pub(super) ending: bool,
 }
@@ -114,7 +122,12 @@ impl Entry {
 }
 
 impl Connection {
-    pub(super) fn new(socket: Socket, kind: Kind, started: Instant) -> Self {
+    pub(super) fn new(
+        socket: Socket,
+        kind: Kind,
+        started: Instant,
+        attempt_slack: Duration,
+    ) -> Self {
         Connection {
             socket,
             kind,
@@ -122,7 +135,33 @@ impl Connection {
             in_line: false,
             unread: None,
             floor: started,
+            attempt_slack,
+            asked: Instant::START,
+            segments: (kind == Kind::Stream).then_some(0),
             backlog: None,
+        }
+    }
+
+    /// Whether all that a read gave came in one segment, or as one datagram: its stamp can be no
+    /// other's. `asks`: the kernel is to be asked. `drained`: the read left nothing.
+    pub(super) fn was_one_segment(&mut self, asks: bool, drained: bool) -> bool {
+        if self.kind == Kind::Datagram {
+            return true;
+        }
+        let known = self.segments.take().filter(|_| asks);
+        let Some((known, count)) = known.zip(self.socket.segments()) else {
+            return false;
+        };
+        // One that came after the read is counted as well: where it was only one, that was read.
+        let is_one = count.wrapping_sub(known) == 1;
+        self.segments = Some(count).filter(|_| is_one && drained);
+        is_one
+    }
+
+    /// Counts the segments so far, if nothing waits to be read, for [`Connection::was_one_segment`].
+    pub(super) fn count_segments(&mut self) {
+        if self.kind == Kind::Stream && self.segments.is_none() && self.unread.is_none() {
+            self.segments = self.socket.segments();
         }
     }
 

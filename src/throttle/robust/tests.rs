@@ -207,6 +207,33 @@ fn after(crawl: &Crawl, replies: impl IntoIterator<Item = Reply>) -> f64 {
     robust.delay().as_secs_f64()
 }
 
+/// The delay after bounds, one after another: each a latency (s) that may be so much too long.
+fn after_bounds(crawl: &Crawl, known: usize, bounds: &[(f64, f64)]) -> f64 {
+    let mut robust = Robust::new(&crawl.settings, crawl.floor);
+    let exact = std::iter::repeat_n((0.02, 0.0), known);
+    for (latency, slack) in exact.chain(bounds.iter().copied()) {
+        let signal = Signal {
+            slack: secs(slack),
+            ..signal(page(latency))
+        };
+        robust.answer(&crawl.settings, crawl.floor, &signal, Instant::START);
+    }
+    robust.delay().as_secs_f64()
+}
+
+#[test]
+fn f89_bounds_of_a_busy_thread_slow_nothing_down_and_a_slow_server_still_does() {
+    let crawl = Crawl::new(5.0, 1.0);
+    // The server answers in 20 ms; each time our thread was busy for 200 ms.
+    let ours = [(0.2, 0.19); 50];
+    near(after_bounds(&crawl, 20, &ours), 0.02, 1e-3);
+    // It takes half a second now, or a little less.
+    let slow = [(0.5, 0.01); 12];
+    near(after_bounds(&crawl, 20, &slow), 0.49, 0.02);
+    // Nothing else was ever known: no longer than 200 ms is much less than the start delay.
+    near(after_bounds(&crawl, 0, &ours), 0.2, 1e-3);
+}
+
 fn near(value: f64, expected: f64, tolerance: f64) {
     assert!(
         (value / expected - 1.0).abs() <= tolerance,

@@ -1,0 +1,73 @@
+//! A crawl whose own thread is kept busy after each page, for `tools/latency_judge.py`.
+//!
+//!     cargo run --release --example stalling_crawl -- [-s KEY=VALUE]... BUSY_MS < URLS
+//!
+//! Prints a line of JSON per page: what was measured of it, and how that is labelled.
+
+use std::io::{self, BufRead, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use argiope::serde_json::json;
+use argiope::{Config, Crawler, Page, Request};
+
+fn main() -> ExitCode {
+    match crawl() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(wrong) => {
+            eprintln!("stalling_crawl: {wrong}");
+            // Like the command: what it was told is wrong.
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn crawl() -> Result<(), Box<dyn std::error::Error>> {
+    let mut config = Config::default()
+        .with("ROBOTSTXT_OBEY", false)?
+        .with("DOWNLOAD_DELAY", 0)?
+        .with("ALLOW_NET", "127.0.0.0/8")?;
+    let mut busy = Duration::ZERO;
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        if argument == "-s" {
+            let setting = arguments.next().unwrap_or_default();
+            let (key, value) = setting.split_once('=').ok_or("-s wants KEY=VALUE")?;
+            config = config.with(key, value)?;
+        } else {
+            busy = Duration::from_secs_f64(argument.parse::<f64>()? / 1000.0);
+        }
+    }
+    let mut out = io::stdout().lock();
+    let mut crawler = Crawler::builder(config)
+        .sink(move |page: Page| {
+            let began = Instant::now();
+            let timings = &page.timings;
+            let seconds = |span: Option<Duration>| span.map(|span| span.as_secs_f64());
+            let wall = |at| page.wall_at_start.at(at).0;
+            let line = json!({
+                "url": &*page.url,
+                "error": page.failure.as_ref().map(ToString::to_string),
+                "local": page.local.map(|local| local.to_string()),
+                "remote": page.remote.map(|remote| remote.to_string()),
+                "reused": page.reused,
+                "latency": seconds(timings.latency()),
+                "server_latency": seconds(timings.server_latency()),
+                "label": timings.label().map(argiope::Label::name),
+                "slack": timings.latency_slack().as_secs_f64(),
+                "connect_wall": timings.connect.map(wall),
+                "sent_wall": timings.sent.map(wall),
+                "headers_wall": timings.headers.map(wall),
+            });
+            writeln!(out, "{line}").expect("whoever asked for lines reads them");
+            while began.elapsed() < busy {
+                std::hint::spin_loop();
+            }
+        })
+        .build()?;
+    for url in io::stdin().lock().lines() {
+        crawler.submit(Request::get(url?))?;
+    }
+    crawler.run();
+    Ok(())
+}
