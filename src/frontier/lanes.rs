@@ -529,9 +529,9 @@ impl Frontier {
         self.held.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Offers lanes whose hosts have been held long enough.
+    /// Offers a lane whose host has been held long enough.
     pub fn expire(&mut self, throttle: &mut Throttle, now: Instant) {
-        while let Some(Reverse((at, lane))) = self.held.peek().copied()
+        if let Some(Reverse((at, lane))) = self.held.peek().copied()
             && at <= now
         {
             self.held.pop();
