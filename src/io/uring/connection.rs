@@ -107,13 +107,17 @@ pub(super) struct Blind {
     pub(super) until: Instant,
 }
 
-/// What tells whether an arrival was a single segment: then its stamp is its own.
+/// What tells whether arrivals were single segments: then their stamps are their own.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Arrivals {
-    /// Arrivals since segments were counted.
+    /// Arrivals since segments were counted, all of them seen.
     since: u32,
     /// Segments that were counted then.
     segments: u32,
+    /// One of them filled its buffer, so that a segment may have made two arrivals.
+    cut: bool,
+    /// Nothing is received at present, so that segments may lie unseen.
+    stopped: bool,
 }
 
 impl Entry {
@@ -192,14 +196,22 @@ impl Connection {
         }
     }
 
-    /// Takes note of an arrival.
-    pub(super) fn arrived(&mut self) {
+    /// Takes note of an arrival; `cut` if it filled its buffer.
+    pub(super) fn arrived(&mut self, cut: bool) {
         self.arrivals.since = self.arrivals.since.wrapping_add(1);
+        self.arrivals.cut |= cut;
     }
 
-    /// Whether the last arrival was one segment, and no other came before it unseen. If it cannot
-    /// be told the answer is no.
-    pub(super) fn arrived_alone(&mut self) -> bool {
+    /// Takes note of whether anything is received.
+    pub(super) fn receives(&mut self, on: bool) {
+        self.arrivals.stopped = !on;
+    }
+
+    /// Whether all arrivals that were taken note of were one segment each, so that no stamp took
+    /// the place of another. If it cannot be told the answer is no.
+    ///
+    /// `all_seen` says whether there are no arrivals that were not taken note of.
+    pub(super) fn arrived_singly(&mut self, all_seen: impl FnOnce() -> bool) -> bool {
         // Each datagram has a stamp of its own.
         if self.kind == Kind::Datagram {
             return true;
@@ -207,10 +219,17 @@ impl Connection {
         let Some(segments) = self.socket.segments() else {
             return false;
         };
-        let came = segments.wrapping_sub(self.arrivals.segments);
-        let alone = came == self.arrivals.since;
-        self.arrivals = Arrivals { since: 0, segments };
-        alone
+        let arrivals = self.arrivals;
+        let came = segments.wrapping_sub(arrivals.segments);
+        let singly = !arrivals.cut && came == arrivals.since;
+        // From here it can be counted anew, unless there is one that was counted and not seen.
+        if !singly && !arrivals.stopped && all_seen() {
+            self.arrivals = Arrivals {
+                segments,
+                ..Arrivals::default()
+            };
+        }
+        singly
     }
 
     pub(super) fn has_something_to_tell(&self) -> bool {
