@@ -167,8 +167,8 @@ fn wrong_types_and_impossible_values_are_refused_by_their_place() {
     check(&["--header", "nothing"], &["--header: ", "Name: value"]);
     check(&["--contact", "me"], &["--contact: ", "is no contact"]);
     check(
-        &["--io", "uring"],
-        &["--io: \"uring\" is not available yet; give auto or epoll"],
+        &["--io", "kqueue"],
+        &["--io: \"kqueue\" ", "auto, epoll or uring"],
     );
     check(
         &["-s", "CONCURRENT_REQUESTS_PER_DOMAIN=0"],

@@ -1,4 +1,4 @@
-//! The kernel's back end allocates nothing per operation once it is warm.
+//! The kernel's back ends allocate nothing per operation once they are warm.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::thread;
 use std::time::Duration;
 
-use argiope::io::{Close, Epoll, Event, Io, Settings, Token};
+use argiope::io::{Close, Epoll, Event, Io, Settings, Token, Uring};
 
 /// The system's allocator, which counts for each thread how often it was asked.
 struct Counting;
@@ -34,9 +34,20 @@ unsafe impl GlobalAlloc for Counting {
 static COUNTING: Counting = Counting;
 
 #[test]
-fn an_exchange_on_a_warm_back_end_allocates_nothing() {
+fn an_exchange_on_a_warm_epoll_allocates_nothing() {
+    check(Epoll::new(Settings::default()).expect("a back end"));
+}
+
+#[test]
+fn an_exchange_on_a_warm_io_uring_allocates_nothing() {
+    match Uring::new(Settings::default()) {
+        Ok(io) => check(io),
+        Err(reason) => eprintln!("SKIPPED: {reason}"),
+    }
+}
+
+fn check(mut io: impl Io) {
     let peer = answering();
-    let mut io = Epoll::new(Settings::default()).expect("a back end");
     let mut events = Vec::with_capacity(64);
     for generation in 0..200 {
         exchange(&mut io, &mut events, peer, generation);
@@ -49,7 +60,7 @@ fn an_exchange_on_a_warm_back_end_allocates_nothing() {
 }
 
 /// Connects, asks, reads the answer, closes.
-fn exchange(io: &mut Epoll, events: &mut Vec<Event>, peer: SocketAddr, generation: u32) {
+fn exchange(io: &mut impl Io, events: &mut Vec<Event>, peer: SocketAddr, generation: u32) {
     let token = Token {
         slot: 0,
         generation,

@@ -405,7 +405,7 @@ struct Sockets {
     #[arg(short = 'k', long)]
     insecure: bool,
     /// The kernel interface
-    #[arg(long, value_name = "auto|epoll")]
+    #[arg(long, value_name = "auto|epoll|uring")]
     io: Option<String>,
     /// Stay awake before each deadline, to be late by less; takes a core (SPIN says how long)
     #[arg(long)]

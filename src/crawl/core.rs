@@ -492,6 +492,7 @@ impl<I: Io> Core<I> {
                 Phase::Over { reason } | Phase::Flushing { reason } => Some(reason),
                 _ => None,
             },
+            io: self.io.name(),
             started: wall,
             now: wall.at(self.now),
             elapsed: self.now.saturating_since(Instant::START),

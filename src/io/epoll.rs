@@ -405,6 +405,10 @@ impl Epoll {
 }
 
 impl Io for Epoll {
+    fn name(&self) -> &'static str {
+        "epoll"
+    }
+
     fn now(&self) -> Instant {
         self.stamps.now()
     }

@@ -12,6 +12,7 @@ mod limits;
 mod outbox;
 mod epoll;
 mod uring;
+mod kernel;
 mod disk;
 pub mod sim;
 #[cfg(test)]
@@ -27,6 +28,7 @@ use crate::base::disk::{DiskDone, DiskJob};
 use crate::base::time::{Instant, Wall};
 
 pub use self::epoll::Epoll;
+pub use self::kernel::{BackEnd, Kernel};
 pub use self::limits::raise_open_files;
 pub use self::uring::{Unavailable, Uring};
 
@@ -34,6 +36,9 @@ pub use self::uring::{Unavailable, Uring};
 ///
 /// It is a static type parameter of the crawl, never `dyn`.
 pub trait Io {
+    /// What it is called: `epoll`, `uring` or `simulated`.
+    fn name(&self) -> &'static str;
+
     /// The present moment. The only clock in the house.
     fn now(&self) -> Instant;
 

@@ -99,10 +99,23 @@ impl Socket {
         }
     }
 
-    /// Segments with data that the kernel has taken so far; `None` where it does not count them.
+    /// How many segments with bytes a TCP connection has received, seconds of the same counted in;
+    /// `None` where the kernel does not count them.
     pub(super) fn segments(&self) -> Option<u32> {
-        let info = tcp_info(self.0.as_fd()).ok()?;
-        Some(info.tcpi_data_segs_in)
+        let mut info = [0_u32; DATA_SEGS_IN + 1];
+        let mut length = size_of_val(&info) as libc::socklen_t;
+        // SAFETY: `info` has room for `length` bytes, and the kernel writes no more than that.
+        let result = unsafe {
+            libc::getsockopt(
+                self.0.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                info.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        };
+        let complete = result == 0 && length as usize == size_of_val(&info);
+        complete.then_some(info[DATA_SEGS_IN])
     }
 
     fn error(&self) -> NetError {
@@ -283,6 +296,9 @@ pub(super) fn arrival_stamp(control: &[u8]) -> Option<Timespec> {
 /// Room for one control message of three stamps, aligned as its header must be.
 #[repr(C, align(8))]
 struct Control([u8; 96]);
+
+/// Where the kernel's `tcp_info` has `tcpi_data_segs_in`, in words. Since Linux 4.6.
+const DATA_SEGS_IN: usize = 38;
 
 /// States of a TCP socket as `tcp_info` has them.
 const TCP_SYN_SENT: u8 = 2;

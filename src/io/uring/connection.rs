@@ -69,6 +69,7 @@ pub(super) struct Connection {
     /// When the last marked send left.
     pub(super) asked: Instant,
     pub(super) blind: Blind,
+    pub(super) arrivals: Arrivals,
     /// Made when first needed: most sockets take all they are given.
     pub(super) backlog: Option<Box<Backlog>>,
 }
@@ -104,6 +105,17 @@ pub(super) enum Ending {
 pub(super) struct Blind {
     pub(super) since: Instant,
     pub(super) until: Instant,
+}
+
+/// What tells whether an arrival was a single segment: then its stamp is its own.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Arrivals {
+    /// Arrivals since segments were counted.
+    since: u32,
+    /// Segments that were counted then.
+    segments: u32,
+    /// They were not as many when they were compared last.
+    differ: bool,
 }
 
 impl Entry {
@@ -177,7 +189,44 @@ impl Connection {
                 since: started,
                 until: Instant::FAR_FUTURE,
             },
+            arrivals: Arrivals::default(),
             backlog: None,
+        }
+    }
+
+    /// Takes note of an arrival.
+    pub(super) fn arrived(&mut self) {
+        self.arrivals.since = self.arrivals.since.wrapping_add(1);
+    }
+
+    /// Whether the last arrival was one segment, and no other came before it unseen. If it cannot
+    /// be told the answer is no.
+    pub(super) fn arrived_alone(&mut self) -> bool {
+        // Each datagram has a stamp of its own.
+        if self.kind == Kind::Datagram {
+            return true;
+        }
+        let Some(segments) = self.socket.segments() else {
+            return false;
+        };
+        let came = segments.wrapping_sub(self.arrivals.segments);
+        // More segments than arrivals: two came together, or one has come that is yet to be told.
+        // The count goes on, so that it is not taken for seen.
+        let alone = came == self.arrivals.since;
+        self.arrivals.differ = !alone;
+        alone
+    }
+
+    /// Something leaves that is to be answered: nothing that came before matters any more. Where
+    /// arrivals and segments differ they are counted anew.
+    pub(super) fn count_anew(&mut self) {
+        if self.arrivals.differ
+            && let Some(segments) = self.socket.segments()
+        {
+            self.arrivals = Arrivals {
+                segments,
+                ..Arrivals::default()
+            };
         }
     }
 
