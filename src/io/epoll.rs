@@ -19,6 +19,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll};
 
 use self::connection::{Connection, Entry, Kind, State, Unread};
+use super::departures::Departures;
 use super::disk::Disk;
 use super::limits::sockets_allowed;
 use super::outbox::Outbox;
@@ -42,6 +43,7 @@ pub struct Epoll {
     edges: Vec<Edge>,
     timer: Timer,
     stamps: Stamps,
+    departures: Departures,
     bell: Arc<Bell>,
     /// Indexed by [`Token::slot`].
     entries: Vec<Entry>,
@@ -85,6 +87,7 @@ impl Epoll {
             edges: Vec::with_capacity(EDGES_MAX),
             timer,
             stamps: Stamps::start(),
+            departures: Departures::start(),
             bell,
             entries: Vec::new(),
             open: 0,
@@ -247,7 +250,10 @@ impl Epoll {
             let drained = backlog.drain(
                 &connection.socket,
                 || self.stamps.now(),
-                |at, slack| events.push(Event::Sent { token, at, slack }),
+                |at, after| {
+                    let slack = self.departures.slack(at, after);
+                    events.push(Event::Sent { token, at, slack });
+                },
             );
             if let Err(error) = drained {
                 return self.fail(token, error, events);
@@ -468,11 +474,14 @@ impl Io for Epoll {
     fn submit(&mut self) {
         let mut outbox = std::mem::take(&mut self.outbox);
         let mut news = std::mem::take(&mut self.news);
+        if !outbox.is_empty() {
+            self.departures.begin(self.stamps.now());
+        }
         for (send, bytes) in outbox.sends() {
             let token = send.token;
             match self.send_now(token, bytes, send.mark) {
                 Ok(Some(at)) if send.mark => {
-                    let slack = departure_slack(at, self.stamps.now());
+                    let slack = self.departures.slack(at, self.stamps.now());
                     news.push(Event::Sent { token, at, slack });
                 }
                 Ok(_) => {}

@@ -304,7 +304,7 @@ pub(super) const EXACT: Duration = Duration::from_micros(25);
 /// Waking us takes no longer where the machine does not run others first. Nor does a system call that
 /// sends: what it sends leaves near its beginning; on the loopback device it also takes it to the
 /// other side.
-const PROMPT: Duration = Duration::from_micros(45);
+pub(super) const PROMPT: Duration = Duration::from_micros(45);
 
 /// What each piece of news costs a loop that does nothing but read and send, at the most. To ask the
 /// kernel takes a fortieth of it.

@@ -17,7 +17,6 @@
 mod ring;
 mod buffers;
 mod connection;
-mod delay;
 
 use std::collections::VecDeque;
 use std::io;
@@ -32,9 +31,10 @@ use rustix::time::Timespec;
 
 use self::buffers::Buffers;
 use self::connection::{Blind, Connection, Ending, Entry, Kind, Receive, State};
-use self::delay::RunDelay;
 pub use self::ring::Unavailable;
 use self::ring::{Answer, Name, Ring, SLOT_MAX, What};
+use super::delay::RunDelay;
+use super::departures::Departures;
 use super::disk::Disk;
 use super::limits::sockets_allowed;
 use super::outbox::Outbox;
@@ -65,6 +65,7 @@ pub struct Uring {
     /// For a host that waits in a loop of its own.
     timer: Timer,
     stamps: Stamps,
+    departures: Departures,
     watch: Watch,
     bell: Arc<Bell>,
     /// Indexed by [`Token::slot`].
@@ -131,6 +132,7 @@ impl Uring {
             answers: Vec::with_capacity(ANSWERS_A_TURN),
             timer: Timer::new()?,
             stamps: Stamps::start(),
+            departures: Departures::start(),
             watch: Watch::start(),
             bell: Arc::new(Bell {
                 fd: bell.map_err(io::Error::from)?,
@@ -438,7 +440,10 @@ impl Uring {
             let drained = backlog.drain(
                 &connection.socket,
                 || self.stamps.now(),
-                |at, slack| events.push(Event::Sent { token, at, slack }),
+                |at, after| {
+                    let slack = self.departures.slack(at, after);
+                    events.push(Event::Sent { token, at, slack });
+                },
             );
             if let Err(error) = drained {
                 return self.fail(token, error, events);
@@ -747,11 +752,14 @@ impl Io for Uring {
         self.flush();
         let mut outbox = std::mem::take(&mut self.outbox);
         let mut news = std::mem::take(&mut self.news);
+        if !outbox.is_empty() {
+            self.departures.begin(self.stamps.now());
+        }
         for (send, bytes) in outbox.sends() {
             let token = send.token;
             match self.send_now(token, bytes, send.mark) {
                 Ok(Some(at)) if send.mark => {
-                    let slack = departure_slack(at, self.stamps.now());
+                    let slack = self.departures.slack(at, self.stamps.now());
                     news.push(Event::Sent { token, at, slack });
                 }
                 Ok(_) => {}
