@@ -18,7 +18,7 @@ use std::time::Duration;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll};
 
-use self::connection::{Connection, Entry, Kind, State, Unread};
+use self::connection::{Arrived, Connection, Entry, Kind, State, Unread};
 use super::departures::Departures;
 use super::disk::Disk;
 use super::limits::sockets_allowed;
@@ -305,6 +305,7 @@ impl Epoll {
                 self.line.push_back(token);
                 return Ok(());
             };
+            let counted = connection.count_before(self.watchful > 0);
             match connection.socket.receive(self.pool.get_mut(buffer)) {
                 Ok(Read::Bytes { length, stamp }) => {
                     let short =
@@ -323,8 +324,14 @@ impl Epoll {
                     if asks {
                         self.watchful = WATCHFUL_TURNS;
                     }
-                    if connection.was_one_segment(asks, short) && is_kernels {
-                        stamp = Stamp::exact(stamp.at);
+                    let asks = asks || before.is_stale(&stamp);
+                    match connection.arrived(asks, counted, short) {
+                        Arrived::Alone if is_kernels => stamp = Stamp::exact(stamp.at),
+                        Arrived::Alone | Arrived::Unknown => {}
+                        // Nobody stamped what was missing.
+                        Arrived::OutOfOrder => {
+                            stamp = self.stamps.arrival(None, before, connection.floor);
+                        }
                     }
                     budget = budget.saturating_sub(length);
                     events.push(Event::Received {

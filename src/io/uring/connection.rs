@@ -217,6 +217,12 @@ impl Connection {
         alone
     }
 
+    /// Whether segments had to wait for one before them, now or earlier.
+    pub(super) fn is_out_of_order(&self) -> bool {
+        let received = self.socket.received();
+        received.is_some_and(|received| received.out_of_order > 0)
+    }
+
     /// Something leaves that is to be answered: nothing that came before matters any more. Where
     /// arrivals and segments differ they are counted anew.
     pub(super) fn count_anew(&mut self) {
