@@ -21,6 +21,8 @@ pub mod sink;
 pub mod crawl;
 
 pub mod settings;
+#[doc(inline)]
+pub use crawl::probe;
 
 // What a crawl is told, is given and is steered by.
 #[doc(inline)]

@@ -5,7 +5,7 @@
 
 #[doc(inline)]
 pub use crate::crawl::config::{
-    BackEnd, Preset, Problem, Setting, Source, presets, settings as all,
+    BackEnd, Preset, Problem, Setting, Source, presets, settings as all, span,
 };
 #[doc(inline)]
 pub use crate::fetch::resolver::Override;

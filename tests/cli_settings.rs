@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 const COMMANDS: &[&str] = &[
-    "crawl", "fetch", "robots", "url", "links", "settings", "demo",
+    "crawl", "fetch", "probe", "robots", "url", "links", "settings", "demo",
 ];
 
 fn argiope(args: &[&str]) -> Output {
@@ -81,7 +81,6 @@ fn what_does_not_work_yet_is_not_in_the_help() {
         "--salvage",
         "--revisit",
         "uring",
-        "probe",
         "simulate",
         "state",
     ];
@@ -116,7 +115,7 @@ fn a_wrong_command_line_is_one_line() {
     check_refused(&["crawl", "x", "--timeout"], &["--timeout <D>"]);
     check_refused(&["crawl", "--resume", "x"], &["'--resume'"]);
     check_refused(&["settings", "--json", "--toml"], &["--json", "--toml"]);
-    check_refused(&["probe", "x"], &["'probe'"]);
+    check_refused(&["simulate", "x"], &["'simulate'"]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
-//! How long a million seeds on a million domains take to be admitted, and how much memory.
+//! How long seeds take to be admitted, each on a domain of its own, and how much memory.
 //!
-//! `cargo run --release --example admission [SEEDS]`. Nothing is sent: the crawl takes no turn.
+//! `cargo run --release --example admission [SEEDS]`. Nothing is sent: the crawl takes no turn. What
+//! is told at each mark is of all seeds so far, and the time of those since the mark before.
 
 use std::time::Instant;
 
@@ -12,25 +13,40 @@ use argiope::sink::page::Page;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Where the account is taken, before the last seed.
+const MARKS: [u64; 3] = [100_000, 1_000_000, 10_000_000];
+
 fn main() {
     let argument = std::env::args().nth(1);
     let seeds: u64 = argument.map_or(1_000_000, |text| text.parse().expect("a number of seeds"));
     let parts = Parts::new(argiope::sink::function::FunctionSink::new(|_: Page| {}));
     let mut crawler = Crawler::new(Config::default(), parts).expect("the machine has an epoll");
-    let (before, began) = (resident("VmRSS"), Instant::now());
-    for number in 0..seeds {
-        crawler
-            .submit(Request::get(format!("http://domain-{number}.test/")))
-            .expect("each is a new URL");
+    let before = resident("VmRSS");
+    println!("    seeds  resident      peak  bytes each  µs each  longest");
+    let mut number = 0;
+    let marks = MARKS.into_iter().filter(|mark| *mark < seeds);
+    for mark in marks.chain([seeds]) {
+        let (first, began) = (number, Instant::now());
+        let mut longest = 0.0_f64;
+        while number < mark {
+            let one_began = Instant::now();
+            crawler
+                .submit(Request::get(format!("http://domain-{number}.test/")))
+                .expect("each is a new URL");
+            longest = longest.max(one_began.elapsed().as_secs_f64());
+            number += 1;
+        }
+        let took = began.elapsed().as_secs_f64();
+        let (now, peak) = (resident("VmRSS"), resident("VmHWM"));
+        println!(
+            "{mark:>9} {:>6} MB {:>6} MB {:>11.0} {:>8.2} {:>5.1} ms",
+            now / 1_000_000,
+            peak / 1_000_000,
+            (now - before) as f64 / mark as f64,
+            took * 1e6 / (mark - first) as f64,
+            longest * 1e3,
+        );
     }
-    let (now, peak) = (resident("VmRSS"), resident("VmHWM"));
-    println!(
-        "{seeds} seeds in {:.2} s; {} MB, at most {} MB, {:.0} bytes a seed",
-        began.elapsed().as_secs_f64(),
-        now / 1_000_000,
-        peak / 1_000_000,
-        (now - before) as f64 / seeds as f64,
-    );
 }
 
 /// A line of the kernel's account of this process, in bytes.

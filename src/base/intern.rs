@@ -4,15 +4,19 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use std::hash::BuildHasher;
 
+use super::chunked::ChunkedVec;
+
 /// Strings by dense ids and ids by strings.
 ///
 /// Ids count from 0; a removed one is given to the next new name, so tables indexed by id stay
 /// as small as the most names ever held at once. Names of up to 22 bytes, as most hosts have, cost
 /// about 34 bytes each, table included; longer ones an allocation more.
 pub struct Interner {
-    names: Vec<Name>,
+    names: ChunkedVec<Name>,
     /// Removed ids, the last removed on top.
     free: Vec<u32>,
+    /// A bit for each id: whether its name is kept for good.
+    kept: Vec<u64>,
     /// Ids by the hash of their names. Its order is never looked at.
     table: HashTable<u32>,
     hasher: FixedState,
@@ -28,8 +32,9 @@ impl Interner {
     /// otherwise choose ones that collide.
     pub fn with_seed(seed: u64) -> Self {
         Interner {
-            names: Vec::new(),
+            names: ChunkedVec::new(),
             free: Vec::new(),
+            kept: Vec::new(),
             table: HashTable::new(),
             hasher: FixedState::with_seed(seed),
         }
@@ -71,8 +76,22 @@ impl Interner {
         }
     }
 
-    /// Forgets a name; its id may be given to another. An id that is not held is let pass.
+    /// Keeps a name that is held for good: it is not removed any more. For tables that share it.
+    pub fn keep(&mut self, id: u32) {
+        let word = id as usize / 64;
+        if self.kept.len() <= word {
+            self.kept.resize(word + 1, 0);
+        }
+        self.kept[word] |= 1 << (id % 64);
+    }
+
+    /// Forgets a name, unless it is kept; its id may be given to another. An id that is not held is
+    /// let pass.
     pub fn remove(&mut self, id: u32) {
+        let kept = self.kept.get(id as usize / 64).unwrap_or(&0);
+        if kept >> (id % 64) & 1 == 1 {
+            return;
+        }
         let Some(held) = self.names.get_mut(id as usize) else {
             return;
         };
@@ -186,6 +205,19 @@ mod tests {
         }
         assert!(names.is_empty());
         assert_eq!(names.id_bound(), 1);
+    }
+
+    #[test]
+    fn a_name_that_is_kept_is_not_removed() {
+        let mut names = Interner::new();
+        let ids: Vec<u32> = (0..200).map(|n| names.intern(&format!("{n}"))).collect();
+        names.keep(ids[130]);
+        for id in ids {
+            names.remove(id);
+        }
+        assert_eq!(names.len(), 1);
+        assert_eq!(names.get("130"), Some(130));
+        assert_eq!(names.name(130), "130");
     }
 
     #[test]

@@ -4,6 +4,7 @@ pub mod time;
 pub mod wheel;
 pub mod timeouts;
 pub mod slab;
+pub mod chunked;
 pub mod intern;
 pub mod rng;
 

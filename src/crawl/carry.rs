@@ -28,7 +28,9 @@ use crate::wire::robots;
 pub(super) const IDLE_CLOSED: &str = "idle_closed";
 
 /// The code of a connection that our own machine had no socket for.
-const EXHAUSTED: &str = "exhausted";
+pub(super) const EXHAUSTED: &str = "exhausted";
+/// The code of a connection that our own machine had no local port for.
+const NO_PORT: &str = "no_port";
 /// How long a lane waits after that.
 const EXHAUSTED_PAUSE: Duration = Duration::from_secs(1);
 /// A server that closes a new connection on which it heard nothing for so long did not hang up on
@@ -38,7 +40,7 @@ const PATIENT: Duration = Duration::from_millis(900);
 
 impl<I: Io> Core<I> {
     /// A released request takes an idle connection of its origin, or begins to make one.
-    pub fn take_connection(&mut self, job: Box<Job>, lane: LaneId, ticket: TicketId, found: Found) {
+    pub fn take_connection(&mut self, job: Job, lane: LaneId, ticket: TicketId, found: Found) {
         let mut timings = Timings {
             started: self.now,
             ..Timings::default()
@@ -81,7 +83,13 @@ impl<I: Io> Core<I> {
             self.http(socket).flight = Some(key);
             self.on_ready(key, socket);
         } else {
-            self.race_on(key);
+            let port = found.port;
+            let places = found.addresses.iter();
+            let places = places.map(|address| SocketAddr::new(*address, port));
+            match self.ports.scarce_until(places, self.now) {
+                Some(until) => self.put_off(key, until),
+                None => self.race_on(key),
+            }
         }
     }
 
@@ -130,7 +138,7 @@ impl<I: Io> Core<I> {
 
     /// Opens one connection for an attempt.
     fn open(&mut self, key: Key, address: IpAddr) -> Result<(), Failure> {
-        if self.sockets.len() >= self.io.capacity()
+        if self.is_crowded()
             && let Some(idle) = self.pool.evict()
         {
             self.close_slot(idle, Close::Finish);
@@ -159,6 +167,14 @@ impl<I: Io> Core<I> {
         Ok(())
     }
 
+    /// Whether one more connection is one too many while others are idle.
+    fn is_crowded(&self) -> bool {
+        let asked_for = self.load.as_ref().is_some_and(|load| {
+            self.throttle.in_flight() + self.pool.len() > load.connections_max()
+        });
+        asked_for || self.sockets.len() >= self.io.capacity()
+    }
+
     pub fn on_flight_timeout(&mut self, slot: u32) {
         if let Some(key) = self.flights.key_of(slot) {
             self.race_on(key);
@@ -169,6 +185,7 @@ impl<I: Io> Core<I> {
         match self.sockets.get_mut(key) {
             Some(Socket::Http(http)) => {
                 let flight = http.flight.expect("a new connection is somebody's");
+                self.ports.granted(http.connection.remote(), self.now);
                 let news = http.connection.handle_connected(local, stamp.at);
                 self.won(flight, key);
                 if let Some(news) = news {
@@ -308,8 +325,13 @@ impl<I: Io> Core<I> {
                 if is_tcp && race.next(self.now) != Turn::Lost {
                     return self.race_on(flight_key);
                 }
-                if failure.code == EXHAUSTED {
+                // A probe tells what it could not send; it does not wait until it could.
+                if failure.code == EXHAUSTED && self.load.is_none() {
                     return self.on_exhausted(flight_key, &failure);
+                }
+                if failure.code == NO_PORT {
+                    let remote = carrier.remote.expect("a connection leads somewhere");
+                    return self.on_no_port(flight_key, remote);
                 }
                 if is_tcp {
                     self.frontier.host_failed(flight.lane, self.now);
@@ -327,11 +349,32 @@ impl<I: Io> Core<I> {
     /// Our machine has no socket to give. That is no fault of the origin's, and no URL's loss: the
     /// request waits, and fewer are in flight from now on.
     fn on_exhausted(&mut self, key: Key, failure: &Failure) {
-        let most = self.room.refused(self.throttle.in_flight());
-        log::warn!(
-            "{failure}; at most {most} requests are in flight for now (CONCURRENT_REQUESTS)"
+        if let Some(most) = self.room.refused(self.throttle.in_flight()) {
+            let level = self.room.said.level();
+            log::log!(
+                level,
+                "{failure}; at most {most} requests are in flight for now (CONCURRENT_REQUESTS)"
+            );
+            self.throttle.set_in_flight_max(most);
+        }
+        self.put_off(key, self.now + EXHAUSTED_PAUSE);
+    }
+
+    /// Our machine has no port left for one more connection to this place. Requests for it wait,
+    /// and those for others go on.
+    fn on_no_port(&mut self, key: Key, remote: SocketAddr) {
+        let until = self.ports.refused(remote, self.now);
+        let level = self.ports.said.level();
+        log::log!(
+            level,
+            "our machine has no local port left for {remote}; requests wait until one is free \
+             (net.ipv4.ip_local_port_range has more)"
         );
-        self.throttle.set_in_flight_max(most);
+        self.put_off(key, until);
+    }
+
+    /// A request that connects goes back into its lane, which waits until a moment.
+    fn put_off(&mut self, key: Key, until: Instant) {
         let flight = self.flights.get(key).expect("an attempt ends once");
         let lane = flight.lane;
         if let Stage::Connecting { sockets, .. } = &flight.stage {
@@ -340,7 +383,6 @@ impl<I: Io> Core<I> {
             }
         }
         self.reconnect(key);
-        let until = self.now + EXHAUSTED_PAUSE;
         self.frontier
             .pause(lane, until, &mut self.throttle, self.now);
     }
@@ -388,8 +430,13 @@ impl<I: Io> Core<I> {
         self.deadlines.cancel(Timer::Socket(key.slot));
         self.on_end(flight, *exchange, failure, &carrier);
         // A connection with nothing queued for its origin closes at once, and so do those beside it
-        // that were kept while there was.
-        let is_wanted = self.is_running() && self.frontier.front(lane).is_some();
+        // that were kept while there was. The requests of a probe are queued only when they are due.
+        let is_queued = self.frontier.has_queued(lane);
+        let is_asked_for = match &self.load {
+            None => is_queued,
+            Some(load) => load.keeps_connection(is_queued),
+        };
+        let is_wanted = self.is_running() && is_asked_for;
         while !is_wanted && let Some(kept) = self.pool.take(origin) {
             self.close_slot(kept, Close::Finish);
         }
@@ -666,8 +713,9 @@ fn words(error: NetError) -> (&'static str, std::borrow::Cow<'static, str>) {
         NetError::Unreachable => ("unreachable", "no route leads there".into()),
         NetError::Exhausted => (
             EXHAUSTED,
-            "our machine has no socket, port or memory to give".into(),
+            "our machine has no socket or memory to give".into(),
         ),
+        NetError::NoPort => (NO_PORT, "our machine has no local port left".into()),
         NetError::Other(errno) => (
             "other",
             format!("{}", std::io::Error::from_raw_os_error(errno)).into(),

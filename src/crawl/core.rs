@@ -12,7 +12,8 @@ use super::inbox::Inbox;
 use super::mapping::Mapping;
 use super::origins::Origins;
 use super::pacing::{MOST, MOST_RUNNING, Pacing};
-use super::room::Room;
+use super::probe::Load;
+use super::room::{Ports, Room};
 use super::stats::{Progress, Stats};
 use super::timer::{Deadlines, Timer};
 use crate::base::disk::{DiskDone, DiskJob};
@@ -38,6 +39,8 @@ pub(super) struct Core<I: Io> {
     pub now: Instant,
     pub config: Rc<Config>,
     pub inbox: Inbox,
+    /// Requests that come in by the clock, where this is no crawl but a probe.
+    pub load: Option<Box<Load>>,
     pub frontier: Frontier,
     pub throttle: Throttle,
     pub resolver: Resolver,
@@ -47,6 +50,8 @@ pub(super) struct Core<I: Io> {
     pub origins: Origins,
     /// Requests that our machine has room for.
     pub room: Room,
+    /// Where our machine has no local port left.
+    pub ports: Ports,
     pub flights: Slab<Flight>,
     pub sockets: Slab<Socket>,
     /// The attempt behind each of the throttle's tickets, by the ticket's slot.
@@ -149,6 +154,7 @@ impl<I: Io> Core<I> {
         self.events = events;
         self.unfinished = false;
         self.take_in();
+        self.arrive();
         self.fire();
         self.grant();
         self.resolve_on();
@@ -184,6 +190,7 @@ impl<I: Io> Core<I> {
             self.pool.deadline(),
             self.frontier.next_wake(),
             self.delayed.next(),
+            self.load.as_ref().and_then(|load| load.next()),
             Some(self.next_tick),
             draining,
         ]
@@ -326,6 +333,10 @@ impl<I: Io> Core<I> {
             self.depart(ticket);
             departed = true;
         }
+        if self.arrive() {
+            self.grant();
+            departed = true;
+        }
         if departed {
             self.io.submit();
         }
@@ -344,6 +355,7 @@ impl<I: Io> Core<I> {
         if let Some(most) = self.room.widened() {
             self.throttle.set_in_flight_max(most);
         }
+        self.ports.expire(self.now);
         if self.now.saturating_since(self.stats_written) >= STATS_EVERY {
             self.write_stats();
         }
@@ -412,6 +424,8 @@ impl<I: Io> Core<I> {
                     .is_some_and(|max| self.now.saturating_since(Instant::START) >= max)
                 {
                     self.drain("closespider_timeout", self.config.stop_grace);
+                } else if let Some(why) = self.load.as_ref().and_then(|l| l.is_stuck(self.now)) {
+                    self.drain(why, Duration::ZERO);
                 } else if self.is_exhausted() {
                     // Submitted before the last handle went, and not yet taken.
                     match self.inbox.take() {
@@ -456,6 +470,7 @@ impl<I: Io> Core<I> {
             && self.frontier.queued() == 0
             && self.mapping.is_empty()
             && self.delayed.len() == 0
+            && self.load.as_ref().is_none_or(|load| load.is_spent())
             && self.inbox.is_closed()
     }
 

@@ -19,7 +19,7 @@ use super::life::Refused;
 use super::mapping::Mapping;
 use super::origins::Origins;
 use super::pacing::{MOST, Pacing};
-use super::room::Room;
+use super::room::{Ports, Room};
 use super::stats::{Progress, Stats};
 use super::timer::Deadlines;
 use crate::base::address;
@@ -31,7 +31,7 @@ use crate::fetch::resolver::{self, Resolver};
 use crate::fetch::tls::{CaFile, TlsConfig, TlsConfigError, TlsSettings};
 use crate::frontier::Frontier;
 use crate::frontier::request::Request;
-use crate::io::{Io, Kernel};
+use crate::io::{Io, Kernel, open_files};
 use crate::sink::{Sink, WriteError};
 use crate::throttle::engine::InitialFeedback;
 use crate::throttle::engine::Throttle;
@@ -185,8 +185,12 @@ impl<I: Io> Crawler<I> {
         let wanted = config.throttle.concurrent_requests;
         let room = Room::new(wanted.min(for_requests));
         if wanted > room.most() {
+            let bound = match config.io.sockets_max {
+                max if max <= sockets => format!("SOCKETS_MAX, which is {max},"),
+                _ => format!("the limit of {} open files", open_files()),
+            };
             log::warn!(
-                "CONCURRENT_REQUESTS is {wanted}, but open files allow only {} at once",
+                "CONCURRENT_REQUESTS is {wanted}, but {bound} leaves room for only {} in flight",
                 room.most()
             );
             throttle.set_in_flight_max(room.most());
@@ -202,6 +206,7 @@ impl<I: Io> Crawler<I> {
         let core = Core {
             now,
             inbox: Inbox::new(io.waker()),
+            load: None,
             frontier: Frontier::new(config.frontier.clone()),
             throttle,
             resolver: Resolver::new(resolver, rng.fork("resolver")),
@@ -210,6 +215,7 @@ impl<I: Io> Crawler<I> {
             pool: Pool::new(config.fetch.keepalive_max, config.fetch.keepalive_timeout),
             origins: Origins::default(),
             room,
+            ports: Ports::new(seed),
             flights: Slab::new(),
             sockets: Slab::new(),
             flight_of: Vec::new(),

@@ -19,7 +19,7 @@ use crate::throttle::signal::Signal;
 /// One attempt on its way.
 #[derive(Debug)]
 pub(super) struct Flight {
-    pub job: Box<Job>,
+    pub job: Job,
     pub lane: LaneId,
     pub ticket: TicketId,
     /// Names the origin to the pool of idle connections.

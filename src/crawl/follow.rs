@@ -36,6 +36,11 @@ impl<I: Io> Core<I> {
         if self.is_retried(job, page) {
             return self.retry(job, page);
         }
+        if self.load.is_some() {
+            // A probe measures the reply itself, wherever that leads.
+            page.final_ = true;
+            return;
+        }
         if let Some(location) = location(page) {
             match self.redirect(job, page, &location) {
                 Ok(true) => return,
@@ -118,7 +123,10 @@ impl<I: Io> Core<I> {
             return Err(fail("loop", format!("{} was here before", target.as_str())));
         }
         let goes_on = match job.kind {
-            Kind::Page => self.frontier.check(&target, job.depth, job.seed).is_ok(),
+            Kind::Page => self
+                .frontier
+                .check(&target, job.depth, job.seed, &mut self.throttle)
+                .is_ok(),
             Kind::Robots | Kind::Sitemap => !filter::excludes(settings, &target),
         };
         if !goes_on {
@@ -274,7 +282,8 @@ impl<I: Io> Core<I> {
     /// A URL found on the way comes in, if no filter leaves it out.
     fn admit_found(&mut self, from: &Job, page: &Page, url: CrawlUrl, kind: Kind, depth: u32) {
         let url = self.without_dropped(url);
-        if self.frontier.check(&url, depth, false).is_err() {
+        let throttle = &mut self.throttle;
+        if self.frontier.check(&url, depth, false, throttle).is_err() {
             return;
         }
         let job = Job {
@@ -297,10 +306,10 @@ impl<I: Io> Core<I> {
 
     /// robots.txt asks for a gap: it becomes one of the lane's scopes (F51).
     pub fn heed_crawl_delay(&mut self, lane: LaneId, delay: std::time::Duration) {
-        let Some(front) = self.frontier.front(lane) else {
+        let Some(front) = self.frontier.front_url(lane, &self.throttle) else {
             return;
         };
-        let host = front.url.scope_key();
+        let host = front.scope_key();
         if let Some(own) = self.throttle.overrules_crawl_delay(host, delay)
             && self.warned.insert(host.to_owned())
         {

@@ -15,7 +15,7 @@ use crate::fetch::failure::{Failure, FailureKind};
 use crate::fetch::timings::Timings;
 use crate::frontier::filter::Filtered;
 use crate::frontier::job::{Extra, Job};
-use crate::frontier::request::{Kind, Request, ScopesError};
+use crate::frontier::request::{Request, ScopesError};
 use crate::frontier::{Next, Unsent};
 use crate::io::{Chunk, Io, Stamp};
 use crate::throttle::engine::{LaneId, TicketId};
@@ -61,19 +61,10 @@ impl<I: Io> Core<I> {
         })?;
         let url = self.without_dropped(url);
         let mut job = Job {
-            id: 0,
-            parent: 0,
-            via: None,
-            url,
-            kind: Kind::Page,
-            seed: true,
-            fresh: false,
-            redirects: 0,
-            attempt: 1,
             depth: request.depth,
             priority: request.priority,
-            share: 0.0,
             extra: Extra::of(&request),
+            ..Job::seed(0, url)
         };
         // What cannot be put on the wire is the caller's to hear of now, not the sink's later.
         self.exchange_of(&job, Timings::default())
@@ -83,7 +74,7 @@ impl<I: Io> Core<I> {
             })?;
         self.stats.seeds += 1;
         self.frontier
-            .check(&job.url, request.depth, true)
+            .check(&job.url, request.depth, true, &mut self.throttle)
             .map_err(Refused::Filtered)?;
         job.id = self.frontier.number();
         let id = job.id;
@@ -109,7 +100,7 @@ impl<I: Io> Core<I> {
             None
         };
         for _ in 0..UNSENT_PER_RELEASE {
-            match self.frontier.next(lane, self.now) {
+            match self.frontier.next(lane, &self.throttle, self.now) {
                 Next::Send(job) => {
                     if !self.throttle.recharge(ticket, job.costs(), self.now) {
                         // Not the one that the lane was offered for, and dearer.

@@ -22,6 +22,7 @@ pub mod pacing;
 pub mod stats;
 pub mod config;
 mod crawler;
+pub mod probe;
 #[cfg(test)]
 mod adversity;
 mod builder;

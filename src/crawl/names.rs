@@ -26,15 +26,14 @@ pub(super) struct Found {
 impl<I: Io> Core<I> {
     /// Looks up the host of a lane that has been released. No place is held while it waits.
     pub fn resolve(&mut self, lane: LaneId, ticket: TicketId) -> Resolved {
-        let Some(front) = self.frontier.front(lane) else {
-            // Nothing is queued: `next` will say so, and needs no address.
+        if !self.frontier.has_queued(lane) {
+            // `next` will say so, and needs no address.
             return Resolved::Found(Found {
                 addresses: Addresses::new(),
                 port: 0,
             });
-        };
-        let port = front.url.port();
-        let host = front.url.host_str();
+        }
+        let (host, port) = self.frontier.host_and_port(lane, &self.throttle);
         match self
             .resolver
             .resolve(host, port, u64::from(lane.0), self.now)
@@ -105,7 +104,7 @@ impl<I: Io> Core<I> {
         if by_dns {
             self.frontier.host_failed(lane, self.now);
         }
-        if let Some(job) = self.frontier.take_front(lane) {
+        if let Some(job) = self.frontier.take_front(lane, &self.throttle) {
             self.end_unconnected(&job, lane, failure);
         }
     }

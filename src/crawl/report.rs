@@ -141,7 +141,10 @@ impl<I: Io> Core<I> {
     }
 
     /// Hands a page to the sink.
-    pub fn deliver(&mut self, page: Page) {
+    pub fn deliver(&mut self, mut page: Page) {
+        if let Some(load) = &mut self.load {
+            load.end(&mut page);
+        }
         self.stats.count(&page);
         self.sink.put(page, &mut self.disk);
     }

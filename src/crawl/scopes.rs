@@ -155,7 +155,10 @@ mod tests {
             Crawler::on(io, Config::default(), names, parts).expect("it can be set up");
         crawler.submit(request).expect("it is a URL");
         let core = &mut crawler.core;
-        let jobs = core.frontier.drain();
+        let jobs: Vec<Job> = core
+            .frontier
+            .drain(std::iter::empty(), &core.throttle)
+            .collect();
         let [job] = &jobs[..] else {
             panic!("one was admitted: {jobs:?}");
         };

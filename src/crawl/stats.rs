@@ -371,8 +371,27 @@ impl Spread {
         (!self.0.is_empty()).then(|| Duration::from_nanos(self.0.value_at_quantile(share)))
     }
 
+    /// The mean; `None` where nothing was recorded.
+    pub fn mean(&self) -> Option<Duration> {
+        (!self.0.is_empty()).then(|| Duration::from_nanos(self.0.mean() as u64))
+    }
+
+    /// The longest; `None` where nothing was recorded.
+    pub fn max(&self) -> Option<Duration> {
+        (!self.0.is_empty()).then(|| Duration::from_nanos(self.0.max()))
+    }
+
+    /// What was recorded, from the shortest up: spans that are alike to three digits as the longest
+    /// that is alike to them, and how many there were.
+    pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
+        self.0.iter_recorded().map(|bucket| {
+            let span = Duration::from_nanos(bucket.value_iterated_to());
+            (span, bucket.count_at_value())
+        })
+    }
+
     /// Count and percentiles, in seconds; null where nothing was recorded.
-    fn to_json(&self) -> Value {
+    pub(super) fn to_json(&self) -> Value {
         if self.0.is_empty() {
             return Value::Null;
         }

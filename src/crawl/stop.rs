@@ -44,7 +44,7 @@ impl<I: Io> Core<I> {
             if let Some(flight) = self.flights.get(key)
                 && flight.job.kind == Kind::Page
             {
-                self.cancelled.push((*flight.job).clone());
+                self.cancelled.push(flight.job.clone());
             }
             let now = self.now;
             let failure = Failure::new(
@@ -68,12 +68,10 @@ impl<I: Io> Core<I> {
 
     /// What was still to be fetched when the crawl ended, in order of admission.
     pub fn take_pending(&mut self) -> impl Iterator<Item = Request> + '_ {
-        let mut jobs = self.frontier.drain();
-        jobs.extend(self.mapping.drain());
-        jobs.extend(self.delayed.drain());
-        jobs.extend(self.cancelled.drain(..).map(Box::new));
-        jobs.sort_by_key(|job| job.id);
-        let pages = jobs.into_iter().filter(|job| job.kind == Kind::Page);
+        let waiting = self.mapping.drain().chain(self.delayed.drain());
+        let outside = waiting.map(|job| *job).chain(self.cancelled.drain(..));
+        let jobs = self.frontier.drain(outside, &self.throttle);
+        let pages = jobs.filter(|job| job.kind == Kind::Page);
         let submitted = std::iter::from_fn(|| self.inbox.take());
         pages.map(|job| job.to_request()).chain(submitted)
     }

@@ -2,34 +2,40 @@
 
 use std::time::Duration;
 
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use crate::base::chunked::ChunkedVec;
 use crate::base::intern::Interner;
 use crate::base::time::Instant;
 
-/// A host by its interned number.
+/// A host by the number of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub u32);
 
-/// All hosts that the crawl has to do with.
+/// All hosts that the crawl has to do with. Their names are spelled out elsewhere, among those of
+/// the scopes, which are mostly the same.
 #[derive(Debug, Default)]
 pub struct Hosts {
-    names: Interner,
-    hosts: Vec<Host>,
+    hosts: ChunkedVec<Host>,
+    /// Until when those are held that were ever held.
+    held: HashMap<HostId, Instant, FixedState>,
 }
 
-/// What is remembered of one host.
+/// What is remembered of one host. There may be millions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Host {
-    /// A seed names it, or a seed's redirect leads to it.
-    pub is_seed: bool,
     /// Pages fetched.
     pub pages: u32,
     /// Pages being fetched.
     pub in_flight: u32,
+    /// A seed names it, or a seed's redirect leads to it.
+    pub is_seed: bool,
     /// Failures to resolve or connect since the last success.
     failures: u8,
     /// Times it was held.
     holds: u8,
-    held_until: Instant,
+    was_held: bool,
 }
 
 /// Whether a host may be asked.
@@ -52,22 +58,16 @@ const HOLDS_MAX: u8 = 3;
 
 impl Hosts {
     /// The host of a name, made if it is new.
-    pub fn host(&mut self, name: &str) -> HostId {
-        let id = self.names.intern(name);
-        if self.hosts.len() <= id as usize {
-            self.hosts.resize(id as usize + 1, Host::default());
-        }
+    pub fn host(&mut self, name: &str, names: &mut Interner) -> HostId {
+        let id = names.intern(name);
+        names.keep(id);
+        self.hosts.grow_to(id as usize + 1, Host::default);
         HostId(id)
     }
 
     /// What is remembered of a host by name.
-    pub fn find(&self, name: &str) -> Option<&Host> {
-        self.names.get(name).map(|id| &self.hosts[id as usize])
-    }
-
-    /// The name of a host.
-    pub fn name(&self, id: HostId) -> &str {
-        self.names.name(id.0)
+    pub fn find(&self, name: &str, names: &Interner) -> Option<&Host> {
+        self.hosts.get(names.get(name)? as usize)
     }
 
     /// What is remembered of a host.
@@ -80,48 +80,41 @@ impl Hosts {
         &mut self.hosts[id.0 as usize]
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.hosts.is_empty()
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.hosts.len()
-    }
-}
-
-impl Host {
-    /// Whether it may be asked at `now`.
-    pub fn health(&self, now: Instant) -> Health {
-        if self.failures >= FAILURES_MAX && self.holds >= HOLDS_MAX {
-            Health::Down
-        } else if self.held_until > now {
-            Health::Held(self.held_until)
-        } else {
-            Health::Up
+    /// Whether a host may be asked at `now`.
+    pub fn health(&self, id: HostId, now: Instant) -> Health {
+        let host = self.get(id);
+        if host.failures >= FAILURES_MAX && host.holds >= HOLDS_MAX {
+            return Health::Down;
+        }
+        match self.held.get(&id).filter(|_| host.was_held) {
+            Some(until) if *until > now => Health::Held(*until),
+            _ => Health::Up,
         }
     }
 
-    /// It could not be resolved or connected to. The fifth time in a row puts it on hold, or,
+    /// A host could not be resolved or connected to. The fifth time in a row puts it on hold, or,
     /// after three holds, out of the crawl.
-    pub fn failed(&mut self, now: Instant) {
-        if self.health(now) != Health::Up {
+    pub fn failed(&mut self, id: HostId, now: Instant) {
+        if self.health(id, now) != Health::Up {
             // Of requests that were on their way when the verdict fell.
             return;
         }
-        self.failures += 1;
-        if self.failures >= FAILURES_MAX && self.holds < HOLDS_MAX {
-            self.held_until = now + HOLD * (1 << self.holds);
-            self.holds += 1;
-            self.failures = 0;
+        let host = self.get_mut(id);
+        host.failures += 1;
+        if host.failures >= FAILURES_MAX && host.holds < HOLDS_MAX {
+            let until = now + HOLD * (1 << host.holds);
+            host.holds += 1;
+            host.failures = 0;
+            host.was_held = true;
+            self.held.insert(id, until);
         }
     }
 
-    /// It was connected to: all is forgiven.
-    pub fn connected(&mut self) {
-        self.failures = 0;
-        self.holds = 0;
+    /// A host was connected to: all is forgiven.
+    pub fn connected(&mut self, id: HostId) {
+        let host = self.get_mut(id);
+        host.failures = 0;
+        host.holds = 0;
     }
 }
 
@@ -129,44 +122,55 @@ impl Host {
 mod tests {
     use super::*;
 
-    fn fail(host: &mut Host, times: u32, now: Instant) {
+    fn one() -> (Hosts, HostId) {
+        let mut hosts = Hosts::default();
+        let id = hosts.host("a.test", &mut Interner::new());
+        (hosts, id)
+    }
+
+    fn fail(hosts: &mut Hosts, id: HostId, times: u32, now: Instant) {
         for _ in 0..times {
-            host.failed(now);
+            hosts.failed(id, now);
         }
+    }
+
+    #[test]
+    fn a_million_of_them_fit_into_12_megabytes() {
+        assert_eq!(size_of::<Host>(), 12);
     }
 
     #[test]
     fn five_failures_in_a_row_hold_a_host_for_a_quarter_of_an_hour_then_twice_that() {
-        let mut host = Host::default();
+        let (mut hosts, id) = one();
         let mut now = Instant::START;
-        fail(&mut host, 4, now);
-        assert_eq!(host.health(now), Health::Up);
+        fail(&mut hosts, id, 4, now);
+        assert_eq!(hosts.health(id, now), Health::Up);
         for minutes in [15, 30, 60] {
-            fail(&mut host, 5, now);
+            fail(&mut hosts, id, 5, now);
             let until = now + Duration::from_secs(minutes * 60);
-            assert_eq!(host.health(now), Health::Held(until));
+            assert_eq!(hosts.health(id, now), Health::Held(until));
             now = until;
-            assert_eq!(host.health(now), Health::Up);
+            assert_eq!(hosts.health(id, now), Health::Up);
         }
-        fail(&mut host, 4, now);
-        assert_eq!(host.health(now), Health::Up);
-        host.failed(now);
-        assert_eq!(host.health(now), Health::Down);
+        fail(&mut hosts, id, 4, now);
+        assert_eq!(hosts.health(id, now), Health::Up);
+        hosts.failed(id, now);
+        assert_eq!(hosts.health(id, now), Health::Down);
     }
 
     #[test]
     fn a_success_forgives_everything() {
-        let mut host = Host::default();
-        fail(&mut host, 4, Instant::START);
-        host.connected();
-        fail(&mut host, 4, Instant::START);
-        assert_eq!(host.health(Instant::START), Health::Up);
-        host.failed(Instant::START);
+        let (mut hosts, id) = one();
+        fail(&mut hosts, id, 4, Instant::START);
+        hosts.connected(id);
+        fail(&mut hosts, id, 4, Instant::START);
+        assert_eq!(hosts.health(id, Instant::START), Health::Up);
+        hosts.failed(id, Instant::START);
         let mut now = Instant::START + HOLD;
-        host.connected();
-        fail(&mut host, 5, now);
-        assert_eq!(host.health(now), Health::Held(now + HOLD));
+        hosts.connected(id);
+        fail(&mut hosts, id, 5, now);
+        assert_eq!(hosts.health(id, now), Health::Held(now + HOLD));
         now += HOLD;
-        assert_eq!(host.health(now), Health::Up);
+        assert_eq!(hosts.health(id, now), Health::Up);
     }
 }

@@ -1,6 +1,6 @@
 //! A queued request: what waits in a lane.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
@@ -99,6 +99,25 @@ impl Extra {
 }
 
 impl Job {
+    /// The page of a URL that a seed names, its first attempt.
+    pub fn seed(id: u64, url: CrawlUrl) -> Self {
+        Job {
+            id,
+            parent: 0,
+            via: None,
+            url,
+            kind: Kind::Page,
+            seed: true,
+            fresh: false,
+            redirects: 0,
+            attempt: 1,
+            depth: 0,
+            priority: 0,
+            share: 0.0,
+            extra: None,
+        }
+    }
+
     /// The method.
     pub fn method(&self) -> &str {
         match &self.extra {
@@ -159,40 +178,19 @@ impl Job {
         }
     }
 
+    /// Its place among the requests of its lane: the greatest goes first.
+    ///
     /// robots.txt first, then sitemaps, then by priority, then by share of a quota (which is never
     /// negative, so that its bits are in its order), then in order of admission.
-    fn rank(&self) -> (u8, i32, u32, std::cmp::Reverse<u64>) {
+    pub(super) fn rank(&self) -> Rank {
         let kind = match self.kind {
             Kind::Robots => 2,
             Kind::Sitemap => 1,
             Kind::Page => 0,
         };
-        (
-            kind,
-            self.priority,
-            self.share.to_bits(),
-            std::cmp::Reverse(self.id),
-        )
+        (kind, self.priority, self.share.to_bits(), Reverse(self.id))
     }
 }
 
-/// The greater of two jobs goes first.
-impl Ord for Job {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.rank().cmp(&other.rank())
-    }
-}
-
-impl PartialOrd for Job {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Job {
-    fn eq(&self, other: &Self) -> bool {
-        self.id == other.id
-    }
-}
-
-impl Eq for Job {}
+/// What decides which of two requests goes first.
+pub(super) type Rank = (u8, i32, u32, Reverse<u64>);

@@ -15,18 +15,21 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
-use hashbrown::HashTable;
+use foldhash::fast::FixedState;
+use hashbrown::{HashMap, HashTable};
 use smallvec::SmallVec;
 
 use super::filter::{self, Filtered, Site};
 use super::hosts::{Health, HostId, Hosts};
 use super::job::Job;
-use super::origins::Origins;
-use super::queue::Queue;
+use super::origins::{NO_LANE, Origins};
+use super::queue::{Queue, Queued};
 use super::request::Kind;
 use super::robots::{Brought, Standing as Robots, Verdict};
 use super::seen::Seen;
 use super::settings::Settings;
+use crate::base::chunked::ChunkedVec;
+use crate::base::intern::Interner;
 use crate::base::time::Instant;
 use crate::throttle::engine::{LaneId, Throttle};
 use crate::throttle::scope::ScopeSet;
@@ -36,8 +39,11 @@ use crate::wire::url::CrawlUrl;
 #[derive(Debug)]
 pub struct Frontier {
     settings: Settings,
-    lanes: Vec<Lane>,
-    lane_of: HashTable<LaneId>,
+    lanes: ChunkedVec<Lane>,
+    /// Lanes that are not the first of their origins, by the names that `lane_key` gives them.
+    lane_of: HashTable<(u64, LaneId)>,
+    /// The Crawl-delays of origins that have been made scopes of these lanes.
+    heeded: HashMap<LaneId, Duration, FixedState>,
     origins: Origins,
     hosts: Hosts,
     site: Site,
@@ -53,16 +59,13 @@ pub struct Frontier {
     filtered: BTreeMap<Filtered, u64>,
 }
 
+/// There may be millions: every field here is one that each of them needs.
 #[derive(Debug, Default)]
 struct Lane {
-    key: u64,
     queue: Queue,
     origin: u32,
-    host: u32,
-    in_flight: u32,
+    in_flight: Count24,
     stands: Stands,
-    /// The origin's Crawl-delay that has been made one of the lane's scopes.
-    heeded: Option<Duration>,
 }
 
 /// Where a lane stands.
@@ -83,9 +86,9 @@ enum Stands {
 #[derive(Debug)]
 pub enum Next {
     /// This request is to be sent.
-    Send(Box<Job>),
+    Send(Job),
     /// This request has ended without being sent.
-    Unsent(Box<Job>, Unsent),
+    Unsent(Job, Unsent),
     /// robots.txt asks for this gap: make it one of the lane's scopes, then offer the lane again.
     CrawlDelay(Duration),
     /// Nothing can be sent now; the frontier says when again.
@@ -113,8 +116,9 @@ impl Frontier {
     pub fn new(settings: Settings) -> Self {
         Frontier {
             settings,
-            lanes: Vec::new(),
+            lanes: ChunkedVec::new(),
             lane_of: HashTable::new(),
+            heeded: HashMap::default(),
             origins: Origins::default(),
             hosts: Hosts::default(),
             site: Site::default(),
@@ -134,18 +138,30 @@ impl Frontier {
     /// Whether `url` may come in, at `depth` links from its seed; it counts as seen from now on.
     ///
     /// `seed`: its host, or domain, is one that `--follow` may lead to from now on.
-    pub fn check(&mut self, url: &CrawlUrl, depth: u32, seed: bool) -> Result<(), Filtered> {
-        let verdict = self.verdict(url, depth, seed);
+    pub fn check(
+        &mut self,
+        url: &CrawlUrl,
+        depth: u32,
+        seed: bool,
+        throttle: &mut Throttle,
+    ) -> Result<(), Filtered> {
+        let verdict = self.verdict(url, depth, seed, throttle.names_mut());
         if let Err(filtered) = verdict {
             self.count_filtered(filtered, 1);
         }
         verdict
     }
 
-    fn verdict(&mut self, url: &CrawlUrl, depth: u32, seed: bool) -> Result<(), Filtered> {
+    fn verdict(
+        &mut self,
+        url: &CrawlUrl,
+        depth: u32,
+        seed: bool,
+        names: &mut Interner,
+    ) -> Result<(), Filtered> {
         filter::check(&self.settings, url, depth)?;
         if !seed {
-            let host = self.hosts.find(url.host_str());
+            let host = self.hosts.find(url.host_str(), names);
             let seed_host = host.is_some_and(|host| host.is_seed);
             if !self.site.contains(self.settings.follow, url, seed_host) {
                 return Err(Filtered::Offsite);
@@ -162,7 +178,7 @@ impl Frontier {
             return Err(Filtered::Duplicate);
         }
         if seed {
-            let host = self.hosts.host(url.host_str());
+            let host = self.hosts.host(url.host_str(), names);
             self.hosts.get_mut(host).is_seed = true;
             self.site.add(self.settings.follow, url);
         }
@@ -189,7 +205,7 @@ impl Frontier {
         self.queued += 1;
         let slot = &mut self.lanes[lane.0 as usize];
         let first = job.kind != Kind::Page;
-        slot.queue.push(Box::new(job));
+        slot.queue.push(Queued::of(job));
         match slot.stands {
             Stands::Idle => self.offer(lane, throttle, now),
             // robots.txt and sitemaps wait for nobody's robots.txt, and for no page limit.
@@ -202,63 +218,66 @@ impl Frontier {
 
     /// Puts back a request that could not be sent after all; it is the lane's first again, and the
     /// lane goes on.
-    pub fn put_back(&mut self, lane: LaneId, job: Box<Job>, throttle: &mut Throttle, now: Instant) {
+    pub fn put_back(&mut self, lane: LaneId, job: Job, throttle: &mut Throttle, now: Instant) {
         self.uncount(&job, lane);
         self.queued += 1;
         let slot = &mut self.lanes[lane.0 as usize];
-        slot.in_flight -= 1;
+        slot.in_flight.subtract();
         if job.kind != Kind::Page && matches!(slot.stands, Stands::Robots | Stands::Limited) {
             // What the lane waits for may be this very request, and nobody else will send it.
             slot.stands = Stands::Taken;
         }
-        slot.queue.push(job);
+        slot.queue.push(Queued::of(job));
         self.offer_limited(throttle, now);
         self.go_on(lane, throttle, now);
     }
 
     /// What is next in a lane that the throttle has released.
-    pub fn next(&mut self, lane: LaneId, now: Instant) -> Next {
+    pub fn next(&mut self, lane: LaneId, throttle: &Throttle, now: Instant) -> Next {
         let slot = &self.lanes[lane.0 as usize];
         let Some(front) = slot.queue.peek() else {
             self.lanes[lane.0 as usize].stands = Stands::Idle;
             return Next::Later;
         };
-        match self.hosts.get(HostId(slot.host)).health(now) {
+        let origin = self.origins.get(slot.origin);
+        match self.hosts.health(origin.host, now) {
             Health::Up => {}
             Health::Held(until) => {
                 self.lanes[lane.0 as usize].stands = Stands::Held;
                 self.held.push(Reverse((until, lane)));
                 return Next::Later;
             }
-            Health::Down => return Next::Unsent(self.pop(lane), Unsent::HostDown),
+            Health::Down => return Next::Unsent(self.pop(lane, throttle), Unsent::HostDown),
         }
-        let is_page = front.kind == Kind::Page;
+        let is_page = front.kind() == Kind::Page;
         // Whatever leaves from here heeds it: a neighbour's robots.txt that lies here, too.
         if self.settings.robots_obey
-            && let Some(delay) = self.origins.get_mut(slot.origin).robots.crawl_delay()
-            && slot.heeded != Some(delay)
+            && let Some(delay) = origin.robots.crawl_delay()
+            && self.heeded.get(&lane) != Some(&delay)
         {
-            self.lanes[lane.0 as usize].heeded = Some(delay);
+            self.heeded.insert(lane, delay);
             return Next::CrawlDelay(delay);
         }
         if !is_page {
-            return Next::Send(self.take(lane));
+            return Next::Send(self.take(lane, throttle));
         }
-        if let Some(later) = self.spent(lane) {
+        if let Some(later) = self.spent(lane, throttle) {
             return later;
         }
         if !self.settings.robots_obey {
-            return Next::Send(self.take(lane));
+            return Next::Send(self.take(lane, throttle));
         }
         let slot = &self.lanes[lane.0 as usize];
         let front = slot.queue.peek().expect("the front was just seen");
         let origin = self.origins.get_mut(slot.origin);
-        match origin.robots.verdict(front.url.request_target(), now) {
-            Verdict::Allowed => Next::Send(self.take(lane)),
+        match origin.robots.verdict(front.target(), now) {
+            Verdict::Allowed => Next::Send(self.take(lane, throttle)),
             Verdict::Disallowed(rule, line) => {
-                Next::Unsent(self.pop(lane), Unsent::Disallowed(rule, line))
+                Next::Unsent(self.pop(lane, throttle), Unsent::Disallowed(rule, line))
             }
-            Verdict::Unreachable => Next::Unsent(self.pop(lane), Unsent::RobotsUnreachable),
+            Verdict::Unreachable => {
+                Next::Unsent(self.pop(lane, throttle), Unsent::RobotsUnreachable)
+            }
             Verdict::Wait => {
                 if let Robots::Fetching(waiting) = &mut origin.robots {
                     waiting.push(lane);
@@ -268,9 +287,9 @@ impl Frontier {
             }
             Verdict::Ask => {
                 origin.robots = Robots::Fetching(Box::new(SmallVec::from_slice(&[lane])));
-                let job = self.robots_job(lane);
+                let job = self.robots_job(lane, throttle);
                 let slot = &mut self.lanes[lane.0 as usize];
-                slot.in_flight += 1;
+                slot.in_flight.add();
                 slot.stands = Stands::Robots;
                 Next::Send(job)
             }
@@ -278,21 +297,18 @@ impl Frontier {
     }
 
     /// Page limits: the whole crawl's stops the lane for now, the host's ends what it has.
-    fn spent(&mut self, lane: LaneId) -> Option<Next> {
+    fn spent(&mut self, lane: LaneId, throttle: &Throttle) -> Option<Next> {
         let max = self.settings.pages_max;
         if max > 0 && self.pages + self.pages_in_flight >= max {
             self.lanes[lane.0 as usize].stands = Stands::Limited;
             self.limited.push(lane);
             return Some(Next::Later);
         }
-        let max = self.settings.pages_per_host_max;
-        if max > 0 {
-            let host = self.hosts.get(HostId(self.lanes[lane.0 as usize].host));
-            if host.pages >= max {
-                return Some(Next::Unsent(self.pop(lane), Unsent::HostPages));
-            }
+        let (max, host) = (self.settings.pages_per_host_max, self.host_of(lane));
+        if max > 0 && self.hosts.get(host).pages >= max {
+            return Some(Next::Unsent(self.pop(lane, throttle), Unsent::HostPages));
         }
-        if self.awaits_pages(HostId(self.lanes[lane.0 as usize].host)) {
+        if self.awaits_pages(host) {
             self.lanes[lane.0 as usize].stands = Stands::Limited;
             self.limited.push(lane);
             return Some(Next::Later);
@@ -300,71 +316,83 @@ impl Frontier {
         None
     }
 
-    fn robots_job(&mut self, lane: LaneId) -> Box<Job> {
+    fn robots_job(&mut self, lane: LaneId, throttle: &Throttle) -> Job {
         let id = self.number();
         let slot = &self.lanes[lane.0 as usize];
         let front = slot.queue.peek().expect("a page asks for robots.txt");
-        let url = front
-            .url
-            .join("/robots.txt")
-            .expect("an absolute path joins every URL");
+        let (is_https, host, port) = self.address_of(lane, throttle);
         let mut job = Job {
-            id,
-            parent: front.id,
-            via: None,
-            url,
+            parent: front.id(),
             kind: Kind::Robots,
             seed: false,
-            fresh: false,
-            redirects: 0,
-            attempt: 1,
-            depth: front.depth,
-            priority: 0,
-            share: 0.0,
-            extra: None,
+            depth: front.depth(),
+            ..Job::seed(id, CrawlUrl::of_parts(is_https, host, port, "/robots.txt"))
         };
         job.extra_mut().robots_for = Some(slot.origin);
         // Custom scopes pace everything that is sent on their requests' behalf.
-        job.extra_mut().scopes = front.extra.as_ref().and_then(|extra| extra.scopes.clone());
-        Box::new(job)
+        job.extra_mut().scopes = front.extra().and_then(|extra| extra.scopes.clone());
+        job
+    }
+
+    fn host_of(&self, lane: LaneId) -> HostId {
+        self.origins.get(self.lanes[lane.0 as usize].origin).host
+    }
+
+    /// Whether a lane's origin is https, its host and its port.
+    fn address_of<'a>(&self, lane: LaneId, throttle: &'a Throttle) -> (bool, &'a str, u16) {
+        let origin = self.origins.get(self.lanes[lane.0 as usize].origin);
+        let (is_https, port) = origin.scheme_and_port();
+        (is_https, throttle.names().name(origin.host.0), port)
     }
 
     /// Takes the front to be sent.
-    fn take(&mut self, lane: LaneId) -> Box<Job> {
-        let job = self.pop(lane);
-        let slot = &mut self.lanes[lane.0 as usize];
-        slot.in_flight += 1;
+    fn take(&mut self, lane: LaneId, throttle: &Throttle) -> Job {
+        let job = self.pop(lane, throttle);
+        self.lanes[lane.0 as usize].in_flight.add();
         if job.kind == Kind::Page {
             self.pages_in_flight += 1;
-            self.hosts.get_mut(HostId(slot.host)).in_flight += 1;
+            let host = self.host_of(lane);
+            self.hosts.get_mut(host).in_flight += 1;
         }
         job
     }
 
     /// Takes the front out of the queue.
-    fn pop(&mut self, lane: LaneId) -> Box<Job> {
+    fn pop(&mut self, lane: LaneId, throttle: &Throttle) -> Job {
         self.queued -= 1;
         let slot = &mut self.lanes[lane.0 as usize];
-        slot.queue.pop().expect("the front was just seen")
+        let queued = slot.queue.pop().expect("the front was just seen");
+        queued.into_job(self.address_of(lane, throttle))
     }
 
     /// Takes a lane's front because its host cannot be resolved: it counts as being sent.
-    pub fn take_front(&mut self, lane: LaneId) -> Option<Box<Job>> {
-        self.lanes[lane.0 as usize].queue.peek()?;
-        Some(self.take(lane))
+    pub fn take_front(&mut self, lane: LaneId, throttle: &Throttle) -> Option<Job> {
+        self.has_queued(lane).then(|| self.take(lane, throttle))
     }
 
     /// The throttle has released a lane. Whether its host may be asked now; if not, `next` says
     /// what comes of it.
     pub fn released(&mut self, lane: LaneId, now: Instant) -> bool {
-        let slot = &mut self.lanes[lane.0 as usize];
-        slot.stands = Stands::Taken;
-        self.hosts.get(HostId(slot.host)).health(now) == Health::Up
+        self.lanes[lane.0 as usize].stands = Stands::Taken;
+        self.hosts.health(self.host_of(lane), now) == Health::Up
     }
 
-    /// The lane's first URL: whose host is to be resolved.
-    pub fn front(&self, lane: LaneId) -> Option<&Job> {
-        self.lanes[lane.0 as usize].queue.peek()
+    /// Whether a lane has something queued.
+    pub fn has_queued(&self, lane: LaneId) -> bool {
+        !self.lanes[lane.0 as usize].queue.is_empty()
+    }
+
+    /// The host that a lane's requests are for, and its port.
+    pub fn host_and_port<'a>(&self, lane: LaneId, throttle: &'a Throttle) -> (&'a str, u16) {
+        let (_, host, port) = self.address_of(lane, throttle);
+        (host, port)
+    }
+
+    /// The URL of a lane's first request.
+    pub fn front_url(&self, lane: LaneId, throttle: &Throttle) -> Option<CrawlUrl> {
+        let front = self.lanes[lane.0 as usize].queue.peek()?;
+        let (is_https, host, port) = self.address_of(lane, throttle);
+        Some(CrawlUrl::of_parts(is_https, host, port, front.target()))
     }
 
     /// The lane may go on: it is offered if it has something, closed if it is done for.
@@ -385,7 +413,8 @@ impl Frontier {
         let slot = &mut self.lanes[lane.0 as usize];
         slot.stands = Stands::Offered;
         if let Some(front) = slot.queue.peek() {
-            throttle.expect(lane, front.costs(), now);
+            let costs = front.extra().map_or(&[][..], |extra| &extra.costs);
+            throttle.expect(lane, costs, now);
         }
         throttle.offer(lane, now);
     }
@@ -400,11 +429,11 @@ impl Frontier {
         now: Instant,
     ) {
         self.uncount(job, lane);
-        let slot = &mut self.lanes[lane.0 as usize];
-        slot.in_flight -= 1;
+        self.lanes[lane.0 as usize].in_flight.subtract();
         if page && job.kind == Kind::Page {
             self.pages += 1;
-            self.hosts.get_mut(HostId(slot.host)).pages += 1;
+            let host = self.host_of(lane);
+            self.hosts.get_mut(host).pages += 1;
         }
         self.offer_limited(throttle, now);
         self.go_on(lane, throttle, now);
@@ -417,11 +446,10 @@ impl Frontier {
             return;
         }
         for lane in std::mem::take(&mut self.limited) {
-            let slot = &self.lanes[lane.0 as usize];
-            if slot.stands != Stands::Limited {
+            if self.lanes[lane.0 as usize].stands != Stands::Limited {
                 continue;
             }
-            if self.awaits_pages(HostId(slot.host)) {
+            if self.awaits_pages(self.host_of(lane)) {
                 self.limited.push(lane);
             } else {
                 self.offer(lane, throttle, now);
@@ -438,7 +466,7 @@ impl Frontier {
     fn uncount(&mut self, job: &Job, lane: LaneId) {
         if job.kind == Kind::Page {
             self.pages_in_flight -= 1;
-            let host = HostId(self.lanes[lane.0 as usize].host);
+            let host = self.host_of(lane);
             self.hosts.get_mut(host).in_flight -= 1;
         }
     }
@@ -463,14 +491,17 @@ impl Frontier {
 
     /// The host of a lane could not be resolved or connected to.
     pub fn host_failed(&mut self, lane: LaneId, now: Instant) {
-        let host = HostId(self.lanes[lane.0 as usize].host);
-        self.hosts.get_mut(host).failed(now);
+        if !self.settings.gives_up_hosts {
+            return;
+        }
+        let host = self.host_of(lane);
+        self.hosts.failed(host, now);
     }
 
     /// The host of a lane was connected to.
     pub fn host_connected(&mut self, lane: LaneId) {
-        let host = HostId(self.lanes[lane.0 as usize].host);
-        self.hosts.get_mut(host).connected();
+        let host = self.host_of(lane);
+        self.hosts.connected(host);
     }
 
     /// Lets a lane wait until a moment.
@@ -502,51 +533,59 @@ impl Frontier {
 
     /// The lane of an origin and a set of scopes, opened if there is none.
     fn lane(&mut self, url: &CrawlUrl, scopes: &ScopeSet, throttle: &mut Throttle) -> LaneId {
-        let host = self.hosts.host(url.host_str());
+        let host = self.hosts.host(url.host_str(), throttle.names_mut());
         let origin = self.origins.origin(url, host);
-        let key = lane_key(origin, scopes);
-        let lanes = &self.lanes;
-        if let Some(lane) = self
-            .lane_of
-            .find(key, |lane| lanes[lane.0 as usize].key == key)
-        {
+        let scopes = throttle.lane_scopes_of(scopes);
+        let first = self.origins.get(origin).lane;
+        if first != NO_LANE && throttle.is_opened_under(first, &scopes) {
+            return first;
+        }
+        let key = lane_key(origin, &scopes);
+        if let Some((_, lane)) = self.lane_of.find(key, |(other, _)| *other == key) {
             return *lane;
         }
-        self.origins.get_mut(origin).lanes += 1;
-        let lane = throttle.open_lane(scopes);
-        if self.lanes.len() <= lane.0 as usize {
-            self.lanes.resize_with(lane.0 as usize + 1, Lane::default);
-        }
+        let lane = throttle.open_lane(&scopes);
+        self.lanes.grow_to(lane.0 as usize + 1, Lane::default);
         self.lanes[lane.0 as usize] = Lane {
-            key,
-            queue: Queue::default(),
             origin,
-            host: host.0,
-            in_flight: 0,
             stands: Stands::Idle,
-            heeded: None,
+            ..Lane::default()
         };
-        let lanes = &self.lanes;
-        self.lane_of
-            .insert_unique(key, lane, |lane| lanes[lane.0 as usize].key);
         self.lanes_open += 1;
+        let origin = self.origins.get_mut(origin);
+        origin.lanes += 1;
+        if origin.lane == NO_LANE {
+            origin.lane = lane;
+        } else {
+            self.lane_of
+                .insert_unique(key, (key, lane), |(key, _)| *key);
+        }
         lane
     }
 
     fn close_if_done(&mut self, lane: LaneId, throttle: &mut Throttle, now: Instant) {
         let slot = &mut self.lanes[lane.0 as usize];
-        if slot.stands != Stands::Idle || !slot.queue.is_empty() || slot.in_flight > 0 {
+        if slot.stands != Stands::Idle || !slot.queue.is_empty() || !slot.in_flight.is_zero() {
             return;
         }
-        let (key, origin) = (slot.key, slot.origin);
+        let number = slot.origin;
         *slot = Lane::default();
-        if let Ok(entry) = self.lane_of.find_entry(key, |other| *other == lane) {
-            entry.remove();
+        let origin = self.origins.get_mut(number);
+        origin.lanes -= 1;
+        if origin.lane == lane {
+            origin.lane = NO_LANE;
+        } else {
+            let key = lane_key(number, &throttle.opened_under(lane));
+            if let Ok(entry) = self.lane_of.find_entry(key, |(_, other)| *other == lane) {
+                entry.remove();
+            }
+        }
+        if !self.heeded.is_empty() {
+            self.heeded.remove(&lane);
         }
         throttle.close_lane(lane, now);
         self.lanes_open -= 1;
-        self.origins.get_mut(origin).lanes -= 1;
-        self.keep_or_forget(origin, now);
+        self.keep_or_forget(number, now);
     }
 
     /// An origin without lanes is remembered while its robots.txt holds, within the bound.
@@ -572,15 +611,27 @@ impl Frontier {
         }
     }
 
-    /// Empties every queue, in order of lanes: for `pending.jsonl` after an early stop.
-    pub fn drain(&mut self) -> Vec<Box<Job>> {
-        let mut jobs: Vec<Box<Job>> = Vec::with_capacity(self.queued);
-        for lane in &mut self.lanes {
-            jobs.extend(lane.queue.drain());
+    /// Empties every queue: for `pending.jsonl` after an early stop. What waited outside comes with
+    /// it, all in order of admission.
+    pub fn drain(
+        &mut self,
+        outside: impl Iterator<Item = Job>,
+        throttle: &Throttle,
+    ) -> impl Iterator<Item = Job> {
+        let mut queued: Vec<(LaneId, Queued)> = Vec::with_capacity(self.queued);
+        for (lane, slot) in (0..).map(LaneId).zip(self.lanes.iter_mut()) {
+            while let Some(first) = slot.queue.pop() {
+                queued.push((lane, first));
+            }
         }
         self.queued = 0;
-        jobs.sort_by_key(|job| job.id);
-        jobs
+        let outside = outside.map(|job| (NO_LANE, Queued::Whole(Box::new(job))));
+        queued.extend(outside);
+        queued.sort_by_key(|(_, queued)| queued.id());
+        queued.into_iter().map(|(lane, queued)| match queued {
+            Queued::Whole(job) => *job,
+            plain => plain.into_job(self.address_of(lane, throttle)),
+        })
     }
 
     /// Whether a seed may come in now.
@@ -642,6 +693,36 @@ fn lane_key(origin: u32, scopes: &ScopeSet) -> u64 {
     scopes.ids().iter().fold(start, |key, scope| {
         mix(key.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ u64::from(scope.0))
     })
+}
+
+/// A count up to 16 million, in three bytes: more requests than can be in flight.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count24([u8; 3]);
+
+impl Count24 {
+    fn get(self) -> u32 {
+        let [a, b, c] = self.0;
+        u32::from_le_bytes([a, b, c, 0])
+    }
+
+    fn set(&mut self, count: u32) {
+        let [bytes @ .., 0] = count.to_le_bytes() else {
+            panic!("fewer than 2^24 requests are in flight");
+        };
+        self.0 = bytes;
+    }
+
+    fn add(&mut self) {
+        self.set(self.get() + 1);
+    }
+
+    fn subtract(&mut self) {
+        self.set(self.get() - 1);
+    }
+
+    fn is_zero(self) -> bool {
+        self.get() == 0
+    }
 }
 
 #[cfg(test)]

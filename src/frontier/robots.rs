@@ -18,8 +18,8 @@ pub enum Standing {
     /// It is being fetched; these lanes wait. Boxed: few are being fetched at once, and there may
     /// be millions of origins.
     Fetching(Box<SmallVec<[LaneId; 1]>>),
-    /// It holds until the given moment.
-    Known(Rc<Rules>, Instant),
+    /// They hold until the given moment. Boxed, too: few origins have any.
+    Known(Box<(Rc<Rules>, Instant)>),
     /// There is none (4xx): all is allowed until the given moment.
     Absent(Instant),
     /// It could not be had (5xx, no answer, 429): nothing is allowed until the given moment.
@@ -59,8 +59,8 @@ impl Standing {
     /// Whether `target` (path and query) may be fetched at `now`.
     pub fn verdict(&self, target: &str, now: Instant) -> Verdict {
         match self {
-            Standing::Known(rules, until) if *until > now => {
-                let verdict = rules.allowed(target);
+            Standing::Known(known) if known.1 > now => {
+                let verdict = known.0.allowed(target);
                 match (verdict.allowed, verdict.rule) {
                     (true, _) => Verdict::Allowed,
                     (false, Some(rule)) => Verdict::Disallowed(rule.pattern.to_owned(), rule.line),
@@ -77,7 +77,7 @@ impl Standing {
     /// Crawl-delay, where it is known and there is one.
     pub fn crawl_delay(&self) -> Option<Duration> {
         match self {
-            Standing::Known(rules, _) => rules.crawl_delay(),
+            Standing::Known(known) => known.0.crawl_delay(),
             _ => None,
         }
     }
@@ -90,7 +90,7 @@ impl Standing {
         now: Instant,
     ) -> SmallVec<[LaneId; 1]> {
         let standing = match brought {
-            Brought::Rules(rules) => Standing::Known(rules, now + lifetime),
+            Brought::Rules(rules) => Standing::Known(Box::new((rules, now + lifetime))),
             Brought::Absent => Standing::Absent(now + lifetime),
             Brought::Unreachable => Standing::Unreachable(now + UNREACHABLE_FOR.min(lifetime)),
         };
@@ -103,9 +103,8 @@ impl Standing {
     /// Until when it need not be asked for again, where it was had or given up.
     pub fn holds_until(&self) -> Option<Instant> {
         match self {
-            Standing::Known(_, until) | Standing::Absent(until) | Standing::Unreachable(until) => {
-                Some(*until)
-            }
+            Standing::Known(known) => Some(known.1),
+            Standing::Absent(until) | Standing::Unreachable(until) => Some(*until),
             Standing::Unknown | Standing::Fetching(_) => None,
         }
     }

@@ -51,6 +51,9 @@ pub struct Settings {
     pub follow_resources: bool,
     /// `FOLLOW_SITEMAPS`: sitemaps named in robots.txt are read.
     pub sitemaps: bool,
+    /// Hosts that cannot be resolved or connected to are held, and then given up. A crawl's manners,
+    /// which no setting changes; a probe has none.
+    pub gives_up_hosts: bool,
     /// `DROP_QUERY_PARAMETERS`: names of query parameters (tracking, session ids) left out of URLs; `utm_*` patterns.
     pub drop_parameters: Vec<String>,
 }
@@ -90,6 +93,7 @@ impl Default for Settings {
             nofollow: true,
             follow_resources: false,
             sitemaps: false,
+            gives_up_hosts: true,
             drop_parameters: Vec::new(),
         }
     }

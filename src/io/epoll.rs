@@ -183,7 +183,14 @@ impl Epoll {
         let Some(until) = until else {
             return false;
         };
-        Spin::look_until(until, || (self.fetch(false), self.stamps.now()))
+        Spin::look_until(until, || {
+            let looking = self.stamps.now();
+            let found = self.fetch(false);
+            if !found {
+                self.stamps.saw_nothing(looking);
+            }
+            (found, looking)
+        })
     }
 
     fn handle_edges(&mut self, now: Instant, unseen: Unseen, events: &mut Vec<Event>) {

@@ -31,7 +31,7 @@ use crate::base::time::{Instant, Wall};
 
 pub use self::epoll::Epoll;
 pub use self::kernel::{BackEnd, Kernel};
-pub use self::limits::raise_open_files;
+pub use self::limits::{open_files, raise_open_files};
 pub use self::uring::{Unavailable, Uring};
 
 /// A back end: the kernel through epoll, through io_uring, or a simulated one.
@@ -250,8 +250,12 @@ pub enum NetError {
     TimedOut,
     /// EHOSTUNREACH or ENETUNREACH.
     Unreachable,
-    /// Our machine has no socket, port or memory to give (EMFILE, ENFILE, EADDRNOTAVAIL, ENOBUFS).
+    /// Our machine has no socket or memory to give, for whatever connection (EMFILE, ENFILE,
+    /// ENOBUFS, ENOMEM).
     Exhausted,
+    /// Our machine has no local port left for one more connection to this place (EADDRNOTAVAIL,
+    /// EADDRINUSE). To other places it may well have.
+    NoPort,
     /// Anything else, by its errno.
     Other(i32),
 }

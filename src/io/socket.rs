@@ -58,7 +58,7 @@ impl Socket {
             Some(Protocol::TCP),
         )?;
         raw.set_tcp_nodelay(true)?;
-        stamp_arrivals(raw.as_fd());
+        stamp(raw.as_fd());
         Ok(Socket(raw))
     }
 
@@ -70,7 +70,7 @@ impl Socket {
             Type::DGRAM.nonblocking(),
             Some(Protocol::UDP),
         )?;
-        stamp_arrivals(raw.as_fd());
+        stamp(raw.as_fd());
         raw.connect(&SockAddr::from(to))?;
         Ok(Socket(raw))
     }
@@ -92,7 +92,7 @@ impl Socket {
     /// How the attempt stands, and how long the handshake took.
     pub(super) fn attempt(&self) -> Attempt {
         let Ok(info) = tcp_info(self.0.as_fd()) else {
-            return Attempt::Failed(self.error());
+            return self.attempt_by_peer();
         };
         match info.tcpi_state {
             TCP_SYN_SENT => match self.0.take_error() {
@@ -106,6 +106,15 @@ impl Socket {
                 let rtt = Duration::from_micros(u64::from(info.tcpi_rtt));
                 Attempt::Established(measured.then_some(rtt))
             }
+        }
+    }
+
+    /// The same where the kernel tells nothing of TCP: who has a peer is connected.
+    fn attempt_by_peer(&self) -> Attempt {
+        match (self.0.take_error(), self.0.peer_addr()) {
+            (Ok(None), Ok(_)) => Attempt::Established(None),
+            (Ok(None), Err(_)) => Attempt::Pending,
+            (Ok(Some(error)) | Err(error), _) => Attempt::Failed(net_error(&error)),
         }
     }
 
@@ -198,10 +207,14 @@ impl AsFd for Socket {
 /// A socket that does nothing but keep the kernel stamping arrivals.
 ///
 /// The kernel begins to stamp some time after the first socket asks for it; the first packets
-/// of the first few connections would have no stamp.
+/// of the first few connections would have no stamp. Where it refuses, this is said, once.
 pub(super) fn keep_stamping() -> io::Result<OwnedFd> {
     let raw = Raw::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
-    stamp_arrivals(raw.as_fd());
+    if let Err(error) = stamp_arrivals(raw.as_fd()) {
+        log::warn!(
+            "the kernel does not stamp what arrives ({error}); we do, and latencies are upper bounds"
+        );
+    }
     Ok(raw.into())
 }
 
@@ -214,28 +227,32 @@ pub(super) fn net_error(error: &io::Error) -> NetError {
         libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EHOSTDOWN | libc::ENETDOWN => {
             NetError::Unreachable
         }
-        libc::EMFILE
-        | libc::ENFILE
-        | libc::EADDRNOTAVAIL
-        | libc::EADDRINUSE
-        | libc::ENOBUFS
-        | libc::ENOMEM => NetError::Exhausted,
+        libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM => NetError::Exhausted,
+        libc::EADDRNOTAVAIL | libc::EADDRINUSE => NetError::NoPort,
         errno => NetError::Other(errno),
     }
 }
 
-/// Asks for receive stamps. Where the kernel has none, we stamp.
-fn stamp_arrivals(socket: BorrowedFd<'_>) {
+/// Asks for receive stamps. Where the kernel has none, we stamp, as [`keep_stamping`] has said.
+fn stamp(socket: BorrowedFd<'_>) {
+    let _ = stamp_arrivals(socket);
+}
+
+fn stamp_arrivals(socket: BorrowedFd<'_>) -> io::Result<()> {
     let wanted = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
     // SAFETY: the pointer and length are those of a live `c_uint`, which is what the option takes.
-    unsafe {
+    let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
             libc::SOL_SOCKET,
             libc::SO_TIMESTAMPING,
             (&raw const wanted).cast(),
             size_of_val(&wanted) as libc::socklen_t,
-        );
+        )
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

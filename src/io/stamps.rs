@@ -546,6 +546,31 @@ mod tests {
     }
 
     #[test]
+    fn a_step_of_the_wall_clock_moves_neither_our_clock_nor_timers_nor_times_in_files() {
+        for hours in [3, -3] {
+            let mut stamps = stamps();
+            let due = stamps.now() + Duration::from_secs(5);
+            let (wall, timer) = (stamps.wall_at_start(), stamps.timer_time(due));
+            let before = stamps.now();
+            let offset = moved(stamps.offset, hours * 3_600 * SECOND as i64);
+            stamps.measure(offset, before);
+            let after = stamps.now();
+            assert!(after >= before && after < before + Duration::from_secs(60));
+            assert_eq!(stamps.wall_at_start(), wall);
+            assert_eq!(stamps.timer_time(due), timer);
+            // What left before the step and is answered after it took the time that it took.
+            let stamp = kernel(&stamps, stamps.now());
+            let answer = stamps.arrival(stamp, found(0).asked(before), before);
+            let latency = answer.at.saturating_since(before);
+            assert!(latency < Duration::from_secs(60), "{latency:?}");
+            assert!(
+                wall.at(answer.at) >= wall.at(before),
+                "files keep their order"
+            );
+        }
+    }
+
+    #[test]
     fn a_stamp_is_neither_in_the_future_nor_before_its_socket() {
         let stamps = stamps();
         let ahead = stamps.now() + Duration::from_millis(5);

@@ -25,7 +25,11 @@ impl Timer {
         let fd = timerfd_create(
             TimerfdClockId::Monotonic,
             TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
-        )?;
+        )
+        .map_err(|error| {
+            let error = io::Error::from(error);
+            io::Error::new(error.kind(), format!("timerfd_create: {error}"))
+        })?;
         Ok(Timer { fd, armed: None })
     }
 

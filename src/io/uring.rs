@@ -17,6 +17,8 @@
 mod ring;
 mod buffers;
 mod connection;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::io;
@@ -32,7 +34,7 @@ use rustix::time::Timespec;
 use self::buffers::Buffers;
 use self::connection::{Blind, Connection, Ending, Entry, Kind, Receive, State};
 pub use self::ring::Unavailable;
-use self::ring::{Answer, Name, Ring, SLOT_MAX, What};
+use self::ring::{Answer, Name, OVERHEAD, Ring, SLOT_MAX, What};
 use super::delay::RunDelay;
 use super::departures::Departures;
 use super::disk::Disk;
@@ -341,6 +343,7 @@ impl Uring {
                 }
                 if connection.receive == Receive::Queued {
                     connection.receive = Receive::Armed;
+                    connection.receives(true);
                     self.ring.ask_receive(name, fd);
                     self.arming.push(name);
                     self.receiving += 1;
@@ -368,6 +371,21 @@ impl Uring {
     }
 
     fn handle_answers(&mut self, now: Instant, events: &mut Vec<Event>) {
+        // All arrivals are taken note of before the first of them is judged.
+        for answer in &self.answers {
+            if answer.name.what == What::Receive
+                && let Some(entry) = named(&mut self.entries, answer.name)
+                && let Some(connection) = entry.connection()
+            {
+                let length = answer.result.map_or(0, |whole| whole as usize);
+                if length > OVERHEAD {
+                    connection.arrived(length == OVERHEAD + self.settings.buffer_bytes);
+                }
+                if !answer.more {
+                    connection.receives(false);
+                }
+            }
+        }
         for index in 0..self.answers.len() {
             let answer = self.answers[index];
             match answer.name.what {
@@ -525,7 +543,10 @@ impl Uring {
             }
             return;
         }
-        let stamp = self.watch.judge(message.stamp, connection, &self.stamps);
+        let all_seen = || !self.ring.has_answers();
+        let stamp = self
+            .watch
+            .judge(message.stamp, connection, &self.stamps, all_seen);
         if stamp.clock == Clock::Kernel {
             connection.floor = stamp.at;
         }
@@ -611,9 +632,6 @@ impl Uring {
             connection.hold_back(bytes, mark);
             return Ok(None);
         }
-        if mark {
-            connection.count_anew();
-        }
         let at = self.stamps.now();
         if mark {
             connection.asked = at;
@@ -657,6 +675,24 @@ impl Uring {
             self.asks.push(Ask::Cancel(name(What::Ready, slot, entry)));
         }
         self.open -= 1;
+    }
+
+    /// Ends all that is under way. Whether the kernel is done with our buffers.
+    fn quiesce(&mut self) -> bool {
+        if self.ring.cancel_all().is_err() {
+            return false;
+        }
+        while self.receiving > 0 {
+            self.answers.clear();
+            self.ring.take(ANSWERS_A_TURN, &mut self.answers);
+            // They were all given before the cancelling came back.
+            if self.answers.is_empty() {
+                return false;
+            }
+            let ended = |answer: &&Answer| answer.name.what == What::Receive && !answer.more;
+            self.receiving -= self.answers.iter().filter(ended).count();
+        }
+        true
     }
 
     /// Sleeps until there is an answer or the tail before the deadline begins, and looks through
@@ -842,18 +878,8 @@ impl Io for Uring {
 }
 
 impl Drop for Uring {
-    /// The kernel must be done with our buffers before they go.
     fn drop(&mut self) {
-        let mut done = self.ring.cancel_all().is_ok();
-        while done && self.receiving > 0 {
-            self.answers.clear();
-            self.ring.take(ANSWERS_A_TURN, &mut self.answers);
-            // They were all given before the cancelling came back.
-            done = !self.answers.is_empty();
-            let ended = |answer: &&Answer| answer.name.what == What::Receive && !answer.more;
-            self.receiving -= self.answers.iter().filter(ended).count();
-        }
-        if !done {
+        if !self.quiesce() {
             self.buffers.leak();
         }
     }
@@ -891,37 +917,36 @@ impl Watch {
         }
     }
 
-    /// When bytes arrived. Whatever kept us from looking: where they came in one segment, and no
-    /// other one with them, the stamp is theirs.
+    /// When bytes arrived, and how far that may be off. Whatever kept us from looking: where they
+    /// came in one segment, and no other one with them, the stamp is theirs.
     fn judge(
         &self,
         kernel: Option<Timespec>,
         connection: &mut Connection,
         stamps: &Stamps,
+        all_seen: impl FnOnce() -> bool,
     ) -> Stamp {
-        connection.arrived();
         let (blind, floor) = (connection.blind, connection.floor);
+        let asked = connection.asked;
         let unseen = match self.kept {
             Some(_) => Unseen::since(self.since),
             None => self.unseen,
         };
-        let stamp = stamps.arrival(kernel, unseen.asked(connection.asked), floor);
+        let stamp = stamps.arrival(kernel, unseen.asked(asked), floor);
         if stamp.clock == Clock::User {
             return stamp;
         }
-        let slack = match stamp.at < blind.until {
-            true => {
-                let unseen = Unseen::since(blind.since.min(self.since));
-                let stamp = stamps.arrival(kernel, unseen.asked(connection.asked), floor);
-                stamp.slack
-            }
-            false => stamp.slack.min(self.kept.unwrap_or(Duration::MAX)),
+        let slack = if stamp.at < blind.until {
+            let unseen = Unseen::since(blind.since.min(self.since));
+            stamps.arrival(kernel, unseen.asked(asked), floor).slack
+        } else {
+            stamp.slack.min(self.kept.unwrap_or(Duration::MAX))
         };
         if self.unseen.is_stale(&stamp) && connection.is_out_of_order() {
             // Nobody stamped what was missing.
-            return stamps.arrival(None, unseen.asked(connection.asked), floor);
+            return stamps.arrival(None, unseen.asked(asked), floor);
         }
-        let exact = slack <= EXACT || connection.arrived_alone();
+        let exact = slack <= EXACT || connection.arrived_singly(all_seen);
         Stamp {
             slack: if exact { Duration::ZERO } else { slack },
             ..stamp

@@ -20,6 +20,7 @@ mod findings;
 mod answers;
 mod lanes;
 mod lines;
+mod roll;
 mod scopes;
 mod tickets;
 
@@ -37,16 +38,17 @@ pub use self::tickets::TicketId;
 use self::accounts::Accounts;
 use self::lanes::Lane;
 use self::lines::End;
+use self::roll::Roll;
 use self::scopes::{default_profile, profile};
 use self::tickets::Ticket;
 use super::backoff::Learned;
 use super::cause::Cause;
 use super::decision::Decision;
-use super::scope::{Change, NOBODY, Profile, Queued, Scope, ScopeId};
+use super::scope::{Change, NOBODY, Profile, Queued, ScopeId};
 use super::settings::Settings;
 use super::signal::Feedback;
 use super::strategies::Strategies;
-use crate::base::intern::Interner;
+use crate::base::chunked::ChunkedVec;
 use crate::base::rng::Rng;
 use crate::base::slab::Slab;
 use crate::base::time::Instant;
@@ -63,9 +65,8 @@ pub struct Throttle {
     clock: Instant,
     /// Addresses are scopes, whether `CONCURRENT_REQUESTS_PER_IP` says so or not.
     addresses: bool,
-    names: Interner,
-    scopes: Vec<Option<Scope>>,
-    lanes: Vec<Lane>,
+    roll: Roll,
+    lanes: ChunkedVec<Lane>,
     lanes_free: Vec<u32>,
     tickets: Slab<Ticket>,
     wheel: PacingWheel,
@@ -130,9 +131,8 @@ impl Throttle {
             initial: None,
             clock: start,
             addresses: false,
-            names: Interner::new(),
-            scopes: Vec::new(),
-            lanes: Vec::new(),
+            roll: Roll::default(),
+            lanes: ChunkedVec::new(),
             lanes_free: Vec::new(),
             tickets: Slab::new(),
             wheel: PacingWheel::new(start),
@@ -259,7 +259,7 @@ impl Throttle {
         loop {
             let id = self.let_in.pop_front().or_else(|| self.ready.pop_front())?;
             // Entries of scopes that came to be looked at before their turn are void.
-            if let Some(scope) = &self.scopes[id.0 as usize]
+            if let Some(scope) = self.roll.get(id)
                 && scope.queued == Queued::Ready
             {
                 return Some(id);
@@ -275,7 +275,7 @@ impl Throttle {
         }
         while let Some(id) = self.capped.pop_front() {
             // Entries of scopes that came to be looked at otherwise are void.
-            if let Some(scope) = &mut self.scopes[id.0 as usize]
+            if let Some(scope) = self.roll.get_mut(id)
                 && scope.queued == Queued::Capped
             {
                 scope.queued = Queued::Ready;
@@ -298,7 +298,7 @@ impl Throttle {
         let mut due = std::mem::take(&mut self.due);
         self.wheel.expire(now, EXPIRE_BUDGET, &mut due);
         for (id, at) in due.drain(..) {
-            let Some(scope) = self.scopes[id as usize].as_mut() else {
+            let Some(scope) = self.roll.get_mut(ScopeId(id)) else {
                 continue;
             };
             if scope.wake_at == at {
@@ -338,7 +338,9 @@ impl Throttle {
         };
         let claims = self.lanes[lane as usize].passed >= PASSED_MAX;
         if let Some((keeper, wants_place)) = self.keeper_of_lane(lane, now, claims) {
-            self.lanes[lane as usize].wanted_place |= wants_place;
+            if wants_place {
+                self.lanes[lane as usize].want_place();
+            }
             if keeper == id {
                 return Looked::Nothing;
             }
@@ -356,7 +358,7 @@ impl Throttle {
             return Looked::Moved;
         }
         if !self.has_place() {
-            self.lanes[lane as usize].wanted_place = true;
+            self.lanes[lane as usize].want_place();
             return Looked::Capped;
         }
         self.leave(id);
@@ -369,7 +371,7 @@ impl Throttle {
     /// The scope that keeps a lane longest at `now`, and whether by a place it has not; `None` if
     /// none does. A claiming lane stops at the first, having claimed all before it.
     fn keeper_of_lane(&mut self, lane: u32, now: Instant, claims: bool) -> Option<(ScopeId, bool)> {
-        let mut scopes = self.lanes[lane as usize].scopes.clone();
+        let mut scopes = self.lanes[lane as usize].scopes_apart();
         if claims {
             // All claim in one order, so that no two wait for each other.
             scopes.sort_unstable();
@@ -443,7 +445,7 @@ impl Throttle {
     /// Forgets the scope if nothing is left of it, else sees to it that it is looked at in time.
     fn settle(&mut self, id: ScopeId, now: Instant) {
         self.forget_if_blank(id, now);
-        if self.scopes[id.0 as usize].is_some() {
+        if self.roll.get(id).is_some() {
             self.look_at(id, now);
         }
     }
@@ -524,7 +526,7 @@ impl Throttle {
 impl fmt::Debug for Throttle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Throttle")
-            .field("scopes", &self.scopes.len())
+            .field("scopes", &self.roll.len())
             .field("lanes", &self.lanes.len())
             .field("in_flight", &self.in_flight)
             .finish_non_exhaustive()

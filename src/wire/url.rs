@@ -1,7 +1,7 @@
 //! URLs as the crawl knows them: http and https only, in one canonical form that fits in 24 bytes
 //! and its text.
 
-use std::fmt;
+use std::fmt::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use thiserror::Error;
@@ -72,6 +72,37 @@ impl CrawlUrl {
             return Err(UrlError::Relative);
         }
         Self::parse(&format!("http://{line}"))
+    }
+
+    /// The URL of an origin and a request target, both as they were read from one.
+    pub fn of_parts(is_https: bool, host: &str, port: u16, target: &str) -> Self {
+        let (scheme, own_port) = if is_https {
+            ("https://", 443)
+        } else {
+            ("http://", 80)
+        };
+        let host_end = scheme.len() + host.len();
+        let port_length = if port == own_port {
+            0
+        } else {
+            2 + port.checked_ilog10().unwrap_or(0) as usize
+        };
+        let path_start = host_end + port_length;
+        let mut text = String::with_capacity(path_start + target.len());
+        text.push_str(scheme);
+        text.push_str(host);
+        if port != own_port {
+            let _ = write!(text, ":{port}");
+        }
+        text.push_str(target);
+        let path_end = path_start + target.find('?').unwrap_or(target.len());
+        CrawlUrl {
+            text: text.into(),
+            host_end: host_end as u16,
+            path_start: path_start as u16,
+            path_end: path_end as u16,
+            port,
+        }
     }
 
     /// Resolves a reference found on this page. For many of them, make a [`Base`] once.

@@ -24,7 +24,7 @@ pub use crate::io::BackEnd;
 
 use self::form::Form;
 use self::net::{Agent, is_net, product_token};
-use self::quantity::{AboveOne, AboveZero, BelowOne};
+use self::quantity::{AboveOne, AboveZero, BelowOne, Delay};
 use self::scopes::{EVERYWHERE, Scopes};
 use crate::throttle::settings::{
     ADDRESSES, AutoThrottle, AutoThrottlePatch, BasePace, DOMAINS, LatencyFrom, Oversize, Rampup,
@@ -91,6 +91,14 @@ pub struct Config {
     said: Said,
     /// Who said what; a setting that nobody spoke of is absent.
     sources: BTreeMap<&'static str, Source>,
+}
+
+/// A span of time as settings and flags write it: `0.5` (seconds), `500ms`, `10s`, `2h`.
+///
+/// # Errors
+/// It is none, is negative, or is longer than a hundred years.
+pub fn span(text: &str) -> Result<Duration, Problem> {
+    Delay::read(&text.into())
 }
 
 /// What was said, as it was said, of the values that [`Config::derive`] puts together.

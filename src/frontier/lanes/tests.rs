@@ -36,22 +36,12 @@ impl Bench {
     fn admit(&mut self, url: &str, seed: bool) -> Result<(), Filtered> {
         let url = CrawlUrl::parse(url).expect(url);
         let depth = u32::from(!seed);
-        self.frontier.check(&url, depth, seed)?;
+        self.frontier.check(&url, depth, seed, &mut self.throttle)?;
         let scope = self.throttle.scope(url.scope_key());
         let job = Job {
-            id: self.frontier.number(),
-            parent: 0,
-            via: None,
-            url,
-            kind: Kind::Page,
             seed,
-            fresh: false,
-            redirects: 0,
-            attempt: 1,
             depth,
-            priority: 0,
-            share: 0.0,
-            extra: None,
+            ..Job::seed(self.frontier.number(), url)
         };
         self.frontier.push(
             job,
@@ -67,7 +57,7 @@ impl Bench {
         match self.throttle.poll(self.now)? {
             Grant::Release(lane, ticket) => {
                 self.frontier.released(lane, self.now);
-                let next = self.frontier.next(lane, self.now);
+                let next = self.frontier.next(lane, &self.throttle, self.now);
                 if !matches!(next, Next::Send(_)) {
                     self.throttle.cancel(ticket, self.now);
                 }
@@ -78,7 +68,7 @@ impl Bench {
         }
     }
 
-    fn sent(&mut self) -> Option<(LaneId, TicketId, Box<Job>)> {
+    fn sent(&mut self) -> Option<(LaneId, TicketId, Job)> {
         loop {
             let (lane, ticket, next) = self.next()?;
             if let Next::Send(job) = next {
@@ -304,27 +294,14 @@ fn an_origin_is_remembered_once_however_often_its_lane_closes() {
     let mut throttle = Throttle::new(Pace::default(), 1, now);
     let scope = throttle.scope("a.test");
     for n in 0..5 {
-        let job = Job {
-            id: n + 1,
-            parent: 0,
-            via: None,
-            url: CrawlUrl::parse(&format!("http://a.test/{n}")).expect("a URL"),
-            kind: Kind::Page,
-            seed: true,
-            fresh: false,
-            redirects: 0,
-            attempt: 1,
-            depth: 0,
-            priority: 0,
-            share: 0.0,
-            extra: None,
-        };
+        let url = CrawlUrl::parse(&format!("http://a.test/{n}")).expect("a URL");
+        let job = Job::seed(n + 1, url);
         frontier.push(job, &ScopeSet::ordered([scope]), &mut throttle, now);
         let url = CrawlUrl::parse("http://a.test/").expect("a URL");
         let lane = frontier.lane(&url, &ScopeSet::ordered([scope]), &mut throttle);
         if n == 0 {
             frontier.released(lane, now);
-            let Next::Send(robots) = frontier.next(lane, now) else {
+            let Next::Send(robots) = frontier.next(lane, &throttle, now) else {
                 panic!("robots.txt comes first");
             };
             let origin = frontier.lanes[lane.0 as usize].origin;
@@ -333,11 +310,46 @@ fn an_origin_is_remembered_once_however_often_its_lane_closes() {
         }
         throttle.withdraw(lane, now);
         frontier.released(lane, now);
-        let Next::Send(page) = frontier.next(lane, now) else {
+        let Next::Send(page) = frontier.next(lane, &throttle, now) else {
             panic!("all is allowed");
         };
         frontier.ended(lane, &page, true, &mut throttle, now);
         assert_eq!(frontier.lanes_open(), 0);
     }
     assert_eq!(frontier.origins_kept.len(), 1);
+}
+
+#[test]
+fn lanes_of_one_origin_are_told_apart_by_their_scopes_and_found_again() {
+    let now = Instant::START;
+    let mut frontier = Frontier::new(Settings::default());
+    let mut throttle = Throttle::new(Pace::default(), 1, now);
+    let url = CrawlUrl::parse("http://a.test/").expect("a URL");
+    let ids: Vec<_> = ["a", "b", "c"].map(|name| throttle.scope(name)).into();
+    let sets = [
+        ScopeSet::ordered([ids[0]]),
+        ScopeSet::unordered([ids[0]]),
+        ScopeSet::ordered([ids[1], ids[0]]),
+        ScopeSet::ordered(ids.clone()),
+        ScopeSet::unordered([]),
+    ];
+    let lanes: Vec<LaneId> = sets
+        .iter()
+        .map(|set| frontier.lane(&url, set, &mut throttle))
+        .collect();
+    assert_eq!(lanes, (0..5).map(LaneId).collect::<Vec<_>>());
+    // The first goes, and another, and comes again: the others stay who they are.
+    frontier.go_on(lanes[0], &mut throttle, now);
+    frontier.go_on(lanes[2], &mut throttle, now);
+    assert_eq!(frontier.lanes_open(), 3);
+    let again = frontier.lane(&url, &sets[2], &mut throttle);
+    assert_eq!(again, lanes[2]);
+    for (set, lane) in sets.iter().zip(&lanes).skip(1) {
+        assert_eq!(frontier.lane(&url, set, &mut throttle), *lane);
+    }
+    for lane in &lanes[1..] {
+        frontier.go_on(*lane, &mut throttle, now);
+    }
+    assert_eq!(frontier.lanes_open(), 0);
+    assert!(frontier.lane_of.is_empty());
 }

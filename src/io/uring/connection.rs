@@ -107,15 +107,17 @@ pub(super) struct Blind {
     pub(super) until: Instant,
 }
 
-/// What tells whether an arrival was a single segment: then its stamp is its own.
+/// What tells whether arrivals were single segments: then their stamps are their own.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Arrivals {
-    /// Arrivals since segments were counted.
+    /// Arrivals since segments were counted, all of them seen.
     since: u32,
     /// Segments that were counted then.
     segments: u32,
-    /// They were not as many when they were compared last.
-    differ: bool,
+    /// One of them filled its buffer, so that a segment may have made two arrivals.
+    cut: bool,
+    /// Nothing is received at present, so that segments may lie unseen.
+    stopped: bool,
 }
 
 impl Entry {
@@ -194,14 +196,22 @@ impl Connection {
         }
     }
 
-    /// Takes note of an arrival.
-    pub(super) fn arrived(&mut self) {
+    /// Takes note of an arrival; `cut` if it filled its buffer.
+    pub(super) fn arrived(&mut self, cut: bool) {
         self.arrivals.since = self.arrivals.since.wrapping_add(1);
+        self.arrivals.cut |= cut;
     }
 
-    /// Whether the last arrival was one segment, and no other came before it unseen. If it cannot
-    /// be told the answer is no.
-    pub(super) fn arrived_alone(&mut self) -> bool {
+    /// Takes note of whether anything is received.
+    pub(super) fn receives(&mut self, on: bool) {
+        self.arrivals.stopped = !on;
+    }
+
+    /// Whether all arrivals that were taken note of were one segment each, so that no stamp took
+    /// the place of another. If it cannot be told the answer is no.
+    ///
+    /// `all_seen` says whether there are no arrivals that were not taken note of.
+    pub(super) fn arrived_singly(&mut self, all_seen: impl FnOnce() -> bool) -> bool {
         // Each datagram has a stamp of its own.
         if self.kind == Kind::Datagram {
             return true;
@@ -209,31 +219,23 @@ impl Connection {
         let Some(segments) = self.socket.segments() else {
             return false;
         };
-        let came = segments.wrapping_sub(self.arrivals.segments);
-        // More segments than arrivals: two came together, or one has come that is yet to be told.
-        // The count goes on, so that it is not taken for seen.
-        let alone = came == self.arrivals.since;
-        self.arrivals.differ = !alone;
-        alone
+        let arrivals = self.arrivals;
+        let came = segments.wrapping_sub(arrivals.segments);
+        let singly = !arrivals.cut && came == arrivals.since;
+        // From here it can be counted anew, unless there is one that was counted and not seen.
+        if !singly && !arrivals.stopped && all_seen() {
+            self.arrivals = Arrivals {
+                segments,
+                ..Arrivals::default()
+            };
+        }
+        singly
     }
 
     /// Whether segments had to wait for one before them, now or earlier.
     pub(super) fn is_out_of_order(&self) -> bool {
         let received = self.socket.received();
         received.is_some_and(|received| received.out_of_order > 0)
-    }
-
-    /// Something leaves that is to be answered: nothing that came before matters any more. Where
-    /// arrivals and segments differ they are counted anew.
-    pub(super) fn count_anew(&mut self) {
-        if self.arrivals.differ
-            && let Some(segments) = self.socket.segments()
-        {
-            self.arrivals = Arrivals {
-                segments,
-                ..Arrivals::default()
-            };
-        }
     }
 
     pub(super) fn has_something_to_tell(&self) -> bool {

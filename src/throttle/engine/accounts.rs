@@ -9,7 +9,6 @@ use super::super::scope::{NOBODY, Profile, ScopeId};
 use super::super::signal::Signal;
 use super::super::strategy::Pace;
 use super::Throttle;
-use super::lanes::Waiting;
 use super::median::Median;
 use crate::base::time::{Instant, nanos};
 
@@ -271,7 +270,7 @@ impl Throttle {
     pub(super) fn open_account(&mut self, id: ScopeId, configured: bool) {
         let now = self.advanced.unwrap_or(Instant::START);
         let profile = Rc::clone(&self.scope_ref(id).profile);
-        let name = self.names.name(id.0);
+        let name = self.roll.name(id);
         let row = self.accounts.open(name, configured, profile, now);
         self.scope_mut(id).account = row;
     }
@@ -411,7 +410,7 @@ impl Throttle {
     /// own machine.
     fn waits_for(&self, id: ScopeId, now: Instant) -> Option<Cause> {
         let lane = self.first_waiting(id);
-        if lane == NOBODY || self.lanes[lane as usize].state != Waiting::Offered {
+        if lane == NOBODY || !self.lanes[lane as usize].is_offered() {
             return None;
         }
         let scope = self.scope_ref(id);

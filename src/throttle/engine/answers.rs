@@ -52,7 +52,7 @@ impl Throttle {
         }
         for feedback in &signal.feedback {
             let known = held.iter().map(|held| held.id);
-            let named = known.filter(|scope| self.names.name(scope.0) == feedback.scope);
+            let named = known.filter(|scope| self.roll.name(*scope) == feedback.scope);
             if let Some(scope) = named.into_iter().next() {
                 let settled = self.settle_charge(ticket, scope, id, feedback, now);
                 let remaining = feedback.remaining.filter(|_| !settled);
@@ -174,7 +174,7 @@ impl Throttle {
             (Blame::Only(names), _) => held
                 .iter()
                 .copied()
-                .filter(|id| names.iter().any(|name| name == self.names.name(id.0)))
+                .filter(|id| names.iter().any(|name| name == self.roll.name(*id)))
                 .collect(),
             (Blame::Specific, None) => joined.collect(),
             (Blame::Specific, Some((last, parents))) if state.ordered => {
@@ -192,7 +192,7 @@ impl Throttle {
     /// Whether an answer says so of this scope, whatever its status.
     fn is_exhausted(&self, id: ScopeId, signal: &Signal) -> bool {
         let mut feedback = signal.feedback.iter();
-        feedback.any(|about| about.exhausted && about.scope == self.names.name(id.0))
+        feedback.any(|about| about.exhausted && about.scope == self.roll.name(id))
     }
 
     /// Blames those above, too, below which another scope was refused within the window; one above
@@ -261,7 +261,7 @@ impl Throttle {
             Source::RetryAfter => "Retry-After",
             _ => "the server's rate-limit fields",
         };
-        let name = self.names.name(scope.0);
+        let name = self.roll.name(scope);
         let reason = if capped < wait {
             log::warn!(
                 "{name}: {words} asks for {wait:.0?}, which BACKOFF_MAX_DELAY caps at {capped:.0?}; \
@@ -275,7 +275,7 @@ impl Throttle {
         let pace = self.pace(scope);
         self.decide(Decision {
             at: now,
-            scope: self.names.name(scope.0).to_owned(),
+            scope: self.roll.name(scope).to_owned(),
             id: Some(id),
             event: Event::Hold,
             status: signal.status,
@@ -363,7 +363,7 @@ impl Throttle {
         let pace = self.pace(scope);
         self.decide(Decision {
             at: now,
-            scope: self.names.name(scope.0).to_owned(),
+            scope: self.roll.name(scope).to_owned(),
             id,
             event,
             status: None,
@@ -413,14 +413,14 @@ impl Throttle {
             self.account_decided(scope, change.event);
             if change.alert {
                 self.account_suspected(scope, &change.reason);
-                log::warn!("{}: {}", self.names.name(scope.0), change.reason);
+                log::warn!("{}: {}", self.roll.name(scope), change.reason);
             }
             if !self.tracing {
                 continue;
             }
             self.decide(Decision {
                 at: now,
-                scope: self.names.name(scope.0).to_owned(),
+                scope: self.roll.name(scope).to_owned(),
                 id,
                 event: change.event,
                 status,

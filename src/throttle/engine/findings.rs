@@ -26,8 +26,8 @@ impl Throttle {
     /// The requests per second that refusals have shown to be the most that a scope takes, while
     /// that is known.
     pub fn learned_rate(&self, scope: &str) -> Option<f64> {
-        let id = self.names.get(scope)?;
-        let state = self.scopes[id as usize].as_ref()?;
+        let id = self.roll.find(scope)?;
+        let state = self.roll.get(id)?;
         let gap = state.learned()?.gap()?;
         (!gap.is_zero()).then(|| 1.0 / gap.as_secs_f64())
     }

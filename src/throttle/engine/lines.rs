@@ -40,7 +40,7 @@ impl Throttle {
                 return None;
             }
             match self.lanes[lane as usize].state {
-                Waiting::Offered => return Some(lane),
+                Waiting::Offered { .. } => return Some(lane),
                 Waiting::Idle => self.leave(id),
                 Waiting::Closed => {
                     self.leave(id);
@@ -52,7 +52,6 @@ impl Throttle {
 
     pub(super) fn stand(&mut self, lane: u32, id: ScopeId, end: End) {
         let last = self.scope_ref(id).waiting;
-        self.lanes[lane as usize].linked = true;
         if last == NOBODY {
             self.lanes[lane as usize].next = lane;
             self.lines += 1;
@@ -71,7 +70,6 @@ impl Throttle {
         let last = self.scope_ref(id).waiting;
         let first = self.lanes[last as usize].next;
         let slot = &mut self.lanes[first as usize];
-        slot.linked = false;
         let next = std::mem::replace(&mut slot.next, NOBODY);
         if first == last {
             self.scope_mut(id).waiting = NOBODY;

@@ -10,29 +10,37 @@ use super::super::scope::{Hold, Profile, Scope, ScopeId};
 use super::super::settings::{Backoff, Jitter, ScopePatch, ScopeSettings, Settings};
 use super::super::strategy::Pace;
 use super::{LaneId, Throttle, TicketId};
+use crate::base::intern::Interner;
 use crate::base::time::Instant;
 
 impl Throttle {
     /// The scope of a name, made if it is new.
     pub fn scope(&mut self, name: &str) -> ScopeId {
-        let id = self.names.intern(name);
-        let index = id as usize;
-        if self.scopes.len() <= index {
-            self.scopes.resize_with(index + 1, || None);
+        if let Some(id) = self.roll.find(name) {
+            return id;
         }
-        if self.scopes[index].is_none() {
-            let profile = Rc::clone(self.profile_of(name));
-            let custom = self.strategies.of(name, &profile.settings);
-            self.scopes[index] = Some(Scope::new(profile, custom));
-            let configured = self.profiles.contains_key(self.names.name(id));
-            self.open_account(ScopeId(id), configured);
-            self.recall(ScopeId(id));
-            let known = self.initial.as_ref().and_then(|known| known(name));
-            if let Some(known) = known {
-                self.hear_of(ScopeId(id), &known, self.clock);
-            }
+        let profile = Rc::clone(self.profile_of(name));
+        let custom = self.strategies.of(name, &profile.settings);
+        let id = self.roll.add(name, Scope::new(profile, custom));
+        let configured = self.profiles.contains_key(name);
+        self.open_account(id, configured);
+        self.recall(id);
+        let known = self.initial.as_ref().and_then(|known| known(name));
+        if let Some(known) = known {
+            self.hear_of(id, &known, self.clock);
         }
-        ScopeId(id)
+        id
+    }
+
+    /// The names of the scopes, among which others may be kept that are mostly the same: the
+    /// hosts'.
+    pub fn names(&self) -> &Interner {
+        &self.roll.names
+    }
+
+    /// The same, to keep others there.
+    pub fn names_mut(&mut self) -> &mut Interner {
+        &mut self.roll.names
     }
 
     /// The scope that is named as the host of its request is: a host with a quota is paced as well.
@@ -89,7 +97,7 @@ impl Throttle {
     /// Makes a scope's gap run from the last departure of a lane's scopes: the lane was sent from
     /// before this scope was known to be one of its own.
     pub fn follow_lane(&mut self, scope: ScopeId, lane: LaneId) {
-        let scopes = &self.lanes[lane.0 as usize].scopes;
+        let scopes = self.lanes[lane.0 as usize].scopes();
         let sent = scopes
             .iter()
             .filter_map(|id| self.scope_ref(*id).last_sent());
@@ -101,8 +109,7 @@ impl Throttle {
     /// Counts a departure to the scopes that its lane gained after it was released: their gap runs
     /// from it, too.
     pub fn follow_departure(&mut self, lane: LaneId, ticket: TicketId, sent: Instant) {
-        for at in 0..self.lanes[lane.0 as usize].scopes.len() {
-            let id = self.lanes[lane.0 as usize].scopes[at];
+        for id in self.lanes[lane.0 as usize].scopes_apart() {
             if self.ticket_scopes(ticket).all(|held| held != id) {
                 self.scope_mut(id).follow(sent);
             }
@@ -138,27 +145,18 @@ impl Throttle {
         name: &str,
         adjust: impl FnOnce(&mut ScopeSettings),
     ) -> ScopeId {
-        if let Some(id) = self.names.get(name)
-            && self.scopes[id as usize].is_some()
-        {
-            return ScopeId(id);
+        if let Some(id) = self.roll.find(name) {
+            return id;
         }
         let mut settings = unpaced(1);
         adjust(&mut settings);
-        let id = self.names.intern(name);
-        let index = id as usize;
-        if self.scopes.len() <= index {
-            self.scopes.resize_with(index + 1, || None);
-        }
-        self.scopes[index] = Some(Scope::new(
-            Rc::new(Profile {
-                is_implicit: true,
-                ..Profile::of(settings)
-            }),
-            None,
-        ));
-        self.open_account(ScopeId(id), false);
-        ScopeId(id)
+        let profile = Rc::new(Profile {
+            is_implicit: true,
+            ..Profile::of(settings)
+        });
+        let id = self.roll.add(name, Scope::new(profile, None));
+        self.open_account(id, false);
+        id
     }
 
     /// Whether a request of this cost could never be sent under this scope: it is more than the
@@ -198,17 +196,17 @@ impl Throttle {
                 self.profiles.insert(entry, Rc::new(fresh));
             }
         }
-        for index in 0..self.scopes.len() as u32 {
-            self.refresh(ScopeId(index), now);
+        for id in self.roll.ids() {
+            self.refresh(id, now);
         }
     }
 
     /// Lets a scope follow the present settings, where they are others than it has.
     fn refresh(&mut self, id: ScopeId, now: Instant) {
-        let Some(scope) = &self.scopes[id.0 as usize] else {
+        let Some(scope) = self.roll.get(id) else {
             return;
         };
-        let name = self.names.name(id.0);
+        let name = self.roll.name(id);
         let is_implicit = scope.profile.is_implicit;
         let fresh = Rc::clone(self.profile_of(name));
         if is_implicit || fresh.settings == scope.profile.settings {
@@ -227,7 +225,7 @@ impl Throttle {
 
     /// The name of a scope.
     pub fn scope_name(&self, scope: ScopeId) -> &str {
-        self.names.name(scope.0)
+        self.roll.name(scope)
     }
 
     /// The present pace of a scope: delay before jitter, and concurrency.
@@ -250,7 +248,7 @@ impl Throttle {
         if self.learned.is_empty() {
             return;
         }
-        let key = xxh3_64(self.names.name(id.0).as_bytes());
+        let key = xxh3_64(self.roll.name(id).as_bytes());
         if let Some(learned) = self.learned.remove(&key) {
             let now = self.advanced.unwrap_or(Instant::START);
             self.scope_mut(id).recall(learned, now);
@@ -258,23 +256,22 @@ impl Throttle {
     }
 
     pub(super) fn forget_if_blank(&mut self, id: ScopeId, now: Instant) {
-        if let Some(scope) = &self.scopes[id.0 as usize]
+        if let Some(scope) = self.roll.get(id)
             && scope.is_blank(now)
         {
             let row = scope.account;
             if let Some(learned) = scope.learned() {
-                let name = self.names.name(id.0);
+                let name = self.roll.name(id);
                 self.learned.insert(xxh3_64(name.as_bytes()), learned);
             }
             self.close_account(row);
-            self.scopes[id.0 as usize] = None;
-            self.names.remove(id.0);
+            self.roll.remove(id);
         }
     }
 
     /// Scopes that there is state for.
     pub fn scopes_len(&self) -> usize {
-        self.names.len()
+        self.roll.len()
     }
 
     /// Scopes with a lane that waits for them.
@@ -283,15 +280,11 @@ impl Throttle {
     }
 
     pub(super) fn scope_ref(&self, id: ScopeId) -> &Scope {
-        self.scopes[id.0 as usize]
-            .as_ref()
-            .expect("a scope that is named exists")
+        self.roll.get(id).expect("a scope that is named exists")
     }
 
     pub(super) fn scope_mut(&mut self, id: ScopeId) -> &mut Scope {
-        self.scopes[id.0 as usize]
-            .as_mut()
-            .expect("a scope that is named exists")
+        self.roll.get_mut(id).expect("a scope that is named exists")
     }
 }
 

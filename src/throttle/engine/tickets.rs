@@ -67,13 +67,12 @@ impl Throttle {
     pub(super) fn reserve(&mut self, lane: u32, now: Instant) -> TicketId {
         self.in_flight += 1;
         let slot = &mut self.lanes[lane as usize];
-        slot.state = Waiting::Idle;
-        let mut due = if slot.wanted_place {
-            now
-        } else {
-            slot.offered_at
+        let waited = std::mem::replace(&mut slot.state, Waiting::Idle);
+        let mut due = match waited {
+            Waiting::Offered { wanted_place: true } => now,
+            _ => slot.offered_at,
         };
-        let scopes = slot.scopes.clone();
+        let scopes = slot.scopes_apart();
         let mut charges = Vec::new();
         let held = scopes
             .iter()

@@ -15,6 +15,12 @@ fn check(input: &str, canonical: &str) {
         format!("{}{}", url.origin(), url.request_target()),
         canonical
     );
+    let (host, target) = (url.host_str(), url.request_target());
+    assert_eq!(
+        CrawlUrl::of_parts(url.is_https(), host, url.port(), target),
+        url,
+        "it can be put together from its parts"
+    );
 }
 
 fn refused(input: &str, code: &str) {
@@ -30,6 +36,8 @@ fn url(input: &str) -> CrawlUrl {
 fn different_spellings_have_one_canonical_form() {
     check("HTTP://Example.COM", "http://example.com/");
     check("http://example.com:80/", "http://example.com/");
+    check("https://a.test:80/?q", "https://a.test:80/?q");
+    check("http://a.test:65535/x?y=z", "http://a.test:65535/x?y=z");
     check("https://example.com:443/x", "https://example.com/x");
     check(
         "http://example.com/a/./b/../c#top",

@@ -1,0 +1,148 @@
+//! A table that grows without moving what it holds: millions of records, and no moment at which
+//! they are there twice.
+
+use std::ops::{Index, IndexMut};
+
+/// Records by dense numbers from 0.
+///
+/// It is a list of chunks of one size, of which only the first grows by moving. A `Vec` that
+/// doubles at ten million records copies hundreds of megabytes in one turn, and takes up half as
+/// much again while it does.
+#[derive(Clone, Debug)]
+pub struct ChunkedVec<T> {
+    chunks: Vec<Vec<T>>,
+    len: usize,
+}
+
+impl<T> ChunkedVec<T> {
+    /// Log₂ of a chunk's records: as many as fit into 64 KiB, below what an allocator maps page by
+    /// page.
+    const SHIFT: u32 = (CHUNK_BYTES
+        / if size_of::<T>() == 0 {
+            1
+        } else {
+            size_of::<T>()
+        })
+    .ilog2();
+    const CHUNK: usize = 1 << Self::SHIFT;
+
+    /// An empty table.
+    pub const fn new() -> Self {
+        ChunkedVec {
+            chunks: Vec::new(),
+            len: 0,
+        }
+    }
+
+    /// Adds a record; its number is how many there were.
+    pub fn push(&mut self, record: T) {
+        match self.chunks.last_mut() {
+            Some(last) if last.len() < Self::CHUNK => last.push(record),
+            Some(_) => {
+                let mut chunk = Vec::with_capacity(Self::CHUNK);
+                chunk.push(record);
+                self.chunks.push(chunk);
+            }
+            // A small table is small.
+            None => self.chunks.push(vec![record]),
+        }
+        self.len += 1;
+    }
+
+    /// Makes it at least `len` records long.
+    pub fn grow_to(&mut self, len: usize, mut record: impl FnMut() -> T) {
+        while self.len < len {
+            self.push(record());
+        }
+    }
+
+    /// The record of a number.
+    pub fn get(&self, index: usize) -> Option<&T> {
+        self.chunks
+            .get(index >> Self::SHIFT)?
+            .get(index & (Self::CHUNK - 1))
+    }
+
+    /// The record of a number, to be changed.
+    pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+        self.chunks
+            .get_mut(index >> Self::SHIFT)?
+            .get_mut(index & (Self::CHUNK - 1))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// All records in the order of their numbers, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.chunks.iter_mut().flatten()
+    }
+}
+
+impl<T> Index<usize> for ChunkedVec<T> {
+    type Output = T;
+
+    fn index(&self, index: usize) -> &T {
+        &self.chunks[index >> Self::SHIFT][index & (Self::CHUNK - 1)]
+    }
+}
+
+impl<T> IndexMut<usize> for ChunkedVec<T> {
+    fn index_mut(&mut self, index: usize) -> &mut T {
+        &mut self.chunks[index >> Self::SHIFT][index & (Self::CHUNK - 1)]
+    }
+}
+
+impl<T> Default for ChunkedVec<T> {
+    fn default() -> Self {
+        ChunkedVec::new()
+    }
+}
+
+const CHUNK_BYTES: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_come_back_by_their_numbers_across_chunks() {
+        let mut table = ChunkedVec::new();
+        assert!(table.is_empty());
+        for number in 0..100_000u64 {
+            table.push(number);
+        }
+        table[70_000] = 7;
+        *table.get_mut(99_999).expect("the last") = 9;
+        assert_eq!(table.get(100_000), None);
+        assert_eq!((table[0], table[8191], table[8192]), (0, 8191, 8192));
+        assert_eq!((table[70_000], table[99_999]), (7, 9));
+        let sum: u64 = table.iter_mut().map(|number| *number).sum();
+        assert_eq!(sum, 99_999 * 50_000 - 70_000 + 7 - 99_999 + 9);
+    }
+
+    #[test]
+    fn a_grown_table_is_filled_and_never_shrinks() {
+        let mut table = ChunkedVec::new();
+        table.grow_to(20_000, || [3u8; 5]);
+        table.grow_to(10, || [4u8; 5]);
+        assert_eq!(table.len(), 20_000);
+        assert_eq!(table[19_999], [3; 5]);
+    }
+
+    #[test]
+    fn what_is_there_stays_where_it_is() {
+        let mut table = ChunkedVec::new();
+        table.grow_to(CHUNK_BYTES, || 0u64);
+        let first: *const u64 = &table[0];
+        table.grow_to(4 * CHUNK_BYTES, || 0u64);
+        assert_eq!(first, &raw const table[0]);
+    }
+}

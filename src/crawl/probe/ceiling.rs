@@ -1,0 +1,230 @@
+//! What a probe's figures must not exceed: `p99=5ms`, `connect.max=1s`, `errors=0.1%`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::report::{Measure, ProbeReport};
+use crate::crawl::config;
+
+/// A bound of one figure of a report, as `--fail-above` takes it.
+///
+/// `STATISTIC=SPAN`, where the statistic is a percentile (`p50`, `p99.9`), `mean` or `max`, of the
+/// latency from due ([`Measure::Due`]) or of the measure that is named before it (`sent.p99=5ms`,
+/// `lateness.max=1ms`); or `errors=COUNT`, `errors=SHARE%`.
+///
+/// ```
+/// use argiope::probe::Ceiling;
+///
+/// assert!("connect.p99.9=10ms".parse::<Ceiling>().is_ok());
+/// assert!("errors=0.1%".parse::<Ceiling>().is_ok());
+/// assert!("p101=10ms".parse::<Ceiling>().is_err());
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ceiling {
+    text: String,
+    of: Figure,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Figure {
+    Span(Measure, Statistic, Duration),
+    /// No more failures than this.
+    Errors(u64),
+    /// No larger a share of what ended.
+    ErrorShare(f64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Statistic {
+    Quantile(f64),
+    Mean,
+    Max,
+}
+
+/// Why a text is no ceiling.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?}: {what}; {mend}")]
+pub struct CeilingError {
+    text: String,
+    what: String,
+    mend: String,
+}
+
+impl Ceiling {
+    /// Says in one line by how much the figure is exceeded; `None` where it is not. A figure of
+    /// which there is none is exceeded, too: nobody has seen it kept.
+    pub fn exceeded_by(&self, report: &ProbeReport) -> Option<String> {
+        match self.of {
+            Figure::Span(measure, statistic, most) => {
+                let spread = report.spread(measure);
+                let seen = match statistic {
+                    Statistic::Quantile(share) => spread.quantile(share),
+                    Statistic::Mean => spread.mean(),
+                    Statistic::Max => spread.max(),
+                };
+                match seen {
+                    None => Some(format!("{self}: nothing was measured")),
+                    Some(seen) if seen > most => Some(format!(
+                        "{self}: it is {seen:.3?}, {:.3?} above",
+                        seen - most
+                    )),
+                    Some(_) => None,
+                }
+            }
+            Figure::Errors(most) => {
+                let seen = report.errors();
+                (seen > most).then(|| format!("{self}: there are {seen}, {} above", seen - most))
+            }
+            Figure::ErrorShare(most) => {
+                let ended = report.errors() + report.replies;
+                if ended == 0 {
+                    return Some(format!("{self}: nothing was measured"));
+                }
+                let seen = report.errors() as f64 / ended as f64;
+                (seen > most).then(|| {
+                    let (seen, above) = (seen * 100.0, (seen - most) * 100.0);
+                    format!("{self}: it is {seen:.3} %, {above:.3} % above")
+                })
+            }
+        }
+    }
+}
+
+impl fmt::Display for Ceiling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl FromStr for Ceiling {
+    type Err = CeilingError;
+
+    fn from_str(text: &str) -> Result<Self, CeilingError> {
+        let wrong = |what: &str, mend: &str| CeilingError {
+            text: text.to_owned(),
+            what: what.to_owned(),
+            mend: mend.to_owned(),
+        };
+        let Some((name, most)) = text.split_once('=') else {
+            return Err(wrong("no bound", "write p99=5ms"));
+        };
+        let (name, most) = (name.trim(), most.trim());
+        let of = if name == "errors" {
+            errors(most).ok_or_else(|| {
+                wrong(
+                    "no number of errors",
+                    "write errors=0, errors=10 or errors=0.1%",
+                )
+            })?
+        } else {
+            let (measure, statistic) = figure(name).ok_or_else(|| {
+                wrong(
+                    "no such figure",
+                    "write p50, p99.9, mean, max or errors, or a measure before it (sent.p99)",
+                )
+            })?;
+            let most = config::span(most).map_err(|problem| wrong(&problem.what, &problem.mend))?;
+            Figure::Span(measure, statistic, most)
+        };
+        Ok(Ceiling {
+            text: text.to_owned(),
+            of,
+        })
+    }
+}
+
+fn errors(most: &str) -> Option<Figure> {
+    match most.strip_suffix('%') {
+        None => most.parse().ok().map(Figure::Errors),
+        Some(share) => {
+            let share: f64 = share.trim().parse().ok()?;
+            (0.0..=100.0)
+                .contains(&share)
+                .then_some(Figure::ErrorShare(share / 100.0))
+        }
+    }
+}
+
+/// A measure and its statistic: `p99`, `connect.p99.9`.
+fn figure(name: &str) -> Option<(Measure, Statistic)> {
+    if let Some(statistic) = statistic(name) {
+        return Some((Measure::Due, statistic));
+    }
+    let (measure, rest) = name.split_once('.')?;
+    Some((Measure::from_name(measure)?, statistic(rest)?))
+}
+
+fn statistic(name: &str) -> Option<Statistic> {
+    match name {
+        "mean" => Some(Statistic::Mean),
+        "max" => Some(Statistic::Max),
+        _ => {
+            let percent: f64 = name.strip_prefix('p')?.parse().ok()?;
+            (0.0..=100.0)
+                .contains(&percent)
+                .then_some(Statistic::Quantile(percent / 100.0))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Option<Figure>) {
+        let read = text.parse::<Ceiling>().ok().map(|ceiling| ceiling.of);
+        assert_eq!(read, expected, "{text}");
+    }
+
+    fn span(measure: Measure, statistic: Statistic, micros: u64) -> Option<Figure> {
+        Some(Figure::Span(
+            measure,
+            statistic,
+            Duration::from_micros(micros),
+        ))
+    }
+
+    #[test]
+    fn a_ceiling_names_a_statistic_and_perhaps_a_measure_before_it() {
+        let p99 = Statistic::Quantile(0.99);
+        check("p99=5ms", span(Measure::Due, p99, 5_000));
+        check("sent.p99=5ms", span(Measure::Sent, p99, 5_000));
+        check(
+            "first_byte.p99 = 0.5",
+            span(Measure::FirstByte, p99, 500_000),
+        );
+        check("max=250us", span(Measure::Due, Statistic::Max, 250));
+        let p999 = Statistic::Quantile(99.9 / 100.0);
+        check("connect.p99.9=1s", span(Measure::Connect, p999, 1_000_000));
+        check(
+            "lateness.mean=1ms",
+            span(Measure::Lateness, Statistic::Mean, 1_000),
+        );
+        check("errors=0", Some(Figure::Errors(0)));
+        check("errors=0.5%", Some(Figure::ErrorShare(0.005)));
+    }
+
+    #[test]
+    fn what_is_no_ceiling_is_refused() {
+        for text in [
+            "",
+            "p99",
+            "p99=",
+            "p99=soon",
+            "p99=-1ms",
+            "p101=1ms",
+            "p=1ms",
+            "99=1ms",
+            "pNaN=1ms",
+            "server.p99=1ms",
+            "sent.=1ms",
+            "errors=-1",
+            "errors=101%",
+            "errors=many",
+            "=5ms",
+        ] {
+            check(text, None);
+        }
+    }
+}

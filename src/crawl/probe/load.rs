@@ -1,0 +1,329 @@
+//! An open loop on the crawl's own: requests come in when they are due, and what becomes of each
+//! is told by when it was.
+
+use std::time::Duration;
+
+use super::report::{ProbeInterval, ProbeReport, Tally};
+use super::schedule::{Arrival, Schedule};
+use crate::base::slab::Slab;
+use crate::base::time::{Instant, Wall};
+use crate::crawl::carry::EXHAUSTED;
+use crate::crawl::core::{Core, Phase};
+use crate::fetch::failure::FailureKind;
+use crate::frontier::job::{Extra, Job};
+use crate::frontier::request::{Kind, Request};
+use crate::io::Io;
+use crate::sink::page::Page;
+use crate::throttle::map::Scopes;
+use crate::wire::url::CrawlUrl;
+
+/// Requests by the clock, and the book that is kept of them.
+pub(in crate::crawl) struct Load {
+    schedule: Schedule,
+    targets: Vec<Target>,
+    next_target: usize,
+    new_connections: bool,
+    /// Requests that came in and have not ended.
+    open: Slab<Open>,
+    /// It has begun: its schedule runs.
+    is_begun: bool,
+    /// How long after its end requests that are still open are given up.
+    grace: Duration,
+    /// An address was refused: nothing can be measured there.
+    is_refused: bool,
+    /// Requests that ended, measured or not.
+    ended: u64,
+    report: ProbeReport,
+    interval: Option<(Instant, Tally)>,
+}
+
+/// What is asked for, in turn with others.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    pub url: CrawlUrl,
+    pub request: Request,
+}
+
+/// A request that has come in.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    arrival: Arrival,
+    target: usize,
+}
+
+/// Requests taken in in one turn: more would keep those waiting that are in already.
+const ARRIVALS_PER_TURN: usize = 256;
+/// Requests that may wait for their turn. Behind so many nothing is learned by waiting, too: the
+/// server, or we, cannot keep up.
+const WAITING_MAX: usize = 65_536;
+
+impl Load {
+    pub(super) fn new(
+        schedule: Schedule,
+        targets: Vec<Target>,
+        new_connections: bool,
+        grace: Duration,
+        report: ProbeReport,
+    ) -> Self {
+        assert!(!targets.is_empty(), "a probe asks for something");
+        Load {
+            schedule,
+            is_begun: false,
+            grace,
+            targets,
+            next_target: 0,
+            new_connections,
+            open: Slab::new(),
+            is_refused: false,
+            ended: 0,
+            report,
+            interval: None,
+        }
+    }
+
+    /// When something is to be done.
+    pub fn next(&self) -> Option<Instant> {
+        match self.schedule.next() {
+            Some(arrival) => Some(arrival.due),
+            None if self.open.is_empty() => None,
+            None => Some(self.until()),
+        }
+    }
+
+    /// When requests that are still open are given up.
+    fn until(&self) -> Instant {
+        self.schedule.measured_until() + self.grace
+    }
+
+    /// Whether nothing more comes in.
+    pub fn is_spent(&self) -> bool {
+        self.schedule.is_spent()
+    }
+
+    /// Why it cannot go on, if it cannot.
+    pub fn is_stuck(&self, now: Instant) -> Option<&'static str> {
+        if self.is_refused {
+            return Some("blocked_address");
+        }
+        (now >= self.until()).then_some("overdue")
+    }
+
+    /// Whether a connection is kept for requests that are queued or still to come.
+    pub fn keeps_connection(&self, is_queued: bool) -> bool {
+        !self.new_connections && (is_queued || !self.schedule.is_spent())
+    }
+
+    /// Connections that there may be at once.
+    pub fn connections_max(&self) -> usize {
+        self.report.connections_max
+    }
+
+    /// Requests that ended, in the warm-up too.
+    pub fn ended(&self) -> u64 {
+        self.ended
+    }
+
+    /// The next request, if one is due; `waiting` others wait for their turn. None within where it
+    /// is dropped for their number.
+    fn take(&mut self, waiting: usize, now: Instant) -> Option<Option<Job>> {
+        if !self.is_begun {
+            // Setting up is no part of it.
+            self.is_begun = true;
+            self.schedule.begin(now);
+        }
+        let arrival = self.schedule.take(now)?;
+        match arrival.measured {
+            true => self.report.due += 1,
+            false => self.report.warmup += 1,
+        }
+        if waiting >= WAITING_MAX {
+            self.report.dropped += u64::from(arrival.measured);
+            return Some(None);
+        }
+        let target = self.next_target;
+        self.next_target = (target + 1) % self.targets.len();
+        let key = self.open.insert(Open { arrival, target });
+        Some(Some(self.job_of(&self.targets[target], key.slot)))
+    }
+
+    /// What is asked for, in turn.
+    pub(super) fn targets(&self) -> &[Target] {
+        &self.targets
+    }
+
+    /// An attempt at a target, for the request in this slot. It has no number yet.
+    pub(super) fn job_of(&self, target: &Target, slot: u32) -> Job {
+        let mut extra = Extra::of(&target.request).unwrap_or_default();
+        // Given back as the caller's own when the request has ended.
+        extra.tag = u64::from(slot);
+        Job {
+            id: 0,
+            parent: 0,
+            via: None,
+            url: target.url.clone(),
+            kind: Kind::Page,
+            seed: true,
+            fresh: self.new_connections,
+            redirects: 0,
+            attempt: 1,
+            depth: target.request.depth,
+            priority: 0,
+            share: 0.0,
+            extra: Some(extra),
+        }
+    }
+
+    /// An attempt has ended: its page tells when it was due, and the book is kept.
+    pub fn end(&mut self, page: &mut Page) {
+        let slot = u32::try_from(page.tag).expect("its tag is our own");
+        let key = self
+            .open
+            .key_of(slot)
+            .expect("an attempt ends while its request is open");
+        let Open { arrival, target } = *self.open.get(key).expect("it was just found");
+        page.tag = self.targets[target].request.tag;
+        // It was under none; what stands for that is our own affair.
+        page.scopes.clear();
+        page.timings.due = Some(arrival.due);
+        if !page.final_ {
+            self.report.retried += u64::from(arrival.measured);
+            return;
+        }
+        self.open.remove(key);
+        self.ended += 1;
+        let failure = page.failure.as_ref().map(|failure| failure.kind);
+        self.is_refused |= failure == Some(FailureKind::BlockedAddress);
+        if arrival.measured {
+            let begun = page.timings.dns.unwrap_or(page.timings.started);
+            // What our own machine had no socket for never had its turn.
+            let is_lacking = page.failure.as_ref().is_some_and(|f| f.code == EXHAUSTED);
+            let in_time = begun < self.schedule.measured_until() && !is_lacking;
+            self.report.begun_in_time += u64::from(in_time);
+            let tally = self.interval.as_mut().map(|(_, tally)| tally);
+            self.report.count(page, arrival.due, tally);
+        }
+    }
+
+    /// Keeps the distributions of intervals from `now` on.
+    pub fn keep_intervals(&mut self, now: Instant) {
+        self.interval = Some((now, Tally::default()));
+    }
+
+    /// The interval that ends now.
+    pub fn take_interval(&mut self, wall: Wall, now: Instant) -> Option<ProbeInterval> {
+        let (start, tally) = self.interval.replace((now, Tally::default()))?;
+        Some(ProbeInterval {
+            start: wall.at(start),
+            length: now.saturating_since(start),
+            spreads: tally.into_spreads(),
+        })
+    }
+
+    /// What was counted so far.
+    pub fn so_far(&self) -> &ProbeReport {
+        &self.report
+    }
+
+    /// What was measured, up to now.
+    pub fn report(
+        &self,
+        wall: Wall,
+        over: Option<&'static str>,
+        connections: u64,
+        now: Instant,
+    ) -> ProbeReport {
+        let mut report = self.report.clone();
+        let from = self.schedule.measured_from();
+        report.finish_reason = over;
+        report.started = wall.at(self.schedule.start());
+        report.measured_from = wall.at(from);
+        let until = self.schedule.measured_until();
+        let to = match self.schedule.is_spent() {
+            true => until,
+            false => until.min(now),
+        };
+        report.span = to.saturating_since(from);
+        report.connections = connections;
+        if over.is_some() {
+            let left = self.open.iter();
+            report.unsent = left.filter(|(_, open)| open.arrival.measured).count() as u64;
+            // What came due while we were too busy to see it.
+            let mut unseen = self.schedule.clone();
+            while let Some(arrival) = unseen.take(now) {
+                report.due += u64::from(arrival.measured);
+                report.unsent += u64::from(arrival.measured);
+            }
+        }
+        report
+    }
+}
+
+impl<I: Io> Core<I> {
+    /// Takes in the requests of a probe that are due; whether there were any.
+    pub fn arrive(&mut self) -> bool {
+        if self.load.is_none() || self.phase != Phase::Running {
+            return false;
+        }
+        // A turn may be long, and they are due whatever it has to do.
+        self.now = self.io.now();
+        for taken in 0..ARRIVALS_PER_TURN {
+            let waiting = self.frontier.queued();
+            let load = self.load.as_mut().expect("it was just there");
+            match load.take(waiting, self.now) {
+                None => return taken > 0,
+                Some(None) => {}
+                Some(Some(mut job)) => {
+                    job.id = self.frontier.number();
+                    self.queue(job, &Scopes::new());
+                }
+            }
+        }
+        self.unfinished = true;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::rng::Rng;
+    use crate::crawl::probe::{Arrivals, Length};
+    use crate::fetch::failure::Failure;
+    use crate::sink::page::samples;
+
+    /// A load of two requests a second apart, both taken.
+    fn taken() -> Load {
+        let (pace, length) = ((Arrivals::Constant, 1.0), Length::Requests(2));
+        let rng = Rng::from_seed(1);
+        let schedule = Schedule::new(pace, Duration::ZERO, length, rng, Instant::START);
+        let request = Request::get("http://a.test/");
+        let url = CrawlUrl::parse(&request.url).expect("a URL");
+        let targets = vec![Target { url, request }];
+        let report = ProbeReport::new(pace, length, 1, 10);
+        let mut load = Load::new(schedule, targets, false, Duration::ZERO, report);
+        for second in [0, 1] {
+            let now = Instant::START + Duration::from_secs(second);
+            assert!(load.take(0, now).is_some_and(|job| job.is_some()));
+        }
+        load
+    }
+
+    #[test]
+    fn what_our_machine_had_no_socket_for_never_had_its_turn() {
+        let mut load = taken();
+        let failed = |code| {
+            let mut page = samples::page(0);
+            page.timings.started = Instant::START;
+            page.failure = Some(Failure::new(FailureKind::Connect, code, "no"));
+            page
+        };
+        let mut page = failed("refused");
+        load.end(&mut page);
+        assert_eq!(load.so_far().begun_in_time, 1);
+        let mut page = failed(EXHAUSTED);
+        page.tag = 1;
+        load.end(&mut page);
+        assert_eq!(load.so_far().begun_in_time, 1);
+        assert_eq!(load.so_far().errors(), 2);
+    }
+}

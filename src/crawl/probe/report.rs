@@ -1,0 +1,326 @@
+//! What a probe measured: counts, and a distribution of each span.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::schedule::{Arrivals, Length};
+use crate::base::time::{Instant, Wall};
+use crate::crawl::stats::Spread;
+use crate::fetch::timings::Timings;
+use crate::sink::page::Page;
+
+/// A span that a probe measures of every request that ends well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Measure {
+    /// The latency as a user has it who came when the request was due: from then to the last byte
+    /// of the final head. Whatever kept the request is in it: a missing connection, its set-up,
+    /// our own lateness.
+    Due,
+    /// The server's latency alone: from the departure to the last byte of the final head. Where a
+    /// slow reply kept the next request from leaving, that wait is nowhere in it.
+    Sent,
+    /// From due to the last byte of the body, or of the head where there is no body.
+    Whole,
+    /// From due until the request had its turn: until there was a free place among the connections,
+    /// the name was known, and we got round to it.
+    Wait,
+    /// The lookup of the name, where this request made one.
+    Dns,
+    /// The TCP handshake, where this request made one.
+    Connect,
+    /// The TLS handshake, where this request made one.
+    Tls,
+    /// From the departure to the first byte of the final reply.
+    FirstByte,
+    /// From the first to the last byte of the final head.
+    Headers,
+    /// From the last byte of the head to that of the body.
+    Body,
+    /// How late the request left: after it was due and its connection ready. Our own fault.
+    Lateness,
+}
+
+impl Measure {
+    /// All of them, in the order of a report.
+    pub const ALL: [Measure; 11] = [
+        Measure::Due,
+        Measure::Sent,
+        Measure::Whole,
+        Measure::Wait,
+        Measure::Dns,
+        Measure::Connect,
+        Measure::Tls,
+        Measure::FirstByte,
+        Measure::Headers,
+        Measure::Body,
+        Measure::Lateness,
+    ];
+
+    /// The name in reports, in HDR logs and before a statistic (`connect.p99`).
+    pub const fn name(self) -> &'static str {
+        match self {
+            Measure::Due => "due",
+            Measure::Sent => "sent",
+            Measure::Whole => "whole",
+            Measure::Wait => "wait",
+            Measure::Dns => "dns",
+            Measure::Connect => "connect",
+            Measure::Tls => "tls",
+            Measure::FirstByte => "first_byte",
+            Measure::Headers => "headers",
+            Measure::Body => "body",
+            Measure::Lateness => "lateness",
+        }
+    }
+
+    /// The measure of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|measure| measure.name() == name)
+    }
+
+    /// Its span in one request that was due at `due`.
+    fn of(self, timings: &Timings, due: Instant) -> Option<Duration> {
+        let since = |end: Option<Instant>, start: Instant| Some(end?.saturating_since(start));
+        match self {
+            Measure::Due => since(timings.headers, due),
+            Measure::Sent => timings.server_latency(),
+            Measure::Whole => since(timings.body.or(timings.headers), due),
+            Measure::Wait => since(Some(timings.started), due),
+            Measure::Dns => since(timings.dns, timings.started),
+            Measure::Connect => since(timings.connect, timings.dns.unwrap_or(timings.started)),
+            Measure::Tls => timings.tls_took,
+            Measure::FirstByte => since(timings.first_byte, timings.sent?),
+            Measure::Headers => since(timings.headers, timings.first_byte?),
+            Measure::Body => since(timings.body, timings.headers?),
+            Measure::Lateness => timings.lateness(),
+        }
+    }
+}
+
+/// What the requests of a probe came to that were due after its warm-up.
+///
+/// Only replies that ended well are in the spreads. What failed is counted by its code and is in
+/// none of them.
+#[derive(Clone, Debug)]
+pub struct ProbeReport {
+    /// Why it ended; `None` while it runs. See [`Probe::run`](super::Probe::run).
+    pub finish_reason: Option<&'static str>,
+    /// Requests a second that were asked for.
+    pub rate: f64,
+    /// How the gaps between them were chosen.
+    pub arrivals: Arrivals,
+    /// How much was to be measured.
+    pub length: Length,
+    /// Where chance started: the same again gives the same arrivals.
+    pub seed: u64,
+    /// Connections that there might be at once.
+    pub connections_max: usize,
+    /// Wall time when it began.
+    pub started: Wall,
+    /// Wall time of the first moment that counts.
+    pub measured_from: Wall,
+    /// How long requests were due that count.
+    pub span: Duration,
+    /// Requests that were due.
+    pub due: u64,
+    /// Those of them that had their turn while others were still due: the rate that was reached is
+    /// this in that time.
+    pub begun_in_time: u64,
+    /// Requests that left.
+    pub sent: u64,
+    /// Replies that ended well, whatever their status.
+    pub replies: u64,
+    /// Requests that were due and never had their turn: too many waited already.
+    pub dropped: u64,
+    /// Requests that still waited for their turn when the probe ended.
+    pub unsent: u64,
+    /// Requests that were made again on another connection because a kept one died under them.
+    pub retried: u64,
+    /// Requests of the warm-up, which are in no other figure.
+    pub warmup: u64,
+    /// Replies by status.
+    pub by_status: BTreeMap<u16, u64>,
+    /// Failures by `kind.code`.
+    pub by_error: BTreeMap<String, u64>,
+    /// The URL and the words of the first failure of each code.
+    pub first_errors: BTreeMap<String, (String, String)>,
+    /// Connections opened in all, also in the warm-up.
+    pub connections: u64,
+    /// Replies whose arrival the kernel stamped.
+    pub exact: u64,
+    /// The same, where the stamp is only an upper bound.
+    pub bound: u64,
+    /// Replies that we stamped ourselves, when we got round to it.
+    pub user: u64,
+    spreads: Vec<Spread>,
+}
+
+/// What a probe measured in a stretch of time, by when replies ended.
+#[derive(Clone, Debug)]
+pub struct ProbeInterval {
+    /// When it began.
+    pub start: Wall,
+    /// How long it is.
+    pub length: Duration,
+    /// The distribution of each span of which there was one.
+    pub spreads: Vec<(Measure, Spread)>,
+}
+
+impl ProbeReport {
+    pub(super) fn new(
+        (arrivals, rate): (Arrivals, f64),
+        length: Length,
+        seed: u64,
+        connections_max: usize,
+    ) -> Self {
+        ProbeReport {
+            finish_reason: None,
+            rate,
+            arrivals,
+            length,
+            seed,
+            connections_max,
+            started: Wall::default(),
+            measured_from: Wall::default(),
+            span: Duration::ZERO,
+            due: 0,
+            begun_in_time: 0,
+            sent: 0,
+            replies: 0,
+            dropped: 0,
+            unsent: 0,
+            retried: 0,
+            warmup: 0,
+            by_status: BTreeMap::new(),
+            by_error: BTreeMap::new(),
+            first_errors: BTreeMap::new(),
+            connections: 0,
+            exact: 0,
+            bound: 0,
+            user: 0,
+            spreads: vec![Spread::new(); Measure::ALL.len()],
+        }
+    }
+
+    /// The distribution of a span.
+    pub fn spread(&self, measure: Measure) -> &Spread {
+        &self.spreads[measure as usize]
+    }
+
+    /// All failures together.
+    pub fn errors(&self) -> u64 {
+        self.by_error.values().sum()
+    }
+
+    /// Requests a second that had their turn while requests were due.
+    pub fn rate_reached(&self) -> f64 {
+        self.begun_in_time as f64 / self.span.as_secs_f64().max(1e-9)
+    }
+
+    /// Whether the rate was kept: of what was due, all but a hundredth (or, where that is less, a
+    /// tenth of a second's worth) had its turn in time.
+    pub fn is_rate_reached(&self) -> bool {
+        let missed = self.due.saturating_sub(self.begun_in_time) as f64;
+        self.dropped == 0 && missed <= (self.due as f64 * 0.01).max(self.rate * 0.1)
+    }
+
+    /// Counts a request that ended, which was due at `due`; what it measured goes to `interval`
+    /// too. The end of the span that is measured is not known yet where it is counted in requests.
+    pub(super) fn count(&mut self, page: &Page, due: Instant, interval: Option<&mut Tally>) {
+        let timings = &page.timings;
+        self.sent += u64::from(timings.sent.is_some());
+        if let Some(failure) = &page.failure {
+            let name = format!("{}.{}", failure.kind.name(), failure.code);
+            if !self.by_error.contains_key(&name) {
+                let first = (page.url.to_string(), failure.detail.to_string());
+                self.first_errors.insert(name.clone(), first);
+            }
+            *self.by_error.entry(name).or_default() += 1;
+            return;
+        }
+        self.replies += 1;
+        if let Some(status) = page.status {
+            *self.by_status.entry(status).or_default() += 1;
+        }
+        let clock = match (timings.kernel, timings.bound) {
+            (true, false) => &mut self.exact,
+            (true, true) => &mut self.bound,
+            (false, _) => &mut self.user,
+        };
+        *clock += 1;
+        let mut interval = interval;
+        for measure in Measure::ALL {
+            let Some(span) = measure.of(timings, due) else {
+                continue;
+            };
+            self.spreads[measure as usize].record(span);
+            if let Some(tally) = interval.as_deref_mut() {
+                tally.record(measure, span);
+            }
+        }
+    }
+
+    /// The report as JSON; the README says what its keys mean. Spans are in seconds.
+    pub fn to_json(&self) -> Value {
+        let spreads: Map<String, Value> = Measure::ALL
+            .iter()
+            .map(|measure| {
+                let json = self.spread(*measure).to_json();
+                (measure.name().to_owned(), json)
+            })
+            .collect();
+        let status: Map<String, Value> = self
+            .by_status
+            .iter()
+            .map(|(status, count)| (status.to_string(), json!(count)))
+            .collect();
+        json!({
+            "finish_reason": self.finish_reason,
+            "rate": self.rate,
+            "rate_reached": self.rate_reached(),
+            "is_rate_reached": self.is_rate_reached(),
+            "arrivals": self.arrivals.name(),
+            "seed": self.seed,
+            "connections_max": self.connections_max,
+            "started": self.started.to_string(),
+            "measured_from": self.measured_from.to_string(),
+            "span": self.span.as_secs_f64(),
+            "due": self.due,
+            "sent": self.sent,
+            "replies": self.replies,
+            "errors": self.by_error,
+            "dropped": self.dropped,
+            "unsent": self.unsent,
+            "retried": self.retried,
+            "warmup": self.warmup,
+            "status": status,
+            "connections": self.connections,
+            "stamps": {"exact": self.exact, "bound": self.bound, "user": self.user},
+            "latency": spreads,
+        })
+    }
+}
+
+/// The distributions of one interval, each made when there is something in it.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    spreads: [Option<Box<Spread>>; Measure::ALL.len()],
+}
+
+impl Tally {
+    fn record(&mut self, measure: Measure, span: Duration) {
+        let spread = &mut self.spreads[measure as usize];
+        spread.get_or_insert_default().record(span);
+    }
+
+    /// What there is.
+    pub fn into_spreads(self) -> Vec<(Measure, Spread)> {
+        Measure::ALL
+            .into_iter()
+            .zip(self.spreads)
+            .filter_map(|(measure, spread)| Some((measure, *spread?)))
+            .collect()
+    }
+}

@@ -1,0 +1,254 @@
+//! When requests are due, whatever becomes of those before: the arrivals of an open loop.
+
+use std::time::Duration;
+
+use crate::base::rng::Rng;
+use crate::base::time::Instant;
+
+/// How the gaps between arrivals are chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arrivals {
+    /// All alike.
+    #[default]
+    Constant,
+    /// By chance, as independent users would: a Poisson process of the same mean rate.
+    Poisson,
+}
+
+impl Arrivals {
+    /// The word in reports and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Arrivals::Constant => "constant",
+            Arrivals::Poisson => "poisson",
+        }
+    }
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// All that is due within this time.
+    Time(Duration),
+    /// So many requests.
+    Requests(u64),
+}
+
+/// A moment at which a request is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Arrival {
+    pub due: Instant,
+    /// It is due after the warm-up, and counts.
+    pub measured: bool,
+}
+
+/// The moments at which requests are due, one after another.
+#[derive(Clone, Debug)]
+pub(super) struct Schedule {
+    start: Instant,
+    /// The end of the warm-up.
+    measured_from: Instant,
+    /// The end of the time in which what counts is due: of a number of requests, a mean gap after
+    /// the last of them.
+    measured_until: Instant,
+    length: Length,
+    gaps: Gaps,
+    next: Option<Arrival>,
+    /// Arrivals taken that count.
+    taken: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Gaps {
+    /// The n-th arrival is n gaps after the start, so that rounding does not add up.
+    Even { gap: f64, count: u64 },
+    /// Nanoseconds from the start to the last arrival, and what the next gap is drawn from.
+    Random { gap: f64, at: f64, rng: Rng },
+}
+
+impl Schedule {
+    /// Arrivals at `rate` a second from `start` on; those of the warm-up do not count.
+    pub fn new(
+        (arrivals, rate): (Arrivals, f64),
+        warmup: Duration,
+        length: Length,
+        rng: Rng,
+        start: Instant,
+    ) -> Self {
+        let gap = 1e9 / rate;
+        let mut schedule = Schedule {
+            start,
+            measured_from: start + warmup,
+            length,
+            gaps: match arrivals {
+                Arrivals::Constant => Gaps::Even { gap, count: 0 },
+                Arrivals::Poisson => Gaps::Random { gap, at: 0.0, rng },
+            },
+            measured_until: Instant::FAR_FUTURE,
+            next: None,
+            taken: 0,
+        };
+        schedule.step();
+        schedule.measured_until = schedule.end_of(gap);
+        schedule
+    }
+
+    fn end_of(&self, gap: f64) -> Instant {
+        let gaps = |count: u64| Duration::from_nanos((gap * count as f64) as u64);
+        match (self.length, &self.gaps) {
+            (Length::Time(span), _) => self.measured_from + span,
+            (Length::Requests(count), Gaps::Even { .. }) => self.measured_from + gaps(count),
+            (Length::Requests(_), Gaps::Random { .. }) => {
+                // Nobody knows the end of chance who has not been there.
+                let mut ahead = self.clone();
+                let all = std::iter::from_fn(|| ahead.take(Instant::FAR_FUTURE));
+                all.last().map_or(self.measured_from, |last| last.due) + gaps(1)
+            }
+        }
+    }
+
+    /// Puts off all of it, before anything was taken.
+    pub fn begin(&mut self, now: Instant) {
+        let by = now.saturating_since(self.start);
+        self.start += by;
+        self.measured_from += by;
+        self.measured_until += by;
+        if let Some(arrival) = &mut self.next {
+            arrival.due += by;
+        }
+    }
+
+    /// The next arrival, if there is one.
+    pub fn next(&self) -> Option<Arrival> {
+        self.next
+    }
+
+    /// Takes the next arrival, if it is due.
+    pub fn take(&mut self, now: Instant) -> Option<Arrival> {
+        let arrival = self.next.filter(|arrival| arrival.due <= now)?;
+        if arrival.measured {
+            self.taken += 1;
+        }
+        self.step();
+        Some(arrival)
+    }
+
+    /// Whether every arrival has been taken.
+    pub fn is_spent(&self) -> bool {
+        self.next.is_none()
+    }
+
+    /// When it began.
+    pub fn start(&self) -> Instant {
+        self.start
+    }
+
+    /// The end of the warm-up.
+    pub fn measured_from(&self) -> Instant {
+        self.measured_from
+    }
+
+    /// When the time ends in which what counts is due.
+    pub fn measured_until(&self) -> Instant {
+        self.measured_until
+    }
+
+    fn step(&mut self) {
+        let after = match &mut self.gaps {
+            Gaps::Even { gap, count } => {
+                *count += 1;
+                *gap * (*count - 1) as f64
+            }
+            Gaps::Random { gap, at, rng } => {
+                // From the open end of the unit interval: the logarithm of 0 is no gap.
+                *at -= *gap * (1.0 - rng.range_f64(0.0, 1.0)).ln();
+                *at
+            }
+        };
+        let due = self.start + Duration::from_nanos(after.round() as u64);
+        let measured = due >= self.measured_from;
+        let goes_on = match self.length {
+            Length::Time(span) => due < self.measured_from + span,
+            Length::Requests(count) => !measured || self.taken < count,
+        };
+        self.next = goes_on.then_some(Arrival { due, measured });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schedule(arrivals: Arrivals, rate: f64, length: Length, seed: u64) -> Schedule {
+        let warmup = Duration::from_secs(1);
+        let start = Instant::from_nanos(7);
+        Schedule::new(
+            (arrivals, rate),
+            warmup,
+            length,
+            Rng::from_seed(seed),
+            start,
+        )
+    }
+
+    /// Every arrival: nanoseconds after the start, and whether it counts.
+    fn all(mut schedule: Schedule) -> Vec<(u64, bool)> {
+        let taken = std::iter::from_fn(|| schedule.take(Instant::FAR_FUTURE));
+        taken
+            .map(|arrival| (arrival.due.as_nanos() - 7, arrival.measured))
+            .collect()
+    }
+
+    #[test]
+    fn even_gaps_are_exact_to_the_nanosecond_however_many_there_are() {
+        let arrivals = all(schedule(
+            Arrivals::Constant,
+            3.0,
+            Length::Requests(300_000),
+            1,
+        ));
+        assert_eq!(arrivals.len(), 300_003);
+        assert_eq!(arrivals[0], (0, false));
+        assert_eq!(arrivals[1], (333_333_333, false));
+        assert_eq!(arrivals[3], (1_000_000_000, true));
+        assert_eq!(arrivals[300_000], (100_000_000_000_000, true));
+    }
+
+    #[test]
+    fn a_time_holds_what_is_due_within_it_and_its_end_is_no_part_of_it() {
+        let two = Length::Time(Duration::from_secs(2));
+        let arrivals = all(schedule(Arrivals::Constant, 10.0, two, 1));
+        assert_eq!(arrivals.iter().filter(|(_, counts)| *counts).count(), 20);
+        assert_eq!(arrivals.last(), Some(&(2_900_000_000, true)));
+    }
+
+    #[test]
+    fn nothing_is_taken_before_it_is_due() {
+        let mut schedule = schedule(Arrivals::Constant, 10.0, Length::Requests(1), 1);
+        assert_eq!(schedule.take(Instant::from_nanos(6)), None);
+        assert!(schedule.take(Instant::from_nanos(7)).is_some());
+        assert_eq!(schedule.take(Instant::from_nanos(100_000_006)), None);
+        assert!(schedule.take(Instant::from_nanos(100_000_007)).is_some());
+    }
+
+    #[test]
+    fn chance_repeats_with_its_seed_and_keeps_the_mean_and_the_spread_of_a_poisson_process() {
+        let hundred = Length::Time(Duration::from_secs(100));
+        let one = all(schedule(Arrivals::Poisson, 1000.0, hundred, 1));
+        assert_eq!(one, all(schedule(Arrivals::Poisson, 1000.0, hundred, 1)));
+        assert_ne!(one, all(schedule(Arrivals::Poisson, 1000.0, hundred, 2)));
+        // 101 000 expected, with a deviation of 318.
+        assert!((100_000..102_000).contains(&one.len()), "{}", one.len());
+        let gaps: Vec<f64> = one
+            .windows(2)
+            .map(|pair| (pair[1].0 - pair[0].0) as f64)
+            .collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>();
+        let deviation = (variance / gaps.len() as f64).sqrt();
+        // Of an exponential distribution they are the same.
+        assert!((0.98..1.02).contains(&(deviation / mean)), "{deviation}");
+        let long = gaps.iter().filter(|gap| **gap > mean).count() as f64;
+        assert!((0.36..0.376).contains(&(long / gaps.len() as f64)));
+    }
+}

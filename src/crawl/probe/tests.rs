@@ -1,0 +1,592 @@
+//! Whole probes in virtual time, against a server that does as a test says.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use super::*;
+use crate::base::time::Instant;
+use crate::fetch::failure::FailureKind;
+use crate::io::Close;
+use crate::io::sim::{Answer as Accepts, ConnId, Net, Sim, Weather, World};
+use crate::sink::page::Page;
+
+/// What a server does with a request.
+#[derive(Clone, Copy, Debug)]
+enum Does {
+    /// Answers after this long.
+    Answers(Duration),
+    /// Answers so at this moment, or at once where it has passed.
+    AnswersAt(Instant),
+    /// Says this status after a while.
+    Says(u16, Duration),
+    /// Resets the connection.
+    Resets,
+    /// Ends the connection without a word.
+    Ends,
+    /// Nothing at all.
+    Nothing,
+}
+
+type Script = Box<dyn Fn(usize, Instant) -> Does>;
+
+/// A server, and what it saw.
+struct Server {
+    /// What it does with the n-th request, which arrived at a moment.
+    script: Script,
+    accepts: Accepts,
+    round_trip: Duration,
+    lines: BTreeMap<ConnId, Vec<u8>>,
+    most_lines: usize,
+    opened: usize,
+    asked: Vec<(Instant, String)>,
+}
+
+impl Server {
+    fn new(script: impl Fn(usize, Instant) -> Does + 'static) -> Self {
+        Server {
+            script: Box::new(script),
+            accepts: Accepts::Accept,
+            round_trip: Duration::ZERO,
+            lines: BTreeMap::new(),
+            most_lines: 0,
+            opened: 0,
+            asked: Vec::new(),
+        }
+    }
+}
+
+impl World for Server {
+    fn distance(&mut self, _to: SocketAddr, _rng: &mut Rng) -> Duration {
+        self.round_trip
+    }
+
+    fn connect(&mut self, conn: ConnId, _to: SocketAddr, _net: &mut Net) -> Accepts {
+        if self.accepts == Accepts::Accept {
+            self.lines.insert(conn, Vec::new());
+            self.opened += 1;
+            self.most_lines = self.most_lines.max(self.lines.len());
+        }
+        self.accepts
+    }
+
+    fn bytes(&mut self, conn: ConnId, bytes: &[u8], net: &mut Net) {
+        let unread = self
+            .lines
+            .get_mut(&conn)
+            .expect("who speaks is on the line");
+        unread.extend_from_slice(bytes);
+        if !unread.ends_with(b"\r\n\r\n") {
+            return;
+        }
+        let head = String::from_utf8(std::mem::take(unread)).expect("requests are text");
+        let now = net.now();
+        let target = head.split(' ').nth(1).unwrap_or_default().to_owned();
+        let does = (self.script)(self.asked.len(), now);
+        self.asked.push((now, target));
+        let (status, after) = match does {
+            Does::Answers(after) => (200, after),
+            Does::AnswersAt(at) => (200, at.saturating_since(now)),
+            Does::Says(status, after) => (status, after),
+            Does::Resets => return net.reset(conn, Duration::ZERO),
+            Does::Ends => return net.end(conn, Duration::ZERO),
+            Does::Nothing => return,
+        };
+        let reply = format!(
+            "HTTP/1.1 {status} So\r\nLocation: /elsewhere\r\nRetry-After: 7\r\n\
+             RateLimit-Remaining: 0\r\nRateLimit-Reset: 9\r\nContent-Length: 2\r\n\r\nok"
+        );
+        net.reply(conn, after, reply.as_bytes());
+    }
+
+    fn closed(&mut self, conn: ConnId, _how: Close, _net: &mut Net) {
+        self.lines.remove(&conn);
+    }
+}
+
+/// A probe that has ended.
+struct Ended {
+    reason: &'static str,
+    report: ProbeReport,
+    pages: Vec<Page>,
+    server: Rc<RefCell<Server>>,
+}
+
+impl Ended {
+    /// When the server was asked, in microseconds.
+    fn asked(&self) -> Vec<u64> {
+        let server = self.server.borrow();
+        let asked = server.asked.iter();
+        asked.map(|(at, _)| at.as_nanos() / 1000).collect()
+    }
+
+    /// A percentile, in whole milliseconds.
+    fn millis(&self, measure: Measure, share: f64) -> u128 {
+        let spread = self.report.spread(measure);
+        spread.quantile(share).expect("it was measured").as_millis()
+    }
+}
+
+fn settings(rate: f64, requests: u64) -> ProbeSettings {
+    ProbeSettings {
+        rate,
+        length: Length::Requests(requests),
+        ..ProbeSettings::default()
+    }
+}
+
+fn config() -> Config {
+    let mut config = Config::default();
+    config.allow_net = vec!["10.0.0.0/8".to_owned()];
+    config.random_seed = Some(7);
+    config
+}
+
+fn ms(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+fn at_ms(count: u64) -> Instant {
+    Instant::START + ms(count)
+}
+
+fn run(server: Server, settings: ProbeSettings) -> Ended {
+    run_with(server, settings, config(), &["http://10.0.0.1/"])
+}
+
+fn run_with(server: Server, settings: ProbeSettings, config: Config, urls: &[&str]) -> Ended {
+    let server = Rc::new(RefCell::new(server));
+    let weather = Weather {
+        piece_bytes_max: 1 << 20,
+        piece_gap_max: Duration::ZERO,
+        ..Weather::default()
+    };
+    let world = Box::new(Rc::clone(&server));
+    let io = Sim::with(1, crate::io::Settings::default(), weather, world);
+    let pages: Rc<RefCell<Vec<Page>>> = Rc::default();
+    let tell = Rc::clone(&pages);
+    let targets: Vec<_> = urls.iter().map(|url| Request::get(*url)).collect();
+    let names = resolver::Settings::default();
+    let sink = move |page: Page| tell.borrow_mut().push(page);
+    let mut probe =
+        Probe::on(io, names, config, settings, &targets, sink).expect("it can be set up");
+    let reason = probe.run();
+    let report = probe.report();
+    Ended {
+        reason,
+        report,
+        pages: pages.take(),
+        server,
+    }
+}
+
+#[test]
+fn requests_leave_when_they_are_due_whatever_the_replies_do() {
+    let calm = run(
+        Server::new(|_, _| Does::Answers(ms(1))),
+        settings(100.0, 300),
+    );
+    let due: Vec<u64> = (0..300).map(|n| n * 10_000).collect();
+    assert_eq!(calm.asked(), due);
+    let moody = Server::new(|n, _| match n % 5 {
+        0 => Does::Answers(ms(700)),
+        1 => Does::Resets,
+        2 => Does::Says(503, ms(3)),
+        3 => Does::Says(429, ms(90)),
+        _ => Does::Ends,
+    });
+    let moody = run(moody, settings(100.0, 300));
+    // What died on a kept connection is asked for once more.
+    let mut firsts: Vec<_> = moody
+        .pages
+        .iter()
+        .filter(|page| page.attempt == 1)
+        .map(|page| page.timings.sent.expect("it left").as_nanos() / 1000)
+        .collect();
+    firsts.sort_unstable();
+    assert_eq!(firsts, due);
+    assert_eq!(moody.reason, "finished");
+    assert!(moody.report.is_rate_reached());
+}
+
+#[test]
+fn one_connection_is_kept_and_used_again_where_one_is_enough() {
+    let ended = run(Server::new(|_, _| Does::Answers(ms(1))), settings(10.0, 50));
+    assert_eq!(ended.server.borrow().opened, 1);
+    assert_eq!(ended.report.connections, 1);
+    assert_eq!(ended.report.replies, 50);
+}
+
+#[test]
+fn each_request_has_a_connection_of_its_own_where_that_is_asked_for() {
+    let settings = ProbeSettings {
+        new_connections: true,
+        ..settings(10.0, 50)
+    };
+    let mut server = Server::new(|_, _| Does::Answers(ms(1)));
+    server.round_trip = ms(4);
+    let ended = run(server, settings);
+    assert_eq!(ended.server.borrow().opened, 50);
+    assert_eq!(ended.server.borrow().most_lines, 1, "each is closed");
+    assert_eq!(ended.report.spread(Measure::Connect).count(), 50);
+    assert_eq!(ended.millis(Measure::Connect, 0.5), 4);
+    // 4 ms for the connection, 4 ms for the way and 1 ms for the answer.
+    assert_eq!(ended.millis(Measure::Sent, 0.5), 5);
+    assert_eq!(ended.millis(Measure::Due, 0.5), 9);
+}
+
+/// Answers within a millisecond, but for the second second, in which it answers nothing.
+fn stalls(_: usize, now: Instant) -> Does {
+    if (at_ms(1000)..at_ms(2000)).contains(&now) {
+        Does::AnswersAt(at_ms(2000))
+    } else {
+        Does::Answers(ms(1))
+    }
+}
+
+#[test]
+fn a_stall_of_the_server_is_in_every_latency_from_due_and_in_few_from_departure() {
+    let one_connection = ProbeSettings {
+        connections_max: 1,
+        length: Length::Time(Duration::from_secs(10)),
+        ..settings(100.0, 0)
+    };
+    let ended = run(Server::new(stalls), one_connection.clone());
+    assert_eq!(ended.report.due, 1000);
+    assert_eq!(ended.report.replies, 1000, "no sample is left out");
+    // One request hung for a second; the 99 that were due meanwhile had no connection.
+    assert_eq!(ended.millis(Measure::Sent, 0.99), 1);
+    assert_eq!(ended.millis(Measure::Sent, 1.0), 1000);
+    assert!((900..1000).contains(&ended.millis(Measure::Due, 0.99)));
+    let late = ended.report.spread(Measure::Due).buckets();
+    let late: u64 = late
+        .filter(|(span, _)| *span > ms(100))
+        .map(|(_, n)| n)
+        .sum();
+    assert!((85..=105).contains(&late), "{late} of them waited");
+    assert!(ended.millis(Measure::Wait, 0.99) > 890);
+    assert!(
+        ended.millis(Measure::Lateness, 1.0) < 1,
+        "it was no fault of ours"
+    );
+    assert!(ended.report.is_rate_reached(), "all caught up in time");
+    // With a connection for each, both figures are the same.
+    let many = ProbeSettings {
+        connections_max: 200,
+        ..one_connection
+    };
+    let ended = run(Server::new(stalls), many);
+    assert_eq!(ended.asked().len(), 1000);
+    assert!((900..1000).contains(&ended.millis(Measure::Sent, 0.99)));
+    assert!((900..1000).contains(&ended.millis(Measure::Due, 0.99)));
+    assert_eq!(ended.millis(Measure::Wait, 1.0), 0);
+}
+
+#[test]
+fn no_more_connections_are_open_than_asked_for_whomever_they_lead_to() {
+    let settings = ProbeSettings {
+        connections_max: 3,
+        ..settings(200.0, 400)
+    };
+    let mut server = Server::new(|n, _| Does::Answers(ms(if n % 7 == 0 { 40 } else { 2 })));
+    server.round_trip = ms(1);
+    let urls = [
+        "http://10.0.0.1/a",
+        "http://10.0.0.2/b",
+        "http://10.0.0.3/c",
+        "http://10.0.0.4/d",
+        "http://10.0.0.5/e",
+    ];
+    let ended = run_with(server, settings, config(), &urls);
+    // One more may be on its way to its end.
+    assert!(ended.server.borrow().most_lines <= 4);
+    assert_eq!(ended.report.replies, 400);
+    let server = ended.server.borrow();
+    for path in ["/a", "/b", "/c", "/d", "/e"] {
+        let asked = server.asked.iter().filter(|(_, target)| target == path);
+        assert_eq!(asked.count(), 80, "in turn");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_arrivals_by_chance_and_the_schedule_is_kept() {
+    let poisson = ProbeSettings {
+        arrivals: Arrivals::Poisson,
+        ..settings(100.0, 500)
+    };
+    let asked = |seed| {
+        let mut config = config();
+        config.random_seed = Some(seed);
+        let server = Server::new(|n, _| Does::Answers(ms(n as u64 % 50)));
+        run_with(server, poisson.clone(), config, &["http://10.0.0.1/"]).asked()
+    };
+    let one = asked(1);
+    assert_eq!(one.len(), 500);
+    assert_eq!(one, asked(1));
+    assert_ne!(one, asked(2));
+    let span = one[499] - one[0];
+    assert!((4_000_000..6_000_000).contains(&span), "{span} µs");
+}
+
+#[test]
+fn the_warm_up_is_asked_for_and_counts_nowhere() {
+    let settings = ProbeSettings {
+        warmup: Duration::from_secs(2),
+        length: Length::Time(Duration::from_secs(3)),
+        ..settings(10.0, 0)
+    };
+    let slow_at_first = |_, now| Does::Answers(ms(if now < at_ms(1900) { 50 } else { 5 }));
+    let ended = run(Server::new(slow_at_first), settings);
+    assert_eq!(ended.asked().len(), 50);
+    assert_eq!(ended.pages.len(), 50, "they have their pages all the same");
+    assert_eq!((ended.report.warmup, ended.report.due), (20, 30));
+    assert_eq!(ended.report.spread(Measure::Due).count(), 30);
+    assert_eq!(ended.millis(Measure::Due, 1.0), 5);
+    assert_eq!(ended.report.span, Duration::from_secs(3));
+    assert!((9.9..10.1).contains(&ended.report.rate_reached()));
+}
+
+#[test]
+fn a_rate_that_cannot_be_reached_is_told() {
+    // Ten connections of 100 ms each carry 100 a second.
+    let settings = ProbeSettings {
+        connections_max: 10,
+        length: Length::Time(Duration::from_secs(5)),
+        ..settings(300.0, 0)
+    };
+    let ended = run(Server::new(|_, _| Does::Answers(ms(100))), settings);
+    assert_eq!(ended.report.due, 1500);
+    assert!(!ended.report.is_rate_reached());
+    let reached = ended.report.rate_reached();
+    assert!((99.0..103.0).contains(&reached), "{reached}");
+    assert_eq!(ended.report.replies, 1500, "late, but asked for");
+    assert!(ended.millis(Measure::Due, 1.0) > 9_000);
+    assert_eq!(ended.millis(Measure::Sent, 1.0), 100);
+}
+
+#[test]
+fn what_is_never_sent_is_told() {
+    // Two connections that never answer, and a timeout that is longer than our patience.
+    let settings = ProbeSettings {
+        connections_max: 2,
+        ..settings(10.0, 50)
+    };
+    let ended = run(Server::new(|_, _| Does::Nothing), settings);
+    assert_eq!(ended.reason, "overdue");
+    assert_eq!(ended.report.due, 50);
+    assert_eq!(ended.report.replies, 0);
+    let cancelled = ended.report.by_error.get("cancelled.stopped").copied();
+    let timed_out = ended.report.by_error.get("timeout.first_byte").copied();
+    assert_eq!((cancelled, timed_out), (Some(2), None));
+    assert_eq!(ended.report.unsent, 48);
+    assert_eq!(ended.report.sent, 2);
+    assert!(!ended.report.is_rate_reached());
+    // What is more than can wait is not even queued.
+    let settings = ProbeSettings {
+        connections_max: 2,
+        length: Length::Time(Duration::from_secs(1)),
+        ..self::settings(100_000.0, 0)
+    };
+    let ended = run(Server::new(|_, _| Does::Nothing), settings);
+    assert_eq!(ended.report.due, 100_000);
+    assert_eq!(ended.report.dropped, 100_000 - 65_536 - 2);
+    assert_eq!(ended.report.unsent, 65_536);
+    assert!(!ended.report.is_rate_reached());
+}
+
+#[test]
+fn failures_are_counted_by_code_and_are_in_no_latency() {
+    let script = |n, _| match n % 10 {
+        3 => Does::Resets,
+        6 => Does::Nothing,
+        _ => Does::Answers(ms(5)),
+    };
+    let settings = ProbeSettings {
+        new_connections: true,
+        ..settings(10.0, 100)
+    };
+    let mut config = config();
+    config.fetch.first_byte_timeout = Duration::from_secs(2);
+    let ended = run_with(Server::new(script), settings, config, &["http://10.0.0.1/"]);
+    let expected = [
+        ("reset.reset".to_owned(), 10),
+        ("timeout.first_byte".to_owned(), 10),
+    ];
+    assert_eq!(ended.report.by_error, expected.into());
+    assert_eq!(ended.report.errors(), 20);
+    assert_eq!(ended.report.replies, 80);
+    for measure in [Measure::Due, Measure::Sent, Measure::Whole] {
+        assert_eq!(ended.report.spread(measure).count(), 80);
+        assert_eq!(ended.millis(measure, 1.0), 5);
+    }
+    assert_eq!(
+        ended.report.first_errors["reset.reset"].0,
+        "http://10.0.0.1/"
+    );
+}
+
+#[test]
+fn a_server_that_cannot_be_connected_to_is_asked_at_every_due_moment_all_the_same() {
+    let mut server = Server::new(|_, _| Does::Nothing);
+    server.accepts = Accepts::Refuse;
+    let ended = run(server, settings(10.0, 40));
+    assert_eq!(ended.report.by_error["connect.refused"], 40);
+    assert_eq!(ended.reason, "finished");
+    let begun: Vec<_> = ended
+        .pages
+        .iter()
+        .map(|page| page.timings.started.as_nanos())
+        .collect();
+    let due: Vec<_> = (0..40).map(|n| n * 100_000_000).collect();
+    assert_eq!(begun, due);
+    assert!(ended.report.is_rate_reached());
+}
+
+#[test]
+fn statuses_are_replies_and_redirects_are_not_followed() {
+    let script = |n, _| Does::Says(if n % 2 == 0 { 302 } else { 500 }, ms(1));
+    let ended = run(Server::new(script), settings(10.0, 20));
+    assert_eq!(ended.report.by_status, [(302, 10), (500, 10)].into());
+    assert_eq!(ended.asked().len(), 20);
+    assert!(ended.pages.iter().all(|page| page.final_));
+    let errors = &ended.report.by_error;
+    assert!(errors.is_empty(), "{errors:?}");
+}
+
+#[test]
+fn a_request_under_which_a_kept_connection_died_is_made_again_and_its_latency_counts_both() {
+    let script = |n, _| match n {
+        5 => Does::Ends,
+        _ => Does::Answers(ms(2)),
+    };
+    let ended = run(Server::new(script), settings(10.0, 20));
+    assert_eq!(ended.report.retried, 1);
+    assert_eq!(ended.report.replies, 20);
+    assert_eq!(ended.report.errors(), 0);
+    assert_eq!(ended.asked().len(), 21);
+}
+
+#[test]
+fn an_address_that_is_not_globally_routable_ends_the_probe_at_once() {
+    let server = Server::new(|_, _| Does::Answers(ms(1)));
+    let urls = ["http://127.0.0.1/"];
+    let ended = run_with(server, settings(10.0, 100), config(), &urls);
+    assert_eq!(ended.reason, "blocked_address");
+    assert!(ended.report.due < 3);
+    let failure = ended.pages[0].failure.as_ref().expect("it failed");
+    assert_eq!(failure.kind, FailureKind::BlockedAddress);
+    assert!(failure.detail.contains("--allow-net"), "{failure}");
+    assert_eq!(ended.server.borrow().opened, 0);
+}
+
+#[test]
+fn pages_say_when_they_were_due_and_carry_what_their_caller_gave_them() {
+    let server = Rc::new(RefCell::new(Server::new(|_, _| Does::Answers(ms(30)))));
+    let io = Sim::new(1, Box::new(server));
+    let pages: Rc<RefCell<Vec<Page>>> = Rc::default();
+    let tell = Rc::clone(&pages);
+    let one_connection = ProbeSettings {
+        connections_max: 1,
+        ..settings(50.0, 4)
+    };
+    let targets = [
+        Request::get("http://10.0.0.1/a").tag(11),
+        Request::get("http://10.0.0.1/b")
+            .tag(12)
+            .header("X-Mine", "1"),
+    ];
+    let sink = move |page: Page| tell.borrow_mut().push(page);
+    let names = resolver::Settings::default();
+    let mut probe =
+        Probe::on(io, names, config(), one_connection, &targets, sink).expect("it can be set up");
+    assert_eq!(probe.run(), "finished");
+    let pages = pages.take();
+    let tags: Vec<_> = pages.iter().map(|page| page.tag).collect();
+    assert_eq!(tags, [11, 12, 11, 12]);
+    let due: Vec<_> = pages.iter().map(|page| page.timings.due).collect();
+    assert_eq!(due, [0, 20, 40, 60].map(|ms| Some(at_ms(ms))));
+    assert!(pages[1].timings.started >= at_ms(30), "it had to wait");
+    let second = String::from_utf8_lossy(&pages[1].request_bytes).into_owned();
+    assert!(second.contains("X-Mine: 1\r\n"), "{second}");
+}
+
+#[test]
+fn intervals_together_are_the_whole() {
+    let server = Server::new(|n, _| Does::Answers(ms(1 + n as u64 % 20)));
+    let io = Sim::new(1, Box::new(Rc::new(RefCell::new(server))));
+    let target = [Request::get("http://10.0.0.1/")];
+    let names = resolver::Settings::default();
+    let mut probe = Probe::on(
+        io,
+        names,
+        config(),
+        settings(100.0, 1000),
+        &target,
+        |_: Page| {},
+    )
+    .expect("it can be set up");
+    probe.keep_intervals();
+    let mut intervals = Vec::new();
+    while let Turn::GoesOn = probe.turn(None) {
+        if probe.elapsed() >= Duration::from_secs(intervals.len() as u64 + 1) {
+            intervals.extend(probe.take_interval());
+        }
+    }
+    intervals.extend(probe.take_interval());
+    assert_eq!(intervals.len(), 11);
+    let counted = |measure| -> u64 {
+        let spreads = intervals.iter().flat_map(|interval| &interval.spreads);
+        let of_it = spreads.filter(|(other, _)| *other == measure);
+        of_it.map(|(_, spread)| spread.count()).sum()
+    };
+    assert_eq!(counted(Measure::Due), 1000);
+    assert_eq!(
+        counted(Measure::Connect),
+        probe.report().spread(Measure::Connect).count()
+    );
+    for pair in intervals.windows(2) {
+        let gap = pair[1].start.saturating_since(pair[0].start);
+        assert_eq!(gap, pair[0].length, "they follow each other");
+    }
+}
+
+#[test]
+fn nonsense_is_refused_with_the_flag_that_says_it() {
+    let check = |settings: ProbeSettings, urls: &[&str], part: &str| {
+        let io = Sim::new(
+            1,
+            Box::new(Rc::new(RefCell::new(Server::new(|_, _| Does::Nothing)))),
+        );
+        let targets: Vec<_> = urls.iter().map(|url| Request::get(*url)).collect();
+        let names = resolver::Settings::default();
+        let made = Probe::on(io, names, config(), settings, &targets, |_: Page| {});
+        let refused = made.map(|_| ()).expect_err(part).to_string();
+        assert!(refused.contains(part), "{refused}");
+    };
+    let url = &["http://10.0.0.1/"][..];
+    for rate in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e9] {
+        check(settings(rate, 1), url, "--rate");
+    }
+    check(settings(1.0, 0), url, "--requests");
+    check(settings(1e-6, u64::MAX), url, "--requests");
+    let with = |change: fn(&mut ProbeSettings)| {
+        let mut settings = settings(1.0, 1);
+        change(&mut settings);
+        settings
+    };
+    check(with(|s| s.connections_max = 0), url, "--connections");
+    check(
+        with(|s| s.length = Length::Time(Duration::ZERO)),
+        url,
+        "--duration",
+    );
+    check(
+        with(|s| s.length = Length::Time(Duration::MAX)),
+        url,
+        "--duration",
+    );
+    check(with(|s| s.warmup = Duration::MAX), url, "--warmup");
+    check(settings(1.0, 1), &[], "URL");
+    check(settings(1.0, 1), &["ftp://10.0.0.1/"], "ftp://10.0.0.1/");
+}
