@@ -9,8 +9,7 @@ use super::config::Config;
 use super::crawler::{Crawler, NamedManager, Parts, SetUpError};
 use crate::fetch::resolver;
 use crate::io::{Io, Kernel};
-use crate::sink::Sink;
-use crate::sink::page::Page;
+use crate::sink::{Nowhere, Sink};
 use crate::throttle::map::ScopeMap;
 use crate::throttle::signal::{Classify, Feedback};
 use crate::throttle::strategy::Strategy;
@@ -38,7 +37,7 @@ impl Builder {
     pub(super) fn new(config: Config) -> Self {
         Builder {
             config,
-            parts: Parts::new(|_: Page| {}),
+            parts: Parts::new(Nowhere),
         }
     }
 
