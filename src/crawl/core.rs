@@ -14,6 +14,7 @@ use super::origins::Origins;
 use super::pacing::{MOST, MOST_RUNNING, Pacing};
 use super::probe::Load;
 use super::room::{Ports, Room};
+use super::spare::Spare;
 use super::stats::{Progress, Stats};
 use super::timer::{Deadlines, Timer};
 use crate::base::disk::{DiskDone, DiskJob};
@@ -87,6 +88,8 @@ pub(super) struct Core<I: Io> {
     /// Attempts that were cancelled, for `pending.jsonl`.
     pub cancelled: Vec<Job>,
     pub scratch: Vec<u8>,
+    /// Memory for attempts to come.
+    pub spare: Spare,
     /// Scopes of the user's whose delay was warned of: no more than there are in the settings.
     pub warned: BTreeSet<String>,
     pub(super) events: Vec<Event>,
@@ -513,6 +516,7 @@ impl<I: Io> Core<I> {
                 Phase::Over { reason } | Phase::Flushing { reason } => Some(reason),
                 _ => None,
             },
+            io: self.io.name(),
             started: wall,
             now: wall.at(self.now),
             elapsed: self.now.saturating_since(Instant::START),

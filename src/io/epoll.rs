@@ -24,8 +24,8 @@ use super::limits::sockets_allowed;
 use super::outbox::Outbox;
 use super::socket::{Attempt, Read, Socket, keep_stamping, net_error};
 use super::spin::Spin;
-use super::stamps::{Stamps, Unseen, departure_slack};
-use super::timer::Timer;
+use super::stamps::{Stamps, Unseen, departure_slack, established};
+use super::timer::{Timer, set_timer_slack};
 use super::{Chunk, Clock, Close, Event, Io, NetError, Settings, Stamp, Token, Waker};
 use crate::base::disk::DiskJob;
 use crate::base::pool::Pool;
@@ -320,13 +320,15 @@ impl Epoll {
                     }
                     let before = unread.before.asked(connection.asked);
                     let mut stamp = self.stamps.arrival(stamp, before, connection.floor);
-                    if stamp.clock == Clock::Kernel {
+                    let is_kernels = stamp.clock == Clock::Kernel;
+                    if is_kernels {
                         connection.floor = stamp.at;
-                        if stamp.is_bound() {
-                            self.watchful = WATCHFUL_TURNS;
-                        }
                     }
-                    if connection.was_one_segment(&stamp, short) {
+                    let asks = before.is_worth_asking(&stamp);
+                    if asks {
+                        self.watchful = WATCHFUL_TURNS;
+                    }
+                    if connection.was_one_segment(asks, short) && is_kernels {
                         stamp = Stamp::exact(stamp.at);
                     }
                     budget = budget.saturating_sub(length);
@@ -414,6 +416,10 @@ impl Epoll {
 }
 
 impl Io for Epoll {
+    fn name(&self) -> &'static str {
+        "epoll"
+    }
+
     fn now(&self) -> Instant {
         self.stamps.now()
     }
@@ -456,7 +462,7 @@ impl Io for Epoll {
             return;
         };
         if let Some(connection) = entry.vacate() {
-            connection.socket.close(how);
+            connection.socket.prepare_close(how);
             self.open -= 1;
         }
     }
@@ -508,8 +514,8 @@ impl Io for Epoll {
             self.stamps.saw_nothing(looking);
             slept = self.sleep(until);
         }
-        let complete = self.polled.iter().count() < EDGES_MAX;
-        let (now, unseen) = self.stamps.begin_turn(slept, complete);
+        let edges = self.polled.iter().count();
+        let (now, unseen) = self.stamps.begin_turn(slept, edges < EDGES_MAX, edges);
         self.handle_edges(now, unseen, events);
         self.serve_line(events);
     }
@@ -591,31 +597,6 @@ fn current(entries: &mut [Entry], token: Token) -> Option<&mut Entry> {
         .filter(|entry| entry.generation == token.generation)
 }
 
-/// When a connection was established: a round trip after its attempt left, by the kernel's
-/// measure, which a late loop does not change; else no later than we noticed. The attempt may have
-/// left `slack` later than `started`.
-fn established(started: Instant, slack: Duration, rtt: Option<Duration>, now: Instant) -> Stamp {
-    match rtt {
-        Some(rtt) => Stamp {
-            at: now.min(started + slack + rtt),
-            clock: Clock::Kernel,
-            slack,
-        },
-        None => Stamp {
-            at: now,
-            clock: Clock::User,
-            slack: now.saturating_since(started),
-        },
-    }
-}
-
-/// How finely the kernel times the calling thread's sleep. Best effort: late is the worst it gets.
-fn set_timer_slack(slack: Duration) {
-    let nanos = libc::c_ulong::try_from(slack.as_nanos()).unwrap_or(libc::c_ulong::MAX);
-    // SAFETY: this request takes one number and touches no memory.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanos.max(1)) };
-}
-
 /// Descriptors that one look at the kernel's news may report. Noting them costs little, and a
 /// connection that became ready should not wait behind those that have something to read.
 const EDGES_MAX: usize = 1024;
@@ -624,9 +605,9 @@ const EDGES_MAX: usize = 1024;
 /// millisecond to work off, and what falls due meanwhile is late by that.
 const READS_MAX: usize = 16;
 
-/// So many turns after one that left a stamp in doubt, sockets are asked for their segments before
-/// a request leaves: half a microsecond, which a loop that is never late saves.
-const WATCHFUL_TURNS: u32 = 64;
+/// For so many turns after one that left a stamp in doubt the kernel is asked for a socket's segments
+/// before a request leaves: half a microsecond, which a loop saves that is never late.
+const WATCHFUL_TURNS: u32 = 1024;
 
 const TIMER: mio::Token = mio::Token(usize::MAX);
 const BELL: mio::Token = mio::Token(usize::MAX - 1);

@@ -11,6 +11,8 @@ mod socket;
 mod limits;
 mod outbox;
 mod epoll;
+mod uring;
+mod kernel;
 mod disk;
 pub mod sim;
 #[cfg(test)]
@@ -26,12 +28,17 @@ use crate::base::disk::{DiskDone, DiskJob};
 use crate::base::time::{Instant, Wall};
 
 pub use self::epoll::Epoll;
+pub use self::kernel::{BackEnd, Kernel};
 pub use self::limits::{open_files, raise_open_files};
+pub use self::uring::{Unavailable, Uring};
 
 /// A back end: the kernel through epoll, through io_uring, or a simulated one.
 ///
 /// It is a static type parameter of the crawl, never `dyn`.
 pub trait Io {
+    /// What it is called: `epoll`, `uring` or `simulated`.
+    fn name(&self) -> &'static str;
+
     /// The present moment. The only clock in the house.
     fn now(&self) -> Instant;
 
@@ -265,9 +272,9 @@ pub enum NetError {
 #[must_use = "a chunk that is not released is lost to the pool"]
 pub struct Chunk {
     /// The pool's buffer.
-    pub(crate) buffer: u32,
+    pub buffer: u32,
     /// How much of it is filled.
-    pub(crate) length: u32,
+    pub length: u32,
 }
 
 /// Ends a wait from another thread.

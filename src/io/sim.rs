@@ -284,6 +284,10 @@ impl Sim {
 }
 
 impl Io for Sim {
+    fn name(&self) -> &'static str {
+        "simulated"
+    }
+
     fn now(&self) -> Instant {
         self.net.now()
     }

@@ -65,6 +65,12 @@ impl Socket {
         Ok(Socket(raw))
     }
 
+    /// Two that talk to each other and to nobody else.
+    pub(super) fn pair() -> io::Result<(Self, Self)> {
+        let (one, other) = Raw::pair(Domain::UNIX, Type::DGRAM.nonblocking(), None)?;
+        Ok((Socket(one), Socket(other)))
+    }
+
     /// Sends the SYN.
     pub(super) fn connect(&self, to: SocketAddr) -> io::Result<()> {
         match self.0.connect(&SockAddr::from(to)) {
@@ -151,7 +157,8 @@ impl Socket {
         }
     }
 
-    pub(super) fn close(self, how: Close) {
+    /// Says how it is to end when it is dropped.
+    pub(super) fn prepare_close(&self, how: Close) {
         if how == Close::Reset {
             // A socket that cannot be told to reset is closed like any other.
             let _ = self.0.set_linger(Some(Duration::ZERO));
@@ -259,27 +266,35 @@ fn receive_stamped(
     let Ok(received) = usize::try_from(received) else {
         return Err(io::Error::last_os_error());
     };
-    // SAFETY: `recvmsg` has filled `control` and set its length; the macros walk within that.
-    let stamp = unsafe {
-        let message = libc::CMSG_FIRSTHDR(&raw const header);
-        (!message.is_null()
-            && (*message).cmsg_level == libc::SOL_SOCKET
-            && (*message).cmsg_type == libc::SO_TIMESTAMPING)
-            .then(|| {
-                // The first of three stamps is the software one.
-                libc::CMSG_DATA(message)
-                    .cast::<libc::timespec>()
-                    .read_unaligned()
-            })
+    // SAFETY: `recvmsg` has written as much of `control` as it says.
+    let control = unsafe {
+        std::slice::from_raw_parts(control.as_ptr().cast::<u8>(), header.msg_controllen as _)
     };
+    Ok((received, arrival_stamp(control)))
+}
+
+/// The software's receive stamp among control messages, if they begin with it.
+pub(super) fn arrival_stamp(control: &[u8]) -> Option<Timespec> {
+    // SAFETY: it only computes.
+    let before = unsafe { libc::CMSG_LEN(0) } as usize;
+    if control.len() < before + size_of::<libc::timespec>() {
+        return None;
+    }
+    // SAFETY: there are as many bytes, and any bits make a header and a time.
+    let (message, stamp) = unsafe {
+        let at = control.as_ptr();
+        (
+            at.cast::<libc::cmsghdr>().read_unaligned(),
+            // The first of three stamps is the software one.
+            at.add(before).cast::<libc::timespec>().read_unaligned(),
+        )
+    };
+    let ours = message.cmsg_level == libc::SOL_SOCKET && message.cmsg_type == libc::SO_TIMESTAMPING;
     // A kernel that has no stamp for these bytes writes zeroes.
-    let stamp = stamp
-        .filter(|stamp| stamp.tv_sec != 0)
-        .map(|stamp| Timespec {
-            tv_sec: stamp.tv_sec,
-            tv_nsec: stamp.tv_nsec,
-        });
-    Ok((received, stamp))
+    (ours && stamp.tv_sec != 0).then_some(Timespec {
+        tv_sec: stamp.tv_sec,
+        tv_nsec: stamp.tv_nsec,
+    })
 }
 
 /// Room for one control message of three stamps, aligned as its header must be.

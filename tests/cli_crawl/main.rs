@@ -12,6 +12,7 @@ mod fetching;
 mod limits;
 mod machine;
 mod output;
+mod probing;
 mod redirects;
 mod replies;
 mod requests;

@@ -350,7 +350,7 @@ pub fn text(value: &Value) -> String {
 }
 
 #[track_caller]
-fn read_lines(text: &str) -> Vec<Value> {
+pub fn read_lines(text: &str) -> Vec<Value> {
     assert!(
         text.is_empty() || text.ends_with('\n'),
         "the last line is cut"

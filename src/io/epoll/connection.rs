@@ -9,10 +9,10 @@
 use std::time::Duration;
 
 use crate::base::time::Instant;
+use crate::io::Token;
 use crate::io::outbox::Backlog;
 use crate::io::socket::Socket;
 use crate::io::stamps::Unseen;
-use crate::io::{Clock, Stamp, Token};
 
 /// A slot of the table of sockets.
 #[derive(Debug)]
@@ -143,13 +143,12 @@ impl Connection {
     }
 
     /// Whether all that a read gave came in one segment, or as one datagram: its stamp can be no
-    /// other's. The kernel is asked only where that is in doubt. `drained`: the read left nothing.
-    pub(super) fn was_one_segment(&mut self, stamp: &Stamp, drained: bool) -> bool {
+    /// other's. `asks`: the kernel is to be asked. `drained`: the read left nothing.
+    pub(super) fn was_one_segment(&mut self, asks: bool, drained: bool) -> bool {
         if self.kind == Kind::Datagram {
-            return stamp.clock == Clock::Kernel;
+            return true;
         }
-        let is_asked = stamp.clock == Clock::Kernel && stamp.is_bound();
-        let known = self.segments.take().filter(|_| is_asked);
+        let known = self.segments.take().filter(|_| asks);
         let Some((known, count)) = known.zip(self.socket.segments()) else {
             return false;
         };
