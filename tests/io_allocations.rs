@@ -1,4 +1,4 @@
-//! The kernel's back end allocates nothing per operation once it is warm.
+//! The kernel's back ends allocate nothing per operation once they are warm.
 
 mod counting;
 
@@ -7,16 +7,27 @@ use std::net::{SocketAddr, TcpListener};
 use std::thread;
 use std::time::Duration;
 
-use argiope::io::{Close, Epoll, Event, Io, Settings, Token};
+use argiope::io::{Close, Epoll, Event, Io, Settings, Token, Uring};
 use counting::{Counting, asked};
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
 #[test]
-fn an_exchange_on_a_warm_back_end_allocates_nothing() {
+fn an_exchange_on_a_warm_epoll_allocates_nothing() {
+    check(Epoll::new(Settings::default()).expect("a back end"));
+}
+
+#[test]
+fn an_exchange_on_a_warm_io_uring_allocates_nothing() {
+    match Uring::new(Settings::default()) {
+        Ok(io) => check(io),
+        Err(reason) => eprintln!("SKIPPED: {reason}"),
+    }
+}
+
+fn check(mut io: impl Io) {
     let peer = answering();
-    let mut io = Epoll::new(Settings::default()).expect("a back end");
     let mut events = Vec::with_capacity(64);
     for generation in 0..200 {
         exchange(&mut io, &mut events, peer, generation);
@@ -29,7 +40,7 @@ fn an_exchange_on_a_warm_back_end_allocates_nothing() {
 }
 
 /// Connects, asks, reads the answer, closes.
-fn exchange(io: &mut Epoll, events: &mut Vec<Event>, peer: SocketAddr, generation: u32) {
+fn exchange(io: &mut impl Io, events: &mut Vec<Event>, peer: SocketAddr, generation: u32) {
     let token = Token {
         slot: 0,
         generation,

@@ -28,7 +28,9 @@ use crate::wire::robots;
 pub(super) const IDLE_CLOSED: &str = "idle_closed";
 
 /// The code of a connection that our own machine had no socket for.
-const EXHAUSTED: &str = "exhausted";
+pub(super) const EXHAUSTED: &str = "exhausted";
+/// The code of a connection that our own machine had no local port for.
+pub(super) const NO_PORT: &str = "no_port";
 /// How long a lane waits after that.
 const EXHAUSTED_PAUSE: Duration = Duration::from_secs(1);
 /// A server that closes a new connection on which it heard nothing for so long did not hang up on
@@ -81,7 +83,13 @@ impl<I: Io> Core<I> {
             self.http(socket).flight = Some(key);
             self.on_ready(key, socket);
         } else {
-            self.race_on(key);
+            let port = found.port;
+            let places = found.addresses.iter();
+            let places = places.map(|address| SocketAddr::new(*address, port));
+            match self.ports.scarce_until(places, self.now) {
+                Some(until) => self.put_off(key, until),
+                None => self.race_on(key),
+            }
         }
     }
 
@@ -179,6 +187,7 @@ impl<I: Io> Core<I> {
         match self.sockets.get_mut(key) {
             Some(Socket::Http(http)) => {
                 let flight = http.flight.expect("a new connection is somebody's");
+                self.ports.granted(http.connection.remote(), self.now);
                 let news = http.connection.handle_connected(local, stamp.at);
                 self.won(flight, key);
                 if let Some(news) = news {
@@ -322,6 +331,10 @@ impl<I: Io> Core<I> {
                 if failure.code == EXHAUSTED && self.load.is_none() {
                     return self.on_exhausted(flight_key, &failure);
                 }
+                if failure.code == NO_PORT && self.load.is_none() {
+                    let remote = carrier.remote.expect("a connection leads somewhere");
+                    return self.on_no_port(flight_key, remote);
+                }
                 if is_tcp {
                     self.frontier.host_failed(flight.lane, self.now);
                 }
@@ -338,11 +351,32 @@ impl<I: Io> Core<I> {
     /// Our machine has no socket to give. That is no fault of the origin's, and no URL's loss: the
     /// request waits, and fewer are in flight from now on.
     fn on_exhausted(&mut self, key: Key, failure: &Failure) {
-        let most = self.room.refused(self.throttle.in_flight());
-        log::warn!(
-            "{failure}; at most {most} requests are in flight for now (CONCURRENT_REQUESTS)"
+        if let Some(most) = self.room.refused(self.throttle.in_flight()) {
+            let level = self.room.said.level();
+            log::log!(
+                level,
+                "{failure}; at most {most} requests are in flight for now (CONCURRENT_REQUESTS)"
+            );
+            self.throttle.set_in_flight_max(most);
+        }
+        self.put_off(key, self.now + EXHAUSTED_PAUSE);
+    }
+
+    /// Our machine has no port left for one more connection to this place. Requests for it wait,
+    /// and those for others go on.
+    fn on_no_port(&mut self, key: Key, remote: SocketAddr) {
+        let until = self.ports.refused(remote, self.now);
+        let level = self.ports.said.level();
+        log::log!(
+            level,
+            "our machine has no local port left for {remote}; requests wait until one is free \
+             (net.ipv4.ip_local_port_range has more)"
         );
-        self.throttle.set_in_flight_max(most);
+        self.put_off(key, until);
+    }
+
+    /// A request that connects goes back into its lane, which waits until a moment.
+    fn put_off(&mut self, key: Key, until: Instant) {
         let flight = self.flights.get(key).expect("an attempt ends once");
         let lane = flight.lane;
         if let Stage::Connecting { sockets, .. } = &flight.stage {
@@ -351,7 +385,6 @@ impl<I: Io> Core<I> {
             }
         }
         self.reconnect(key);
-        let until = self.now + EXHAUSTED_PAUSE;
         self.frontier
             .pause(lane, until, &mut self.throttle, self.now);
     }
@@ -697,8 +730,9 @@ fn words(error: NetError) -> (&'static str, std::borrow::Cow<'static, str>) {
         NetError::Unreachable => ("unreachable", "no route leads there".into()),
         NetError::Exhausted => (
             EXHAUSTED,
-            "our machine has no socket, port or memory to give".into(),
+            "our machine has no socket or memory to give".into(),
         ),
+        NetError::NoPort => (NO_PORT, "our machine has no local port left".into()),
         NetError::Other(errno) => (
             "other",
             format!("{}", std::io::Error::from_raw_os_error(errno)).into(),

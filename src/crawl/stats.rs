@@ -270,6 +270,7 @@ impl Stats {
         };
         let mut all = json!({
             "finish_reason": progress.finish_reason,
+            "io": progress.io,
             "started": progress.started.to_string(),
             "now": progress.now.to_string(),
             "elapsed": seconds,
@@ -323,6 +324,8 @@ impl Default for Stats {
 pub struct Progress {
     /// Why it ended; `None` while it runs.
     pub finish_reason: Option<&'static str>,
+    /// What carries it: `epoll`, `uring`, or `simulated`.
+    pub io: &'static str,
     /// Wall time at its start.
     pub started: Wall,
     /// Wall time now.

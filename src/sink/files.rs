@@ -23,6 +23,8 @@ pub struct FileSinkOptions {
     pub folder: PathBuf,
     /// Where result lines go.
     pub results: Results,
+    /// The name of their file, as seen from `folder`.
+    pub results_name: PathBuf,
     /// Decisions about paces go to `throttle.jsonl`; there are some with `AUTOTHROTTLE_DEBUG` only.
     pub decisions: bool,
     /// WARC files, unless `None`.
@@ -35,11 +37,12 @@ pub struct FileSinkOptions {
 }
 
 impl FileSinkOptions {
-    /// Result lines to `results.jsonl` below `folder`, and no WARC files.
+    /// Result lines to `results.jsonl` in `folder`, and no WARC files.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         FileSinkOptions {
             folder: folder.into(),
             results: Results::File,
+            results_name: PathBuf::from("results.jsonl"),
             decisions: false,
             warc: None,
             held_max: 64 << 20,
@@ -51,7 +54,7 @@ impl FileSinkOptions {
 /// Where result lines go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Results {
-    /// To `results.jsonl`.
+    /// To [`FileSinkOptions::results_name`], `results.jsonl` where nothing else is said.
     File,
     /// To standard output.
     Stdout,
@@ -158,7 +161,7 @@ impl FileSink {
     fn results_path(&self) -> PathBuf {
         match self.options.results {
             Results::Stdout => PathBuf::from("standard output"),
-            Results::File | Results::None => self.options.folder.join("results.jsonl"),
+            Results::File | Results::None => self.options.folder.join(&self.options.results_name),
         }
     }
 
