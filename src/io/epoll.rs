@@ -18,7 +18,8 @@ use std::time::Duration;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll};
 
-use self::connection::{Connection, Entry, Kind, State, Unread};
+use self::connection::{Arrived, Connection, Entry, Kind, State, Unread};
+use super::departures::Departures;
 use super::disk::Disk;
 use super::limits::sockets_allowed;
 use super::outbox::Outbox;
@@ -42,6 +43,7 @@ pub struct Epoll {
     edges: Vec<Edge>,
     timer: Timer,
     stamps: Stamps,
+    departures: Departures,
     bell: Arc<Bell>,
     /// Indexed by [`Token::slot`].
     entries: Vec<Entry>,
@@ -85,6 +87,7 @@ impl Epoll {
             edges: Vec::with_capacity(EDGES_MAX),
             timer,
             stamps: Stamps::start(),
+            departures: Departures::start(),
             bell,
             entries: Vec::new(),
             open: 0,
@@ -254,7 +257,10 @@ impl Epoll {
             let drained = backlog.drain(
                 &connection.socket,
                 || self.stamps.now(),
-                |at, slack| events.push(Event::Sent { token, at, slack }),
+                |at, after| {
+                    let slack = self.departures.slack(at, after);
+                    events.push(Event::Sent { token, at, slack });
+                },
             );
             if let Err(error) = drained {
                 return self.fail(token, error, events);
@@ -310,6 +316,7 @@ impl Epoll {
                 self.line.push_back(token);
                 return Ok(());
             };
+            let counted = connection.count_before(self.watchful > 0);
             match connection.socket.receive(self.pool.get_mut(buffer)) {
                 Ok(Read::Bytes { length, stamp }) => {
                     let short =
@@ -328,8 +335,14 @@ impl Epoll {
                     if asks {
                         self.watchful = WATCHFUL_TURNS;
                     }
-                    if connection.was_one_segment(asks, short) && is_kernels {
-                        stamp = Stamp::exact(stamp.at);
+                    let asks = asks || before.is_stale(&stamp);
+                    match connection.arrived(asks, counted, short) {
+                        Arrived::Alone if is_kernels => stamp = Stamp::exact(stamp.at),
+                        Arrived::Alone | Arrived::Unknown => {}
+                        // Nobody stamped what was missing.
+                        Arrived::OutOfOrder => {
+                            stamp = self.stamps.arrival(None, before, connection.floor);
+                        }
                     }
                     budget = budget.saturating_sub(length);
                     events.push(Event::Received {
@@ -479,11 +492,14 @@ impl Io for Epoll {
     fn submit(&mut self) {
         let mut outbox = std::mem::take(&mut self.outbox);
         let mut news = std::mem::take(&mut self.news);
+        if !outbox.is_empty() {
+            self.departures.begin(self.stamps.now());
+        }
         for (send, bytes) in outbox.sends() {
             let token = send.token;
             match self.send_now(token, bytes, send.mark) {
                 Ok(Some(at)) if send.mark => {
-                    let slack = departure_slack(at, self.stamps.now());
+                    let slack = self.departures.slack(at, self.stamps.now());
                     news.push(Event::Sent { token, at, slack });
                 }
                 Ok(_) => {}

@@ -9,6 +9,8 @@ mod timer;
 mod spin;
 mod socket;
 mod limits;
+mod delay;
+mod departures;
 mod outbox;
 mod epoll;
 mod uring;

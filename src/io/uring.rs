@@ -17,7 +17,6 @@
 mod ring;
 mod buffers;
 mod connection;
-mod delay;
 #[cfg(test)]
 mod tests;
 
@@ -34,9 +33,10 @@ use rustix::time::Timespec;
 
 use self::buffers::Buffers;
 use self::connection::{Blind, Connection, Ending, Entry, Kind, Receive, State};
-use self::delay::RunDelay;
 pub use self::ring::Unavailable;
 use self::ring::{Answer, Name, OVERHEAD, Ring, SLOT_MAX, What};
+use super::delay::RunDelay;
+use super::departures::Departures;
 use super::disk::Disk;
 use super::limits::sockets_allowed;
 use super::outbox::Outbox;
@@ -67,6 +67,7 @@ pub struct Uring {
     /// For a host that waits in a loop of its own.
     timer: Timer,
     stamps: Stamps,
+    departures: Departures,
     watch: Watch,
     bell: Arc<Bell>,
     /// Indexed by [`Token::slot`].
@@ -133,6 +134,7 @@ impl Uring {
             answers: Vec::with_capacity(ANSWERS_A_TURN),
             timer: Timer::new()?,
             stamps: Stamps::start(),
+            departures: Departures::start(),
             watch: Watch::start(),
             bell: Arc::new(Bell {
                 fd: bell.map_err(io::Error::from)?,
@@ -456,7 +458,10 @@ impl Uring {
             let drained = backlog.drain(
                 &connection.socket,
                 || self.stamps.now(),
-                |at, slack| events.push(Event::Sent { token, at, slack }),
+                |at, after| {
+                    let slack = self.departures.slack(at, after);
+                    events.push(Event::Sent { token, at, slack });
+                },
             );
             if let Err(error) = drained {
                 return self.fail(token, error, events);
@@ -783,11 +788,14 @@ impl Io for Uring {
         self.flush();
         let mut outbox = std::mem::take(&mut self.outbox);
         let mut news = std::mem::take(&mut self.news);
+        if !outbox.is_empty() {
+            self.departures.begin(self.stamps.now());
+        }
         for (send, bytes) in outbox.sends() {
             let token = send.token;
             match self.send_now(token, bytes, send.mark) {
                 Ok(Some(at)) if send.mark => {
-                    let slack = departure_slack(at, self.stamps.now());
+                    let slack = self.departures.slack(at, self.stamps.now());
                     news.push(Event::Sent { token, at, slack });
                 }
                 Ok(_) => {}
@@ -934,6 +942,10 @@ impl Watch {
         } else {
             stamp.slack.min(self.kept.unwrap_or(Duration::MAX))
         };
+        if self.unseen.is_stale(&stamp) && connection.is_out_of_order() {
+            // Nobody stamped what was missing.
+            return stamps.arrival(None, unseen.asked(asked), floor);
+        }
         let exact = slack <= EXACT || connection.arrived_singly(all_seen);
         Stamp {
             slack: if exact { Duration::ZERO } else { slack },
