@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use argiope::serde_json::Value;
-use argiope::{Config, Crawler, Page, Request, Spread, Turn};
+use argiope::{Config, Crawler, Page, Request, Spread};
 
 use self::origin::Origin;
 
@@ -53,7 +53,7 @@ fn main() {
     let own = Rc::new(RefCell::new(Own::default()));
     let mut crawler = crawler(&plan, delay, &own);
     let (began, kept_waiting) = (Instant::now(), kept_waiting());
-    run(&plan, &mut crawler, origin.port, &own);
+    let lag = run(&plan, &mut crawler, origin.port, &own);
     let took = began.elapsed().as_secs_f64();
     let kept_waiting = self::kept_waiting() - kept_waiting;
     let (own, seen) = (own.borrow(), origin.seen());
@@ -73,7 +73,7 @@ fn main() {
     row("lateness, by result lines", &own.lateness);
     row("from due to sent, by result lines", &own.overdue);
     row("gap less delay, by the origin's kernel", &seen.excess);
-    row("length of a turn", &crawler.stats().lag);
+    row("length of a turn", &lag);
     println!(
         "our thread waited {:.1} ms for its processor while others had it",
         kept_waiting.as_secs_f64() * 1e3
@@ -147,8 +147,9 @@ fn crawler(plan: &Plan, delay: Duration, own: &Rc<RefCell<Own>>) -> Crawler {
         .expect("the machine has an epoll")
 }
 
-/// Runs it until all that tell have come.
-fn run(plan: &Plan, crawler: &mut Crawler, port: u16, own: &Rc<RefCell<Own>>) {
+/// Runs it until all that tell have come. Gives the lengths of the turns until then: the one that
+/// drops what is left is long.
+fn run(plan: &Plan, crawler: &mut Crawler, port: u16, own: &Rc<RefCell<Own>>) -> Spread {
     let stopper = crawler.stopper();
     let mut random = Random(plan.scopes);
     let mean = 1.0 / plan.rate as f64;
@@ -174,11 +175,12 @@ fn run(plan: &Plan, crawler: &mut Crawler, port: u16, own: &Rc<RefCell<Own>>) {
         } else {
             next.saturating_sub(now).min(PATIENCE)
         };
-        if let Turn::Over(_) = crawler.turn(Some(patience)) {
-            return;
-        }
+        crawler.turn(Some(patience));
         if own.borrow().pages >= plan.scopes {
+            let lag = crawler.stats().lag.clone();
             stopper.stop_now();
+            crawler.run();
+            return lag;
         }
     }
 }

@@ -316,6 +316,8 @@ fn of_many_sockets_a_few_are_read_at_once_and_new_connections_come_first() {
     let many = 60;
     for slot in 0..many {
         watch.connect(token(slot), peer);
+    }
+    for slot in 0..many {
         watch.io().send(token(slot), b"?", false);
     }
     watch.io().submit();
@@ -357,6 +359,8 @@ fn what_is_read_in_one_turn_is_bounded_in_bytes_too() {
     let peer = watch.bench.listen(vec![Step::Hear(1), say]);
     for slot in 0..8 {
         watch.connect(token(slot), peer);
+    }
+    for slot in 0..8 {
         watch.io().send(token(slot), b"?", false);
     }
     watch.io().submit();
