@@ -24,6 +24,7 @@ const FLOORS: &[(&str, &[&str])] = &[
 /// The files through which a library comes in. Test modules use the same doors.
 const DOORS: &[(&str, &[&str])] = &[
     ("mio", &["src/io/epoll.rs"]),
+    ("io_uring", &["src/io/uring/ring.rs"]),
     ("rustls", &["src/fetch/tls.rs"]),
     ("webpki_roots", &["src/fetch/tls.rs"]),
     ("httparse", &["src/wire/http/head.rs"]),
@@ -48,9 +49,12 @@ const DOORS: &[(&str, &[&str])] = &[
             "src/cli/json_lines.rs",
         ],
     ),
-    ("hdrhistogram", &["src/crawl/stats.rs"]),
+    (
+        "hdrhistogram",
+        &["src/crawl/stats.rs", "src/cli/probe/hdr.rs"],
+    ),
     ("slab", &["src/base/slab.rs"]),
-    ("clap", &["src/cli/args.rs"]),
+    ("clap", &["src/cli/args.rs", "src/cli/args/probe.rs"]),
     ("toml", &["src/cli/settings.rs"]),
     ("indicatif", &["src/cli/progress.rs"]),
     ("signal_hook", &["src/cli/signals.rs"]),

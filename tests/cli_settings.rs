@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 const COMMANDS: &[&str] = &[
-    "crawl", "fetch", "robots", "url", "links", "settings", "demo",
+    "crawl", "fetch", "probe", "robots", "url", "links", "settings", "demo",
 ];
 
 fn argiope(args: &[&str]) -> Output {
@@ -81,7 +81,6 @@ fn what_does_not_work_yet_is_not_in_the_help() {
         "--salvage",
         "--revisit",
         "uring",
-        "probe",
         "simulate",
         "state",
     ];
@@ -116,7 +115,7 @@ fn a_wrong_command_line_is_one_line() {
     check_refused(&["crawl", "x", "--timeout"], &["--timeout <D>"]);
     check_refused(&["crawl", "--resume", "x"], &["'--resume'"]);
     check_refused(&["settings", "--json", "--toml"], &["--json", "--toml"]);
-    check_refused(&["probe", "x"], &["'probe'"]);
+    check_refused(&["simulate", "x"], &["'simulate'"]);
 }
 
 #[test]
@@ -167,8 +166,8 @@ fn wrong_types_and_impossible_values_are_refused_by_their_place() {
     check(&["--header", "nothing"], &["--header: ", "Name: value"]);
     check(&["--contact", "me"], &["--contact: ", "is no contact"]);
     check(
-        &["--io", "uring"],
-        &["--io: \"uring\" is not available yet; give auto or epoll"],
+        &["--io", "kqueue"],
+        &["--io: \"kqueue\" ", "auto, epoll or uring"],
     );
     check(
         &["-s", "CONCURRENT_REQUESTS_PER_DOMAIN=0"],

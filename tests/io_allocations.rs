@@ -1,55 +1,46 @@
-//! The kernel's back end allocates nothing per operation once it is warm.
+//! The kernel's back ends allocate nothing per operation once they are warm.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod counting;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::thread;
 use std::time::Duration;
 
-use argiope::io::{Close, Epoll, Event, Io, Settings, Token};
-
-/// The system's allocator, which counts for each thread how often it was asked.
-struct Counting;
-
-thread_local! {
-    static ASKED: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: all calls go to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ASKED.with(|asked| asked.set(asked.get() + 1));
-        // SAFETY: the caller's promises are those that the system's allocator asks for.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use argiope::io::{Close, Epoll, Event, Io, Settings, Token, Uring};
+use counting::{Counting, asked};
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
 #[test]
-fn an_exchange_on_a_warm_back_end_allocates_nothing() {
+fn an_exchange_on_a_warm_epoll_allocates_nothing() {
+    check(Epoll::new(Settings::default()).expect("a back end"));
+}
+
+#[test]
+fn an_exchange_on_a_warm_io_uring_allocates_nothing() {
+    match Uring::new(Settings::default()) {
+        Ok(io) => check(io),
+        Err(reason) => eprintln!("SKIPPED: {reason}"),
+    }
+}
+
+fn check(mut io: impl Io) {
     let peer = answering();
-    let mut io = Epoll::new(Settings::default()).expect("a back end");
     let mut events = Vec::with_capacity(64);
     for generation in 0..200 {
         exchange(&mut io, &mut events, peer, generation);
     }
-    let before = ASKED.with(Cell::get);
+    let before = asked();
     for generation in 200..700 {
         exchange(&mut io, &mut events, peer, generation);
     }
-    assert_eq!(ASKED.with(Cell::get) - before, 0);
+    assert_eq!(asked() - before, 0);
 }
 
 /// Connects, asks, reads the answer, closes.
-fn exchange(io: &mut Epoll, events: &mut Vec<Event>, peer: SocketAddr, generation: u32) {
+fn exchange(io: &mut impl Io, events: &mut Vec<Event>, peer: SocketAddr, generation: u32) {
     let token = Token {
         slot: 0,
         generation,

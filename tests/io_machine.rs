@@ -1,17 +1,20 @@
-//! What the kernel's back end does when the machine under it fails.
+//! What the kernel's back ends do when the machine under it fails.
 //!
 //! Limits and standard output belong to a whole process, so each of these runs in one of its own:
 //! this test binary, started again with the name of a single test.
 
 use std::fs;
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use argiope::base::disk::{DiskDone, DiskJob, FileId};
-use argiope::io::{Epoll, Event, Io, NetError, Settings, Token, raise_open_files};
+use argiope::io::{
+    BackEnd, Epoll, Event, Io, Kernel, NetError, Settings, Token, Unavailable, Uring,
+    raise_open_files,
+};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const INSIDE: &str = "ARGIOPE_TEST_INSIDE";
@@ -175,6 +178,120 @@ fn dropping_the_back_end_waits_for_the_disk() {
     }
     drop(io);
     assert_eq!(fs::read(&path).expect("the file is there").len(), 2_000_000);
+}
+
+#[test]
+fn what_a_peer_said_long_ago_is_not_told_to_the_slots_next_user() {
+    let Some(mut io) = uring() else {
+        return;
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let to = listener.local_addr().expect("an address");
+    let mut events = Vec::new();
+    let mut peers = Vec::new();
+    for generation in 0..200 {
+        let token = Token {
+            slot: 0,
+            generation,
+        };
+        io.connect(token, to);
+        io.submit();
+        let (mut peer, _) = listener.accept().expect("we connected");
+        peer.set_read_timeout(Some(Duration::from_secs(9)))
+            .expect("it is some time");
+        peer.write_all(&[generation as u8; 100]).expect("we listen");
+        peers.push(peer);
+        let mut heard = 0;
+        // Some are closed before they are heard, some in the middle, some afterwards.
+        while heard < generation % 3 * 50 {
+            io.wait(Some(io.now() + Duration::from_secs(9)), &mut events);
+            io.submit();
+            for event in events.drain(..) {
+                assert_eq!(event.token(), Some(token));
+                if let Event::Received { chunk, .. } = event {
+                    assert!(
+                        io.bytes(&chunk)
+                            .iter()
+                            .all(|&byte| byte == generation as u8)
+                    );
+                    heard += io.bytes(&chunk).len() as u32;
+                    io.release(chunk);
+                }
+            }
+        }
+        io.close(token, argiope::io::Close::Reset);
+    }
+    // The kernel has let go of them all: their peers are told.
+    io.submit();
+    for mut peer in peers {
+        assert_eq!(
+            peer.read(&mut [0]).map_err(|error| error.kind()),
+            Err(ErrorKind::ConnectionReset)
+        );
+    }
+}
+
+#[test]
+fn where_io_uring_is_forbidden_epoll_takes_its_place() {
+    if inside() {
+        forbid_io_uring();
+        let reason = Uring::new(Settings::default()).expect_err("it is forbidden");
+        assert!(matches!(reason, Unavailable::Forbidden(_)), "{reason}");
+        assert!(reason.to_string().contains("forbidden"), "{reason}");
+        let io = Kernel::open(BackEnd::Uring, Settings::default()).expect("there is epoll");
+        assert_eq!(io.name(), "epoll");
+        std::process::exit(7);
+    }
+    let mut child = again("where_io_uring_is_forbidden_epoll_takes_its_place");
+    assert_eq!(child.wait().expect("it ends").code(), Some(7));
+}
+
+/// As a container's sandbox does: io_uring_setup ends with EPERM.
+fn forbid_io_uring() {
+    let statement = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    let mut program = [
+        // The number of the system call stands first.
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        statement(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            libc::SYS_io_uring_setup as u32,
+            0,
+            1,
+        ),
+        statement(
+            libc::BPF_RET | libc::BPF_K,
+            libc::SECCOMP_RET_ERRNO | libc::EPERM as u32,
+            0,
+            0,
+        ),
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
+    ];
+    let program = libc::sock_fprog {
+        len: program.len() as u16,
+        filter: program.as_mut_ptr(),
+    };
+    // SAFETY: the program and its length outlive the call, which copies it.
+    let done = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && libc::prctl(
+                libc::PR_SET_SECCOMP,
+                libc::SECCOMP_MODE_FILTER,
+                &raw const program,
+            ) == 0
+    };
+    assert!(done, "{}", std::io::Error::last_os_error());
+}
+
+/// The back end on io_uring, if there is one to be had.
+fn uring() -> Option<Uring> {
+    Uring::new(Settings::default())
+        .inspect_err(|reason| eprintln!("SKIPPED: {reason}"))
+        .ok()
 }
 
 fn inside() -> bool {

@@ -17,6 +17,7 @@ mod simulated {
     mod limits;
     mod memory;
     mod connections;
+    mod shortages;
     mod pace;
     mod hidden_limits;
     mod triggers;

@@ -1,4 +1,6 @@
-//! What the command line can say. The only file that imports clap.
+//! What the command line can say. This file and those below it are the only ones that import clap.
+
+mod probe;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,6 +13,8 @@ use super::links::LinksArgs;
 use super::robots::RobotsArgs;
 use super::url::UrlArgs;
 use super::{Usage, examples, settings};
+
+pub use self::probe::Probe;
 
 /// Reads the command line.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, Usage> {
@@ -60,7 +64,6 @@ struct Cli {
 
 /// The commands, as the user sees them.
 #[derive(Debug, Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "there is one, made once")]
 pub enum Command {
     /// Crawl from URLs and seed files, and follow links
     #[command(after_help = examples::CRAWL)]
@@ -68,6 +71,9 @@ pub enum Command {
     /// Fetch just these URLs: no robots.txt, no following; a result line each
     #[command(after_help = examples::FETCH)]
     Fetch(Fetch),
+    /// Measure latency at a constant rate, in an open loop
+    #[command(after_help = examples::PROBE)]
+    Probe(Probe),
     /// Ask a robots.txt file whether an agent may fetch URLs
     #[command(after_help = examples::ROBOTS)]
     Robots(Robots),
@@ -405,7 +411,7 @@ struct Sockets {
     #[arg(short = 'k', long)]
     insecure: bool,
     /// The kernel interface
-    #[arg(long, value_name = "auto|epoll")]
+    #[arg(long, value_name = "auto|epoll|uring")]
     io: Option<String>,
     /// Stay awake before each deadline, to be late by less; takes a core (SPIN says how long)
     #[arg(long)]

@@ -81,7 +81,8 @@ pub fn watch(crawler: &mut Crawler, quiet: bool) -> &'static str {
 /// The crawler; what the user asked of it and cannot be is a usage error.
 pub fn set_up(builder: Builder) -> anyhow::Result<Crawler> {
     builder.build().map_err(|error| match error {
-        SetUpError::Io(_) => error.into(),
+        // Its cause is in its words already.
+        SetUpError::Io(_) => anyhow::Error::msg(error.to_string()),
         told => Usage(told.to_string()).into(),
     })
 }

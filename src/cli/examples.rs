@@ -22,6 +22,15 @@ Examples:
   argiope fetch https://example.com -o page.html
   argiope fetch --fail --timeout 5s -H 'Accept-Language: de' https://example.com/a https://example.com/b";
 
+pub const PROBE: &str = "\
+Examples:
+  argiope probe https://example.com
+  argiope probe http://127.0.0.1:8080/ --allow-net loopback --rate 2000 --duration 30s --warmup 5s
+  argiope probe https://example.com/a https://example.com/b --arrivals poisson --hdr probe.hlog
+  argiope probe https://example.com --requests 500 --fail-above p99=200ms --fail-above errors=0
+
+Exit: 0 measured, 1 a bound exceeded, the rate not reached or no reply, 2 usage, 3 stopped early.";
+
 pub const ROBOTS: &str = "\
 Examples:
   argiope robots robots.txt --agent argiope https://example.com/private/x

@@ -7,6 +7,7 @@ mod settings;
 mod crawl;
 mod demo;
 mod fetch;
+mod probe;
 mod feed;
 mod seeds;
 mod signals;
@@ -58,6 +59,7 @@ fn run(command: Command) -> anyhow::Result<i32> {
     match command {
         Command::Crawl(args) => crawl::run(settings::load(args.configured(), &args.said()?)?, args),
         Command::Fetch(args) => fetch::run(settings::load(args.configured(), &args.said())?, args),
+        Command::Probe(args) => probe::run(settings::load(args.configured(), &args.said())?, &args),
         Command::Robots(args) => self::robots::run(&args.into_asked()?),
         Command::Url(args) => {
             let config = settings::load(&args.configured, &[])?;

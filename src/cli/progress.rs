@@ -57,7 +57,7 @@ impl Shown {
 
     /// Shows the present state, if it is time for it.
     pub fn show(&mut self, stats: &Stats, progress: impl FnOnce() -> Progress) {
-        if matches!(self.way, Way::Nothing) || Instant::now() < self.next {
+        if !self.is_time() {
             return;
         }
         let progress = progress();
@@ -75,6 +75,15 @@ impl Shown {
             bytes(rate(stats.bytes_wire, self.last.2) as u64),
         );
         self.last = (progress.elapsed, stats.pages, stats.bytes_wire);
+        self.tell(|| line);
+    }
+
+    /// Shows a line, if it is time for one.
+    pub fn tell(&mut self, line: impl FnOnce() -> String) {
+        if !self.is_time() {
+            return;
+        }
+        let line = line();
         match &self.way {
             Way::Live(bar) => {
                 bar.set_message(line);
@@ -87,6 +96,10 @@ impl Shown {
             }
             Way::Nothing => {}
         }
+    }
+
+    fn is_time(&self) -> bool {
+        !matches!(self.way, Way::Nothing) && Instant::now() >= self.next
     }
 
     /// Takes the live line away.

@@ -8,9 +8,8 @@ use serde_json::{Map, Value};
 use super::config::Config;
 use super::crawler::{Crawler, NamedManager, Parts, SetUpError};
 use crate::fetch::resolver;
-use crate::io::{Epoll, Io};
-use crate::sink::Sink;
-use crate::sink::page::Page;
+use crate::io::{Io, Kernel};
+use crate::sink::{Nowhere, Sink};
 use crate::throttle::map::ScopeMap;
 use crate::throttle::signal::{Classify, Feedback};
 use crate::throttle::strategy::Strategy;
@@ -38,11 +37,11 @@ impl Builder {
     pub(super) fn new(config: Config) -> Self {
         Builder {
             config,
-            parts: Parts::new(|_: Page| {}),
+            parts: Parts::new(Nowhere),
         }
     }
 
-    /// Where results go: a sink, or a function that takes each [`Page`].
+    /// Where results go: a sink, or a function that takes each [`Page`](crate::Page).
     pub fn sink(mut self, sink: impl Sink + 'static) -> Self {
         self.parts.sink = Box::new(sink);
         self
@@ -105,7 +104,7 @@ impl Builder {
         self
     }
 
-    /// The crawler, on the kernel's epoll. The configuration is checked once more.
+    /// The crawler, on the kernel interface that `IO` names. The configuration is checked once more.
     pub fn build(self) -> Result<Crawler, SetUpError> {
         Crawler::new(self.config, self.parts)
     }
@@ -121,7 +120,7 @@ impl Builder {
     }
 }
 
-impl Crawler<Epoll> {
+impl Crawler<Kernel> {
     /// Begins to put a crawler together.
     pub fn builder(config: Config) -> Builder {
         Builder::new(config)

@@ -28,7 +28,9 @@ use crate::wire::robots;
 pub(super) const IDLE_CLOSED: &str = "idle_closed";
 
 /// The code of a connection that our own machine had no socket for.
-const EXHAUSTED: &str = "exhausted";
+pub(super) const EXHAUSTED: &str = "exhausted";
+/// The code of a connection that our own machine had no local port for.
+pub(super) const NO_PORT: &str = "no_port";
 /// How long a lane waits after that.
 const EXHAUSTED_PAUSE: Duration = Duration::from_secs(1);
 /// A server that closes a new connection on which it heard nothing for so long did not hang up on
@@ -62,7 +64,7 @@ impl<I: Io> Core<I> {
             decisions: Vec::new(),
             port: found.port,
             stage: Stage::Connecting {
-                exchange: Box::new(exchange),
+                exchange,
                 race: Race::new(&found.addresses),
                 sockets: SmallVec::new(),
             },
@@ -81,24 +83,32 @@ impl<I: Io> Core<I> {
             self.http(socket).flight = Some(key);
             self.on_ready(key, socket);
         } else {
-            self.race_on(key);
+            let port = found.port;
+            let places = found.addresses.iter();
+            let places = places.map(|address| SocketAddr::new(*address, port));
+            match self.ports.scarce_until(places, self.now) {
+                Some(until) => self.put_off(key, until),
+                None => self.race_on(key),
+            }
         }
     }
 
-    /// The exchange of a job, ready to be sent.
-    pub fn exchange_of(&self, job: &Job, timings: Timings) -> Result<Exchange, RequestError> {
-        let extra = job.extra.as_deref();
-        let body = extra.map(|extra| extra.body.as_slice());
-        let description = Description {
-            method: job.method(),
-            target: job.url.request_target(),
-            host: job.url.authority(),
-            headers: extra.map_or(&[], |extra| &extra.headers),
-            body: body.filter(|body| !body.is_empty()),
-            keep_wire: true,
-            body_max: (job.kind == Kind::Robots).then_some(robots::LENGTH_MAX as u64),
-        };
-        Exchange::new(&description, &self.config.fetch, Limits::default(), timings)
+    /// The exchange of a job, ready to be sent, in the memory of one that is over where there is some.
+    fn exchange_of(&mut self, job: &Job, timings: Timings) -> Result<Box<Exchange>, RequestError> {
+        let (asked, settings, limits) = (describe(job), &self.config.fetch, Limits::default());
+        match self.spare.take() {
+            Some((mut exchange, buffers)) => {
+                *exchange = Exchange::in_buffers(&asked, settings, limits, timings, buffers)?;
+                Ok(exchange)
+            }
+            None => Exchange::new(&asked, settings, limits, timings).map(Box::new),
+        }
+    }
+
+    /// Whether a job's request can be put on the wire.
+    pub fn check_request(&mut self, job: &Job) -> Result<(), RequestError> {
+        self.scratch.clear();
+        describe(job).write_head(&self.config.fetch, &mut self.scratch)
     }
 
     /// Opens the next connection of an attempt's race, when it is time for it.
@@ -142,13 +152,13 @@ impl<I: Io> Core<I> {
             false => None,
         };
         let remote = SocketAddr::new(address, flight.port);
-        let socket = self.sockets.insert(Socket::Http(Box::new(HttpSocket {
+        let socket = self.sockets.insert(Socket::Http(HttpSocket {
             connection: Connection::open(remote, tls, flight.released, self.now),
             flight: Some(key),
             origin: self.origins.share(flight.origin),
             paused: None,
             counted: 0,
-        })));
+        }));
         if let Stage::Connecting { race, sockets, .. } = &mut flight.stage {
             sockets.push(socket);
             race.handle_started(self.now);
@@ -177,6 +187,7 @@ impl<I: Io> Core<I> {
         match self.sockets.get_mut(key) {
             Some(Socket::Http(http)) => {
                 let flight = http.flight.expect("a new connection is somebody's");
+                self.ports.granted(http.connection.remote(), self.now);
                 let news = http.connection.handle_connected(local, stamp.at);
                 self.won(flight, key);
                 if let Some(news) = news {
@@ -245,7 +256,7 @@ impl<I: Io> Core<I> {
             if let Some(flight) = http.flight.and_then(|key| self.flights.get(key))
                 && matches!(flight.stage, Stage::Exchanging { .. })
             {
-                self.throttle.sent(flight.ticket, at, self.now);
+                self.throttle.sent(flight.ticket, at);
             }
             self.arm(key);
         }
@@ -320,6 +331,10 @@ impl<I: Io> Core<I> {
                 if failure.code == EXHAUSTED && self.load.is_none() {
                     return self.on_exhausted(flight_key, &failure);
                 }
+                if failure.code == NO_PORT && self.load.is_none() {
+                    let remote = carrier.remote.expect("a connection leads somewhere");
+                    return self.on_no_port(flight_key, remote);
+                }
                 if is_tcp {
                     self.frontier.host_failed(flight.lane, self.now);
                 }
@@ -336,11 +351,32 @@ impl<I: Io> Core<I> {
     /// Our machine has no socket to give. That is no fault of the origin's, and no URL's loss: the
     /// request waits, and fewer are in flight from now on.
     fn on_exhausted(&mut self, key: Key, failure: &Failure) {
-        let most = self.room.refused(self.throttle.in_flight());
-        log::warn!(
-            "{failure}; at most {most} requests are in flight for now (CONCURRENT_REQUESTS)"
+        if let Some(most) = self.room.refused(self.throttle.in_flight()) {
+            let level = self.room.said.level();
+            log::log!(
+                level,
+                "{failure}; at most {most} requests are in flight for now (CONCURRENT_REQUESTS)"
+            );
+            self.throttle.set_in_flight_max(most);
+        }
+        self.put_off(key, self.now + EXHAUSTED_PAUSE);
+    }
+
+    /// Our machine has no port left for one more connection to this place. Requests for it wait,
+    /// and those for others go on.
+    fn on_no_port(&mut self, key: Key, remote: SocketAddr) {
+        let until = self.ports.refused(remote, self.now);
+        let level = self.ports.said.level();
+        log::log!(
+            level,
+            "our machine has no local port left for {remote}; requests wait until one is free \
+             (net.ipv4.ip_local_port_range has more)"
         );
-        self.throttle.set_in_flight_max(most);
+        self.put_off(key, until);
+    }
+
+    /// A request that connects goes back into its lane, which waits until a moment.
+    fn put_off(&mut self, key: Key, until: Instant) {
         let flight = self.flights.get(key).expect("an attempt ends once");
         let lane = flight.lane;
         if let Stage::Connecting { sockets, .. } = &flight.stage {
@@ -349,7 +385,6 @@ impl<I: Io> Core<I> {
             }
         }
         self.reconnect(key);
-        let until = self.now + EXHAUSTED_PAUSE;
         self.frontier
             .pause(lane, until, &mut self.throttle, self.now);
     }
@@ -372,7 +407,7 @@ impl<I: Io> Core<I> {
             self.close_socket(socket, Close::Reset);
         }
         self.throttle.charge_failed(ticket, released);
-        self.on_end(key, *exchange, Some(failure), carrier);
+        self.on_end(key, exchange, Some(failure), carrier);
     }
 
     fn on_exchange_over(&mut self, key: Key, failure: Option<Failure>, reusable: bool) {
@@ -395,7 +430,7 @@ impl<I: Io> Core<I> {
             self.favoured = None;
         }
         self.deadlines.cancel(Timer::Socket(key.slot));
-        self.on_end(flight, *exchange, failure, &carrier);
+        self.on_end(flight, exchange, failure, &carrier);
         // A connection with nothing queued for its origin closes at once, and so do those beside it
         // that were kept while there was. The requests of a probe are queued only when they are due.
         let is_queued = self.frontier.has_queued(lane);
@@ -434,7 +469,7 @@ impl<I: Io> Core<I> {
             IDLE_CLOSED,
             "the kept connection ended before the first byte of a reply",
         );
-        self.on_end(flight, *exchange, Some(failure), &carrier);
+        self.on_end(flight, exchange, Some(failure), &carrier);
     }
 
     /// A connection that waited was ended by its peer.
@@ -475,7 +510,7 @@ impl<I: Io> Core<I> {
         }
         let (ticket, released) = (flight.ticket, flight.released);
         self.throttle.charge_failed(ticket, released);
-        self.on_end(key, *exchange, Some(failure), carrier);
+        self.on_end(key, exchange, Some(failure), carrier);
     }
 
     /// The connection that a request waited on is gone; nothing was sent, so nothing is lost.
@@ -662,6 +697,21 @@ impl<I: Io> Core<I> {
     }
 }
 
+/// What a job asks for.
+fn describe(job: &Job) -> Description<'_> {
+    let extra = job.extra.as_deref();
+    let body = extra.map(|extra| extra.body.as_slice());
+    Description {
+        method: job.method(),
+        target: job.url.request_target(),
+        host: job.url.authority(),
+        headers: extra.map_or(&[], |extra| &extra.headers),
+        body: body.filter(|body| !body.is_empty()),
+        keep_wire: true,
+        body_max: (job.kind == Kind::Robots).then_some(robots::LENGTH_MAX as u64),
+    }
+}
+
 /// A back end's stamp, as the fetch floor takes it.
 pub(super) fn arrival(stamp: Stamp) -> Arrival {
     Arrival {
@@ -680,8 +730,9 @@ fn words(error: NetError) -> (&'static str, std::borrow::Cow<'static, str>) {
         NetError::Unreachable => ("unreachable", "no route leads there".into()),
         NetError::Exhausted => (
             EXHAUSTED,
-            "our machine has no socket, port or memory to give".into(),
+            "our machine has no socket or memory to give".into(),
         ),
+        NetError::NoPort => (NO_PORT, "our machine has no local port left".into()),
         NetError::Other(errno) => (
             "other",
             format!("{}", std::io::Error::from_raw_os_error(errno)).into(),

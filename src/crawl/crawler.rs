@@ -19,7 +19,8 @@ use super::life::Refused;
 use super::mapping::Mapping;
 use super::origins::Origins;
 use super::pacing::{MOST, Pacing};
-use super::room::Room;
+use super::room::{Ports, Room};
+use super::spare::Spare;
 use super::stats::{Progress, Stats};
 use super::timer::Deadlines;
 use crate::base::address;
@@ -31,7 +32,7 @@ use crate::fetch::resolver::{self, Resolver};
 use crate::fetch::tls::{CaFile, TlsConfig, TlsConfigError, TlsSettings};
 use crate::frontier::Frontier;
 use crate::frontier::request::Request;
-use crate::io::{Epoll, Io};
+use crate::io::{Io, Kernel, open_files};
 use crate::sink::{Sink, WriteError};
 use crate::throttle::engine::InitialFeedback;
 use crate::throttle::engine::Throttle;
@@ -46,7 +47,7 @@ use crate::throttle::strategies::Strategies;
 ///
 /// It lives on the thread that made it. Nothing in it is global: several may live in one process,
 /// on one thread even, each in its turn.
-pub struct Crawler<I: Io = Epoll> {
+pub struct Crawler<I: Io = Kernel> {
     pub(super) core: Core<I>,
 }
 
@@ -128,11 +129,11 @@ pub enum SetUpError {
     },
 }
 
-impl Crawler<Epoll> {
-    /// A crawler on epoll.
+impl Crawler<Kernel> {
+    /// A crawler on the kernel interface that the configuration names.
     #[doc(hidden)]
     pub fn new(config: Config, parts: Parts) -> Result<Self, SetUpError> {
-        let io = Epoll::new(config.io.clone())?;
+        let io = Kernel::open(config.back_end, config.io.clone())?;
         let mut resolver = resolver::read_settings();
         if !config.dns_servers.is_empty() {
             resolver.servers.clone_from(&config.dns_servers);
@@ -143,12 +144,12 @@ impl Crawler<Epoll> {
     /// A descriptor for a host loop: readable when there is something to do. It carries every
     /// deadline, so waiting for it alone is enough. Call [`Crawler::arm`] before waiting.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
-        self.core.io.as_fd().expect("epoll is a descriptor")
+        self.core.io.as_fd().expect("the kernel has descriptors")
     }
 }
 
 /// See [`Crawler::as_fd`].
-impl AsFd for Crawler<Epoll> {
+impl AsFd for Crawler<Kernel> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         Crawler::as_fd(self)
     }
@@ -185,8 +186,12 @@ impl<I: Io> Crawler<I> {
         let wanted = config.throttle.concurrent_requests;
         let room = Room::new(wanted.min(for_requests));
         if wanted > room.most() {
+            let bound = match config.io.sockets_max {
+                max if max <= sockets => format!("SOCKETS_MAX, which is {max},"),
+                _ => format!("the limit of {} open files", open_files()),
+            };
             log::warn!(
-                "CONCURRENT_REQUESTS is {wanted}, but open files allow only {} at once",
+                "CONCURRENT_REQUESTS is {wanted}, but {bound} leaves room for only {} in flight",
                 room.most()
             );
             throttle.set_in_flight_max(room.most());
@@ -211,6 +216,7 @@ impl<I: Io> Crawler<I> {
             pool: Pool::new(config.fetch.keepalive_max, config.fetch.keepalive_timeout),
             origins: Origins::default(),
             room,
+            ports: Ports::new(seed),
             flights: Slab::new(),
             sockets: Slab::new(),
             flight_of: Vec::new(),
@@ -235,6 +241,7 @@ impl<I: Io> Crawler<I> {
             phase: Phase::Running,
             cancelled: Vec::new(),
             scratch: Vec::new(),
+            spare: Spare::default(),
             warned: BTreeSet::new(),
             events: Vec::new(),
             next_tick: now + Duration::from_secs(1),

@@ -18,14 +18,15 @@ use std::time::Duration;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll};
 
-use self::connection::{Connection, Entry, Kind, State, Unread};
+use self::connection::{Arrived, Connection, Entry, Kind, State, Unread};
+use super::departures::Departures;
 use super::disk::Disk;
 use super::limits::sockets_allowed;
 use super::outbox::Outbox;
 use super::socket::{Attempt, Read, Socket, keep_stamping, net_error};
 use super::spin::Spin;
-use super::stamps::{Stamps, Unseen, departure_slack};
-use super::timer::Timer;
+use super::stamps::{Stamps, Unseen, departure_slack, established};
+use super::timer::{Timer, set_timer_slack};
 use super::{Chunk, Clock, Close, Event, Io, NetError, Settings, Stamp, Token, Waker};
 use crate::base::disk::DiskJob;
 use crate::base::pool::Pool;
@@ -42,6 +43,7 @@ pub struct Epoll {
     edges: Vec<Edge>,
     timer: Timer,
     stamps: Stamps,
+    departures: Departures,
     bell: Arc<Bell>,
     /// Indexed by [`Token::slot`].
     entries: Vec<Entry>,
@@ -85,6 +87,7 @@ impl Epoll {
             edges: Vec::with_capacity(EDGES_MAX),
             timer,
             stamps: Stamps::start(),
+            departures: Departures::start(),
             bell,
             entries: Vec::new(),
             open: 0,
@@ -180,7 +183,14 @@ impl Epoll {
         let Some(until) = until else {
             return false;
         };
-        Spin::look_until(until, || (self.fetch(false), self.stamps.now()))
+        Spin::look_until(until, || {
+            let looking = self.stamps.now();
+            let found = self.fetch(false);
+            if !found {
+                self.stamps.saw_nothing(looking);
+            }
+            (found, looking)
+        })
     }
 
     fn handle_edges(&mut self, now: Instant, unseen: Unseen, events: &mut Vec<Event>) {
@@ -247,7 +257,10 @@ impl Epoll {
             let drained = backlog.drain(
                 &connection.socket,
                 || self.stamps.now(),
-                |at, slack| events.push(Event::Sent { token, at, slack }),
+                |at, after| {
+                    let slack = self.departures.slack(at, after);
+                    events.push(Event::Sent { token, at, slack });
+                },
             );
             if let Err(error) = drained {
                 return self.fail(token, error, events);
@@ -265,18 +278,22 @@ impl Epoll {
         }
     }
 
-    /// Reads from each socket in line once, as long as there are buffers.
+    /// Reads from the first sockets in line, once from each, as long as there are buffers. The
+    /// others wait for the next call: what is read here is worked off before anything is sent.
     fn serve_line(&mut self, events: &mut Vec<Event>) {
-        for _ in 0..self.line.len() {
-            if !self.pool.has_free() {
+        let mut bytes = 0;
+        for _ in 0..self.line.len().min(READS_MAX) {
+            if !self.pool.has_free() || bytes >= self.settings.read_budget {
                 return;
             }
             let Some(token) = self.line.pop_front() else {
                 return;
             };
+            let before = events.len();
             if let Err(error) = self.read(token, events) {
                 self.fail(token, error, events);
             }
+            bytes += events[before..].iter().map(Event::len).sum::<usize>();
         }
     }
 
@@ -299,6 +316,7 @@ impl Epoll {
                 self.line.push_back(token);
                 return Ok(());
             };
+            let counted = connection.count_before(self.watchful > 0);
             match connection.socket.receive(self.pool.get_mut(buffer)) {
                 Ok(Read::Bytes { length, stamp }) => {
                     let short =
@@ -309,14 +327,22 @@ impl Epoll {
                     }
                     let before = unread.before.asked(connection.asked);
                     let mut stamp = self.stamps.arrival(stamp, before, connection.floor);
-                    if stamp.clock == Clock::Kernel {
+                    let is_kernels = stamp.clock == Clock::Kernel;
+                    if is_kernels {
                         connection.floor = stamp.at;
-                        if stamp.is_bound() {
-                            self.watchful = WATCHFUL_TURNS;
-                        }
                     }
-                    if connection.was_one_segment(&stamp, short) {
-                        stamp = Stamp::exact(stamp.at);
+                    let asks = before.is_worth_asking(&stamp);
+                    if asks {
+                        self.watchful = WATCHFUL_TURNS;
+                    }
+                    let asks = asks || before.is_stale(&stamp);
+                    match connection.arrived(asks, counted, short) {
+                        Arrived::Alone if is_kernels => stamp = Stamp::exact(stamp.at),
+                        Arrived::Alone | Arrived::Unknown => {}
+                        // Nobody stamped what was missing.
+                        Arrived::OutOfOrder => {
+                            stamp = self.stamps.arrival(None, before, connection.floor);
+                        }
                     }
                     budget = budget.saturating_sub(length);
                     events.push(Event::Received {
@@ -403,6 +429,10 @@ impl Epoll {
 }
 
 impl Io for Epoll {
+    fn name(&self) -> &'static str {
+        "epoll"
+    }
+
     fn now(&self) -> Instant {
         self.stamps.now()
     }
@@ -445,7 +475,7 @@ impl Io for Epoll {
             return;
         };
         if let Some(connection) = entry.vacate() {
-            connection.socket.close(how);
+            connection.socket.prepare_close(how);
             self.open -= 1;
         }
     }
@@ -462,11 +492,14 @@ impl Io for Epoll {
     fn submit(&mut self) {
         let mut outbox = std::mem::take(&mut self.outbox);
         let mut news = std::mem::take(&mut self.news);
+        if !outbox.is_empty() {
+            self.departures.begin(self.stamps.now());
+        }
         for (send, bytes) in outbox.sends() {
             let token = send.token;
             match self.send_now(token, bytes, send.mark) {
                 Ok(Some(at)) if send.mark => {
-                    let slack = departure_slack(at, self.stamps.now());
+                    let slack = self.departures.slack(at, self.stamps.now());
                     news.push(Event::Sent { token, at, slack });
                 }
                 Ok(_) => {}
@@ -497,8 +530,8 @@ impl Io for Epoll {
             self.stamps.saw_nothing(looking);
             slept = self.sleep(until);
         }
-        let complete = self.polled.iter().count() < EDGES_MAX;
-        let (now, unseen) = self.stamps.begin_turn(slept, complete);
+        let edges = self.polled.iter().count();
+        let (now, unseen) = self.stamps.begin_turn(slept, edges < EDGES_MAX, edges);
         self.handle_edges(now, unseen, events);
         self.serve_line(events);
     }
@@ -580,38 +613,17 @@ fn current(entries: &mut [Entry], token: Token) -> Option<&mut Entry> {
         .filter(|entry| entry.generation == token.generation)
 }
 
-/// When a connection was established: a round trip after its attempt left, by the kernel's
-/// measure, which a late loop does not change; else no later than we noticed. The attempt may have
-/// left `slack` later than `started`.
-fn established(started: Instant, slack: Duration, rtt: Option<Duration>, now: Instant) -> Stamp {
-    match rtt {
-        Some(rtt) => Stamp {
-            at: now.min(started + slack + rtt),
-            clock: Clock::Kernel,
-            slack,
-        },
-        None => Stamp {
-            at: now,
-            clock: Clock::User,
-            slack: now.saturating_since(started),
-        },
-    }
-}
+/// Descriptors that one look at the kernel's news may report. Noting them costs little, and a
+/// connection that became ready should not wait behind those that have something to read.
+const EDGES_MAX: usize = 1024;
 
-/// How finely the kernel times the calling thread's sleep. Best effort: late is the worst it gets.
-fn set_timer_slack(slack: Duration) {
-    let nanos = libc::c_ulong::try_from(slack.as_nanos()).unwrap_or(libc::c_ulong::MAX);
-    // SAFETY: this request takes one number and touches no memory.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanos.max(1)) };
-}
+/// Sockets read from in one turn. Each may bring a page, which takes up to a tenth of a
+/// millisecond to work off, and what falls due meanwhile is late by that.
+const READS_MAX: usize = 16;
 
-/// Descriptors that one look at the kernel's news may report. What they lead to is done before
-/// anything is sent: with a thousand of them a turn took tens of milliseconds.
-const EDGES_MAX: usize = 128;
-
-/// So many turns after one that left a stamp in doubt, sockets are asked for their segments before
-/// a request leaves: half a microsecond, which a loop that is never late saves.
-const WATCHFUL_TURNS: u32 = 64;
+/// For so many turns after one that left a stamp in doubt the kernel is asked for a socket's segments
+/// before a request leaves: half a microsecond, which a loop saves that is never late.
+const WATCHFUL_TURNS: u32 = 1024;
 
 const TIMER: mio::Token = mio::Token(usize::MAX);
 const BELL: mio::Token = mio::Token(usize::MAX - 1);

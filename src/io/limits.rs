@@ -16,12 +16,17 @@ pub fn raise_open_files() -> u64 {
     };
     // It was allowed to be as high as its maximum; if that is refused, it stays where it was.
     let _ = setrlimit(Resource::Nofile, raised);
+    open_files()
+}
+
+/// How many files the process may have open at present.
+pub fn open_files() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 /// How many sockets the open-file limit leaves, at most `wanted`.
 pub(super) fn sockets_allowed(wanted: usize) -> io::Result<usize> {
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let limit = open_files();
     let left = usize::try_from(limit)
         .unwrap_or(usize::MAX)
         .saturating_sub(KEPT_BACK);

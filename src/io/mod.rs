@@ -9,8 +9,12 @@ mod timer;
 mod spin;
 mod socket;
 mod limits;
+mod delay;
+mod departures;
 mod outbox;
 mod epoll;
+mod uring;
+mod kernel;
 mod disk;
 pub mod sim;
 #[cfg(test)]
@@ -26,12 +30,17 @@ use crate::base::disk::{DiskDone, DiskJob};
 use crate::base::time::{Instant, Wall};
 
 pub use self::epoll::Epoll;
-pub use self::limits::raise_open_files;
+pub use self::kernel::{BackEnd, Kernel};
+pub use self::limits::{open_files, raise_open_files};
+pub use self::uring::{Unavailable, Uring};
 
 /// A back end: the kernel through epoll, through io_uring, or a simulated one.
 ///
 /// It is a static type parameter of the crawl, never `dyn`.
 pub trait Io {
+    /// What it is called: `epoll`, `uring` or `simulated`.
+    fn name(&self) -> &'static str;
+
     /// The present moment. The only clock in the house.
     fn now(&self) -> Instant;
 
@@ -83,7 +92,8 @@ pub trait Io {
     /// Waits for news until `until` (forever if `None`) and appends it to `events`.
     ///
     /// May come back early with nothing, never late by choice. The events it appends are bounded
-    /// by what was asked for and by the buffers of the receive pool.
+    /// by what was asked for and by the buffers of the receive pool; those that bring bytes come
+    /// last, and are few enough to be worked off within a millisecond or so.
     fn wait(&mut self, until: Option<Instant>, events: &mut Vec<Event>);
 
     /// Whether there is news that no descriptor shows: a host that polls [`Io::as_fd`] must not sleep.
@@ -163,6 +173,14 @@ pub enum Event {
 }
 
 impl Event {
+    /// Bytes that arrived with it.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Event::Received { chunk, .. } => chunk.length as usize,
+            _ => 0,
+        }
+    }
+
     /// The socket it is about, if it is about one.
     pub fn token(&self) -> Option<Token> {
         match self {
@@ -241,8 +259,12 @@ pub enum NetError {
     TimedOut,
     /// EHOSTUNREACH or ENETUNREACH.
     Unreachable,
-    /// Our machine has no socket, port or memory to give (EMFILE, ENFILE, EADDRNOTAVAIL, ENOBUFS).
+    /// Our machine has no socket or memory to give, for whatever connection (EMFILE, ENFILE,
+    /// ENOBUFS, ENOMEM).
     Exhausted,
+    /// Our machine has no local port left for one more connection to this place (EADDRNOTAVAIL,
+    /// EADDRINUSE). To other places it may well have.
+    NoPort,
     /// Anything else, by its errno.
     Other(i32),
 }

@@ -7,6 +7,7 @@
 mod disk;
 mod net;
 mod origins;
+mod ports;
 mod socket;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 use self::disk::Disk;
 use self::net::Happening;
+use self::ports::Ports;
 use self::socket::{Arrival, Entry, Held, Socket, State};
 use super::disk::{is_silent, outcome_of};
 use super::outbox::Outbox;
@@ -35,6 +37,9 @@ pub struct Sim {
     settings: Settings,
     world: Box<dyn World>,
     net: Net,
+    ports: Ports,
+    /// Sockets that there are, which may be fewer than the settings say.
+    sockets_max: usize,
     disk: Disk,
     /// Indexed by [`Token::slot`].
     entries: Vec<Entry>,
@@ -60,6 +65,8 @@ impl Sim {
         let rng = Rng::from_seed(seed);
         Sim {
             disk: Disk::new(rng.fork("disk"), &weather),
+            ports: Ports::new(weather.ports_max),
+            sockets_max: settings.sockets_max.min(weather.sockets_max),
             net: Net::new(rng.fork("net"), weather),
             world,
             entries: Vec::new(),
@@ -99,12 +106,16 @@ impl Sim {
             "a token's slot is closed before it is used again"
         );
         let started = self.net.now();
-        let state = if self.tokens.len() == self.settings.sockets_max {
-            self.news.push(Event::Failed {
-                token,
-                error: NetError::Exhausted,
-                at: started,
-            });
+        let refusal = if self.tokens.len() == self.sockets_max {
+            Some(NetError::Exhausted)
+        } else if !datagram && !self.ports.take(to, started) {
+            Some(NetError::NoPort)
+        } else {
+            None
+        };
+        let state = if let Some(error) = refusal {
+            let at = started;
+            self.news.push(Event::Failed { token, error, at });
             State::Failed
         } else {
             self.connections += 1;
@@ -195,9 +206,13 @@ impl Sim {
 
     fn fail(&mut self, id: ConnId, error: NetError, events: &mut Vec<Event>) {
         if let Some(token) = self.tokens.remove(&id) {
-            self.entries[token.slot as usize].state = State::Failed;
-            self.net.forget(id);
             let at = self.net.now();
+            let entry = &mut self.entries[token.slot as usize];
+            if let Some(socket) = entry.socket().filter(|socket| !socket.datagram) {
+                self.ports.give_back(socket.to, false, at);
+            }
+            entry.state = State::Failed;
+            self.net.forget(id);
             events.push(Event::Failed { token, error, at });
         }
     }
@@ -269,6 +284,10 @@ impl Sim {
 }
 
 impl Io for Sim {
+    fn name(&self) -> &'static str {
+        "simulated"
+    }
+
     fn now(&self) -> Instant {
         self.net.now()
     }
@@ -308,6 +327,10 @@ impl Io for Sim {
             return;
         };
         if let Some(socket) = entry.vacate() {
+            if !socket.datagram {
+                let rests = how == Close::Finish;
+                self.ports.give_back(socket.to, rests, self.net.now());
+            }
             self.tokens.remove(&socket.id);
             self.net.close(socket.id, how);
         }

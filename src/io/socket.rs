@@ -29,6 +29,16 @@ pub(super) enum Read {
     Empty,
 }
 
+/// Segments that a connection has received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Received {
+    /// Those with bytes, seconds of the same counted in.
+    pub(super) segments: u32,
+    /// Those that had to wait for one before them, which was lost or overtaken. Read together with
+    /// that one, they have the stamp, and it is older than the arrival of what was missing.
+    pub(super) out_of_order: u32,
+}
+
 /// How a connection attempt stands.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
@@ -48,7 +58,7 @@ impl Socket {
             Some(Protocol::TCP),
         )?;
         raw.set_tcp_nodelay(true)?;
-        stamp_arrivals(raw.as_fd());
+        stamp(raw.as_fd());
         Ok(Socket(raw))
     }
 
@@ -60,9 +70,15 @@ impl Socket {
             Type::DGRAM.nonblocking(),
             Some(Protocol::UDP),
         )?;
-        stamp_arrivals(raw.as_fd());
+        stamp(raw.as_fd());
         raw.connect(&SockAddr::from(to))?;
         Ok(Socket(raw))
+    }
+
+    /// Two that talk to each other and to nobody else.
+    pub(super) fn pair() -> io::Result<(Self, Self)> {
+        let (one, other) = Raw::pair(Domain::UNIX, Type::DGRAM.nonblocking(), None)?;
+        Ok((Socket(one), Socket(other)))
     }
 
     /// Sends the SYN.
@@ -76,7 +92,7 @@ impl Socket {
     /// How the attempt stands, and how long the handshake took.
     pub(super) fn attempt(&self) -> Attempt {
         let Ok(info) = tcp_info(self.0.as_fd()) else {
-            return Attempt::Failed(self.error());
+            return self.attempt_by_peer();
         };
         match info.tcpi_state {
             TCP_SYN_SENT => match self.0.take_error() {
@@ -93,10 +109,41 @@ impl Socket {
         }
     }
 
-    /// Segments with data that the kernel has taken so far; `None` where it does not count them.
+    /// The same where the kernel tells nothing of TCP: who has a peer is connected.
+    fn attempt_by_peer(&self) -> Attempt {
+        match (self.0.take_error(), self.0.peer_addr()) {
+            (Ok(None), Ok(_)) => Attempt::Established(None),
+            (Ok(None), Err(_)) => Attempt::Pending,
+            (Ok(Some(error)) | Err(error), _) => Attempt::Failed(net_error(&error)),
+        }
+    }
+
+    /// How many segments with bytes a TCP connection has received, seconds of the same counted in;
+    /// `None` where the kernel does not count them.
     pub(super) fn segments(&self) -> Option<u32> {
-        let info = tcp_info(self.0.as_fd()).ok()?;
-        Some(info.tcpi_data_segs_in)
+        Some(self.received()?.segments)
+    }
+
+    /// What a TCP connection has received so far, by the kernel's count.
+    pub(super) fn received(&self) -> Option<Received> {
+        let mut info = [0_u32; OUT_OF_ORDER + 1];
+        let mut length = size_of_val(&info) as libc::socklen_t;
+        // SAFETY: `info` has room for `length` bytes, and the kernel writes no more than that.
+        let result = unsafe {
+            libc::getsockopt(
+                self.0.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                info.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        };
+        // What an older kernel does not know stays zero.
+        let counted = result == 0 && length as usize > size_of::<u32>() * DATA_SEGS_IN;
+        counted.then_some(Received {
+            segments: info[DATA_SEGS_IN],
+            out_of_order: info[OUT_OF_ORDER],
+        })
     }
 
     fn error(&self) -> NetError {
@@ -142,7 +189,8 @@ impl Socket {
         }
     }
 
-    pub(super) fn close(self, how: Close) {
+    /// Says how it is to end when it is dropped.
+    pub(super) fn prepare_close(&self, how: Close) {
         if how == Close::Reset {
             // A socket that cannot be told to reset is closed like any other.
             let _ = self.0.set_linger(Some(Duration::ZERO));
@@ -159,10 +207,14 @@ impl AsFd for Socket {
 /// A socket that does nothing but keep the kernel stamping arrivals.
 ///
 /// The kernel begins to stamp some time after the first socket asks for it; the first packets
-/// of the first few connections would have no stamp.
+/// of the first few connections would have no stamp. Where it refuses, this is said, once.
 pub(super) fn keep_stamping() -> io::Result<OwnedFd> {
     let raw = Raw::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
-    stamp_arrivals(raw.as_fd());
+    if let Err(error) = stamp_arrivals(raw.as_fd()) {
+        log::warn!(
+            "the kernel does not stamp what arrives ({error}); we do, and latencies are upper bounds"
+        );
+    }
     Ok(raw.into())
 }
 
@@ -175,28 +227,32 @@ pub(super) fn net_error(error: &io::Error) -> NetError {
         libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EHOSTDOWN | libc::ENETDOWN => {
             NetError::Unreachable
         }
-        libc::EMFILE
-        | libc::ENFILE
-        | libc::EADDRNOTAVAIL
-        | libc::EADDRINUSE
-        | libc::ENOBUFS
-        | libc::ENOMEM => NetError::Exhausted,
+        libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM => NetError::Exhausted,
+        libc::EADDRNOTAVAIL | libc::EADDRINUSE => NetError::NoPort,
         errno => NetError::Other(errno),
     }
 }
 
-/// Asks for receive stamps. Where the kernel has none, we stamp.
-fn stamp_arrivals(socket: BorrowedFd<'_>) {
+/// Asks for receive stamps. Where the kernel has none, we stamp, as [`keep_stamping`] has said.
+fn stamp(socket: BorrowedFd<'_>) {
+    let _ = stamp_arrivals(socket);
+}
+
+fn stamp_arrivals(socket: BorrowedFd<'_>) -> io::Result<()> {
     let wanted = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
     // SAFETY: the pointer and length are those of a live `c_uint`, which is what the option takes.
-    unsafe {
+    let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
             libc::SOL_SOCKET,
             libc::SO_TIMESTAMPING,
             (&raw const wanted).cast(),
             size_of_val(&wanted) as libc::socklen_t,
-        );
+        )
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
@@ -242,32 +298,45 @@ fn receive_stamped(
     let Ok(received) = usize::try_from(received) else {
         return Err(io::Error::last_os_error());
     };
-    // SAFETY: `recvmsg` has filled `control` and set its length; the macros walk within that.
-    let stamp = unsafe {
-        let message = libc::CMSG_FIRSTHDR(&raw const header);
-        (!message.is_null()
-            && (*message).cmsg_level == libc::SOL_SOCKET
-            && (*message).cmsg_type == libc::SO_TIMESTAMPING)
-            .then(|| {
-                // The first of three stamps is the software one.
-                libc::CMSG_DATA(message)
-                    .cast::<libc::timespec>()
-                    .read_unaligned()
-            })
+    // SAFETY: `recvmsg` has written as much of `control` as it says.
+    let control = unsafe {
+        std::slice::from_raw_parts(control.as_ptr().cast::<u8>(), header.msg_controllen as _)
     };
+    Ok((received, arrival_stamp(control)))
+}
+
+/// The software's receive stamp among control messages, if they begin with it.
+pub(super) fn arrival_stamp(control: &[u8]) -> Option<Timespec> {
+    // SAFETY: it only computes.
+    let before = unsafe { libc::CMSG_LEN(0) } as usize;
+    if control.len() < before + size_of::<libc::timespec>() {
+        return None;
+    }
+    // SAFETY: there are as many bytes, and any bits make a header and a time.
+    let (message, stamp) = unsafe {
+        let at = control.as_ptr();
+        (
+            at.cast::<libc::cmsghdr>().read_unaligned(),
+            // The first of three stamps is the software one.
+            at.add(before).cast::<libc::timespec>().read_unaligned(),
+        )
+    };
+    let ours = message.cmsg_level == libc::SOL_SOCKET && message.cmsg_type == libc::SO_TIMESTAMPING;
     // A kernel that has no stamp for these bytes writes zeroes.
-    let stamp = stamp
-        .filter(|stamp| stamp.tv_sec != 0)
-        .map(|stamp| Timespec {
-            tv_sec: stamp.tv_sec,
-            tv_nsec: stamp.tv_nsec,
-        });
-    Ok((received, stamp))
+    (ours && stamp.tv_sec != 0).then_some(Timespec {
+        tv_sec: stamp.tv_sec,
+        tv_nsec: stamp.tv_nsec,
+    })
 }
 
 /// Room for one control message of three stamps, aligned as its header must be.
 #[repr(C, align(8))]
 struct Control([u8; 96]);
+
+/// Where the kernel's `tcp_info` has `tcpi_data_segs_in`, in words. Since Linux 4.6.
+const DATA_SEGS_IN: usize = 38;
+/// The same of `tcpi_rcv_ooopack`. Since Linux 5.4.
+const OUT_OF_ORDER: usize = 56;
 
 /// States of a TCP socket as `tcp_info` has them.
 const TCP_SYN_SENT: u8 = 2;

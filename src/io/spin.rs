@@ -22,7 +22,7 @@ impl Spin {
 
     /// Looks through the tail until there is news, or until the deadline. Whether there was news.
     ///
-    /// `look` says whether there is any, and what time it is after that.
+    /// `look` says whether there is any, and when it looked.
     pub(super) fn look_until(until: Instant, mut look: impl FnMut() -> (bool, Instant)) -> bool {
         loop {
             let (found, now) = look();

@@ -39,13 +39,44 @@ struct Offset {
 pub(super) struct Unseen {
     /// There was nothing to be read then.
     since: Instant,
-    /// The look that found them ended a sleep at this moment.
-    woken: Option<Instant>,
+    /// A look found them at this moment.
+    found: Instant,
+    /// It had to wait for them: they, or others that came with them, ended a sleep.
+    slept: bool,
+    /// How much news it found.
+    news: u32,
     /// What they answer departed then.
     asked: Instant,
 }
 
 impl Unseen {
+    /// There was nothing since then, and what was found was not slept for.
+    pub(super) fn since(since: Instant) -> Self {
+        Unseen {
+            since,
+            found: since,
+            slept: false,
+            news: 0,
+            asked: Instant::START,
+        }
+    }
+
+    /// Whether it pays to ask the kernel for more about a stamp that may be off. A loop that sleeps
+    /// has the time, and one that does more than to read and send; where there is always something
+    /// to read, each microsecond counts.
+    pub(super) fn is_worth_asking(self, stamp: &Stamp) -> bool {
+        let busy = self.found.saturating_since(self.since) > PER_NEWS * self.news;
+        stamp.is_bound() && stamp.clock == Clock::Kernel && (self.slept || busy)
+    }
+
+    /// Whether a stamp is older than it should be: what it is of came before there was anything to be
+    /// read, or long before it ended our sleep. Either our thread was late, or the segment that was
+    /// stamped had to wait for another one.
+    pub(super) fn is_stale(self, stamp: &Stamp) -> bool {
+        let late = self.slept && self.found.saturating_since(stamp.at) > PROMPT;
+        stamp.clock == Clock::Kernel && (late || self.since.saturating_since(stamp.at) > EXACT)
+    }
+
     /// The bytes answer what departed at this moment, so that none of them came before it.
     pub(super) fn asked(self, at: Instant) -> Self {
         Unseen { asked: at, ..self }
@@ -89,14 +120,22 @@ impl Stamps {
     /// Begins a turn, right after news was fetched: measures how far the two clocks lie apart.
     ///
     /// `slept`: the fetch had to wait for the first of the news. `complete`: nothing was left behind.
+    /// `news`: how much there was.
     /// Returns the present and what is known of when the news came.
-    pub(super) fn begin_turn(&mut self, slept: bool, complete: bool) -> (Instant, Unseen) {
+    pub(super) fn begin_turn(
+        &mut self,
+        slept: bool,
+        complete: bool,
+        news: usize,
+    ) -> (Instant, Unseen) {
         let (monotonic, offset) = pair();
         let now = self.tell(monotonic);
         self.measure(offset, now);
         let unseen = Unseen {
             since: self.looked_at,
-            woken: slept.then_some(now),
+            found: now,
+            slept,
+            news: u32::try_from(news).unwrap_or(u32::MAX),
             asked: Instant::START,
         };
         if complete {
@@ -136,8 +175,8 @@ impl Stamps {
     /// One read returns all that has arrived, with the stamp of the *last* segment. What the caller
     /// waits for may have been in an earlier one. That cannot have come before the socket was last
     /// seen empty, nor before it was asked for; so far the stamp may be off. It is taken for exact
-    /// where that is less than [`EXACT`], and where a sleep was ended that close to it: what ends a
-    /// sleep is the first segment. `floor` is a moment that the arrival cannot precede.
+    /// where that is less than [`EXACT`], and where it [ended a sleep](ended_sleep). `floor` is a
+    /// moment that the arrival cannot precede.
     ///
     /// A segment may have waited in the kernel, stamped, when the socket was seen empty: that says
     /// nothing of a stamp from before it.
@@ -164,10 +203,7 @@ impl Stamps {
         let at = at.max(floor).min(now);
         let since = Some(unseen.since).filter(|since| *since <= at);
         let slack = at.saturating_since(unseen.asked.max(since.unwrap_or_default()));
-        let prompt = |woken: Instant| {
-            woken.saturating_since(at) <= EXACT && at.saturating_since(woken) <= EXACT
-        };
-        let exact = slack <= EXACT || unseen.woken.is_some_and(prompt);
+        let exact = slack <= EXACT || (unseen.slept && ended_sleep(at, unseen.found));
         Stamp {
             at,
             clock: Clock::Kernel,
@@ -196,11 +232,41 @@ impl Stamps {
     }
 }
 
+/// Whether an arrival at this moment can be what ended a sleep, at `woken`, or one that came together
+/// with that. Longer before the end of the sleep it may have been the first of several, while the
+/// machine ran others; and after it, one that came on top.
+fn ended_sleep(at: Instant, woken: Instant) -> bool {
+    woken.saturating_since(at) <= PROMPT && at.saturating_since(woken) <= PROMPT / 8
+}
+
 /// How much later than `before` something may have left that a system call did between the two:
 /// nothing, unless others were run in that time.
 pub(super) fn departure_slack(before: Instant, after: Instant) -> Duration {
     let took = after.saturating_since(before);
-    if took <= EXACT { Duration::ZERO } else { took }
+    if took <= PROMPT { Duration::ZERO } else { took }
+}
+
+/// When a connection was established: a round trip after its attempt left, by the kernel's
+/// measure, which a late loop does not change; else no later than we noticed. The attempt may have
+/// left `slack` later than `started`.
+pub(super) fn established(
+    started: Instant,
+    slack: Duration,
+    rtt: Option<Duration>,
+    now: Instant,
+) -> Stamp {
+    match rtt {
+        Some(rtt) => Stamp {
+            at: now.min(started + slack + rtt),
+            clock: Clock::Kernel,
+            slack,
+        },
+        None => Stamp {
+            at: now,
+            clock: Clock::User,
+            slack: now.saturating_since(started),
+        },
+    }
 }
 
 /// CLOCK_MONOTONIC and how far CLOCK_REALTIME is ahead of it, read as close together as can be.
@@ -240,9 +306,17 @@ fn read(clock: ClockId) -> u64 {
 /// Less than this is nothing, beyond what is doubtful about the readings themselves.
 const STEP: Duration = Duration::from_micros(10);
 
-/// What is off by no more is told as exact. Half of what is promised of samples that are no mere
-/// bounds: a departure and an arrival make a latency.
-const EXACT: Duration = Duration::from_micros(25);
+/// An arrival that is off by no more is told as exact.
+pub(super) const EXACT: Duration = Duration::from_micros(25);
+
+/// Waking us takes no longer where the machine does not run others first. Nor does a system call that
+/// sends: what it sends leaves near its beginning; on the loopback device it also takes it to the
+/// other side.
+pub(super) const PROMPT: Duration = Duration::from_micros(45);
+
+/// What each piece of news costs a loop that does nothing but read and send, at the most. To ask the
+/// kernel takes a fortieth of it.
+const PER_NEWS: Duration = Duration::from_micros(50);
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -271,11 +345,7 @@ mod tests {
 
     /// Empty at `since` (ms), found by a look that did not sleep.
     fn found(since: u64) -> Unseen {
-        Unseen {
-            since: millis(since),
-            woken: None,
-            asked: Instant::START,
-        }
+        Unseen::since(millis(since))
     }
 
     fn moved(offset: Offset, by: i64) -> Offset {
@@ -332,36 +402,89 @@ mod tests {
     #[test]
     fn a_stamp_close_to_the_end_of_the_sleep_that_it_ended_is_exact() {
         let mut stamps = stamps();
-        let (now, woken) = stamps.begin_turn(true, true);
+        let (now, woken) = stamps.begin_turn(true, true, 1);
         let is_bound = |at: Instant| {
             let told = stamps.arrival(kernel(&stamps, at), woken, Instant::START);
             assert_eq!(told.clock, Clock::Kernel);
             told.is_bound()
         };
-        assert!(!is_bound(now - EXACT));
+        assert!(!is_bound(now - PROMPT));
         // Woken late: what ended the sleep may have been an earlier segment than the last.
-        assert!(is_bound(now - EXACT - Duration::from_nanos(1)));
+        assert!(is_bound(now - PROMPT - Duration::from_nanos(1)));
         // Read late: others may have come in between.
-        std::thread::sleep(EXACT * 4);
-        assert!(is_bound(now + EXACT * 3));
+        std::thread::sleep(PROMPT);
+        assert!(!is_bound(now + PROMPT / 8));
+        assert!(is_bound(now + PROMPT / 2));
+    }
+
+    #[test]
+    fn the_kernel_is_asked_by_a_loop_that_sleeps_or_does_other_things() {
+        let check = |slept, turn: u64, slack: u64, asks| {
+            let unseen = Unseen {
+                found: millis(900) + Duration::from_micros(turn),
+                slept,
+                news: 20,
+                ..found(900)
+            };
+            let stamp = Stamp {
+                slack: Duration::from_micros(slack),
+                ..Stamp::exact(unseen.found)
+            };
+            assert_eq!(unseen.is_worth_asking(&stamp), asks, "{turn} {slack}");
+            let by_user = Stamp {
+                clock: Clock::User,
+                ..stamp
+            };
+            assert!(!unseen.is_worth_asking(&by_user));
+        };
+        check(true, 60, 60, true);
+        check(true, 9000, 0, false);
+        check(false, 1000, 3000, false);
+        check(false, 1001, 60, true);
+        check(false, 1001, 0, false);
+    }
+
+    #[test]
+    fn a_stamp_is_stale_where_its_segment_waited_or_we_were_late() {
+        let check = |slept, at: u64, stale| {
+            let unseen = Unseen {
+                found: millis(950),
+                slept,
+                ..found(900)
+            };
+            let stamp = Stamp::exact(Instant::from_nanos(at * 1000));
+            assert_eq!(unseen.is_stale(&stamp), stale, "{at} µs");
+        };
+        check(false, 900_000, false);
+        check(false, 899_980, false);
+        check(false, 899_970, true);
+        check(true, 949_960, false);
+        check(true, 949_950, true);
+        check(true, 899_970, true);
     }
 
     #[test]
     fn news_lay_unseen_since_the_last_complete_look_began() {
         let mut stamps = stamps();
-        let (first, _) = stamps.begin_turn(true, true);
-        let (second, unseen) = stamps.begin_turn(false, true);
-        assert_eq!((unseen.since, unseen.woken), (first, None));
+        let (first, _) = stamps.begin_turn(true, true, 1);
+        let (second, unseen) = stamps.begin_turn(false, true, 1);
+        assert_eq!(
+            (unseen.since, unseen.found, unseen.slept),
+            (first, second, false)
+        );
         // A look that left news behind does not count as having seen the rest.
-        let (_, unseen) = stamps.begin_turn(false, false);
+        let (_, unseen) = stamps.begin_turn(false, false, 1);
         assert_eq!(unseen.since, second);
-        let (third, unseen) = stamps.begin_turn(false, true);
+        let (third, unseen) = stamps.begin_turn(false, true, 1);
         assert_eq!(unseen.since, second);
         // One that found nothing was a look, too.
         let looked = third + Duration::from_micros(10);
         stamps.saw_nothing(looked);
-        let (now, unseen) = stamps.begin_turn(true, true);
-        assert_eq!((unseen.since, unseen.woken), (looked, Some(now)));
+        let (now, unseen) = stamps.begin_turn(true, true, 1);
+        assert_eq!(
+            (unseen.since, unseen.found, unseen.slept),
+            (looked, now, true)
+        );
     }
 
     #[test]
@@ -423,6 +546,31 @@ mod tests {
     }
 
     #[test]
+    fn a_step_of_the_wall_clock_moves_neither_our_clock_nor_timers_nor_times_in_files() {
+        for hours in [3, -3] {
+            let mut stamps = stamps();
+            let due = stamps.now() + Duration::from_secs(5);
+            let (wall, timer) = (stamps.wall_at_start(), stamps.timer_time(due));
+            let before = stamps.now();
+            let offset = moved(stamps.offset, hours * 3_600 * SECOND as i64);
+            stamps.measure(offset, before);
+            let after = stamps.now();
+            assert!(after >= before && after < before + Duration::from_secs(60));
+            assert_eq!(stamps.wall_at_start(), wall);
+            assert_eq!(stamps.timer_time(due), timer);
+            // What left before the step and is answered after it took the time that it took.
+            let stamp = kernel(&stamps, stamps.now());
+            let answer = stamps.arrival(stamp, found(0).asked(before), before);
+            let latency = answer.at.saturating_since(before);
+            assert!(latency < Duration::from_secs(60), "{latency:?}");
+            assert!(
+                wall.at(answer.at) >= wall.at(before),
+                "files keep their order"
+            );
+        }
+    }
+
+    #[test]
     fn a_stamp_is_neither_in_the_future_nor_before_its_socket() {
         let stamps = stamps();
         let ahead = stamps.now() + Duration::from_millis(5);
@@ -445,8 +593,8 @@ mod tests {
             assert_eq!(departure_slack(millis(1), after), slack);
         };
         check(0, 0);
-        check(25, 0);
-        check(26, 26);
+        check(45, 0);
+        check(46, 46);
         check(4000, 4000);
     }
 }

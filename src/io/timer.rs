@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -24,7 +25,11 @@ impl Timer {
         let fd = timerfd_create(
             TimerfdClockId::Monotonic,
             TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
-        )?;
+        )
+        .map_err(|error| {
+            let error = io::Error::from(error);
+            io::Error::new(error.kind(), format!("timerfd_create: {error}"))
+        })?;
         Ok(Timer { fd, armed: None })
     }
 
@@ -61,6 +66,13 @@ impl AsFd for Timer {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// How finely the kernel times the calling thread's sleep. Best effort: late is the worst it gets.
+pub(super) fn set_timer_slack(slack: Duration) {
+    let nanos = libc::c_ulong::try_from(slack.as_nanos()).unwrap_or(libc::c_ulong::MAX);
+    // SAFETY: this request takes one number and touches no memory.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanos.max(1)) };
 }
 
 const ZERO: Timespec = Timespec {

@@ -217,6 +217,13 @@ impl Crawl {
         args
     }
 
+    /// Its command line, for a test that changes what it runs under.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_argiope"));
+        command.args(self.all_args());
+        command
+    }
+
     pub fn start(&self) -> Going {
         Going::start(&self.all_args(), self.folder(), &self.input)
     }
@@ -343,7 +350,7 @@ pub fn text(value: &Value) -> String {
 }
 
 #[track_caller]
-fn read_lines(text: &str) -> Vec<Value> {
+pub fn read_lines(text: &str) -> Vec<Value> {
     assert!(
         text.is_empty() || text.ends_with('\n'),
         "the last line is cut"

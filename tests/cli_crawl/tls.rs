@@ -11,7 +11,7 @@ use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::Value;
 
-use crate::run::{Crawl, Going, code, detail};
+use crate::run::{Crawl, Going, argiope, code, detail};
 use crate::server::{Server, page};
 
 /// An authority that nobody knows unless told.
@@ -202,4 +202,37 @@ fn a_fetch_takes_the_same_options() {
     fetch(&["-k"]).expect(0);
     let ended = fetch(&[]).expect(1);
     assert_eq!(code(&ended.lines()[0]), "tls.untrusted");
+}
+
+#[test]
+fn a_probe_measures_each_handshake() {
+    let authority = Authority::new();
+    let server = authority.server("a.test", |_| {});
+    let folder = tempfile::tempdir().expect("a folder");
+    let ca_file = folder.path().join("ca.pem");
+    fs::write(&ca_file, authority.pem()).expect("a file");
+    let url = format!("https://a.test:{}/", server.port());
+    let resolved = server.named("a.test");
+    let args = [
+        &[
+            "probe",
+            &url,
+            "--resolve",
+            &resolved,
+            "--allow-net",
+            "loopback",
+        ][..],
+        &["--ca-file", ca_file.to_str().expect("a path"), "--json"],
+        &["--rate", "50", "--requests", "5", "--new-connections"],
+    ];
+    let ended = argiope(&args.concat()).expect(0);
+    let report: Value = serde_json::from_str(&ended.out).expect("JSON");
+    let tls = &report["latency"]["tls"];
+    assert_eq!(tls["count"], 5, "{report}");
+    let p50 = |measure: &Value| measure["p50"].as_f64().expect("it was measured");
+    assert!(p50(tls) > 0.0);
+    assert!(
+        p50(&report["latency"]["due"]) > p50(tls),
+        "it is part of it"
+    );
 }

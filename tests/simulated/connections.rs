@@ -74,3 +74,55 @@ fn a_page_that_always_resets_is_tried_as_often_as_allowed_and_once_for_a_kept_co
         ["reset.idle_closed", "reset.reset", "reset.reset"]
     );
 }
+
+#[test]
+fn a_web_that_says_a_byte_a_second_is_given_up_and_holds_nobody_up() {
+    let mut web = PoliteWeb::default();
+    web.promise.obeys_robots = false;
+    let mut plan = Plan::new(&[])
+        .set("DOWNLOAD_DELAY", 0)
+        .set("RETRY_TIMES", 0)
+        .set("ROBOTSTXT_OBEY", false);
+    plan.weather.piece_bytes_max = 1;
+    plan.weather.piece_gap_max = Duration::from_secs(2);
+    for number in 1..=300 {
+        let name = format!("host{number}.test");
+        web.site(&name, address(number)).page("/", &[]);
+        plan.seeds.push(format!("http://{name}/"));
+    }
+    let web = web.shared();
+    let run = plan.run(&web);
+    let ends: Vec<String> = run.lines().iter().map(super::crawl::Line::end).collect();
+    assert_eq!(ends.len(), 300);
+    let in_time = |end: &String| matches!(end.as_str(), "timeout.rate" | "timeout.first_byte");
+    assert!(ends.iter().all(in_time), "{ends:?}");
+    // All at once: each waits for its own server alone.
+    let took = run.crawler.elapsed();
+    assert!(took < Duration::from_secs(40), "{took:?}");
+}
+
+#[test]
+fn a_crowd_that_fell_silent_together_is_given_up_over_several_turns() {
+    let mut web = PoliteWeb::default();
+    web.promise.obeys_robots = false;
+    let mut plan = Plan::new(&[])
+        .set("DOWNLOAD_DELAY", 0)
+        .set("RETRY_TIMES", 0)
+        .set("ROBOTSTXT_OBEY", false);
+    for number in 1..=600 {
+        let name = format!("host{number}.test");
+        let site = web.site(&name, address(number));
+        site.path("/", [Step::new(Reply::Silence)]);
+        plan.seeds.push(format!("http://{name}/"));
+    }
+    let web = web.shared();
+    let mut run = plan.begin(&web);
+    let (mut ended, mut most) = (0, 0);
+    while run.turn().is_none() {
+        let now = run.crawler.stats().attempts;
+        most = most.max(now - ended);
+        ended = now;
+    }
+    assert_eq!(ended, 600);
+    assert!(most <= 64, "{most} were given up in one turn");
+}

@@ -101,6 +101,10 @@ impl Nowhere {
 }
 
 impl Io for Nowhere {
+    fn name(&self) -> &'static str {
+        "nowhere"
+    }
+
     fn now(&self) -> Instant {
         self.now
     }

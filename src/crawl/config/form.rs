@@ -181,8 +181,6 @@ pub(super) struct OneOf<T>(PhantomData<T>);
 pub(super) trait Choice: Copy + PartialEq + 'static {
     const KIND: &'static str;
     const ALL: &'static [(&'static str, Self)];
-    /// Names that will be choices one day, and what to say until then.
-    const LATER: &'static [(&'static str, &'static str)] = &[];
 }
 
 impl<T: Choice> Form for OneOf<T> {
@@ -192,9 +190,6 @@ impl<T: Choice> Form for OneOf<T> {
     fn read(value: &Value) -> Result<T, Problem> {
         let word = value.as_str().unwrap_or_default().trim();
         let names = || T::ALL.iter().map(|(name, _)| *name);
-        if let Some((_, what)) = T::LATER.iter().find(|(name, _)| *name == word) {
-            return Err(wrong(value, what, format!("give {}", T::KIND)));
-        }
         T::ALL
             .iter()
             .find(|(name, _)| name.eq_ignore_ascii_case(word))
@@ -277,12 +272,12 @@ impl Choice for MapKind {
 }
 
 impl Choice for super::BackEnd {
-    const KIND: &'static str = "auto or epoll";
+    const KIND: &'static str = "auto, epoll or uring";
     const ALL: &'static [(&'static str, Self)] = &[
         ("auto", super::BackEnd::Auto),
         ("epoll", super::BackEnd::Epoll),
+        ("uring", super::BackEnd::Uring),
     ];
-    const LATER: &'static [(&'static str, &'static str)] = &[("uring", "not available yet")];
 }
 
 /// A value that may be absent: null or empty text.

@@ -20,6 +20,8 @@ pub use self::error::{ConfigError, Problem, Source};
 pub use self::presets::{Preset, presets};
 pub use self::table::{Setting, settings};
 
+pub use crate::io::BackEnd;
+
 use self::form::Form;
 use self::net::{Agent, is_net, product_token};
 use self::quantity::{AboveOne, AboveZero, BelowOne, Delay};
@@ -122,15 +124,6 @@ struct Said {
     contact: Option<String>,
     robots_agent: Option<String>,
     exclude: Vec<String>,
-}
-
-/// `IO`: the kernel interface that carries the crawl.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BackEnd {
-    /// The best there is on this machine.
-    Auto,
-    /// epoll.
-    Epoll,
 }
 
 impl Default for Config {

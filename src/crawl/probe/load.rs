@@ -7,8 +7,8 @@ use super::report::{ProbeInterval, ProbeReport, Tally};
 use super::schedule::{Arrival, Schedule};
 use crate::base::slab::Slab;
 use crate::base::time::{Instant, Wall};
-use crate::crawl::core::Core;
-use crate::crawl::core::Phase;
+use crate::crawl::carry::{EXHAUSTED, NO_PORT};
+use crate::crawl::core::{Core, Phase};
 use crate::fetch::failure::FailureKind;
 use crate::frontier::job::{Extra, Job};
 use crate::frontier::request::{Kind, Request};
@@ -25,8 +25,10 @@ pub(in crate::crawl) struct Load {
     new_connections: bool,
     /// Requests that came in and have not ended.
     open: Slab<Open>,
-    /// When requests that are still open are given up.
-    until: Instant,
+    /// It has begun: its schedule runs.
+    is_begun: bool,
+    /// How long after its end requests that are still open are given up.
+    grace: Duration,
     /// An address was refused: nothing can be measured there.
     is_refused: bool,
     /// Requests that ended, measured or not.
@@ -65,8 +67,9 @@ impl Load {
     ) -> Self {
         assert!(!targets.is_empty(), "a probe asks for something");
         Load {
-            until: schedule.measured_until() + grace,
             schedule,
+            is_begun: false,
+            grace,
             targets,
             next_target: 0,
             new_connections,
@@ -83,8 +86,13 @@ impl Load {
         match self.schedule.next() {
             Some(arrival) => Some(arrival.due),
             None if self.open.is_empty() => None,
-            None => Some(self.until),
+            None => Some(self.until()),
         }
+    }
+
+    /// When requests that are still open are given up.
+    fn until(&self) -> Instant {
+        self.schedule.measured_until() + self.grace
     }
 
     /// Whether nothing more comes in.
@@ -97,7 +105,7 @@ impl Load {
         if self.is_refused {
             return Some("blocked_address");
         }
-        (now >= self.until).then_some("overdue")
+        (now >= self.until()).then_some("overdue")
     }
 
     /// Whether a connection is kept for requests that are queued or still to come.
@@ -118,6 +126,11 @@ impl Load {
     /// The next request, if one is due; `waiting` others wait for their turn. None within where it
     /// is dropped for their number.
     fn take(&mut self, waiting: usize, now: Instant) -> Option<Option<Job>> {
+        if !self.is_begun {
+            // Setting up is no part of it.
+            self.is_begun = true;
+            self.schedule.begin(now);
+        }
         let arrival = self.schedule.take(now)?;
         match arrival.measured {
             true => self.report.due += 1,
@@ -169,6 +182,8 @@ impl Load {
             .expect("an attempt ends while its request is open");
         let Open { arrival, target } = *self.open.get(key).expect("it was just found");
         page.tag = self.targets[target].request.tag;
+        // It was under none; what stands for that is our own affair.
+        page.scopes.clear();
         page.timings.due = Some(arrival.due);
         if !page.final_ {
             self.report.retried += u64::from(arrival.measured);
@@ -180,7 +195,10 @@ impl Load {
         self.is_refused |= failure == Some(FailureKind::BlockedAddress);
         if arrival.measured {
             let begun = page.timings.dns.unwrap_or(page.timings.started);
-            let in_time = begun < self.schedule.measured_until();
+            // What our own machine had no socket or port for never had its turn.
+            let code = page.failure.as_ref().map(|failure| failure.code);
+            let is_lacking = matches!(code, Some(EXHAUSTED | NO_PORT));
+            let in_time = begun < self.schedule.measured_until() && !is_lacking;
             self.report.begun_in_time += u64::from(in_time);
             let tally = self.interval.as_mut().map(|(_, tally)| tally);
             self.report.count(page, arrival.due, tally);
@@ -202,7 +220,12 @@ impl Load {
         })
     }
 
-    /// What was measured so far.
+    /// What was counted so far.
+    pub fn so_far(&self) -> &ProbeReport {
+        &self.report
+    }
+
+    /// What was measured, up to now.
     pub fn report(
         &self,
         wall: Wall,
@@ -213,6 +236,7 @@ impl Load {
         let mut report = self.report.clone();
         let from = self.schedule.measured_from();
         report.finish_reason = over;
+        report.started = wall.at(self.schedule.start());
         report.measured_from = wall.at(from);
         let until = self.schedule.measured_until();
         let to = match self.schedule.is_spent() {
@@ -257,5 +281,50 @@ impl<I: Io> Core<I> {
         }
         self.unfinished = true;
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::rng::Rng;
+    use crate::crawl::probe::{Arrivals, Length};
+    use crate::fetch::failure::Failure;
+    use crate::sink::page::samples;
+
+    /// A load of two requests a second apart, both taken.
+    fn taken() -> Load {
+        let (pace, length) = ((Arrivals::Constant, 1.0), Length::Requests(2));
+        let rng = Rng::from_seed(1);
+        let schedule = Schedule::new(pace, Duration::ZERO, length, rng, Instant::START);
+        let request = Request::get("http://a.test/");
+        let url = CrawlUrl::parse(&request.url).expect("a URL");
+        let targets = vec![Target { url, request }];
+        let report = ProbeReport::new(pace, length, 1, 10);
+        let mut load = Load::new(schedule, targets, false, Duration::ZERO, report);
+        for second in [0, 1] {
+            let now = Instant::START + Duration::from_secs(second);
+            assert!(load.take(0, now).is_some_and(|job| job.is_some()));
+        }
+        load
+    }
+
+    #[test]
+    fn what_our_machine_had_no_socket_for_never_had_its_turn() {
+        let mut load = taken();
+        let failed = |code| {
+            let mut page = samples::page(0);
+            page.timings.started = Instant::START;
+            page.failure = Some(Failure::new(FailureKind::Connect, code, "no"));
+            page
+        };
+        let mut page = failed("refused");
+        load.end(&mut page);
+        assert_eq!(load.so_far().begun_in_time, 1);
+        let mut page = failed(EXHAUSTED);
+        page.tag = 1;
+        load.end(&mut page);
+        assert_eq!(load.so_far().begun_in_time, 1);
+        assert_eq!(load.so_far().errors(), 2);
     }
 }

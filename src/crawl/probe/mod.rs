@@ -24,14 +24,12 @@ use super::crawler::{Crawler, Parts, SetUpError, Turn};
 use super::inbox::Stopper;
 use crate::base::rng::Rng;
 use crate::fetch::resolver;
-use crate::fetch::timings::Timings;
 use crate::frontier::filter;
 use crate::frontier::request::Request;
 use crate::frontier::settings::Follow;
-use crate::io::{Epoll, Io};
-use crate::sink::Sink;
+use crate::io::{Io, Kernel};
+use crate::sink::{Sink, WriteError};
 use crate::throttle;
-use crate::throttle::signal::{Answer, Blame, Classify, Signal};
 use crate::wire::url::CrawlUrl;
 
 /// What a probe is told.
@@ -88,11 +86,11 @@ impl Default for ProbeSettings {
 /// assert!(report.is_rate_reached(), "{} a second", report.rate_reached());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Probe<I: Io = Epoll> {
+pub struct Probe<I: Io = Kernel> {
     crawler: Crawler<I>,
 }
 
-impl Probe<Epoll> {
+impl Probe<Kernel> {
     /// A probe on the kernel, of these targets; each attempt that ends goes to `sink`, those of
     /// the warm-up too.
     ///
@@ -139,9 +137,7 @@ impl<I: Io> Probe<I> {
         let grace = config.stop_grace;
         let seed = config.random_seed;
         unleash(&mut config, &settings);
-        let mut parts = Parts::new(sink);
-        parts.classify = Some(Box::new(Deaf));
-        let mut crawler = make(config, parts)?;
+        let mut crawler = make(config, Parts::new(sink))?;
         let core = &mut crawler.core;
         let seed = seed.unwrap_or(core.io.wall_at_start().0);
         let schedule = Schedule::new(
@@ -161,7 +157,7 @@ impl<I: Io> Probe<I> {
         for target in load.targets() {
             // What cannot be put on the wire is the caller's to hear of now, not the sink's later.
             let job = load.job_of(target, 0);
-            core.exchange_of(&job, Timings::default())
+            core.check_request(&job)
                 .map_err(|error| refused(&target.request.url, error))?;
         }
         core.load = Some(Box::new(load));
@@ -185,7 +181,14 @@ impl<I: Io> Probe<I> {
         self.load().ended()
     }
 
-    /// What was measured so far.
+    /// What was counted so far, at no cost. What follows from the whole is only in
+    /// [`Probe::report`]: why it ended, the span, what was left unsent.
+    pub fn so_far(&self) -> &ProbeReport {
+        self.load().so_far()
+    }
+
+    /// What was measured. Copies all of it, which takes longer than a request may be late: it is
+    /// for the end.
     pub fn report(&self) -> ProbeReport {
         let core = &self.crawler.core;
         let over = match core.phase {
@@ -208,6 +211,11 @@ impl<I: Io> Probe<I> {
         let core = &self.crawler.core;
         let (wall, now) = (core.io.wall_at_start(), core.io.now());
         self.load_mut().take_interval(wall, now)
+    }
+
+    /// The result that could not be written, after `sink_failed`.
+    pub fn write_error(&self) -> Option<&WriteError> {
+        self.crawler.write_error()
     }
 
     /// Since the probe began, on its own clock.
@@ -305,8 +313,8 @@ fn refused(url: &str, why: impl std::fmt::Display) -> SetUpError {
     }
 }
 
-/// Leaves of a crawl's manners what one fetch needs: nothing keeps a request that is due but the
-/// number of connections.
+/// Leaves of a crawl's manners what one fetch needs. Requests have no scope, so nothing keeps one
+/// that is due but the number of connections.
 fn unleash(config: &mut Config, settings: &ProbeSettings) {
     config.throttle = throttle::settings::Settings {
         concurrent_requests: settings.connections_max,
@@ -322,18 +330,6 @@ fn unleash(config: &mut Config, settings: &ProbeSettings) {
     frontier.errors_max = 0;
     frontier.pages_per_host_max = 0;
     frontier.gives_up_hosts = false;
-}
-
-/// No answer changes the pace.
-struct Deaf;
-
-impl Classify for Deaf {
-    fn classify(&self, _answer: &Answer<'_>) -> Signal {
-        Signal {
-            blame: Blame::Nobody,
-            ..Signal::default()
-        }
-    }
 }
 
 /// Beyond what one thread can do by two orders of magnitude.

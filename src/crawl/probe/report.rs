@@ -23,7 +23,8 @@ pub enum Measure {
     Sent,
     /// From due to the last byte of the body, or of the head where there is no body.
     Whole,
-    /// From due until the request had its turn: a free place among the connections, and the name.
+    /// From due until the request had its turn: until there was a free place among the connections,
+    /// the name was known, and we got round to it.
     Wait,
     /// The lookup of the name, where this request made one.
     Dns,
@@ -116,6 +117,8 @@ pub struct ProbeReport {
     pub seed: u64,
     /// Connections that there might be at once.
     pub connections_max: usize,
+    /// Wall time when it began.
+    pub started: Wall,
     /// Wall time of the first moment that counts.
     pub measured_from: Wall,
     /// How long requests were due that count.
@@ -179,6 +182,7 @@ impl ProbeReport {
             length,
             seed,
             connections_max,
+            started: Wall::default(),
             measured_from: Wall::default(),
             span: Duration::ZERO,
             due: 0,
@@ -280,6 +284,7 @@ impl ProbeReport {
             "arrivals": self.arrivals.name(),
             "seed": self.seed,
             "connections_max": self.connections_max,
+            "started": self.started.to_string(),
             "measured_from": self.measured_from.to_string(),
             "span": self.span.as_secs_f64(),
             "due": self.due,

@@ -107,6 +107,17 @@ impl Schedule {
         }
     }
 
+    /// Puts off all of it, before anything was taken.
+    pub fn begin(&mut self, now: Instant) {
+        let by = now.saturating_since(self.start);
+        self.start += by;
+        self.measured_from += by;
+        self.measured_until += by;
+        if let Some(arrival) = &mut self.next {
+            arrival.due += by;
+        }
+    }
+
     /// The next arrival, if there is one.
     pub fn next(&self) -> Option<Arrival> {
         self.next
@@ -125,6 +136,11 @@ impl Schedule {
     /// Whether every arrival has been taken.
     pub fn is_spent(&self) -> bool {
         self.next.is_none()
+    }
+
+    /// When it began.
+    pub fn start(&self) -> Instant {
+        self.start
     }
 
     /// The end of the warm-up.

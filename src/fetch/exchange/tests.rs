@@ -461,3 +461,51 @@ fn a_request_that_waited_for_its_turn_has_its_whole_time_from_then_on() {
     exchange.handle_sent(Instant::START + wait, Duration::ZERO);
     assert!(exchange.deadline(&settings).at > Instant::START + wait);
 }
+
+/// How long a reply is listened to that comes a byte a second from the 2nd second on, behind what
+/// comes at once; and what is then out of time. A reply that ends is begun again.
+fn drip(settings: &Settings, at_once: &[u8], then: &[u8]) -> (u64, Phase) {
+    let mut exchange = exchange(&description(), settings);
+    let mut input = at_once;
+    while exchange.handle_bytes(&mut input, arrival(2)).is_some() {}
+    let mut then = then.iter().cycle();
+    for second in 2.. {
+        let deadline = exchange.deadline(settings);
+        if deadline.at <= at(second) {
+            return (second, deadline.phase);
+        }
+        let mut input = then.next().map_or(&[][..], std::slice::from_ref);
+        while exchange.handle_bytes(&mut input, arrival(second)).is_some() {}
+    }
+    unreachable!("everything ends")
+}
+
+#[test]
+fn a_byte_a_second_is_given_up_wherever_it_drips() {
+    let settings = Settings::default();
+    let check = |at_once: &[u8], then: &[u8], expected: (u64, Phase)| {
+        assert_eq!(drip(&settings, at_once, then), expected);
+    };
+    let rate = (32, Phase::Rate);
+    check(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n", b"x", rate);
+    let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    check(chunked, b"1\r\nx\r\n", rate);
+    check(chunked, b"0", rate);
+    check(b"HTTP/1.1 200 OK\r\n\r\n", b"x", rate);
+    // In the head, of an interim reply, too; between two of those none has begun.
+    check(b"", b"HTTP/1.1 200 OK\r\nA: b\r\n", rate);
+    check(b"HTTP/1.1 200 OK\r\n", b"A: b\r\n", rate);
+    check(b"HTTP/1.1 103 Early Hints\r\n", b"A: b\r\n", rate);
+    check(b"HTTP/1.1 103 A\r\n\r\n", b"", (31, Phase::FirstByte));
+    check(b"", b"HTTP/1.1 103 Early Hints\r\n\r\n", rate);
+}
+
+#[test]
+fn whoever_asks_for_no_rate_still_gives_up_after_the_whole_time() {
+    let settings = Settings {
+        rate_min: 0,
+        ..Settings::default()
+    };
+    let head = b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n";
+    assert_eq!(drip(&settings, head, b"x"), (120, Phase::Total));
+}

@@ -529,6 +529,16 @@ macro_rules! suite {
             $(#[test] fn $name() { super::$name::<super::super::kernel::Kernel>(); })*
         }
 
+        mod uring {
+            use super::super::kernel::{Kernel, has_uring};
+
+            $(#[test] fn $name() {
+                if has_uring() {
+                    super::$name::<Kernel<crate::io::Uring>>();
+                }
+            })*
+        }
+
         mod simulated {
             $(#[test] fn $name() { super::$name::<super::super::simulated::Simulated>(); })*
         }

@@ -98,6 +98,10 @@ pub struct Weather {
     pub disk_latency_max: Duration,
     /// Bytes that the disk has room for; then every write fails.
     pub disk_room: u64,
+    /// Local ports that our machine has for connections to one place.
+    pub ports_max: usize,
+    /// Sockets that our machine has to give, whatever the settings count on.
+    pub sockets_max: usize,
 }
 
 impl Default for Weather {
@@ -108,6 +112,8 @@ impl Default for Weather {
             piece_gap_max: Duration::from_micros(200),
             disk_latency_max: Duration::from_millis(2),
             disk_room: u64::MAX,
+            ports_max: usize::MAX,
+            sockets_max: usize::MAX,
         }
     }
 }

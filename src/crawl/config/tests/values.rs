@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{refused, said};
-use crate::crawl::config::{Config, settings};
+use crate::crawl::config::{BackEnd, Config, settings};
 use crate::throttle::settings::Jitter;
 
 #[test]
@@ -335,12 +335,10 @@ fn patterns_keep_their_commas() {
 }
 
 #[test]
-fn io_uring_is_refused_until_it_works() {
-    let text = refused("IO", json!("uring"));
-    assert_eq!(
-        text,
-        "-s IO: \"uring\" is not available yet; give auto or epoll"
-    );
+fn a_choice_names_what_there_is_to_choose() {
+    assert_eq!(said(&[("IO", json!("uring"))]).back_end, BackEnd::Uring);
+    let text = refused("IO", json!("kqueue"));
+    assert!(text.contains("auto, epoll or uring"), "{text}");
     let text = refused("FOLLOW", json!("hosts"));
     assert!(text.contains("did you mean host?"), "{text}");
 }

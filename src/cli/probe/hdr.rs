@@ -1,0 +1,91 @@
+//! An HDR log of what a probe measured: version 1.3, nanoseconds, an interval a second.
+//!
+//! The latency from due has no tag, since tools look first at lines without one; each other
+//! measure has its own. Encoding takes longer than a request may be late, so a thread does it.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, UNIX_EPOCH};
+
+use argiope::probe::{Measure, ProbeInterval};
+use argiope::{Spread, Wall};
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::V2DeflateSerializer;
+use hdrhistogram::serialization::interval_log::{
+    IntervalLogWriterBuilder, IntervalLogWriterError, Tag,
+};
+
+/// A log that is being written.
+pub struct HdrLog {
+    intervals: Sender<ProbeInterval>,
+    writer: JoinHandle<io::Result<()>>,
+}
+
+impl HdrLog {
+    /// Creates the file, in place of one that was there, for a probe that began at `started`.
+    pub fn create(path: &Path, started: Wall) -> io::Result<Self> {
+        let file = BufWriter::new(File::create(path)?);
+        let (intervals, inbox) = channel();
+        let writer = thread::Builder::new()
+            .name("hdr log".to_owned())
+            .spawn(move || write(file, started, &inbox))?;
+        Ok(HdrLog { intervals, writer })
+    }
+
+    /// Adds an interval, if there is one.
+    pub fn put(&self, interval: Option<ProbeInterval>) {
+        if let Some(interval) = interval {
+            // A writer that has failed says so at the end.
+            let _ = self.intervals.send(interval);
+        }
+    }
+
+    /// Writes the rest.
+    pub fn finish(self) -> io::Result<()> {
+        drop(self.intervals);
+        self.writer.join().expect("the writer does not panic")
+    }
+}
+
+fn write(mut file: impl Write, started: Wall, inbox: &Receiver<ProbeInterval>) -> io::Result<()> {
+    let mut serializer = V2DeflateSerializer::new();
+    let version = env!("CARGO_PKG_VERSION");
+    let mut log = IntervalLogWriterBuilder::new()
+        .add_comment(&format!("[Logged with argiope {version}]"))
+        .add_comment("[Histogram log format version 1.3]")
+        .add_comment("[Values in nanoseconds; without a tag: latency from due]")
+        .with_start_time(UNIX_EPOCH + Duration::from_nanos(started.0))
+        .begin_log_with(&mut file, &mut serializer)?;
+    for interval in inbox {
+        let start = interval.start.saturating_since(started);
+        for (measure, spread) in &interval.spreads {
+            let tag = match measure {
+                Measure::Due => None,
+                other => Some(Tag::new(other.name()).expect("names have no commas")),
+            };
+            log.write_histogram(&histogram(spread), start, interval.length, tag)
+                .map_err(|error| match error {
+                    IntervalLogWriterError::IoError(error) => error,
+                    IntervalLogWriterError::SerializeError(error) => io::Error::other(error),
+                })?;
+        }
+    }
+    file.flush()
+}
+
+fn histogram(spread: &Spread) -> Histogram<u64> {
+    let mut histogram =
+        Histogram::new_with_bounds(1, LONGEST, DIGITS).expect("these bounds are valid");
+    for (span, count) in spread.buckets() {
+        let nanos = u64::try_from(span.as_nanos()).unwrap_or(LONGEST);
+        histogram.saturating_record_n(nanos, count);
+    }
+    histogram
+}
+
+/// What a spread tells apart: an hour, and three digits.
+const LONGEST: u64 = 3_600_000_000_000;
+const DIGITS: u8 = 3;

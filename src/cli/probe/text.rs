@@ -1,0 +1,265 @@
+//! A probe's report as a person reads it.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use argiope::Spread;
+use argiope::probe::{Measure, ProbeReport};
+
+use crate::cli::progress::{clock, span};
+
+/// The whole report, several lines.
+pub fn report(report: &ProbeReport) -> String {
+    let mut out = String::new();
+    let reason = report.finish_reason.unwrap_or("running");
+    let _ = writeln!(
+        out,
+        "{reason}: {:.1} requests/s of {} asked for, over {} ({} arrivals, seed {})",
+        report.rate_reached(),
+        report.rate,
+        span(report.span),
+        report.arrivals.name(),
+        report.seed,
+    );
+    let mut line = |name: &str, text: String| {
+        let _ = writeln!(out, "  {name:<13}{text}");
+    };
+    line("requests", requests(report));
+    let status = report.by_status.iter();
+    let status: Vec<_> = status.map(|(code, n)| format!("{code}: {n}")).collect();
+    line("status", joined(&status));
+    let errors = report.by_error.iter();
+    let errors: Vec<_> = errors.map(|(code, n)| format!("{code}: {n}")).collect();
+    line("errors", joined(&errors));
+    for (url, words) in report.first_errors.values().take(ERRORS_EXPLAINED) {
+        line("", format!("{url}: {words}"));
+    }
+    line(
+        "connections",
+        format!(
+            "{} opened, {} at once at most",
+            report.connections, report.connections_max
+        ),
+    );
+    line(
+        "stamps",
+        format!(
+            "{} exact, {} upper bounds (by the kernel); {} by our own clock",
+            report.exact, report.bound, report.user
+        ),
+    );
+    if report.replies == 0 {
+        return out;
+    }
+    out.push('\n');
+    table(&mut out, report);
+    out.push('\n');
+    histogram(&mut out, report.spread(Measure::Due));
+    out
+}
+
+/// How far it has come, in one line.
+pub fn progress(report: &ProbeReport, elapsed: Duration) -> String {
+    let due = report.spread(Measure::Due);
+    let quantile = |share| due.quantile(share).map_or("-".to_owned(), span);
+    format!(
+        "{}  {} due  {} replies  {} errors  p50 {}  p99 {}",
+        clock(elapsed),
+        report.due,
+        report.replies,
+        report.errors(),
+        quantile(0.5),
+        quantile(0.99),
+    )
+}
+
+fn requests(report: &ProbeReport) -> String {
+    let mut text = format!(
+        "{} due, {} sent, {} replies, {} errors",
+        report.due,
+        report.sent,
+        report.replies,
+        report.errors()
+    );
+    let more = [
+        (report.retried, "made again where a kept connection died"),
+        (report.unsent, "still waiting at the end, never sent"),
+        (report.dropped, "never sent since too many waited"),
+        (report.warmup, "before, to warm up"),
+    ];
+    for (count, what) in more {
+        if count > 0 {
+            let _ = write!(text, "; {count} {what}");
+        }
+    }
+    text
+}
+
+/// A row for each measure of which there is something.
+fn table(out: &mut String, report: &ProbeReport) {
+    let _ = write!(out, "{:<12}", "");
+    for (name, _) in QUANTILES {
+        let _ = write!(out, "{name:>10}");
+    }
+    let _ = writeln!(out, "{:>10}{:>9}", "max", "count");
+    for measure in Measure::ALL {
+        let spread = report.spread(measure);
+        if spread.count() == 0 {
+            continue;
+        }
+        let _ = write!(out, "{:<12}", measure.name());
+        for (_, share) in QUANTILES {
+            let _ = write!(out, "{:>10}", shown(spread.quantile(*share)));
+        }
+        let _ = writeln!(
+            out,
+            "{:>10}{:>9}  {}",
+            shown(spread.max()),
+            spread.count(),
+            meaning(measure)
+        );
+    }
+}
+
+fn meaning(measure: Measure) -> &'static str {
+    match measure {
+        Measure::Due => "from due to the end of the head: what a user waits",
+        Measure::Sent => "from departure to the end of the head: the server alone",
+        Measure::Whole => "from due to the end of the body",
+        Measure::Wait => "from due until it had its turn: a free connection, and us",
+        Measure::Dns => "looking up the name",
+        Measure::Connect => "TCP handshake",
+        Measure::Tls => "TLS handshake",
+        Measure::FirstByte => "from departure to the first byte",
+        Measure::Headers => "from the first byte to the end of the head",
+        Measure::Body => "from the end of the head to that of the body",
+        Measure::Lateness => "how late we sent, due and connection ready: our own fault",
+    }
+}
+
+/// Latencies from due by size, 1-2-5 to a decade.
+fn histogram(out: &mut String, spread: &Spread) {
+    let mut steps: Vec<(u64, u64)> = Vec::new();
+    for (span, count) in spread.buckets() {
+        let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        let mut top = steps
+            .last()
+            .map_or_else(|| first_step(nanos), |(top, _)| *top);
+        if steps.is_empty() {
+            steps.push((top, 0));
+        }
+        while top < nanos {
+            top = next_step(top);
+            steps.push((top, 0));
+        }
+        if let Some((_, counted)) = steps.last_mut() {
+            *counted += count;
+        }
+    }
+    let most = steps.iter().map(|(_, count)| *count).max().unwrap_or(0);
+    let _ = writeln!(out, "latency from due");
+    let mut below = 0;
+    for (top, count) in steps {
+        below += count;
+        let share = 100.0 * below as f64 / spread.count() as f64;
+        let top = span(Duration::from_nanos(top));
+        let _ = writeln!(
+            out,
+            "  <= {top:>8} {count:>9} {share:>7.2} %  {}",
+            bar(count, most)
+        );
+    }
+}
+
+/// The first 1-2-5 step that is not below.
+fn first_step(nanos: u64) -> u64 {
+    let mut step = 1000;
+    while step < nanos {
+        step = next_step(step);
+    }
+    step
+}
+
+fn next_step(step: u64) -> u64 {
+    let mut digit = step;
+    while digit >= 10 {
+        digit /= 10;
+    }
+    match digit {
+        2 => step / 2 * 5,
+        _ => step.saturating_mul(2),
+    }
+}
+
+/// As long as `count` is against `most`, in eighths of a column; what there is shows.
+fn bar(count: u64, most: u64) -> String {
+    if count == 0 {
+        return String::new();
+    }
+    let share = count as f64 / most as f64;
+    let eighths = ((share * BAR_COLUMNS as f64 * 8.0).round() as usize).max(1);
+    let mut bar = "█".repeat(eighths / 8);
+    let rest = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+    bar.extend((eighths % 8).checked_sub(1).map(|at| rest[at]));
+    bar
+}
+
+fn shown(value: Option<Duration>) -> String {
+    value.map_or_else(|| "-".to_owned(), span)
+}
+
+fn joined(parts: &[String]) -> String {
+    match parts.is_empty() {
+        true => "none".to_owned(),
+        false => parts.join("  "),
+    }
+}
+
+const QUANTILES: &[(&str, f64)] = &[("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
+/// How many of the kinds of errors are explained by an example.
+const ERRORS_EXPLAINED: usize = 3;
+const BAR_COLUMNS: usize = 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_one_two_and_five_of_each_decade() {
+        let steps: Vec<u64> = std::iter::successors(Some(1000), |step| Some(next_step(*step)))
+            .take(7)
+            .collect();
+        assert_eq!(steps, [1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000]);
+        assert_eq!(first_step(1), 1000);
+        assert_eq!(first_step(20_001), 50_000);
+    }
+
+    #[test]
+    fn a_bar_is_as_long_as_its_share_and_whatever_there_is_shows() {
+        assert_eq!(bar(0, 10), "");
+        assert_eq!(bar(10, 10).chars().count(), BAR_COLUMNS);
+        assert_eq!(bar(5, 10).chars().count(), BAR_COLUMNS / 2);
+        assert_eq!(bar(1, 1_000_000), "▏");
+    }
+
+    #[test]
+    fn a_histogram_has_a_row_for_each_step_between_the_shortest_and_the_longest() {
+        let mut spread = Spread::new();
+        for _ in 0..30 {
+            spread.record(Duration::from_micros(1500));
+        }
+        spread.record(Duration::from_millis(9));
+        let mut out = String::new();
+        histogram(&mut out, &spread);
+        let rows: Vec<Vec<&str>> = out
+            .lines()
+            .skip(1)
+            .map(|row| row.split_whitespace().take(4).collect())
+            .collect();
+        assert_eq!(rows[0], ["<=", "2.0", "ms", "30"]);
+        assert_eq!(rows[1], ["<=", "5.0", "ms", "0"]);
+        assert_eq!(rows[2], ["<=", "10.0", "ms", "1"]);
+        assert_eq!(rows.len(), 3);
+        assert!(out.contains("100.00 %"), "{out}");
+    }
+}

@@ -1,0 +1,181 @@
+//! Whichever of the kernel's interfaces carries a crawl, as one type.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+
+use super::{Chunk, Close, Epoll, Event, Io, Settings, Token, Unavailable, Uring, Waker};
+use crate::base::disk::DiskJob;
+use crate::base::time::{Instant, Wall};
+
+/// `IO`: the kernel interface that carries a crawl.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BackEnd {
+    /// The better one that there is on this machine.
+    #[default]
+    Auto,
+    /// epoll, which every Linux has.
+    Epoll,
+    /// io_uring, where the kernel has enough of it and lets us use it; else epoll, with a warning.
+    Uring,
+}
+
+/// The kernel, through one of its interfaces.
+#[derive(Debug)]
+pub enum Kernel {
+    /// Through epoll.
+    Epoll(Box<Epoll>),
+    /// Through io_uring.
+    Uring(Box<Uring>),
+}
+
+impl Kernel {
+    /// What was asked for, or what there is in its place: then a line in the log says why.
+    ///
+    /// # Errors
+    /// When the system gives no descriptors, or the open-file limit leaves none for sockets.
+    pub fn open(wanted: BackEnd, settings: Settings) -> io::Result<Self> {
+        let uring = match wanted {
+            BackEnd::Epoll => return Self::epoll(settings),
+            BackEnd::Auto | BackEnd::Uring => Uring::new(settings.clone()),
+        };
+        Self::or_epoll(uring, wanted, settings)
+    }
+
+    fn or_epoll(
+        uring: Result<Uring, Unavailable>,
+        wanted: BackEnd,
+        settings: Settings,
+    ) -> io::Result<Self> {
+        let reason = match uring {
+            Ok(uring) => {
+                log::info!("io_uring carries the crawl");
+                return Ok(Kernel::Uring(Box::new(uring)));
+            }
+            Err(reason) => reason,
+        };
+        // Whoever leaves the choice to us has nothing to mend.
+        let level = match wanted {
+            BackEnd::Uring => log::Level::Warn,
+            BackEnd::Auto | BackEnd::Epoll => log::Level::Info,
+        };
+        log::log!(level, "{reason}; epoll takes its place");
+        Self::epoll(settings)
+    }
+
+    fn epoll(settings: Settings) -> io::Result<Self> {
+        let epoll = Epoll::new(settings)?;
+        log::info!("epoll carries the crawl");
+        Ok(Kernel::Epoll(Box::new(epoll)))
+    }
+}
+
+/// The same call on either.
+macro_rules! either {
+    ($self:ident, $io:ident => $call:expr) => {
+        match $self {
+            Kernel::Epoll($io) => $call,
+            Kernel::Uring($io) => $call,
+        }
+    };
+}
+
+impl Io for Kernel {
+    fn name(&self) -> &'static str {
+        either!(self, io => io.name())
+    }
+
+    fn now(&self) -> Instant {
+        either!(self, io => io.now())
+    }
+
+    fn wall_at_start(&self) -> Wall {
+        either!(self, io => io.wall_at_start())
+    }
+
+    fn capacity(&self) -> usize {
+        either!(self, io => io.capacity())
+    }
+
+    fn connect(&mut self, token: Token, to: SocketAddr) {
+        either!(self, io => io.connect(token, to));
+    }
+
+    fn open_datagram(&mut self, token: Token, to: SocketAddr) {
+        either!(self, io => io.open_datagram(token, to));
+    }
+
+    fn send(&mut self, token: Token, bytes: &[u8], mark: bool) {
+        either!(self, io => io.send(token, bytes, mark));
+    }
+
+    fn set_reading(&mut self, token: Token, on: bool) {
+        either!(self, io => io.set_reading(token, on));
+    }
+
+    fn close(&mut self, token: Token, how: Close) {
+        either!(self, io => io.close(token, how));
+    }
+
+    fn disk(&mut self, job: DiskJob) {
+        either!(self, io => io.disk(job));
+    }
+
+    fn submit(&mut self) {
+        either!(self, io => io.submit());
+    }
+
+    fn wait(&mut self, until: Option<Instant>, events: &mut Vec<Event>) {
+        either!(self, io => io.wait(until, events));
+    }
+
+    fn has_news(&self) -> bool {
+        either!(self, io => io.has_news())
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        either!(self, io => io.as_fd())
+    }
+
+    fn arm(&mut self, until: Option<Instant>) {
+        either!(self, io => io.arm(until));
+    }
+
+    fn waker(&self) -> Waker {
+        either!(self, io => io.waker())
+    }
+
+    fn bytes(&self, chunk: &Chunk) -> &[u8] {
+        either!(self, io => io.bytes(chunk))
+    }
+
+    fn release(&mut self, chunk: Chunk) {
+        either!(self, io => io.release(chunk));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(wanted: BackEnd, uring: Result<Uring, Unavailable>) -> &'static str {
+        let opened = Kernel::or_epoll(uring, wanted, Settings::default());
+        opened.expect("there is always epoll").name()
+    }
+
+    #[test]
+    fn epoll_takes_the_place_of_what_is_not_there() {
+        assert_eq!(open(BackEnd::Uring, Err(Unavailable::Absent)), "epoll");
+        assert_eq!(open(BackEnd::Auto, Err(Unavailable::Absent)), "epoll");
+        match Uring::new(Settings::default()) {
+            Ok(uring) => assert_eq!(open(BackEnd::Uring, Ok(uring)), "uring"),
+            Err(reason) => eprintln!("SKIPPED: {reason}"),
+        }
+    }
+
+    #[test]
+    fn who_asks_for_epoll_gets_epoll() {
+        let opened = Kernel::open(BackEnd::Epoll, Settings::default());
+        assert_eq!(opened.expect("there is always epoll").name(), "epoll");
+    }
+}

@@ -1,0 +1,57 @@
+//! Local ports, of which a kernel has only so many for connections to one place.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::base::time::Instant;
+
+/// Who has which is nobody's affair; only how many are taken for each place.
+#[derive(Debug)]
+pub(super) struct Ports {
+    most: usize,
+    taken: BTreeMap<SocketAddr, Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    open: usize,
+    /// Until when each port of a connection that we ended in good order is kept.
+    resting: VecDeque<Instant>,
+}
+
+impl Ports {
+    pub(super) fn new(most: usize) -> Self {
+        Ports {
+            most,
+            taken: BTreeMap::new(),
+        }
+    }
+
+    /// Takes one for a connection to `to`, unless none is left.
+    pub(super) fn take(&mut self, to: SocketAddr, now: Instant) -> bool {
+        if self.most == usize::MAX {
+            return true;
+        }
+        let taken = self.taken.entry(to).or_default();
+        while taken.resting.front().is_some_and(|until| *until <= now) {
+            taken.resting.pop_front();
+        }
+        let is_left = taken.open + taken.resting.len() < self.most;
+        taken.open += usize::from(is_left);
+        is_left
+    }
+
+    /// A connection to `to` is over; `rests`: we ended it, and waited for nobody.
+    pub(super) fn give_back(&mut self, to: SocketAddr, rests: bool, now: Instant) {
+        if let Some(taken) = self.taken.get_mut(&to) {
+            taken.open -= 1;
+            if rests {
+                taken.resting.push_back(now + TIME_WAIT);
+            }
+        }
+    }
+}
+
+/// How long Linux keeps the port of a connection that it was the first to end.
+const TIME_WAIT: Duration = Duration::from_secs(60);

@@ -1,0 +1,218 @@
+//! What only a ring can do, and what only a ring can do wrong.
+
+use std::io::Write;
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+
+/// A back end, unless this kernel has none of this kind for us.
+fn uring(settings: Settings) -> Option<Uring> {
+    Uring::new(settings)
+        .inspect_err(|reason| eprintln!("SKIPPED: {reason}"))
+        .ok()
+}
+
+fn token(slot: u32) -> Token {
+    Token {
+        slot,
+        generation: 1,
+    }
+}
+
+/// A connection and its other end.
+fn connected(io: &mut Uring, slot: u32) -> TcpStream {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    io.connect(token(slot), listener.local_addr().expect("an address"));
+    io.submit();
+    let (peer, _) = listener.accept().expect("we connect");
+    peer.set_nodelay(true).expect("it is a TCP socket");
+    let mut events = Vec::new();
+    while events.is_empty() {
+        io.wait(Some(io.now() + PATIENCE), &mut events);
+    }
+    io.submit();
+    assert!(matches!(events[..], [Event::Connected { .. }]));
+    peer
+}
+
+/// The next arrivals, until there were so many bytes: their lengths and stamps.
+fn arrivals(io: &mut Uring, mut bytes: usize) -> Vec<(usize, Stamp)> {
+    let mut told = Vec::new();
+    let mut events = Vec::new();
+    let patient_until = io.now() + PATIENCE;
+    while bytes > 0 {
+        assert!(io.now() < patient_until, "waited in vain");
+        io.submit();
+        io.wait(Some(patient_until), &mut events);
+        for event in events.drain(..) {
+            match event {
+                Event::Received { chunk, stamp, .. } => {
+                    bytes -= io.bytes(&chunk).len();
+                    told.push((io.bytes(&chunk).len(), stamp));
+                    io.release(chunk);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    told
+}
+
+#[test]
+fn each_segment_keeps_its_own_stamp_while_we_are_busy() {
+    let Some(mut io) = uring(Settings::default()) else {
+        return;
+    };
+    let mut peer = connected(&mut io, 0);
+    let gap = Duration::from_millis(30);
+    let talk = thread::spawn(move || {
+        for _ in 0..4 {
+            thread::sleep(gap);
+            peer.write_all(b"!").expect("we listen");
+        }
+        peer
+    });
+    // Awake and asleep, but not looking.
+    let busy_until = io.now() + gap * 3;
+    while io.now() < busy_until {
+        std::hint::spin_loop();
+    }
+    let _peer = talk.join().expect("it talked");
+    let told = arrivals(&mut io, 4);
+    assert_eq!(told.len(), 4, "{told:?}");
+    for (_, stamp) in &told {
+        assert_eq!((stamp.clock, stamp.is_bound()), (Clock::Kernel, false));
+    }
+    for two in told.windows(2) {
+        let apart = two[1].1.at.saturating_since(two[0].1.at);
+        assert!(apart >= gap, "{apart:?}");
+    }
+}
+
+#[test]
+fn what_lay_unseen_while_nobody_received_is_a_bound() {
+    let Some(mut io) = uring(Settings::default()) else {
+        return;
+    };
+    let mut peer = connected(&mut io, 0);
+    io.set_reading(token(0), false);
+    io.submit();
+    for _ in 0..2 {
+        peer.write_all(b"!").expect("we listen, some time");
+        thread::sleep(Duration::from_millis(20));
+    }
+    io.set_reading(token(0), true);
+    let [(2, stamp)] = arrivals(&mut io, 2)[..] else {
+        panic!("two segments and one look");
+    };
+    assert_eq!((stamp.clock, stamp.is_bound()), (Clock::Kernel, true));
+    // A single one is what it was, whenever it is found.
+    io.set_reading(token(0), false);
+    io.submit();
+    peer.write_all(b"!").expect("we listen, some time");
+    thread::sleep(Duration::from_millis(20));
+    let found = io.now();
+    io.set_reading(token(0), true);
+    let [(1, stamp)] = arrivals(&mut io, 1)[..] else {
+        panic!("one segment");
+    };
+    assert_eq!((stamp.clock, stamp.is_bound()), (Clock::Kernel, false));
+    assert!(found.saturating_since(stamp.at) >= Duration::from_millis(19));
+}
+
+#[test]
+fn more_is_asked_for_at_once_than_the_ring_holds() {
+    let Some(mut io) = uring(Settings::default()) else {
+        return;
+    };
+    let echo = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let to = echo.local_addr().expect("an address");
+    let sockets = 1000;
+    for slot in 0..sockets {
+        io.open_datagram(token(slot), to);
+        io.send(token(slot), b"?", false);
+    }
+    assert_eq!(io.asks.len(), sockets as usize);
+    io.submit();
+    assert!(io.asks.is_empty());
+    assert_eq!(io.receiving, sockets as usize);
+    let mut heard = 0;
+    let mut events = Vec::new();
+    // Not all of them fit into the other side's buffer at once.
+    echo.set_read_timeout(Some(Duration::from_millis(50)))
+        .expect("it is some time");
+    while let Ok((_, from)) = echo.recv_from(&mut [0]) {
+        echo.send_to(b"!", from).expect("we are there");
+        heard += 1;
+    }
+    assert!(heard > 100);
+    let patient_until = io.now() + PATIENCE;
+    while heard > 0 {
+        assert!(io.now() < patient_until, "waited in vain");
+        io.wait(Some(patient_until), &mut events);
+        for event in events.drain(..) {
+            match event {
+                Event::Received { chunk, .. } => io.release(chunk),
+                other => panic!("{other:?}"),
+            }
+            heard -= 1;
+        }
+    }
+}
+
+#[test]
+fn nothing_is_under_way_when_the_memory_goes() {
+    let Some(mut io) = uring(Settings::default()) else {
+        return;
+    };
+    let mut peers: Vec<TcpStream> = (0..20).map(|slot| connected(&mut io, slot)).collect();
+    for peer in &mut peers {
+        peer.write_all(&[b'x'; 100_000]).expect("we listen");
+    }
+    assert_eq!(io.receiving, 20);
+    assert!(io.quiesce());
+    assert_eq!(io.receiving, 0);
+}
+
+#[test]
+fn a_flood_stops_at_a_turns_share_and_goes_on_when_it_is_told() {
+    let settings = Settings {
+        read_budget: 50_000,
+        buffer_bytes: 1000,
+        ..Settings::default()
+    };
+    let Some(mut io) = uring(settings) else {
+        return;
+    };
+    let mut peer = connected(&mut io, 0);
+    io.set_reading(token(0), false);
+    io.set_reading(token(0), true);
+    io.submit();
+    let talk = thread::spawn(move || peer.write_all(&[b'x'; 3_000_000]));
+    thread::sleep(Duration::from_millis(50));
+    let mut events = Vec::new();
+    let mut bytes = 0;
+    let patient_until = io.now() + PATIENCE;
+    while bytes < 3_000_000 {
+        assert!(io.now() < patient_until, "waited in vain");
+        io.submit();
+        io.wait(Some(patient_until), &mut events);
+        let told = events.len();
+        assert!(told <= 50, "{told} thousands of bytes in one turn");
+        for event in events.drain(..) {
+            match event {
+                Event::Received { chunk, .. } => {
+                    bytes += io.bytes(&chunk).len();
+                    io.release(chunk);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    talk.join().expect("no panic").expect("we listened");
+}
+
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);

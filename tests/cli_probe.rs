@@ -1,0 +1,178 @@
+//! What `argiope probe` measures, held against others: the server's own clock, and HdrHistogram's
+//! reader for Python. Where that is not installed, its test says so and checks nothing.
+#![cfg(feature = "cli")]
+
+#[expect(
+    dead_code,
+    reason = "servers for tests do more than this one asks of them"
+)]
+mod loopback;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use loopback::{Reply, Server};
+
+/// Adds the intervals of each tag together; prints the count and the percentiles of each, and the
+/// start and the end of each interval.
+const READER: &str = r#"
+import json, sys
+from hdrh.histogram import HdrHistogram
+from hdrh.log import HistogramLogReader
+
+empty = lambda: HdrHistogram(1, 3600 * 10**9, 3)
+reader = HistogramLogReader(sys.argv[1], empty())
+sums, spans = {}, []
+while (interval := reader.get_next_interval_histogram()) is not None:
+    tag = interval.get_tag() or "due"
+    sums.setdefault(tag, empty()).add(interval)
+    spans.append([tag, interval.get_start_time_stamp(), interval.get_end_time_stamp()])
+measures = {
+    tag: {
+        "count": sum.get_total_count(),
+        **{name: sum.get_value_at_percentile(percent) / 1e9
+           for name, percent in [("p50", 50), ("p90", 90), ("p99", 99), ("p999", 99.9), ("max", 100)]},
+    }
+    for tag, sum in sums.items()
+}
+print(json.dumps({"measures": measures, "spans": spans}))
+"#;
+
+/// What the reader says of a log; `None` where there is no reader.
+fn read(log: &Path) -> Option<Value> {
+    let python = |arguments: &[&str]| Command::new("python3").args(arguments).output().ok();
+    let there = python(&["-c", "import hdrh"]).is_some_and(|output| output.status.success());
+    if !there {
+        // Past the test harness, which keeps what passing tests print.
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED: hdrh is not installed (pip install hdrhistogram), so no HDR log was read by it"
+        );
+        return None;
+    }
+    let output = python(&["-c", READER, log.to_str().expect("a path")]).expect("it just ran");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    Some(serde_json::from_slice(&output.stdout).expect("it prints JSON"))
+}
+
+/// The median of spans in seconds.
+fn median(mut spans: Vec<f64>) -> f64 {
+    assert!(!spans.is_empty());
+    spans.sort_by(f64::total_cmp);
+    spans[spans.len() / 2]
+}
+
+/// What the server took by our account, by its own, and how late we were: medians, while our own
+/// thread is kept busy.
+fn stalled(io: &str) -> (f64, f64, f64) {
+    let server = Server::start(|_| Reply::page("a page").after(Duration::from_millis(20)));
+    let output = Command::new(env!("CARGO_BIN_EXE_argiope"))
+        .args([
+            "probe",
+            "http://a.test/",
+            "--rate",
+            "40",
+            "--requests",
+            "80",
+        ])
+        .args(["--stall", "50ms", "--results", "-", "--io", io])
+        .args(["--allow-net", "loopback", "--resolve", &server.here()])
+        .output()
+        .expect("the binary runs");
+    let lines: Vec<Value> = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line is JSON"))
+        .collect();
+    assert_eq!(lines.len(), 80);
+    let ours = |key: &str| {
+        let spans = lines.iter().map(|line| line[key].as_f64().expect(key));
+        median(spans.collect())
+    };
+    let theirs = server.asked();
+    let theirs = theirs
+        .iter()
+        .map(|asked| (asked.done - asked.at).as_secs_f64());
+    (
+        ours("server_latency"),
+        median(theirs.collect()),
+        ours("lateness"),
+    )
+}
+
+#[test]
+fn a_busy_thread_of_ours_does_not_move_what_the_server_took() {
+    for io in ["epoll", "uring"] {
+        let (ours, theirs, lateness) = stalled(io);
+        // A thread that did nothing but sleep would be a tenth of that late.
+        assert!(lateness > 0.005, "{io}: it is busy: {lateness} s");
+        let apart = (ours - theirs).abs();
+        assert!(
+            apart < 0.003,
+            "{io}: {ours} s by us, {theirs} s by the server"
+        );
+    }
+}
+
+#[test]
+fn another_reader_finds_the_percentiles_that_the_report_tells() {
+    let asked = AtomicU64::new(0);
+    let server = Server::start(move |_| {
+        let millis = asked.fetch_add(1, Ordering::Relaxed) % 20;
+        Reply::page("a page").after(Duration::from_millis(millis))
+    });
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("probe.hlog");
+    let output = Command::new(env!("CARGO_BIN_EXE_argiope"))
+        .args(["probe", "http://a.test/", "--json", "--rate", "200"])
+        .args(["--duration", "2500ms", "--warmup", "300ms", "--hdr"])
+        .arg(&log)
+        .args(["--allow-net", "loopback", "--resolve", &server.here()])
+        .output()
+        .expect("the binary runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let ours: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {errors}"));
+    let Some(theirs) = read(&log) else {
+        return;
+    };
+    let measures = ours["latency"].as_object().expect("an object");
+    let measured: BTreeMap<_, _> = measures
+        .iter()
+        .filter(|(_, spread)| !spread.is_null())
+        .collect();
+    assert!(measured.len() >= 9, "{ours}");
+    let found = theirs["measures"].as_object().expect("an object");
+    assert_eq!(found.len(), measured.len(), "{theirs}");
+    for (measure, spread) in measured {
+        let found = &found[measure];
+        assert_eq!(found["count"], spread["count"], "{measure}");
+        for statistic in ["p50", "p90", "p99", "p999", "max"] {
+            let value = |of: &Value| of[statistic].as_f64().expect("a span");
+            let (ours, theirs) = (value(spread), value(found));
+            assert!(
+                (ours - theirs).abs() <= ours * 0.001 + 1e-9,
+                "{measure} {statistic}: {ours} {theirs}"
+            );
+        }
+    }
+    // An interval a second, each from where the one before ended; stamps have whole milliseconds.
+    let spans = theirs["spans"].as_array().expect("a list").iter();
+    let due: Vec<(f64, f64)> = spans
+        .filter(|span| span[0] == "due")
+        .map(|span| (span[1].as_f64().expect("ms"), span[2].as_f64().expect("ms")))
+        .collect();
+    assert!((3..=5).contains(&due.len()), "{due:?}");
+    for pair in due.windows(2) {
+        assert!((pair[1].0 - pair[0].1).abs() <= 2.0, "{due:?}");
+    }
+    let text = fs::read_to_string(&log).expect("the log");
+    assert!(text.contains("#[StartTime: "), "{text}");
+}

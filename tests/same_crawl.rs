@@ -1,0 +1,315 @@
+//! The same crawl of a scripted origin, on epoll, on io_uring and in the simulation: what comes out
+//! is the same, but for times, local ports, and what was asked for in which order.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use argiope::io::sim::{Answer, ConnId, Net, Sim, Weather, World};
+use argiope::io::{Epoll, Io, Settings, Uring};
+use argiope::serde_json::{Value, from_slice};
+use argiope::sink::results::write_line;
+use argiope::{Config, Crawler, Page, Request};
+use socket2::SockRef;
+
+/// What an origin does about a request for each path; what is not in it is answered with 404.
+type Script = BTreeMap<&'static str, Vec<Step>>;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Say(Vec<u8>),
+    Pause(Duration),
+    /// With FIN.
+    End,
+    /// With RST.
+    Reset,
+}
+
+fn script() -> Script {
+    let pause = || Step::Pause(Duration::from_millis(15));
+    let say = |text: &str| Step::Say(text.as_bytes().to_vec());
+    let page = |body: &str| {
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n";
+        say(&format!(
+            "{head}content-length: {}\r\n\r\n{body}",
+            body.len()
+        ))
+    };
+    let long = "<p>long</p>".repeat(150_000);
+    BTreeMap::from([
+        (
+            "/robots.txt",
+            vec![page("User-agent: *\nDisallow: /private\n")],
+        ),
+        (
+            "/",
+            vec![page(concat!(
+                "<a href=/pieces>1</a> <a href=/long>2</a> <a href=/moved>3</a> <a href=/private>4</a>",
+                "<a href=/chunked>5</a> <a href=/until-end>6</a> <a href=/cut>7</a> <a href=/reset>8</a>",
+                "<a href=/empty>9</a> <a href=/gone>10</a> <a href=/early>11</a> <a href=/nonsense>12</a>",
+                "<a href=http://refused.test/>13</a>",
+            ))],
+        ),
+        (
+            "/pieces",
+            vec![
+                say("HTTP/1.1 200 OK\r\ncontent-"),
+                pause(),
+                say("type: text/html\r\ncontent-length: 10\r\n\r\n01234"),
+                pause(),
+                say("56789"),
+            ],
+        ),
+        ("/long", vec![page(&long)]),
+        (
+            "/moved",
+            vec![say(
+                "HTTP/1.1 301 Moved\r\nlocation: /there\r\ncontent-length: 0\r\n\r\n",
+            )],
+        ),
+        ("/there", vec![page("here I am")]),
+        (
+            "/chunked",
+            vec![
+                say("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nabcd\r\n"),
+                pause(),
+                say("3\r\nefg\r\n0\r\n\r\n"),
+            ],
+        ),
+        (
+            "/until-end",
+            vec![
+                say("HTTP/1.0 200 OK\r\ncontent-type: text/plain\r\n\r\nto the"),
+                pause(),
+                say(" end"),
+                Step::End,
+            ],
+        ),
+        (
+            "/cut",
+            vec![
+                say("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nonly so much"),
+                Step::End,
+            ],
+        ),
+        (
+            "/reset",
+            vec![
+                say("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf"),
+                pause(),
+                Step::Reset,
+            ],
+        ),
+        ("/empty", vec![Step::End]),
+        (
+            "/early",
+            vec![
+                say("HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n"),
+                pause(),
+                page("late"),
+            ],
+        ),
+        ("/nonsense", vec![say("220 mail.test ESMTP\r\n"), Step::End]),
+    ])
+}
+
+fn steps(script: &Script, head: &str) -> Vec<Step> {
+    let path = head.split(' ').nth(1).unwrap_or("");
+    script.get(path).cloned().unwrap_or_else(|| {
+        let not_found = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n";
+        vec![Step::Say(not_found.to_vec())]
+    })
+}
+
+/// Takes the first head out of what was heard.
+fn next_head(heard: &mut Vec<u8>) -> Option<String> {
+    let end = heard.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let head: Vec<u8> = heard.drain(..end + 4).collect();
+    Some(String::from_utf8(head).expect("our heads are text"))
+}
+
+/// The origin as threads on loopback.
+fn serve(listener: TcpListener, script: Script) {
+    let script = Arc::new(script);
+    thread::spawn(move || {
+        while let Ok((stream, _)) = listener.accept() {
+            let script = Arc::clone(&script);
+            thread::spawn(move || answer(stream, &script));
+        }
+    });
+}
+
+fn answer(mut stream: TcpStream, script: &Script) {
+    let _ = stream.set_nodelay(true);
+    let (mut heard, mut buffer) = (Vec::new(), [0; 4096]);
+    while let Ok(length @ 1..) = stream.read(&mut buffer) {
+        heard.extend_from_slice(&buffer[..length]);
+        while let Some(head) = next_head(&mut heard) {
+            for step in steps(script, &head) {
+                match step {
+                    Step::Say(bytes) => {
+                        let _ = stream.write_all(&bytes);
+                    }
+                    Step::Pause(span) => thread::sleep(span),
+                    Step::End => {
+                        let _ = stream.shutdown(Shutdown::Write);
+                    }
+                    Step::Reset => {
+                        let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The same origin in virtual time.
+struct Simulated {
+    at: SocketAddr,
+    script: Script,
+    heard: BTreeMap<ConnId, Vec<u8>>,
+}
+
+impl World for Simulated {
+    fn connect(&mut self, _: ConnId, to: SocketAddr, _: &mut Net) -> Answer {
+        match to == self.at {
+            true => Answer::Accept,
+            false => Answer::Refuse,
+        }
+    }
+
+    fn bytes(&mut self, conn: ConnId, bytes: &[u8], net: &mut Net) {
+        let heard = self.heard.entry(conn).or_default();
+        heard.extend_from_slice(bytes);
+        while let Some(head) = next_head(heard) {
+            let mut after = Duration::ZERO;
+            for step in steps(&self.script, &head) {
+                match step {
+                    Step::Say(bytes) => net.reply(conn, after, &bytes),
+                    Step::Pause(span) => after += span,
+                    Step::End => net.end(conn, after),
+                    Step::Reset => net.reset(conn, after),
+                }
+            }
+        }
+    }
+}
+
+/// The result lines of a crawl of the origin on this back end, in the order of their URLs.
+fn lines<I: Io>(io: I, at: SocketAddr, refuses: SocketAddr) -> Vec<Value> {
+    let config = [
+        ("ALLOW_NET", "loopback".to_owned()),
+        (
+            "RESOLVE",
+            format!("origin.test:80:{at},refused.test:80:{refuses}"),
+        ),
+        ("FOLLOW", "all".to_owned()),
+        ("DOWNLOAD_DELAY", "0".to_owned()),
+        ("RANDOMIZE_DOWNLOAD_DELAY", "false".to_owned()),
+        ("BACKOFF_ENABLED", "false".to_owned()),
+        ("RETRY_TIMES", "1".to_owned()),
+        ("RANDOM_SEED", "1".to_owned()),
+    ]
+    .into_iter()
+    .try_fold(Config::default(), |config, (name, value)| {
+        config.with(name, value)
+    })
+    .expect("these settings are sound");
+    let lines = Rc::new(RefCell::new(Vec::new()));
+    let told = Rc::clone(&lines);
+    let mut crawler = Crawler::builder(config)
+        .sink(move |page: Page| {
+            let mut line = Vec::new();
+            write_line(&page, None, &mut line);
+            told.borrow_mut()
+                .push(from_slice(&line).expect("a line is JSON"));
+        })
+        .build_on(io, Default::default())
+        .expect("a crawl that can begin");
+    crawler
+        .submit(Request::get("http://origin.test/"))
+        .expect("it is a URL");
+    assert_eq!(crawler.run(), "finished");
+    drop(crawler);
+    alike(lines.take())
+}
+
+/// The lines in the order of their URLs and attempts, without what may differ.
+fn alike(mut lines: Vec<Value>) -> Vec<Value> {
+    let urls: BTreeMap<u64, Value> = lines
+        .iter()
+        .map(|line| (line["id"].as_u64().expect("a number"), line["url"].clone()))
+        .collect();
+    for line in &mut lines {
+        if let Some(parent) = line["parent"].as_u64() {
+            line["parent"] = urls[&parent].clone();
+        }
+        let fields = line.as_object_mut().expect("a line is an object");
+        fields.retain(|name, _| !DIFFERING.contains(&name.as_str()));
+        for (_, value) in fields
+            .iter_mut()
+            .filter(|(name, value)| TIMES.contains(&name.as_str()) && !value.is_null())
+        {
+            *value = "a time".into();
+        }
+    }
+    lines.sort_by_key(|line| (line["url"].to_string(), line["attempt"].as_u64()));
+    lines
+}
+
+/// What a busy machine, or a race of two connections, may make different.
+const DIFFERING: [&str; 7] = [
+    "id", "local", "clock", "bound", "delay", "reused", "connect",
+];
+
+/// Of these it matters whether they are there.
+const TIMES: [&str; 11] = [
+    "started",
+    "due",
+    "sent",
+    "dns",
+    "request",
+    "first_byte",
+    "headers",
+    "body",
+    "latency",
+    "server_latency",
+    "lateness",
+];
+
+#[test]
+fn the_same_origin_is_crawled_alike_on_every_back_end() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = listener.local_addr().expect("an address");
+    let refuses = TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("a port that nobody listens on any more");
+    serve(listener, script());
+    let world = Simulated {
+        at,
+        script: script(),
+        heard: BTreeMap::new(),
+    };
+    let sim = Sim::with(1, Settings::default(), Weather::default(), Box::new(world));
+    let simulated = lines(sim, at, refuses);
+    assert_eq!(simulated.len(), 21, "{simulated:#?}");
+    let epoll = Epoll::new(Settings::default()).expect("a back end");
+    assert_same(&lines(epoll, at, refuses), &simulated);
+    match Uring::new(Settings::default()) {
+        Ok(uring) => assert_same(&lines(uring, at, refuses), &simulated),
+        Err(reason) => eprintln!("SKIPPED: {reason}"),
+    }
+}
+
+fn assert_same(these: &[Value], those: &[Value]) {
+    for (this, that) in these.iter().zip(those) {
+        assert_eq!(this, that);
+    }
+    assert_eq!(these.len(), those.len());
+}

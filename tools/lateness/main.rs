@@ -1,0 +1,260 @@
+//! How late sends are: many scopes, each with a delay of its own, so that so many fall due a second.
+//!
+//! `cargo run --release --example lateness -- [--scopes N] [--rate N] [--new-connections]
+//! [--set NAME=VALUE]…`
+//!
+//! With a million scopes and 20 000 a second each scope has a delay of 50 s. Requests come to the
+//! crawl at random at that rate, for each scope one and one more that is due a delay later: those
+//! are the ones that tell. The origin runs on another processor and says what it saw: the gap
+//! between two requests of a scope, less the delay, is the lateness by a clock that is not ours.
+//! The whole takes twice the delay. Connections are kept and few, so that what is measured is the
+//! way from due to the system call; `--new-connections` makes one for each request, on 250
+//! addresses.
+
+mod origin;
+
+use std::cell::RefCell;
+use std::process::exit;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use argiope::serde_json::Value;
+use argiope::{Config, Crawler, Page, Request, Spread, Turn};
+
+use self::origin::Origin;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// What to do, from `--name value` pairs.
+struct Plan {
+    scopes: u64,
+    rate: u64,
+    new_connections: bool,
+    set: Vec<(String, String)>,
+}
+
+/// What the crawl says of the requests that tell.
+#[derive(Default)]
+struct Own {
+    pages: u64,
+    failed: u64,
+    /// From the later of due and ready to sent, as result lines have it.
+    lateness: Spread,
+    /// From due to sent, whatever was ready when.
+    overdue: Spread,
+}
+
+fn main() {
+    let plan = plan();
+    let delay = Duration::from_secs_f64(plan.scopes as f64 / plan.rate as f64);
+    let origin = Origin::start(delay).expect("loopback has a port");
+    pin(0);
+    let own = Rc::new(RefCell::new(Own::default()));
+    let mut crawler = crawler(&plan, delay, &own);
+    let (began, kept_waiting) = (Instant::now(), kept_waiting());
+    run(&plan, &mut crawler, origin.port, &own);
+    let took = began.elapsed().as_secs_f64();
+    let kept_waiting = self::kept_waiting() - kept_waiting;
+    let (own, seen) = (own.borrow(), origin.seen());
+    let kind = if plan.new_connections { "new" } else { "kept" };
+    println!(
+        "{} scopes, one due every {:.0} s each, {kind} connections: {} requests in {took:.1} s, \
+         {} failed",
+        plan.scopes,
+        delay.as_secs_f64(),
+        seen.requests,
+        own.failed
+    );
+    for (error, count) in &crawler.stats().by_error {
+        println!("{count} ended as {error}");
+    }
+    println!("of those that were due a delay after another of their scope:");
+    row("lateness, by result lines", &own.lateness);
+    row("from due to sent, by result lines", &own.overdue);
+    row("gap less delay, by the origin's kernel", &seen.excess);
+    row("length of a turn", &crawler.stats().lag);
+    println!(
+        "our thread waited {:.1} ms for its processor while others had it",
+        kept_waiting.as_secs_f64() * 1e3
+    );
+    println!(
+        "gaps shorter than the delay at the origin: {}, the shortest by {:.0} us",
+        seen.short,
+        seen.shortest_by.as_secs_f64() * 1e6
+    );
+}
+
+fn row(name: &str, spread: &Spread) {
+    let at = |share: f64| {
+        let span = spread.quantile(share).unwrap_or_default();
+        format!("{:>8.1}", span.as_secs_f64() * 1e6)
+    };
+    println!(
+        "{name:<40} p50 {} us, p99 {}, p99.9 {}, max {}",
+        at(0.5),
+        at(0.99),
+        at(0.999),
+        at(1.0)
+    );
+}
+
+fn crawler(plan: &Plan, delay: Duration, own: &Rc<RefCell<Own>>) -> Crawler {
+    let mut config = Config::default();
+    let kept = if plan.new_connections { 0 } else { 4096 };
+    let ours: [(&str, Value); 8] = [
+        ("DOWNLOAD_DELAY", delay.as_secs_f64().into()),
+        ("DOWNLOAD_DELAY_PER_SLOT", 0.into()),
+        ("RANDOMIZE_DOWNLOAD_DELAY", false.into()),
+        ("ROBOTSTXT_OBEY", false.into()),
+        ("FOLLOW", "none".into()),
+        ("ALLOW_NET", "loopback".into()),
+        ("FRONTIER_MAX", (plan.scopes * 3).into()),
+        ("KEEPALIVE_MAX", kept.into()),
+    ];
+    let theirs = plan.set.iter();
+    let theirs = theirs.map(|(name, value)| (name.as_str(), value.as_str().into()));
+    for (name, value) in ours.into_iter().chain(theirs) {
+        config = config
+            .with(name, value)
+            .unwrap_or_else(|error: argiope::ConfigError| {
+                eprintln!("{error}");
+                exit(2);
+            });
+    }
+    let told = Rc::clone(own);
+    let sink = move |page: Page| {
+        let own = &mut *told.borrow_mut();
+        own.failed += u64::from(page.status != Some(200));
+        if page.tag != TELLS {
+            return;
+        }
+        own.pages += 1;
+        let timings = &page.timings;
+        if let (Some(lateness), Some(due), Some(sent)) =
+            (timings.lateness(), timings.due, timings.sent)
+        {
+            own.lateness.record(lateness);
+            own.overdue.record(sent.saturating_since(due));
+        }
+    };
+    // As a crawl does: what it takes to write them is time during which nothing is sent.
+    let stats = std::env::temp_dir().join("lateness-stats.json");
+    Crawler::builder(config)
+        .sink(sink)
+        .stats_path(stats)
+        .build()
+        .expect("the machine has an epoll")
+}
+
+/// Runs it until all that tell have come.
+fn run(plan: &Plan, crawler: &mut Crawler, port: u16, own: &Rc<RefCell<Own>>) {
+    let stopper = crawler.stopper();
+    let mut random = Random(plan.scopes);
+    let mean = 1.0 / plan.rate as f64;
+    let began = Instant::now();
+    let (mut scope, mut next) = (0, Duration::ZERO);
+    let addresses = if plan.new_connections { 250 } else { 4 };
+    loop {
+        let now = began.elapsed();
+        while scope < plan.scopes && next <= now {
+            let host = format!("127.0.1.{}:{port}", 1 + scope % addresses);
+            // A third is never sent: while it waits connections are kept.
+            for wave in 0..3 {
+                let request = Request::get(format!("http://{host}/{scope}/{wave}"));
+                let request = request.scope(format!("s{scope}")).tag(wave);
+                crawler.submit(request).expect("each is a new URL");
+            }
+            scope += 1;
+            next += Duration::from_secs_f64(-mean * random.share().ln());
+        }
+        let fed = scope == plan.scopes;
+        let patience = if fed {
+            PATIENCE
+        } else {
+            next.saturating_sub(now).min(PATIENCE)
+        };
+        if let Turn::Over(_) = crawler.turn(Some(patience)) {
+            return;
+        }
+        if own.borrow().pages >= plan.scopes {
+            stopper.stop_now();
+        }
+    }
+}
+
+/// Numbers that only have to look random.
+struct Random(u64);
+
+impl Random {
+    /// Above 0, up to 1.
+    fn share(&mut self) -> f64 {
+        // Knuth's multiplier and increment.
+        let next = self.0.wrapping_mul(6_364_136_223_846_793_005);
+        self.0 = next.wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 11) + 1) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+fn plan() -> Plan {
+    let mut plan = Plan {
+        scopes: 1_000_000,
+        rate: 20_000,
+        new_connections: false,
+        set: Vec::new(),
+    };
+    let mut arguments = std::env::args().skip(1);
+    while let Some(name) = arguments.next() {
+        let mut value = || arguments.next().unwrap_or_else(|| usage(&name));
+        let number = |text: String| match text.parse::<u64>() {
+            Ok(number) if number > 0 => number,
+            _ => usage(&text),
+        };
+        match name.as_str() {
+            "--scopes" => plan.scopes = number(value()),
+            "--rate" => plan.rate = number(value()),
+            "--new-connections" => plan.new_connections = true,
+            "--set" => match value().split_once('=') {
+                Some((name, value)) => plan.set.push((name.to_owned(), value.to_owned())),
+                None => usage("--set"),
+            },
+            other => usage(other),
+        }
+    }
+    plan
+}
+
+fn usage(wrong: &str) -> ! {
+    eprintln!("{wrong}: lateness [--scopes N] [--rate N] [--new-connections] [--set NAME=VALUE]…");
+    exit(2);
+}
+
+/// How long the calling thread was ready to run and did not, since it began.
+fn kept_waiting() -> Duration {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos = told
+        .split_whitespace()
+        .nth(1)
+        .and_then(|told| told.parse().ok());
+    Duration::from_nanos(nanos.unwrap_or_default())
+}
+
+/// Keeps the calling thread on one processor.
+pub fn pin(processor: usize) {
+    // SAFETY: a set of zeroes is an empty one, and the call reads no more than it.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(processor, &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &raw const set);
+    }
+}
+
+/// How many processors there are.
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The wave that tells.
+const TELLS: u64 = 1;
+/// How long a turn may wait at most.
+const PATIENCE: Duration = Duration::from_millis(100);
