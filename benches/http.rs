@@ -87,6 +87,7 @@ fn requests(c: &mut Criterion) {
         user_agent: "argiope/0.1 (+https://example.com/bot)",
         accept: "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8",
         accept_encoding: "gzip, deflate, br, zstd",
+        usual: &[],
         headers: &[],
         body_bytes: None,
     };

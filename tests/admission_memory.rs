@@ -45,7 +45,7 @@ static COUNTING: Counting = Counting;
 #[test]
 fn a_queued_url_of_a_host_of_its_own_costs_no_more_than_so_much() {
     // Just before the tables of hashes grow, and just after.
-    for (hosts, bytes_max) in [(28_500, 255), (29_500, 310)] {
+    for (hosts, bytes_max) in [(28_500, 215), (29_500, 250)] {
         let sink = FunctionSink::new(|_: Page| {});
         let mut crawler = Crawler::new(Config::default(), Parts::new(sink)).expect("an epoll");
         // What is made once, or kept of the first ten thousand scopes, is not counted.

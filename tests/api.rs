@@ -62,10 +62,10 @@ fn a_sink_that_is_full_holds_the_crawl_back_and_loses_nothing() {
         waiting: Arc<AtomicUsize>,
     }
     impl Sink for ToThread {
-        fn put(&mut self, page: Page, _disk: &mut Vec<DiskJob>) {
+        fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
             self.waiting.fetch_add(1, Ordering::SeqCst);
             self.pages
-                .try_send(page)
+                .try_send(std::mem::take(page))
                 .expect("no more comes than was on its way");
         }
         fn is_ready(&self) -> bool {
@@ -316,11 +316,7 @@ fn scope_map_classifier_and_strategy_are_the_embedders() {
     }
     assert_eq!(to_the_end(&mut crawler), "finished");
     let pages = pages.borrow();
-    assert!(
-        pages
-            .iter()
-            .all(|page| *page.scopes == ["owner/test".into()])
-    );
+    assert!(pages.iter().all(|page| page.scopes == ["owner/test"]));
     let gaps: Vec<_> = pages.iter().map(|page| page.delay).collect();
     let millis = |millis| Some(Duration::from_millis(millis));
     assert_eq!(gaps[1..], [millis(40), millis(80)]);
@@ -393,7 +389,7 @@ fn a_request_may_name_its_scopes_and_its_priority() {
     assert_eq!(order, ["high", "usual", "low"]);
     let mut scopes = pages[0].scopes.clone();
     scopes.sort();
-    assert_eq!(scopes, ["mine".into(), "ours".into()]);
+    assert_eq!(scopes, ["mine", "ours"]);
 }
 
 #[test]
@@ -426,7 +422,7 @@ fn a_sink_hears_each_decision_once_its_reply_has_ended() {
     #[derive(Clone, Default)]
     struct Heard(Rc<RefCell<Vec<String>>>);
     impl Sink for Heard {
-        fn put(&mut self, page: Page, _disk: &mut Vec<DiskJob>) {
+        fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
             self.0.borrow_mut().push(format!("page {}", page.id));
         }
         fn decision(&mut self, decision: &Decision, at: Wall, _disk: &mut Vec<DiskJob>) {
@@ -635,7 +631,7 @@ fn f67_a_map_that_takes_its_time_is_asked_once_and_keeps_nobody_else_waiting() {
     for page in &pages.borrow()[3..] {
         let mut scopes = page.scopes.to_vec();
         scopes.sort();
-        assert_eq!(scopes, ["cost".into(), "first".into(), "target".into()]);
+        assert_eq!(scopes, ["cost", "first", "target"]);
     }
 }
 
@@ -651,7 +647,7 @@ fn f67_a_map_that_never_answers_leaves_the_host() {
     assert_eq!(to_the_end(&mut crawler), "finished");
     let mut scopes = pages.borrow()[0].scopes.to_vec();
     scopes.sort();
-    assert_eq!(scopes, ["first".into(), "slow.test".into()]);
+    assert_eq!(scopes, ["first", "slow.test"]);
 }
 
 #[test]

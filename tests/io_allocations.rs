@@ -1,34 +1,14 @@
 //! The kernel's back ends allocate nothing per operation once they are warm.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod counting;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::thread;
 use std::time::Duration;
 
 use argiope::io::{Close, Epoll, Event, Io, Settings, Token, Uring};
-
-/// The system's allocator, which counts for each thread how often it was asked.
-struct Counting;
-
-thread_local! {
-    static ASKED: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: all calls go to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ASKED.with(|asked| asked.set(asked.get() + 1));
-        // SAFETY: the caller's promises are those that the system's allocator asks for.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use counting::{Counting, asked};
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
@@ -52,11 +32,11 @@ fn check(mut io: impl Io) {
     for generation in 0..200 {
         exchange(&mut io, &mut events, peer, generation);
     }
-    let before = ASKED.with(Cell::get);
+    let before = asked();
     for generation in 200..700 {
         exchange(&mut io, &mut events, peer, generation);
     }
-    assert_eq!(ASKED.with(Cell::get) - before, 0);
+    assert_eq!(asked() - before, 0);
 }
 
 /// Connects, asks, reads the answer, closes.

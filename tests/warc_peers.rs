@@ -329,8 +329,8 @@ impl Crawl {
         });
         let mut disk = Disk::default();
         let mut jobs = Vec::new();
-        for page in pages {
-            sink.put(page, &mut jobs);
+        for mut page in pages {
+            sink.put(&mut page, &mut jobs);
             disk.run(&mut jobs, &mut sink);
         }
         sink.finish(&mut jobs);

@@ -1,10 +1,11 @@
 //! Names as small numbers: what a million records refer to is spelled out once.
 
-use foldhash::fast::FixedState;
-use hashbrown::HashTable;
 use std::hash::BuildHasher;
 
+use foldhash::fast::FixedState;
+
 use super::chunked::ChunkedVec;
+use super::sharded::ShardedTable;
 
 /// Strings by dense ids and ids by strings.
 ///
@@ -18,7 +19,7 @@ pub struct Interner {
     /// A bit for each id: whether its name is kept for good.
     kept: Vec<u64>,
     /// Ids by the hash of their names. Its order is never looked at.
-    table: HashTable<u32>,
+    table: ShardedTable<u32>,
     hasher: FixedState,
 }
 
@@ -35,7 +36,7 @@ impl Interner {
             names: ChunkedVec::new(),
             free: Vec::new(),
             kept: Vec::new(),
-            table: HashTable::new(),
+            table: ShardedTable::new(),
             hasher: FixedState::with_seed(seed),
         }
     }
@@ -45,6 +46,7 @@ impl Interner {
         let hash = self.hasher.hash_one(name);
         let found = self
             .table
+            .shard(hash)
             .find(hash, |id| self.names[*id as usize].is(name));
         found.copied()
     }
@@ -62,9 +64,10 @@ impl Interner {
         });
         self.names[id as usize] = Name::of(name);
         let (names, hasher) = (&self.names, &self.hasher);
-        self.table.insert_unique(hasher.hash_one(name), id, |id| {
-            hasher.hash_one(names[*id as usize].text())
-        });
+        let hash = hasher.hash_one(name);
+        self.table
+            .shard_mut(hash)
+            .insert_unique(hash, id, |id| hasher.hash_one(names[*id as usize].text()));
         id
     }
 
@@ -100,7 +103,8 @@ impl Interner {
             return;
         }
         let hash = self.hasher.hash_one(name.text());
-        if let Ok(entry) = self.table.find_entry(hash, |held| *held == id) {
+        let shard = self.table.shard_mut(hash);
+        if let Ok(entry) = shard.find_entry(hash, |held| *held == id) {
             entry.remove();
         }
         self.free.push(id);

@@ -63,7 +63,6 @@ impl Seeds {
             }
         }
         while let Some((name, lines)) = self.files.front_mut() {
-            let name = name.clone();
             match lines.next() {
                 None => {
                     self.files.pop_front();
@@ -71,7 +70,10 @@ impl Seeds {
                 Some(Ok(SeedLine { number, text })) => match read(&text) {
                     Ok(Some(request)) => return Ok(Some(request)),
                     Ok(None) => {}
-                    Err(error) => self.name_bad(&format!("{name}:{number}"), &error),
+                    Err(error) => {
+                        let place = format!("{name}:{number}");
+                        self.name_bad(&place, &error);
+                    }
                 },
                 Some(Err(error)) if error.is_of_one_line() => {
                     self.bad += 1;

@@ -9,8 +9,7 @@ use super::config::Config;
 use super::crawler::{Crawler, NamedManager, Parts, SetUpError};
 use crate::fetch::resolver;
 use crate::io::{Io, Kernel};
-use crate::sink::Sink;
-use crate::sink::page::Page;
+use crate::sink::{Nowhere, Sink};
 use crate::throttle::map::ScopeMap;
 use crate::throttle::signal::{Classify, Feedback};
 use crate::throttle::strategy::Strategy;
@@ -38,11 +37,11 @@ impl Builder {
     pub(super) fn new(config: Config) -> Self {
         Builder {
             config,
-            parts: Parts::new(|_: Page| {}),
+            parts: Parts::new(Nowhere),
         }
     }
 
-    /// Where results go: a sink, or a function that takes each [`Page`].
+    /// Where results go: a sink, or a function that takes each [`Page`](crate::Page).
     pub fn sink(mut self, sink: impl Sink + 'static) -> Self {
         self.parts.sink = Box::new(sink);
         self

@@ -30,7 +30,7 @@ pub(super) const IDLE_CLOSED: &str = "idle_closed";
 /// The code of a connection that our own machine had no socket for.
 pub(super) const EXHAUSTED: &str = "exhausted";
 /// The code of a connection that our own machine had no local port for.
-const NO_PORT: &str = "no_port";
+pub(super) const NO_PORT: &str = "no_port";
 /// How long a lane waits after that.
 const EXHAUSTED_PAUSE: Duration = Duration::from_secs(1);
 /// A server that closes a new connection on which it heard nothing for so long did not hang up on
@@ -64,7 +64,7 @@ impl<I: Io> Core<I> {
             decisions: Vec::new(),
             port: found.port,
             stage: Stage::Connecting {
-                exchange: Box::new(exchange),
+                exchange,
                 race: Race::new(&found.addresses),
                 sockets: SmallVec::new(),
             },
@@ -93,20 +93,22 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// The exchange of a job, ready to be sent.
-    pub fn exchange_of(&self, job: &Job, timings: Timings) -> Result<Exchange, RequestError> {
-        let extra = job.extra.as_deref();
-        let body = extra.map(|extra| extra.body.as_slice());
-        let description = Description {
-            method: job.method(),
-            target: job.url.request_target(),
-            host: job.url.authority(),
-            headers: extra.map_or(&[], |extra| &extra.headers),
-            body: body.filter(|body| !body.is_empty()),
-            keep_wire: true,
-            body_max: (job.kind == Kind::Robots).then_some(robots::LENGTH_MAX as u64),
-        };
-        Exchange::new(&description, &self.config.fetch, Limits::default(), timings)
+    /// The exchange of a job, ready to be sent, in the memory of one that is over where there is some.
+    fn exchange_of(&mut self, job: &Job, timings: Timings) -> Result<Box<Exchange>, RequestError> {
+        let (asked, settings, limits) = (describe(job), &self.config.fetch, Limits::default());
+        match self.spare.take() {
+            Some((mut exchange, buffers)) => {
+                *exchange = Exchange::in_buffers(&asked, settings, limits, timings, buffers)?;
+                Ok(exchange)
+            }
+            None => Exchange::new(&asked, settings, limits, timings).map(Box::new),
+        }
+    }
+
+    /// Whether a job's request can be put on the wire.
+    pub fn check_request(&mut self, job: &Job) -> Result<(), RequestError> {
+        self.scratch.clear();
+        describe(job).write_head(&self.config.fetch, &mut self.scratch)
     }
 
     /// Opens the next connection of an attempt's race, when it is time for it.
@@ -150,13 +152,13 @@ impl<I: Io> Core<I> {
             false => None,
         };
         let remote = SocketAddr::new(address, flight.port);
-        let socket = self.sockets.insert(Socket::Http(Box::new(HttpSocket {
+        let socket = self.sockets.insert(Socket::Http(HttpSocket {
             connection: Connection::open(remote, tls, flight.released, self.now),
             flight: Some(key),
             origin: self.origins.share(flight.origin),
             paused: None,
             counted: 0,
-        })));
+        }));
         if let Stage::Connecting { race, sockets, .. } = &mut flight.stage {
             sockets.push(socket);
             race.handle_started(self.now);
@@ -254,7 +256,7 @@ impl<I: Io> Core<I> {
             if let Some(flight) = http.flight.and_then(|key| self.flights.get(key))
                 && matches!(flight.stage, Stage::Exchanging { .. })
             {
-                self.throttle.sent(flight.ticket, at, self.now);
+                self.throttle.sent(flight.ticket, at);
             }
             self.arm(key);
         }
@@ -329,7 +331,7 @@ impl<I: Io> Core<I> {
                 if failure.code == EXHAUSTED && self.load.is_none() {
                     return self.on_exhausted(flight_key, &failure);
                 }
-                if failure.code == NO_PORT {
+                if failure.code == NO_PORT && self.load.is_none() {
                     let remote = carrier.remote.expect("a connection leads somewhere");
                     return self.on_no_port(flight_key, remote);
                 }
@@ -405,7 +407,7 @@ impl<I: Io> Core<I> {
             self.close_socket(socket, Close::Reset);
         }
         self.throttle.charge_failed(ticket, released);
-        self.on_end(key, *exchange, Some(failure), carrier);
+        self.on_end(key, exchange, Some(failure), carrier);
     }
 
     fn on_exchange_over(&mut self, key: Key, failure: Option<Failure>, reusable: bool) {
@@ -428,7 +430,7 @@ impl<I: Io> Core<I> {
             self.favoured = None;
         }
         self.deadlines.cancel(Timer::Socket(key.slot));
-        self.on_end(flight, *exchange, failure, &carrier);
+        self.on_end(flight, exchange, failure, &carrier);
         // A connection with nothing queued for its origin closes at once, and so do those beside it
         // that were kept while there was. The requests of a probe are queued only when they are due.
         let is_queued = self.frontier.has_queued(lane);
@@ -467,7 +469,7 @@ impl<I: Io> Core<I> {
             IDLE_CLOSED,
             "the kept connection ended before the first byte of a reply",
         );
-        self.on_end(flight, *exchange, Some(failure), &carrier);
+        self.on_end(flight, exchange, Some(failure), &carrier);
     }
 
     /// A connection that waited was ended by its peer.
@@ -508,7 +510,7 @@ impl<I: Io> Core<I> {
         }
         let (ticket, released) = (flight.ticket, flight.released);
         self.throttle.charge_failed(ticket, released);
-        self.on_end(key, *exchange, Some(failure), carrier);
+        self.on_end(key, exchange, Some(failure), carrier);
     }
 
     /// The connection that a request waited on is gone; nothing was sent, so nothing is lost.
@@ -692,6 +694,21 @@ impl<I: Io> Core<I> {
             Some(Socket::Http(http)) => http,
             other => unreachable!("a connection of pages is named, not {other:?}"),
         }
+    }
+}
+
+/// What a job asks for.
+fn describe(job: &Job) -> Description<'_> {
+    let extra = job.extra.as_deref();
+    let body = extra.map(|extra| extra.body.as_slice());
+    Description {
+        method: job.method(),
+        target: job.url.request_target(),
+        host: job.url.authority(),
+        headers: extra.map_or(&[], |extra| &extra.headers),
+        body: body.filter(|body| !body.is_empty()),
+        keep_wire: true,
+        body_max: (job.kind == Kind::Robots).then_some(robots::LENGTH_MAX as u64),
     }
 }
 

@@ -14,6 +14,7 @@ use super::origins::Origins;
 use super::pacing::{MOST, MOST_RUNNING, Pacing};
 use super::probe::Load;
 use super::room::{Ports, Room};
+use super::spare::Spare;
 use super::stats::{Progress, Stats};
 use super::timer::{Deadlines, Timer};
 use crate::base::disk::{DiskDone, DiskJob};
@@ -87,6 +88,8 @@ pub(super) struct Core<I: Io> {
     /// Attempts that were cancelled, for `pending.jsonl`.
     pub cancelled: Vec<Job>,
     pub scratch: Vec<u8>,
+    /// Memory for attempts to come.
+    pub spare: Spare,
     /// Scopes of the user's whose delay was warned of: no more than there are in the settings.
     pub warned: BTreeSet<String>,
     pub(super) events: Vec<Event>,
@@ -118,14 +121,16 @@ const GRANTS_PER_TURN: usize = 256;
 /// How many of them may be releases, each of which opens a connection: in the meantime others'
 /// connections become ready and their requests late.
 const RELEASES_PER_TURN: usize = 32;
-/// After so many events, or releases, what may depart does: reading a page through or opening a
-/// connection takes as long as many a request may be late.
+/// After so many events what may depart does, and after so many grants what departs leaves: reading
+/// a page through or opening a connection takes as long as many a request may be late.
 const EVENTS_PER_DEPARTURE: usize = 16;
-const RELEASES_PER_SUBMIT: usize = 8;
-/// Requests taken in from outside in one turn.
-const SUBMITTED_PER_TURN: usize = 256;
+const GRANTS_PER_SUBMIT: usize = 8;
+/// Timers that fire in one turn: a thousand hosts that fell silent together are given up together.
+const TIMERS_PER_TURN: usize = 64;
+/// Requests taken in from outside in one turn, a few microseconds each.
+const SUBMITTED_PER_TURN: usize = 64;
 /// Requests whose scopes were told that go on in one turn.
-const MAPPED_PER_TURN: usize = 256;
+const MAPPED_PER_TURN: usize = 64;
 /// How often statistics are written and sinks flushed.
 const TICK: Duration = Duration::from_secs(1);
 /// How often a sink that was not ready is asked again.
@@ -256,7 +261,10 @@ impl<I: Io> Core<I> {
 
     /// Fires what is due. The throttle is asked after all others: see `grant`.
     fn fire(&mut self) {
-        while let Some(timer) = self.due() {
+        for _ in 0..TIMERS_PER_TURN {
+            let Some(timer) = self.due() else {
+                return;
+            };
             match timer {
                 Timer::Socket(slot) => self.on_socket_timeout(slot),
                 Timer::Flight(slot) => self.on_flight_timeout(slot),
@@ -264,13 +272,14 @@ impl<I: Io> Core<I> {
                 Timer::Pool => self.on_idle_too_long(),
                 Timer::Frontier => self.frontier.expire(&mut self.throttle, self.now),
                 Timer::Delayed => {
-                    while let Some(job) = self.delayed.expire(self.now) {
+                    if let Some(job) = self.delayed.expire(self.now) {
                         self.release_later(*job);
                     }
                 }
                 Timer::Tick => self.tick(),
             }
         }
+        self.unfinished = true;
     }
 
     fn due(&mut self) -> Option<Timer> {
@@ -304,13 +313,13 @@ impl<I: Io> Core<I> {
             && self.resolving < self.resolving_max();
         self.throttle.set_releasing(releasing);
         let mut releases = 0;
-        for _ in 0..GRANTS_PER_TURN {
+        for number in 0..GRANTS_PER_TURN {
+            if number % GRANTS_PER_SUBMIT == GRANTS_PER_SUBMIT - 1 {
+                self.io.submit();
+            }
             match self.throttle.poll(self.now) {
                 Some(Grant::Depart(ticket)) => self.depart(ticket),
                 Some(Grant::Release(lane, ticket)) => {
-                    if releases % RELEASES_PER_SUBMIT == 0 {
-                        self.io.submit();
-                    }
                     self.on_release(lane, ticket);
                     // What ended unsent is in the sink.
                     let ready = self.sink.is_ready();

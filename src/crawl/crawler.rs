@@ -20,6 +20,7 @@ use super::mapping::Mapping;
 use super::origins::Origins;
 use super::pacing::{MOST, Pacing};
 use super::room::{Ports, Room};
+use super::spare::Spare;
 use super::stats::{Progress, Stats};
 use super::timer::Deadlines;
 use crate::base::address;
@@ -240,6 +241,7 @@ impl<I: Io> Crawler<I> {
             phase: Phase::Running,
             cancelled: Vec::new(),
             scratch: Vec::new(),
+            spare: Spare::default(),
             warned: BTreeSet::new(),
             events: Vec::new(),
             next_tick: now + Duration::from_secs(1),

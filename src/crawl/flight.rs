@@ -63,9 +63,13 @@ pub(super) enum Stage {
 
 /// What a socket is for.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are for pages, and lie where the slab puts them"
+)]
 pub(super) enum Socket {
     /// Pages.
-    Http(Box<HttpSocket>),
+    Http(HttpSocket),
     /// The resolver's.
     Dns(SocketId),
     /// Nothing any more: its last bytes are on their way.

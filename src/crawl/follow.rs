@@ -135,7 +135,7 @@ impl<I: Io> Core<I> {
         let mut next = Job {
             id: self.frontier.number(),
             parent: job.id,
-            via: Some(Arc::clone(&page.url)),
+            via: Some(Arc::from(page.url.as_str())),
             url: target,
             redirects: job.redirects + 1,
             attempt: 1,
@@ -222,9 +222,10 @@ impl<I: Io> Core<I> {
         self.frontier
             .robots_arrived(origin, brought, &mut self.throttle, self.now);
         if self.frontier.settings().sitemaps {
+            let via = Arc::from(page.url.as_str());
             for sitemap in sitemaps {
                 if let Ok(url) = job.url.join(&sitemap) {
-                    self.admit_found(job, page, url, Kind::Sitemap, job.depth);
+                    self.admit_found(job, &via, url, Kind::Sitemap, job.depth);
                 }
             }
         }
@@ -238,11 +239,12 @@ impl<I: Io> Core<I> {
         let unpacked = unpacked(&page.body, self.config.fetch.ratio_max);
         let body = unpacked.as_deref().unwrap_or(&page.body);
         let sitemap = Sitemap::parse(body, content_type, &job.url);
+        let via = Arc::from(page.url.as_str());
         for url in sitemap.sitemaps {
-            self.admit_found(job, page, url, Kind::Sitemap, job.depth);
+            self.admit_found(job, &via, url, Kind::Sitemap, job.depth);
         }
         for url in sitemap.pages {
-            self.admit_found(job, page, url, Kind::Page, job.depth + 1);
+            self.admit_found(job, &via, url, Kind::Page, job.depth + 1);
         }
     }
 
@@ -274,13 +276,14 @@ impl<I: Io> Core<I> {
         if found.cut {
             self.frontier.count_filtered(Filtered::LinksPerPage, 1);
         }
+        let via = Arc::from(page.url.as_str());
         for link in found.links {
-            self.admit_found(job, page, link.url, Kind::Page, job.depth + 1);
+            self.admit_found(job, &via, link.url, Kind::Page, job.depth + 1);
         }
     }
 
-    /// A URL found on the way comes in, if no filter leaves it out.
-    fn admit_found(&mut self, from: &Job, page: &Page, url: CrawlUrl, kind: Kind, depth: u32) {
+    /// A URL found on the page `via` comes in, if no filter leaves it out.
+    fn admit_found(&mut self, from: &Job, via: &Arc<str>, url: CrawlUrl, kind: Kind, depth: u32) {
         let url = self.without_dropped(url);
         let throttle = &mut self.throttle;
         if self.frontier.check(&url, depth, false, throttle).is_err() {
@@ -289,7 +292,7 @@ impl<I: Io> Core<I> {
         let job = Job {
             id: self.frontier.number(),
             parent: from.id,
-            via: Some(Arc::clone(&page.url)),
+            via: Some(Arc::clone(via)),
             url,
             kind,
             seed: false,

@@ -79,7 +79,7 @@ impl<I: Io> Core<I> {
         page: &Page,
         ask: impl FnOnce(&dyn Classify, &Answer<'_>) -> T,
     ) -> T {
-        let names: SmallVec<[&str; 4]> = page.scopes.iter().map(|name| &**name).collect();
+        let names: SmallVec<[&str; 4]> = page.scopes.iter().map(String::as_str).collect();
         ask(
             &*self.classify,
             &Answer {

@@ -12,7 +12,6 @@ use super::names::Resolved;
 use crate::base::slab::Key;
 use crate::fetch::exchange::Exchange;
 use crate::fetch::failure::{Failure, FailureKind};
-use crate::fetch::timings::Timings;
 use crate::frontier::filter::Filtered;
 use crate::frontier::job::{Extra, Job};
 use crate::frontier::request::{Request, ScopesError};
@@ -67,11 +66,10 @@ impl<I: Io> Core<I> {
             ..Job::seed(0, url)
         };
         // What cannot be put on the wire is the caller's to hear of now, not the sink's later.
-        self.exchange_of(&job, Timings::default())
-            .map_err(|error| {
-                self.stats.seeds_bad += 1;
-                refused(Refused::Request(error))
-            })?;
+        self.check_request(&job).map_err(|error| {
+            self.stats.seeds_bad += 1;
+            refused(Refused::Request(error))
+        })?;
         self.stats.seeds += 1;
         self.frontier
             .check(&job.url, request.depth, true, &mut self.throttle)
@@ -185,7 +183,7 @@ impl<I: Io> Core<I> {
     pub fn on_end(
         &mut self,
         key: Key,
-        exchange: Exchange,
+        mut exchange: Box<Exchange>,
         failure: Option<Failure>,
         carrier: &Carrier,
     ) {
@@ -193,7 +191,7 @@ impl<I: Io> Core<I> {
         if exchange.head().is_none() {
             self.hear_nothing(&flight, failure.as_ref(), exchange.timings());
         }
-        let mut page = self.page_of(&flight, exchange.into_outcome(), failure, carrier);
+        let mut page = self.page_of(&flight, exchange.take_outcome(), failure, carrier);
         if let Some(signal) = flight.signal.take() {
             self.hear_end(&flight, &signal, &page);
         }
@@ -202,7 +200,8 @@ impl<I: Io> Core<I> {
         self.throttle.finish(flight.ticket, self.now);
         self.follow(&flight.job, &mut page);
         let counts = page.final_ && page.status.is_some();
-        self.deliver(page);
+        let buffers = self.deliver(page);
+        self.spare.put(exchange, buffers);
         self.frontier.ended(
             flight.lane,
             &flight.job,

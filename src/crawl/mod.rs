@@ -15,6 +15,7 @@ mod hearing;
 mod decisions;
 mod origins;
 mod room;
+mod spare;
 mod mapping;
 mod delayed;
 mod inbox;

@@ -1,10 +1,11 @@
 //! What the sink is told of an attempt, and how attempts end that never had a connection.
 
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::mem;
 
 use super::core::Core;
 use super::flight::{Carrier, Flight};
-use crate::fetch::exchange::Outcome;
+use crate::fetch::exchange::{Buffers, Outcome};
 use crate::fetch::failure::Failure;
 use crate::fetch::timings::Timings;
 use crate::frontier::job::Job;
@@ -17,19 +18,17 @@ use crate::wire::http::{Headers, Version};
 impl<I: Io> Core<I> {
     /// The page of an attempt that had a connection, or tried to.
     pub fn page_of(
-        &self,
+        &mut self,
         flight: &Flight,
         outcome: Outcome,
         failure: Option<Failure>,
         carrier: &Carrier,
-    ) -> Page {
-        let scopes = self
-            .throttle
-            .ticket_scopes(flight.ticket)
-            .map(|id| Arc::from(self.throttle.scope_name(id)))
-            .collect();
+    ) -> Box<Page> {
+        let mut page = self.blank_page(&flight.job);
+        let scopes = self.throttle.ticket_scopes(flight.ticket);
+        let names = scopes.map(|id| self.throttle.scope_name(id));
+        rewrite_all(&mut page.scopes, names);
         let gap = self.throttle.gap(flight.ticket);
-        let mut page = self.blank_page(&flight.job, scopes);
         page.failure = failure;
         page.truncated = outcome.truncated;
         page.remote = carrier.remote;
@@ -50,26 +49,37 @@ impl<I: Io> Core<I> {
                 Version::Http10 => "HTTP/1.0",
                 Version::Http11 => "HTTP/1.1",
             });
-            let content_type = head.headers.get("content-type");
-            page.content_type =
-                content_type.map(|value| String::from_utf8_lossy(value).into_owned());
+            if let Some(value) = head.headers.get("content-type") {
+                let place = page
+                    .content_type
+                    .insert(mem::take(&mut self.spare.content_type));
+                rewrite(place, &String::from_utf8_lossy(value));
+            }
             page.headers = head.headers;
         }
         page
     }
 
-    /// A page that says what was asked for, and nothing of what came.
-    fn blank_page(&self, job: &Job, scopes: Vec<Arc<str>>) -> Page {
+    /// A page that says what was asked for, and nothing of what came. Its scopes are still those of
+    /// some other page.
+    fn blank_page(&mut self, job: &Job) -> Box<Page> {
         let extra = job.extra.as_deref();
-        Page {
+        let mut page = self.spare.take_page();
+        let mut url = mem::take(&mut page.url);
+        rewrite(&mut url, job.url.as_str());
+        let scopes = mem::take(&mut page.scopes);
+        *page = Page {
             id: job.id,
             parent: (job.parent != 0).then_some(job.parent),
             via: job.via.clone(),
             seed: job.seed,
             final_: true,
             kind: job.kind.name(),
-            url: Arc::from(job.url.as_str()),
-            method: Arc::from(job.method()),
+            url,
+            method: match job.method() {
+                "GET" => Cow::Borrowed("GET"),
+                other => Cow::Owned(other.to_owned()),
+            },
             depth: job.depth,
             attempt: u32::from(job.attempt),
             scopes,
@@ -99,15 +109,14 @@ impl<I: Io> Core<I> {
             chunked: false,
             headers: Headers::default(),
             body: Vec::new(),
-        }
+        };
+        page
     }
 
-    fn lane_scope_names(&self, lane: LaneId) -> Vec<Arc<str>> {
-        self.throttle
-            .lane_scopes(lane)
-            .iter()
-            .map(|id| Arc::from(self.throttle.scope_name(*id)))
-            .collect()
+    fn lane_scope_names(&self, lane: LaneId) -> Vec<String> {
+        let scopes = self.throttle.lane_scopes(lane).iter();
+        let names = scopes.map(|id| self.throttle.scope_name(*id));
+        names.map(str::to_owned).collect()
     }
 
     /// A request of a lane ended without being sent, and was not counted as being sent.
@@ -116,8 +125,9 @@ impl<I: Io> Core<I> {
     }
 
     /// A request ended without being sent, under these scopes.
-    pub fn end_unqueued(&mut self, job: &Job, scopes: Vec<Arc<str>>, failure: Failure) {
-        let mut page = self.blank_page(job, scopes);
+    pub fn end_unqueued(&mut self, job: &Job, scopes: Vec<String>, failure: Failure) {
+        let mut page = self.blank_page(job);
+        page.scopes = scopes;
         page.failure = Some(failure);
         if job.kind == Kind::Robots {
             // Somebody waits for it, of another host perhaps.
@@ -128,7 +138,8 @@ impl<I: Io> Core<I> {
 
     /// A request ended because its host has no address; it counts as having been tried.
     pub fn end_unconnected(&mut self, job: &Job, lane: LaneId, failure: Failure) {
-        let mut page = self.blank_page(job, self.lane_scope_names(lane));
+        let mut page = self.blank_page(job);
+        page.scopes = self.lane_scope_names(lane);
         if let Some(took) = self.looked_up.remove(&lane) {
             page.timings.started = self.now - took;
             page.timings.dns = Some(self.now);
@@ -140,12 +151,32 @@ impl<I: Io> Core<I> {
             .ended(lane, job, false, &mut self.throttle, self.now);
     }
 
-    /// Hands a page to the sink.
-    pub fn deliver(&mut self, mut page: Page) {
+    /// Hands a page to the sink; gives the memory of what the sink leaves.
+    pub fn deliver(&mut self, mut page: Box<Page>) -> Buffers {
         if let Some(load) = &mut self.load {
             load.end(&mut page);
         }
         self.stats.count(&page);
-        self.sink.put(page, &mut self.disk);
+        self.sink.put(&mut page, &mut self.disk);
+        self.spare.put_page(page)
     }
+}
+
+/// Puts a text in the place of another, in its memory.
+fn rewrite(text: &mut String, by: &str) {
+    text.clear();
+    text.push_str(by);
+}
+
+/// Puts texts in the place of others, in their memory.
+fn rewrite_all<'a>(texts: &mut Vec<String>, by: impl Iterator<Item = &'a str>) {
+    let mut count = 0;
+    for text in by {
+        match texts.get_mut(count) {
+            Some(place) => rewrite(place, text),
+            None => texts.push(text.to_owned()),
+        }
+        count += 1;
+    }
+    texts.truncate(count);
 }

@@ -1,7 +1,5 @@
 //! Which scopes a request has: those it names itself, or those that the map gives it.
 
-use std::sync::Arc;
-
 use smallvec::SmallVec;
 
 use super::core::Core;
@@ -103,7 +101,7 @@ impl<I: Io> Core<I> {
 
     /// A request ends unsent because a quota never has as much as it costs.
     fn end_oversize(&mut self, job: &Job, scope: &str, cost: f64, scopes: &Scopes) {
-        let names = scopes.names().map(Arc::from).collect();
+        let names = scopes.names().map(str::to_owned).collect();
         let detail = format!(
             "it costs {cost} of the scope {scope}, more than its quota ever holds \
              (QUOTA_OVERSIZE = \"alone\" would send it by itself)"

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
@@ -59,7 +61,7 @@ pub struct Stats {
     pub lateness: Spread,
     /// Length of a turn: from the end of one wait to the beginning of the next.
     pub lag: Spread,
-    scopes: BTreeMap<Box<str>, Tally>,
+    scopes: HashMap<Box<str>, Tally, FixedState>,
     scopes_untold: u64,
 }
 
@@ -113,7 +115,7 @@ impl Stats {
                 .map(|name| (name, Spread::new())),
             lateness: Spread::new(),
             lag: Spread::new(),
-            scopes: BTreeMap::new(),
+            scopes: HashMap::default(),
             scopes_untold: 0,
         }
     }
@@ -138,7 +140,7 @@ impl Stats {
         if let Some(failure) = &page.failure {
             let name = format!("{}.{}", failure.kind.name(), failure.code);
             if !self.first_errors.contains_key(&name) {
-                let first = (Arc::clone(&page.url), failure.detail.to_string());
+                let first = (Arc::from(page.url.as_str()), failure.detail.to_string());
                 self.first_errors.insert(name.clone(), first);
             }
             *self.by_error.entry(name).or_default() += 1;
@@ -185,14 +187,15 @@ impl Stats {
     }
 
     fn tally(&mut self, scope: &str, refused: bool, latency: Option<Duration>) {
-        if !self.scopes.contains_key(scope) {
-            if self.scopes.len() >= SCOPES_MAX {
+        let is_full = self.scopes.len() >= SCOPES_MAX;
+        let tally = match self.scopes.get_mut(scope) {
+            Some(tally) => tally,
+            None if is_full => {
                 self.scopes_untold += 1;
                 return;
             }
-            self.scopes.insert(scope.into(), Tally::default());
-        }
-        let tally = self.scopes.get_mut(scope).expect("it was just made");
+            None => self.scopes.entry(scope.into()).or_default(),
+        };
         tally.sent += 1;
         tally.refused += u64::from(refused);
         if let Some(latency) = latency {
@@ -217,7 +220,7 @@ impl Stats {
             .iter()
             .filter_map(|(name, tally)| Some((rank(tally)?, &**name, *tally)))
             .collect();
-        ranked.sort_by_key(|(rank, ..)| std::cmp::Reverse(*rank));
+        ranked.sort_by_key(|(rank, name, _)| (std::cmp::Reverse(*rank), *name));
         ranked.truncate(count);
         ranked
             .into_iter()

@@ -10,8 +10,8 @@ use super::timings::{Arrival, Timings};
 use crate::base::time::Instant;
 use crate::wire::coding::Budget;
 use crate::wire::http::{
-    ErrorClass, Framing, Head, HttpError, Item, Limits, RequestError, RequestHead, ResponseReader,
-    write_request,
+    ErrorClass, Framing, Head, Headers, HttpError, Item, Limits, RequestError, RequestHead,
+    ResponseReader, write_request,
 };
 
 /// What is to be asked, beyond what the settings say of every request.
@@ -31,6 +31,29 @@ pub struct Description<'a> {
     pub keep_wire: bool,
     /// Bytes of the body to keep, where the settings' limit is not the one (robots.txt).
     pub body_max: Option<u64>,
+}
+
+impl Description<'_> {
+    /// Appends the head of the request, as it leaves.
+    ///
+    /// # Errors
+    /// It cannot be put on the wire; `out` is then as it was.
+    pub fn write_head(&self, settings: &Settings, out: &mut Vec<u8>) -> Result<(), RequestError> {
+        write_request(
+            out,
+            &RequestHead {
+                method: self.method,
+                target: self.target,
+                host: self.host,
+                user_agent: &settings.user_agent,
+                accept: ACCEPT,
+                accept_encoding: ACCEPT_ENCODING,
+                usual: &settings.headers,
+                headers: self.headers,
+                body_bytes: self.body.map(|body| body.len() as u64),
+            },
+        )
+    }
 }
 
 /// What came of feeding an exchange.
@@ -90,6 +113,8 @@ struct Received {
     head_bytes: usize,
     body: Vec<u8>,
     truncated: Option<Truncation>,
+    /// Memory for the head, until the request leaves.
+    room: Headers,
 }
 
 /// All that is known about an exchange that is over.
@@ -115,6 +140,39 @@ pub struct Outcome {
     pub truncated: Option<Truncation>,
 }
 
+/// The memory of an exchange that is over, for another one. What was in it is gone.
+#[derive(Debug, Default)]
+pub struct Buffers {
+    request: Vec<u8>,
+    wire: Vec<u8>,
+    body: Vec<u8>,
+    head: Headers,
+}
+
+impl Buffers {
+    /// The memory of these; what is larger than most replies need is let go.
+    pub fn of(request: Vec<u8>, wire: Vec<u8>, body: Vec<u8>, head: Headers) -> Self {
+        let emptied = |mut bytes: Vec<u8>| {
+            bytes.clear();
+            if bytes.capacity() > BUFFER_KEPT {
+                Vec::new()
+            } else {
+                bytes
+            }
+        };
+        Buffers {
+            request: emptied(request),
+            wire: emptied(wire),
+            body: emptied(body),
+            head: if head.memory() > BUFFER_KEPT {
+                Headers::default()
+            } else {
+                head
+            },
+        }
+    }
+}
+
 impl Exchange {
     /// An exchange that waits for a connection. `timings` holds what is known so far.
     pub fn new(
@@ -123,30 +181,21 @@ impl Exchange {
         limits: Limits,
         timings: Timings,
     ) -> Result<Self, RequestError> {
+        Exchange::in_buffers(description, settings, limits, timings, Buffers::default())
+    }
+
+    /// The same in the memory of one that is over.
+    pub fn in_buffers(
+        description: &Description<'_>,
+        settings: &Settings,
+        limits: Limits,
+        timings: Timings,
+        buffers: Buffers,
+    ) -> Result<Self, RequestError> {
         let varies = description.target.len() + description.host.len() + settings.user_agent.len();
-        let mut request = Vec::with_capacity(varies + REQUEST_REST);
-        let named = |name: &str| {
-            let mut own = description.headers.iter();
-            own.any(|(other, _)| other.eq_ignore_ascii_case(name))
-        };
-        let headers: Vec<(String, String)> = settings
-            .headers
-            .iter()
-            .filter(|(name, _)| !named(name))
-            .chain(description.headers)
-            .cloned()
-            .collect();
-        let head = RequestHead {
-            method: description.method,
-            target: description.target,
-            host: description.host,
-            user_agent: &settings.user_agent,
-            accept: ACCEPT,
-            accept_encoding: ACCEPT_ENCODING,
-            headers: &headers,
-            body_bytes: description.body.map(|body| body.len() as u64),
-        };
-        write_request(&mut request, &head)?;
+        let mut request = buffers.request;
+        request.reserve(varies + REQUEST_REST);
+        description.write_head(settings, &mut request)?;
         request.extend_from_slice(description.body.unwrap_or_default());
         Ok(Exchange {
             state: State::Queued,
@@ -161,14 +210,20 @@ impl Exchange {
             timings,
             pulse: Pulse::new(settings),
             kept_waiting: Duration::ZERO,
-            received: Received::default(),
+            received: Received {
+                wire: buffers.wire,
+                body: buffers.body,
+                room: buffers.head,
+                ..Received::default()
+            },
         })
     }
 
     /// The request's bytes, which are now on their way.
     pub fn hand_out(&mut self) -> &[u8] {
         assert!(self.is_queued(), "a request is handed out once");
-        let reader = ResponseReader::new(self.method_is_head, self.limits);
+        let room = std::mem::take(&mut self.received.room);
+        let reader = ResponseReader::new(self.method_is_head, self.limits).in_memory_of(room);
         self.state = State::AwaitingHead(reader);
         &self.request
     }
@@ -303,14 +358,19 @@ impl Exchange {
     }
 
     /// Everything that is known, for the sink.
-    pub fn into_outcome(self) -> Outcome {
-        let received = self.received;
+    pub fn into_outcome(mut self) -> Outcome {
+        self.take_outcome()
+    }
+
+    /// The same of an exchange whose own memory is wanted for another one. Nothing is left of it.
+    pub fn take_outcome(&mut self) -> Outcome {
+        let received = std::mem::take(&mut self.received);
         let begun = received.head.is_some();
         Outcome {
             timings: self.timings,
             request_bytes: match self.state {
                 State::Queued => Vec::new(),
-                _ => self.request,
+                _ => std::mem::take(&mut self.request),
             },
             response_bytes: if begun { received.wire } else { Vec::new() },
             head_length: received.head_bytes,
@@ -349,7 +409,7 @@ impl Exchange {
             Ok(None) => {
                 if !reader.has_begun() {
                     // Blank lines ahead of a reply are no part of it.
-                    self.received = Received::default();
+                    self.received.start_again();
                 } else if self.timings.first_byte.is_none() {
                     self.timings.first_byte = Some(arrival.at);
                 }
@@ -369,7 +429,7 @@ impl Exchange {
             }
             Ok(Some(_)) => {
                 // An interim reply: the final one begins after it.
-                self.received = Received::default();
+                self.received.start_again();
                 self.timings.first_byte = None;
                 Read::Again
             }
@@ -441,6 +501,12 @@ enum Read {
 }
 
 impl Received {
+    /// What came is no part of the final reply.
+    fn start_again(&mut self) {
+        self.wire.clear();
+        self.wire_bytes = 0;
+    }
+
     /// Counts, and keeps where that is asked for, what reading used up.
     fn take(&mut self, before: &[u8], after: &[u8], keep: bool) {
         let used = &before[..before.len() - after.len()];
@@ -485,6 +551,9 @@ const ACCEPT_ENCODING: &str = "gzip, deflate, br, zstd";
 
 /// Bytes of an ordinary request beside its target, Host and User-Agent, or a few more.
 const REQUEST_REST: usize = 192;
+
+/// Memory that is kept for other exchanges, in each of their buffers.
+const BUFFER_KEPT: usize = 32 * 1024;
 
 /// How far a kernel's stamp and our own clock may disagree about one moment.
 const STAMPS_AGREE: Duration = Duration::from_micros(100);

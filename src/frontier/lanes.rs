@@ -114,13 +114,17 @@ const ROBOTS_KEPT_MAX: usize = 200_000;
 impl Frontier {
     /// An empty frontier.
     pub fn new(settings: Settings) -> Self {
+        let mut hosts = Hosts::default();
+        if settings.pages_per_host_max > 0 {
+            hosts.count_pages();
+        }
         Frontier {
             settings,
             lanes: ChunkedVec::new(),
             lane_of: HashTable::new(),
             heeded: HashMap::default(),
             origins: Origins::default(),
-            hosts: Hosts::default(),
+            hosts,
             site: Site::default(),
             seen: Seen::default(),
             held: BinaryHeap::new(),
@@ -162,7 +166,7 @@ impl Frontier {
         filter::check(&self.settings, url, depth)?;
         if !seed {
             let host = self.hosts.find(url.host_str(), names);
-            let seed_host = host.is_some_and(|host| host.is_seed);
+            let seed_host = host.is_some_and(|host| self.hosts.get(host).is_seed);
             if !self.site.contains(self.settings.follow, url, seed_host) {
                 return Err(Filtered::Offsite);
             }
@@ -170,7 +174,7 @@ impl Frontier {
                 return Err(Filtered::FrontierFull);
             }
             let spent = self.settings.pages_per_host_max;
-            if spent > 0 && host.is_some_and(|host| host.pages >= spent) {
+            if spent > 0 && host.is_some_and(|host| self.hosts.given(host).pages >= spent) {
                 return Err(Filtered::HostPages);
             }
         }
@@ -305,7 +309,7 @@ impl Frontier {
             return Some(Next::Later);
         }
         let (max, host) = (self.settings.pages_per_host_max, self.host_of(lane));
-        if max > 0 && self.hosts.get(host).pages >= max {
+        if max > 0 && self.hosts.given(host).pages >= max {
             return Some(Next::Unsent(self.pop(lane, throttle), Unsent::HostPages));
         }
         if self.awaits_pages(host) {
@@ -352,7 +356,9 @@ impl Frontier {
         if job.kind == Kind::Page {
             self.pages_in_flight += 1;
             let host = self.host_of(lane);
-            self.hosts.get_mut(host).in_flight += 1;
+            if let Some(given) = self.hosts.given_mut(host) {
+                given.in_flight += 1;
+            }
         }
         job
     }
@@ -433,7 +439,9 @@ impl Frontier {
         if page && job.kind == Kind::Page {
             self.pages += 1;
             let host = self.host_of(lane);
-            self.hosts.get_mut(host).pages += 1;
+            if let Some(given) = self.hosts.given_mut(host) {
+                given.pages += 1;
+            }
         }
         self.offer_limited(throttle, now);
         self.go_on(lane, throttle, now);
@@ -459,15 +467,17 @@ impl Frontier {
 
     /// Whether a host may give no more pages unless one of those on their way fails.
     fn awaits_pages(&self, host: HostId) -> bool {
-        let (max, host) = (self.settings.pages_per_host_max, self.hosts.get(host));
-        max > 0 && host.pages < max && host.pages + host.in_flight >= max
+        let (max, given) = (self.settings.pages_per_host_max, self.hosts.given(host));
+        max > 0 && given.pages < max && given.pages + given.in_flight >= max
     }
 
     fn uncount(&mut self, job: &Job, lane: LaneId) {
         if job.kind == Kind::Page {
             self.pages_in_flight -= 1;
             let host = self.host_of(lane);
-            self.hosts.get_mut(host).in_flight -= 1;
+            if let Some(given) = self.hosts.given_mut(host) {
+                given.in_flight -= 1;
+            }
         }
     }
 
@@ -519,9 +529,9 @@ impl Frontier {
         self.held.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Offers lanes whose hosts have been held long enough.
+    /// Offers a lane whose host has been held long enough.
     pub fn expire(&mut self, throttle: &mut Throttle, now: Instant) {
-        while let Some(Reverse((at, lane))) = self.held.peek().copied()
+        if let Some(Reverse((at, lane))) = self.held.peek().copied()
             && at <= now
         {
             self.held.pop();

@@ -1,6 +1,8 @@
 //! The seen set: which URLs were admitted, by fingerprint.
 
-use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+
+use crate::base::sharded::ShardedTable;
 
 /// Fingerprints of admitted URLs.
 ///
@@ -8,15 +10,16 @@ use hashbrown::HashTable;
 /// costs one page. About 9 to 18 bytes a URL.
 #[derive(Debug, Default)]
 pub struct Seen {
-    prints: HashTable<u64>,
+    prints: ShardedTable<u64>,
 }
 
 impl Seen {
     /// Adds a fingerprint; false if it was there.
     pub fn insert(&mut self, print: u64) -> bool {
-        match self.prints.entry(print, |other| *other == print, |p| *p) {
-            hashbrown::hash_table::Entry::Occupied(_) => false,
-            hashbrown::hash_table::Entry::Vacant(place) => {
+        let shard = self.prints.shard_mut(print);
+        match shard.entry(print, |other| *other == print, |p| *p) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(place) => {
                 place.insert(print);
                 true
             }
@@ -25,7 +28,8 @@ impl Seen {
 
     /// Whether the fingerprint is there.
     pub fn contains(&self, print: u64) -> bool {
-        self.prints.find(print, |other| *other == print).is_some()
+        let shard = self.prints.shard(print);
+        shard.find(print, |other| *other == print).is_some()
     }
 
     /// How many there are.

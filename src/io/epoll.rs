@@ -18,7 +18,8 @@ use std::time::Duration;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll};
 
-use self::connection::{Connection, Entry, Kind, State, Unread};
+use self::connection::{Arrived, Connection, Entry, Kind, State, Unread};
+use super::departures::Departures;
 use super::disk::Disk;
 use super::limits::sockets_allowed;
 use super::outbox::Outbox;
@@ -42,6 +43,7 @@ pub struct Epoll {
     edges: Vec<Edge>,
     timer: Timer,
     stamps: Stamps,
+    departures: Departures,
     bell: Arc<Bell>,
     /// Indexed by [`Token::slot`].
     entries: Vec<Entry>,
@@ -85,6 +87,7 @@ impl Epoll {
             edges: Vec::with_capacity(EDGES_MAX),
             timer,
             stamps: Stamps::start(),
+            departures: Departures::start(),
             bell,
             entries: Vec::new(),
             open: 0,
@@ -254,7 +257,10 @@ impl Epoll {
             let drained = backlog.drain(
                 &connection.socket,
                 || self.stamps.now(),
-                |at, slack| events.push(Event::Sent { token, at, slack }),
+                |at, after| {
+                    let slack = self.departures.slack(at, after);
+                    events.push(Event::Sent { token, at, slack });
+                },
             );
             if let Err(error) = drained {
                 return self.fail(token, error, events);
@@ -272,18 +278,22 @@ impl Epoll {
         }
     }
 
-    /// Reads from each socket in line once, as long as there are buffers.
+    /// Reads from the first sockets in line, once from each, as long as there are buffers. The
+    /// others wait for the next call: what is read here is worked off before anything is sent.
     fn serve_line(&mut self, events: &mut Vec<Event>) {
-        for _ in 0..self.line.len() {
-            if !self.pool.has_free() {
+        let mut bytes = 0;
+        for _ in 0..self.line.len().min(READS_MAX) {
+            if !self.pool.has_free() || bytes >= self.settings.read_budget {
                 return;
             }
             let Some(token) = self.line.pop_front() else {
                 return;
             };
+            let before = events.len();
             if let Err(error) = self.read(token, events) {
                 self.fail(token, error, events);
             }
+            bytes += events[before..].iter().map(Event::len).sum::<usize>();
         }
     }
 
@@ -306,6 +316,7 @@ impl Epoll {
                 self.line.push_back(token);
                 return Ok(());
             };
+            let counted = connection.count_before(self.watchful > 0);
             match connection.socket.receive(self.pool.get_mut(buffer)) {
                 Ok(Read::Bytes { length, stamp }) => {
                     let short =
@@ -324,8 +335,14 @@ impl Epoll {
                     if asks {
                         self.watchful = WATCHFUL_TURNS;
                     }
-                    if connection.was_one_segment(asks, short) && is_kernels {
-                        stamp = Stamp::exact(stamp.at);
+                    let asks = asks || before.is_stale(&stamp);
+                    match connection.arrived(asks, counted, short) {
+                        Arrived::Alone if is_kernels => stamp = Stamp::exact(stamp.at),
+                        Arrived::Alone | Arrived::Unknown => {}
+                        // Nobody stamped what was missing.
+                        Arrived::OutOfOrder => {
+                            stamp = self.stamps.arrival(None, before, connection.floor);
+                        }
                     }
                     budget = budget.saturating_sub(length);
                     events.push(Event::Received {
@@ -475,11 +492,14 @@ impl Io for Epoll {
     fn submit(&mut self) {
         let mut outbox = std::mem::take(&mut self.outbox);
         let mut news = std::mem::take(&mut self.news);
+        if !outbox.is_empty() {
+            self.departures.begin(self.stamps.now());
+        }
         for (send, bytes) in outbox.sends() {
             let token = send.token;
             match self.send_now(token, bytes, send.mark) {
                 Ok(Some(at)) if send.mark => {
-                    let slack = departure_slack(at, self.stamps.now());
+                    let slack = self.departures.slack(at, self.stamps.now());
                     news.push(Event::Sent { token, at, slack });
                 }
                 Ok(_) => {}
@@ -593,9 +613,13 @@ fn current(entries: &mut [Entry], token: Token) -> Option<&mut Entry> {
         .filter(|entry| entry.generation == token.generation)
 }
 
-/// Descriptors that one look at the kernel's news may report. What they lead to is done before
-/// anything is sent: with a thousand of them a turn took tens of milliseconds.
-const EDGES_MAX: usize = 128;
+/// Descriptors that one look at the kernel's news may report. Noting them costs little, and a
+/// connection that became ready should not wait behind those that have something to read.
+const EDGES_MAX: usize = 1024;
+
+/// Sockets read from in one turn. Each may bring a page, which takes up to a tenth of a
+/// millisecond to work off, and what falls due meanwhile is late by that.
+const READS_MAX: usize = 16;
 
 /// For so many turns after one that left a stamp in doubt the kernel is asked for a socket's segments
 /// before a request leaves: half a microsecond, which a loop saves that is never late.

@@ -9,6 +9,8 @@ mod timer;
 mod spin;
 mod socket;
 mod limits;
+mod delay;
+mod departures;
 mod outbox;
 mod epoll;
 mod uring;
@@ -90,7 +92,8 @@ pub trait Io {
     /// Waits for news until `until` (forever if `None`) and appends it to `events`.
     ///
     /// May come back early with nothing, never late by choice. The events it appends are bounded
-    /// by what was asked for and by the buffers of the receive pool.
+    /// by what was asked for and by the buffers of the receive pool; those that bring bytes come
+    /// last, and are few enough to be worked off within a millisecond or so.
     fn wait(&mut self, until: Option<Instant>, events: &mut Vec<Event>);
 
     /// Whether there is news that no descriptor shows: a host that polls [`Io::as_fd`] must not sleep.
@@ -170,6 +173,14 @@ pub enum Event {
 }
 
 impl Event {
+    /// Bytes that arrived with it.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Event::Received { chunk, .. } => chunk.length as usize,
+            _ => 0,
+        }
+    }
+
     /// The socket it is about, if it is about one.
     pub fn token(&self) -> Option<Token> {
         match self {
@@ -263,9 +274,9 @@ pub enum NetError {
 #[must_use = "a chunk that is not released is lost to the pool"]
 pub struct Chunk {
     /// The pool's buffer.
-    pub(crate) buffer: u32,
+    pub buffer: u32,
     /// How much of it is filled.
-    pub(crate) length: u32,
+    pub length: u32,
 }
 
 /// Ends a wait from another thread.

@@ -1,9 +1,6 @@
 //! What is waiting to be sent: the arena of this turn's sends, and what sockets did not take.
 
-use std::time::Duration;
-
 use super::socket::Socket;
-use super::stamps::departure_slack;
 use super::{NetError, Token};
 use crate::base::time::Instant;
 
@@ -33,6 +30,10 @@ impl Outbox {
             start,
             end: self.bytes.len(),
         });
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sends.is_empty()
     }
 
     pub(super) fn sends(&self) -> impl Iterator<Item = (Send, &[u8])> {
@@ -70,13 +71,13 @@ impl Backlog {
         self.bytes.is_empty()
     }
 
-    /// Sends what the socket takes; calls `left` with the moment each marked send began to leave, and
-    /// with how much later it may have been.
+    /// Sends what the socket takes; calls `left` with the moments just before and after the system
+    /// call that began to send each marked one.
     pub(super) fn drain(
         &mut self,
         socket: &Socket,
         now: impl Fn() -> Instant,
-        mut left: impl FnMut(Instant, Duration),
+        mut left: impl FnMut(Instant, Instant),
     ) -> Result<(), NetError> {
         while self.sent < self.bytes.len() {
             let at = now();
@@ -86,8 +87,8 @@ impl Backlog {
             self.sent += taken;
             let begun = self.marks.partition_point(|&mark| mark < self.sent);
             if begun > 0 {
-                let slack = departure_slack(at, now());
-                self.marks.drain(..begun).for_each(|_| left(at, slack));
+                let after = now();
+                self.marks.drain(..begun).for_each(|_| left(at, after));
             }
         }
         self.bytes.clear();

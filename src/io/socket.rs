@@ -29,6 +29,16 @@ pub(super) enum Read {
     Empty,
 }
 
+/// Segments that a connection has received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Received {
+    /// Those with bytes, seconds of the same counted in.
+    pub(super) segments: u32,
+    /// Those that had to wait for one before them, which was lost or overtaken. Read together with
+    /// that one, they have the stamp, and it is older than the arrival of what was missing.
+    pub(super) out_of_order: u32,
+}
+
 /// How a connection attempt stands.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
@@ -108,10 +118,32 @@ impl Socket {
         }
     }
 
-    /// Segments with data that the kernel has taken so far; `None` where it does not count them.
+    /// How many segments with bytes a TCP connection has received, seconds of the same counted in;
+    /// `None` where the kernel does not count them.
     pub(super) fn segments(&self) -> Option<u32> {
-        let info = tcp_info(self.0.as_fd()).ok()?;
-        Some(info.tcpi_data_segs_in)
+        Some(self.received()?.segments)
+    }
+
+    /// What a TCP connection has received so far, by the kernel's count.
+    pub(super) fn received(&self) -> Option<Received> {
+        let mut info = [0_u32; OUT_OF_ORDER + 1];
+        let mut length = size_of_val(&info) as libc::socklen_t;
+        // SAFETY: `info` has room for `length` bytes, and the kernel writes no more than that.
+        let result = unsafe {
+            libc::getsockopt(
+                self.0.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                info.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        };
+        // What an older kernel does not know stays zero.
+        let counted = result == 0 && length as usize > size_of::<u32>() * DATA_SEGS_IN;
+        counted.then_some(Received {
+            segments: info[DATA_SEGS_IN],
+            out_of_order: info[OUT_OF_ORDER],
+        })
     }
 
     fn error(&self) -> NetError {
@@ -300,6 +332,11 @@ pub(super) fn arrival_stamp(control: &[u8]) -> Option<Timespec> {
 /// Room for one control message of three stamps, aligned as its header must be.
 #[repr(C, align(8))]
 struct Control([u8; 96]);
+
+/// Where the kernel's `tcp_info` has `tcpi_data_segs_in`, in words. Since Linux 4.6.
+const DATA_SEGS_IN: usize = 38;
+/// The same of `tcpi_rcv_ooopack`. Since Linux 5.4.
+const OUT_OF_ORDER: usize = 56;
 
 /// States of a TCP socket as `tcp_info` has them.
 const TCP_SYN_SENT: u8 = 2;

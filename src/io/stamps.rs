@@ -69,6 +69,14 @@ impl Unseen {
         stamp.is_bound() && stamp.clock == Clock::Kernel && (self.slept || busy)
     }
 
+    /// Whether a stamp is older than it should be: what it is of came before there was anything to be
+    /// read, or long before it ended our sleep. Either our thread was late, or the segment that was
+    /// stamped had to wait for another one.
+    pub(super) fn is_stale(self, stamp: &Stamp) -> bool {
+        let late = self.slept && self.found.saturating_since(stamp.at) > PROMPT;
+        stamp.clock == Clock::Kernel && (late || self.since.saturating_since(stamp.at) > EXACT)
+    }
+
     /// The bytes answer what departed at this moment, so that none of them came before it.
     pub(super) fn asked(self, at: Instant) -> Self {
         Unseen { asked: at, ..self }
@@ -304,7 +312,7 @@ pub(super) const EXACT: Duration = Duration::from_micros(25);
 /// Waking us takes no longer where the machine does not run others first. Nor does a system call that
 /// sends: what it sends leaves near its beginning; on the loopback device it also takes it to the
 /// other side.
-const PROMPT: Duration = Duration::from_micros(45);
+pub(super) const PROMPT: Duration = Duration::from_micros(45);
 
 /// What each piece of news costs a loop that does nothing but read and send, at the most. To ask the
 /// kernel takes a fortieth of it.
@@ -434,6 +442,25 @@ mod tests {
         check(false, 1000, 3000, false);
         check(false, 1001, 60, true);
         check(false, 1001, 0, false);
+    }
+
+    #[test]
+    fn a_stamp_is_stale_where_its_segment_waited_or_we_were_late() {
+        let check = |slept, at: u64, stale| {
+            let unseen = Unseen {
+                found: millis(950),
+                slept,
+                ..found(900)
+            };
+            let stamp = Stamp::exact(Instant::from_nanos(at * 1000));
+            assert_eq!(unseen.is_stale(&stamp), stale, "{at} µs");
+        };
+        check(false, 900_000, false);
+        check(false, 899_980, false);
+        check(false, 899_970, true);
+        check(true, 949_960, false);
+        check(true, 949_950, true);
+        check(true, 899_970, true);
     }
 
     #[test]

@@ -19,7 +19,6 @@ mod buffers;
 mod connection;
 mod asks;
 mod answers;
-mod delay;
 mod watch;
 mod trial;
 #[cfg(test)]
@@ -40,6 +39,7 @@ use self::connection::{Connection, Entry, Kind, Receive, State, current};
 pub use self::ring::Unavailable;
 use self::ring::{Answer, Name, Ring, SLOT_MAX, What};
 use self::watch::Watch;
+use super::departures::Departures;
 use super::disk::Disk;
 use super::limits::sockets_allowed;
 use super::outbox::Outbox;
@@ -70,6 +70,7 @@ pub struct Uring {
     /// For a host that waits in a loop of its own.
     timer: Timer,
     stamps: Stamps,
+    departures: Departures,
     watch: Watch,
     bell: Arc<Bell>,
     /// Indexed by [`Token::slot`].
@@ -113,6 +114,7 @@ impl Uring {
             answers: Vec::with_capacity(ANSWERS_A_TURN),
             timer: Timer::new()?,
             stamps: Stamps::start(),
+            departures: Departures::start(),
             watch: Watch::start(),
             bell: Arc::new(Bell {
                 fd: bell.map_err(io::Error::from)?,
@@ -351,11 +353,14 @@ impl Io for Uring {
         self.flush();
         let mut outbox = std::mem::take(&mut self.outbox);
         let mut news = std::mem::take(&mut self.news);
+        if !outbox.is_empty() {
+            self.departures.begin(self.stamps.now());
+        }
         for (send, bytes) in outbox.sends() {
             let token = send.token;
             match self.send_now(token, bytes, send.mark) {
                 Ok(Some(at)) if send.mark => {
-                    let slack = departure_slack(at, self.stamps.now());
+                    let slack = self.departures.slack(at, self.stamps.now());
                     news.push(Event::Sent { token, at, slack });
                 }
                 Ok(_) => {}

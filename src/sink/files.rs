@@ -195,12 +195,16 @@ impl FileSink {
         record: Option<Arc<str>>,
     ) {
         if record.is_none() && self.waiting.is_empty() {
+            if self.batch.capacity() == 0 {
+                // Its end is over the mark by a line at most.
+                self.batch.reserve(BATCH_SIZE + LINE_USUAL);
+            }
             write_until_place(page, digest, &mut self.batch);
             write_place(None, &mut self.batch);
             write_from_place(page, &mut self.batch);
             return;
         }
-        let mut text = Vec::with_capacity(1024);
+        let mut text = Vec::with_capacity(LINE_USUAL);
         write_until_place(page, digest, &mut text);
         let place_at = text.len();
         write_from_place(page, &mut text);
@@ -296,16 +300,16 @@ impl FileSink {
 }
 
 impl Sink for FileSink {
-    fn put(&mut self, page: Page, disk: &mut Vec<DiskJob>) {
+    fn put(&mut self, page: &mut Page, disk: &mut Vec<DiskJob>) {
         let before = disk.len();
         self.open(disk);
         let number = self.next;
         self.next += 1;
         let digest = page.digest();
         let warc = self.warc.as_mut();
-        let record = warc.and_then(|warc| warc.put(&page, digest, number, disk));
+        let record = warc.and_then(|warc| warc.put(page, digest, number, disk));
         if self.options.results != Results::None {
-            self.put_line(number, &page, digest, record);
+            self.put_line(number, page, digest, record);
         }
         self.advance(disk);
         self.account(before, disk);
@@ -408,6 +412,9 @@ fn hand_over(file: FileId, lines: &mut Vec<u8>, disk: &mut Vec<DiskJob>) {
 /// A batch of lines goes to the disk when it is this long, or when it is flushed: long enough that
 /// a line's share of the system call is nothing, short enough to lose little in a crash.
 const BATCH_SIZE: usize = 64 << 10;
+
+/// Most lines are shorter.
+const LINE_USUAL: usize = 1024;
 
 /// The tag of the job that syncs the result file. Pages are numbered from 1.
 const SYNC_TAG: u64 = u64::MAX;

@@ -41,8 +41,8 @@ impl<F: FnMut(Page)> FunctionSink<F> {
 }
 
 impl<F: FnMut(Page), R: Fn() -> bool> Sink for FunctionSink<F, R> {
-    fn put(&mut self, page: Page, _disk: &mut Vec<DiskJob>) {
-        (self.function)(page);
+    fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
+        (self.function)(std::mem::take(page));
     }
 
     fn is_ready(&self) -> bool {
@@ -64,7 +64,7 @@ mod tests {
             .ready_when(|| seen.borrow().len() < 2);
         for id in 1..=2 {
             assert!(sink.is_ready());
-            sink.put(samples::page(id), &mut Vec::new());
+            sink.put(&mut samples::page(id), &mut Vec::new());
         }
         assert!(!sink.is_ready());
         assert_eq!(*seen.borrow(), [b"hello", b"hello"]);

@@ -3,6 +3,7 @@
 //! Written by hand into a buffer that is used again: a line costs no allocation.
 
 use std::fmt::{self, Write as _};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crate::base::time::{Wall, nanos};
@@ -13,6 +14,8 @@ pub(super) struct Line<'a> {
 }
 
 impl Line<'_> {
+    // Inlined, the names are of a known length: there are three dozen on a line.
+    #[inline(always)]
     pub fn first(&mut self, name: &str) -> &mut Self {
         self.out.push(b'"');
         self.out.extend_from_slice(name.as_bytes());
@@ -20,6 +23,7 @@ impl Line<'_> {
         self
     }
 
+    #[inline(always)]
     pub fn key(&mut self, name: &str) -> &mut Self {
         self.out.extend_from_slice(b", ");
         self.first(name)
@@ -52,48 +56,37 @@ impl Line<'_> {
         self.out.extend_from_slice(&digits[at..]);
     }
 
-    /// `value` in exactly `width` digits.
-    pub fn padded(&mut self, value: u64, width: usize) {
-        let end = self.out.len() + width;
-        self.out.resize(end, b'0');
-        let mut rest = value;
-        for digit in self.out[end - width..].iter_mut().rev() {
-            *digit = b'0' + (rest % 10) as u8;
-            rest /= 10;
-        }
-    }
-
+    /// A span as seconds: no exponent, up to nine digits after the point, no idle zeros.
     pub fn seconds(&mut self, span: Duration) {
         let nanos = nanos(span);
         self.number(nanos / 1_000_000_000);
-        let fraction = nanos % 1_000_000_000;
-        if fraction != 0 {
-            self.out.push(b'.');
-            self.padded(fraction, 9);
-            while self.out.last() == Some(&b'0') {
-                self.out.pop();
-            }
+        let mut fraction = nanos % 1_000_000_000;
+        if fraction == 0 {
+            return;
         }
+        let mut width = 9;
+        while fraction % 10 == 0 {
+            fraction /= 10;
+            width -= 1;
+        }
+        let mut text = *b".000000000";
+        let text = &mut text[..=width];
+        put_digits(&mut text[1..], fraction);
+        self.out.extend_from_slice(text);
     }
 
     /// As [`Wall`] shows itself, in a tenth of the time: there are three on a line.
     pub fn wall(&mut self, wall: Wall) {
         let (year, month, day, hour, minute, second) = wall.civil();
-        self.out.push(b'"');
-        self.padded(year.unsigned_abs(), 4);
-        for (before, value) in [
-            (b'-', month),
-            (b'-', day),
-            (b'T', hour),
-            (b':', minute),
-            (b':', second),
-        ] {
-            self.out.push(before);
-            self.padded(value.into(), 2);
-        }
-        self.out.push(b'.');
-        self.padded(wall.0 % 1_000_000_000, 9);
-        self.out.extend_from_slice(b"Z\"");
+        let mut text = *b"\"0000-00-00T00:00:00.000000000Z\"";
+        put_digits(&mut text[1..5], year.unsigned_abs());
+        put_digits(&mut text[6..8], month.into());
+        put_digits(&mut text[9..11], day.into());
+        put_digits(&mut text[12..14], hour.into());
+        put_digits(&mut text[15..17], minute.into());
+        put_digits(&mut text[18..20], second.into());
+        put_digits(&mut text[21..30], wall.0 % 1_000_000_000);
+        self.out.extend_from_slice(&text);
     }
 
     pub fn text(&mut self, text: &str) {
@@ -102,9 +95,14 @@ impl Line<'_> {
         self.out.push(b'"');
     }
 
-    /// What needs no escape is copied a stretch at a time.
+    /// What needs no escape is copied a stretch at a time. Most texts need none at all: to see that
+    /// all octets are looked at, which is quicker than to stop at the first that does.
     pub fn escaped(&mut self, text: &str) {
         let bytes = text.as_bytes();
+        let needs = |any: bool, byte: &u8| any | (*byte < 0x20) | matches!(*byte, b'"' | b'\\');
+        if !bytes.iter().fold(false, needs) {
+            return self.out.extend_from_slice(bytes);
+        }
         let mut from = 0;
         for (at, &byte) in bytes.iter().enumerate() {
             if byte >= 0x20 && byte != b'"' && byte != b'\\' {
@@ -127,6 +125,22 @@ impl Line<'_> {
             }
         }
         self.out.extend_from_slice(&bytes[from..]);
+    }
+
+    /// As the address shows itself, in a tenth of the time where it is IPv4: there are two on a line.
+    pub fn address(&mut self, address: SocketAddr) {
+        let IpAddr::V4(host) = address.ip() else {
+            return self.shown(address);
+        };
+        let mut before = b'"';
+        for octet in host.octets() {
+            self.out.push(before);
+            self.number(octet.into());
+            before = b'.';
+        }
+        self.out.push(b':');
+        self.number(address.port().into());
+        self.out.push(b'"');
     }
 
     /// Something whose text is ours and holds nothing to escape.
@@ -167,7 +181,16 @@ impl Line<'_> {
     }
 }
 
-/// A span as seconds in decimal: no exponent, up to nine digits after the point, no idle zeros.
+/// Fills a place with the last digits of a number.
+fn put_digits(place: &mut [u8], number: u64) {
+    let mut rest = number;
+    for digit in place.iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+}
+
+/// A span as seconds in decimal.
 pub(super) struct Seconds(pub(super) Duration);
 
 impl fmt::Display for Seconds {

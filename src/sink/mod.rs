@@ -25,7 +25,10 @@ use page::Page;
 /// network until it is, so that memory stays bounded.
 pub trait Sink {
     /// Takes a finished attempt. Whatever is to be written is pushed to `disk`.
-    fn put(&mut self, page: Page, disk: &mut Vec<DiskJob>);
+    ///
+    /// The page, or any part of it, is the sink's to keep (`std::mem::take`). The memory of what it
+    /// leaves is used for later pages.
+    fn put(&mut self, page: &mut Page, disk: &mut Vec<DiskJob>);
 
     /// Hears what was decided about the pace of a scope, and when. Only with `AUTOTHROTTLE_DEBUG`,
     /// which makes a decision of nearly every answer. A decision that an answer led to comes when
@@ -57,11 +60,19 @@ pub trait Sink {
     }
 }
 
+/// Drops every result; a page costs it nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Nowhere;
+
+impl Sink for Nowhere {
+    fn put(&mut self, _page: &mut Page, _disk: &mut Vec<DiskJob>) {}
+}
+
 /// A function that takes each page, and always takes more. Called on the crawl's thread: while it
 /// runs nothing is sent. See [`function::FunctionSink`] for one that can say that it is full.
 impl<F: FnMut(Page)> Sink for F {
-    fn put(&mut self, page: Page, _disk: &mut Vec<DiskJob>) {
-        self(page);
+    fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
+        self(std::mem::take(page));
     }
 }
 

@@ -1,5 +1,6 @@
 //! A finished attempt, with all that is known about it: what every sink receives.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use crate::wire::http::Headers;
 use crate::wire::warc::Digest;
 
 /// One finished attempt. Times are on the crawl's clock; `wall_at_start` makes wall time of them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Page {
     /// Number of the attempt, from 1 in order of admission.
     pub id: u64,
@@ -29,15 +30,15 @@ pub struct Page {
     /// `page`, `robots` or `sitemap`.
     pub kind: &'static str,
     /// The URL, canonical, without fragment.
-    pub url: Arc<str>,
+    pub url: String,
     /// The method.
-    pub method: Arc<str>,
+    pub method: Cow<'static, str>,
     /// Links followed from a seed.
     pub depth: u32,
     /// 1 for the first attempt at this URL.
     pub attempt: u32,
     /// Names of the scopes it was throttled under.
-    pub scopes: Vec<Arc<str>>,
+    pub scopes: Vec<String>,
     /// Status of the final head.
     pub status: Option<u16>,
     /// What went wrong.
@@ -154,7 +155,7 @@ pub(crate) mod samples {
             seed: true,
             final_: true,
             kind: "page",
-            url: format!("http://a.test/{id}").into(),
+            url: format!("http://a.test/{id}"),
             method: "GET".into(),
             depth: 0,
             attempt: 1,

@@ -40,7 +40,7 @@ pub(super) fn write_until_place(page: &Page, digest: Option<Digest>, out: &mut V
     line.key("depth").number(page.depth.into());
     line.key("attempt").number(page.attempt.into());
     line.key("scopes")
-        .list(page.scopes.iter().map(|scope| &**scope));
+        .list(page.scopes.iter().map(String::as_str));
 
     let status = page.status.map(u64::from);
     line.key("status").or_null(status, Line::number);
@@ -54,8 +54,8 @@ pub(super) fn write_until_place(page: &Page, digest: Option<Digest>, out: &mut V
     line.key("content_type")
         .or_null(page.content_type.as_deref(), Line::text);
 
-    line.key("remote").or_null(page.remote, Line::shown);
-    line.key("local").or_null(page.local, Line::shown);
+    line.key("remote").or_null(page.remote, Line::address);
+    line.key("local").or_null(page.local, Line::address);
     line.key("reused").boolean(page.reused);
     line.key("tls").or_null(page.tls, Line::tls);
 

@@ -13,8 +13,8 @@ use crate::throttle::decision::Decision;
 pub struct Tee<A, B>(pub A, pub B);
 
 impl<A: Sink, B: Sink> Sink for Tee<A, B> {
-    fn put(&mut self, page: Page, disk: &mut Vec<DiskJob>) {
-        self.0.put(page.clone(), disk);
+    fn put(&mut self, page: &mut Page, disk: &mut Vec<DiskJob>) {
+        self.0.put(&mut page.clone(), disk);
         self.1.put(page, disk);
     }
 
@@ -69,7 +69,7 @@ mod tests {
             FunctionSink::new(|page: Page| second.borrow_mut().push(page.id))
                 .ready_when(|| room_second.get()),
         );
-        sink.put(samples::page(7), &mut Vec::new());
+        sink.put(&mut samples::page(7), &mut Vec::new());
         assert_eq!(*first.borrow(), [7]);
         assert_eq!(*second.borrow(), [7]);
         assert!(sink.is_ready());

@@ -217,7 +217,7 @@ impl Throttle {
                 Looked::Capped => {
                     self.scope_mut(id).queued = Queued::Capped;
                     self.capped.push_back(id);
-                    self.account_waiting(id, now);
+                    self.account_waiting(id, self.first_in_line(id, now), now);
                     // Departures of a capped scope still need the wheel.
                     self.arm_departure(id, now);
                 }
@@ -297,6 +297,12 @@ impl Throttle {
     fn advance(&mut self, now: Instant) {
         let mut due = std::mem::take(&mut self.due);
         self.wheel.expire(now, EXPIRE_BUDGET, &mut due);
+        // Void entries go first. No such look waits for another, so the memory, in which millions of
+        // scopes lie about, serves several at once; the looks below depend on one another.
+        due.retain(|(id, at)| {
+            let scope = self.roll.get(ScopeId(*id));
+            scope.is_some_and(|scope| scope.wake_at == *at)
+        });
         for (id, at) in due.drain(..) {
             let Some(scope) = self.roll.get_mut(ScopeId(id)) else {
                 continue;
@@ -452,8 +458,9 @@ impl Throttle {
 
     /// Sees to it that the scope is looked at when it can next do something: now or by the wheel.
     fn look_at(&mut self, id: ScopeId, now: Instant) {
-        self.account_waiting(id, now);
-        let Some(at) = self.acts_at(id, now) else {
+        let first = self.first_in_line(id, now);
+        self.account_waiting(id, first, now);
+        let Some(at) = self.acts_at(id, first) else {
             return;
         };
         let scope = self.scope_mut(id);
@@ -503,18 +510,29 @@ impl Throttle {
         })
     }
 
+    /// The lane that stands first in the line of a scope, if one does.
+    fn first_in_line(&self, id: ScopeId, now: Instant) -> Option<FirstInLine> {
+        let lane = self.first_waiting(id);
+        (lane != NOBODY).then(|| {
+            let cost = self.cost(lane, id);
+            let releases = self.scope_ref(id).releases_at(cost, now);
+            FirstInLine {
+                lane,
+                cost,
+                releases,
+            }
+        })
+    }
+
     /// When the scope can next let something go, or be forgotten.
-    fn acts_at(&self, id: ScopeId, now: Instant) -> Option<Instant> {
+    fn acts_at(&self, id: ScopeId, first: Option<FirstInLine>) -> Option<Instant> {
         let scope = self.scope_ref(id);
         let departs = self.may_depart_at(id);
-        let first = self.first_waiting(id);
-        // Claimed for a lane that waits elsewhere: looked at again when the claim ends.
-        let claimed = scope.claimed_by() != NOBODY && scope.claimed_by() != first;
-        let releases = if first == NOBODY || claimed {
-            None
-        } else {
-            scope.releases_at(self.cost(first, id), now)
-        };
+        let releases = first.and_then(|first| {
+            // Claimed for a lane that waits elsewhere: looked at again when the claim ends.
+            let claimed = scope.claimed_by() != NOBODY && scope.claimed_by() != first.lane;
+            first.releases.filter(|_| !claimed)
+        });
         match (departs, releases) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (None, None) => scope.blank_at(),
@@ -531,6 +549,16 @@ impl fmt::Debug for Throttle {
             .field("in_flight", &self.in_flight)
             .finish_non_exhaustive()
     }
+}
+
+/// The lane that stands first in a scope's line.
+#[derive(Clone, Copy)]
+struct FirstInLine {
+    lane: u32,
+    /// What its request is expected to cost the scope.
+    cost: f64,
+    /// When the scope lets it go; `None` while every place is taken.
+    releases: Option<Instant>,
 }
 
 /// What came of looking at a scope's first waiter.

@@ -118,6 +118,9 @@ impl Settings {
     /// `*.example.com` stands for every host below `example.com`, `ip/*` for every address and
     /// `domain/*` for every registrable domain where `SCOPE_MAP` makes those scopes.
     pub fn entry_of(&self, name: &str) -> Option<&str> {
+        if self.scopes.is_empty() {
+            return None;
+        }
         let known = |key: &str| self.scopes.get_key_value(key).map(|(key, _)| key.as_str());
         known(name).or_else(|| self.patterns_of(name).first().copied())
     }

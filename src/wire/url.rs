@@ -1,6 +1,8 @@
 //! URLs as the crawl knows them: http and https only, in one canonical form that fits in 24 bytes
 //! and its text.
 
+mod plain;
+
 use std::fmt::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -34,7 +36,10 @@ pub struct CrawlUrl {
 impl CrawlUrl {
     /// Reads an absolute URL.
     pub fn parse(input: &str) -> Result<Self, UrlError> {
-        read(input, None)?.url
+        match plain::read(input) {
+            Some(url) => Ok(url),
+            None => read(input, None)?.url,
+        }
     }
 
     /// Reads a line of a seeds file: a URL, or a bare host (with port or path) for which `http://`
@@ -337,6 +342,9 @@ impl Base {
 
     /// Resolves a reference to something we can fetch.
     pub fn join(&self, reference: &str) -> Result<CrawlUrl, UrlError> {
+        if let Some(url) = plain::read(reference) {
+            return Ok(url);
+        }
         self.resolve(reference).and_then(CrawlUrl::from_url)
     }
 

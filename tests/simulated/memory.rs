@@ -75,7 +75,7 @@ struct Told {
 }
 
 impl Sink for Busy {
-    fn put(&mut self, page: Page, _disk: &mut Vec<DiskJob>) {
+    fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
         let is_busy = !self.is_ready();
         let mut told = self.0.borrow_mut();
         told.pages += usize::from(page.kind == "page" && page.final_);

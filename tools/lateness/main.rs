@@ -52,9 +52,10 @@ fn main() {
     pin(0);
     let own = Rc::new(RefCell::new(Own::default()));
     let mut crawler = crawler(&plan, delay, &own);
-    let began = Instant::now();
+    let (began, kept_waiting) = (Instant::now(), kept_waiting());
     run(&plan, &mut crawler, origin.port, &own);
     let took = began.elapsed().as_secs_f64();
+    let kept_waiting = self::kept_waiting() - kept_waiting;
     let (own, seen) = (own.borrow(), origin.seen());
     let kind = if plan.new_connections { "new" } else { "kept" };
     println!(
@@ -73,6 +74,10 @@ fn main() {
     row("from due to sent, by result lines", &own.overdue);
     row("gap less delay, by the origin's kernel", &seen.excess);
     row("length of a turn", &crawler.stats().lag);
+    println!(
+        "our thread waited {:.1} ms for its processor while others had it",
+        kept_waiting.as_secs_f64() * 1e3
+    );
     println!(
         "gaps shorter than the delay at the origin: {}, the shortest by {:.0} us",
         seen.short,
@@ -133,8 +138,11 @@ fn crawler(plan: &Plan, delay: Duration, own: &Rc<RefCell<Own>>) -> Crawler {
             own.overdue.record(sent.saturating_since(due));
         }
     };
+    // As a crawl does: what it takes to write them is time during which nothing is sent.
+    let stats = std::env::temp_dir().join("lateness-stats.json");
     Crawler::builder(config)
         .sink(sink)
+        .stats_path(stats)
         .build()
         .expect("the machine has an epoll")
 }
@@ -219,6 +227,16 @@ fn plan() -> Plan {
 fn usage(wrong: &str) -> ! {
     eprintln!("{wrong}: lateness [--scopes N] [--rate N] [--new-connections] [--set NAME=VALUE]…");
     exit(2);
+}
+
+/// How long the calling thread was ready to run and did not, since it began.
+fn kept_waiting() -> Duration {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos = told
+        .split_whitespace()
+        .nth(1)
+        .and_then(|told| told.parse().ok());
+    Duration::from_nanos(nanos.unwrap_or_default())
 }
 
 /// Keeps the calling thread on one processor.

@@ -173,7 +173,8 @@ impl Chunk {
 pub(super) const SLOTS: usize = 512;
 /// With its two indices a chunk of 62 entries fills eight cache lines.
 const CHUNK: usize = 62;
-/// Chunks a block: 64 KiB, below what an allocator maps page by page.
-const BLOCK: usize = 128;
+/// Chunks a block: just under 64 KiB, below what an allocator maps page by page, and with room for
+/// what alignment may cost on top.
+const BLOCK: usize = 127;
 /// No chunk.
 const NONE: u32 = u32::MAX;

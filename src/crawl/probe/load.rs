@@ -7,7 +7,7 @@ use super::report::{ProbeInterval, ProbeReport, Tally};
 use super::schedule::{Arrival, Schedule};
 use crate::base::slab::Slab;
 use crate::base::time::{Instant, Wall};
-use crate::crawl::carry::EXHAUSTED;
+use crate::crawl::carry::{EXHAUSTED, NO_PORT};
 use crate::crawl::core::{Core, Phase};
 use crate::fetch::failure::FailureKind;
 use crate::frontier::job::{Extra, Job};
@@ -195,8 +195,9 @@ impl Load {
         self.is_refused |= failure == Some(FailureKind::BlockedAddress);
         if arrival.measured {
             let begun = page.timings.dns.unwrap_or(page.timings.started);
-            // What our own machine had no socket for never had its turn.
-            let is_lacking = page.failure.as_ref().is_some_and(|f| f.code == EXHAUSTED);
+            // What our own machine had no socket or port for never had its turn.
+            let code = page.failure.as_ref().map(|failure| failure.code);
+            let is_lacking = matches!(code, Some(EXHAUSTED | NO_PORT));
             let in_time = begun < self.schedule.measured_until() && !is_lacking;
             self.report.begun_in_time += u64::from(in_time);
             let tally = self.interval.as_mut().map(|(_, tally)| tally);

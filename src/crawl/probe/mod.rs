@@ -24,7 +24,6 @@ use super::crawler::{Crawler, Parts, SetUpError, Turn};
 use super::inbox::Stopper;
 use crate::base::rng::Rng;
 use crate::fetch::resolver;
-use crate::fetch::timings::Timings;
 use crate::frontier::filter;
 use crate::frontier::request::Request;
 use crate::frontier::settings::Follow;
@@ -158,7 +157,7 @@ impl<I: Io> Probe<I> {
         for target in load.targets() {
             // What cannot be put on the wire is the caller's to hear of now, not the sink's later.
             let job = load.job_of(target, 0);
-            core.exchange_of(&job, Timings::default())
+            core.check_request(&job)
                 .map_err(|error| refused(&target.request.url, error))?;
         }
         core.load = Some(Box::new(load));

@@ -11,6 +11,7 @@ use crate::fetch::failure::FailureKind;
 use crate::io::Close;
 use crate::io::sim::{Answer as Accepts, ConnId, Net, Sim, Weather, World};
 use crate::sink::page::Page;
+use crate::wire::dns::forge::{self, Forge};
 
 /// What a server does with a request.
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +104,16 @@ impl World for Server {
     fn closed(&mut self, conn: ConnId, _how: Close, _net: &mut Net) {
         self.lines.remove(&conn);
     }
+
+    /// As a name server it takes 40 ms, and knows one address for all names.
+    fn datagram(&mut self, socket: ConnId, _to: SocketAddr, query: &[u8], net: &mut Net) {
+        let (name, kind) = forge::question_of(query);
+        let reply = match kind {
+            1 => Forge::reply_to(query).address(&name, 3600, "10.0.0.1"),
+            _ => Forge::reply_to(query).soa("test", 60, 60),
+        };
+        net.reply(socket, ms(40), &reply.bytes());
+    }
 }
 
 /// A probe that has ended.
@@ -167,7 +178,10 @@ fn run_with(server: Server, settings: ProbeSettings, config: Config, urls: &[&st
     let pages: Rc<RefCell<Vec<Page>>> = Rc::default();
     let tell = Rc::clone(&pages);
     let targets: Vec<_> = urls.iter().map(|url| Request::get(*url)).collect();
-    let names = resolver::Settings::default();
+    let names = resolver::Settings {
+        servers: vec![SocketAddr::from(([10, 53, 53, 53], 53))],
+        ..resolver::Settings::default()
+    };
     let sink = move |page: Page| tell.borrow_mut().push(page);
     let mut probe =
         Probe::on(io, names, config, settings, &targets, sink).expect("it can be set up");
@@ -281,6 +295,25 @@ fn a_stall_of_the_server_is_in_every_latency_from_due_and_in_few_from_departure(
     assert!((900..1000).contains(&ended.millis(Measure::Sent, 0.99)));
     assert!((900..1000).contains(&ended.millis(Measure::Due, 0.99)));
     assert_eq!(ended.millis(Measure::Wait, 1.0), 0);
+}
+
+#[test]
+fn a_lookup_is_a_phase_of_the_request_that_made_it_and_those_behind_it_wait() {
+    let server = Server::new(|_, _| Does::Answers(ms(1)));
+    let urls = ["http://a.test/"];
+    let ended = run_with(server, settings(100.0, 50), config(), &urls);
+    assert_eq!(ended.report.replies, 50);
+    assert_eq!(ended.report.spread(Measure::Dns).count(), 1);
+    assert_eq!(ended.millis(Measure::Dns, 1.0), 40);
+    // Due at 0, 10, 20 and 30 ms; the address is there at 40.
+    let waited = ended.report.spread(Measure::Wait).buckets();
+    let waited: Vec<_> = waited
+        .filter(|(span, _)| *span > ms(1))
+        .map(|(_, n)| n)
+        .collect();
+    assert_eq!(waited.iter().sum::<u64>(), 3);
+    assert_eq!(ended.millis(Measure::Due, 1.0), 41);
+    assert_eq!(ended.millis(Measure::Sent, 1.0), 1);
 }
 
 #[test]

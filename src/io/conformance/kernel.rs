@@ -15,7 +15,7 @@ use socket2::SockRef;
 
 use super::{Bench, Seen, Step, Watch, token};
 use crate::base::time::Instant;
-use crate::io::{Clock, Epoll, Io, Settings, Uring};
+use crate::io::{Clock, Epoll, Event, Io, Settings, Uring};
 
 pub(super) struct Kernel<I = Epoll> {
     io: I,
@@ -182,7 +182,7 @@ fn a_stalled_loop_changes_no_latency<I: Carried>() {
 #[test]
 fn of_two_segments_in_a_stall_the_last_ones_stamp_bounds_the_first() {
     let (early, gap) = (Duration::from_millis(20), Duration::from_millis(30));
-    let stalled = || thread::sleep(Duration::from_millis(100));
+    let stalled = || thread::sleep(Duration::from_millis(250));
     let mut watch = Watch::<Kernel>::new();
     let two = [
         Step::Hear(1),
@@ -287,18 +287,96 @@ fn what_arrives_in_the_tail_of_a_wait_ends_it<I: Carried>() {
         spin: Duration::from_secs(60),
         ..Settings::default()
     });
-    let pause = Step::Pause(Duration::from_millis(5));
-    let say = Step::Say(b"!".to_vec());
-    let peer = watch.bench.listen(vec![vec![pause, say]; 20].concat());
+    let script = [
+        Step::Hear(1),
+        Step::Pause(Duration::from_millis(5)),
+        Step::Say(b"!".to_vec()),
+    ];
+    let peer = watch.bench.listen(vec![script; 20].concat());
     watch.connect(token(0), peer);
     let began = watch.io().now();
     // What was looked for again and again was seen when it came, unless others had the processor.
-    let exact = (0..20).any(|_| match watch.next() {
-        Seen::Received(_, _, stamp) => stamp.clock == Clock::Kernel && !stamp.is_bound(),
-        other => panic!("{other:?}"),
+    let exact = (0..20).any(|_| {
+        watch.io().send(token(0), b"?", true);
+        assert!(matches!(watch.next(), Seen::Sent(..)));
+        match watch.next() {
+            Seen::Received(_, _, stamp) => !stamp.is_bound(),
+            other => panic!("{other:?}"),
+        }
     });
     assert!(exact);
     assert!(watch.io().now().saturating_since(began) < Duration::from_secs(10));
+}
+
+#[test]
+fn of_many_sockets_a_few_are_read_at_once_and_new_connections_come_first() {
+    let mut watch = Watch::<Kernel>::new();
+    let say = Step::Say(b"!".to_vec());
+    let peer = watch.bench.listen(vec![Step::Hear(1), say]);
+    let many = 60;
+    for slot in 0..many {
+        watch.connect(token(slot), peer);
+        watch.io().send(token(slot), b"?", false);
+    }
+    watch.io().submit();
+    // Sixty have something to read before the last one is even asked for.
+    thread::sleep(Duration::from_millis(200));
+    watch.io().connect(token(many), peer);
+    thread::sleep(Duration::from_millis(50));
+    let mut events = Vec::new();
+    let mut turns = Vec::new();
+    while turns.iter().sum::<usize>() < many as usize {
+        watch.io().wait(None, &mut events);
+        if turns.is_empty() {
+            let first = events.first().and_then(Event::token);
+            assert_eq!(first, Some(token(many)), "who is ready may be late");
+            events.remove(0);
+            assert!(watch.io().has_news());
+        }
+        turns.push(events.len());
+        for event in events.drain(..) {
+            match event {
+                Event::Received { chunk, .. } => watch.io().release(chunk),
+                other => panic!("a reply expected, not {other:?}"),
+            }
+        }
+    }
+    let most = turns.iter().max();
+    assert!(most.is_some_and(|most| *most <= 20), "{turns:?}");
+}
+
+#[test]
+fn what_is_read_in_one_turn_is_bounded_in_bytes_too() {
+    let settings = Settings {
+        read_budget: 20_000,
+        ..Settings::default()
+    };
+    let most = (settings.read_budget + settings.buffer_bytes) as u64;
+    let mut watch = Watch::<Kernel>::with(settings);
+    let say = Step::Say(vec![7; 30_000]);
+    let peer = watch.bench.listen(vec![Step::Hear(1), say]);
+    for slot in 0..8 {
+        watch.connect(token(slot), peer);
+        watch.io().send(token(slot), b"?", false);
+    }
+    watch.io().submit();
+    thread::sleep(Duration::from_millis(200));
+    let (mut events, mut left) = (Vec::new(), 8 * 30_000);
+    while left > 0 {
+        watch.io().wait(None, &mut events);
+        let mut read = 0;
+        for event in events.drain(..) {
+            match event {
+                Event::Received { chunk, .. } => {
+                    read += u64::from(chunk.length);
+                    watch.io().release(chunk);
+                }
+                other => panic!("a reply expected, not {other:?}"),
+            }
+        }
+        assert!(read <= most, "{read} bytes in one turn");
+        left -= read;
+    }
 }
 
 /// Whether a host that polls the descriptor would be woken within `span`.

@@ -50,7 +50,7 @@ pub(super) struct Connection {
     pub(super) attempt_slack: Duration,
     /// When the last marked send left.
     pub(super) asked: Instant,
-    /// Segments with data that the kernel had taken when the last of them was known to be read.
+    /// Segments with data that the kernel had taken, where all of them are known to have been read.
     segments: Option<u32>,
     /// Made when first needed: most sockets take all they are given.
     pub(super) backlog: Option<Box<Backlog>>,
@@ -60,6 +60,17 @@ pub(super) struct Connection {
 pub(super) enum Kind {
     Stream,
     Datagram,
+}
+
+/// How the bytes of a read have come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arrived {
+    /// In one segment, or as one datagram: the stamp can be no other's.
+    Alone,
+    /// In one or more.
+    Unknown,
+    /// Segments had to wait for one before them, now or earlier: the stamp may be older than that.
+    OutOfOrder,
 }
 
 /// Something to read.
@@ -142,23 +153,37 @@ impl Connection {
         }
     }
 
-    /// Whether all that a read gave came in one segment, or as one datagram: its stamp can be no
-    /// other's. `asks`: the kernel is to be asked. `drained`: the read left nothing.
-    pub(super) fn was_one_segment(&mut self, asks: bool, drained: bool) -> bool {
-        if self.kind == Kind::Datagram {
-            return true;
-        }
-        let known = self.segments.take().filter(|_| asks);
-        let Some((known, count)) = known.zip(self.socket.segments()) else {
-            return false;
-        };
-        // One that came after the read is counted as well: where it was only one, that was read.
-        let is_one = count.wrapping_sub(known) == 1;
-        self.segments = Some(count).filter(|_| is_one && drained);
-        is_one
+    /// Before a read: how many segments there have been, where that may be needed later on. If the
+    /// read leaves nothing, those were read for certain.
+    pub(super) fn count_before(&self, is_wanted: bool) -> Option<u32> {
+        let socket = Some(&self.socket).filter(|_| is_wanted && self.kind == Kind::Stream);
+        socket?.segments()
     }
 
-    /// Counts the segments so far, if nothing waits to be read, for [`Connection::was_one_segment`].
+    /// How what a read gave has come. The kernel is asked if `asks`. `counted` segments were there
+    /// before the read; `drained`: it left none.
+    pub(super) fn arrived(&mut self, asks: bool, counted: Option<u32>, drained: bool) -> Arrived {
+        if self.kind == Kind::Datagram {
+            return Arrived::Alone;
+        }
+        let known = self.segments.take();
+        self.segments = counted.filter(|_| drained);
+        let received = if asks { self.socket.received() } else { None };
+        let Some(received) = received else {
+            return Arrived::Unknown;
+        };
+        if received.out_of_order > 0 {
+            return Arrived::OutOfOrder;
+        }
+        // One that came after the read is counted as well: where it was only one, that was read.
+        if known.is_none_or(|known| received.segments.wrapping_sub(known) != 1) {
+            return Arrived::Unknown;
+        }
+        self.segments = Some(received.segments).filter(|_| drained);
+        Arrived::Alone
+    }
+
+    /// Counts the segments so far, if nothing waits to be read, for [`Connection::arrived`].
     pub(super) fn count_segments(&mut self) {
         if self.kind == Kind::Stream && self.segments.is_none() && self.unread.is_none() {
             self.segments = self.socket.segments();

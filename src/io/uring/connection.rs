@@ -233,6 +233,12 @@ impl Connection {
         singly
     }
 
+    /// Whether segments had to wait for one before them, now or earlier.
+    pub(super) fn is_out_of_order(&self) -> bool {
+        let received = self.socket.received();
+        received.is_some_and(|received| received.out_of_order > 0)
+    }
+
     pub(super) fn has_something_to_tell(&self) -> bool {
         !self.untold.is_empty() || self.ending.is_some()
     }

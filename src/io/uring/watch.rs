@@ -5,8 +5,8 @@ use std::time::Duration;
 use rustix::time::Timespec;
 
 use super::connection::Connection;
-use super::delay::RunDelay;
 use crate::base::time::Instant;
+use crate::io::delay::RunDelay;
 use crate::io::stamps::{EXACT, Stamps, Unseen};
 use crate::io::{Clock, Stamp};
 
@@ -71,12 +71,17 @@ impl Watch {
     ) -> Stamp {
         let (blind, floor, asked) = (connection.blind, connection.floor, connection.asked);
         let told = |unseen: Unseen| stamps.arrival(kernel, unseen.asked(asked), floor);
-        let stamp = told(match self.kept {
+        let unseen = match self.kept {
             Some(_) => Unseen::since(self.since),
             None => self.unseen,
-        });
+        };
+        let stamp = told(unseen);
         if stamp.clock == Clock::User {
             return stamp;
+        }
+        if self.unseen.is_stale(&stamp) && connection.is_out_of_order() {
+            // Nobody stamped what was missing.
+            return stamps.arrival(None, unseen.asked(asked), floor);
         }
         let (slack, counts) = if stamp.at < blind.until {
             (told(Unseen::since(blind.since.min(self.since))).slack, true)

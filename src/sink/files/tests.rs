@@ -76,9 +76,9 @@ impl Disk {
         true
     }
 
-    fn put(&mut self, sink: &mut FileSink, page: Page) {
+    fn put(&mut self, sink: &mut FileSink, mut page: Page) {
         let mut jobs = Vec::new();
-        sink.put(page, &mut jobs);
+        sink.put(&mut page, &mut jobs);
         self.todo.extend(jobs);
     }
 
@@ -210,14 +210,14 @@ fn a_slow_disk_makes_the_sink_say_wait() {
 fn lines_are_handed_over_in_batches_and_when_flushed() {
     let mut sink = FileSink::new(FileSinkOptions::new("out"));
     let mut jobs = Vec::new();
-    sink.put(samples::page(1), &mut jobs);
+    sink.put(&mut samples::page(1), &mut jobs);
     assert_eq!(jobs.len(), 1, "only the file is created");
     sink.flush(&mut jobs);
     assert_eq!(jobs.len(), 2);
     sink.flush(&mut jobs);
     assert_eq!(jobs.len(), 2, "there is nothing to flush");
     for id in 2..200 {
-        sink.put(samples::page(id), &mut jobs);
+        sink.put(&mut samples::page(id), &mut jobs);
     }
     let sizes: Vec<usize> = jobs[2..].iter().map(DiskJob::held).collect();
     assert!(

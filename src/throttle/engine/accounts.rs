@@ -8,8 +8,8 @@ use super::super::decision::Event;
 use super::super::scope::{NOBODY, Profile, ScopeId};
 use super::super::signal::Signal;
 use super::super::strategy::Pace;
-use super::Throttle;
 use super::median::Median;
+use super::{FirstInLine, Throttle};
 use crate::base::time::{Instant, nanos};
 
 /// What one scope did.
@@ -200,6 +200,8 @@ impl Account {
 pub(super) struct Accounts {
     rows: Vec<Account>,
     free: Vec<u32>,
+    /// Rows of scopes that are gone, and that the settings do not name.
+    gone: Vec<u32>,
     /// Of all scopes, those that had no row included, save for waits.
     waited: [u64; CAUSES],
     decided: [u64; EVENTS],
@@ -238,16 +240,21 @@ impl Accounts {
         }
     }
 
-    /// Frees the rows of scopes that are gone: that half of them which sent least.
+    fn close(&mut self, row: u32) {
+        if let Some(account) = self.rows.get_mut(row as usize) {
+            account.is_live = false;
+            if !account.configured {
+                self.gone.push(row);
+            }
+        }
+    }
+
+    /// Frees the rows of scopes that are gone: that half of them which sent least. It looks at no
+    /// others, which may be all.
     fn sweep(&mut self) {
-        let mut gone: Vec<u32> = (0..self.rows.len() as u32)
-            .filter(|row| {
-                let account = &self.rows[*row as usize];
-                !account.is_live && !account.configured
-            })
-            .collect();
+        let mut gone = std::mem::take(&mut self.gone);
         gone.sort_by_key(|row| (self.rows[*row as usize].sent, *row));
-        gone.truncate(gone.len().div_ceil(2));
+        self.gone = gone.split_off(gone.len().div_ceil(2));
         for row in &gone {
             self.rows[*row as usize].sent = 0;
         }
@@ -276,9 +283,7 @@ impl Throttle {
     }
 
     pub(super) fn close_account(&mut self, row: u32) {
-        if let Some(account) = self.accounts.get_mut(row) {
-            account.is_live = false;
-        }
+        self.accounts.close(row);
     }
 
     pub(super) fn account_departed(&mut self, id: ScopeId, at: Instant) {
@@ -375,8 +380,13 @@ impl Throttle {
 
     /// Notes what the first in a scope's line waits for from now on. Called wherever that may have
     /// changed.
-    pub(super) fn account_waiting(&mut self, id: ScopeId, now: Instant) {
-        let cause = self.waits_for(id, now);
+    pub(super) fn account_waiting(
+        &mut self,
+        id: ScopeId,
+        first: Option<FirstInLine>,
+        now: Instant,
+    ) {
+        let cause = first.and_then(|first| self.waits_for(id, first, now));
         let row = self.scope_ref(id).account;
         let Some(account) = self.accounts.rows.get_mut(row as usize) else {
             return;
@@ -390,9 +400,8 @@ impl Throttle {
             (Some(_), None) => self.account_waited(id, now),
             (None, None) => {}
         }
-        if comes_to_spend {
-            let cost = self.cost(self.first_waiting(id), id);
-            self.note_quota(id, cost, now);
+        if comes_to_spend && let Some(first) = first {
+            self.note_quota(id, first.cost, now);
         }
     }
 
@@ -408,19 +417,16 @@ impl Throttle {
 
     /// What the first in a scope's line waits for; `None` where there is none, or it waits for our
     /// own machine.
-    fn waits_for(&self, id: ScopeId, now: Instant) -> Option<Cause> {
-        let lane = self.first_waiting(id);
-        if lane == NOBODY || !self.lanes[lane as usize].is_offered() {
+    fn waits_for(&self, id: ScopeId, first: FirstInLine, now: Instant) -> Option<Cause> {
+        if !self.lanes[first.lane as usize].is_offered() {
             return None;
         }
-        let scope = self.scope_ref(id);
-        let cost = self.cost(lane, id);
-        match scope.releases_at(cost, now) {
+        match first.releases {
             Some(at) if at <= now => {
                 let full = self.in_flight >= self.settings.concurrent_requests;
                 full.then_some(Cause::GlobalCap)
             }
-            at => Some(self.cause(id, cost, at.is_none(), now)),
+            at => Some(self.cause(id, first.cost, at.is_none(), now)),
         }
     }
 }
@@ -443,8 +449,8 @@ mod tests {
         let mut accounts = Accounts::default();
         let first = accounts.open("a.test", true, profile(), Instant::START);
         let other = accounts.open("b.test", false, profile(), Instant::START);
-        accounts.rows[first as usize].is_live = false;
-        accounts.rows[other as usize].is_live = false;
+        accounts.close(first);
+        accounts.close(other);
         let again = accounts.open("a.test", true, profile(), secs(9));
         assert_eq!(again, first);
         assert!(accounts.rows[first as usize].is_live);
@@ -457,9 +463,10 @@ mod tests {
         for number in 0..ACCOUNTS_MAX as u64 {
             let name = format!("{number}.test");
             let row = accounts.open(&name, number == 0, profile(), Instant::START);
-            let account = &mut accounts.rows[row as usize];
-            account.sent = 1 + number;
-            account.is_live = number >= 100;
+            accounts.rows[row as usize].sent = 1 + number;
+            if number < 100 {
+                accounts.close(row);
+            }
         }
         let row = accounts.open("new.test", false, profile(), secs(1));
         // The one that the settings name stays, although it sent least.
@@ -467,9 +474,7 @@ mod tests {
         assert_eq!(accounts.rows[0].sent, 1);
         assert!(!accounts.free.contains(&0));
         assert_eq!(accounts.rows.len(), ACCOUNTS_MAX);
-        for account in &mut accounts.rows {
-            account.is_live = true;
-        }
+        accounts.gone.clear();
         accounts.free.clear();
         let row = accounts.open("late.test", false, profile(), secs(2));
         assert_eq!(row, NOBODY);

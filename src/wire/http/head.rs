@@ -53,10 +53,10 @@ impl Version {
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Headers {
     bytes: Vec<u8>,
-    fields: Box<[Field]>,
+    fields: Vec<Field>,
 }
 
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Field {
     name: Range<u32>,
     value: Range<u32>,
@@ -103,6 +103,11 @@ impl Headers {
     /// Whether there is no field.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
+    }
+
+    /// Bytes of memory that they hold.
+    pub fn memory(&self) -> usize {
+        self.bytes.capacity() + self.fields.capacity() * size_of::<Field>()
     }
 
     fn is_named(&self, field: &Field, name: &str) -> bool {
@@ -174,6 +179,8 @@ impl Bounds {
 #[derive(Debug, Default)]
 pub(super) struct HeadBuffer {
     bytes: Vec<u8>,
+    /// Room for what parsing finds.
+    fields: Vec<Field>,
     /// Bytes that came in: blank lines ahead included, the line put before trailers not.
     taken: usize,
     /// Where the unfinished line begins.
@@ -183,13 +190,24 @@ pub(super) struct HeadBuffer {
 }
 
 impl HeadBuffer {
+    /// A buffer in the memory of fields that nobody wants any more.
+    pub(super) fn in_memory_of(mut old: Headers) -> Self {
+        old.bytes.clear();
+        old.fields.clear();
+        HeadBuffer {
+            bytes: old.bytes,
+            fields: old.fields,
+            ..HeadBuffer::default()
+        }
+    }
+
     /// A buffer for trailers. Behind a status line they are a head, so the same code reads them.
     pub(super) fn for_trailers() -> Self {
         HeadBuffer {
             bytes: TRAILERS_STATUS_LINE.to_vec(),
-            taken: 0,
             line_start: TRAILERS_STATUS_LINE.len(),
             lines: 1,
+            ..HeadBuffer::default()
         }
     }
 
@@ -297,8 +315,9 @@ impl HeadBuffer {
     }
 
     /// The head, when all of it is here.
-    pub(super) fn parse(self) -> Result<Head, HttpError> {
-        let (status, version, fields) = self.parts()?;
+    pub(super) fn parse(mut self) -> Result<Head, HttpError> {
+        let mut fields = std::mem::take(&mut self.fields);
+        let (status, version) = self.parts(&mut fields)?;
         let headers = Headers {
             bytes: self.bytes,
             fields,
@@ -310,7 +329,8 @@ impl HeadBuffer {
         })
     }
 
-    fn parts(&self) -> Result<(u16, Version, Box<[Field]>), HttpError> {
+    /// Status and version; appends the fields.
+    fn parts(&self, fields: &mut Vec<Field>) -> Result<(u16, Version), HttpError> {
         let mut slots: SmallVec<[_; HEADER_LINES_USUAL]> = smallvec![EMPTY_HEADER; self.lines];
         let mut response = httparse::Response::new(&mut slots);
         let mut config = ParserConfig::default();
@@ -333,11 +353,11 @@ impl HeadBuffer {
             let narrow = |at: usize| u32::try_from(at).expect("a head is far below 4 GiB");
             narrow(start)..narrow(start + part.len())
         };
-        let fields = response.headers.iter().map(|header| Field {
+        fields.extend(response.headers.iter().map(|header| Field {
             name: range(header.name.as_bytes()),
             value: range(header.value),
-        });
-        Ok((status.ok_or(HttpError::Status)?, version, fields.collect()))
+        }));
+        Ok((status.ok_or(HttpError::Status)?, version))
     }
 }
 

@@ -116,6 +116,14 @@ impl ResponseReader {
         }
     }
 
+    /// Reads the head into the memory of fields that nobody wants any more.
+    pub fn in_memory_of(mut self, old: Headers) -> Self {
+        if let State::Head(buffer) = &mut self.state {
+            *buffer = HeadBuffer::in_memory_of(old);
+        }
+        self
+    }
+
     /// The next item, advancing `input` past what it used up. `None` asks for more bytes.
     ///
     /// Call until `None`, also with nothing left in `input`: the end of a reply needs no further

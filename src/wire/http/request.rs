@@ -18,8 +18,11 @@ pub struct RequestHead<'a> {
     pub accept: &'a str,
     /// The value of Accept-Encoding; empty leaves it out.
     pub accept_encoding: &'a str,
-    /// Further fields, in order, after those above. One that bears the name of one above takes
-    /// its place.
+    /// Fields that every request has, in order, after those above. One that bears the name of one
+    /// above takes its place.
+    pub usual: &'a [(String, String)],
+    /// This one's own fields, in order, after those above. One that bears the name of one above
+    /// takes its place.
     pub headers: &'a [(String, String)],
     /// Bytes of the body that follows; `None` sends no Content-Length.
     pub body_bytes: Option<u64>,
@@ -46,7 +49,7 @@ pub enum RequestError {
 }
 
 /// Appends a request's head to `out` (RFC 9112 section 3): Host, User-Agent, Accept,
-/// Accept-Encoding, the further fields in order, Content-Length. The body is the caller's to add.
+/// Accept-Encoding, the usual fields, its own, Content-Length. The body is the caller's to add.
 ///
 /// # Errors
 /// Anything that would let one field become two, or a reader see another request than we do.
@@ -61,7 +64,9 @@ fn write_all(out: &mut Vec<u8>, request: &RequestHead<'_>) -> Result<(), Request
         return Err(RequestError::Method(request.method.to_owned()));
     }
     let target = request.target.split('#').next().unwrap_or_default();
-    if !target.bytes().all(|byte| byte.is_ascii_graphic()) {
+    // All octets are looked at, which is quicker than to stop at the first that is wrong.
+    let is_wrong = |wrong: bool, byte: u8| wrong | !byte.is_ascii_graphic();
+    if target.bytes().fold(false, is_wrong) {
         return Err(RequestError::Target(request.target.to_owned()));
     }
     let target = if target.is_empty() { "/" } else { target };
@@ -74,16 +79,15 @@ fn write_all(out: &mut Vec<u8>, request: &RequestHead<'_>) -> Result<(), Request
         ("Accept", request.accept),
         ("Accept-Encoding", request.accept_encoding),
     ] {
-        let replaced = request
-            .headers
-            .iter()
-            .any(|(other, _)| other.eq_ignore_ascii_case(name));
+        let replaced = bears(request.usual, name) || bears(request.headers, name);
         // An empty Host is sent: RFC 9112 section 3.2 demands the field.
         if !replaced && (!value.is_empty() || name == "Host") {
-            write_field(out, name, value)?;
+            write_value(out, name, value)?;
         }
     }
-    for (name, value) in request.headers {
+    let usual = request.usual.iter();
+    let usual = usual.filter(|(name, _)| !bears(request.headers, name));
+    for (name, value) in usual.chain(request.headers) {
         if ["content-length", "transfer-encoding"]
             .iter()
             .any(|ours| ours.eq_ignore_ascii_case(name))
@@ -95,20 +99,29 @@ fn write_all(out: &mut Vec<u8>, request: &RequestHead<'_>) -> Result<(), Request
     if let Some(bytes) = request.body_bytes {
         let mut digits = String::new();
         let _ = write!(digits, "{bytes}");
-        write_field(out, "Content-Length", &digits)?;
+        write_value(out, "Content-Length", &digits)?;
     }
     out.extend_from_slice(b"\r\n");
     Ok(())
+}
+
+/// Whether one of these fields has this name.
+fn bears(fields: &[(String, String)], name: &str) -> bool {
+    let mut fields = fields.iter();
+    fields.any(|(other, _)| other.eq_ignore_ascii_case(name))
 }
 
 fn write_field(out: &mut Vec<u8>, name: &str, value: &str) -> Result<(), RequestError> {
     if !is_token(name) {
         return Err(RequestError::HeaderName(name.to_owned()));
     }
-    if value
-        .bytes()
-        .any(|byte| byte.is_ascii_control() && byte != b'\t')
-    {
+    write_value(out, name, value)
+}
+
+/// Writes a field whose name is known to be a token.
+fn write_value(out: &mut Vec<u8>, name: &str, value: &str) -> Result<(), RequestError> {
+    let is_wrong = |wrong: bool, byte: u8| wrong | (byte.is_ascii_control() & (byte != b'\t'));
+    if value.bytes().fold(false, is_wrong) {
         return Err(RequestError::HeaderValue(name.to_owned()));
     }
     for part in [name, ": ", value.trim_ascii(), "\r\n"] {
@@ -151,6 +164,7 @@ mod tests {
             user_agent: "spider/1",
             accept: "*/*",
             accept_encoding: "gzip",
+            usual: &[],
             headers: &[],
             body_bytes: None,
         }

@@ -1,8 +1,9 @@
 //! How long our thread was ready to run and did not, by the scheduler's own account.
 //!
-//! Bytes are taken from their sockets as they come, unless our thread has no processor to do it
-//! with: then two segments may have come before the first was looked at, and only the second one's
-//! stamp is left. How long that was is how far a stamp may be off.
+//! An io_uring takes bytes from their sockets as they come, unless our thread has no processor to do
+//! it with: then two segments may have come before the first was looked at, and only the second one's
+//! stamp is left. How long that was is how far a stamp may be off. And what leaves between two looks
+//! at the clock left as much later, at most.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

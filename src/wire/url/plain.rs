@@ -1,0 +1,160 @@
+//! URLs that are canonical as they stand, as most are: read at a tenth of what taking one apart costs.
+//!
+//! What is not plainly so is left to the standard's parser: other letters, escapes, dot segments,
+//! names that it would look at twice.
+
+use std::net::Ipv4Addr;
+
+use super::{CrawlUrl, LENGTH_MAX};
+
+/// A URL that is in canonical form already; `None` where that takes a closer look.
+pub(super) fn read(input: &str) -> Option<CrawlUrl> {
+    let (host_start, own_port) = match input.strip_prefix("http") {
+        Some(rest) if rest.starts_with("://") => (7, 80),
+        Some(rest) if rest.starts_with("s://") => (8, 443),
+        _ => return None,
+    };
+    if input.len() > LENGTH_MAX {
+        return None;
+    }
+    let octets = input.as_bytes();
+    let path_start = host_start + octets[host_start..].iter().position(|b| *b == b'/')?;
+    let target = &octets[path_start..];
+    let path_end = target.iter().position(|b| *b == b'?');
+    let path_end = path_start + path_end.unwrap_or(target.len());
+    let (host, port) = match input[host_start..path_start].split_once(':') {
+        Some((host, digits)) => (host, port(digits).filter(|port| *port != own_port)?),
+        None => (&input[host_start..path_start], own_port),
+    };
+    let path = &octets[path_start..path_end];
+    let has_dots = path.windows(2).any(|pair| pair == b"/.");
+    let is_plain = is_host(host) && all(path, PATH) && !has_dots && all(&octets[path_end..], QUERY);
+    is_plain.then(|| CrawlUrl {
+        text: input.into(),
+        host_end: (host_start + host.len()) as u16,
+        path_start: path_start as u16,
+        path_end: path_end as u16,
+        port,
+    })
+}
+
+/// A port as it is written canonically.
+fn port(digits: &str) -> Option<u16> {
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number && !digits.starts_with('0'))
+        .then(|| digits.parse().ok())
+        .flatten()
+}
+
+/// Whether this is a name that IDNA leaves alone, or an IPv4 address as it is written canonically.
+fn is_host(host: &str) -> bool {
+    let last = host.rsplit('.').next().unwrap_or(host);
+    if last.starts_with(|first: char| first.is_ascii_digit()) {
+        return host.parse::<Ipv4Addr>().is_ok();
+    }
+    all(host.as_bytes(), HOST)
+        && host.split('.').all(|label| !label.is_empty())
+        && !host.contains("xn--")
+}
+
+fn all(octets: &[u8], class: u8) -> bool {
+    octets
+        .iter()
+        .all(|octet| CLASSES[usize::from(*octet)] & class != 0)
+}
+
+const HOST: u8 = 1;
+const PATH: u8 = 2;
+const QUERY: u8 = 4;
+
+/// Where each octet may stand and means nothing but itself.
+const CLASSES: [u8; 256] = {
+    let mut classes = [0; 256];
+    let mut octet = 0_u8;
+    while octet < 128 {
+        if octet.is_ascii_lowercase() || octet.is_ascii_digit() {
+            classes[octet as usize] = HOST | PATH | QUERY;
+        } else if octet.is_ascii_uppercase() {
+            classes[octet as usize] = PATH | QUERY;
+        }
+        octet += 1;
+    }
+    let others: [(&[u8], u8); 4] = [
+        (b"-.", HOST | PATH | QUERY),
+        (b"_~!$&()*+,;=:@/", PATH | QUERY),
+        (b"'", PATH),
+        (b"?%", QUERY),
+    ];
+    let mut group = 0;
+    while group < others.len() {
+        let (octets, class) = others[group];
+        let mut at = 0;
+        while at < octets.len() {
+            classes[octets[at] as usize] = class;
+            at += 1;
+        }
+        group += 1;
+    }
+    classes
+};
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn most_urls_are_plain() {
+        for url in [
+            "http://example.com/",
+            "https://www.example.co.uk:8443/a/b.html?q=%20x&y=1",
+            "http://127.0.1.250:18080/p1",
+            "https://a-b.test/A//~user/(x);y=1,2?",
+        ] {
+            assert_eq!(read(url).expect(url).as_str(), url);
+        }
+    }
+
+    #[test]
+    fn what_takes_a_closer_look_is_not() {
+        for url in [
+            "HTTP://a.test/",
+            "http://a.test",
+            "http://A.test/",
+            "http://a.test./",
+            "http://a..test/",
+            "http://xn--a.test/",
+            "http://a.test:80/",
+            "http://a.test:080/",
+            "http://a.test:/",
+            "http://u@a.test/",
+            "http://127.1/",
+            "http://1.2.3.04/",
+            "http://a.0x1/",
+            "http://[::1]/",
+            "http://a.test/./b",
+            "http://a.test/%2e/",
+            "http://a.test/a b",
+            "http://a.test/#x",
+            "http://a.test/?'",
+            "http://a.test/ä",
+            "ftp://a.test/",
+            " http://a.test/",
+        ] {
+            assert_eq!(read(url), None, "{url}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+        #[test]
+        fn it_reads_as_the_standard_does(
+            url in "https?://([a-z0-9.:-]{1,12}|[0-9.]{7,11}|[a-z]{1,3}[.]test)(:[0-9]{1,5})?/([ -~]{0,12}|[a-zA-Z0-9/._~?=&'%-]{0,16})",
+        ) {
+            if let Some(plain) = read(&url) {
+                prop_assert_eq!(Ok(plain), super::super::read(&url, None).and_then(|read| read.url));
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What a page asks the allocator for between its release and its end.
+//!
+//! Plain HTTP, links not followed, results dropped, robots.txt known. All is admitted before the crawl begins
+//! to run, and the first pages, which fill what is used again, are left out. In its lane a URL is no
+//! more than what sets it apart from its neighbours; it is put together when it is released.
+
+mod counting;
+
+use std::cell::Cell;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::rc::Rc;
+use std::thread;
+
+use argiope::{Config, Crawler, DiskJob, Page, Request, Sink};
+use counting::{Counting, asked};
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+const PAGES: usize = 3000;
+const WARM: usize = 500;
+
+/// Drops pages, and notes how often the allocator had been asked when so many of them had come.
+#[derive(Default)]
+struct Noting {
+    pages: usize,
+    /// At the first page that counts, and at the last.
+    asked: Rc<Cell<[usize; 2]>>,
+}
+
+impl Sink for Noting {
+    fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
+        if page.kind != "page" {
+            return;
+        }
+        assert_eq!(page.status, Some(200), "{:?}", page.failure);
+        assert_eq!(page.body, BODY.as_bytes());
+        assert_eq!(page.content_type.as_deref(), Some("text/html"));
+        self.pages += 1;
+        let [first, last] = self.asked.get();
+        match self.pages {
+            WARM => self.asked.set([asked(), last]),
+            PAGES => self.asked.set([first, asked()]),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_page_on_a_kept_connection_allocates_its_url_alone() {
+    check("keep-alive", 1.0);
+}
+
+#[test]
+fn a_page_on_a_new_connection_allocates_its_url_alone() {
+    check("close", 1.0);
+}
+
+/// Crawls where connections are kept or closed, and holds what a page allocates in the mean against
+/// `most`.
+#[track_caller]
+fn check(connection: &'static str, most: f64) {
+    let server = answering(connection);
+    let noting = Noting::default();
+    let noted = Rc::clone(&noting.asked);
+    let mut crawler = Crawler::builder(config(server))
+        .sink(noting)
+        .build()
+        .expect("it can be set up");
+    for number in 0..PAGES {
+        let url = format!("http://a.test/{number}");
+        crawler.submit(Request::get(url)).expect("it is a URL");
+    }
+    assert_eq!(crawler.run(), "finished");
+    let [first, last] = noted.get();
+    let each = (last - first) as f64 / (PAGES - WARM) as f64;
+    // Tables that grow do so now and then.
+    assert!(each <= most + 0.01, "{each} allocations a page");
+}
+
+fn config(server: SocketAddr) -> Config {
+    [
+        ("ALLOW_NET", "loopback".to_owned()),
+        ("RESOLVE", format!("*:80:{server}")),
+        ("DOWNLOAD_DELAY", "0".to_owned()),
+        ("ROBOTSTXT_OBEY", "true".to_owned()),
+        ("FOLLOW", "none".to_owned()),
+        ("CONCURRENT_REQUESTS", "8".to_owned()),
+        ("CONCURRENT_REQUESTS_PER_DOMAIN", "8".to_owned()),
+    ]
+    .into_iter()
+    .try_fold(Config::default(), |config, (name, value)| {
+        config.with(name, value)
+    })
+    .expect("these settings are sound")
+}
+
+/// A server with one answer, whoever asks for what, a thread a connection.
+fn answering(connection: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        while let Ok((stream, _)) = listener.accept() {
+            thread::spawn(move || answer(stream, connection));
+        }
+    });
+    at
+}
+
+/// Requests come whole, one at a time.
+fn answer(mut stream: TcpStream, connection: &str) {
+    let reply = format!(
+        "HTTP/1.1 200 OK\r\nServer: nginx\r\nContent-Type: text/html\r\nContent-Length: {}\r\n\
+         Connection: {connection}\r\n\r\n{BODY}",
+        BODY.len()
+    );
+    let mut request = [0; 4096];
+    while stream.read(&mut request).is_ok_and(|length| length > 0) {
+        let written = stream.write_all(reply.as_bytes());
+        if written.is_err() || connection == "close" {
+            return;
+        }
+    }
+}
+
+const BODY: &str = "<html><body><p>A page without links.</p></body></html>";

@@ -1,0 +1,442 @@
+#!/usr/bin/env python3
+"""Makes the table of speed: each figure against a peer, or a bare limit, in the same run.
+
+    cargo build --release --examples && cargo build --release
+    cargo bench --no-run --bench wheel
+    tools/figures.py                   # the whole table
+    tools/figures.py --quick           # smaller and shorter, to see that every row can be made
+    tools/figures.py --only new,tls    # these rows
+    tools/figures.py --list            # what rows there are
+
+Needs root, nginx, wrk, openssl and two cores, and should have the machine to itself: it says so if
+it has not. Peers are left out, loudly, where they are absent:
+
+    pip install aiohttp uvloop pycurl scrapy==2.19.0
+    apt-get install libcurl4-openssl-dev     # and a C compiler
+
+All runs in a network namespace of its own that has loopback only. nginx has one core, the client the
+other; both ends use cubic. A round runs everything that is compared one after the other; a figure
+is the median of the rounds, with the lowest and the highest of them in brackets. A crawl is a whole
+one with result lines, from its start to its end by its own stats.json. Peers are timed from their
+first request to their last page.
+
+  new      new connection for each page over 10 000 addresses: pages a second, of a bare epoll loop's
+           that parses nothing (tools/bare_loop)
+  robots   the same with each host's robots.txt asked for first
+  user     processor time in user space for each page of `new`, beyond the bare loop's
+  kept     pages on kept connections: pages a second, of those of `wrk -t1`
+  aiohttp, pycurl, scrapy   pages a second of `new`, in multiples of theirs; pycurl is libcurl's multi
+           interface as its examples have it. The bare loop runs beside, whose multiple is all there is
+  libcurl  the same against the multi interface at its best: in C, by epoll, without its walk through
+           all names it knows before each page
+  tls      new TLS 1.3 connection for each page, sessions resumed, over 1 000 addresses: pages a second
+           of a bare loop's with rustls, or its processor time for a page in parts of ours, whichever
+           is less: where nginx is the slower side, rates say nothing
+  growth   processor time for a page at 10 million scopes, in multiples of that at 1 000
+  memory   resident memory of 1 million and of 10 million scopes with one queued URL each
+  wheel    nanoseconds to pop an entry of 10 million and arm it again, bytes an entry
+  turn     the worst call of the wheel meanwhile
+The rest are other tools', whose own words are told below the table.
+"""
+
+import argparse
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from speed.stage import ROOT, TLS_ADDRESSES, TLS_PORT, PORT, Stage, Trouble, check_machine, enter_namespace, median
+
+SPEED = Path(__file__).resolve().parent / "speed"
+NO_ROBOTS = "ROBOTSTXT_OBEY=false"
+# Else the next of a host's pages would come on the connection of the last.
+EACH_NEW = "KEEPALIVE_MAX=0"
+# A crawl of 10 million scopes is given up where it needs more.
+MEMORY_MAX_GB = 8
+# Of both cores together, before we begin.
+BUSY = 0.05
+
+
+@dataclass
+class Row:
+    key: str
+    what: str
+    # What is wanted of each value, at the least and as the aim; none where nothing is.
+    asked: tuple
+    aim: tuple
+    form: str
+    less: bool = False
+    command: str = ""
+
+    def tell(self, values):
+        return self.form.format(*values) if values else "—"
+
+    def verdict(self, values):
+        def meets(wanted):
+            pairs = list(zip(values, wanted, strict=True))
+            return all(value <= want if self.less else value >= want for value, want in pairs)
+
+        if not self.asked:
+            return ""
+        return "aim" if meets(self.aim) else "asked" if meets(self.asked) else "SHORT"
+
+
+ROWS = [
+    Row("new", "new connection per page, against a bare epoll loop", (0.75,), (0.90,), "{:.3f}"),
+    Row("robots", "the same with robots.txt obeyed", (), (), "{:.3f}"),
+    Row("user", "user-space CPU per page beyond the bare loop's", (4,), (1.5,), "{:.1f} µs", less=True),
+    Row("kept", "kept connections, against wrk -t1", (0.80,), (1.00,), "{:.3f}"),
+    Row("aiohttp", "new connections, against aiohttp + uvloop", (7,), (10,), "{:.1f}×"),
+    Row("pycurl", "new connections, against libcurl multi (pycurl)", (7,), (10,), "{:.1f}×"),
+    Row("libcurl", "the same at its best, in C", (), (), "{:.1f}×"),
+    Row("scrapy", "new connections, against Scrapy", (80,), (120,), "{:.0f}×"),
+    Row("tls", "TLS pages with resumption, against a bare rustls loop", (0.85,), (0.95,), "{:.3f}"),
+    Row("growth", "cost per page, 1 k to 10 M scopes", (1.5,), (1.1,), "×{:.2f}", less=True,
+        command="cargo run --release --example scope_growth"),
+    Row("memory", "resident memory, 1 M / 10 M scopes", (300, 2500), (150, 1500), "{:.0f} / {:.0f} MB",
+        less=True, command="cargo run --release --example admission -- SEEDS"),
+    Row("wheel", "pacing wheel, 10 M entries", (80, 12), (50, 9), "{:.0f} ns, {:.1f} B", less=True,
+        command="cargo bench --bench wheel"),
+    Row("turn", "worst wheel turn, 10 M entries", (0.5,), (0.2,), "{:.2f} ms", less=True,
+        command="cargo bench --bench wheel"),
+]
+
+
+@dataclass
+class Other:
+    """A tool that judges for itself: what it says is told as it is."""
+
+    key: str
+    what: str
+    needs: tuple
+    commands: tuple
+    quick: tuple
+
+
+def others():
+    examples = ROOT / "target" / "release" / "examples"
+    judge, crawl = ROOT / "tools" / "latency_judge.py", examples / "stalling_crawl"
+    lateness, pages = examples / "lateness", examples / "pages"
+    spin = ("--set", "SPIN=200us")
+    few = ("--scopes", "40000")
+    return [
+        Other("packets", "latency against packets", (judge, crawl),
+              ((judge, "--only", "argiope"),),
+              ((judge, "--only", "argiope", "--requests", "200", "--busy", "0,50"),)),
+        Other("lateness", "lateness of 20 000 releases a second over a million scopes", (lateness,),
+              ((lateness,), (lateness, *spin)), ((lateness, *few), (lateness, *few, *spin))),
+        Other("allocations", "allocations per page", (pages,), ((pages,),), ((pages, "--pages", "10000"),)),
+    ]
+
+
+@dataclass
+class Size:
+    """How much is done, and how often."""
+
+    rounds: int = 5
+    pages: int = 40_000
+    kept_pages: int = 160_000
+    tls_pages: int = 20_000
+    wrk_seconds: int = 2
+    peer_rounds: int = 3
+    peer_pages: tuple = (("aiohttp", 10_000), ("pycurl", 10_000), ("libcurl", 20_000), ("scrapy", 2_000))
+    growth: tuple = (1_000, 10_000, 100_000, 1_000_000, 10_000_000, 1_000)
+    memory: tuple = (1_000_000, 10_000_000)
+
+
+QUICK = Size(rounds=1, pages=20_000, kept_pages=40_000, tls_pages=4_000, wrk_seconds=1, peer_rounds=1,
+             peer_pages=(("aiohttp", 3_000), ("pycurl", 3_000), ("libcurl", 5_000), ("scrapy", 500)),
+             growth=(1_000, 100_000), memory=(100_000, 1_000_000))
+
+
+# --- measuring ------------------------------------------------------------------------------------
+
+
+class Measures:
+    """What each row saw, round by round, and what is worth a line."""
+
+    def __init__(self, stage, size, wanted):
+        self.stage = stage
+        self.size = size
+        self.wanted = wanted
+        self.seen = {}
+        self.notes = []
+        self.told = []
+
+    def see(self, key, *values):
+        if key in self.wanted:
+            self.seen.setdefault(key, []).append(values)
+
+    def note(self, line):
+        self.notes.append(line)
+        print(line, file=sys.stderr)
+
+    def progress(self, line):
+        print(line, file=sys.stderr)
+
+    def wants(self, *keys):
+        return any(key in self.wanted for key in keys)
+
+    def take(self):
+        for keys, measure in (
+            (("new", "robots", "user"), self.new_connections),
+            (("kept",), self.kept_connections),
+            (tuple(dict(self.size.peer_pages)), self.peers),
+            (("tls",), self.tls),
+            (("growth",), self.growth),
+            (("memory",), self.memory),
+            (("wheel", "turn"), self.wheel),
+        ):
+            if self.wants(*keys):
+                try:
+                    measure()
+                except Trouble as trouble:
+                    self.note(f"{', '.join(key for key in keys if key in self.wanted)}: NOT MADE: {trouble}")
+
+    def crawl_new(self):
+        run, stats = self.stage.crawl("new", self.size.pages, NO_ROBOTS, EACH_NEW)
+        if stats["reused"]:
+            raise Trouble(f"{stats['reused']} pages came on a kept connection")
+        return run
+
+    def new_connections(self):
+        stage, pages = self.stage, self.size.pages
+        for number in range(self.size.rounds):
+            bare = stage.bare(pages, "--port", PORT)
+            ours = self.crawl_new()
+            self.see("new", ours.rate / bare.rate)
+            self.see("user", ours.user - bare.user)
+            said = f"new connections, round {number + 1}: bare loop {told(bare)}; crawl {told(ours)}"
+            if self.wants("robots"):
+                polite, _ = stage.crawl("new", pages, EACH_NEW)
+                self.see("robots", polite.rate / bare.rate)
+                said += f"; with robots.txt {told(polite)}"
+            self.progress(said)
+
+    def kept_connections(self):
+        stage = self.stage
+        for number in range(self.size.rounds):
+            wrk = stage.run(["wrk", "-t1", "-c", "256", "-d", self.size.wrk_seconds, f"http://127.0.0.1:{PORT}/"])
+            rate = float(re.search(r"Requests/sec: *([\d.]+)", wrk.said)[1])
+            ours, _ = stage.crawl("kept", self.size.kept_pages, NO_ROBOTS, "CONCURRENT_REQUESTS_PER_DOMAIN=64")
+            self.see("kept", ours.rate / rate)
+            self.progress(f"kept connections, round {number + 1}: wrk {rate:.0f}/s; crawl {told(ours)}")
+
+    def peers(self):
+        stage = self.stage
+        there = {key: found for key in dict(self.size.peer_pages) if self.wants(key) and (found := self.peer(key))}
+        bounds = {key: [] for key in there}
+        for number in range(self.size.peer_rounds if there else 0):
+            bare = stage.bare(self.size.pages, "--port", PORT)
+            ours = self.crawl_new()
+            self.progress(f"peers, round {number + 1}: bare loop {told(bare)}; crawl {told(ours)}")
+            for key, command in there.items():
+                pages = dict(self.size.peer_pages)[key]
+                peer = stage.run([*command, stage.urls("new", pages), pages], pages)
+                self.see(key, ours.rate / peer.rate)
+                bounds[key].append(bare.rate / peer.rate)
+                self.progress(f"peers, round {number + 1}: {key} {peer.said.split(': ')[-1].strip()}")
+        for key, multiples in bounds.items():
+            self.note(f"{key}: the bare loop itself is {median(multiples):.1f} times as fast")
+
+    def peer(self, key):
+        """The command of a peer that is there; its version is told, and so is its absence."""
+        if key == "libcurl":
+            command = [self.stage.dir / "curl_peer"]
+            compiled = subprocess.run(["cc", "-O2", "-o", command[0], SPEED / "curl_peer.c", "-lcurl"],
+                                      capture_output=True, text=True) if shutil.which("cc") else None
+            if compiled is None or compiled.returncode:
+                self.note("LIBCURL IS ABSENT, its row is left out: apt-get install gcc libcurl4-openssl-dev")
+                return None
+        else:
+            command = [sys.executable, SPEED / f"{key}_peer.py"]
+        version = subprocess.run([*command, "--version"], capture_output=True, text=True)
+        if version.returncode:
+            need = {"aiohttp": "aiohttp uvloop", "scrapy": "scrapy==2.19.0"}.get(key, key)
+            self.note(f"{key.upper()} IS ABSENT, its row is left out: pip install {need}")
+            return None
+        self.note(f"{key}: {version.stdout.strip()}")
+        return command
+
+    def tls(self):
+        stage, pages = self.stage, self.size.tls_pages
+        for number in range(self.size.rounds):
+            bare = stage.bare(pages, "--port", TLS_PORT, "--addresses", TLS_ADDRESSES, "--tls", stage.dir / "ca.pem")
+            ours, stats = stage.crawl("tls", pages, NO_ROBOTS, EACH_NEW)
+            if stats["reused"]:
+                raise Trouble(f"{stats['reused']} pages came on a kept connection")
+            rates, costs = ours.rate / bare.rate, (bare.user + bare.system) / (ours.user + ours.system)
+            self.see("tls", min(rates, costs))
+            lines = (stage.dir / "crawl" / "results.jsonl").read_text().splitlines()
+            resumed = sum(json.loads(line)["tls"]["resumed"] for line in lines) / len(lines)
+            self.progress(f"TLS, round {number + 1}: bare loop {told(bare)}, {bare.said.split(', ')[-1].strip()}; "
+                          f"crawl {told(ours)}, {resumed:.1%} resumed; rates {rates:.3f}, costs {costs:.3f}")
+
+    def growth(self):
+        sizes = self.size.growth
+        run = self.stage.run([self.stage.examples / "scope_growth", "--memory-max", MEMORY_MAX_GB, *sizes],
+                             seconds=600)
+        for line in run.said.splitlines():
+            self.note(f"growth: {line}")
+        found = re.search(r"costs ([\d.]+) times", run.said)
+        self.see("growth", float(found[1]))
+
+    def memory(self):
+        sizes = self.size.memory
+        # More than a scope takes.
+        if available_memory() < max(sizes) * 600:
+            raise Trouble(f"{max(sizes)} scopes may not fit in the memory that is left")
+        run = self.stage.run([self.stage.examples / "admission", max(sizes)], seconds=300)
+        for told_line in run.said.splitlines():
+            self.note(f"memory: {told_line}")
+        self.see("memory", *(float(re.search(rf"^ *{scopes} +(\d+) MB", run.said, re.M)[1]) for scopes in sizes))
+
+    def wheel(self):
+        built = subprocess.run(["cargo", "bench", "--offline", "--no-run", "--bench", "wheel", "--message-format",
+                                "json"], cwd=ROOT, capture_output=True, text=True)
+        found = re.search(r'"executable":"([^"]+/wheel-[^"]+)"', built.stdout)
+        if not found:
+            raise Trouble("the bench cannot be built: cargo bench --no-run --bench wheel")
+        # What it times is chosen by name; what it prints of each size comes whatever is chosen.
+        run = self.stage.run([found[1], "--bench", "wheel/10000000"], seconds=300)
+        times = re.search(r"wheel/10000000\s+time: +\[\S+ \S+ ([\d.]+) (\S+)", run.said)
+        rest = re.search(r"10000000 entries: ([\d.]+) bytes each, worst call ([\d.]+)(\S+)", run.said)
+        if not times or not rest:
+            raise Trouble("the bench tells neither time nor bytes of 10 million entries")
+        self.see("wheel", float(times[1]) * IN_NS[times[2]], float(rest[1]))
+        self.see("turn", float(rest[2]) * IN_NS[rest[3]] / 1e6)
+
+    def run_others(self, tools, quick):
+        for other in tools:
+            if other.key not in self.wanted:
+                continue
+            absent = [path for path in other.needs if not path.exists()]
+            for path in absent:
+                self.note(f"{other.key}: {path} IS ABSENT, it is left out: cargo build --release --examples")
+            for command in () if absent else other.quick if quick else other.commands:
+                line = " ".join(map(str, command))
+                self.progress(line)
+                try:
+                    self.told.append((other.what, line, self.stage.hear(command, seconds=400)))
+                except Trouble as trouble:
+                    self.note(f"{other.key}: NOT MADE: {trouble}")
+
+
+IN_NS = {"ps": 1e-3, "ns": 1, "µs": 1e3, "us": 1e3, "ms": 1e6, "s": 1e9}
+
+
+def told(run):
+    return f"{run.rate:.0f}/s, {run.user:.1f} us of user and {run.system:.1f} us of system time each"
+
+
+def busy_share():
+    """How much of the machine others use, in the second that this takes."""
+
+    def used():
+        user, nice, system, idle, waiting, *rest = map(int, Path("/proc/stat").read_text().split()[1:9])
+        return idle + waiting, user + nice + system + idle + waiting + sum(rest)
+
+    (idle, whole), _, (idle_then, whole_then) = used(), time.sleep(1), used()
+    return 1 - (idle_then - idle) / max(1, whole_then - whole)
+
+
+def available_memory():
+    found = re.search(r"MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text())
+    return int(found[1]) * 1024
+
+
+# --- telling --------------------------------------------------------------------------------------
+
+
+HEAD = ["row", "what", "at least", "aim", "measured", "rounds", "verdict", "command"]
+
+
+def line(row, rounds, quick):
+    values = [median(column) for column in zip(*rounds)]
+    spread = ""
+    if len(rounds) > 1:
+        low, high = ([least(column) for column in zip(*rounds)] for least in (min, max))
+        spread = f"{row.tell(low)} to {row.tell(high)}"
+    return [row.key, row.what, row.tell(row.asked), row.tell(row.aim), row.tell(values), spread,
+            row.verdict(values) if values and not quick else "", row.command or f"tools/figures.py --only {row.key}"]
+
+
+def table(lines):
+    widths = [max(len(cells[column]) for cells in [HEAD, *lines]) for column in range(len(HEAD))]
+    rule = ["-" * width for width in widths]
+    for cells in [HEAD, rule, *lines]:
+        print("| " + " | ".join(cell.ljust(width) for cell, width in zip(cells, widths)) + " |")
+
+
+def tell(measures, options):
+    rows = [row for row in ROWS if row.key in measures.wanted]
+    if rows:
+        table([line(row, measures.seen.get(row.key, []), options.quick) for row in rows])
+    print()
+    for note in measures.notes:
+        print(note)
+    for what, command, words in measures.told:
+        print(f"\n{what}: {command}\n\n{words}")
+    if options.json:
+        Path(options.json).write_text(json.dumps({"seen": measures.seen, "notes": measures.notes}, indent=1) + "\n")
+
+
+def read_options(keys):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", type=Path, default=ROOT / "target" / "release", metavar="DIR",
+                        help="where the release binaries are")
+    parser.add_argument("--only", metavar="ROW,…", help="these rows")
+    parser.add_argument("--quick", action="store_true",
+                        help="smaller and shorter, without a verdict; its figures are not to be told")
+    parser.add_argument("--rounds", type=int, help="so many rounds of each row")
+    parser.add_argument("--json", metavar="FILE", help="every round of every row")
+    parser.add_argument("--list", action="store_true", help="the rows, and no more")
+    options = parser.parse_args()
+    wanted = options.only.split(",") if options.only else keys
+    for key in wanted:
+        if key not in keys:
+            parser.error(f"there is no row {key}: {', '.join(keys)}")
+    return options, set(wanted)
+
+
+def main():
+    tools = others()
+    options, wanted = read_options([row.key for row in ROWS] + [other.key for other in tools])
+    if options.list:
+        for row in [*ROWS, *tools]:
+            print(f"{row.key:<12} {row.what}")
+        return
+    check_machine()
+    for name in ("argiope", "examples/bare_loop", "examples/scope_growth", "examples/admission"):
+        if not (options.bin / name).exists():
+            sys.exit(f"{options.bin / name} is not there: cargo build --release, and with --examples")
+    enter_namespace()
+    busy = busy_share()
+    # Whoever ends us ends what we started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+    size = QUICK if options.quick else Size()
+    if options.rounds:
+        size.rounds = size.peer_rounds = options.rounds
+    began = time.monotonic()
+    try:
+        with Stage(options.bin.resolve()) as stage:
+            measures = Measures(stage, size, wanted)
+            if busy > BUSY:
+                measures.note(f"THE MACHINE IS BUSY ({busy:.0%} of it before we began): figures are noise")
+            try:
+                measures.take()
+                measures.run_others(tools, options.quick)
+            finally:
+                tell(measures, options)
+    except Trouble as trouble:
+        sys.exit(str(trouble))
+    print(f"\n{time.monotonic() - began:.0f} s", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
