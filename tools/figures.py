@@ -109,24 +109,28 @@ ROWS = [
 
 @dataclass
 class Other:
-    """A tool that judges for itself."""
+    """A tool that judges for itself: what it says is told as it is."""
 
     key: str
     what: str
-    needs: str
-    command: list
-    quick: list
+    needs: tuple
+    commands: tuple
+    quick: tuple
 
 
-def others(examples):
-    lateness = [str(examples / "lateness")]
+def others():
+    examples = ROOT / "target" / "release" / "examples"
+    judge, crawl = ROOT / "tools" / "latency_judge.py", examples / "stalling_crawl"
+    lateness, pages = examples / "lateness", examples / "pages"
+    spin = ("--set", "SPIN=200us")
+    few = ("--scopes", "40000")
     return [
-        Other("packets", "latency against packets", "tools/latency_judge.py",
-              ["tools/latency_judge.py"], ["tools/latency_judge.py", "--only", "argiope", "--requests", "300"]),
-        Other("lateness", "lateness of 20 000 releases/s over 1 M scopes", str(examples / "lateness"),
-              lateness, [*lateness, "--scopes", "100000"]),
-        Other("allocations", "allocations per page", str(examples / "pages"),
-              [str(examples / "pages")], [str(examples / "pages"), "--pages", "10000"]),
+        Other("packets", "latency against packets", (judge, crawl),
+              ((judge, "--only", "argiope"),),
+              ((judge, "--only", "argiope", "--requests", "200", "--busy", "0,50"),)),
+        Other("lateness", "lateness of 20 000 releases a second over a million scopes", (lateness,),
+              ((lateness,), (lateness, *spin)), ((lateness, *few), (lateness, *few, *spin))),
+        Other("allocations", "allocations per page", (pages,), ((pages,),), ((pages, "--pages", "10000"),)),
     ]
 
 
@@ -293,9 +297,13 @@ class Measures:
         self.see("memory", *(float(re.search(rf"^ *{scopes} +(\d+) MB", run.said, re.M)[1]) for scopes in sizes))
 
     def wheel(self):
-        # Its filter is one of names; what it prints of the largest size comes whatever is timed.
-        run = self.stage.run(["cargo", "bench", "--offline", "--bench", "wheel", "--", "wheel/10000000"],
-                             seconds=600)
+        built = subprocess.run(["cargo", "bench", "--offline", "--no-run", "--bench", "wheel", "--message-format",
+                                "json"], cwd=ROOT, capture_output=True, text=True)
+        found = re.search(r'"executable":"([^"]+/wheel-[^"]+)"', built.stdout)
+        if not found:
+            raise Trouble("the bench cannot be built: cargo bench --no-run --bench wheel")
+        # What it times is chosen by name; what it prints of each size comes whatever is chosen.
+        run = self.stage.run([found[1], "--bench", "wheel/10000000"], seconds=300)
         times = re.search(r"wheel/10000000\s+time: +\[\S+ \S+ ([\d.]+) (\S+)", run.said)
         rest = re.search(r"10000000 entries: ([\d.]+) bytes each, worst call ([\d.]+)(\S+)", run.said)
         if not times or not rest:
@@ -307,17 +315,16 @@ class Measures:
         for other in tools:
             if other.key not in self.wanted:
                 continue
-            if not (ROOT / other.needs).exists():
-                self.note(f"{other.key}: {other.needs} IS ABSENT, it is left out")
-                continue
-            command = other.quick if quick else other.command
-            self.progress(f"{other.key}: {' '.join(command)}")
-            try:
-                # On both cores: each brings its own other side.
-                done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
-                self.told.append((other, command, done.stdout.strip() or done.stderr.strip()))
-            except (OSError, subprocess.TimeoutExpired) as error:
-                self.note(f"{other.key}: NOT MADE: {error}")
+            absent = [path for path in other.needs if not path.exists()]
+            for path in absent:
+                self.note(f"{other.key}: {path} IS ABSENT, it is left out: cargo build --release --examples")
+            for command in () if absent else other.quick if quick else other.commands:
+                line = " ".join(map(str, command))
+                self.progress(line)
+                try:
+                    self.told.append((other.what, line, self.stage.hear(command, seconds=400)))
+                except Trouble as trouble:
+                    self.note(f"{other.key}: NOT MADE: {trouble}")
 
 
 IN_NS = {"ps": 1e-3, "ns": 1, "µs": 1e3, "us": 1e3, "ms": 1e6, "s": 1e9}
@@ -349,14 +356,14 @@ def available_memory():
 HEAD = ["row", "what", "at least", "aim", "measured", "rounds", "verdict", "command"]
 
 
-def line(row, rounds):
+def line(row, rounds, quick):
     values = [median(column) for column in zip(*rounds)]
     spread = ""
     if len(rounds) > 1:
         low, high = ([least(column) for column in zip(*rounds)] for least in (min, max))
         spread = f"{row.tell(low)} to {row.tell(high)}"
     return [row.key, row.what, row.tell(row.asked), row.tell(row.aim), row.tell(values), spread,
-            row.verdict(values) if values else "", row.command or f"tools/figures.py --only {row.key}"]
+            row.verdict(values) if values and not quick else "", row.command or f"tools/figures.py --only {row.key}"]
 
 
 def table(lines):
@@ -368,12 +375,13 @@ def table(lines):
 
 def tell(measures, options):
     rows = [row for row in ROWS if row.key in measures.wanted]
-    table([line(row, measures.seen.get(row.key, [])) for row in rows])
+    if rows:
+        table([line(row, measures.seen.get(row.key, []), options.quick) for row in rows])
     print()
     for note in measures.notes:
         print(note)
-    for other, command, words in measures.told:
-        print(f"\n{other.what}: {' '.join(command)}\n\n{words}")
+    for what, command, words in measures.told:
+        print(f"\n{what}: {command}\n\n{words}")
     if options.json:
         Path(options.json).write_text(json.dumps({"seen": measures.seen, "notes": measures.notes}, indent=1) + "\n")
 
@@ -383,7 +391,8 @@ def read_options(keys):
     parser.add_argument("--bin", type=Path, default=ROOT / "target" / "release", metavar="DIR",
                         help="where the release binaries are")
     parser.add_argument("--only", metavar="ROW,…", help="these rows")
-    parser.add_argument("--quick", action="store_true", help="smaller and shorter; its figures are not to be told")
+    parser.add_argument("--quick", action="store_true",
+                        help="smaller and shorter, without a verdict; its figures are not to be told")
     parser.add_argument("--rounds", type=int, help="so many rounds of each row")
     parser.add_argument("--json", metavar="FILE", help="every round of every row")
     parser.add_argument("--list", action="store_true", help="the rows, and no more")
@@ -396,7 +405,7 @@ def read_options(keys):
 
 
 def main():
-    tools = others(ROOT / "target" / "release" / "examples")
+    tools = others()
     options, wanted = read_options([row.key for row in ROWS] + [other.key for other in tools])
     if options.list:
         for row in [*ROWS, *tools]:

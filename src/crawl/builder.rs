@@ -41,7 +41,7 @@ impl Builder {
         }
     }
 
-    /// Where results go: a sink, or a function that takes each [`Page`].
+    /// Where results go: a sink, or a function that takes each [`Page`](crate::Page).
     pub fn sink(mut self, sink: impl Sink + 'static) -> Self {
         self.parts.sink = Box::new(sink);
         self

@@ -256,7 +256,7 @@ impl<I: Io> Core<I> {
             if let Some(flight) = http.flight.and_then(|key| self.flights.get(key))
                 && matches!(flight.stage, Stage::Exchanging { .. })
             {
-                self.throttle.sent(flight.ticket, at, self.now);
+                self.throttle.sent(flight.ticket, at);
             }
             self.arm(key);
         }

@@ -1,6 +1,7 @@
 //! What a crawl measured of itself: counts, and histograms of latency, phases, lateness and lag.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -214,17 +215,24 @@ impl Stats {
         self.top(count, |tally| Some(tally.refused).filter(|n| *n > 0))
     }
 
+    /// Of equals those first that come first by name. The crawl stands still meanwhile, so all are
+    /// looked at once and only few are sorted.
     fn top(&self, count: usize, rank: impl Fn(&Tally) -> Option<u64>) -> Vec<(&str, Tally)> {
-        let mut ranked: Vec<_> = self
-            .scopes
-            .iter()
-            .filter_map(|(name, tally)| Some((rank(tally)?, &**name, *tally)))
-            .collect();
-        ranked.sort_by_key(|(rank, name, _)| (std::cmp::Reverse(*rank), *name));
-        ranked.truncate(count);
-        ranked
-            .into_iter()
-            .map(|(_, name, tally)| (name, tally))
+        let mut best: BinaryHeap<Reverse<(u64, Reverse<&str>)>> = BinaryHeap::new();
+        for (name, tally) in &self.scopes {
+            let Some(rank) = rank(tally) else {
+                continue;
+            };
+            let worst = best.peek().map_or(0, |Reverse((rank, _))| *rank);
+            if best.len() < count || rank >= worst {
+                best.push(Reverse((rank, Reverse(&**name))));
+            }
+            if best.len() > count {
+                best.pop();
+            }
+        }
+        let best = best.into_sorted_vec().into_iter();
+        best.map(|Reverse((_, Reverse(name)))| (name, self.scopes[name]))
             .collect()
     }
 
@@ -460,6 +468,21 @@ mod tests {
         assert_eq!(json["server_latency"]["count"], 4);
         assert_eq!(json["server_latency_exact"]["count"], 1);
         assert!(stats.server_latency_exact.quantile(1.0) < Some(Duration::from_millis(21)));
+    }
+
+    #[test]
+    fn of_scopes_that_are_alike_the_first_by_name_are_told_of() {
+        let mut stats = Stats::new();
+        for number in (0..500).rev() {
+            let millis = if number == 400 { 9 } else { number % 7 };
+            let latency = Duration::from_millis(millis);
+            stats.tally(&format!("{number:03}.test"), false, Some(latency));
+        }
+        let slowest = stats.slowest_scopes(4);
+        let names: Vec<&str> = slowest.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["400.test", "006.test", "013.test", "020.test"]);
+        assert!(stats.slowest_scopes(0).is_empty());
+        assert!(stats.most_refused_scopes(4).is_empty());
     }
 
     #[test]

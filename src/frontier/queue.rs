@@ -1,7 +1,7 @@
 //! The requests of one lane, the greatest first.
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use super::job::{Extra, Job, Rank};
 use super::request::Kind;
@@ -14,11 +14,17 @@ pub(super) enum Queue {
     Empty,
     One(Queued),
     /// Boxed, since this is in every lane.
-    #[expect(
-        clippy::box_collection,
-        reason = "eight bytes where there is one, not 24"
-    )]
-    Many(Box<BinaryHeap<Queued>>),
+    Many(Box<Many>),
+}
+
+/// Requests in their order, as far as they came in it: most do, and then neither their coming nor
+/// their going looks at more than one other.
+#[derive(Debug, Default)]
+pub(super) struct Many {
+    /// Each goes before the one behind it.
+    run: VecDeque<Queued>,
+    /// Those that came when a lesser one was the last of the run.
+    others: BinaryHeap<Queued>,
 }
 
 /// A request that is queued.
@@ -51,10 +57,15 @@ impl Queue {
     pub fn push(&mut self, queued: Queued) {
         match std::mem::take(self) {
             Queue::Empty => *self = Queue::One(queued),
-            Queue::One(first) => *self = Queue::Many(Box::new(BinaryHeap::from([first, queued]))),
-            Queue::Many(mut heap) => {
-                heap.push(queued);
-                *self = Queue::Many(heap);
+            Queue::One(first) => {
+                let mut many = Box::<Many>::default();
+                many.push(first);
+                many.push(queued);
+                *self = Queue::Many(many);
+            }
+            Queue::Many(mut many) => {
+                many.push(queued);
+                *self = Queue::Many(many);
             }
         }
     }
@@ -63,7 +74,7 @@ impl Queue {
         match self {
             Queue::Empty => None,
             Queue::One(only) => Some(only),
-            Queue::Many(heap) => heap.peek(),
+            Queue::Many(many) => many.peek(),
         }
     }
 
@@ -71,11 +82,11 @@ impl Queue {
         match std::mem::take(self) {
             Queue::Empty => None,
             Queue::One(only) => Some(only),
-            Queue::Many(mut heap) => {
-                let first = heap.pop();
-                *self = match heap.len() {
-                    1 => heap.pop().map_or(Queue::Empty, Queue::One),
-                    _ => Queue::Many(heap),
+            Queue::Many(mut many) => {
+                let first = many.pop();
+                *self = match many.len() {
+                    1 => many.pop().map_or(Queue::Empty, Queue::One),
+                    _ => Queue::Many(many),
                 };
                 first
             }
@@ -84,6 +95,32 @@ impl Queue {
 
     pub fn is_empty(&self) -> bool {
         matches!(self, Queue::Empty)
+    }
+}
+
+impl Many {
+    fn push(&mut self, queued: Queued) {
+        if self.run.back().is_none_or(|last| queued < *last) {
+            self.run.push_back(queued);
+        } else {
+            self.others.push(queued);
+        }
+    }
+
+    fn peek(&self) -> Option<&Queued> {
+        self.run.front().max(self.others.peek())
+    }
+
+    fn pop(&mut self) -> Option<Queued> {
+        if self.run.front() > self.others.peek() {
+            self.run.pop_front()
+        } else {
+            self.others.pop()
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.run.len() + self.others.len()
     }
 }
 

@@ -65,7 +65,7 @@ impl Line<'_> {
             return;
         }
         let mut width = 9;
-        while fraction % 10 == 0 {
+        while fraction.is_multiple_of(10) {
             fraction /= 10;
             width -= 1;
         }

@@ -1,6 +1,7 @@
 //! What a user may say about pacing: for all scopes, and for one.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::time::Duration;
 
 use super::signal::Signal;
@@ -118,9 +119,6 @@ impl Settings {
     /// `*.example.com` stands for every host below `example.com`, `ip/*` for every address and
     /// `domain/*` for every registrable domain where `SCOPE_MAP` makes those scopes.
     pub fn entry_of(&self, name: &str) -> Option<&str> {
-        if self.scopes.is_empty() {
-            return None;
-        }
         let known = |key: &str| self.scopes.get_key_value(key).map(|(key, _)| key.as_str());
         known(name).or_else(|| self.patterns_of(name).first().copied())
     }
@@ -160,14 +158,23 @@ impl Settings {
         }
         let host = name.strip_prefix("*.").unwrap_or(name);
         let host = host.split_once(':').map_or(host, |(host, _port)| host);
-        let above = host.match_indices('.');
-        let mut patterns: Vec<&str> = above
-            .filter_map(|(dot, _)| known(&format!("*{}", &host[dot..])))
-            .collect();
+        let mut patterns: Vec<&str> = Vec::new();
+        // Asked for every new scope, and seldom is there any.
+        if self.has_domain_patterns() {
+            let above = host.match_indices('.');
+            patterns.extend(above.filter_map(|(dot, _)| known(&format!("*{}", &host[dot..]))));
+        }
         // The list of suffixes is asked only where somebody wants to know.
         let domains = known(DOMAINS).filter(|_| self.maps_to_domain(name));
         patterns.extend(domains);
         patterns
+    }
+
+    /// Whether an entry is for all below a domain, as `*.example.com`.
+    fn has_domain_patterns(&self) -> bool {
+        let from = (Bound::Included("*."), Bound::Unbounded);
+        let first = self.scopes.range::<str, _>(from).next();
+        first.is_some_and(|(key, _)| key.starts_with("*."))
     }
 
     /// Whether a scope of this name stands for a registrable domain. A host that is one itself

@@ -100,3 +100,29 @@ fn a_web_that_says_a_byte_a_second_is_given_up_and_holds_nobody_up() {
     let took = run.crawler.elapsed();
     assert!(took < Duration::from_secs(40), "{took:?}");
 }
+
+#[test]
+fn a_crowd_that_fell_silent_together_is_given_up_over_several_turns() {
+    let mut web = PoliteWeb::default();
+    web.promise.obeys_robots = false;
+    let mut plan = Plan::new(&[])
+        .set("DOWNLOAD_DELAY", 0)
+        .set("RETRY_TIMES", 0)
+        .set("ROBOTSTXT_OBEY", false);
+    for number in 1..=600 {
+        let name = format!("host{number}.test");
+        let site = web.site(&name, address(number));
+        site.path("/", [Step::new(Reply::Silence)]);
+        plan.seeds.push(format!("http://{name}/"));
+    }
+    let web = web.shared();
+    let mut run = plan.begin(&web);
+    let (mut ended, mut most) = (0, 0);
+    while run.turn().is_none() {
+        let now = run.crawler.stats().attempts;
+        most = most.max(now - ended);
+        ended = now;
+    }
+    assert_eq!(ended, 600);
+    assert!(most <= 64, "{most} were given up in one turn");
+}

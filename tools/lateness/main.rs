@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use argiope::serde_json::Value;
-use argiope::{Config, Crawler, Page, Request, Spread, Turn};
+use argiope::{Config, Crawler, Page, Request, Spread};
 
 use self::origin::Origin;
 
@@ -52,9 +52,10 @@ fn main() {
     pin(0);
     let own = Rc::new(RefCell::new(Own::default()));
     let mut crawler = crawler(&plan, delay, &own);
-    let began = Instant::now();
-    run(&plan, &mut crawler, origin.port, &own);
+    let (began, kept_waiting) = (Instant::now(), kept_waiting());
+    let lag = run(&plan, &mut crawler, origin.port, &own);
     let took = began.elapsed().as_secs_f64();
+    let kept_waiting = self::kept_waiting() - kept_waiting;
     let (own, seen) = (own.borrow(), origin.seen());
     let kind = if plan.new_connections { "new" } else { "kept" };
     println!(
@@ -72,7 +73,11 @@ fn main() {
     row("lateness, by result lines", &own.lateness);
     row("from due to sent, by result lines", &own.overdue);
     row("gap less delay, by the origin's kernel", &seen.excess);
-    row("length of a turn", &crawler.stats().lag);
+    row("length of a turn", &lag);
+    println!(
+        "our thread waited {:.1} ms for its processor while others had it",
+        kept_waiting.as_secs_f64() * 1e3
+    );
     println!(
         "gaps shorter than the delay at the origin: {}, the shortest by {:.0} us",
         seen.short,
@@ -133,14 +138,18 @@ fn crawler(plan: &Plan, delay: Duration, own: &Rc<RefCell<Own>>) -> Crawler {
             own.overdue.record(sent.saturating_since(due));
         }
     };
+    // As a crawl does: what it takes to write them is time during which nothing is sent.
+    let stats = std::env::temp_dir().join("lateness-stats.json");
     Crawler::builder(config)
         .sink(sink)
+        .stats_path(stats)
         .build()
         .expect("the machine has an epoll")
 }
 
-/// Runs it until all that tell have come.
-fn run(plan: &Plan, crawler: &mut Crawler, port: u16, own: &Rc<RefCell<Own>>) {
+/// Runs it until all that tell have come. Gives the lengths of the turns until then: the one that
+/// drops what is left is long.
+fn run(plan: &Plan, crawler: &mut Crawler, port: u16, own: &Rc<RefCell<Own>>) -> Spread {
     let stopper = crawler.stopper();
     let mut random = Random(plan.scopes);
     let mean = 1.0 / plan.rate as f64;
@@ -166,11 +175,12 @@ fn run(plan: &Plan, crawler: &mut Crawler, port: u16, own: &Rc<RefCell<Own>>) {
         } else {
             next.saturating_sub(now).min(PATIENCE)
         };
-        if let Turn::Over(_) = crawler.turn(Some(patience)) {
-            return;
-        }
+        crawler.turn(Some(patience));
         if own.borrow().pages >= plan.scopes {
+            let lag = crawler.stats().lag.clone();
             stopper.stop_now();
+            crawler.run();
+            return lag;
         }
     }
 }
@@ -219,6 +229,16 @@ fn plan() -> Plan {
 fn usage(wrong: &str) -> ! {
     eprintln!("{wrong}: lateness [--scopes N] [--rate N] [--new-connections] [--set NAME=VALUE]…");
     exit(2);
+}
+
+/// How long the calling thread was ready to run and did not, since it began.
+fn kept_waiting() -> Duration {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos = told
+        .split_whitespace()
+        .nth(1)
+        .and_then(|told| told.parse().ok());
+    Duration::from_nanos(nanos.unwrap_or_default())
 }
 
 /// Keeps the calling thread on one processor.

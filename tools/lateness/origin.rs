@@ -219,12 +219,16 @@ fn receive(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
                 .read_unaligned()
         })
     };
-    match stamp {
-        Some(at) => Ok((length, at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64)),
-        // An end has no stamp, and needs none.
-        None if length == 0 => Ok((0, 0)),
-        None => Err(Error::other("the kernel did not stamp what arrived")),
-    }
+    // An end has no stamp; and now and then the first packet of a connection has none.
+    let at = stamp.map_or_else(now, |at| {
+        at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64
+    });
+    Ok((length, at))
+}
+
+fn now() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 const LISTENER: u64 = u64::MAX;

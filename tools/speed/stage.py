@@ -128,9 +128,18 @@ class Stage:
 
     def __exit__(self, *_):
         for child in list(self.children):
+            self.end(child)
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def end(self, child):
+        """Ends a process of ours, by its id, and asks first: it may have some of its own."""
+        child.terminate()
+        try:
+            child.wait(timeout=5)
+        except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
-        shutil.rmtree(self.dir, ignore_errors=True)
+        self.children.discard(child)
 
     def make_pages(self):
         """A page of less than a kilobyte without links; a robots.txt that allows all."""
@@ -186,7 +195,7 @@ class Stage:
         command = ["taskset", "-c", CLIENT_CORE, *map(str, command)]
         name = Path(command[3]).name
         with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-            child = subprocess.Popen(command, stdout=out, stderr=err)
+            child = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=err)
             self.children.add(child)
             watch = threading.Timer(seconds, child.kill)
             watch.start()
@@ -204,6 +213,22 @@ class Stage:
         rate = re.search(r"([\d.]+)/s", said)
         each = 1e6 / pages if pages else 0
         return Run(said, float(rate[1]) if rate else 0, usage.ru_utime * each, usage.ru_stime * each)
+
+    def hear(self, command, seconds):
+        """Runs a tool that brings its own other side, on both cores; what it says."""
+        child = subprocess.Popen([*map(str, command)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                 text=True)
+        self.children.add(child)
+        try:
+            said, complained = child.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            raise Trouble(f"{Path(command[0]).name} took more than {seconds} s") from None
+        finally:
+            self.end(child)
+        if child.returncode:
+            last = complained.strip().splitlines()[-1:] or ["no word"]
+            raise Trouble(f"{Path(command[0]).name} ended with {child.returncode}: {last[0]}")
+        return said.strip()
 
     def bare(self, requests, *more):
         return self.run([self.examples / "bare_loop", "--requests", requests, "--in-flight", IN_FLIGHT, *more],

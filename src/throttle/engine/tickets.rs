@@ -187,12 +187,12 @@ impl Throttle {
         state.gap = gap;
     }
 
-    /// The exact moment a departed request was sent: the next gap runs from here.
-    pub fn sent(&mut self, ticket: TicketId, at: Instant, now: Instant) {
+    /// The exact moment a departed request was sent: the next gap runs from here. It is later than
+    /// the moment that was charged, so nothing can come of it sooner than was planned.
+    pub fn sent(&mut self, ticket: TicketId, at: Instant) {
         self.ticket_mut(ticket).sent = at;
         for Held { id, slot } in self.ticket(ticket).held.clone() {
             self.scope_mut(id).sent(slot, at);
-            self.look_at(id, now);
         }
     }
 

@@ -26,7 +26,7 @@ fn visit_hosts(throttle: &mut Throttle, hosts: u32) -> usize {
             match grant {
                 Grant::Release(_, ticket) => throttle.ready(ticket, None, now),
                 Grant::Depart(ticket) => {
-                    throttle.sent(ticket, now, now);
+                    throttle.sent(ticket, now);
                     throttle.answer(ticket, u64::from(host), &signal, now);
                     throttle.finish(ticket, now);
                 }

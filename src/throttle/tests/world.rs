@@ -339,7 +339,7 @@ impl World {
                     .find(|(_, exchange)| exchange.ticket == ticket)
                     .expect("a known ticket");
                 let (lane, page) = (exchange.lane, exchange.page);
-                self.throttle.sent(ticket, self.now, self.now);
+                self.throttle.sent(ticket, self.now);
                 assert!(self.throttle.due(ticket) <= self.now, "never early");
                 self.sent.entry(lane.0).or_default().push(self.now);
                 self.count(ticket, 1);

@@ -1,5 +1,5 @@
-//! HDR logs of probes, read by HdrHistogram's own reader for Python: it finds what we say.
-//! Where that is not installed, the test says so and checks nothing.
+//! What `argiope probe` measures, held against others: the server's own clock, and HdrHistogram's
+//! reader for Python. Where that is not installed, its test says so and checks nothing.
 #![cfg(feature = "cli")]
 
 #[expect(
@@ -61,6 +61,64 @@ fn read(log: &Path) -> Option<Value> {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
     Some(serde_json::from_slice(&output.stdout).expect("it prints JSON"))
+}
+
+/// The median of spans in seconds.
+fn median(mut spans: Vec<f64>) -> f64 {
+    assert!(!spans.is_empty());
+    spans.sort_by(f64::total_cmp);
+    spans[spans.len() / 2]
+}
+
+/// What the server took by our account, by its own, and how late we were: medians, while our own
+/// thread is kept busy.
+fn stalled(io: &str) -> (f64, f64, f64) {
+    let server = Server::start(|_| Reply::page("a page").after(Duration::from_millis(20)));
+    let output = Command::new(env!("CARGO_BIN_EXE_argiope"))
+        .args([
+            "probe",
+            "http://a.test/",
+            "--rate",
+            "40",
+            "--requests",
+            "80",
+        ])
+        .args(["--stall", "50ms", "--results", "-", "--io", io])
+        .args(["--allow-net", "loopback", "--resolve", &server.here()])
+        .output()
+        .expect("the binary runs");
+    let lines: Vec<Value> = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line is JSON"))
+        .collect();
+    assert_eq!(lines.len(), 80);
+    let ours = |key: &str| {
+        let spans = lines.iter().map(|line| line[key].as_f64().expect(key));
+        median(spans.collect())
+    };
+    let theirs = server.asked();
+    let theirs = theirs
+        .iter()
+        .map(|asked| (asked.done - asked.at).as_secs_f64());
+    (
+        ours("server_latency"),
+        median(theirs.collect()),
+        ours("lateness"),
+    )
+}
+
+#[test]
+fn a_busy_thread_of_ours_does_not_move_what_the_server_took() {
+    for io in ["epoll", "uring"] {
+        let (ours, theirs, lateness) = stalled(io);
+        // A thread that did nothing but sleep would be a tenth of that late.
+        assert!(lateness > 0.005, "{io}: it is busy: {lateness} s");
+        let apart = (ours - theirs).abs();
+        assert!(
+            apart < 0.003,
+            "{io}: {ours} s by us, {theirs} s by the server"
+        );
+    }
 }
 
 #[test]
