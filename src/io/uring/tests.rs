@@ -175,6 +175,34 @@ fn more_is_asked_for_at_once_than_the_ring_holds() {
 }
 
 #[test]
+fn what_came_for_a_slots_former_user_is_not_told_to_the_next() {
+    let Some(mut io) = uring(Settings::default()) else {
+        return;
+    };
+    let peer = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let to = peer.local_addr().expect("an address");
+    io.open_datagram(token(0), to);
+    io.send(token(0), b"?", false);
+    io.submit();
+    let (_, from) = peer.recv_from(&mut [0]).expect("we asked");
+    peer.send_to(b"!", from).expect("we are there");
+    thread::sleep(Duration::from_millis(20));
+    io.close(token(0), Close::Finish);
+    let next = Token {
+        slot: 0,
+        generation: 2,
+    };
+    io.open_datagram(next, to);
+    io.submit();
+    let mut events = Vec::new();
+    let until = io.now() + Duration::from_millis(50);
+    while io.now() < until {
+        io.wait(Some(until), &mut events);
+    }
+    assert!(events.is_empty(), "{events:?}");
+}
+
+#[test]
 fn nothing_is_under_way_when_the_memory_goes() {
     let Some(mut io) = uring(Settings::default()) else {
         return;
@@ -189,7 +217,7 @@ fn nothing_is_under_way_when_the_memory_goes() {
 }
 
 #[test]
-fn a_flood_stops_at_a_turns_share_and_goes_on_when_it_is_told() {
+fn a_flood_is_told_by_shares_and_comes_to_its_end() {
     let settings = Settings {
         read_budget: 50_000,
         buffer_bytes: 1000,
