@@ -340,11 +340,12 @@ def show(judged):
     else:
         bounds += f" {'':8} {'':5}"
     established = [abs(error) for error in judged.established]
+    moments = "".join(f" {percentile(established, share):8.1f}" for share in (0.5, 0.99))
     print(
         f"{judged.row:20} {judged.busy:4d} {judged.total():6d} {judged.missing:5d}"
         f" {statistics.median(size) if size else float('nan'):10.1f}"
         f" {percentile(size, 0.99):10.1f} {max(size, default=float('nan')):10.1f}  {bounds}"
-        f" {percentile(established, 0.5):8.1f} {percentile(established, 0.99):8.1f}",
+        f"{moments if established else ''}",
         flush=True,
     )
 

@@ -11,12 +11,15 @@ use crate::base::time::{Instant, Wall};
 /// `IO`: the kernel interface that carries a crawl.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BackEnd {
-    /// The better one that there is on this machine.
+    /// The one that measured best: epoll. A new connection costs the same on either; where
+    /// connections are kept io_uring takes a sixth more of the processor, for it receives each
+    /// reply by itself.
     #[default]
     Auto,
     /// epoll, which every Linux has.
     Epoll,
-    /// io_uring, where the kernel has enough of it and lets us use it; else epoll, with a warning.
+    /// io_uring, whose stamps stay exact while our thread is busy, even where a reply comes in
+    /// pieces. Where the kernel has not enough of it, or not for us, epoll with a warning.
     Uring,
 }
 
@@ -35,32 +38,23 @@ impl Kernel {
     /// # Errors
     /// When the system gives no descriptors, or the open-file limit leaves none for sockets.
     pub fn open(wanted: BackEnd, settings: Settings) -> io::Result<Self> {
-        let uring = match wanted {
-            BackEnd::Epoll => return Self::epoll(settings),
-            BackEnd::Auto | BackEnd::Uring => Uring::new(settings.clone()),
-        };
-        Self::or_epoll(uring, wanted, settings)
+        match wanted {
+            BackEnd::Auto | BackEnd::Epoll => Self::epoll(settings),
+            BackEnd::Uring => Self::or_epoll(Uring::new(settings.clone()), settings),
+        }
     }
 
-    fn or_epoll(
-        uring: Result<Uring, Unavailable>,
-        wanted: BackEnd,
-        settings: Settings,
-    ) -> io::Result<Self> {
-        let reason = match uring {
+    fn or_epoll(uring: Result<Uring, Unavailable>, settings: Settings) -> io::Result<Self> {
+        match uring {
             Ok(uring) => {
                 log::info!("io_uring carries the crawl");
-                return Ok(Kernel::Uring(Box::new(uring)));
+                Ok(Kernel::Uring(Box::new(uring)))
             }
-            Err(reason) => reason,
-        };
-        // Whoever leaves the choice to us has nothing to mend.
-        let level = match wanted {
-            BackEnd::Uring => log::Level::Warn,
-            BackEnd::Auto | BackEnd::Epoll => log::Level::Info,
-        };
-        log::log!(level, "{reason}; epoll takes its place");
-        Self::epoll(settings)
+            Err(reason) => {
+                log::warn!("{reason}; epoll takes its place");
+                Self::epoll(settings)
+            }
+        }
     }
 
     fn epoll(settings: Settings) -> io::Result<Self> {
@@ -158,24 +152,24 @@ impl Io for Kernel {
 mod tests {
     use super::*;
 
-    fn open(wanted: BackEnd, uring: Result<Uring, Unavailable>) -> &'static str {
-        let opened = Kernel::or_epoll(uring, wanted, Settings::default());
+    fn name(opened: io::Result<Kernel>) -> &'static str {
         opened.expect("there is always epoll").name()
     }
 
     #[test]
     fn epoll_takes_the_place_of_what_is_not_there() {
-        assert_eq!(open(BackEnd::Uring, Err(Unavailable::Absent)), "epoll");
-        assert_eq!(open(BackEnd::Auto, Err(Unavailable::Absent)), "epoll");
-        match Uring::new(Settings::default()) {
-            Ok(uring) => assert_eq!(open(BackEnd::Uring, Ok(uring)), "uring"),
-            Err(reason) => eprintln!("SKIPPED: {reason}"),
-        }
+        let absent = Kernel::or_epoll(Err(Unavailable::Absent), Settings::default());
+        assert_eq!(name(absent), "epoll");
     }
 
     #[test]
-    fn who_asks_for_epoll_gets_epoll() {
-        let opened = Kernel::open(BackEnd::Epoll, Settings::default());
-        assert_eq!(opened.expect("there is always epoll").name(), "epoll");
+    fn who_asks_for_one_gets_it_and_who_does_not_gets_epoll() {
+        let open = |wanted| name(Kernel::open(wanted, Settings::default()));
+        assert_eq!(open(BackEnd::Epoll), "epoll");
+        assert_eq!(open(BackEnd::Auto), "epoll");
+        match Uring::new(Settings::default()) {
+            Ok(_) => assert_eq!(open(BackEnd::Uring), "uring"),
+            Err(reason) => eprintln!("SKIPPED: {reason}"),
+        }
     }
 }

@@ -14,6 +14,7 @@
 mod origin;
 
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::process::exit;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -78,6 +79,9 @@ fn main() {
         "our thread waited {:.1} ms for its processor while others had it",
         kept_waiting.as_secs_f64() * 1e3
     );
+    // What is left to the disk is done when the crawl goes.
+    drop(crawler);
+    let _ = std::fs::remove_file(stats_path());
     println!(
         "gaps shorter than the delay at the origin: {}, the shortest by {:.0} us",
         seen.short,
@@ -139,10 +143,9 @@ fn crawler(plan: &Plan, delay: Duration, own: &Rc<RefCell<Own>>) -> Crawler {
         }
     };
     // As a crawl does: what it takes to write them is time during which nothing is sent.
-    let stats = std::env::temp_dir().join("lateness-stats.json");
     Crawler::builder(config)
         .sink(sink)
-        .stats_path(stats)
+        .stats_path(stats_path())
         .build()
         .expect("the machine has an epoll")
 }
@@ -229,6 +232,12 @@ fn plan() -> Plan {
 fn usage(wrong: &str) -> ! {
     eprintln!("{wrong}: lateness [--scopes N] [--rate N] [--new-connections] [--set NAME=VALUE]…");
     exit(2);
+}
+
+/// Where the statistics of a run are written while it lasts.
+fn stats_path() -> PathBuf {
+    let name = format!("lateness-{}.json", std::process::id());
+    std::env::temp_dir().join(name)
 }
 
 /// How long the calling thread was ready to run and did not, since it began.

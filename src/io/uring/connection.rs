@@ -18,6 +18,7 @@
 use std::time::Duration;
 
 use super::buffers::Queue;
+use super::ring::Name;
 use crate::base::time::Instant;
 use crate::io::outbox::Backlog;
 use crate::io::socket::Socket;
@@ -264,4 +265,18 @@ impl Connection {
     pub(super) fn hold_back(&mut self, bytes: &[u8], mark: bool) {
         self.backlog.get_or_insert_default().push(bytes, mark);
     }
+}
+
+/// The entry that an operation was for, unless its slot has another user by now.
+pub(super) fn named(entries: &mut [Entry], name: Name) -> Option<&mut Entry> {
+    entries
+        .get_mut(name.slot as usize)
+        .filter(|entry| entry.serial == name.serial)
+}
+
+/// The entry a token names, unless its slot has another user by now.
+pub(super) fn current(entries: &mut [Entry], token: Token) -> Option<&mut Entry> {
+    entries
+        .get_mut(token.slot as usize)
+        .filter(|entry| entry.generation == token.generation)
 }

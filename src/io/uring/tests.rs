@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::*;
+use crate::io::{Clock, Stamp};
 
 /// A back end, unless this kernel has none of this kind for us.
 fn uring(settings: Settings) -> Option<Uring> {
@@ -62,11 +63,18 @@ fn arrivals(io: &mut Uring, mut bytes: usize) -> Vec<(usize, Stamp)> {
 
 #[test]
 fn each_segment_keeps_its_own_stamp_while_we_are_busy() {
-    let Some(mut io) = uring(Settings::default()) else {
-        return;
-    };
-    let mut peer = connected(&mut io, 0);
-    let gap = Duration::from_millis(30);
+    // Where others had the processor all the time segments are found together, and it is told.
+    let each_alone = (0..20).any(|_| match uring(Settings::default()) {
+        Some(mut io) => busy_while_four_segments_come(&mut io),
+        None => true,
+    });
+    assert!(each_alone);
+}
+
+/// Whether four segments were told one by one. What is told as exact has to be.
+fn busy_while_four_segments_come(io: &mut Uring) -> bool {
+    let mut peer = connected(io, 0);
+    let gap = Duration::from_millis(10);
     let talk = thread::spawn(move || {
         for _ in 0..4 {
             thread::sleep(gap);
@@ -80,15 +88,19 @@ fn each_segment_keeps_its_own_stamp_while_we_are_busy() {
         std::hint::spin_loop();
     }
     let _peer = talk.join().expect("it talked");
-    let told = arrivals(&mut io, 4);
-    assert_eq!(told.len(), 4, "{told:?}");
-    for (_, stamp) in &told {
-        assert_eq!((stamp.clock, stamp.is_bound()), (Clock::Kernel, false));
+    let told = arrivals(io, 4);
+    for (length, stamp) in &told {
+        assert_eq!(stamp.clock, Clock::Kernel);
+        assert!(*length == 1 || stamp.is_bound(), "{told:?}");
+    }
+    if told.len() < 4 {
+        return false;
     }
     for two in told.windows(2) {
         let apart = two[1].1.at.saturating_since(two[0].1.at);
         assert!(apart >= gap, "{apart:?}");
     }
+    told.iter().all(|(_, stamp)| !stamp.is_bound())
 }
 
 #[test]
@@ -190,7 +202,10 @@ fn a_flood_stops_at_a_turns_share_and_goes_on_when_it_is_told() {
     io.set_reading(token(0), false);
     io.set_reading(token(0), true);
     io.submit();
-    let talk = thread::spawn(move || peer.write_all(&[b'x'; 3_000_000]));
+    let talk = thread::spawn(move || {
+        peer.write_all(&[b'x'; 3_000_000]).expect("we listen");
+        peer
+    });
     thread::sleep(Duration::from_millis(50));
     let mut events = Vec::new();
     let mut bytes = 0;
@@ -199,8 +214,7 @@ fn a_flood_stops_at_a_turns_share_and_goes_on_when_it_is_told() {
         assert!(io.now() < patient_until, "waited in vain");
         io.submit();
         io.wait(Some(patient_until), &mut events);
-        let told = events.len();
-        assert!(told <= 50, "{told} thousands of bytes in one turn");
+        let before = bytes;
         for event in events.drain(..) {
             match event {
                 Event::Received { chunk, .. } => {
@@ -210,8 +224,10 @@ fn a_flood_stops_at_a_turns_share_and_goes_on_when_it_is_told() {
                 other => panic!("{other:?}"),
             }
         }
+        // The last of them may exceed the share.
+        assert!(bytes - before < 51_000, "{} in one turn", bytes - before);
     }
-    talk.join().expect("no panic").expect("we listened");
+    talk.join().expect("it talked");
 }
 
 /// Longer than anything here takes on a busy machine.
