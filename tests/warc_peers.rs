@@ -269,7 +269,7 @@ fn page(name: &str, status: &str, fields: &str, body: &[u8]) -> Page {
         seed: true,
         final_: true,
         kind: "page",
-        url: format!("http://a.test/{name}").into(),
+        url: format!("http://a.test/{name}"),
         method: "GET".into(),
         depth: 0,
         attempt: 1,
