@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::run::{Crawl, check_refused};
-use crate::server::{Asked, Server, page};
+use crate::server::{Asked, Server, Step, page};
 
-fn web(asked: &Asked) -> Vec<crate::server::Step> {
+fn web(asked: &Asked) -> Vec<Step> {
     match asked.target.as_str() {
         "/" => page(
             &(0..30)
@@ -110,7 +110,11 @@ fn lines_to_stdout_and_files_to_a_directory() {
 
 #[test]
 fn decisions_about_paces_are_a_file_and_aloud_lines_as_scrapy_has_them() {
-    let server = Server::new(web);
+    // Every page takes its time, or a busy machine makes some look far quicker than the others.
+    let server = Server::new(|asked: &Asked| {
+        let wait = Step::Wait(Duration::from_millis(10));
+        [vec![wait], web(asked)].concat()
+    });
     let url = server.url("/");
     let slot = format!("slot: 127.0.0.1:{} | conc: ", server.port());
     let crawl = |args: &[&str]| {
@@ -132,7 +136,7 @@ fn decisions_about_paces_are_a_file_and_aloud_lines_as_scrapy_has_them() {
         .err
         .lines()
         .filter(|line| line.starts_with(&slot));
-    assert_eq!(aloud.count(), 31, "{}", crawled.ended.err);
+    assert_eq!(aloud.count(), 31, "{}{decisions}", crawled.ended.err);
     assert_eq!(crawled.stats()["decisions"]["autothrottle"], 31);
 
     // Not unless both are asked for, and nowhere but below --out.
@@ -150,7 +154,7 @@ fn decisions_about_paces_are_a_file_and_aloud_lines_as_scrapy_has_them() {
 #[test]
 fn lines_stream_while_the_crawl_goes_on() {
     let server = Server::new(|asked: &Asked| match asked.target.as_str() {
-        "/slow" => vec![crate::server::Step::Wait(Duration::from_secs(3))],
+        "/slow" => vec![Step::Wait(Duration::from_secs(3))],
         _ => page("quick"),
     });
     let (quick, slow) = (server.url("/"), server.url("/slow"));
