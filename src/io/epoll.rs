@@ -19,6 +19,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll};
 
 use self::connection::{Arrived, Connection, Entry, Kind, State, Unread};
+use super::allowance::Allowance;
 use super::departures::Departures;
 use super::disk::Disk;
 use super::limits::sockets_allowed;
@@ -57,6 +58,8 @@ pub struct Epoll {
     news: Vec<Event>,
     /// Turns for which it is still worth while to know how many segments a socket has had.
     watchful: u32,
+    /// What that may cost.
+    allowance: Allowance,
     disk: Option<Disk>,
     _stamping: OwnedFd,
 }
@@ -96,6 +99,7 @@ impl Epoll {
             outbox: Outbox::default(),
             news: Vec::new(),
             watchful: 0,
+            allowance: Allowance::new(),
             disk: None,
             _stamping: keep_stamping()?,
             settings,
@@ -316,7 +320,8 @@ impl Epoll {
                 self.line.push_back(token);
                 return Ok(());
             };
-            let counted = connection.count_before(self.watchful > 0);
+            let counts = self.watchful > 0 && self.allowance.spend();
+            let counted = connection.count_before(counts);
             match connection.socket.receive(self.pool.get_mut(buffer)) {
                 Ok(Read::Bytes { length, stamp }) => {
                     let short =
@@ -331,11 +336,12 @@ impl Epoll {
                     if is_kernels {
                         connection.floor = stamp.at;
                     }
-                    let asks = before.is_worth_asking(&stamp);
-                    if asks {
+                    let doubted = before.is_worth_asking(&stamp);
+                    if doubted {
                         self.watchful = WATCHFUL_TURNS;
                     }
-                    let asks = asks || before.is_stale(&stamp);
+                    // A stamp that is too early is worse than one that is in doubt.
+                    let asks = before.is_stale(&stamp) || doubted && self.allowance.spend();
                     match connection.arrived(asks, counted, short) {
                         Arrived::Alone if is_kernels => stamp = Stamp::exact(stamp.at),
                         Arrived::Alone | Arrived::Unknown => {}
@@ -399,7 +405,7 @@ impl Epoll {
             connection.hold_back(bytes, mark);
             return Ok(None);
         }
-        if mark && self.watchful > 0 {
+        if mark && self.watchful > 0 && self.allowance.spend() {
             connection.count_segments();
         }
         let at = self.stamps.now();
@@ -532,6 +538,7 @@ impl Io for Epoll {
         }
         let edges = self.polled.iter().count();
         let (now, unseen) = self.stamps.begin_turn(slept, edges < EDGES_MAX, edges);
+        self.allowance.earn(now);
         self.handle_edges(now, unseen, events);
         self.serve_line(events);
     }
