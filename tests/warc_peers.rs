@@ -294,6 +294,7 @@ fn page(name: &str, status: &str, fields: &str, body: &[u8]) -> Page {
             first_byte: at(20),
             headers: at(21),
             body: at(22),
+        ..Page::default()
             ..Timings::default()
         },
         delay: None,

@@ -157,6 +157,7 @@ impl<I: Io> Core<I> {
             flight: Some(key),
             origin: self.origins.share(flight.origin),
             paused: None,
+            held: false,
             counted: 0,
         }));
         if let Stage::Connecting { race, sockets, .. } = &mut flight.stage {
@@ -420,6 +421,7 @@ impl<I: Io> Core<I> {
             .expect("an exchange that is over is there to be taken");
         let origin = http.origin;
         self.recount(key);
+        self.let_go(key);
         let lane = self
             .flights
             .get(flight)
@@ -633,6 +635,7 @@ impl<I: Io> Core<I> {
             room = room.saturating_sub(at_once);
             self.paused.pop_front();
             if let Some(Socket::Http(http)) = self.sockets.get_mut(key)
+                && !http.held
                 && let Some(since) = http.paused.take()
             {
                 let waited = self.now.saturating_since(since);

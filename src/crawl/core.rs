@@ -12,6 +12,7 @@ use super::inbox::Inbox;
 use super::mapping::Mapping;
 use super::origins::Origins;
 use super::pacing::{MOST, MOST_RUNNING, Pacing};
+use super::pieces::Pieces;
 use super::probe::Load;
 use super::room::{Ports, Room};
 use super::spare::Spare;
@@ -88,6 +89,8 @@ pub(super) struct Core<I: Io> {
     /// Attempts that were cancelled, for `pending.jsonl`.
     pub cancelled: Vec<Job>,
     pub scratch: Vec<u8>,
+    /// Bodies that the sink takes while they come.
+    pub pieces: Pieces,
     /// Memory for attempts to come.
     pub spare: Spare,
     /// Scopes of the user's whose delay was warned of: no more than there are in the settings.
@@ -163,6 +166,7 @@ impl<I: Io> Core<I> {
         self.fire();
         self.grant();
         self.resolve_on();
+        self.resume();
         self.make_room();
         self.tell_decisions();
         self.hand_to_disk();

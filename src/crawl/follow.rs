@@ -13,6 +13,7 @@ use crate::frontier::request::Kind;
 use crate::frontier::robots::Brought;
 use crate::io::Io;
 use crate::sink::page::Page;
+use crate::sink::reply::Wish;
 use crate::throttle::engine::LaneId;
 use crate::throttle::settings::ScopePatch;
 use crate::wire::charset;
@@ -251,7 +252,8 @@ impl<I: Io> Core<I> {
     fn read_links(&mut self, job: &Job, page: &mut Page) {
         let settings = self.frontier.settings();
         let follows = settings.follow != crate::frontier::settings::Follow::None;
-        if !follows || page.status != Some(200) || !is_html(page) {
+        let is_there = page.wish == Wish::Keep && page.status == Some(200);
+        if !follows || !is_there || !is_html(page) {
             return;
         }
         let options = LinkOptions {

@@ -20,6 +20,7 @@ mod mapping;
 mod delayed;
 mod inbox;
 pub mod pacing;
+mod pieces;
 pub mod stats;
 pub mod config;
 mod crawler;

@@ -388,6 +388,14 @@ impl Connection {
         }
     }
 
+    /// The same, for who says what is wanted of the body.
+    pub fn exchange_mut(&mut self) -> Option<&mut Exchange> {
+        match &mut self.state {
+            State::Exchanging(exchange) | State::Finished { exchange, .. } => Some(exchange),
+            _ => None,
+        }
+    }
+
     /// Whether it waits for a request.
     pub fn is_ready(&self) -> bool {
         matches!(self.state, State::Ready { .. })

@@ -7,6 +7,7 @@ use super::deadline::{Deadline, Phase, Pulse};
 use super::failure::{Failure, FailureKind, Truncation};
 use super::settings::Settings;
 use super::timings::{Arrival, Timings};
+use super::wish::Wish;
 use crate::base::time::Instant;
 use crate::wire::coding::Budget;
 use crate::wire::http::{
@@ -84,6 +85,7 @@ pub struct Exchange {
     limits: Limits,
     budget: Budget,
     keep_wire: bool,
+    wish: Wish,
     timings: Timings,
     pulse: Pulse,
     /// How long we did not read what had perhaps arrived.
@@ -112,6 +114,8 @@ struct Received {
     wire_bytes: u64,
     head_bytes: usize,
     body: Vec<u8>,
+    /// Bytes of the body that were taken from here.
+    taken: u64,
     truncated: Option<Truncation>,
     /// Memory for the head, until the request leaves.
     room: Headers,
@@ -134,8 +138,13 @@ pub struct Outcome {
     pub head: Option<Head>,
     /// The reply used the chunked coding.
     pub chunked: bool,
-    /// The body after the content codings; as it came where they are unknown.
+    /// The body after the content codings; as it came where they are unknown. What was taken while it
+    /// came is not in it.
     pub body: Vec<u8>,
+    /// What was wanted of the body.
+    pub wish: Wish,
+    /// Bytes of the body that were taken while it came.
+    pub bytes_taken: u64,
     /// Why the body is not whole.
     pub truncated: Option<Truncation>,
 }
@@ -207,6 +216,7 @@ impl Exchange {
                 ratio_max: u64::from(settings.ratio_max),
             },
             keep_wire: description.keep_wire,
+            wish: Wish::Keep,
             timings,
             pulse: Pulse::new(settings),
             kept_waiting: Duration::ZERO,
@@ -342,6 +352,32 @@ impl Exchange {
         self.received.head.as_ref()
     }
 
+    /// Says what is wanted of the body, when the head has just come.
+    pub fn set_wish(&mut self, wish: Wish) {
+        self.wish = wish;
+        self.keep_wire &= wish == Wish::Keep;
+        if let State::ReadingBody(_, body) = &mut self.state {
+            body.set_wish(wish);
+        }
+    }
+
+    /// What is wanted of the body.
+    pub fn wish(&self) -> Wish {
+        self.wish
+    }
+
+    /// Takes what there is of a body that is [taken](Wish::Take) while it comes, and leaves `into`
+    /// in its place, which is empty. False where there is nothing.
+    pub fn swap_body(&mut self, into: &mut Vec<u8>) -> bool {
+        let body = &mut self.received.body;
+        if self.wish != Wish::Take || body.is_empty() {
+            return false;
+        }
+        self.received.taken += body.len() as u64;
+        std::mem::swap(body, into);
+        true
+    }
+
     /// The phases so far.
     pub fn timings(&self) -> &Timings {
         &self.timings
@@ -378,6 +414,8 @@ impl Exchange {
             head: received.head,
             chunked: received.framing == Some(Framing::Chunked),
             body: received.body,
+            wish: self.wish,
+            bytes_taken: received.taken,
             truncated: received.truncated,
         }
     }
