@@ -294,7 +294,6 @@ fn page(name: &str, status: &str, fields: &str, body: &[u8]) -> Page {
             first_byte: at(20),
             headers: at(21),
             body: at(22),
-        ..Page::default()
             ..Timings::default()
         },
         delay: None,
@@ -305,8 +304,8 @@ fn page(name: &str, status: &str, fields: &str, body: &[u8]) -> Page {
         head_length: head.len(),
         response_bytes: [head.as_bytes(), body].concat(),
         chunked: false,
-        headers: argiope::wire::http::Headers::default(),
         body: body.to_vec(),
+        ..Page::default()
     }
 }
 
