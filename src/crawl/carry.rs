@@ -54,7 +54,8 @@ impl<I: Io> Core<I> {
             .exchange_of(&job, timings)
             .expect("what cannot be put on the wire is not admitted");
         let origin = self.origins.take(job.url.origin());
-        let fresh = job.fresh;
+        // A kept connection may end under a request, which would have to be made again.
+        let fresh = job.fresh || !job.is_idempotent();
         let key = self.flights.insert(Flight {
             lane,
             ticket,
@@ -153,7 +154,8 @@ impl<I: Io> Core<I> {
         };
         let remote = SocketAddr::new(address, flight.port);
         let socket = self.sockets.insert(Socket::Http(HttpSocket {
-            connection: Connection::open(remote, tls, flight.released, self.now),
+            connection: Connection::open(remote, tls, flight.released, self.now)
+                .with_timeout(flight.job.timeout()),
             flight: Some(key),
             origin: self.origins.share(flight.origin),
             paused: None,
@@ -711,7 +713,11 @@ fn describe(job: &Job) -> Description<'_> {
         headers: extra.map_or(&[], |extra| &extra.headers),
         body: body.filter(|body| !body.is_empty()),
         keep_wire: true,
-        body_max: (job.kind == Kind::Robots).then_some(robots::LENGTH_MAX as u64),
+        body_max: match job.kind {
+            Kind::Robots => Some(robots::LENGTH_MAX as u64),
+            Kind::Page | Kind::Sitemap => extra.and_then(|extra| extra.body_max),
+        },
+        timeout: job.timeout(),
     }
 }
 

@@ -72,9 +72,13 @@ impl<I: Io> Core<I> {
             refused(Refused::Request(error))
         })?;
         self.stats.seeds += 1;
-        self.frontier
-            .check(&job.url, request.depth, true, &mut self.throttle)
-            .map_err(Refused::Filtered)?;
+        if job.dont_filter() {
+            self.frontier.let_in(&job.url, true, &mut self.throttle);
+        } else {
+            self.frontier
+                .check(&job.url, request.depth, true, &mut self.throttle)
+                .map_err(Refused::Filtered)?;
+        }
         job.id = self.frontier.number();
         let id = job.id;
         self.release_later(job);

@@ -32,6 +32,8 @@ pub struct Description<'a> {
     pub keep_wire: bool,
     /// Bytes of the body to keep, where the settings' limit is not the one (robots.txt).
     pub body_max: Option<u64>,
+    /// How long it may take from its release, where the settings' limit is not the one.
+    pub timeout: Option<Duration>,
 }
 
 impl Description<'_> {
@@ -86,6 +88,7 @@ pub struct Exchange {
     budget: Budget,
     keep_wire: bool,
     wish: Wish,
+    timeout: Option<Duration>,
     timings: Timings,
     pulse: Pulse,
     /// How long we did not read what had perhaps arrived.
@@ -217,6 +220,7 @@ impl Exchange {
             },
             keep_wire: description.keep_wire,
             wish: Wish::Keep,
+            timeout: description.timeout,
             timings,
             pulse: Pulse::new(settings),
             kept_waiting: Duration::ZERO,
@@ -316,7 +320,7 @@ impl Exchange {
         };
         let ours = held + self.kept_waiting;
         let total = Deadline::new(
-            self.timings.started + settings.download_timeout + ours,
+            self.timings.started + self.timeout.unwrap_or(settings.download_timeout) + ours,
             Phase::Total,
         );
         let reply = match (self.timings.first_byte, self.timings.sent) {

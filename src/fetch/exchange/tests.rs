@@ -25,6 +25,7 @@ fn description() -> Description<'static> {
         body: None,
         keep_wire: true,
         body_max: None,
+        timeout: None,
     }
 }
 
