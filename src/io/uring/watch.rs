@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rustix::time::Timespec;
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use super::connection::{Arrived, Connection};
 use crate::base::time::Instant;
@@ -22,7 +22,49 @@ pub(super) struct Watch {
     unseen: Unseen,
     /// How long our thread was kept from watching in that time; `None` where nobody knows.
     kept: Option<Duration>,
+    presence: Presence,
     leisure: Leisure,
+}
+
+/// Whether our thread had its processor all the time: then segments that were found together came
+/// together, whatever the count of them says.
+///
+/// To wait for it is one way to be without, another is what a page's handler may do: to wait for a
+/// disk, say, from which the kernel's interruption does not wake it.
+#[derive(Clone, Copy, Debug)]
+struct Presence {
+    /// When this was looked into last.
+    at: Instant,
+    /// How long the thread had been on a processor then.
+    spent: Duration,
+    /// Up to then it had never been off it since this moment.
+    unbroken_since: Instant,
+}
+
+impl Presence {
+    fn start() -> Self {
+        Presence {
+            at: Instant::START,
+            spent: Duration::ZERO,
+            unbroken_since: Instant::START,
+        }
+    }
+
+    fn look(&mut self, spent: Duration, now: Instant) {
+        let passed = now.saturating_since(self.at);
+        let off = passed.saturating_sub(spent.saturating_sub(self.spent));
+        *self = Presence {
+            at: now,
+            spent,
+            unbroken_since: if off <= EXACT { self.at } else { now },
+        };
+    }
+}
+
+/// How long this thread has been on a processor.
+fn spent() -> Duration {
+    let spent = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
 }
 
 /// How much more time has passed than a loop takes that only reads and sends: asleep, or busy with
@@ -69,6 +111,7 @@ impl Watch {
             since: Instant::START,
             unseen: Unseen::since(Instant::START),
             kept: None,
+            presence: Presence::start(),
             leisure: Leisure::start(),
         }
     }
@@ -87,6 +130,9 @@ impl Watch {
         answers: usize,
     ) {
         self.leisure.begin_turn(now, answers);
+        if self.has_leisure(now) {
+            self.presence.look(spent(), now);
+        }
         self.unseen = unseen;
         self.since = self.empty_at;
         // It cannot have been longer than there was time.
@@ -151,6 +197,9 @@ impl Watch {
         } else {
             (stamp.slack.min(self.kept.unwrap_or(Duration::MAX)), false)
         };
+        let present = self.presence.at == self.leisure.since
+            && self.presence.unbroken_since <= self.since
+            && stamp.at >= blind.until;
         let stale = self.unseen.is_stale(&stamp);
         let arrived = if stale || (counts && slack > EXACT) {
             connection.arrived(all_seen)
@@ -168,7 +217,7 @@ impl Watch {
                     woken
                 }
             }
-            Arrived::Unknown if slack <= EXACT => Stamp::exact(stamp.at),
+            Arrived::Unknown if slack <= EXACT || present => Stamp::exact(stamp.at),
             Arrived::Unknown => Stamp { slack, ..stamp },
         }
     }
@@ -180,7 +229,73 @@ const LEISURE_MAX: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+
     use super::*;
+    use crate::io::socket::Socket;
+    use crate::io::uring::connection::Kind;
+
+    #[test]
+    fn who_was_off_the_processor_for_long_was_not_present() {
+        let micros = Duration::from_micros;
+        let check = |passed: u64, spent: u64, unbroken| {
+            let mut presence = Presence::start();
+            let began = Instant::from_nanos(5_000_000_000);
+            let ended = began + micros(passed);
+            presence.look(micros(1000), began);
+            assert_eq!(
+                presence.unbroken_since, began,
+                "it is seen for the first time"
+            );
+            presence.look(micros(1000 + spent), ended);
+            let since = if unbroken { began } else { ended };
+            assert_eq!(presence.unbroken_since, since, "{spent} of {passed} µs");
+        };
+        check(50_000, 50_000, true);
+        check(50_000, 49_975, true);
+        check(50_000, 49_974, false);
+        check(50_000, 0, false);
+        // Two clocks that are read one after the other.
+        check(50_000, 50_003, true);
+    }
+
+    /// The stamp of two segments that made one arrival, at the end of what kept us from looking.
+    fn judge_two_segments(kept: impl Fn()) -> Stamp {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let to = listener.local_addr().expect("an address");
+        let socket = Socket::stream(to).expect("a socket");
+        socket.connect(to).expect("the listener accepts");
+        let (mut peer, _) = listener.accept().expect("we connected");
+        peer.set_nodelay(true).expect("it is a TCP socket");
+        let (mut watch, mut stamps) = (Watch::start(), Stamps::start());
+        let mut connection = Connection::new(socket, Kind::Stream, stamps.now());
+        connection.blind.until = stamps.now();
+        let (now, unseen) = stamps.begin_turn(false, true, 0);
+        watch.begin_turn(now, unseen, true, 0);
+        (0..2).for_each(|_| peer.write_all(b"!").expect("heard"));
+        connection.note_arrival(false);
+        kept();
+        let stamp = clock_gettime(ClockId::Realtime);
+        let (now, unseen) = stamps.begin_turn(false, true, 1);
+        watch.begin_turn(now, unseen, true, 1);
+        watch.judge(Some(stamp), &mut connection, &stamps, || true)
+    }
+
+    #[test]
+    fn segments_that_came_together_while_we_had_the_processor_came_at_one_moment() {
+        let kept = Duration::from_millis(1);
+        let busy = || {
+            let began = std::time::Instant::now();
+            while began.elapsed() < kept {
+                std::hint::spin_loop();
+            }
+        };
+        // Others may have the processor now and then.
+        assert!((0..50).any(|_| !judge_two_segments(busy).is_bound()));
+        let asleep = || std::thread::sleep(kept);
+        assert!(judge_two_segments(asleep).slack >= kept);
+    }
 
     #[test]
     fn a_loop_that_only_reads_and_sends_has_no_leisure() {
