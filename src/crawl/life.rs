@@ -169,7 +169,7 @@ impl<I: Io> Core<I> {
             used = bytes.len() - rest.len();
             match news {
                 Some(news) => self.on_news(key, news),
-                None => return self.carry_on(key),
+                None => return self.carry_on_with_request(key),
             }
         }
     }
