@@ -564,6 +564,24 @@ impl<I: Io> Core<I> {
         self.arm(key);
     }
 
+    /// The same after bytes that came. The last of a handshake is not sent by itself where its
+    /// request departs in the same turn: one segment less for either side.
+    pub fn carry_on_with_request(&mut self, key: Key) {
+        match self.sockets.get(key) {
+            Some(Socket::Http(http)) if http.connection.is_ready() && http.flight.is_some() => {
+                self.secured.push(key);
+            }
+            _ => self.carry_on(key),
+        }
+    }
+
+    /// The turn is over: handshakes whose requests must wait end without them.
+    pub fn end_handshakes(&mut self) {
+        while let Some(key) = self.secured.pop() {
+            self.carry_on(key);
+        }
+    }
+
     fn arm(&mut self, key: Key) {
         if let Some(Socket::Http(http)) = self.sockets.get(key)
             && let Some(deadline) = http.connection.deadline(&self.config.fetch)

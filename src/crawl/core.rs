@@ -68,6 +68,8 @@ pub(super) struct Core<I: Io> {
     pub dns_sockets: HashMap<SocketId, Key, FixedState>,
     /// Lanes that the resolver had no room for.
     pub unresolved: VecDeque<LaneId>,
+    /// Connections that are ready for the request they were made for, and have more to say.
+    pub secured: Vec<Key>,
     /// Sockets that close once what was queued for them has left.
     pub parting: Vec<Key>,
     /// Sockets whose reading is stopped, in the order of stopping.
@@ -170,6 +172,7 @@ impl<I: Io> Core<I> {
         self.make_room();
         self.tell_decisions();
         self.hand_to_disk();
+        self.end_handshakes();
         self.io.submit();
         self.part();
         self.advance_phase();

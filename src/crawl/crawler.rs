@@ -229,6 +229,7 @@ impl<I: Io> Crawler<I> {
             looked_up: HashMap::with_hasher(FixedState::with_seed(seed)),
             dns_sockets: HashMap::with_hasher(FixedState::with_seed(seed)),
             unresolved: VecDeque::new(),
+            secured: Vec::new(),
             parting: Vec::new(),
             paused: VecDeque::new(),
             favoured: None,

@@ -184,7 +184,7 @@ impl<I: Io> Core<I> {
             };
             match news {
                 Some(news) => self.on_news(key, news),
-                None => return self.carry_on(key),
+                None => return self.carry_on_with_request(key),
             }
         }
     }

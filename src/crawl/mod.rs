@@ -27,6 +27,8 @@ mod crawler;
 pub mod probe;
 #[cfg(test)]
 mod adversity;
+#[cfg(test)]
+mod handshakes;
 mod builder;
 
 pub use builder::Builder;
