@@ -3,36 +3,43 @@
 //! The latency from due has no tag, since tools look first at lines without one; each other
 //! measure has its own. Encoding takes longer than a request may be late, so a thread does it.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, UNIX_EPOCH};
 
 use argiope::probe::{Measure, ProbeInterval};
-use argiope::{Spread, Wall};
+use argiope::{Spread, Wall, WriteError};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{
     IntervalLogWriterBuilder, IntervalLogWriterError, Tag,
 };
 
+use super::output::Output;
+
 /// A log that is being written.
 pub struct HdrLog {
     intervals: Sender<ProbeInterval>,
     writer: JoinHandle<io::Result<()>>,
+    path: PathBuf,
 }
 
 impl HdrLog {
-    /// Creates the file, in place of one that was there, for a probe that began at `started`.
-    pub fn create(path: &Path, started: Wall) -> io::Result<Self> {
-        let file = BufWriter::new(File::create(path)?);
+    /// Begins to write to `output`, for a probe that began at `started`.
+    pub fn begin(output: Output, started: Wall) -> io::Result<Self> {
+        let path = output.path().to_owned();
+        let file = BufWriter::new(output);
         let (intervals, inbox) = channel();
         let writer = thread::Builder::new()
             .name("hdr log".to_owned())
             .spawn(move || write(file, started, &inbox))?;
-        Ok(HdrLog { intervals, writer })
+        Ok(HdrLog {
+            intervals,
+            writer,
+            path,
+        })
     }
 
     /// Adds an interval, if there is one.
@@ -44,9 +51,13 @@ impl HdrLog {
     }
 
     /// Writes the rest.
-    pub fn finish(self) -> io::Result<()> {
+    pub fn finish(self) -> Result<(), WriteError> {
         drop(self.intervals);
-        self.writer.join().expect("the writer does not panic")
+        let written = self.writer.join().expect("the writer does not panic");
+        written.map_err(|cause| WriteError {
+            path: self.path,
+            cause,
+        })
     }
 }
 
