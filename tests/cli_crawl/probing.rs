@@ -1,6 +1,7 @@
 //! `argiope probe`: each option does what it says, and what went wrong shows in the exit code.
 
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -397,4 +398,22 @@ fn an_hdr_log_has_a_line_for_each_interval_and_measure() {
     let untagged = lines.iter().filter(|line| !line.starts_with("Tag="));
     assert!(untagged.count() >= 2, "an interval a second");
     assert!(lines.iter().all(|line| line.contains(",HISTFAAA")));
+}
+
+#[test]
+fn too_few_open_files_are_told_once_with_what_to_do() {
+    let mut few = Command::new("sh");
+    few.args(["-c", "ulimit -n 60; exec \"$0\" probe http://127.0.0.1:9/"]);
+    few.arg(env!("CARGO_BIN_EXE_argiope"));
+    let ended = Going::start_command(few, Path::new("/"), b"")
+        .wait()
+        .expect(1);
+    assert_eq!(
+        ended.err.matches("the limit of 60 open files").count(),
+        1,
+        "{}",
+        ended.err
+    );
+    assert!(ended.err.contains("raise it above 64"), "{}", ended.err);
+    assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
 }

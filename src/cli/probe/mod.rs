@@ -67,7 +67,8 @@ fn set_up(
     sink: impl Sink + 'static,
 ) -> anyhow::Result<Probe> {
     Probe::new(config, args.settings(), targets, sink).map_err(|error| match error {
-        SetUpError::Io(_) => error.into(),
+        // Its cause is in its words already.
+        SetUpError::Io(_) => anyhow::Error::msg(error.to_string()),
         told => Usage(told.to_string()).into(),
     })
 }
