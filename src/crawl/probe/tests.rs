@@ -399,6 +399,39 @@ fn a_rate_that_cannot_be_reached_is_told() {
 }
 
 #[test]
+fn a_rate_is_reached_only_where_nine_tenths_of_it_were_however_few_were_due() {
+    // One connection of 50 ms for each reply, for a tenth of a second: two have their turn in time.
+    let one = ProbeSettings {
+        connections_max: 1,
+        ..settings(1000.0, 100)
+    };
+    let ended = run(Server::new(|_, _| Does::Answers(ms(50))), one);
+    assert_eq!((ended.report.due, ended.report.begun_in_time), (100, 2));
+    assert!(!ended.report.is_rate_reached());
+    // Of so many due at this rate, so many had their turn.
+    let check = |rate, due, begun_in_time, expected| {
+        let mut report = ended.report.clone();
+        (report.rate, report.due) = (rate, due);
+        report.begun_in_time = begun_in_time;
+        report.span = Duration::from_secs_f64(due as f64 / rate);
+        let reached = report.is_rate_reached();
+        assert_eq!(reached, expected, "{begun_in_time} of {due} at {rate}");
+        assert!(!reached || report.rate_reached() >= rate * 0.9);
+    };
+    check(1000.0, 1, 1, true);
+    check(1000.0, 1, 0, false);
+    check(1000.0, 9, 8, false);
+    check(1000.0, 10, 9, true);
+    check(1000.0, 100, 90, true);
+    check(1000.0, 100, 89, false);
+    check(1000.0, 2_000, 1_900, true);
+    check(1000.0, 2_000, 1_899, false);
+    check(1000.0, 100_000, 99_000, true);
+    check(1000.0, 100_000, 98_999, false);
+    check(0.1, 3, 2, false);
+}
+
+#[test]
 fn what_is_never_sent_is_told() {
     // Two connections that never answer, and a timeout that is longer than our patience.
     let settings = ProbeSettings {
