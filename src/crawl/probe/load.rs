@@ -27,6 +27,9 @@ pub(in crate::crawl) struct Load {
     open: Slab<Open>,
     /// It has begun: its schedule runs.
     is_begun: bool,
+    /// Nothing comes in any more, since then: it was stopped. What would have been due later never
+    /// was.
+    closed: Option<Instant>,
     /// How long after its end requests that are still open are given up.
     grace: Duration,
     /// An address was refused: nothing can be measured there.
@@ -69,6 +72,7 @@ impl Load {
         Load {
             schedule,
             is_begun: false,
+            closed: None,
             grace,
             targets,
             next_target: 0,
@@ -83,6 +87,10 @@ impl Load {
 
     /// When something is to be done.
     pub fn next(&self) -> Option<Instant> {
+        if self.closed.is_some() {
+            // Else what is never taken would be due for ever, and the loop not come to rest.
+            return None;
+        }
         match self.schedule.next() {
             Some(arrival) => Some(arrival.due),
             None if self.open.is_empty() => None,
@@ -144,6 +152,11 @@ impl Load {
         self.next_target = (target + 1) % self.targets.len();
         let key = self.open.insert(Open { arrival, target });
         Some(Some(self.job_of(&self.targets[target], key.slot)))
+    }
+
+    /// Nothing more comes in: the first time counts.
+    fn close(&mut self, now: Instant) {
+        self.closed.get_or_insert(now);
     }
 
     /// What is asked for, in turn.
@@ -233,6 +246,7 @@ impl Load {
         connections: u64,
         now: Instant,
     ) -> ProbeReport {
+        let now = self.closed.map_or(now, |closed| closed.min(now));
         let mut report = self.report.clone();
         let from = self.schedule.measured_from();
         report.finish_reason = over;
@@ -262,7 +276,11 @@ impl Load {
 impl<I: Io> Core<I> {
     /// Takes in the requests of a probe that are due; whether there were any.
     pub fn arrive(&mut self) -> bool {
-        if self.load.is_none() || self.phase != Phase::Running {
+        let Some(load) = &mut self.load else {
+            return false;
+        };
+        if self.phase != Phase::Running {
+            load.close(self.now);
             return false;
         }
         // A turn may be long, and they are due whatever it has to do.

@@ -195,6 +195,14 @@ fn run_with(server: Server, settings: ProbeSettings, config: Config, urls: &[&st
     }
 }
 
+/// A probe that the test turns itself.
+fn probe(script: impl Fn(usize, Instant) -> Does + 'static, settings: ProbeSettings) -> Probe<Sim> {
+    let io = Sim::new(1, Box::new(Rc::new(RefCell::new(Server::new(script)))));
+    let target = [Request::get("http://10.0.0.1/")];
+    let names = resolver::Settings::default();
+    Probe::on(io, names, config(), settings, &target, |_: Page| {}).expect("it can be set up")
+}
+
 #[test]
 fn requests_leave_when_they_are_due_whatever_the_replies_do() {
     let calm = run(
@@ -579,19 +587,8 @@ fn pages_say_when_they_were_due_and_carry_what_their_caller_gave_them() {
 
 #[test]
 fn intervals_together_are_the_whole() {
-    let server = Server::new(|n, _| Does::Answers(ms(1 + n as u64 % 20)));
-    let io = Sim::new(1, Box::new(Rc::new(RefCell::new(server))));
-    let target = [Request::get("http://10.0.0.1/")];
-    let names = resolver::Settings::default();
-    let mut probe = Probe::on(
-        io,
-        names,
-        config(),
-        settings(100.0, 1000),
-        &target,
-        |_: Page| {},
-    )
-    .expect("it can be set up");
+    let script = |n, _| Does::Answers(ms(1 + n as u64 % 20));
+    let mut probe = probe(script, settings(100.0, 1000));
     probe.keep_intervals();
     let mut intervals = Vec::new();
     while let Turn::GoesOn = probe.turn(None) {
@@ -615,6 +612,32 @@ fn intervals_together_are_the_whole() {
         let gap = pair[1].start.saturating_since(pair[0].start);
         assert_eq!(gap, pair[0].length, "they follow each other");
     }
+}
+
+#[test]
+fn nothing_is_due_after_a_stop_however_long_the_last_replies_take() {
+    // Twenty connections of 5 s for each reply, and ten requests a second.
+    let settings = ProbeSettings {
+        connections_max: 20,
+        length: Length::Time(Duration::from_secs(3600)),
+        ..settings(10.0, 0)
+    };
+    let mut probe = probe(|_, _| Does::Answers(Duration::from_secs(5)), settings);
+    while probe.elapsed() < Duration::from_secs(4) {
+        probe.turn(Some(ms(10)));
+    }
+    probe.stopper().stop();
+    assert_eq!(probe.run(), "shutdown");
+    assert!(
+        probe.elapsed() > Duration::from_secs(6),
+        "what was sent is waited for"
+    );
+    let report = probe.report();
+    assert!((40..=41).contains(&report.due), "{}", report.due);
+    assert_eq!((report.sent, report.replies), (20, 20));
+    assert_eq!(report.unsent, report.due - 20);
+    let span = report.span.as_millis();
+    assert!((4000..=4020).contains(&span), "{span} ms");
 }
 
 #[test]
