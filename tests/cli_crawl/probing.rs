@@ -417,3 +417,17 @@ fn too_few_open_files_are_told_once_with_what_to_do() {
     assert!(ended.err.contains("raise it above 64"), "{}", ended.err);
     assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
 }
+
+#[test]
+fn a_signal_ends_a_probe_that_is_kept_busy() {
+    let server = thinking(0);
+    let url = server.url("/");
+    let usual = ["probe", &url, "--allow-net", "loopback", "--rate", "10"];
+    let args = [&usual[..], &["--duration", "1h", "--stall", "1h"]].concat();
+    let going = Going::start(&args, Path::new("/"), b"");
+    server.wait_for(1);
+    going.signal(Signal::TERM);
+    let ended = going.wait().expect(3);
+    assert!(ended.out.starts_with("shutdown: "), "{}", ended.out);
+    assert!(ended.took < Duration::from_secs(20), "{:?}", ended.took);
+}

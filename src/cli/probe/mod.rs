@@ -141,7 +141,7 @@ fn watch(probe: &mut Probe, stall: Duration, log: Option<&HdrLog>) -> &'static s
             break reason;
         }
         if probe.ended() > ended {
-            keep_busy(stall);
+            keep_busy(stall, probe);
         }
         if let Some(log) = log
             && Instant::now() >= interval_ends
@@ -155,10 +155,11 @@ fn watch(probe: &mut Probe, stall: Duration, log: Option<&HdrLog>) -> &'static s
     reason
 }
 
-/// What a handler does that takes its time: the loop stands still meanwhile.
-fn keep_busy(span: Duration) {
-    let until = Instant::now() + span;
-    while Instant::now() < until {
+/// What a handler does that takes its time: the loop stands still meanwhile. It ends early only
+/// where the probe is to stop.
+fn keep_busy(span: Duration, probe: &Probe) {
+    let began = Instant::now();
+    while began.elapsed() < span && !probe.is_stopping() {
         std::hint::spin_loop();
     }
 }

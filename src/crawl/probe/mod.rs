@@ -228,6 +228,11 @@ impl<I: Io> Probe<I> {
         self.crawler.stopper()
     }
 
+    /// Whether somebody asked it to stop.
+    pub fn is_stopping(&self) -> bool {
+        self.crawler.core.inbox.stopped().is_some()
+    }
+
     /// The crawler that does the work.
     #[doc(hidden)]
     pub fn crawler(&self) -> &Crawler<I> {
