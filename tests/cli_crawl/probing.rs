@@ -431,3 +431,17 @@ fn a_signal_ends_a_probe_that_is_kept_busy() {
     assert!(ended.out.starts_with("shutdown: "), "{}", ended.out);
     assert!(ended.took < Duration::from_secs(20), "{:?}", ended.took);
 }
+
+#[test]
+fn any_number_of_arrivals_by_chance_begins_at_once_and_can_be_stopped() {
+    let server = thinking(0);
+    let url = server.url("/");
+    let usual = ["probe", &url, "--allow-net", "loopback", "--rate", "1000"];
+    let many = ["--arrivals", "poisson", "--requests", "100000000000"];
+    let going = Going::start(&[&usual[..], &many].concat(), Path::new("/"), b"");
+    server.wait_for(5);
+    going.signal(Signal::INT);
+    let ended = going.wait().expect(3);
+    assert!(ended.out.starts_with("shutdown: "), "{}", ended.out);
+    assert!(ended.memory < 100 << 20, "{} bytes", ended.memory);
+}
