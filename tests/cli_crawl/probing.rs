@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -444,4 +445,28 @@ fn any_number_of_arrivals_by_chance_begins_at_once_and_can_be_stopped() {
     let ended = going.wait().expect(3);
     assert!(ended.out.starts_with("shutdown: "), "{}", ended.out);
     assert!(ended.memory < 100 << 20, "{} bytes", ended.memory);
+}
+
+#[test]
+fn what_is_never_answered_is_above_every_bound() {
+    // One in ten is answered; the rest runs into its timeout.
+    let asked = AtomicUsize::new(0);
+    let server = Server::new(move |_| match asked.fetch_add(1, Ordering::SeqCst) % 10 {
+        0 => page("a page"),
+        _ => vec![Step::Silence],
+    });
+    let url = server.url("/");
+    let ask = ["--rate", "50", "--requests", "20", "--timeout", "300ms"];
+    let all = [&ask[..], &["--new-connections", "--fail-above", "p99=20s"]].concat();
+    let ended = probe(&url, &all).expect(1);
+    assert!(ended.out.contains("2 replies, 18 errors"), "{}", ended.out);
+    let told =
+        "argiope: --fail-above p99=20s: 18 of 20 were not answered, which is above any bound\n";
+    assert_eq!(ended.err, told);
+    let few = [&all[..], &["--fail-above", "p10=20s"]].concat();
+    assert_eq!(
+        probe(&url, &few).err,
+        told,
+        "those who had an answer had it in time"
+    );
 }

@@ -214,6 +214,30 @@ impl ProbeReport {
         self.by_error.values().sum()
     }
 
+    /// Requests of which there should be such a span and is none, for they had no answer: of those
+    /// that were due, or that left, or of which that phase failed. They are in no distribution, and
+    /// waited longer than anybody has seen; [`Ceiling`](super::Ceiling)s take them for that.
+    pub fn unanswered(&self, measure: Measure) -> u64 {
+        let failed_at = |phase: &str| {
+            let errors = self.by_error.iter();
+            let of_it = errors.filter(|(name, _)| match name.split_once('.') {
+                Some(("timeout", code)) => code == phase,
+                Some((kind, _)) => kind == phase,
+                None => false,
+            });
+            of_it.map(|(_, count)| count).sum()
+        };
+        match measure {
+            Measure::Due | Measure::Whole => self.due.saturating_sub(self.replies),
+            Measure::Sent | Measure::FirstByte | Measure::Headers | Measure::Body => {
+                self.sent.saturating_sub(self.replies)
+            }
+            Measure::Wait => self.unsent + self.dropped,
+            Measure::Dns | Measure::Connect | Measure::Tls => failed_at(measure.name()),
+            Measure::Lateness => 0,
+        }
+    }
+
     /// Requests a second that had their turn while requests were due.
     pub fn rate_reached(&self) -> f64 {
         self.begun_in_time as f64 / self.span.as_secs_f64().max(1e-9)
