@@ -470,3 +470,26 @@ fn what_is_never_answered_is_above_every_bound() {
         "those who had an answer had it in time"
     );
 }
+
+#[test]
+fn what_a_probe_does_not_heed_or_cannot_have_is_told_by_name() {
+    let server = thinking(0);
+    let ask = ["--rate", "50", "--requests", "3"];
+    let set = [
+        "-s",
+        "KEEPALIVE_MAX=0",
+        "-s",
+        "DOWNLOAD_DELAY=9",
+        "-s",
+        "IO=epoll",
+    ];
+    let ended = probe(&server.url("/"), &[&ask[..], &set].concat()).expect(0);
+    assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+    let told = "warning: a probe does not heed DOWNLOAD_DELAY (-s), KEEPALIVE_MAX (-s): ";
+    assert!(ended.err.starts_with(told), "{}", ended.err);
+    let many = ["--connections", "99999999999"];
+    let ended = probe(&server.url("/"), &[&ask[..], &many].concat()).expect(0);
+    assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+    let told = "warning: --connections is 99999999999, but ";
+    assert!(ended.err.starts_with(told), "{}", ended.err);
+}

@@ -679,3 +679,27 @@ fn nonsense_is_refused_with_the_flag_that_says_it() {
     check(settings(1.0, 1), &[], "URL");
     check(settings(1.0, 1), &["ftp://10.0.0.1/"], "ftp://10.0.0.1/");
 }
+
+#[test]
+fn settings_that_a_probe_does_nothing_about_are_named() {
+    for name in HEEDED {
+        let there = super::settings().iter().any(|setting| setting.name == name);
+        assert!(there, "{name}");
+    }
+    assert_eq!(unheeded(&Config::default()), Vec::<String>::new());
+    let mut config = Config::default();
+    let said = [
+        ("download_delay", "2"),
+        ("KEEPALIVE_MAX", "0"),
+        ("STOP_GRACE", "1s"),
+        ("CONNECT_TIMEOUT", "1s"),
+    ];
+    for (name, value) in said {
+        config
+            .set(name, &value.into(), Source::Option)
+            .expect("a sound setting");
+    }
+    let place = Source::Option;
+    let expected = ["DOWNLOAD_DELAY", "KEEPALIVE_MAX"].map(|name| format!("{name} ({place})"));
+    assert_eq!(unheeded(&config), expected);
+}
