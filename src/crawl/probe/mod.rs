@@ -150,12 +150,13 @@ impl<I: Io> Probe<I> {
             Rng::from_seed(seed).fork("arrivals"),
             core.io.now(),
         );
-        let report = ProbeReport::new(
+        let mut report = ProbeReport::new(
             (settings.arrivals, settings.rate),
             settings.length,
             seed,
             core.room.most(),
         );
+        report.io = core.io.name();
         let load = Load::new(schedule, targets, settings.new_connections, grace, report);
         for target in load.targets() {
             // What cannot be put on the wire is the caller's to hear of now, not the sink's later.

@@ -107,6 +107,8 @@ impl Measure {
 pub struct ProbeReport {
     /// Why it ended; `None` while it runs. See [`Probe::run`](super::Probe::run).
     pub finish_reason: Option<&'static str>,
+    /// The kernel interface that carried it: `epoll` or `uring`.
+    pub io: &'static str,
     /// Requests a second that were asked for.
     pub rate: f64,
     /// How the gaps between them were chosen.
@@ -177,6 +179,7 @@ impl ProbeReport {
     ) -> Self {
         ProbeReport {
             finish_reason: None,
+            io: "",
             rate,
             arrivals,
             length,
@@ -305,6 +308,7 @@ impl ProbeReport {
             .collect();
         json!({
             "finish_reason": self.finish_reason,
+            "io": self.io,
             "rate": self.rate,
             "rate_reached": self.rate_reached(),
             "is_rate_reached": self.is_rate_reached(),
