@@ -14,6 +14,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -133,9 +134,18 @@ fn a_busy_thread_of_ours_does_not_move_what_the_server_took() {
 #[test]
 fn another_reader_finds_the_percentiles_that_the_report_tells() {
     let asked = AtomicU64::new(0);
+    let silence = Mutex::new(None);
     let server = Server::start(move |_| {
         let asked = asked.fetch_add(1, Ordering::Relaxed);
-        let page = Reply::page("a page").after(Duration::from_millis(asked % 20));
+        let mut after = Duration::from_millis(asked % 20);
+        // What is asked within two seconds of the hundredth is answered after them, so that there are
+        // intervals without an answer however well the machine does.
+        let mut silence = silence.lock().expect("no server panics");
+        if asked >= 100 {
+            let until = *silence.get_or_insert(loopback::now() + Duration::from_millis(2100));
+            after = after.max(until.saturating_sub(loopback::now()));
+        }
+        let page = Reply::page("a page").after(after);
         // Some connections are to be set up while it measures, however quick its pages are.
         match asked % 10 {
             0 => page.field("Connection", "close"),
@@ -177,15 +187,15 @@ fn another_reader_finds_the_percentiles_that_the_report_tells() {
             );
         }
     }
-    // An interval a second, each from where the one before ended; stamps have whole milliseconds.
+    // An interval a second, but none where nothing was answered; stamps have whole milliseconds.
     let spans = theirs["spans"].as_array().expect("a list").iter();
     let due: Vec<(f64, f64)> = spans
         .filter(|span| span[0] == "due")
         .map(|span| (span[1].as_f64().expect("ms"), span[2].as_f64().expect("ms")))
         .collect();
-    assert!((3..=5).contains(&due.len()), "{due:?}");
+    assert!(due.len() >= 2, "{due:?}");
     for pair in due.windows(2) {
-        assert!((pair[1].0 - pair[0].1).abs() <= 2.0, "{due:?}");
+        assert!(pair[1].0 - pair[0].1 >= -2.0, "they overlap: {due:?}");
     }
     let text = fs::read_to_string(&log).expect("the log");
     assert!(text.contains("#[StartTime: "), "{text}");
