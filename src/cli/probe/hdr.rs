@@ -70,6 +70,9 @@ fn write(mut file: impl Write, started: Wall, inbox: &Receiver<ProbeInterval>) -
         .add_comment("[Values in nanoseconds; without a tag: latency from due]")
         .with_start_time(UNIX_EPOCH + Duration::from_nanos(started.0))
         .begin_log_with(&mut file, &mut serializer)?;
+    // A quarter of a megabyte, used again for each.
+    let mut histogram =
+        Histogram::new_with_bounds(1, LONGEST, DIGITS).expect("these bounds are valid");
     for interval in inbox {
         let start = interval.start.saturating_since(started);
         for (measure, spread) in &interval.spreads {
@@ -77,7 +80,8 @@ fn write(mut file: impl Write, started: Wall, inbox: &Receiver<ProbeInterval>) -
                 Measure::Due => None,
                 other => Some(Tag::new(other.name()).expect("names have no commas")),
             };
-            log.write_histogram(&histogram(spread), start, interval.length, tag)
+            fill(&mut histogram, spread);
+            log.write_histogram(&histogram, start, interval.length, tag)
                 .map_err(|error| match error {
                     IntervalLogWriterError::IoError(error) => error,
                     IntervalLogWriterError::SerializeError(error) => io::Error::other(error),
@@ -87,14 +91,13 @@ fn write(mut file: impl Write, started: Wall, inbox: &Receiver<ProbeInterval>) -
     file.flush()
 }
 
-fn histogram(spread: &Spread) -> Histogram<u64> {
-    let mut histogram =
-        Histogram::new_with_bounds(1, LONGEST, DIGITS).expect("these bounds are valid");
+/// Makes a histogram hold what a spread does, and no more.
+fn fill(histogram: &mut Histogram<u64>, spread: &Spread) {
+    histogram.reset();
     for (span, count) in spread.buckets() {
         let nanos = u64::try_from(span.as_nanos()).unwrap_or(LONGEST);
         histogram.saturating_record_n(nanos, count);
     }
-    histogram
 }
 
 /// What a spread tells apart: an hour, and three digits.
