@@ -12,6 +12,7 @@ mod fetching;
 mod limits;
 mod machine;
 mod output;
+mod probe_outputs;
 mod probing;
 mod redirects;
 mod replies;

@@ -107,6 +107,8 @@ impl Measure {
 pub struct ProbeReport {
     /// Why it ended; `None` while it runs. See [`Probe::run`](super::Probe::run).
     pub finish_reason: Option<&'static str>,
+    /// The kernel interface that carried it: `epoll` or `uring`.
+    pub io: &'static str,
     /// Requests a second that were asked for.
     pub rate: f64,
     /// How the gaps between them were chosen.
@@ -177,6 +179,7 @@ impl ProbeReport {
     ) -> Self {
         ProbeReport {
             finish_reason: None,
+            io: "",
             rate,
             arrivals,
             length,
@@ -214,16 +217,43 @@ impl ProbeReport {
         self.by_error.values().sum()
     }
 
+    /// Requests of which there should be such a span and is none, for they had no answer: of those
+    /// that were due, or that left, or of which that phase failed. They are in no distribution, and
+    /// waited longer than anybody has seen; [`Ceiling`](super::Ceiling)s take them for that.
+    pub fn unanswered(&self, measure: Measure) -> u64 {
+        let failed_at = |phase: &str| {
+            let errors = self.by_error.iter();
+            let of_it = errors.filter(|(name, _)| match name.split_once('.') {
+                Some(("timeout", code)) => code == phase,
+                Some((kind, _)) => kind == phase,
+                None => false,
+            });
+            of_it.map(|(_, count)| count).sum()
+        };
+        match measure {
+            Measure::Due | Measure::Whole => self.due.saturating_sub(self.replies),
+            Measure::Sent | Measure::FirstByte | Measure::Headers | Measure::Body => {
+                self.sent.saturating_sub(self.replies)
+            }
+            Measure::Wait => self.unsent + self.dropped,
+            Measure::Dns | Measure::Connect | Measure::Tls => failed_at(measure.name()),
+            Measure::Lateness => 0,
+        }
+    }
+
     /// Requests a second that had their turn while requests were due.
     pub fn rate_reached(&self) -> f64 {
         self.begun_in_time as f64 / self.span.as_secs_f64().max(1e-9)
     }
 
-    /// Whether the rate was kept: of what was due, all but a hundredth (or, where that is less, a
-    /// tenth of a second's worth) had its turn in time.
+    /// Whether the rate was kept: of what was due, all but a hundredth had its turn in time. Of a
+    /// short probe more may be missing, since a moment of ours is a larger share of it: a tenth of a
+    /// second's worth, but no more than a tenth of what was due.
     pub fn is_rate_reached(&self) -> bool {
         let missed = self.due.saturating_sub(self.begun_in_time) as f64;
-        self.dropped == 0 && missed <= (self.due as f64 * 0.01).max(self.rate * 0.1)
+        let due = self.due as f64;
+        let allowed = (self.rate * 0.1).clamp(due * 0.01, due * 0.1);
+        self.dropped == 0 && missed <= allowed
     }
 
     /// Counts a request that ended, which was due at `due`; what it measured goes to `interval`
@@ -278,6 +308,7 @@ impl ProbeReport {
             .collect();
         json!({
             "finish_reason": self.finish_reason,
+            "io": self.io,
             "rate": self.rate,
             "rate_reached": self.rate_reached(),
             "is_rate_reached": self.is_rate_reached(),
