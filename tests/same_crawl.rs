@@ -1,6 +1,9 @@
 //! The same crawl of a scripted origin, on epoll, on io_uring and in the simulation: what comes out
 //! is the same, but for times, local ports, and what was asked for in which order.
 
+#[path = "../src/base/loud.rs"]
+mod loud;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -303,7 +306,7 @@ fn the_same_origin_is_crawled_alike_on_every_back_end() {
     assert_same(&lines(epoll, at, refuses), &simulated);
     match Uring::new(Settings::default()) {
         Ok(uring) => assert_same(&lines(uring, at, refuses), &simulated),
-        Err(reason) => eprintln!("SKIPPED: {reason}"),
+        Err(reason) => loud::skip(reason),
     }
 }
 

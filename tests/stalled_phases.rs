@@ -1,6 +1,7 @@
 //! How long each phase of a request took, told by a loop that is late for everything: on epoll, on
 //! io_uring and in the simulation, where it can be told to the nanosecond.
 
+#[path = "../src/base/loud.rs"]
 mod loud;
 
 use std::io::{Read, Write};
