@@ -86,8 +86,8 @@
 //! let lane = throttle.open_lane(&ScopeSet::ordered([scope]));
 //! let mut now = Instant::START;
 //! let mut sent = Vec::new();
+//! throttle.offer(lane, now);
 //! while sent.len() < 3 {
-//!     throttle.offer(lane, now);
 //!     while let Some(grant) = throttle.poll(now) {
 //!         match grant {
 //!             // Here a connection would be made or taken, and reported when it is there.
@@ -95,6 +95,7 @@
 //!             Grant::Depart(ticket) => {
 //!                 sent.push(now);
 //!                 throttle.finish(ticket, now);
+//!                 throttle.offer(lane, now);
 //!             }
 //!         }
 //!     }
