@@ -26,9 +26,9 @@ pub enum Measure {
     /// From due until the request had its turn: until there was a free place among the connections,
     /// the name was known, and we got round to it.
     Wait,
-    /// The lookup of the name, where this request made one.
+    /// The lookup of the name, where this request made one or joined one: from the query's departure.
     Dns,
-    /// The TCP handshake, where this request made one.
+    /// The TCP handshake, where this request made one: from the SYN's departure.
     Connect,
     /// The TLS handshake, where this request made one.
     Tls,
@@ -36,7 +36,8 @@ pub enum Measure {
     FirstByte,
     /// From the first to the last byte of the final head.
     Headers,
-    /// From the last byte of the head to that of the body.
+    /// From the last byte of the head to that of the body. The end of the connection is not part
+    /// of it, even where only that tells that the body is whole.
     Body,
     /// How late the request left: after it was due and its connection ready. Our own fault.
     Lateness,
@@ -89,7 +90,7 @@ impl Measure {
             Measure::Whole => since(timings.body.or(timings.headers), due),
             Measure::Wait => since(Some(timings.started), due),
             Measure::Dns => since(timings.dns, timings.started),
-            Measure::Connect => since(timings.connect, timings.dns.unwrap_or(timings.started)),
+            Measure::Connect => timings.connect_took,
             Measure::Tls => timings.tls_took,
             Measure::FirstByte => since(timings.first_byte, timings.sent?),
             Measure::Headers => since(timings.headers, timings.first_byte?),
