@@ -20,6 +20,15 @@ fn probe(args: &[&str]) -> Ended {
     argiope(&[&usual[..], &["--requests", "5"], args].concat())
 }
 
+/// Nothing was amiss, but that a busy machine may have been late.
+#[track_caller]
+fn check_done(ended: &Ended) {
+    let is_late = ended.err.starts_with("argiope: the rate was not reached");
+    let is_one_line = ended.err.lines().count() == 1;
+    let done = ended.code == Some(0) || is_late && is_one_line;
+    assert!(done, "{}", ended.err);
+}
+
 fn folder() -> TempDir {
     tempfile::tempdir().expect("a folder")
 }
@@ -86,7 +95,7 @@ fn a_pipe_stays_and_its_reader_has_every_line() {
         thread::spawn(move || fs::read_to_string(path).expect("text comes"))
     };
     let (lines_read, log_read) = (read(&lines), read(&log));
-    probe(&["--results", text(&lines), "--hdr", text(&log)]).expect(0);
+    check_done(&probe(&["--results", text(&lines), "--hdr", text(&log)]));
     // Whoever is left with a pipe that nobody writes to reads for ever.
     assert!(is_pipe(&lines) && is_pipe(&log));
     let lines = lines_read.join().expect("it reads");
@@ -102,7 +111,7 @@ fn a_link_stays_and_what_it_leads_to_is_written() {
     symlink("target", &link).expect("a link");
     for _ in 0..2 {
         // The second time there is something to be overwritten.
-        probe(&["--results", text(&link)]).expect(0);
+        check_done(&probe(&["--results", text(&link)]));
         assert!(link.is_symlink());
         let lines = fs::read_to_string(&target).expect("the target");
         assert_eq!(read_lines(&lines).len(), 5);
