@@ -19,6 +19,7 @@ use super::life::Refused;
 use super::mapping::Mapping;
 use super::origins::Origins;
 use super::pacing::{MOST, Pacing};
+use super::pieces::Pieces;
 use super::room::{Ports, Room};
 use super::spare::Spare;
 use super::stats::{Progress, Stats};
@@ -67,6 +68,8 @@ pub struct Parts {
     pub initial: Option<InitialFeedback>,
     /// Where `stats.json` is kept up to date; `None` for nowhere.
     pub stats_path: Option<PathBuf>,
+    /// What said how many requests may be in flight, as people know it.
+    pub in_flight_named: &'static str,
 }
 
 /// Who maps scopes, and who reads answers.
@@ -83,6 +86,7 @@ impl Parts {
             managers: BTreeMap::new(),
             initial: None,
             stats_path: None,
+            in_flight_named: "CONCURRENT_REQUESTS",
         }
     }
 }
@@ -191,7 +195,8 @@ impl<I: Io> Crawler<I> {
                 _ => format!("the limit of {} open files", open_files()),
             };
             log::warn!(
-                "CONCURRENT_REQUESTS is {wanted}, but {bound} leaves room for only {} in flight",
+                "{} is {wanted}, but {bound} leaves room for only {} in flight",
+                parts.in_flight_named,
                 room.most()
             );
             throttle.set_in_flight_max(room.most());
@@ -204,9 +209,11 @@ impl<I: Io> Crawler<I> {
             throttle.set_initial(initial);
         }
         throttle.set_addresses(scope_map.wants_address());
+        let waker = io.waker();
         let core = Core {
             now,
-            inbox: Inbox::new(io.waker()),
+            inbox: Inbox::new(waker.clone()),
+            pieces: Pieces::new(waker),
             load: None,
             frontier: Frontier::new(config.frontier.clone()),
             throttle,
@@ -226,6 +233,7 @@ impl<I: Io> Crawler<I> {
             looked_up: HashMap::with_hasher(FixedState::with_seed(seed)),
             dns_sockets: HashMap::with_hasher(FixedState::with_seed(seed)),
             unresolved: VecDeque::new(),
+            secured: Vec::new(),
             parting: Vec::new(),
             paused: VecDeque::new(),
             favoured: None,

@@ -19,6 +19,8 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll};
 
 use self::connection::{Arrived, Connection, Entry, Kind, State, Unread};
+use super::allowance::Allowance;
+use super::delay::RunDelay;
 use super::departures::Departures;
 use super::disk::Disk;
 use super::limits::sockets_allowed;
@@ -44,6 +46,8 @@ pub struct Epoll {
     timer: Timer,
     stamps: Stamps,
     departures: Departures,
+    /// What our thread waits for a processor, looked up after each sleep.
+    delay: RunDelay,
     bell: Arc<Bell>,
     /// Indexed by [`Token::slot`].
     entries: Vec<Entry>,
@@ -57,6 +61,8 @@ pub struct Epoll {
     news: Vec<Event>,
     /// Turns for which it is still worth while to know how many segments a socket has had.
     watchful: u32,
+    /// What that may cost.
+    allowance: Allowance,
     disk: Option<Disk>,
     _stamping: OwnedFd,
 }
@@ -88,6 +94,7 @@ impl Epoll {
             timer,
             stamps: Stamps::start(),
             departures: Departures::start(),
+            delay: RunDelay::start(),
             bell,
             entries: Vec::new(),
             open: 0,
@@ -96,6 +103,7 @@ impl Epoll {
             outbox: Outbox::default(),
             news: Vec::new(),
             watchful: 0,
+            allowance: Allowance::new(),
             disk: None,
             _stamping: keep_stamping()?,
             settings,
@@ -316,7 +324,8 @@ impl Epoll {
                 self.line.push_back(token);
                 return Ok(());
             };
-            let counted = connection.count_before(self.watchful > 0);
+            let counts = self.watchful > 0 && self.allowance.spend();
+            let counted = connection.count_before(counts);
             match connection.socket.receive(self.pool.get_mut(buffer)) {
                 Ok(Read::Bytes { length, stamp }) => {
                     let short =
@@ -331,11 +340,12 @@ impl Epoll {
                     if is_kernels {
                         connection.floor = stamp.at;
                     }
-                    let asks = before.is_worth_asking(&stamp);
-                    if asks {
+                    let doubted = before.is_worth_asking(&stamp);
+                    if doubted {
                         self.watchful = WATCHFUL_TURNS;
                     }
-                    let asks = asks || before.is_stale(&stamp);
+                    // A stamp that is too early is worse than one that is in doubt.
+                    let asks = before.is_stale(&stamp) || doubted && self.allowance.spend();
                     match connection.arrived(asks, counted, short) {
                         Arrived::Alone if is_kernels => stamp = Stamp::exact(stamp.at),
                         Arrived::Alone | Arrived::Unknown => {}
@@ -399,7 +409,7 @@ impl Epoll {
             connection.hold_back(bytes, mark);
             return Ok(None);
         }
-        if mark && self.watchful > 0 {
+        if mark && self.watchful > 0 && self.allowance.spend() {
             connection.count_segments();
         }
         let at = self.stamps.now();
@@ -531,7 +541,11 @@ impl Io for Epoll {
             slept = self.sleep(until);
         }
         let edges = self.polled.iter().count();
-        let (now, unseen) = self.stamps.begin_turn(slept, edges < EDGES_MAX, edges);
+        let (now, mut unseen) = self.stamps.begin_turn(slept, edges < EDGES_MAX, edges);
+        self.allowance.earn(now);
+        if slept && let Some(kept) = self.delay.since_last() {
+            unseen = unseen.kept(kept.min(now.saturating_since(looking)));
+        }
         self.handle_edges(now, unseen, events);
         self.serve_line(events);
     }

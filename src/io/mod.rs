@@ -5,6 +5,7 @@
 //! runs in here, and a back end that is a ring of completions needs no translation.
 
 mod stamps;
+mod allowance;
 mod timer;
 mod spin;
 mod socket;

@@ -42,18 +42,18 @@ impl Line<'_> {
     }
 
     pub fn number(&mut self, value: u64) {
-        let mut digits = [0; 20];
-        let mut at = digits.len();
-        let mut rest = value;
-        loop {
-            at -= 1;
-            digits[at] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-        self.out.extend_from_slice(&digits[at..]);
+        let width = value.checked_ilog10().map_or(1, |log| log as usize + 1);
+        let mut text = [0; 20];
+        put_digits(&mut text[..width], value);
+        self.put(text, width);
+    }
+
+    /// Appends the beginning of a short text. Of a known length it needs no call to be copied, and
+    /// what was copied too much is soon taken back.
+    fn put<const SIZE: usize>(&mut self, text: [u8; SIZE], length: usize) {
+        let end = self.out.len() + length;
+        self.out.extend_from_slice(&text);
+        self.out.truncate(end);
     }
 
     /// A span as seconds: no exponent, up to nine digits after the point, no idle zeros.
@@ -70,9 +70,8 @@ impl Line<'_> {
             width -= 1;
         }
         let mut text = *b".000000000";
-        let text = &mut text[..=width];
-        put_digits(&mut text[1..], fraction);
-        self.out.extend_from_slice(text);
+        put_digits(&mut text[1..=width], fraction);
+        self.put(text, 1 + width);
     }
 
     /// As [`Wall`] shows itself, in a tenth of the time: there are three on a line.
@@ -181,14 +180,29 @@ impl Line<'_> {
     }
 }
 
-/// Fills a place with the last digits of a number.
+/// Fills a place with the last digits of a number, two at a time.
 fn put_digits(place: &mut [u8], number: u64) {
     let mut rest = number;
-    for digit in place.iter_mut().rev() {
+    let mut pairs = place.rchunks_exact_mut(2);
+    for pair in &mut pairs {
+        pair.copy_from_slice(&PAIRS[(rest % 100) as usize]);
+        rest /= 100;
+    }
+    if let [digit] = pairs.into_remainder() {
         *digit = b'0' + (rest % 10) as u8;
-        rest /= 10;
     }
 }
+
+/// 00 to 99.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut number = 0;
+    while number < 100 {
+        pairs[number] = [b'0' + number as u8 / 10, b'0' + number as u8 % 10];
+        number += 1;
+    }
+    pairs
+};
 
 /// A span as seconds in decimal.
 pub(super) struct Seconds(pub(super) Duration);

@@ -44,7 +44,7 @@ impl Carried for Uring {
 pub(super) fn has_uring() -> bool {
     let missing = Uring::new(Settings::default()).err();
     if let Some(reason) = &missing {
-        eprintln!("SKIPPED: {reason}");
+        crate::base::loud::skip(reason);
     }
     missing.is_none()
 }

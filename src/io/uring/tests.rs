@@ -11,7 +11,7 @@ use crate::io::{Clock, Stamp};
 /// A back end, unless this kernel has none of this kind for us.
 fn uring(settings: Settings) -> Option<Uring> {
     Uring::new(settings)
-        .inspect_err(|reason| eprintln!("SKIPPED: {reason}"))
+        .inspect_err(|reason| crate::base::loud::skip(reason))
         .ok()
 }
 

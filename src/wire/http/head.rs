@@ -54,6 +54,9 @@ impl Version {
 pub struct Headers {
     bytes: Vec<u8>,
     fields: Vec<Field>,
+    /// A bit for each length that a name has: most names that are looked for are not there, and that
+    /// is seen without a look at the fields.
+    lengths: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,16 +68,15 @@ struct Field {
 impl Headers {
     /// The value of the first field of this name, in any case, without surrounding white space.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
-        let mut fields = self.fields.iter();
-        fields
-            .find(|field| self.is_named(field, name))
-            .map(|field| self.slice(&field.value))
+        let field = self
+            .fields_of(name)
+            .find(|field| self.is_named(field, name));
+        field.map(|field| self.slice(&field.value))
     }
 
     /// The values of every field of this name, in any case, in order.
     pub fn get_all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
-        self.fields
-            .iter()
+        self.fields_of(name)
             .filter(move |field| self.is_named(field, name))
             .map(|field| self.slice(&field.value))
     }
@@ -108,6 +110,16 @@ impl Headers {
     /// Bytes of memory that they hold.
     pub fn memory(&self) -> usize {
         self.bytes.capacity() + self.fields.capacity() * size_of::<Field>()
+    }
+
+    /// The fields, if one of them can have this name.
+    fn fields_of(&self, name: &str) -> std::slice::Iter<'_, Field> {
+        let may_be_there = self.lengths & length_bit(name.len()) != 0;
+        if may_be_there {
+            self.fields.iter()
+        } else {
+            [].iter()
+        }
     }
 
     fn is_named(&self, field: &Field, name: &str) -> bool {
@@ -218,6 +230,9 @@ impl HeadBuffer {
 
     /// Takes lines from `input` up to and with the empty one; true when that has come.
     pub(super) fn read(&mut self, input: &mut &[u8], bounds: &Bounds) -> Result<bool, HttpError> {
+        if self.read_whole(input, bounds) {
+            return Ok(true);
+        }
         if !self.begin(input, bounds)? {
             return Ok(false);
         }
@@ -237,6 +252,30 @@ impl HeadBuffer {
             }
         }
         Ok(false)
+    }
+
+    /// Takes a head that is here whole and has nothing to be made regular, as most come: one look at
+    /// all of its bytes in place of one at each line. False if it is not like that; nothing is taken.
+    fn read_whole(&mut self, input: &mut &[u8], bounds: &Bounds) -> bool {
+        if !self.bytes.is_empty() || !input.starts_with(STATUS_LINE_START) {
+            return false;
+        }
+        // Within these no line can be too long either.
+        let most = (bounds.bytes - self.taken).min(bounds.first_line_bytes);
+        let within = &input[..input.len().min(most).min(bounds.line_bytes)];
+        let Some((length, lines)) = regular_head(within) else {
+            return false;
+        };
+        if lines - 1 > bounds.lines {
+            return false;
+        }
+        let (head, rest) = input.split_at(length);
+        self.bytes.extend_from_slice(head);
+        self.taken += length;
+        self.lines = lines;
+        self.line_start = length - 2;
+        *input = rest;
+        true
     }
 
     /// Passes over blank lines, then holds the first bytes against what every status line begins
@@ -318,7 +357,9 @@ impl HeadBuffer {
     pub(super) fn parse(mut self) -> Result<Head, HttpError> {
         let mut fields = std::mem::take(&mut self.fields);
         let (status, version) = self.parts(&mut fields)?;
+        let lengths = fields.iter().map(|field| length_bit(field.name.len()));
         let headers = Headers {
+            lengths: lengths.fold(0, |all, length| all | length),
             bytes: self.bytes,
             fields,
         };
@@ -358,6 +399,52 @@ impl HeadBuffer {
             value: range(header.value),
         }));
         Ok((status.ok_or(HttpError::Status)?, version))
+    }
+}
+
+/// The bit of a name's length in [`Headers::lengths`].
+fn length_bit(length: usize) -> u64 {
+    1 << length.min(63)
+}
+
+/// The length of the head that these bytes begin with, and how many lines it has before the empty
+/// one; `None` unless it is whole and every line ends with CR LF, holds no other CR and does not
+/// begin with a space. Blocks without an end are looked at all bytes at once.
+fn regular_head(bytes: &[u8]) -> Option<(usize, usize)> {
+    let mut lines = 0;
+    let mut at = 0;
+    let (ones, _) = bytes.as_chunks::<32>();
+    let (nexts, _) = bytes.get(1..)?.as_chunks::<32>();
+    for (ones, nexts) in ones.iter().zip(nexts) {
+        let (mut breaks, mut ends, mut wrong) = (0_u8, 0_u8, 0_u8);
+        for (&one, &next) in ones.iter().zip(nexts) {
+            let ended = u8::from(one == b'\n');
+            let spaced = u8::from(next == b' ') | u8::from(next == b'\t');
+            breaks += ended;
+            ends |= ended & u8::from(next == b'\r');
+            wrong |= (u8::from(one == b'\r') ^ u8::from(next == b'\n')) | (ended & spaced);
+        }
+        if ends != 0 {
+            break;
+        }
+        if wrong != 0 {
+            return None;
+        }
+        lines += usize::from(breaks);
+        at += ones.len();
+    }
+    loop {
+        match bytes.get(at..at + 2)? {
+            b"\n\r" => {
+                let whole = bytes.get(at + 2) == Some(&b'\n');
+                return whole.then_some((at + 3, lines + 1));
+            }
+            b"\r\n" => {}
+            [b'\r', _] | [_, b'\n'] | [b'\n', b' ' | b'\t'] => return None,
+            [b'\n', _] => lines += 1,
+            _ => {}
+        }
+        at += 1;
     }
 }
 
