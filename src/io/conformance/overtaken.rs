@@ -10,6 +10,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::kernel::{Carried, Kernel, kernels};
 use super::{Seen, Watch, token};
+use crate::base::loud;
 use crate::io::Clock;
 
 fn what_was_missing_is_not_taken_to_have_come_with_what_overtook_it<I: Carried>() {
@@ -25,7 +26,7 @@ fn what_was_missing_is_not_taken_to_have_come_with_what_overtook_it<I: Carried>(
         watch.io().submit();
         assert!(matches!(watch.next(), Seen::Sent(..)));
         if let Err(error) = overtake(&peer, b"B") {
-            eprintln!("SKIPPED: segments cannot be forged here ({error})");
+            loud::skip(format_args!("segments cannot be forged here ({error})"));
             return;
         }
         // The kernel has it, and there is nothing to be read.

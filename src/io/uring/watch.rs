@@ -7,7 +7,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use super::connection::{Arrived, Connection};
 use crate::base::time::Instant;
 use crate::io::delay::RunDelay;
-use crate::io::stamps::{EXACT, PER_NEWS, PROMPT, Stamps, Unseen};
+use crate::io::stamps::{EXACT, PROMPT, Stamps, Unseen};
 use crate::io::{Clock, Stamp};
 
 /// How closely the sockets were watched up to this turn.
@@ -105,7 +105,7 @@ impl Leisure {
         *self = Leisure {
             before: self.up_to(now),
             since: now,
-            allowed: PER_NEWS * u32::try_from(news).unwrap_or(u32::MAX),
+            allowed: HURRIED * u32::try_from(news).unwrap_or(u32::MAX),
         };
     }
 }
@@ -238,8 +238,12 @@ impl Watch {
     }
 }
 
-/// So much leisure is remembered: some hundred pieces of news later a loop is taken for one that
-/// has none.
+/// A loop to which each piece of news leaves no more than this is in a hurry. To look closely takes
+/// three microseconds.
+const HURRIED: Duration = Duration::from_micros(200);
+
+/// So much leisure is remembered: a hundred pieces of news later a loop is taken for one that has
+/// none.
 const LEISURE_MAX: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
@@ -320,14 +324,15 @@ mod tests {
             assert!(!has(leisure, 400 * turn + 400));
         }
         // The page of one of them keeps us busy.
-        assert!(has(leisure, 3600 + 501));
+        assert!(!has(leisure, 3600 + 2000));
+        assert!(has(leisure, 3600 + 2001));
         leisure.begin_turn(micros(53_600), 10);
         assert!(has(leisure, 53_600));
-        // It is forgotten after some hundred pieces of news.
-        for turn in 1..100 {
+        // It is forgotten after a hundred pieces of news.
+        for turn in 1..10 {
             leisure.begin_turn(micros(53_600 + 400 * turn), 10);
         }
-        assert!(!has(leisure, 53_600 + 400 * 99));
+        assert!(!has(leisure, 53_600 + 400 * 9));
         // Sleep is leisure, too.
         leisure.begin_turn(micros(200_000), 1);
         assert!(has(leisure, 200_000));
