@@ -20,6 +20,7 @@ use mio::{Events, Interest, Poll};
 
 use self::connection::{Arrived, Connection, Entry, Kind, State, Unread};
 use super::allowance::Allowance;
+use super::delay::RunDelay;
 use super::departures::Departures;
 use super::disk::Disk;
 use super::limits::sockets_allowed;
@@ -45,6 +46,8 @@ pub struct Epoll {
     timer: Timer,
     stamps: Stamps,
     departures: Departures,
+    /// What our thread waits for a processor, looked up after each sleep.
+    delay: RunDelay,
     bell: Arc<Bell>,
     /// Indexed by [`Token::slot`].
     entries: Vec<Entry>,
@@ -91,6 +94,7 @@ impl Epoll {
             timer,
             stamps: Stamps::start(),
             departures: Departures::start(),
+            delay: RunDelay::start(),
             bell,
             entries: Vec::new(),
             open: 0,
@@ -537,8 +541,11 @@ impl Io for Epoll {
             slept = self.sleep(until);
         }
         let edges = self.polled.iter().count();
-        let (now, unseen) = self.stamps.begin_turn(slept, edges < EDGES_MAX, edges);
+        let (now, mut unseen) = self.stamps.begin_turn(slept, edges < EDGES_MAX, edges);
         self.allowance.earn(now);
+        if slept && let Some(kept) = self.delay.since_last() {
+            unseen = unseen.kept(kept.min(now.saturating_since(looking)));
+        }
         self.handle_edges(now, unseen, events);
         self.serve_line(events);
     }

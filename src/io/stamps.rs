@@ -43,6 +43,8 @@ pub(super) struct Unseen {
     found: Instant,
     /// It had to wait for them: they, or others that came with them, ended a sleep.
     slept: bool,
+    /// After its sleep our thread waited for a processor, so long at the most.
+    kept: Duration,
     /// How much news it found.
     news: u32,
     /// What they answer departed then.
@@ -56,9 +58,15 @@ impl Unseen {
             since,
             found: since,
             slept: false,
+            kept: Duration::MAX,
             news: 0,
             asked: Instant::START,
         }
+    }
+
+    /// A look that slept was kept from its processor no longer than this; else nobody knows.
+    pub(super) fn kept(self, kept: Duration) -> Self {
+        Unseen { kept, ..self }
     }
 
     /// Whether it pays to ask the kernel for more about a stamp that may be off. A loop that sleeps
@@ -135,6 +143,7 @@ impl Stamps {
             since: self.looked_at,
             found: now,
             slept,
+            kept: Duration::MAX,
             news: u32::try_from(news).unwrap_or(u32::MAX),
             asked: Instant::START,
         };
@@ -175,7 +184,9 @@ impl Stamps {
     /// One read returns all that has arrived, with the stamp of the *last* segment. What the caller
     /// waits for may have been in an earlier one. That cannot have come before the socket was last
     /// seen empty, nor before it was asked for; so far the stamp may be off. It is taken for exact
-    /// where that is less than [`EXACT`], and where it [ended a sleep](ended_sleep). `floor` is a
+    /// where that is less than [`EXACT`], and where it [ended a sleep](ended_sleep) after which our
+    /// thread had its processor at once: while it waits for one, that of a server that answers in two
+    /// parts perhaps, the second part can come and be as close to the end of the sleep. `floor` is a
     /// moment that the arrival cannot precede.
     ///
     /// A segment may have waited in the kernel, stamped, when the socket was seen empty: that says
@@ -203,12 +214,18 @@ impl Stamps {
         let at = at.max(floor).min(now);
         let since = Some(unseen.since).filter(|since| *since <= at);
         let slack = at.saturating_since(unseen.asked.max(since.unwrap_or_default()));
-        let exact = slack <= EXACT || (unseen.slept && ended_sleep(at, unseen.found));
+        let woken = unseen.slept && unseen.kept <= EXACT;
+        let exact = slack <= EXACT || (woken && ended_sleep(at, unseen.found));
         Stamp {
             at,
             clock: Clock::Kernel,
             slack: if exact { Duration::ZERO } else { slack },
         }
+    }
+
+    /// When something left, by the kernel's stamp; `None` if it cannot be believed.
+    pub(super) fn departure(&self, kernel: Timespec) -> Option<Instant> {
+        self.convert(kernel).filter(|_| self.is_true())
     }
 
     /// What is only known to have happened by now.
@@ -304,7 +321,7 @@ fn read(clock: ClockId) -> u64 {
 
 /// The wall clock is only ever slewed together with the monotonic one; apart they move by steps.
 /// Less than this is nothing, beyond what is doubtful about the readings themselves.
-const STEP: Duration = Duration::from_micros(10);
+pub(super) const STEP: Duration = Duration::from_micros(10);
 
 /// An arrival that is off by no more is told as exact.
 pub(super) const EXACT: Duration = Duration::from_micros(25);
@@ -316,7 +333,7 @@ pub(super) const PROMPT: Duration = Duration::from_micros(45);
 
 /// What each piece of news costs a loop that does nothing but read and send, at the most. To ask the
 /// kernel takes a fortieth of it.
-const PER_NEWS: Duration = Duration::from_micros(50);
+pub(super) const PER_NEWS: Duration = Duration::from_micros(50);
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -403,12 +420,16 @@ mod tests {
     fn a_stamp_close_to_the_end_of_the_sleep_that_it_ended_is_exact() {
         let mut stamps = stamps();
         let (now, woken) = stamps.begin_turn(true, true, 1);
-        let is_bound = |at: Instant| {
+        let is_bound_if = |at: Instant, woken| {
             let told = stamps.arrival(kernel(&stamps, at), woken, Instant::START);
             assert_eq!(told.clock, Clock::Kernel);
             told.is_bound()
         };
+        let is_bound = |at| is_bound_if(at, woken.kept(EXACT));
         assert!(!is_bound(now - PROMPT));
+        // Others ran before us, and may have sent more.
+        assert!(is_bound_if(now - PROMPT, woken.kept(EXACT * 2)));
+        assert!(is_bound_if(now - PROMPT, woken), "nobody knows");
         // Woken late: what ended the sleep may have been an earlier segment than the last.
         assert!(is_bound(now - PROMPT - Duration::from_nanos(1)));
         // Read late: others may have come in between.
