@@ -262,7 +262,9 @@ impl<I: Io> Core<I> {
                 if let Some(flight) = http.flight.and_then(|key| self.flights.get(key))
                     && matches!(flight.stage, Stage::Exchanging { .. })
                 {
-                    self.throttle.sent(flight.ticket, at);
+                    // Where others were run before it left, the next gap runs from the last moment at which
+                    // it can have left: what the server sees is never shorter.
+                    self.throttle.sent(flight.ticket, at + slack);
                 }
                 self.arm(key);
             }
