@@ -262,8 +262,8 @@ impl<I: Io> Core<I> {
                 if let Some(flight) = http.flight.and_then(|key| self.flights.get(key))
                     && matches!(flight.stage, Stage::Exchanging { .. })
                 {
-                    // Where others were run before it left, the next gap runs from the last moment at which
-                    // it can have left: what the server sees is never shorter.
+                    // Where others were run before it left, the next gap runs from the last
+                    // moment at which it can have left, or it would be too short for the server.
                     self.throttle.sent(flight.ticket, at + slack);
                 }
                 self.arm(key);
