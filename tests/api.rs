@@ -3,14 +3,13 @@
 #[allow(dead_code, reason = "other tests ask it for more")]
 mod loopback;
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant as Clock};
 
+use argiope::base::shared::Shared;
 use argiope::serde_json::json;
 use argiope::settings::ScopeSettings;
 use argiope::{
@@ -272,7 +271,7 @@ fn scope_map_classifier_and_strategy_are_the_embedders() {
             ask.add(format!("owner/{owner}"));
         }
     }
-    struct Counting(Rc<Cell<usize>>);
+    struct Counting(Shared<usize>);
     impl Classify for Counting {
         fn classify(&self, answer: &Answer<'_>) -> Signal {
             assert_eq!(answer.status, Some(200));
@@ -298,12 +297,12 @@ fn scope_map_classifier_and_strategy_are_the_embedders() {
     }
 
     let server = Server::start(|_| Reply::page("a page"));
-    let pages = Rc::new(RefCell::new(Vec::new()));
-    let (kept, classified) = (Rc::clone(&pages), Rc::new(Cell::new(0)));
+    let pages = Shared::new(Vec::new());
+    let (kept, classified) = (Shared::clone(&pages), Shared::new(0));
     let mut crawler = Crawler::builder(server.config())
         .sink(move |page: Page| kept.borrow_mut().push(page))
         .scope_map(ByOwner)
-        .classify(Counting(Rc::clone(&classified)))
+        .classify(Counting(Shared::clone(&classified)))
         .strategy(|scope: &str| {
             (scope == "owner/test").then(|| Box::new(Tiring) as Box<dyn Strategy>)
         })
@@ -420,7 +419,7 @@ fn f90_a_slow_reply_slows_nothing_down_where_its_request_asks_so() {
 #[test]
 fn a_sink_hears_each_decision_once_its_reply_has_ended() {
     #[derive(Clone, Default)]
-    struct Heard(Rc<RefCell<Vec<String>>>);
+    struct Heard(Shared<Vec<String>>);
     impl Sink for Heard {
         fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
             self.0.borrow_mut().push(format!("page {}", page.id));
@@ -558,11 +557,11 @@ fn f17_a_request_with_costs_that_are_none_is_refused_and_one_with_sound_ones_is_
 
 /// Has the scopes of `slow.test` looked up elsewhere, and those of others by their host.
 struct LookedUp<F> {
-    asked: Rc<RefCell<Vec<String>>>,
+    asked: Shared<Vec<String>>,
     look_up: F,
 }
 
-impl<F: Fn(Later)> ScopeMap for LookedUp<F> {
+impl<F: Fn(Later) + Send> ScopeMap for LookedUp<F> {
     fn scopes(&self, ask: &mut Ask<'_>) {
         self.asked.borrow_mut().push(ask.url().path().to_owned());
         if ask.url().host_str() != "slow.test" {
@@ -577,13 +576,13 @@ impl<F: Fn(Later)> ScopeMap for LookedUp<F> {
 #[expect(clippy::type_complexity, reason = "three values, each plain")]
 fn looked_up(
     config: Config,
-    look_up: impl Fn(Later) + 'static,
-) -> (Crawler, Rc<RefCell<Vec<Page>>>, Rc<RefCell<Vec<String>>>) {
-    let pages: Rc<RefCell<Vec<Page>>> = Rc::default();
-    let kept = Rc::clone(&pages);
-    let asked = Rc::default();
+    look_up: impl Fn(Later) + Send + 'static,
+) -> (Crawler, Shared<Vec<Page>>, Shared<Vec<String>>) {
+    let pages: Shared<Vec<Page>> = Shared::default();
+    let kept = Shared::clone(&pages);
+    let asked = Shared::default();
     let map = LookedUp {
-        asked: Rc::clone(&asked),
+        asked: Shared::clone(&asked),
         look_up,
     };
     let crawler = Crawler::builder(config)
@@ -653,8 +652,8 @@ fn f67_a_map_that_never_answers_leaves_the_host() {
 #[test]
 fn f67_what_waits_for_its_scopes_keeps_the_crawl_going_and_is_given_back_when_it_stops() {
     let server = Server::start(|_| Reply::page("a page"));
-    let unanswered = Rc::new(RefCell::new(Vec::new()));
-    let held = Rc::clone(&unanswered);
+    let unanswered = Shared::new(Vec::new());
+    let held = Shared::clone(&unanswered);
     let (mut crawler, pages, _) =
         looked_up(server.config(), move |later| held.borrow_mut().push(later));
     for number in 0..2 {
@@ -682,9 +681,9 @@ fn f67_what_waits_for_its_scopes_keeps_the_crawl_going_and_is_given_back_when_it
 }
 
 /// A crawler whose pages are kept.
-fn kept(config: Config) -> (Rc<RefCell<Vec<Page>>>, Crawler) {
-    let pages = Rc::new(RefCell::new(Vec::new()));
-    let kept = Rc::clone(&pages);
+fn kept(config: Config) -> (Shared<Vec<Page>>, Crawler) {
+    let pages = Shared::new(Vec::new());
+    let kept = Shared::clone(&pages);
     let crawler = Crawler::builder(config)
         .sink(move |page: Page| kept.borrow_mut().push(page))
         .build()

@@ -1,7 +1,7 @@
 //! The state of a crawl and its turn: wait; take what arrived; fire what is due; submit.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::config::Config;
@@ -38,7 +38,7 @@ use crate::throttle::signal::Classify;
 pub(super) struct Core<I: Io> {
     pub io: I,
     pub now: Instant,
-    pub config: Rc<Config>,
+    pub config: Arc<Config>,
     pub inbox: Inbox,
     /// Requests that come in by the clock, where this is no crawl but a probe.
     pub load: Option<Box<Load>>,

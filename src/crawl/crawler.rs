@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::fast::FixedState;
@@ -248,7 +248,7 @@ impl<I: Io> Crawler<I> {
             stats_path: parts.stats_path,
             stats_written: now,
             unfinished: true,
-            config: Rc::new(config),
+            config: Arc::new(config),
             io,
         };
         Ok(Crawler { core })

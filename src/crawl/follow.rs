@@ -1,6 +1,5 @@
 //! What a reply leads to: another try, a redirect's target, rules, sitemaps, links.
 
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -211,7 +210,7 @@ impl<I: Io> Core<I> {
                 let robots = Robots::parse(&page.body);
                 sitemaps = robots.sitemaps().to_vec();
                 let agent = &self.frontier.settings().robots_agent;
-                Brought::Rules(Rc::new(robots.agent(agent)))
+                Brought::Rules(Arc::new(robots.agent(agent)))
             }
             // Redirects that lead nowhere are taken for a file that is not there (section 2.3.1.2).
             (Some(300..=399), _) => Brought::Absent,

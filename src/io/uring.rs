@@ -41,6 +41,7 @@ use self::ring::{Answer, Name, Ring, SLOT_MAX, What};
 use self::watch::Watch;
 use super::departures::Departures;
 use super::disk::Disk;
+use super::driver::{Driver, Drives};
 use super::limits::sockets_allowed;
 use super::outbox::Outbox;
 use super::socket::{Socket, keep_stamping, net_error};
@@ -72,6 +73,7 @@ pub struct Uring {
     stamps: Stamps,
     departures: Departures,
     watch: Watch,
+    driver: Driver,
     bell: Arc<Bell>,
     /// Indexed by [`Token::slot`].
     entries: Vec<Entry>,
@@ -85,13 +87,15 @@ pub struct Uring {
     outbox: Outbox,
     /// Events that no descriptor shows.
     news: Vec<Event>,
+    /// There are answers that one turn had no time for.
+    cut: bool,
     disk: Option<Disk>,
     _stamping: OwnedFd,
 }
 
 impl Uring {
-    /// A back end for the calling thread, whose timer slack it sets (see [`Settings::timer_slack`]).
-    /// It must stay with this thread: the kernel receives in its name.
+    /// A back end for whichever thread waits on it. The kernel receives in the name of the thread
+    /// that asked for it, so when another one comes to wait all is asked for anew.
     ///
     /// # Errors
     /// When the kernel has no io_uring, not enough of it, or not for us; when the system gives no
@@ -116,6 +120,7 @@ impl Uring {
             stamps: Stamps::start(),
             departures: Departures::start(),
             watch: Watch::start(),
+            driver: Driver::default(),
             bell: Arc::new(Bell {
                 fd: bell.map_err(io::Error::from)?,
                 rung: AtomicBool::new(false),
@@ -127,14 +132,12 @@ impl Uring {
             turn: 0,
             outbox: Outbox::default(),
             news: Vec::new(),
+            cut: false,
             disk: None,
             _stamping: keep_stamping()?,
             settings,
         };
         uring.try_out()?;
-        set_timer_slack(uring.settings.timer_slack);
-        uring.asks.extend([Ask::Start(BELL), Ask::Start(TIMER)]);
-        uring.flush();
         Ok(uring)
     }
 
@@ -260,6 +263,19 @@ impl Uring {
         self.open -= 1;
     }
 
+    /// The calling thread takes the turns from now on. What was asked for in the name of another
+    /// one, which may be gone or busy with something else, is asked for anew: each operation's end
+    /// is answered, and begins it again.
+    fn adopt(&mut self, drives: Drives) {
+        set_timer_slack(self.settings.timer_slack);
+        self.watch.adopt();
+        if drives == Drives::First {
+            self.asks.extend([Ask::Start(BELL), Ask::Start(TIMER)]);
+        } else if let Err(error) = self.ring.cancel_all() {
+            log::warn!("the ring serves the thread that drove it before: {error}");
+        }
+    }
+
     /// Sleeps until there is an answer or the tail before the deadline begins, and looks through
     /// the tail.
     fn sleep(&mut self, until: Option<Instant>) {
@@ -374,6 +390,10 @@ impl Io for Uring {
     }
 
     fn wait(&mut self, until: Option<Instant>, events: &mut Vec<Event>) {
+        match self.driver.turn() {
+            Drives::Same => {}
+            drives => self.adopt(drives),
+        }
         let stale = |event: &Event| {
             event.token().is_some_and(|token| {
                 let entry = &self.entries[token.slot as usize];
@@ -401,6 +421,7 @@ impl Io for Uring {
         self.answers.clear();
         self.ring.take(ANSWERS_A_TURN, &mut self.answers);
         let complete = !self.ring.has_answers();
+        self.cut = !complete;
         let (now, unseen) = self.stamps.begin_turn(slept, complete, self.answers.len());
         self.watch.begin_turn(now, unseen, complete);
         self.handle_answers(now, events);
@@ -409,7 +430,7 @@ impl Io for Uring {
     }
 
     fn has_news(&self) -> bool {
-        !self.news.is_empty() || !self.line.is_empty()
+        !self.news.is_empty() || self.cut || !self.line.is_empty()
     }
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -23,7 +23,7 @@ use page::Page;
 ///
 /// A sink that is slow says so with [`Sink::is_ready`]: the crawl then reads no more from the
 /// network until it is, so that memory stays bounded.
-pub trait Sink {
+pub trait Sink: Send {
     /// Takes a finished attempt. Whatever is to be written is pushed to `disk`.
     ///
     /// The page, or any part of it, is the sink's to keep (`std::mem::take`). The memory of what it
@@ -70,7 +70,7 @@ impl Sink for Nowhere {
 
 /// A function that takes each page, and always takes more. Called on the crawl's thread: while it
 /// runs nothing is sent. See [`function::FunctionSink`] for one that can say that it is full.
-impl<F: FnMut(Page)> Sink for F {
+impl<F: FnMut(Page) + Send> Sink for F {
     fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
         self(std::mem::take(page));
     }

@@ -27,12 +27,17 @@ pub(super) struct Watch {
 impl Watch {
     pub(super) fn start() -> Self {
         Watch {
-            delay: RunDelay::start(),
+            delay: RunDelay::none(),
             empty_at: Instant::START,
             since: Instant::START,
             unseen: Unseen::since(Instant::START),
             kept: None,
         }
+    }
+
+    /// From now on the calling thread watches.
+    pub(super) fn adopt(&mut self) {
+        self.delay = RunDelay::start();
     }
 
     /// There was no answer at this moment.
