@@ -64,6 +64,44 @@ fn a_crawl_goes_on_whichever_thread_takes_its_turns() {
     }
 }
 
+#[test]
+fn the_thread_that_drove_a_crawl_before_is_left_in_peace() {
+    let slowly = Duration::from_millis(150);
+    let server = Server::start(move |_| Reply::page("a page").after(slowly));
+    let (pages, mut crawler) = kept(server.config().with("IO", "uring").expect("a back end"));
+    crawler
+        .submit(Request::get("http://a.test/"))
+        .expect("it is a URL");
+    while server.asked().is_empty() {
+        crawler.turn(Some(Duration::from_millis(5)));
+    }
+    // The reply comes while another thread drives. What the kernel still did in our name would
+    // break off our own wait.
+    let (tells, hears) = std::sync::mpsc::channel();
+    let driver = thread::spawn(move || {
+        crawler.turn(Some(Duration::ZERO));
+        tells.send("it has taken over").expect("the test listens");
+        let reason = crawler.run();
+        tells.send("it has ended").expect("the test listens");
+        (reason, crawler)
+    });
+    hears.recv().expect("it takes over");
+    let nothing = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC);
+    let nothing = nothing.expect("a descriptor");
+    while hears.try_recv().is_err() {
+        let mut events: [rustix::event::epoll::Event; 1] =
+            std::array::from_fn(|_| rustix::event::epoll::Event {
+                flags: rustix::event::epoll::EventFlags::IN,
+                data: rustix::event::epoll::EventData::new_u64(0),
+            });
+        let patience = Duration::from_millis(50).try_into().expect("it fits");
+        let waited = rustix::event::epoll::wait(&nothing, &mut events, Some(&patience));
+        assert_eq!(waited, Ok(0));
+    }
+    assert_eq!(driver.join().expect("it ends").0, "finished");
+    assert_eq!(pages.borrow()[0].status, Some(200));
+}
+
 /// A crawler whose pages are kept.
 fn kept(config: Config) -> (Shared<Vec<Page>>, Crawler) {
     let pages = Shared::new(Vec::new());
