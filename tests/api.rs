@@ -136,7 +136,7 @@ fn a_crawl_that_is_over_takes_nothing_more() {
     crawler.stopper().stop();
     assert_eq!(to_the_end(&mut crawler), "shutdown");
     let late = handle.submit(Request::get("http://a.test/").tag(5));
-    assert_eq!(late.expect_err("it is over").0.tag, 5);
+    assert_eq!(late.expect_err("it is over").into_request().tag, 5);
     let late = handle.try_submit(Request::get("http://a.test/"));
     assert!(matches!(late, Err(NotTaken::Closed(_))));
     let late = crawler.submit(Request::get("http://a.test/"));
@@ -152,7 +152,7 @@ fn stop_finishes_what_is_in_flight_and_gives_back_the_rest() {
     assert_eq!(to_the_end(&mut crawler), "shutdown");
     let statuses: Vec<_> = pages.borrow().iter().map(|page| page.status).collect();
     assert_eq!(statuses, [Some(200)]);
-    let pending: Vec<_> = crawler.take_pending().map(|r| r.url).collect();
+    let pending: Vec<_> = crawler.take_pending().map(|p| p.request.url).collect();
     assert_eq!(pending, ["http://a.test/1", "http://a.test/2"]);
 }
 
@@ -189,21 +189,19 @@ fn a_host_loop_that_waits_for_the_descriptor_alone_meets_every_deadline() {
     let began = Clock::now();
     let mut waits = 0;
     loop {
-        if !crawler.arm() {
-            let fd = crawler.as_fd();
-            let mut fds = [rustix::event::PollFd::new(
-                &fd,
-                rustix::event::PollFlags::IN,
-            )];
-            let bound = PATIENCE.try_into().expect("it fits");
-            let ready = rustix::event::poll(&mut fds, Some(&bound)).expect("poll works");
-            assert_eq!(ready, 1, "the descriptor carries every deadline");
-            waits += 1;
-        }
         if let Turn::Over(reason) = crawler.turn(Some(Duration::ZERO)) {
             assert_eq!(reason, "finished");
             break;
         }
+        let fd = crawler.as_fd();
+        let mut fds = [rustix::event::PollFd::new(
+            &fd,
+            rustix::event::PollFlags::IN,
+        )];
+        let bound = PATIENCE.try_into().expect("it fits");
+        let ready = rustix::event::poll(&mut fds, Some(&bound)).expect("poll works");
+        assert_eq!(ready, 1, "the descriptor carries every deadline");
+        waits += 1;
         assert!(began.elapsed() < PATIENCE, "the crawl goes on and on");
     }
     assert_eq!(pages.borrow().len(), 7);
@@ -549,10 +547,10 @@ fn f17_a_request_with_costs_that_are_none_is_refused_and_one_with_sound_ones_is_
     assert_eq!(to_the_end(&mut crawler), "shutdown");
     let pending: Vec<_> = crawler.take_pending().collect();
     assert_eq!(
-        pending[0].scopes,
+        pending[0].request.scopes,
         Some(vec!["b".to_owned(), "a".to_owned()])
     );
-    assert_eq!(pending[0].scope_costs, [1.0, 2.5]);
+    assert_eq!(pending[0].request.scope_costs, [1.0, 2.5]);
 }
 
 /// Has the scopes of `slow.test` looked up elsewhere, and those of others by their host.
@@ -670,9 +668,16 @@ fn f67_what_waits_for_its_scopes_keeps_the_crawl_going_and_is_given_back_when_it
     assert_eq!(to_the_end(&mut crawler), "shutdown");
     assert!(pages.borrow().is_empty());
     let pending: Vec<_> = crawler.take_pending().collect();
-    let urls: Vec<_> = pending.iter().map(|request| request.url.as_str()).collect();
+    let urls: Vec<_> = pending
+        .iter()
+        .map(|pending| pending.request.url.as_str())
+        .collect();
     assert_eq!(urls, ["http://slow.test/0", "http://slow.test/1"]);
-    assert!(pending.iter().all(|request| request.scopes.is_none()));
+    assert!(
+        pending
+            .iter()
+            .all(|pending| pending.request.scopes.is_none())
+    );
     drop(crawler);
     unanswered
         .take()

@@ -71,6 +71,9 @@ impl<I: Io> Core<I> {
                 job.url
             );
         }
+        if self.is_unwanted(&job, scopes) {
+            return;
+        }
         let mut costs = Vec::new();
         let mut share = 0.0_f32;
         let mut ids: SmallVec<[ScopeId; 4]> = SmallVec::new();

@@ -24,6 +24,11 @@ pub(super) enum Drives {
 }
 
 impl Driver {
+    /// Whether there was no turn yet.
+    pub(super) fn is_nobody(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// The calling thread takes a turn.
     pub(super) fn turn(&mut self) -> Drives {
         let here = HERE.with(|here| *here);

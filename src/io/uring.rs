@@ -263,6 +263,14 @@ impl Uring {
         self.open -= 1;
     }
 
+    /// The calling thread takes a turn.
+    fn drive(&mut self) {
+        match self.driver.turn() {
+            Drives::Same => {}
+            drives => self.adopt(drives),
+        }
+    }
+
     /// The calling thread takes the turns from now on. What was asked for in the name of another
     /// one, which may be gone or busy with something else, is asked for anew: each operation's end
     /// is answered, and begins it again.
@@ -390,10 +398,7 @@ impl Io for Uring {
     }
 
     fn wait(&mut self, until: Option<Instant>, events: &mut Vec<Event>) {
-        match self.driver.turn() {
-            Drives::Same => {}
-            drives => self.adopt(drives),
-        }
+        self.drive();
         let stale = |event: &Event| {
             event.token().is_some_and(|token| {
                 let entry = &self.entries[token.slot as usize];
@@ -438,6 +443,10 @@ impl Io for Uring {
     }
 
     fn arm(&mut self, until: Option<Instant>) {
+        if self.driver.is_nobody() {
+            // Nobody watches the timer yet.
+            self.drive();
+        }
         self.timer.arm(until, &self.stamps);
         // Whoever sleeps in a loop of his own does not come by here again.
         self.lend();

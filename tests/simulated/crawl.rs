@@ -135,6 +135,10 @@ impl Run {
 
     /// One turn; why the crawl is over, where it is.
     pub fn turn(&mut self) -> Option<&'static str> {
+        self.turn_within(None)
+    }
+
+    fn turn_within(&mut self, patience: Option<Duration>) -> Option<&'static str> {
         self.turns += 1;
         let progress = |run: &Run| run.crawler.progress();
         assert!(
@@ -143,7 +147,7 @@ impl Run {
             self.seed,
             progress(self)
         );
-        match self.crawler.turn(None) {
+        match self.crawler.turn(patience) {
             Turn::GoesOn => None,
             Turn::Over(reason) => Some(reason),
         }
@@ -151,8 +155,11 @@ impl Run {
 
     /// Goes on until a moment of the crawl, or its end.
     pub fn until(&mut self, at: Duration) -> Option<&'static str> {
-        while self.crawler.elapsed() < at {
-            if let Some(reason) = self.turn() {
+        while let Some(left) = at.checked_sub(self.crawler.elapsed())
+            && !left.is_zero()
+        {
+            // A crawl that has nothing to do sleeps for good.
+            if let Some(reason) = self.turn_within(Some(left)) {
                 return Some(reason);
             }
         }

@@ -21,7 +21,7 @@ use self::schedule::Schedule;
 use super::config::Config;
 use super::core::Phase;
 use super::crawler::{Crawler, Parts, SetUpError, Turn};
-use super::inbox::Stopper;
+use super::handle::Stopper;
 use crate::base::rng::Rng;
 use crate::fetch::resolver;
 use crate::frontier::filter;

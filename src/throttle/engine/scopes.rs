@@ -14,6 +14,11 @@ use crate::base::intern::Interner;
 use crate::base::time::Instant;
 
 impl Throttle {
+    /// The scope of a name, if there is one.
+    pub fn known_scope(&self, name: &str) -> Option<ScopeId> {
+        self.roll.find(name)
+    }
+
     /// The scope of a name, made if it is new.
     pub fn scope(&mut self, name: &str) -> ScopeId {
         if let Some(id) = self.roll.find(name) {
