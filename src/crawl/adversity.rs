@@ -547,10 +547,21 @@ fn a_host_without_an_address_is_tried_again_for_a_later_link() {
     );
 }
 /// Servers that do whatever comes to their mind.
-struct Moody {
+pub(super) struct Moody {
     hosts: u64,
     connections: BTreeMap<ConnId, Vec<u8>>,
     hits: u64,
+}
+
+impl Moody {
+    /// So many of them, from 10.0.0.0 on.
+    pub(super) fn new(hosts: u64) -> Self {
+        Moody {
+            hosts,
+            connections: BTreeMap::new(),
+            hits: 0,
+        }
+    }
 }
 
 impl World for Moody {
@@ -642,11 +653,7 @@ fn a_crawl_through_moody_servers_ends_and_leaves_nothing_behind() {
         trip.io.sockets_max = 4 + rng.below(30) as usize;
         trip.io.read_budget = 2000;
         let mut stops = rng.chance(0.2);
-        let world = Box::new(Moody {
-            hosts: 8,
-            connections: BTreeMap::new(),
-            hits: 0,
-        });
+        let world = Box::new(Moody::new(8));
         let io = Sim::with(seed, trip.io.clone(), Weather::default(), world);
         let told: Shared<Vec<Page>> = Shared::default();
         let pages = Shared::clone(&told);

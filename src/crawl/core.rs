@@ -103,6 +103,8 @@ pub(super) struct Core<I: Io> {
     pub(super) next_tick: Option<Instant>,
     pub(super) stats_path: Option<std::path::PathBuf>,
     pub(super) stats_written: Instant,
+    /// The sink was not ready when the last turn ended: it is asked again even if it is by now.
+    pub(super) sink_was_busy: bool,
     /// The descriptor carries the next deadline: a host may be waiting for it.
     pub(super) armed: bool,
     /// There is more to do than one turn takes.
@@ -181,6 +183,7 @@ impl<I: Io> Core<I> {
         self.io.submit();
         self.part();
         self.advance_phase();
+        self.sink_was_busy = !self.sink.is_ready();
         let ended = self.io.now();
         self.stats.lag.record(ended.saturating_since(began));
         let is_over = matches!(self.phase, Phase::Over { .. });
@@ -205,7 +208,7 @@ impl<I: Io> Core<I> {
             _ => None,
         };
         // A sink that waits for another thread cannot say when it is ready: it is asked.
-        let waits_for_sink = matches!(self.phase, Phase::Flushing { .. }) || !self.sink.is_ready();
+        let waits_for_sink = matches!(self.phase, Phase::Flushing { .. }) || self.sink_was_busy;
         [
             waits_for_sink.then(|| self.now + ASK_SINK_EVERY),
             self.throttle.next_wake(),
@@ -396,6 +399,7 @@ impl<I: Io> Core<I> {
             self.throttle.set_in_flight_max(most);
         }
         self.ports.expire(self.now);
+        self.answer();
         if self.now.saturating_since(self.stats_written) >= STATS_EVERY {
             self.write_stats();
         }

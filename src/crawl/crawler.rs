@@ -271,6 +271,7 @@ impl<I: Io> Crawler<I> {
             next_tick: Some(now + Duration::from_secs(1)),
             stats_path: parts.stats_path,
             stats_written: now,
+            sink_was_busy: false,
             armed: false,
             unfinished: true,
             config,

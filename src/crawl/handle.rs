@@ -246,7 +246,8 @@ impl Handle {
 
     /// How the crawl does: wakes it, and waits for the end of its present turn, a millisecond or so.
     /// Where no turn ends within 100 ms (nobody takes one; a sink takes long; this is the crawl's own
-    /// thread, where [`Crawler::stats`](crate::Crawler::stats) knows more) it is what was last told.
+    /// thread, where [`Crawler::stats`](crate::Crawler::stats) knows more) it is what was told last,
+    /// which is done every second.
     pub fn stats(&self) -> Snapshot {
         self.stopper.shared.ask(|| self.stopper.waker.wake())
     }

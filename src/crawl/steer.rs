@@ -53,6 +53,10 @@ impl<I: Io> Core<I> {
             self.cancel_unsent();
         }
         self.halted = paused;
+        if !matches!(self.phase, Phase::Running | Phase::Draining { .. }) {
+            // All that is left is given back as it is.
+            return;
+        }
         let words = self.inbox.take_words();
         if words.is_empty() {
             return;
@@ -213,3 +217,6 @@ fn asked() -> Failure {
         "it was cancelled by whoever steers the crawl",
     )
 }
+
+#[cfg(test)]
+mod tests;
