@@ -20,6 +20,7 @@ pub mod sink;
 #[doc(hidden)]
 pub mod crawl;
 
+pub mod parts;
 pub mod settings;
 #[doc(inline)]
 pub use crawl::probe;
@@ -56,6 +57,8 @@ pub use fetch::timings::{Label, Timings};
 pub use sink::function::FunctionSink;
 #[doc(inline)]
 pub use sink::page::{Page, TlsInfo};
+#[doc(inline)]
+pub use sink::reply::{Flow, Reply, Resume, Wish};
 #[doc(inline)]
 pub use sink::{Sink, WriteError};
 #[doc(inline)]

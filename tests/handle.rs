@@ -3,6 +3,8 @@
 
 #[allow(dead_code, reason = "other tests ask it for more")]
 mod loopback;
+#[path = "../src/base/loud.rs"]
+mod loud;
 
 use std::os::fd::OwnedFd;
 use std::thread;
@@ -36,7 +38,7 @@ fn a_crawl_goes_on_whichever_thread_takes_its_turns() {
         let server = Server::start(|_| Reply::page("a page"));
         let (pages, mut crawler) = kept(set(server.config(), "IO", io));
         if crawler.progress().io != io {
-            eprintln!("SKIPPED: there is no {io} here");
+            loud::skip(format!("there is no {io} here"));
             continue;
         }
         for number in 0..40 {

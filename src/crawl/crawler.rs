@@ -20,6 +20,7 @@ use super::inbox::Inbox;
 use super::mapping::Mapping;
 use super::origins::Origins;
 use super::pacing::{MOST, Pacing};
+use super::pieces::Pieces;
 use super::room::{Ports, Room};
 use super::spare::Spare;
 use super::stats::{Progress, Stats};
@@ -70,6 +71,8 @@ pub struct Parts {
     pub initial: Option<InitialFeedback>,
     /// Where `stats.json` is kept up to date; `None` for nowhere.
     pub stats_path: Option<PathBuf>,
+    /// What said how many requests may be in flight, as people know it.
+    pub in_flight_named: &'static str,
 }
 
 /// Who maps scopes, and who reads answers.
@@ -86,6 +89,7 @@ impl Parts {
             managers: BTreeMap::new(),
             initial: None,
             stats_path: None,
+            in_flight_named: "CONCURRENT_REQUESTS",
         }
     }
 }
@@ -210,7 +214,8 @@ impl<I: Io> Crawler<I> {
                 _ => format!("the limit of {} open files", open_files()),
             };
             log::warn!(
-                "CONCURRENT_REQUESTS is {wanted}, but {bound} leaves room for only {} in flight",
+                "{} is {wanted}, but {bound} leaves room for only {} in flight",
+                parts.in_flight_named,
                 room.most()
             );
             throttle.set_in_flight_max(room.most());
@@ -225,9 +230,11 @@ impl<I: Io> Crawler<I> {
         throttle.set_addresses(scope_map.wants_address());
         let frontier = Frontier::new(config.frontier.clone());
         let config = Arc::new(config);
+        let waker = io.waker();
         let mut core = Core {
             now,
-            inbox: Inbox::new(io.waker(), Arc::clone(&config), frontier.numbers()),
+            inbox: Inbox::new(waker.clone(), Arc::clone(&config), frontier.numbers()),
+            pieces: Pieces::new(waker),
             load: None,
             frontier,
             throttle,
@@ -247,6 +254,7 @@ impl<I: Io> Crawler<I> {
             looked_up: HashMap::with_hasher(FixedState::with_seed(seed)),
             dns_sockets: HashMap::with_hasher(FixedState::with_seed(seed)),
             unresolved: VecDeque::new(),
+            secured: Vec::new(),
             parting: Vec::new(),
             paused: VecDeque::new(),
             favoured: None,

@@ -313,6 +313,11 @@ impl Inbox {
         self.shared().bad_seeds.swap(0, Ordering::SeqCst)
     }
 
+    /// Whether the word to stop has been said.
+    pub fn is_stopping(&self) -> bool {
+        self.shared().grace.load(Ordering::SeqCst) < Shared::NEVER
+    }
+
     /// The word to stop, or to stop sooner, once.
     pub fn take_stop(&mut self) -> Option<Stop> {
         let grace = self.shared().grace.load(Ordering::SeqCst);

@@ -18,6 +18,7 @@ use crate::frontier::job::Job;
 use crate::frontier::request::Request;
 use crate::frontier::{Next, Unsent};
 use crate::io::{Chunk, Io, Stamp};
+use crate::sink::reply::Flow;
 use crate::throttle::engine::{LaneId, TicketId};
 
 /// Requests of one lane that may end unsent before others have their turn.
@@ -31,9 +32,7 @@ impl<I: Io> Core<I> {
             self.stats.seeds_bad += 1;
         })?;
         self.stats.seeds += 1;
-        self.frontier
-            .check(&job.url, job.depth, true, &mut self.throttle)
-            .map_err(Refused::Filtered)?;
+        self.let_in(&job).map_err(Refused::Filtered)?;
         job.id = self.frontier.number();
         let id = job.id;
         self.release_later(job);
@@ -44,13 +43,20 @@ impl<I: Io> Core<I> {
     /// that hears of it if it is left out.
     pub fn admit_heard(&mut self, job: Job) {
         self.stats.seeds += 1;
-        match self
-            .frontier
-            .check(&job.url, job.depth, true, &mut self.throttle)
-        {
+        match self.let_in(&job) {
             Ok(()) => self.release_later(job),
             Err(filtered) => self.end_later(job, Vec::new(), left_out(filtered)),
         }
+    }
+
+    /// Whether a request from outside comes in.
+    fn let_in(&mut self, job: &Job) -> Result<(), Filtered> {
+        let throttle = &mut self.throttle;
+        if job.dont_filter() {
+            self.frontier.let_in(&job.url, true, throttle);
+            return Ok(());
+        }
+        self.frontier.check(&job.url, job.depth, true, throttle)
     }
 
     /// 2. Its lane waits for its scopes, and they wait on the wheel.
@@ -125,24 +131,35 @@ impl<I: Io> Core<I> {
     /// 5. Bytes arrived: head, body, end, as the connection reads them.
     pub fn on_bytes(&mut self, key: Key, chunk: &Chunk, stamp: Stamp) {
         let mut used = 0;
+        let mut full = false;
         loop {
             let bytes = self.io.bytes(chunk);
             let mut rest = &bytes[used..];
             let news = match self.sockets.get_mut(key) {
                 Some(Socket::Http(http)) => {
+                    let later = http.until_a_piece(&mut rest);
                     let news = http.connection.handle_bytes(&mut rest, arrival(stamp));
+                    if let Some(flow) = self.pieces.hand_over(http, &self.flights, &mut *self.sink)
+                    {
+                        full = flow == Flow::Full;
+                    }
                     self.buffered = http.recount(self.buffered);
-                    news
+                    used = bytes.len() - rest.len() - later;
+                    match news {
+                        None if later > 0 => continue,
+                        None if full => return self.hold(key),
+                        news => news,
+                    }
                 }
                 Some(Socket::Dns(socket)) => {
-                    return self.resolver.handle_received(*socket, bytes, self.now);
+                    let at = stamp.at;
+                    return self.resolver.handle_received(*socket, bytes, at, self.now);
                 }
                 Some(Socket::Parting) | None => return,
             };
-            used = bytes.len() - rest.len();
             match news {
                 Some(news) => self.on_news(key, news),
-                None => return self.carry_on(key),
+                None => return self.carry_on_with_request(key),
             }
         }
     }
@@ -150,6 +167,7 @@ impl<I: Io> Core<I> {
     /// 6. The final head is there: its latency and what it means go to the throttle.
     pub fn on_head(&mut self, key: Key, socket: Key) {
         self.hear_head(key, socket);
+        self.ask_for_body(key, socket);
     }
 
     /// 7. It has ended: the sink has it, its links enter (1), its lane goes on (2).

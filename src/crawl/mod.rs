@@ -25,12 +25,15 @@ mod inbox;
 mod steer;
 mod snapshot;
 pub mod pacing;
+mod pieces;
 pub mod stats;
 pub mod config;
 mod crawler;
 pub mod probe;
 #[cfg(test)]
 mod adversity;
+#[cfg(test)]
+mod handshakes;
 mod builder;
 
 pub use admission::Refused;

@@ -135,7 +135,7 @@ impl Stats {
         });
         self.pages_failed += u64::from(page.kind == "page" && page.final_ && failed);
         self.bytes_wire += page.bytes_wire;
-        self.bytes_body += page.body.len() as u64;
+        self.bytes_body += page.body.len() as u64 + page.bytes_taken;
         self.links += u64::from(page.links.unwrap_or(0));
         if let Some(status) = page.status {
             *self.by_status.entry(status).or_default() += 1;
@@ -175,10 +175,9 @@ impl Stats {
         let since =
             |end: Option<Instant>, start: Option<Instant>| Some(end?.saturating_since(start?));
         let started = Some(timings.started);
-        let connecting = timings.dns.or(started);
         let spans = [
             since(timings.dns, started),
-            since(timings.connect, connecting),
+            timings.connect_took,
             timings.tls_took,
             since(timings.sent, timings.ready),
             since(timings.first_byte, timings.sent),

@@ -11,7 +11,7 @@ use super::deadline::{Deadline, Phase};
 use super::exchange::{Exchange, Step};
 use super::failure::{Failure, FailureKind};
 use super::settings::Settings;
-use super::timings::Arrival;
+use super::timings::{Arrival, Established};
 use super::tls::{TlsInfo, TlsSession};
 use super::transport::Transport;
 use crate::base::time::Instant;
@@ -54,10 +54,12 @@ pub struct Connection {
     transport: Transport,
     remote: SocketAddr,
     local: Option<SocketAddr>,
-    /// When TCP was established.
-    established: Option<Instant>,
+    /// TCP, once it is established.
+    established: Option<Established>,
     /// The TLS handshake, once it is over.
     secured: Option<Secured>,
+    /// For how long it may be set up, where the settings do not say so.
+    timeout: Option<Duration>,
     /// Exchanges started.
     used: u32,
     /// What the marked send that has not been reported yet carries.
@@ -127,18 +129,25 @@ impl Connection {
             local: None,
             established: None,
             secured: None,
+            timeout: None,
             used: 0,
             marked: None,
         }
     }
 
-    /// The kernel has established it.
-    pub fn handle_connected(&mut self, local: SocketAddr, at: Instant) -> Option<News> {
+    /// The kernel has established it, by an attempt that left at `left`.
+    pub fn handle_connected(
+        &mut self,
+        local: SocketAddr,
+        left: Instant,
+        arrival: Arrival,
+    ) -> Option<News> {
         let State::Connecting { released, .. } = self.state else {
             return None;
         };
         self.local = Some(local);
-        self.established = Some(at);
+        let at = arrival.at;
+        self.established = Some(Established::after(left, arrival));
         if self.transport.is_handshaking() {
             self.state = State::Handshaking {
                 began: at,
@@ -152,8 +161,14 @@ impl Connection {
         Some(News::Ready)
     }
 
-    /// When TCP was established, if it was.
-    pub fn established(&self) -> Option<Instant> {
+    /// It may take so long to be set up, from the release of what it is for, in place of
+    /// `DOWNLOAD_TIMEOUT`.
+    pub fn with_timeout(self, timeout: Option<Duration>) -> Self {
+        Connection { timeout, ..self }
+    }
+
+    /// When TCP was established and how long that took, if it was.
+    pub fn established(&self) -> Option<Established> {
         self.established
     }
 
@@ -167,9 +182,8 @@ impl Connection {
         let timings = exchange.timings_mut();
         timings.ready = Some(since);
         if self.used == 0 {
-            // What was over before the attempt began is no phase of it.
+            timings.end_connect(self.established);
             let began = timings.started;
-            timings.connect = self.established.filter(|at| *at >= began);
             if let Some(Secured {
                 arrival,
                 took,
@@ -261,7 +275,7 @@ impl Connection {
                 Some(self.died_idle())
             }
             State::Exchanging(exchange) => {
-                let step = exchange.handle_end(self.transport.may_end(), at);
+                let step = exchange.handle_end(self.transport.may_end());
                 Some(self.on_step(step, at))
             }
             State::Finished { reusable_since, .. } => {
@@ -309,8 +323,9 @@ impl Connection {
     /// When the present phase is out of time. None while nothing is awaited of the peer: how long
     /// a connection may wait for a request is the pool's to say.
     pub fn deadline(&self, settings: &Settings) -> Option<Deadline> {
+        let timeout = self.timeout.unwrap_or(settings.download_timeout);
         let set_up = |released: Instant, phase: Deadline| {
-            Deadline::new(released + settings.download_timeout, Phase::Total).or(phase)
+            Deadline::new(released + timeout, Phase::Total).or(phase)
         };
         match &self.state {
             State::Connecting { opened, released } => {
@@ -383,6 +398,14 @@ impl Connection {
     /// The exchange under way, or the one that ended and was not taken yet.
     pub fn exchange(&self) -> Option<&Exchange> {
         match &self.state {
+            State::Exchanging(exchange) | State::Finished { exchange, .. } => Some(exchange),
+            _ => None,
+        }
+    }
+
+    /// The same, for who says what is wanted of the body.
+    pub fn exchange_mut(&mut self) -> Option<&mut Exchange> {
+        match &mut self.state {
             State::Exchanging(exchange) | State::Finished { exchange, .. } => Some(exchange),
             _ => None,
         }

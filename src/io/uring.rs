@@ -39,9 +39,10 @@ use self::connection::{Connection, Entry, Kind, Receive, State, current};
 pub use self::ring::Unavailable;
 use self::ring::{Answer, Name, Ring, SLOT_MAX, What};
 use self::watch::Watch;
-use super::departures::Departures;
+use super::departures::{Call, Departure, Departures, SEGMENT};
 use super::disk::Disk;
 use super::driver::{Driver, Drives};
+use super::epoll::READS_MAX;
 use super::limits::sockets_allowed;
 use super::outbox::Outbox;
 use super::socket::{Socket, keep_stamping, net_error};
@@ -83,7 +84,6 @@ pub struct Uring {
     line: VecDeque<Token>,
     /// Open sockets that wait for buffers to receive into. May name stale tokens.
     starved: VecDeque<Token>,
-    turn: u64,
     outbox: Outbox,
     /// Events that no descriptor shows.
     news: Vec<Event>,
@@ -129,7 +129,6 @@ impl Uring {
             open: 0,
             line: VecDeque::new(),
             starved: VecDeque::new(),
-            turn: 0,
             outbox: Outbox::default(),
             news: Vec::new(),
             cut: false,
@@ -200,13 +199,15 @@ impl Uring {
         opened().map_err(|error| net_error(&error))
     }
 
-    /// Sends bytes of this turn; the moment they began to leave, unless they must wait.
+    /// Sends bytes of this turn; when a marked send left, unless it must wait. The kernel is to
+    /// stamp that if `stamped`.
     fn send_now(
         &mut self,
         token: Token,
         bytes: &[u8],
         mark: bool,
-    ) -> Result<Option<Instant>, NetError> {
+        stamped: bool,
+    ) -> Result<Option<Departure>, NetError> {
         let Some(entry) = current(&mut self.entries, token) else {
             return Ok(None);
         };
@@ -218,11 +219,26 @@ impl Uring {
             connection.hold_back(bytes, mark);
             return Ok(None);
         }
-        let at = self.stamps.now();
+        let stamped = mark && stamped && connection.kind == Kind::Stream;
+        let before = self.stamps.now();
         if mark {
-            connection.asked = at;
+            connection.asked = before;
         }
-        match (connection.socket.send(bytes)?, connection.kind) {
+        let sent = if stamped {
+            connection.socket.send_stamped(bytes)?
+        } else {
+            connection.socket.send(bytes)?
+        };
+        let departure = mark.then(|| {
+            let call = Call {
+                before,
+                after: self.stamps.now(),
+                is_single: sent == Some(bytes.len()) && bytes.len() <= SEGMENT,
+            };
+            let stamped = Some(&connection.socket).filter(|_| stamped);
+            self.departures.tell(call, stamped, &self.stamps)
+        });
+        match (sent, connection.kind) {
             (Some(taken), Kind::Stream) if taken < bytes.len() => {
                 connection.hold_back(&bytes[taken..], false);
                 self.await_ready(token.slot);
@@ -235,7 +251,7 @@ impl Uring {
             // A datagram leaves whole or is lost, as datagrams may be.
             _ => {}
         }
-        Ok(Some(at))
+        Ok(departure)
     }
 
     fn fail(&mut self, token: Token, error: NetError, events: &mut Vec<Event>) {
@@ -377,17 +393,17 @@ impl Io for Uring {
         self.flush();
         let mut outbox = std::mem::take(&mut self.outbox);
         let mut news = std::mem::take(&mut self.news);
+        let mut stamped = false;
         if !outbox.is_empty() {
-            self.departures.begin(self.stamps.now());
+            let now = self.stamps.now();
+            self.departures.begin(now);
+            stamped = self.watch.has_leisure(now);
         }
         for (send, bytes) in outbox.sends() {
             let token = send.token;
-            match self.send_now(token, bytes, send.mark) {
-                Ok(Some(at)) if send.mark => {
-                    let slack = self.departures.slack(at, self.stamps.now());
-                    news.push(Event::Sent { token, at, slack });
-                }
-                Ok(_) => {}
+            match self.send_now(token, bytes, send.mark, stamped) {
+                Ok(Some(Departure { at, slack })) => news.push(Event::Sent { token, at, slack }),
+                Ok(None) => {}
                 Err(error) => self.fail(token, error, &mut news),
             }
         }
@@ -421,15 +437,15 @@ impl Io for Uring {
         if slept {
             self.sleep(until);
         }
-        self.turn += 1;
-        self.serve_line(events);
         self.answers.clear();
         self.ring.take(ANSWERS_A_TURN, &mut self.answers);
         let complete = !self.ring.has_answers();
         self.cut = !complete;
         let (now, unseen) = self.stamps.begin_turn(slept, complete, self.answers.len());
-        self.watch.begin_turn(now, unseen, complete);
+        self.watch
+            .begin_turn(now, unseen, complete, self.answers.len());
         self.handle_answers(now, events);
+        self.serve_line(events);
         // The next arrivals find room, however long the turn takes.
         self.lend();
     }
@@ -497,7 +513,7 @@ impl Bell {
     }
 }
 
-/// Answers that one turn works through. What they lead to is done before anything is sent.
+/// Answers that one turn takes. Of the sockets that have something to tell by then a few do.
 const ANSWERS_A_TURN: usize = 256;
 
 /// Answers that the ring holds. More of them end receives, which are begun anew: that is rare enough

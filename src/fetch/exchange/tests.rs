@@ -25,6 +25,7 @@ fn description() -> Description<'static> {
         body: None,
         keep_wire: true,
         body_max: None,
+        timeout: None,
     }
 }
 
@@ -56,8 +57,7 @@ struct Seen {
 fn feed(mut exchange: Exchange, parts: &[&[u8]]) -> Seen {
     let mut heads = 0;
     let mut over = None;
-    let mut seconds = 2;
-    for part in parts {
+    for (seconds, part) in (2..).zip(parts) {
         let mut input = *part;
         while let Some(step) = exchange.handle_bytes(&mut input, arrival(seconds)) {
             match step {
@@ -75,9 +75,8 @@ fn feed(mut exchange: Exchange, parts: &[&[u8]]) -> Seen {
             input.is_empty(),
             "what is not the reply's is left over only after its end"
         );
-        seconds += 1;
     }
-    let over = over.unwrap_or_else(|| exchange.handle_end(true, at(seconds)));
+    let over = over.unwrap_or_else(|| exchange.handle_end(true));
     let Step::Over { failure, reusable } = over else {
         panic!("an exchange ends with Over");
     };
@@ -256,16 +255,23 @@ fn what_is_broken_is_named_and_what_came_is_kept() {
 }
 
 #[test]
-fn a_close_delimited_body_ends_with_its_connection() {
+fn a_close_delimited_body_is_whole_at_the_end_of_its_connection_and_over_with_its_last_byte() {
     let reply: &[u8] = b"HTTP/1.0 200 OK\r\n\r\nall of it";
-    let seen = feed(exchange(&description(), &small()), &[reply]);
-    assert_eq!(seen.result, "whole");
-    assert!(!seen.reusable);
-    assert_eq!(seen.outcome.body, b"all of it");
+    let whole = |parts: &[&[u8]], body: &[u8], seconds| {
+        let seen = feed(exchange(&description(), &small()), parts);
+        assert_eq!(seen.result, "whole");
+        assert!(!seen.reusable);
+        assert_eq!(seen.outcome.body, body);
+        // The end of the connection comes a second after the last part.
+        assert_eq!(seen.outcome.timings.body, Some(at(seconds)));
+    };
+    whole(&[reply], b"all of it", 2);
+    whole(&[reply, b" and", b" more"], b"all of it and more", 4);
+    whole(&[b"HTTP/1.0 200 OK\r\n\r\n"], b"", 2);
     let mut unsure = exchange(&description(), &small());
     let mut input = reply;
     while unsure.handle_bytes(&mut input, arrival(2)).is_some() {}
-    let Step::Over { failure, .. } = unsure.handle_end(false, at(3)) else {
+    let Step::Over { failure, .. } = unsure.handle_end(false) else {
         panic!("an end is an end");
     };
     assert_eq!(failure.expect("it may be cut").code, "close_notify");
@@ -508,4 +514,55 @@ fn whoever_asks_for_no_rate_still_gives_up_after_the_whole_time() {
     };
     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n";
     assert_eq!(drip(&settings, head, b"x"), (120, Phase::Total));
+}
+
+/// A reply that is fed a byte at a time, of which this is wanted: what came out while it came, and
+/// what it came to.
+fn wished(wish: Wish, reply: &[u8], settings: &Settings) -> (Vec<u8>, Outcome) {
+    let mut exchange = exchange(&description(), settings);
+    let (mut came, mut piece) = (Vec::new(), Vec::new());
+    let mut over = false;
+    for byte in reply {
+        let mut input = std::slice::from_ref(byte);
+        while let Some(step) = exchange.handle_bytes(&mut input, arrival(2)) {
+            match step {
+                Step::Head => exchange.set_wish(wish),
+                Step::Over { failure, reusable } => {
+                    assert_eq!((failure, reusable), (None, true));
+                    over = true;
+                }
+            }
+        }
+        while exchange.swap_body(&mut piece) {
+            came.append(&mut piece);
+        }
+    }
+    assert!(over, "the reply is whole");
+    (came, exchange.into_outcome())
+}
+
+#[test]
+fn a_body_is_taken_decoded_and_of_any_length_while_it_comes() {
+    let body = "the body, and the body again. ".repeat(20);
+    let coded = gzip(body.as_bytes());
+    for reply in [
+        with_body("Content-Encoding: gzip\r\n", &coded),
+        with_body("", body.as_bytes()),
+    ] {
+        let (came, outcome) = wished(Wish::Take, &reply, &small());
+        assert_eq!(came, body.as_bytes());
+        assert_eq!((outcome.bytes_taken, outcome.truncated), (600, None));
+        assert!(outcome.body.is_empty());
+        assert_eq!(outcome.response_bytes.len(), outcome.head_length);
+        assert_eq!(outcome.bytes_wire as usize, reply.len());
+    }
+}
+
+#[test]
+fn of_a_body_that_is_skipped_nothing_is_left_but_its_length() {
+    let reply = with_body("Content-Encoding: gzip\r\n", b"no gzip at all");
+    let (came, outcome) = wished(Wish::Skip, &reply, &small());
+    assert!(came.is_empty() && outcome.body.is_empty());
+    assert_eq!(outcome.response_bytes.len(), outcome.head_length);
+    assert_eq!(outcome.bytes_wire as usize, reply.len());
 }

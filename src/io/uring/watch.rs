@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use rustix::time::Timespec;
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use super::connection::Connection;
+use super::connection::{Arrived, Connection};
 use crate::base::time::Instant;
 use crate::io::delay::RunDelay;
-use crate::io::stamps::{EXACT, Stamps, Unseen};
+use crate::io::stamps::{EXACT, PROMPT, Stamps, Unseen};
 use crate::io::{Clock, Stamp};
 
 /// How closely the sockets were watched up to this turn.
@@ -22,6 +22,92 @@ pub(super) struct Watch {
     unseen: Unseen,
     /// How long our thread was kept from watching in that time; `None` where nobody knows.
     kept: Option<Duration>,
+    absence: Absence,
+    leisure: Leisure,
+}
+
+/// How long our thread was off its processor: segments that were found together came within as much
+/// of each other, whatever the count of them says.
+///
+/// To wait for it is one way to be off, another is what a page's handler may do: to wait for a disk,
+/// say, from which the kernel's interruption does not wake it.
+#[derive(Clone, Copy, Debug)]
+struct Absence {
+    /// For so long in all,
+    off: Duration,
+    since: Instant,
+    /// up to this moment, when it was looked into last.
+    until: Instant,
+    /// How long the thread had been on a processor by then.
+    spent: Duration,
+}
+
+impl Absence {
+    fn start() -> Self {
+        Absence {
+            off: Duration::ZERO,
+            since: Instant::START,
+            until: Instant::START,
+            spent: Duration::ZERO,
+        }
+    }
+
+    fn look(&mut self, spent: Duration, now: Instant) {
+        let passed = now.saturating_since(self.until);
+        *self = Absence {
+            off: passed.saturating_sub(spent.saturating_sub(self.spent)),
+            since: self.until,
+            until: now,
+            spent,
+        };
+    }
+
+    /// How long at the most within the time between the two; `None` where that was not looked into.
+    fn between(self, since: Instant, until: Instant) -> Option<Duration> {
+        (self.since <= since && self.until >= until).then_some(self.off)
+    }
+}
+
+/// How long this thread has been on a processor.
+fn spent() -> Duration {
+    let spent = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
+}
+
+/// How much more time has passed than a loop takes that only reads and sends: asleep, or busy with
+/// other things.
+#[derive(Clone, Copy, Debug)]
+struct Leisure {
+    /// Up to the present turn. At most [`LEISURE_MAX`].
+    before: Duration,
+    /// When the present turn began.
+    since: Instant,
+    /// What the news that it began with may take.
+    allowed: Duration,
+}
+
+impl Leisure {
+    fn start() -> Self {
+        Leisure {
+            before: Duration::ZERO,
+            since: Instant::START,
+            allowed: Duration::ZERO,
+        }
+    }
+
+    fn up_to(self, now: Instant) -> Duration {
+        let passed = self.before + now.saturating_since(self.since);
+        passed.saturating_sub(self.allowed).min(LEISURE_MAX)
+    }
+
+    /// A turn begins with so much news.
+    fn begin_turn(&mut self, now: Instant, news: usize) {
+        *self = Leisure {
+            before: self.up_to(now),
+            since: now,
+            allowed: HURRIED * u32::try_from(news).unwrap_or(u32::MAX),
+        };
+    }
 }
 
 impl Watch {
@@ -32,6 +118,8 @@ impl Watch {
             since: Instant::START,
             unseen: Unseen::since(Instant::START),
             kept: None,
+            absence: Absence::start(),
+            leisure: Leisure::start(),
         }
     }
 
@@ -45,8 +133,18 @@ impl Watch {
         self.empty_at = at;
     }
 
-    /// Answers were taken, all or not all of them.
-    pub(super) fn begin_turn(&mut self, now: Instant, unseen: Unseen, complete: bool) {
+    /// So many answers were taken, all or not all of them.
+    pub(super) fn begin_turn(
+        &mut self,
+        now: Instant,
+        unseen: Unseen,
+        complete: bool,
+        answers: usize,
+    ) {
+        self.leisure.begin_turn(now, answers);
+        if self.has_leisure(now) {
+            self.absence.look(spent(), now);
+        }
         self.unseen = unseen;
         self.since = self.empty_at;
         // It cannot have been longer than there was time.
@@ -61,12 +159,18 @@ impl Watch {
         }
     }
 
+    /// Whether there is time to look closely: a loop that is asleep now and then has it, and one that
+    /// does more than to read and send. Where there is always something to do each microsecond counts.
+    pub(super) fn has_leisure(&self, now: Instant) -> bool {
+        !self.leisure.up_to(now).is_zero()
+    }
+
     /// When bytes arrived, and how far that may be off. Whatever kept us from looking: where they
     /// came in one segment, and no other one with them, the stamp is theirs.
     ///
     /// That our thread had its processor does not tell it all. On a busy machine segments wait,
-    /// stamped, for the kernel to deliver them together. So segments are counted wherever that is
-    /// [worth it](Unseen::is_worth_asking).
+    /// stamped, for the kernel to deliver them together. So segments are counted wherever there is
+    /// [time](Watch::has_leisure) for it.
     pub(super) fn judge(
         &self,
         kernel: Option<Timespec>,
@@ -74,7 +178,21 @@ impl Watch {
         stamps: &Stamps,
         all_seen: impl FnOnce() -> bool,
     ) -> Stamp {
-        let (blind, floor, asked) = (connection.blind, connection.floor, connection.asked);
+        let stamp = self.judge_next(kernel, connection, stamps, all_seen);
+        connection.judged();
+        stamp
+    }
+
+    fn judge_next(
+        &self,
+        kernel: Option<Timespec>,
+        connection: &mut Connection,
+        stamps: &Stamps,
+        all_seen: impl FnOnce() -> bool,
+    ) -> Stamp {
+        let (blind, floor) = (connection.blind, connection.floor);
+        // Bytes come neither before what they answer nor before those that they follow.
+        let asked = connection.asked.max(floor);
         let told = |unseen: Unseen| stamps.arrival(kernel, unseen.asked(asked), floor);
         let unseen = match self.kept {
             Some(_) => Unseen::since(self.since),
@@ -84,21 +202,144 @@ impl Watch {
         if stamp.clock == Clock::User {
             return stamp;
         }
-        if self.unseen.is_stale(&stamp) && connection.is_out_of_order() {
-            // Nobody stamped what was missing.
-            return stamps.arrival(None, unseen.asked(asked), floor);
-        }
         let (slack, counts) = if stamp.at < blind.until {
             (told(Unseen::since(blind.since.min(self.since))).slack, true)
-        } else if self.unseen.is_worth_asking(&stamp) {
+        } else if self.has_leisure(self.leisure.since) {
             (stamp.slack, true)
         } else {
             (stamp.slack.min(self.kept.unwrap_or(Duration::MAX)), false)
         };
-        let exact = slack <= EXACT || (counts && connection.arrived_singly(all_seen));
-        Stamp {
-            slack: if exact { Duration::ZERO } else { slack },
-            ..stamp
+        let stale = self.unseen.is_stale(&stamp);
+        let arrived = if stale || (counts && slack > EXACT) {
+            connection.arrived(all_seen)
+        } else {
+            Arrived::Unknown
+        };
+        match arrived {
+            Arrived::Alone => Stamp::exact(stamp.at),
+            Arrived::OutOfOrder => {
+                let woken = told(self.unseen);
+                if stale || woken.is_bound() {
+                    // Nobody stamped what was missing.
+                    stamps.arrival(None, unseen.asked(asked), floor)
+                } else {
+                    woken
+                }
+            }
+            Arrived::Unknown => {
+                let off = self.absence.between(self.since, self.leisure.since);
+                let slack = match off.filter(|_| stamp.at >= blind.until) {
+                    Some(off) if off <= EXACT => Duration::ZERO,
+                    Some(off) => slack.min(off + PROMPT),
+                    None => slack,
+                };
+                let exact = slack <= EXACT;
+                Stamp {
+                    slack: if exact { Duration::ZERO } else { slack },
+                    ..stamp
+                }
+            }
         }
+    }
+}
+
+/// A loop to which each piece of news leaves no more than this is in a hurry. To look closely takes
+/// three microseconds.
+const HURRIED: Duration = Duration::from_micros(200);
+
+/// So much leisure is remembered: a hundred pieces of news later a loop is taken for one that has
+/// none.
+const LEISURE_MAX: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::io::socket::Socket;
+    use crate::io::uring::connection::Kind;
+
+    #[test]
+    fn time_off_the_processor_is_what_was_not_spent_on_it() {
+        let micros = Duration::from_micros;
+        let check = |passed: u64, spent: u64, off| {
+            let mut absence = Absence::start();
+            let began = Instant::from_nanos(5_000_000_000);
+            let ended = began + micros(passed);
+            absence.look(micros(1000), began);
+            absence.look(micros(1000 + spent), ended);
+            assert_eq!(absence.between(began, ended), Some(micros(off)));
+            assert_eq!(absence.between(began + micros(1), ended), Some(micros(off)));
+            assert_eq!(absence.between(Instant::START, ended), None);
+            assert_eq!(absence.between(began, ended + micros(1)), None);
+        };
+        check(50_000, 50_000, 0);
+        check(50_000, 49_000, 1000);
+        // Two clocks that are read one after the other.
+        check(50_000, 50_003, 0);
+    }
+
+    /// The stamp of two segments that made one arrival, at the end of what kept us from looking.
+    fn judge_two_segments(kept: impl Fn()) -> Stamp {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let to = listener.local_addr().expect("an address");
+        let socket = Socket::stream(to).expect("a socket");
+        socket.connect(to).expect("the listener accepts");
+        let (mut peer, _) = listener.accept().expect("we connected");
+        peer.set_nodelay(true).expect("it is a TCP socket");
+        let (mut watch, mut stamps) = (Watch::start(), Stamps::start());
+        let mut connection = Connection::new(socket, Kind::Stream, stamps.now());
+        connection.blind.until = stamps.now();
+        let (now, unseen) = stamps.begin_turn(false, true, 0);
+        watch.begin_turn(now, unseen, true, 0);
+        (0..2).for_each(|_| peer.write_all(b"!").expect("heard"));
+        connection.note_arrival(false);
+        kept();
+        let stamp = clock_gettime(ClockId::Realtime);
+        let (now, unseen) = stamps.begin_turn(false, true, 1);
+        watch.begin_turn(now, unseen, true, 1);
+        watch.judge(Some(stamp), &mut connection, &stamps, || true)
+    }
+
+    #[test]
+    fn segments_that_came_together_while_we_had_the_processor_came_at_one_moment() {
+        let kept = Duration::from_millis(1);
+        let busy = || {
+            let began = std::time::Instant::now();
+            while began.elapsed() < kept {
+                std::hint::spin_loop();
+            }
+        };
+        // Others may have the processor now and then.
+        assert!((0..50).any(|_| !judge_two_segments(busy).is_bound()));
+        // Asleep they may have come as far apart, and no further.
+        let found = judge_two_segments(|| std::thread::sleep(kept));
+        assert!(found.slack >= kept, "{found:?}");
+    }
+
+    #[test]
+    fn a_loop_that_only_reads_and_sends_has_no_leisure() {
+        let micros = |micros: u64| Instant::from_nanos(micros * 1000);
+        let mut leisure = Leisure::start();
+        let has = |leisure: Leisure, at| !leisure.up_to(micros(at)).is_zero();
+        // Ten pieces of news in four hundred microseconds, again and again.
+        for turn in 0..10 {
+            leisure.begin_turn(micros(400 * turn), 10);
+            assert!(!has(leisure, 400 * turn + 400));
+        }
+        // The page of one of them keeps us busy.
+        assert!(!has(leisure, 3600 + 2000));
+        assert!(has(leisure, 3600 + 2001));
+        leisure.begin_turn(micros(53_600), 10);
+        assert!(has(leisure, 53_600));
+        // It is forgotten after a hundred pieces of news.
+        for turn in 1..10 {
+            leisure.begin_turn(micros(53_600 + 400 * turn), 10);
+        }
+        assert!(!has(leisure, 53_600 + 400 * 9));
+        // Sleep is leisure, too.
+        leisure.begin_turn(micros(200_000), 1);
+        assert!(has(leisure, 200_000));
     }
 }
