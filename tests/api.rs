@@ -571,7 +571,6 @@ impl<F: Fn(Later) + Send> ScopeMap for LookedUp<F> {
 }
 
 /// A crawler under such a map, its pages, and the paths that the map was asked about.
-#[expect(clippy::type_complexity, reason = "three values, each plain")]
 fn looked_up(
     config: Config,
     look_up: impl Fn(Later) + Send + 'static,
