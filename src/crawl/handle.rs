@@ -231,7 +231,8 @@ impl Handle {
     }
 
     /// Lets nothing more depart until [`Handle::resume`]. What has departed goes on to its end, what
-    /// was about to goes back to its place, and the clocks of delays, holds and quotas go on.
+    /// was about to goes back to its place, and the clocks of delays, holds and quotas go on. It is
+    /// over with the last handle, too.
     pub fn pause(&self) {
         self.stopper.shared.paused.store(true, Ordering::SeqCst);
         self.stopper.waker.wake();

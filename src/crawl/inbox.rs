@@ -248,8 +248,9 @@ impl Inbox {
         words.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
+    /// Whether nothing may depart. Without a handle nobody could ever say otherwise.
     pub fn is_paused(&self) -> bool {
-        self.shared().paused.load(Ordering::SeqCst)
+        self.shared().paused.load(Ordering::SeqCst) && !self.is_closed()
     }
 
     /// What tells the crawl the scopes of a request, once they are known.

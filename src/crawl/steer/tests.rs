@@ -428,6 +428,18 @@ fn nothing_departs_from_a_crawl_that_pauses_and_what_it_missed_is_not_made_up_fo
 }
 
 #[test]
+fn a_pause_ends_with_the_last_handle() {
+    let (mut crawler, handle, told) = crawl(calm(Duration::ZERO), 1, |_, _| {});
+    let id = handle.submit(get(1, 1)).expect("there is room");
+    handle.pause();
+    run_for(&mut crawler, Duration::from_secs(1));
+    assert_eq!(told.end(id), None);
+    drop(handle);
+    assert_eq!(finish(&mut crawler), "finished");
+    assert_eq!(told.end(id).as_deref(), Some("200"));
+}
+
+#[test]
 fn a_scope_has_another_pace_once_a_handle_says_so() {
     let world = calm(Duration::from_millis(1));
     let (mut crawler, handle, _) = crawl(world.clone(), 1, |config, _| {

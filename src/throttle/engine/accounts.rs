@@ -287,11 +287,13 @@ impl Throttle {
     }
 
     pub(super) fn account_departed(&mut self, id: ScopeId, at: Instant) {
-        let scope = self.scope_ref(id);
+        let scope = self.roll.get(id).expect("a scope that departs exists");
         let (row, pace) = (scope.account, scope.pace());
-        let profile = Arc::clone(&scope.profile);
         if let Some(account) = self.accounts.get_mut(row) {
-            account.profile = profile;
+            // It has hardly ever changed, and counting owners costs more than a look.
+            if !Arc::ptr_eq(&account.profile, &scope.profile) {
+                account.profile = Arc::clone(&scope.profile);
+            }
             account.departed(pace, at);
         }
     }
