@@ -247,9 +247,9 @@ impl Watch {
 /// three microseconds.
 const HURRIED: Duration = Duration::from_micros(200);
 
-/// So much leisure is remembered: a hundred pieces of news later a loop is taken for one that has
-/// none.
-const LEISURE_MAX: Duration = Duration::from_millis(10);
+/// So much leisure is remembered: twice what the news of one turn may take. Some hundred pieces of
+/// news later a loop is taken for one that has none.
+const LEISURE_MAX: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
@@ -258,6 +258,7 @@ mod tests {
 
     use super::*;
     use crate::io::socket::Socket;
+    use crate::io::uring::ANSWERS_A_TURN;
     use crate::io::uring::connection::Kind;
 
     #[test]
@@ -333,13 +334,18 @@ mod tests {
         assert!(has(leisure, 3600 + 2001));
         leisure.begin_turn(micros(53_600), 10);
         assert!(has(leisure, 53_600));
-        // It is forgotten after a hundred pieces of news.
-        for turn in 1..10 {
+        // It is forgotten after some hundred pieces of news.
+        for turn in 1..40 {
             leisure.begin_turn(micros(53_600 + 400 * turn), 10);
         }
-        assert!(!has(leisure, 53_600 + 400 * 9));
-        // Sleep is leisure, too.
-        leisure.begin_turn(micros(200_000), 1);
-        assert!(has(leisure, 200_000));
+        assert!(!has(leisure, 53_600 + 400 * 40));
+        // Sleep is leisure, too, however much news ends it, and is not remembered for good.
+        let woken = 10_000_000;
+        leisure.begin_turn(micros(woken), ANSWERS_A_TURN);
+        assert!(has(leisure, woken));
+        for turn in 1..40 {
+            leisure.begin_turn(micros(woken + 400 * turn), 10);
+        }
+        assert!(!has(leisure, woken + 400 * 40));
     }
 }
