@@ -29,7 +29,10 @@ pub use crawl::probe;
 #[doc(inline)]
 pub use crawl::config::{Config, ConfigError};
 #[doc(inline)]
-pub use crawl::{Builder, Closed, Crawler, Handle, NotTaken, Refused, SetUpError, Stopper, Turn};
+pub use crawl::{
+    Builder, Closed, Crawler, Handle, NotTaken, NotTold, Pending, Refused, SetUpError, Snapshot,
+    Stopper, Turn,
+};
 #[doc(inline)]
 pub use frontier::filter::Filtered;
 #[doc(inline)]

@@ -3,14 +3,13 @@
 #[allow(dead_code, reason = "other tests ask it for more")]
 mod loopback;
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant as Clock};
 
+use argiope::base::shared::Shared;
 use argiope::serde_json::json;
 use argiope::settings::ScopeSettings;
 use argiope::{
@@ -137,7 +136,7 @@ fn a_crawl_that_is_over_takes_nothing_more() {
     crawler.stopper().stop();
     assert_eq!(to_the_end(&mut crawler), "shutdown");
     let late = handle.submit(Request::get("http://a.test/").tag(5));
-    assert_eq!(late.expect_err("it is over").0.tag, 5);
+    assert_eq!(late.expect_err("it is over").into_request().tag, 5);
     let late = handle.try_submit(Request::get("http://a.test/"));
     assert!(matches!(late, Err(NotTaken::Closed(_))));
     let late = crawler.submit(Request::get("http://a.test/"));
@@ -153,7 +152,7 @@ fn stop_finishes_what_is_in_flight_and_gives_back_the_rest() {
     assert_eq!(to_the_end(&mut crawler), "shutdown");
     let statuses: Vec<_> = pages.borrow().iter().map(|page| page.status).collect();
     assert_eq!(statuses, [Some(200)]);
-    let pending: Vec<_> = crawler.take_pending().map(|r| r.url).collect();
+    let pending: Vec<_> = crawler.take_pending().map(|p| p.request.url).collect();
     assert_eq!(pending, ["http://a.test/1", "http://a.test/2"]);
 }
 
@@ -190,21 +189,19 @@ fn a_host_loop_that_waits_for_the_descriptor_alone_meets_every_deadline() {
     let began = Clock::now();
     let mut waits = 0;
     loop {
-        if !crawler.arm() {
-            let fd = crawler.as_fd();
-            let mut fds = [rustix::event::PollFd::new(
-                &fd,
-                rustix::event::PollFlags::IN,
-            )];
-            let bound = PATIENCE.try_into().expect("it fits");
-            let ready = rustix::event::poll(&mut fds, Some(&bound)).expect("poll works");
-            assert_eq!(ready, 1, "the descriptor carries every deadline");
-            waits += 1;
-        }
         if let Turn::Over(reason) = crawler.turn(Some(Duration::ZERO)) {
             assert_eq!(reason, "finished");
             break;
         }
+        let fd = crawler.as_fd();
+        let mut fds = [rustix::event::PollFd::new(
+            &fd,
+            rustix::event::PollFlags::IN,
+        )];
+        let bound = PATIENCE.try_into().expect("it fits");
+        let ready = rustix::event::poll(&mut fds, Some(&bound)).expect("poll works");
+        assert_eq!(ready, 1, "the descriptor carries every deadline");
+        waits += 1;
         assert!(began.elapsed() < PATIENCE, "the crawl goes on and on");
     }
     assert_eq!(pages.borrow().len(), 7);
@@ -272,7 +269,7 @@ fn scope_map_classifier_and_strategy_are_the_embedders() {
             ask.add(format!("owner/{owner}"));
         }
     }
-    struct Counting(Rc<Cell<usize>>);
+    struct Counting(Shared<usize>);
     impl Classify for Counting {
         fn classify(&self, answer: &Answer<'_>) -> Signal {
             assert_eq!(answer.status, Some(200));
@@ -298,12 +295,12 @@ fn scope_map_classifier_and_strategy_are_the_embedders() {
     }
 
     let server = Server::start(|_| Reply::page("a page"));
-    let pages = Rc::new(RefCell::new(Vec::new()));
-    let (kept, classified) = (Rc::clone(&pages), Rc::new(Cell::new(0)));
+    let pages = Shared::new(Vec::new());
+    let (kept, classified) = (Shared::clone(&pages), Shared::new(0));
     let mut crawler = Crawler::builder(server.config())
         .sink(move |page: Page| kept.borrow_mut().push(page))
         .scope_map(ByOwner)
-        .classify(Counting(Rc::clone(&classified)))
+        .classify(Counting(Shared::clone(&classified)))
         .strategy(|scope: &str| {
             (scope == "owner/test").then(|| Box::new(Tiring) as Box<dyn Strategy>)
         })
@@ -420,7 +417,7 @@ fn f90_a_slow_reply_slows_nothing_down_where_its_request_asks_so() {
 #[test]
 fn a_sink_hears_each_decision_once_its_reply_has_ended() {
     #[derive(Clone, Default)]
-    struct Heard(Rc<RefCell<Vec<String>>>);
+    struct Heard(Shared<Vec<String>>);
     impl Sink for Heard {
         fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
             self.0.borrow_mut().push(format!("page {}", page.id));
@@ -552,19 +549,19 @@ fn f17_a_request_with_costs_that_are_none_is_refused_and_one_with_sound_ones_is_
     assert_eq!(to_the_end(&mut crawler), "shutdown");
     let pending: Vec<_> = crawler.take_pending().collect();
     assert_eq!(
-        pending[0].scopes,
+        pending[0].request.scopes,
         Some(vec!["b".to_owned(), "a".to_owned()])
     );
-    assert_eq!(pending[0].scope_costs, [1.0, 2.5]);
+    assert_eq!(pending[0].request.scope_costs, [1.0, 2.5]);
 }
 
 /// Has the scopes of `slow.test` looked up elsewhere, and those of others by their host.
 struct LookedUp<F> {
-    asked: Rc<RefCell<Vec<String>>>,
+    asked: Shared<Vec<String>>,
     look_up: F,
 }
 
-impl<F: Fn(Later)> ScopeMap for LookedUp<F> {
+impl<F: Fn(Later) + Send> ScopeMap for LookedUp<F> {
     fn scopes(&self, ask: &mut Ask<'_>) {
         self.asked.borrow_mut().push(ask.url().path().to_owned());
         if ask.url().host_str() != "slow.test" {
@@ -576,16 +573,15 @@ impl<F: Fn(Later)> ScopeMap for LookedUp<F> {
 }
 
 /// A crawler under such a map, its pages, and the paths that the map was asked about.
-#[expect(clippy::type_complexity, reason = "three values, each plain")]
 fn looked_up(
     config: Config,
-    look_up: impl Fn(Later) + 'static,
-) -> (Crawler, Rc<RefCell<Vec<Page>>>, Rc<RefCell<Vec<String>>>) {
-    let pages: Rc<RefCell<Vec<Page>>> = Rc::default();
-    let kept = Rc::clone(&pages);
-    let asked = Rc::default();
+    look_up: impl Fn(Later) + Send + 'static,
+) -> (Crawler, Shared<Vec<Page>>, Shared<Vec<String>>) {
+    let pages: Shared<Vec<Page>> = Shared::default();
+    let kept = Shared::clone(&pages);
+    let asked = Shared::default();
     let map = LookedUp {
-        asked: Rc::clone(&asked),
+        asked: Shared::clone(&asked),
         look_up,
     };
     let crawler = Crawler::builder(config)
@@ -655,8 +651,8 @@ fn f67_a_map_that_never_answers_leaves_the_host() {
 #[test]
 fn f67_what_waits_for_its_scopes_keeps_the_crawl_going_and_is_given_back_when_it_stops() {
     let server = Server::start(|_| Reply::page("a page"));
-    let unanswered = Rc::new(RefCell::new(Vec::new()));
-    let held = Rc::clone(&unanswered);
+    let unanswered = Shared::new(Vec::new());
+    let held = Shared::clone(&unanswered);
     let (mut crawler, pages, _) =
         looked_up(server.config(), move |later| held.borrow_mut().push(later));
     for number in 0..2 {
@@ -673,9 +669,16 @@ fn f67_what_waits_for_its_scopes_keeps_the_crawl_going_and_is_given_back_when_it
     assert_eq!(to_the_end(&mut crawler), "shutdown");
     assert!(pages.borrow().is_empty());
     let pending: Vec<_> = crawler.take_pending().collect();
-    let urls: Vec<_> = pending.iter().map(|request| request.url.as_str()).collect();
+    let urls: Vec<_> = pending
+        .iter()
+        .map(|pending| pending.request.url.as_str())
+        .collect();
     assert_eq!(urls, ["http://slow.test/0", "http://slow.test/1"]);
-    assert!(pending.iter().all(|request| request.scopes.is_none()));
+    assert!(
+        pending
+            .iter()
+            .all(|pending| pending.request.scopes.is_none())
+    );
     drop(crawler);
     unanswered
         .take()
@@ -684,9 +687,9 @@ fn f67_what_waits_for_its_scopes_keeps_the_crawl_going_and_is_given_back_when_it
 }
 
 /// A crawler whose pages are kept.
-fn kept(config: Config) -> (Rc<RefCell<Vec<Page>>>, Crawler) {
-    let pages = Rc::new(RefCell::new(Vec::new()));
-    let kept = Rc::clone(&pages);
+fn kept(config: Config) -> (Shared<Vec<Page>>, Crawler) {
+    let pages = Shared::new(Vec::new());
+    let kept = Shared::clone(&pages);
     let crawler = Crawler::builder(config)
         .sink(move |page: Page| kept.borrow_mut().push(page))
         .build()

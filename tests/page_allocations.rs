@@ -6,12 +6,11 @@
 
 mod counting;
 
-use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::rc::Rc;
 use std::thread;
 
+use argiope::base::shared::Shared;
 use argiope::{Config, Crawler, DiskJob, Page, Request, Sink};
 use counting::{Counting, asked};
 
@@ -26,7 +25,7 @@ const WARM: usize = 500;
 struct Noting {
     pages: usize,
     /// At the first page that counts, and at the last.
-    asked: Rc<Cell<[usize; 2]>>,
+    asked: Shared<[usize; 2]>,
 }
 
 impl Sink for Noting {
@@ -63,7 +62,7 @@ fn a_page_on_a_new_connection_allocates_its_url_alone() {
 fn check(connection: &'static str, most: f64) {
     let server = answering(connection);
     let noting = Noting::default();
-    let noted = Rc::clone(&noting.asked);
+    let noted = Shared::clone(&noting.asked);
     let mut crawler = Crawler::builder(config(server))
         .sink(noting)
         .build()

@@ -4,15 +4,14 @@
 #[path = "../src/base/loud.rs"]
 mod loud;
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use argiope::base::shared::Shared;
 use argiope::io::sim::{Answer, ConnId, Net, Sim, Weather, World};
 use argiope::io::{Epoll, Io, Settings, Uring};
 use argiope::serde_json::{Value, from_slice};
@@ -224,8 +223,8 @@ fn lines<I: Io>(io: I, at: SocketAddr, refuses: SocketAddr) -> Vec<Value> {
         config.with(name, value)
     })
     .expect("these settings are sound");
-    let lines = Rc::new(RefCell::new(Vec::new()));
-    let told = Rc::clone(&lines);
+    let lines = Shared::new(Vec::new());
+    let told = Shared::clone(&lines);
     let mut crawler = Crawler::builder(config)
         .sink(move |page: Page| {
             let mut line = Vec::new();

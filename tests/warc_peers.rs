@@ -264,6 +264,7 @@ fn page(name: &str, status: &str, fields: &str, body: &[u8]) -> Page {
     let at = |millis: u64| Some(Instant::from_nanos(millis * 1_000_000));
     Page {
         id: 1,
+        root: 1,
         parent: None,
         via: Some("http://a.test/".into()),
         seed: true,

@@ -23,10 +23,10 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
-use std::rc::Rc;
 use std::time::Instant;
 use std::{mem, thread};
 
+use argiope::base::shared::Shared;
 use argiope::sink::files::{FileSink, FileSinkOptions};
 use argiope::{Config, Crawler, DiskDone, DiskJob, Page, Request, Sink};
 use mio::net::{TcpListener, TcpStream};
@@ -76,13 +76,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let lines = FileSink::new(FileSinkOptions::new(folder.path()));
     let warm = plan.pages / 10;
-    let marks = Rc::new(Cell::new([None; 2]));
+    let marks = Shared::new([None; 2]);
     let sink = Marking {
         lines: plan.lines.then_some(lines),
         put: 0,
         warm,
         last: plan.pages,
-        marks: Rc::clone(&marks),
+        marks: Shared::clone(&marks),
     };
     let mut crawler = Crawler::builder(config(&plan)?).sink(sink).build()?;
     for number in 0..plan.pages {
@@ -186,7 +186,7 @@ struct Marking {
     put: u64,
     warm: u64,
     last: u64,
-    marks: Rc<Cell<[Option<Mark>; 2]>>,
+    marks: Shared<[Option<Mark>; 2]>,
 }
 
 impl Sink for Marking {

@@ -38,7 +38,7 @@ fn crawl() -> Result<(), Box<dyn std::error::Error>> {
             busy = Duration::from_secs_f64(argument.parse::<f64>()? / 1000.0);
         }
     }
-    let mut out = io::stdout().lock();
+    let mut out = io::stdout();
     let mut crawler = Crawler::builder(config)
         .sink(move |page: Page| {
             let began = Instant::now();

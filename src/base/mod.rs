@@ -8,6 +8,7 @@ pub mod chunked;
 pub mod sharded;
 pub mod intern;
 pub mod rng;
+pub mod shared;
 
 pub mod pool;
 

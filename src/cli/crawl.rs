@@ -51,7 +51,8 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
     }
     if let Some(out) = &out {
         let unfed = feeder.unfed().into_iter().flatten();
-        let mut pending = crawler.take_pending().chain(unfed);
+        let pending = crawler.take_pending().map(|pending| pending.request);
+        let mut pending = pending.chain(unfed);
         write_pending(&mut pending, &out.join("pending.jsonl"))?;
     }
     match failure {

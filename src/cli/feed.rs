@@ -223,7 +223,7 @@ pub fn feed(mut seeds: Seeds, handle: Handle, config: &Config) -> Result<Feeder,
                     held.push_front(request);
                     break;
                 }
-                if let Err(Closed(request)) = handle.submit(request) {
+                if let Err(Closed(request)) = handle.submit_seed(request) {
                     held.push_front(*request);
                     break;
                 }

@@ -1,9 +1,8 @@
 //! `argiope fetch`: just these URLs, no robots.txt, no following; a result line each.
 
-use std::cell::RefCell;
 use std::fs;
 use std::io::Write;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
 use argiope::settings::Follow;
@@ -32,10 +31,13 @@ pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
     }
     config.frontier.robots_obey = false;
     config.frontier.follow = Follow::None;
-    let seen = Rc::new(RefCell::new(Seen::default()));
-    let told = Rc::clone(&seen);
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let told = Arc::clone(&seen);
     let keep_body = args.body_out.is_some();
-    let sink = move |page: Page| take(&mut told.borrow_mut(), page, keep_body);
+    let sink = move |page: Page| {
+        let mut seen = told.lock().unwrap_or_else(PoisonError::into_inner);
+        take(&mut seen, page, keep_body);
+    };
     let mut crawler = set_up(Crawler::builder(config).sink(sink))?;
     let mut wanted = 0;
     for url in &args.urls {
@@ -52,7 +54,7 @@ pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
     }
     signals::stop_on_signal(crawler.stopper())?;
     let reason = crawler.run();
-    let seen = seen.borrow();
+    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
     if let (Some(path), Some(body)) = (&args.body_out, &seen.body) {
         fs::write(path, body).with_context(|| format!("cannot write {}", path.display()))?;
     }

@@ -1,10 +1,8 @@
 //! Whole crawls in virtual time through a world that is unkind: each must come to its end, with
 //! every request accounted for.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::rc::Rc;
 use std::time::Duration;
 
 use super::config::Config;
@@ -12,6 +10,7 @@ use super::flight::Socket;
 use super::life::UNSENT_PER_RELEASE;
 use super::{Crawler, Parts, Turn};
 use crate::base::rng::Rng;
+use crate::base::shared::Shared;
 use crate::base::time::Instant;
 use crate::fetch::resolver;
 use crate::frontier::request::Request;
@@ -140,7 +139,7 @@ const PATIENCE: Duration = Duration::from_secs(6 * 3600);
 struct Trip {
     config: Config,
     io: Settings,
-    world: Rc<RefCell<Unkind>>,
+    world: Shared<Unkind>,
 }
 
 impl Trip {
@@ -153,7 +152,7 @@ impl Trip {
         Trip {
             config,
             io: Settings::default(),
-            world: Rc::default(),
+            world: Shared::default(),
         }
     }
 
@@ -161,18 +160,18 @@ impl Trip {
         make(self.world.borrow_mut().server(at));
     }
 
-    fn crawler(&self, told: &Rc<RefCell<Vec<Page>>>) -> Crawler<Sim> {
-        let world = Box::new(Rc::clone(&self.world));
+    fn crawler(&self, told: &Shared<Vec<Page>>) -> Crawler<Sim> {
+        let world = Box::new(Shared::clone(&self.world));
         let io = Sim::with(1, self.io.clone(), Weather::default(), world);
         let config = self.config.clone().finish().expect("a sound config");
-        let told = Rc::clone(told);
+        let told = Shared::clone(told);
         let sink = FunctionSink::new(move |page| told.borrow_mut().push(page));
         Crawler::on(io, config, resolver::Settings::default(), Parts::new(sink)).expect("a crawler")
     }
 
     /// Crawls from these URLs to the end; gives its reason and every finished attempt.
     fn run(&self, seeds: &[&str]) -> (&'static str, Vec<Page>) {
-        let told = Rc::default();
+        let told = Shared::default();
         let mut crawler = self.crawler(&told);
         for seed in seeds {
             crawler.submit(Request::get(*seed)).expect("a sound seed");
@@ -280,7 +279,7 @@ fn f74_redirects_that_wait_for_their_moment_are_told_of_with_the_others() {
                 server.reply(&format!("/{n}"), format!("{LATER}/target{n}\r\n\r\n"));
             }
         });
-        let mut crawler = trip.crawler(&Rc::default());
+        let mut crawler = trip.crawler(&Shared::default());
         crawler
             .submit(Request::get("http://10.0.0.1/"))
             .expect("a sound seed");
@@ -309,7 +308,7 @@ fn a_robots_txt_that_leads_to_a_host_given_up_counts_as_unreachable() {
     trip.server("10.0.0.1:80", |server| {
         server.page("/", "").reply("/robots.txt", redirect);
     });
-    let told = Rc::default();
+    let told = Shared::default();
     let mut crawler = trip.crawler(&told);
     // Given up before the other asks for its robots.txt: obedience begins afterwards.
     for n in 0..30 {
@@ -369,7 +368,7 @@ fn requests_from_outside_are_taken_in_while_others_are_waited_for() {
     trip.server("10.0.0.1:80", |server| {
         server.page("/", "").think = Duration::from_secs(20);
     });
-    let mut crawler = trip.crawler(&Rc::default());
+    let mut crawler = trip.crawler(&Shared::default());
     let handle = crawler.handle();
     let seed = Request::get("http://10.0.0.1/");
     handle.submit(seed).expect("the crawl goes on");
@@ -401,7 +400,7 @@ fn bodies_are_buffered_up_to_their_bound_and_one_more() {
             server.page("/", &"x".repeat(BODY));
         });
     }
-    let told = Rc::default();
+    let told = Shared::default();
     let mut crawler = trip.crawler(&told);
     for seed in &seeds {
         crawler.submit(Request::get(seed)).expect("a sound seed");
@@ -425,10 +424,10 @@ fn a_reply_that_we_kept_waiting_is_not_blamed_for_it() {
         server.page("/", &"x".repeat(1 << 20));
     });
     trip.io.read_budget = 1024;
-    let told: Rc<RefCell<Vec<Page>>> = Rc::default();
-    let ready = Rc::new(std::cell::Cell::new(true));
+    let told: Shared<Vec<Page>> = Shared::default();
+    let ready = Shared::new(true);
     let mut crawler = trip.crawler(&told);
-    let (pages, says) = (Rc::clone(&told), Rc::clone(&ready));
+    let (pages, says) = (Shared::clone(&told), Shared::clone(&ready));
     let sink = FunctionSink::new(move |page| pages.borrow_mut().push(page));
     crawler.core.sink = Box::new(sink.ready_when(move || says.get()));
     crawler
@@ -489,12 +488,12 @@ fn a_turn_is_short_and_waits_for_the_sink_though_a_whole_queue_ends_unsent() {
     trip.server("10.0.0.1:80", |server| {
         server.reply("/robots.txt", robots);
     });
-    let told: Rc<RefCell<Vec<Page>>> = Rc::default();
-    let taken = Rc::new(std::cell::Cell::new(0));
+    let told: Shared<Vec<Page>> = Shared::default();
+    let taken = Shared::new(0);
     let mut crawler = trip.crawler(&told);
-    let (pages, taken_now) = (Rc::clone(&told), Rc::clone(&taken));
+    let (pages, taken_now) = (Shared::clone(&told), Shared::clone(&taken));
     let sink = FunctionSink::new(move |page| pages.borrow_mut().push(page));
-    let held = Rc::clone(&told);
+    let held = Shared::clone(&told);
     // Ready while fewer than ten pages came since it was last emptied.
     let ready = move || held.borrow().len() < taken_now.get() + 10;
     crawler.core.sink = Box::new(sink.ready_when(ready));
@@ -548,10 +547,21 @@ fn a_host_without_an_address_is_tried_again_for_a_later_link() {
     );
 }
 /// Servers that do whatever comes to their mind.
-struct Moody {
+pub(super) struct Moody {
     hosts: u64,
     connections: BTreeMap<ConnId, Vec<u8>>,
     hits: u64,
+}
+
+impl Moody {
+    /// So many of them, from 10.0.0.0 on.
+    pub(super) fn new(hosts: u64) -> Self {
+        Moody {
+            hosts,
+            connections: BTreeMap::new(),
+            hits: 0,
+        }
+    }
 }
 
 impl World for Moody {
@@ -643,14 +653,10 @@ fn a_crawl_through_moody_servers_ends_and_leaves_nothing_behind() {
         trip.io.sockets_max = 4 + rng.below(30) as usize;
         trip.io.read_budget = 2000;
         let mut stops = rng.chance(0.2);
-        let world = Box::new(Moody {
-            hosts: 8,
-            connections: BTreeMap::new(),
-            hits: 0,
-        });
+        let world = Box::new(Moody::new(8));
         let io = Sim::with(seed, trip.io.clone(), Weather::default(), world);
-        let told: Rc<RefCell<Vec<Page>>> = Rc::default();
-        let pages = Rc::clone(&told);
+        let told: Shared<Vec<Page>> = Shared::default();
+        let pages = Shared::clone(&told);
         let sink = FunctionSink::new(move |page| pages.borrow_mut().push(page));
         let config = trip.config.clone().finish().expect("a sound config");
         let names = resolver::Settings {

@@ -1,7 +1,6 @@
 //! How a crawler is put together: its configuration, its sink, and what an embedder replaces.
 
 use std::path::PathBuf;
-use std::rc::Rc;
 
 use serde_json::{Map, Value};
 
@@ -62,8 +61,11 @@ impl Builder {
 
     /// What the pace of a scope does about answers: called with the name of each new scope.
     /// Where it gives `None` the configuration decides.
-    pub fn strategy(mut self, maker: impl Fn(&str) -> Option<Box<dyn Strategy>> + 'static) -> Self {
-        self.parts.strategies.choose(Rc::new(maker));
+    pub fn strategy(
+        mut self,
+        maker: impl Fn(&str) -> Option<Box<dyn Strategy>> + Send + 'static,
+    ) -> Self {
+        self.parts.strategies.choose(Box::new(maker));
         self
     }
 
@@ -73,9 +75,9 @@ impl Builder {
     pub fn named_strategy(
         mut self,
         name: &str,
-        maker: impl Fn(&str, &Map<String, Value>) -> Result<Box<dyn Strategy>, String> + 'static,
+        maker: impl Fn(&str, &Map<String, Value>) -> Result<Box<dyn Strategy>, String> + Send + 'static,
     ) -> Self {
-        self.parts.strategies.register(name, Rc::new(maker));
+        self.parts.strategies.register(name, Box::new(maker));
         self
     }
 
@@ -93,8 +95,11 @@ impl Builder {
 
     /// What is known of a scope before its first request: called with the name of each that comes
     /// to be.
-    pub fn initial_feedback(mut self, known: impl Fn(&str) -> Option<Feedback> + 'static) -> Self {
-        self.parts.initial = Some(Rc::new(known));
+    pub fn initial_feedback(
+        mut self,
+        known: impl Fn(&str) -> Option<Feedback> + Send + 'static,
+    ) -> Self {
+        self.parts.initial = Some(Box::new(known));
         self
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use super::config::Config;
 use super::core::{Core, token_of};
 use super::flight::{Carrier, Flight, HttpSocket, Socket, Stage};
 use super::names::Found;
@@ -108,8 +109,7 @@ impl<I: Io> Core<I> {
 
     /// Whether a job's request can be put on the wire.
     pub fn check_request(&mut self, job: &Job) -> Result<(), RequestError> {
-        self.scratch.clear();
-        describe(job).write_head(&self.config.fetch, &mut self.scratch)
+        check_request(job, &self.config, &mut self.scratch)
     }
 
     /// Opens the next connection of an attempt's race, when it is time for it.
@@ -726,6 +726,16 @@ impl<I: Io> Core<I> {
             other => unreachable!("a connection of pages is named, not {other:?}"),
         }
     }
+}
+
+/// Whether a job's request can be put on the wire. What `scratch` holds is lost.
+pub(super) fn check_request(
+    job: &Job,
+    config: &Config,
+    scratch: &mut Vec<u8>,
+) -> Result<(), RequestError> {
+    scratch.clear();
+    describe(job).write_head(&config.fetch, scratch)
 }
 
 /// What a job asks for.

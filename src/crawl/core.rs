@@ -1,14 +1,14 @@
 //! The state of a crawl and its turn: wait; take what arrived; fire what is due; submit.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::config::Config;
 use super::delayed::{Crowd, Delayed};
 use super::flight::{Flight, Socket};
 use super::guard::Guard;
-use super::inbox::Inbox;
+use super::inbox::{Inbox, Stop, Waiting};
 use super::mapping::Mapping;
 use super::origins::Origins;
 use super::pacing::{MOST, MOST_RUNNING, Pacing};
@@ -17,6 +17,7 @@ use super::probe::Load;
 use super::room::{Ports, Room};
 use super::spare::Spare;
 use super::stats::{Progress, Stats};
+use super::steer::{Ended, Unwanted};
 use super::timer::{Deadlines, Timer};
 use crate::base::disk::{DiskDone, DiskJob};
 use foldhash::fast::FixedState;
@@ -39,7 +40,7 @@ use crate::throttle::signal::Classify;
 pub(super) struct Core<I: Io> {
     pub io: I,
     pub now: Instant,
-    pub config: Rc<Config>,
+    pub config: Arc<Config>,
     pub inbox: Inbox,
     /// Requests that come in by the clock, where this is no crawl but a probe.
     pub load: Option<Box<Load>>,
@@ -88,6 +89,11 @@ pub(super) struct Core<I: Io> {
     pub crowd: Crowd,
     pub stats: Stats,
     pub phase: Phase,
+    /// It was told to let nothing depart.
+    pub halted: bool,
+    /// Requests that ended unsent and that the sink is still to hear of.
+    pub ending: VecDeque<Ended>,
+    pub unwanted: Unwanted,
     /// Attempts that were cancelled, for `pending.jsonl`.
     pub cancelled: Vec<Job>,
     pub scratch: Vec<u8>,
@@ -98,9 +104,14 @@ pub(super) struct Core<I: Io> {
     /// Scopes of the user's whose delay was warned of: no more than there are in the settings.
     pub warned: BTreeSet<String>,
     pub(super) events: Vec<Event>,
-    pub(super) next_tick: Instant,
+    /// When it wakes unasked; `None` while it sleeps for want of anything to do.
+    pub(super) next_tick: Option<Instant>,
     pub(super) stats_path: Option<std::path::PathBuf>,
     pub(super) stats_written: Instant,
+    /// The sink was not ready when the last turn ended: it is asked again even if it is by now.
+    pub(super) sink_was_busy: bool,
+    /// The descriptor carries the next deadline: a host may be waiting for it.
+    pub(super) armed: bool,
     /// There is more to do than one turn takes.
     pub(super) unfinished: bool,
 }
@@ -148,6 +159,7 @@ pub(super) const STATS_TAG: u64 = u64::MAX;
 impl<I: Io> Core<I> {
     /// One turn. Waits for news until something is due, at most until `until`.
     pub fn turn(&mut self, until: Option<Instant>) {
+        self.armed = false;
         let deadline = self.next_deadline().into_iter().chain(until).min();
         let mut events = std::mem::take(&mut self.events);
         self.io.wait(deadline, &mut events);
@@ -163,7 +175,9 @@ impl<I: Io> Core<I> {
         }
         self.events = events;
         self.unfinished = false;
+        self.heed();
         self.take_in();
+        self.tell_ended();
         self.arrive();
         self.fire();
         self.grant();
@@ -176,10 +190,18 @@ impl<I: Io> Core<I> {
         self.io.submit();
         self.part();
         self.advance_phase();
+        self.sink_was_busy = !self.sink.is_ready();
         let ended = self.io.now();
         self.stats.lag.record(ended.saturating_since(began));
-        if let Phase::Over { .. } = self.phase {
+        let is_over = matches!(self.phase, Phase::Over { .. });
+        if is_over || self.inbox.is_asked() {
+            self.answer();
+        }
+        if is_over {
             self.inbox.close();
+        } else if self.next_tick.is_none() && !self.is_idle() {
+            // Whoever sleeps is not woken for nothing.
+            self.next_tick = Some(self.now + TICK);
         }
     }
 
@@ -193,7 +215,7 @@ impl<I: Io> Core<I> {
             _ => None,
         };
         // A sink that waits for another thread cannot say when it is ready: it is asked.
-        let waits_for_sink = matches!(self.phase, Phase::Flushing { .. }) || !self.sink.is_ready();
+        let waits_for_sink = matches!(self.phase, Phase::Flushing { .. }) || self.sink_was_busy;
         [
             waits_for_sink.then(|| self.now + ASK_SINK_EVERY),
             self.throttle.next_wake(),
@@ -203,7 +225,8 @@ impl<I: Io> Core<I> {
             self.frontier.next_wake(),
             self.delayed.next(),
             self.load.as_ref().and_then(|load| load.next()),
-            Some(self.next_tick),
+            self.next_tick,
+            self.ends_at().filter(|_| self.is_running()),
             draining,
         ]
         .into_iter()
@@ -252,18 +275,27 @@ impl<I: Io> Core<I> {
             }
         }
         let mut taken = 0;
-        while self.frontier.has_room() && !self.mapping.is_full() {
+        while self.frontier.has_room() && !self.mapping.is_full() && !self.has_too_many_ended() {
             if taken == SUBMITTED_PER_TURN {
                 self.unfinished = true;
                 return;
             }
-            let Some(request) = self.inbox.take() else {
+            if !self.take_one_in() {
                 return;
-            };
+            }
             taken += 1;
-            // What was refused is logged and counted.
-            let _ = self.admit(request);
         }
+    }
+
+    /// Takes in one request that was submitted from outside, if there is one.
+    fn take_one_in(&mut self) -> bool {
+        match self.inbox.take() {
+            None => return false,
+            Some(Waiting::Numbered(job)) => self.admit_heard(*job),
+            // What was refused is logged and counted.
+            Some(Waiting::Seed(request)) => drop(self.admit(&request)),
+        }
+        true
     }
 
     /// Fires what is due. The throttle is asked after all others: see `grant`.
@@ -307,12 +339,13 @@ impl<I: Io> Core<I> {
         if is_due(self.frontier.next_wake()) {
             return Some(Timer::Frontier);
         }
-        (self.next_tick <= now).then_some(Timer::Tick)
+        is_due(self.next_tick).then_some(Timer::Tick)
     }
 
     /// Lets go what the throttle allows.
     fn grant(&mut self) {
         let releasing = self.phase == Phase::Running
+            && !self.halted
             && self.sink.is_ready()
             && !self.is_full()
             && !self.mapping.is_full()
@@ -364,7 +397,8 @@ impl<I: Io> Core<I> {
     }
 
     fn tick(&mut self) {
-        self.next_tick = self.now + TICK;
+        // Whoever sleeps is not woken for nothing.
+        self.next_tick = (!self.is_idle()).then(|| self.now + TICK);
         // A lookup that made room may have had nobody to tell.
         self.offer_unresolved();
         self.sink.flush(&mut self.disk);
@@ -372,6 +406,7 @@ impl<I: Io> Core<I> {
             self.throttle.set_in_flight_max(most);
         }
         self.ports.expire(self.now);
+        self.answer();
         if self.now.saturating_since(self.stats_written) >= STATS_EVERY {
             self.write_stats();
         }
@@ -423,41 +458,36 @@ impl<I: Io> Core<I> {
         }
         match self.phase {
             Phase::Running => {
-                if let Some(stop) = self.inbox.stopped() {
-                    let grace = if stop.at_once {
-                        Duration::ZERO
-                    } else {
-                        self.config.stop_grace
+                if let Some(stop) = self.inbox.take_stop() {
+                    let grace = match stop {
+                        Stop::Configured => self.config.stop_grace,
+                        Stop::Within(grace) => grace,
                     };
                     self.drain("shutdown", grace);
                 } else if self.frontier.is_spent() {
                     self.drain("closespider_pagecount", self.config.stop_grace);
                 } else if self.has_failed_too_often() {
                     self.drain("closespider_errorcount", self.config.stop_grace);
-                } else if self
-                    .config
-                    .max_time
-                    .is_some_and(|max| self.now.saturating_since(Instant::START) >= max)
-                {
+                } else if self.ends_at().is_some_and(|at| at <= self.now) {
                     self.drain("closespider_timeout", self.config.stop_grace);
                 } else if let Some(why) = self.load.as_ref().and_then(|l| l.is_stuck(self.now)) {
                     self.drain(why, Duration::ZERO);
                 } else if self.is_exhausted() {
                     // Submitted before the last handle went, and not yet taken.
-                    match self.inbox.take() {
-                        Some(request) => {
-                            let _ = self.admit(request);
-                            self.unfinished = true;
-                        }
-                        None => self.flush("finished"),
+                    match self.take_one_in() {
+                        true => self.unfinished = true,
+                        false => self.flush("finished"),
                     }
                 }
             }
-            Phase::Draining { reason, until } => {
-                let at_once = self.inbox.stopped().is_some_and(|stop| stop.at_once);
-                if self.flights.is_empty() {
+            Phase::Draining { reason, mut until } => {
+                if let Some(Stop::Within(grace)) = self.inbox.take_stop() {
+                    until = until.min(self.now + grace);
+                    self.phase = Phase::Draining { reason, until };
+                }
+                if self.flights.is_empty() && self.ending.is_empty() {
                     self.flush(reason);
-                } else if self.now >= until || at_once {
+                } else if self.now >= until {
                     self.cancel_all();
                     self.flush(reason);
                 }
@@ -469,6 +499,11 @@ impl<I: Io> Core<I> {
             }
             Phase::Over { .. } => {}
         }
+    }
+
+    /// When its time is over (`CLOSESPIDER_TIMEOUT`), if that is limited.
+    fn ends_at(&self) -> Option<Instant> {
+        Some(Instant::START + self.config.max_time?)
     }
 
     /// Whether it still sends.
@@ -486,6 +521,7 @@ impl<I: Io> Core<I> {
             && self.frontier.queued() == 0
             && self.mapping.is_empty()
             && self.delayed.len() == 0
+            && self.ending.is_empty()
             && self.load.as_ref().is_none_or(|load| load.is_spent())
             && self.inbox.is_closed()
     }

@@ -4,18 +4,19 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
+use super::admission::Refused;
 use super::config::{Config, ConfigError};
 use super::core::{Core, Phase};
 use super::delayed::{Crowd, Delayed};
 use super::guard::Guard;
-use super::inbox::{Handle, Inbox, Stopper};
-use super::life::Refused;
+use super::handle::{Handle, Stopper};
+use super::inbox::Inbox;
 use super::mapping::Mapping;
 use super::origins::Origins;
 use super::pacing::{MOST, Pacing};
@@ -23,6 +24,8 @@ use super::pieces::Pieces;
 use super::room::{Ports, Room};
 use super::spare::Spare;
 use super::stats::{Progress, Stats};
+use super::steer::Unwanted;
+use super::stop::Pending;
 use super::timer::Deadlines;
 use crate::base::address;
 use crate::base::rng::Rng;
@@ -46,8 +49,8 @@ use crate::throttle::strategies::Strategies;
 
 /// A crawl: give it requests and a sink, and let it run.
 ///
-/// It lives on the thread that made it. Nothing in it is global: several may live in one process,
-/// on one thread even, each in its turn.
+/// It is `Send`: it may be made on one thread and run on another, or move between turns. Nothing in
+/// it is global: several may live in one process, on one thread even, each in its turn.
 pub struct Crawler<I: Io = Kernel> {
     pub(super) core: Core<I>,
 }
@@ -146,7 +149,23 @@ impl Crawler<Kernel> {
     }
 
     /// A descriptor for a host loop: readable when there is something to do. It carries every
-    /// deadline, so waiting for it alone is enough. Call [`Crawler::arm`] before waiting.
+    /// deadline too, so waiting for it alone is enough: take a turn without patience, which leaves
+    /// it set for the next, wait until it is readable (in whatever way: level or edge), and again.
+    /// Only the first turn is taken without waiting.
+    ///
+    /// ```
+    /// use argiope::{Config, Crawler, Request, Turn};
+    /// use rustix::event::{PollFd, PollFlags, poll};
+    /// use std::time::Duration;
+    ///
+    /// let mut crawler = Crawler::builder(Config::default()).build()?;
+    /// while crawler.turn(Some(Duration::ZERO)) == Turn::GoesOn {
+    ///     poll(&mut [PollFd::new(&crawler, PollFlags::IN)], None)?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// What is called on the crawler itself between two turns (a submission, say) makes it readable.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.core.io.as_fd().expect("the kernel has descriptors")
     }
@@ -209,13 +228,15 @@ impl<I: Io> Crawler<I> {
             throttle.set_initial(initial);
         }
         throttle.set_addresses(scope_map.wants_address());
+        let frontier = Frontier::new(config.frontier.clone());
+        let config = Arc::new(config);
         let waker = io.waker();
-        let core = Core {
+        let mut core = Core {
             now,
-            inbox: Inbox::new(waker.clone()),
+            inbox: Inbox::new(waker.clone(), Arc::clone(&config), frontier.numbers()),
             pieces: Pieces::new(waker),
             load: None,
-            frontier: Frontier::new(config.frontier.clone()),
+            frontier,
             throttle,
             resolver: Resolver::new(resolver, rng.fork("resolver")),
             tls,
@@ -247,18 +268,24 @@ impl<I: Io> Crawler<I> {
             crowd: Crowd::new(config.throttle.delayed_requests_warn_threshold),
             stats: Stats::new(),
             phase: Phase::Running,
+            halted: false,
+            ending: VecDeque::new(),
+            unwanted: Unwanted::default(),
             cancelled: Vec::new(),
             scratch: Vec::new(),
             spare: Spare::default(),
             warned: BTreeSet::new(),
             events: Vec::new(),
-            next_tick: now + Duration::from_secs(1),
+            next_tick: Some(now + Duration::from_secs(1)),
             stats_path: parts.stats_path,
             stats_written: now,
+            sink_was_busy: false,
+            armed: false,
             unfinished: true,
-            config: Rc::new(config),
+            config,
             io,
         };
+        core.answer();
         Ok(Crawler { core })
     }
 
@@ -268,10 +295,10 @@ impl<I: Io> Crawler<I> {
         if let Phase::Over { .. } = core.phase {
             return Err(Refused::Over);
         }
-        core.unfinished = true;
+        core.stir();
         // The last turn may be long ago.
         core.throttle.set_clock(core.io.now());
-        core.admit(request)
+        core.admit(&request)
     }
 
     /// Says something else of a scope from now on, in place of what the configuration said of it;
@@ -289,7 +316,7 @@ impl<I: Io> Crawler<I> {
     /// ```
     pub fn set_scope(&mut self, name: &str, patch: ScopePatch) {
         let core = &mut self.core;
-        core.unfinished = true;
+        core.stir();
         core.throttle.set_scope(name, patch, core.io.now());
     }
 
@@ -297,7 +324,7 @@ impl<I: Io> Crawler<I> {
     /// long nothing may depart, what remains of its quota.
     pub fn feedback(&mut self, feedback: &Feedback) {
         let core = &mut self.core;
-        core.unfinished = true;
+        core.stir();
         core.throttle.feedback(feedback, core.io.now());
     }
 
@@ -320,29 +347,27 @@ impl<I: Io> Crawler<I> {
         }
     }
 
-    /// One turn: waits for news, at most for `patience`, and does what there is to do.
+    /// One turn: waits for news, at most for `patience` (for ever, if `None`), and does what there is
+    /// to do, as far as that takes a millisecond or so. Without any patience it does not wait, and
+    /// leaves the [descriptor](Crawler::as_fd) set for a host's own wait.
+    ///
+    /// Turns may be taken by one thread after the other. What the kernel does by the thread (the
+    /// slack of timers, `TIMER_SLACK`; the account of waits for a processor; on io_uring, receiving)
+    /// belongs to whichever took the last turn. The thread before it keeps its timer slack, and may
+    /// see one wait of its own broken off (EINTR) when an io_uring leaves it.
     pub fn turn(&mut self, patience: Option<Duration>) -> Turn {
         if let Phase::Over { reason } = self.core.phase {
             return Turn::Over(reason);
         }
         let until = patience.map(|patience| self.core.io.now() + patience);
         self.core.turn(until);
-        match self.core.phase {
-            Phase::Over { reason } => Turn::Over(reason),
-            _ => Turn::GoesOn,
+        if let Phase::Over { reason } = self.core.phase {
+            return Turn::Over(reason);
         }
-    }
-
-    /// Sets the deadline that the descriptor carries. Says whether there is something to do at
-    /// once: then take a turn instead of waiting.
-    pub fn arm(&mut self) -> bool {
-        let deadline = self.core.next_deadline();
-        let now = self.core.io.now();
-        if self.core.io.has_news() || deadline.is_some_and(|at| at <= now) {
-            return true;
+        if patience == Some(Duration::ZERO) {
+            self.core.arm_descriptor();
         }
-        self.core.io.arm(deadline);
-        false
+        Turn::GoesOn
     }
 
     /// What was measured so far.
@@ -366,8 +391,10 @@ impl<I: Io> Crawler<I> {
         self.core.sink.failure()
     }
 
-    /// What was still to be fetched when the crawl ended early, in order of admission.
-    pub fn take_pending(&mut self) -> impl Iterator<Item = Request> + '_ {
+    /// What was still to be fetched when the crawl ended early, in order of admission. Of what was
+    /// submitted by a [`Handle`], only what has had no final page; of what was submitted otherwise,
+    /// and of links, also what was cancelled on its way. What is not taken goes with the crawler.
+    pub fn take_pending(&mut self) -> impl Iterator<Item = Pending> + '_ {
         self.core.take_pending()
     }
 

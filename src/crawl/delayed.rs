@@ -35,6 +35,14 @@ impl Delayed {
         Some(self.waiting.pop_first()?.1)
     }
 
+    /// Takes out those that `is_unwanted` names.
+    pub fn take_out(&mut self, is_unwanted: impl Fn(&Job) -> bool) -> Vec<Job> {
+        let waiting = std::mem::take(&mut self.waiting).into_iter();
+        let (out, kept): (BTreeMap<_, _>, _) = waiting.partition(|(_, job)| is_unwanted(job));
+        self.waiting = kept;
+        out.into_values().map(|job| *job).collect()
+    }
+
     /// How many wait.
     pub fn len(&self) -> usize {
         self.waiting.len()
@@ -93,6 +101,7 @@ mod tests {
             kind: Kind::Page,
             seed: true,
             fresh: false,
+            heard: false,
             redirects: 1,
             attempt: 1,
             depth: 0,

@@ -1,9 +1,9 @@
 //! What a reply leads to: another try, a redirect's target, rules, sitemaps, links.
 
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::admission::without_dropped;
 use super::carry::IDLE_CLOSED;
 use super::core::Core;
 use crate::fetch::failure::{Failure, FailureKind};
@@ -64,6 +64,9 @@ impl<I: Io> Core<I> {
         if failure.is_some_and(|failure| failure.code == IDLE_CLOSED) {
             return true;
         }
+        if failure.is_some_and(|failure| failure.kind == FailureKind::Cancelled) {
+            return false;
+        }
         if let Some(again) = self.told_to_retry(job, page) {
             return again && u32::from(job.attempt) <= RETRIES_MAX;
         }
@@ -88,7 +91,7 @@ impl<I: Io> Core<I> {
     /// Queues the attempt again, through the gate like any other.
     fn retry(&mut self, job: &Job, page: &Page) {
         let died_idle = page.failure.as_ref().is_some_and(|f| f.code == IDLE_CLOSED);
-        let again = Job {
+        let mut again = Job {
             id: self.frontier.number(),
             parent: job.id,
             attempt: job.attempt.saturating_add(1),
@@ -96,6 +99,7 @@ impl<I: Io> Core<I> {
             fresh: job.fresh || died_idle,
             ..job.clone()
         };
+        again.extra_mut().root = job.root();
         self.release_later(again);
     }
 
@@ -107,7 +111,7 @@ impl<I: Io> Core<I> {
             .join(location)
             .map_err(|error| fail("invalid", format!("Location {location:?}: {error}")))?;
         let target = match job.kind {
-            Kind::Page => self.without_dropped(target),
+            Kind::Page => without_dropped(target, &self.config),
             Kind::Robots | Kind::Sitemap => target,
         };
         page.redirect = Some(target.as_str().to_owned());
@@ -158,6 +162,7 @@ impl<I: Io> Core<I> {
             _ => false,
         };
         let extra = next.extra_mut();
+        extra.root = job.root();
         extra.redirected_from.push(here);
         // The map is asked of every URL.
         extra.mapped = None;
@@ -220,7 +225,7 @@ impl<I: Io> Core<I> {
                 let robots = Robots::parse(&page.body);
                 sitemaps = robots.sitemaps().to_vec();
                 let agent = &self.frontier.settings().robots_agent;
-                Brought::Rules(Rc::new(robots.agent(agent)))
+                Brought::Rules(Arc::new(robots.agent(agent)))
             }
             // Redirects that lead nowhere are taken for a file that is not there (section 2.3.1.2).
             (Some(300..=399), _) => Brought::Absent,
@@ -295,7 +300,7 @@ impl<I: Io> Core<I> {
 
     /// A URL found on the page `via` comes in, if no filter leaves it out.
     fn admit_found(&mut self, from: &Job, via: &Arc<str>, url: CrawlUrl, kind: Kind, depth: u32) {
-        let url = self.without_dropped(url);
+        let url = without_dropped(url, &self.config);
         let throttle = &mut self.throttle;
         if self.frontier.check(&url, depth, false, throttle).is_err() {
             return;
@@ -308,6 +313,7 @@ impl<I: Io> Core<I> {
             kind,
             seed: false,
             fresh: false,
+            heard: false,
             redirects: 0,
             attempt: 1,
             depth,
@@ -340,16 +346,6 @@ impl<I: Io> Core<I> {
         self.throttle.note_crawl_delay(scope, delay, self.now);
         self.throttle.follow_lane(scope, lane);
         self.throttle.add_scope(lane, scope);
-    }
-
-    /// The URL without the query parameters that `DROP_QUERY_PARAMETERS` names.
-    pub fn without_dropped(&self, url: CrawlUrl) -> CrawlUrl {
-        let dropped = &self.frontier.settings().drop_parameters;
-        if dropped.is_empty() {
-            url
-        } else {
-            url.drop_parameters(dropped)
-        }
     }
 }
 

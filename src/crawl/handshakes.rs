@@ -1,15 +1,14 @@
 //! Crawls in virtual time of a server that speaks TLS: what leaves when.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::config::Config;
 use super::{Crawler, Parts, Turn};
 use crate::base::rng::Rng;
+use crate::base::shared::Shared;
 use crate::base::time::Instant;
 use crate::fetch::resolver;
 use crate::fetch::tls::testing::{Authority, Server, ServerConfig};
@@ -76,11 +75,11 @@ fn crawl(pages: usize, delay: Duration) -> Vec<Vec<Instant>> {
     config.allow_net = vec!["10.0.0.0/8".to_owned()];
     config.insecure = true;
     config.random_seed = Some(1);
-    let world = Rc::new(RefCell::new(Secure {
+    let world = Shared::new(Secure {
         config: Authority::new().good_server("a.test"),
         connections: BTreeMap::new(),
-    }));
-    let boxed = Box::new(Rc::clone(&world));
+    });
+    let boxed = Box::new(Shared::clone(&world));
     let io = Sim::with(1, Settings::default(), Weather::default(), boxed);
     let config = config.finish().expect("a sound config");
     let sink = FunctionSink::new(|page| assert_eq!(page.status, Some(200), "{:?}", page.failure));

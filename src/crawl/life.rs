@@ -5,6 +5,7 @@
 //! connections in `carry.rs`, what the throttle hears in `hearing.rs`, what a reply leads to in
 //! `follow.rs`, what is told of it in `report.rs`.
 
+use super::admission::{Refused, job_of};
 use super::carry::arrival;
 use super::core::Core;
 use super::flight::{Carrier, Socket, Stage};
@@ -13,76 +14,49 @@ use crate::base::slab::Key;
 use crate::fetch::exchange::Exchange;
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::filter::Filtered;
-use crate::frontier::job::{Extra, Job};
-use crate::frontier::request::{Request, ScopesError};
+use crate::frontier::job::Job;
+use crate::frontier::request::Request;
 use crate::frontier::{Next, Unsent};
 use crate::io::{Chunk, Io, Stamp};
 use crate::sink::reply::Flow;
 use crate::throttle::engine::{LaneId, TicketId};
-use crate::wire::url::{CrawlUrl, UrlError};
 
 /// Requests of one lane that may end unsent before others have their turn.
 pub(super) const UNSENT_PER_RELEASE: usize = 64;
 
-/// Why a request was not admitted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// It is no URL that can be fetched.
-    #[error("it is no URL to fetch: {0}")]
-    Url(UrlError),
-    /// A filter leaves it out.
-    #[error("it is left out ({})", .0.name())]
-    Filtered(Filtered),
-    /// It cannot be throttled under the scopes that it names.
-    #[error("{0}")]
-    Scopes(ScopesError),
-    /// It cannot be put on the wire.
-    #[error("{0}")]
-    Request(crate::wire::http::RequestError),
-    /// The crawl is over.
-    #[error("the crawl is over")]
-    Over,
-}
-
 impl<I: Io> Core<I> {
     /// 1. A request from outside comes in, if it is new and no filter leaves it out.
-    pub fn admit(&mut self, request: Request) -> Result<u64, Refused> {
-        let refused = |refused: Refused| {
+    pub fn admit(&mut self, request: &Request) -> Result<u64, Refused> {
+        let mut job = job_of(request, &self.config, &mut self.scratch).inspect_err(|refused| {
             log::warn!("{}: {refused}", request.url);
-            refused
-        };
-        let url = CrawlUrl::parse(&request.url).map_err(|error| {
             self.stats.seeds_bad += 1;
-            refused(Refused::Url(error))
-        })?;
-        request.check_scopes().map_err(|error| {
-            self.stats.seeds_bad += 1;
-            refused(Refused::Scopes(error))
-        })?;
-        let url = self.without_dropped(url);
-        let mut job = Job {
-            depth: request.depth,
-            priority: request.priority,
-            extra: Extra::of(&request),
-            ..Job::seed(0, url)
-        };
-        // What cannot be put on the wire is the caller's to hear of now, not the sink's later.
-        self.check_request(&job).map_err(|error| {
-            self.stats.seeds_bad += 1;
-            refused(Refused::Request(error))
         })?;
         self.stats.seeds += 1;
-        if job.dont_filter() {
-            self.frontier.let_in(&job.url, true, &mut self.throttle);
-        } else {
-            self.frontier
-                .check(&job.url, request.depth, true, &mut self.throttle)
-                .map_err(Refused::Filtered)?;
-        }
+        self.let_in(&job).map_err(Refused::Filtered)?;
         job.id = self.frontier.number();
         let id = job.id;
         self.release_later(job);
         Ok(id)
+    }
+
+    /// The same for one that has its number, since it was submitted through a handle: whoever did
+    /// that hears of it if it is left out.
+    pub fn admit_heard(&mut self, job: Job) {
+        self.stats.seeds += 1;
+        match self.let_in(&job) {
+            Ok(()) => self.release_later(job),
+            Err(filtered) => self.end_later(job, Vec::new(), left_out(filtered)),
+        }
+    }
+
+    /// Whether a request from outside comes in.
+    fn let_in(&mut self, job: &Job) -> Result<(), Filtered> {
+        let throttle = &mut self.throttle;
+        if job.dont_filter() {
+            self.frontier.let_in(&job.url, true, throttle);
+            return Ok(());
+        }
+        self.frontier.check(&job.url, job.depth, true, throttle)
     }
 
     /// 2. Its lane waits for its scopes, and they wait on the wheel.
@@ -227,6 +201,12 @@ impl<I: Io> Core<I> {
             self.now,
         );
     }
+}
+
+/// How a page says that its request was not admitted.
+fn left_out(filtered: Filtered) -> Failure {
+    let detail = "a filter leaves it out, or it was admitted before";
+    Failure::new(FailureKind::Filtered, filtered.name(), detail)
 }
 
 /// How the result line says why a request ended unsent.

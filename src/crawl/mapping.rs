@@ -82,6 +82,14 @@ impl Mapping {
         warns
     }
 
+    /// Takes out those that `is_unwanted` names: their answers are nobody's.
+    pub fn take_out(&mut self, is_unwanted: impl Fn(&Job) -> bool) -> Vec<Job> {
+        let waiting = std::mem::take(&mut self.waiting).into_iter();
+        let (out, kept): (BTreeMap<_, _>, _) = waiting.partition(|(_, w)| is_unwanted(&w.job));
+        self.waiting = kept;
+        out.into_values().map(|waiting| *waiting.job).collect()
+    }
+
     /// How many wait.
     pub fn len(&self) -> usize {
         self.waiting.len()
@@ -126,6 +134,7 @@ mod tests {
             kind: Kind::Page,
             seed: true,
             fresh: false,
+            heard: false,
             redirects: 0,
             attempt: 1,
             depth: 0,

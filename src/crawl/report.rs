@@ -73,6 +73,7 @@ impl<I: Io> Core<I> {
         let scopes = mem::take(&mut page.scopes);
         *page = Page {
             id: job.id,
+            root: job.root(),
             parent: (job.parent != 0).then_some(job.parent),
             via: job.via.clone(),
             seed: job.seed,
@@ -118,7 +119,7 @@ impl<I: Io> Core<I> {
         page
     }
 
-    fn lane_scope_names(&self, lane: LaneId) -> Vec<String> {
+    pub fn lane_scope_names(&self, lane: LaneId) -> Vec<String> {
         let scopes = self.throttle.lane_scopes(lane).iter();
         let names = scopes.map(|id| self.throttle.scope_name(*id));
         names.map(str::to_owned).collect()

@@ -71,6 +71,9 @@ impl<I: Io> Core<I> {
                 job.url
             );
         }
+        if self.is_unwanted(&job, scopes) {
+            return;
+        }
         let mut costs = Vec::new();
         let mut share = 0.0_f32;
         let mut ids: SmallVec<[ScopeId; 4]> = SmallVec::new();
@@ -113,12 +116,11 @@ impl<I: Io> Core<I> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
     use std::net::SocketAddr;
-    use std::rc::Rc;
     use std::time::Duration;
 
     use super::*;
+    use crate::base::shared::Shared;
     use crate::crawl::config::Config;
     use crate::crawl::mapping::WAITING_MAX;
     use crate::crawl::{Crawler, Parts};
@@ -190,8 +192,8 @@ mod tests {
         config.frontier.robots_obey = false;
         config.allow_net = vec!["10.0.0.0/8".to_owned()];
         config.resolve = vec!["*:80:10.0.0.1".to_owned()];
-        let told: Rc<RefCell<Vec<Page>>> = Rc::default();
-        let tell = Rc::clone(&told);
+        let told: Shared<Vec<Page>> = Shared::default();
+        let tell = Shared::clone(&told);
         let sink = FunctionSink::new(move |page: Page| tell.borrow_mut().push(page));
         let io = Sim::new(1, Box::new(origins));
         let names = resolver::Settings::default();
@@ -229,7 +231,7 @@ mod tests {
     /// Keeps every question.
     struct Keeps(Kept);
 
-    type Kept = Rc<RefCell<Vec<Later>>>;
+    type Kept = Shared<Vec<Later>>;
 
     impl ScopeMap for Keeps {
         fn scopes(&self, ask: &mut Ask<'_>) {
@@ -241,7 +243,7 @@ mod tests {
     fn keeping() -> (Crawler<Sim>, Kept) {
         let unanswered = Kept::default();
         let mut parts = Parts::new(|_: Page| {});
-        parts.scope_map = Some(Box::new(Keeps(Rc::clone(&unanswered))));
+        parts.scope_map = Some(Box::new(Keeps(Shared::clone(&unanswered))));
         let io = Sim::new(1, Box::new(Origins::default()));
         let names = resolver::Settings::default();
         let crawler = Crawler::on(io, Config::default(), names, parts).expect("it can be set up");

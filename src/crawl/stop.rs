@@ -2,27 +2,37 @@
 
 use super::core::Core;
 use super::flight::Stage;
+use super::inbox::Waiting;
 use crate::base::slab::Key;
 use crate::fetch::failure::{Failure, FailureKind};
+use crate::frontier::job::Job;
 use crate::frontier::request::{Kind, Request};
 use crate::io::{Close, Io};
+
+/// A request that had not been fetched when its crawl ended early.
+#[derive(Clone, Debug)]
+pub struct Pending {
+    /// The number that its submission was given, or the first attempt at a link; `None` where it
+    /// never had one.
+    pub id: Option<u64>,
+    /// What would have it fetched. Where it had been redirected it asks for the target.
+    pub request: Request,
+}
+
+impl Pending {
+    fn of(job: &Job) -> Self {
+        Pending {
+            id: Some(job.root()),
+            request: job.to_request(),
+        }
+    }
+}
 
 impl<I: Io> Core<I> {
     /// Takes back every request that has not departed: nothing more is sent.
     pub fn cancel_unsent(&mut self) {
         for key in self.flights_where(|stage| !matches!(stage, Stage::Exchanging { .. })) {
-            let flight = self.flights.remove(key).expect("it was just listed");
-            match &flight.stage {
-                Stage::Connecting { sockets, .. } => {
-                    for socket in sockets {
-                        self.close_socket(*socket, Close::Reset);
-                    }
-                }
-                Stage::Ready { socket, .. } => self.close_socket(*socket, Close::Finish),
-                Stage::Exchanging { .. } | Stage::Moving => {}
-            }
-            self.forget(key, &flight);
-            self.throttle.cancel(flight.ticket, self.now);
+            let flight = self.withdraw(key);
             self.frontier
                 .put_back(flight.lane, flight.job, &mut self.throttle, self.now);
         }
@@ -33,9 +43,11 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Ends what is on its way. It is still to be fetched, so it is kept for `pending.jsonl`.
+    /// Ends what is on its way. It is still to be fetched, so it is kept for `pending.jsonl`; but
+    /// whoever waits to hear of it hears of its end here, and once.
     pub fn cancel_all(&mut self) {
         self.cancel_unsent();
+        self.tell_all_ended();
         for key in self.flights_where(|_| true) {
             let Some(Stage::Exchanging { socket }) = self.flights.get(key).map(|f| &f.stage) else {
                 continue;
@@ -43,6 +55,7 @@ impl<I: Io> Core<I> {
             let socket = *socket;
             if let Some(flight) = self.flights.get(key)
                 && flight.job.kind == Kind::Page
+                && !flight.job.heard
             {
                 self.cancelled.push(flight.job.clone());
             }
@@ -58,7 +71,7 @@ impl<I: Io> Core<I> {
         }
     }
 
-    fn flights_where(&self, wanted: impl Fn(&Stage) -> bool) -> Vec<Key> {
+    pub fn flights_where(&self, wanted: impl Fn(&Stage) -> bool) -> Vec<Key> {
         self.flights
             .iter()
             .filter(|(_, flight)| wanted(&flight.stage))
@@ -67,12 +80,18 @@ impl<I: Io> Core<I> {
     }
 
     /// What was still to be fetched when the crawl ended, in order of admission.
-    pub fn take_pending(&mut self) -> impl Iterator<Item = Request> + '_ {
+    pub fn take_pending(&mut self) -> impl Iterator<Item = Pending> + '_ {
         let waiting = self.mapping.drain().chain(self.delayed.drain());
         let outside = waiting.map(|job| *job).chain(self.cancelled.drain(..));
         let jobs = self.frontier.drain(outside, &self.throttle);
         let pages = jobs.filter(|job| job.kind == Kind::Page);
-        let submitted = std::iter::from_fn(|| self.inbox.take());
-        pages.map(|job| job.to_request()).chain(submitted)
+        let submitted = std::iter::from_fn(|| self.inbox.take()).map(|waiting| match waiting {
+            Waiting::Numbered(job) => Pending::of(&job),
+            Waiting::Seed(request) => Pending {
+                id: None,
+                request: *request,
+            },
+        });
+        pages.map(|job| Pending::of(&job)).chain(submitted)
     }
 }

@@ -28,6 +28,8 @@ pub struct Job {
     pub seed: bool,
     /// To be sent on a new connection: a kept one died under it.
     pub fresh: bool,
+    /// Whoever submitted it waits to hear how it ends, whatever becomes of it.
+    pub heard: bool,
     /// Redirects behind it.
     pub redirects: u8,
     /// 1 for the first attempt at this URL.
@@ -77,6 +79,8 @@ pub struct Extra {
     pub meta: Option<Box<RawValue>>,
     /// The caller's own number.
     pub tag: u64,
+    /// The attempt that it descends from by retries and redirects; 0 where it is the first itself.
+    pub root: u64,
     /// URLs that redirected to this one, by fingerprint.
     pub redirected_from: Vec<u64>,
     /// The origin whose robots.txt this fetch is to bring (another's, after a redirect).
@@ -130,12 +134,22 @@ impl Job {
             kind: Kind::Page,
             seed: true,
             fresh: false,
+            heard: false,
             redirects: 0,
             attempt: 1,
             depth: 0,
             priority: 0,
             share: 0.0,
             extra: None,
+        }
+    }
+
+    /// The attempt that it descends from by retries and redirects: its own number where it is the
+    /// first.
+    pub fn root(&self) -> u64 {
+        match self.extra.as_deref() {
+            Some(Extra { root: 0, .. }) | None => self.id,
+            Some(extra) => extra.root,
         }
     }
 

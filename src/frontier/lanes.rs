@@ -22,6 +22,7 @@ use smallvec::SmallVec;
 use super::filter::{self, Filtered, Site};
 use super::hosts::{Health, HostId, Hosts};
 use super::job::Job;
+use super::numbers::Numbers;
 use super::origins::{NO_LANE, Origins};
 use super::queue::{Queue, Queued};
 use super::request::Kind;
@@ -32,7 +33,7 @@ use crate::base::chunked::ChunkedVec;
 use crate::base::intern::Interner;
 use crate::base::time::Instant;
 use crate::throttle::engine::{LaneId, Throttle};
-use crate::throttle::scope::ScopeSet;
+use crate::throttle::scope::{ScopeId, ScopeSet};
 use crate::wire::url::CrawlUrl;
 
 /// All that is still to fetch, and what decides whether it may be.
@@ -55,7 +56,7 @@ pub struct Frontier {
     lanes_open: usize,
     pages: u64,
     pages_in_flight: u64,
-    next_id: u64,
+    numbers: Numbers,
     filtered: BTreeMap<Filtered, u64>,
 }
 
@@ -134,7 +135,7 @@ impl Frontier {
             lanes_open: 0,
             pages: 0,
             pages_in_flight: 0,
-            next_id: 1,
+            numbers: Numbers::default(),
             filtered: BTreeMap::new(),
         }
     }
@@ -210,9 +211,12 @@ impl Frontier {
 
     /// A number for a new attempt.
     pub fn number(&mut self) -> u64 {
-        let id = self.next_id;
-        self.next_id += 1;
-        id
+        self.numbers.next()
+    }
+
+    /// Where numbers come from, for attempts that are numbered elsewhere.
+    pub fn numbers(&self) -> Numbers {
+        self.numbers.clone()
     }
 
     /// Queues a request in the lane of its origin and scopes.
@@ -632,6 +636,46 @@ impl Frontier {
                 self.origins.forget(first);
             }
         }
+    }
+
+    /// Takes out of the queues the requests that `is_wanted` names by their origin's number, and all
+    /// that are queued in lanes under one of these scopes, save robots.txt, which others wait for.
+    /// Looks at every lane: a few milliseconds for a million.
+    pub fn take_out(
+        &mut self,
+        is_wanted: impl Fn(u64) -> bool,
+        scopes: &[ScopeId],
+        throttle: &mut Throttle,
+        now: Instant,
+    ) -> Vec<(LaneId, Job)> {
+        let mut taken = Vec::new();
+        for lane in (0..self.lanes.len() as u32).map(LaneId) {
+            let slot = &mut self.lanes[lane.0 as usize];
+            if slot.queue.is_empty() {
+                continue;
+            }
+            let all = !scopes.is_empty()
+                && throttle
+                    .lane_scopes(lane)
+                    .iter()
+                    .any(|scope| scopes.contains(scope));
+            let out = slot.queue.extract(|queued| {
+                queued.kind() != Kind::Robots && (all || is_wanted(queued.root()))
+            });
+            if out.is_empty() {
+                continue;
+            }
+            self.queued -= out.len();
+            if slot.stands == Stands::Offered && !slot.queue.is_empty() {
+                // Another may be the first now.
+                self.offer(lane, throttle, now);
+            }
+            for queued in out {
+                let job = queued.into_job(self.address_of(lane, throttle));
+                taken.push((lane, job));
+            }
+        }
+        taken
     }
 
     /// Empties every queue: for `pending.jsonl` after an early stop. What waited outside comes with

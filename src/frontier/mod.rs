@@ -6,6 +6,7 @@
 
 mod lanes;
 mod queue;
+pub mod numbers;
 mod origins;
 pub mod request;
 pub mod seeds;

@@ -44,6 +44,7 @@ pub(super) enum Queued {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plain {
     id: [u8; ID_BYTES],
+    /// Of the target; and [`HEARD`].
     length: u8,
     target: [u8; TARGET_MAX],
 }
@@ -52,6 +53,8 @@ pub(super) struct Plain {
 const ID_BYTES: usize = 6;
 /// What is left of sixteen bytes.
 const TARGET_MAX: usize = 8;
+/// Beside a length: whoever submitted it waits to hear how it ends.
+const HEARD: u8 = 0x80;
 
 impl Queue {
     pub fn push(&mut self, queued: Queued) {
@@ -96,6 +99,27 @@ impl Queue {
     pub fn is_empty(&self) -> bool {
         matches!(self, Queue::Empty)
     }
+
+    /// Takes out those that `wanted` wants, in no order that means anything.
+    pub fn extract(&mut self, wanted: impl Fn(&Queued) -> bool) -> Vec<Queued> {
+        // Of a million lanes few have any.
+        let has_any = match self {
+            Queue::Empty => false,
+            Queue::One(only) => wanted(only),
+            Queue::Many(many) => many.run.iter().chain(&many.others).any(&wanted),
+        };
+        if !has_any {
+            return Vec::new();
+        }
+        let mut all = Vec::new();
+        while let Some(queued) = self.pop() {
+            all.push(queued);
+        }
+        let (taken, kept) = all.into_iter().partition(wanted);
+        let kept: Vec<Queued> = kept;
+        kept.into_iter().for_each(|queued| self.push(queued));
+        taken
+    }
 }
 
 impl Many {
@@ -138,7 +162,10 @@ impl Queued {
         match self {
             Queued::Plain(plain) => {
                 let url = CrawlUrl::of_parts(is_https, host, port, plain.target());
-                Job::seed(plain.id(), url)
+                Job {
+                    heard: plain.is_heard(),
+                    ..Job::seed(plain.id(), url)
+                }
             }
             Queued::Whole(job) => *job,
         }
@@ -148,6 +175,14 @@ impl Queued {
         match self {
             Queued::Plain(plain) => plain.id(),
             Queued::Whole(job) => job.id,
+        }
+    }
+
+    /// The attempt that it descends from; see [`Job::root`].
+    pub fn root(&self) -> u64 {
+        match self {
+            Queued::Plain(plain) => plain.id(),
+            Queued::Whole(job) => job.root(),
         }
     }
 
@@ -209,7 +244,7 @@ impl Plain {
         target.get_mut(..text.len())?.copy_from_slice(text);
         (!says_more).then_some(Plain {
             id: low,
-            length: text.len() as u8,
+            length: text.len() as u8 | if job.heard { HEARD } else { 0 },
             target,
         })
     }
@@ -221,8 +256,12 @@ impl Plain {
     }
 
     fn target(&self) -> &str {
-        std::str::from_utf8(&self.target[..usize::from(self.length)])
+        std::str::from_utf8(&self.target[..usize::from(self.length & !HEARD)])
             .expect("it was text when it came")
+    }
+
+    fn is_heard(&self) -> bool {
+        self.length & HEARD != 0
     }
 }
 
@@ -304,6 +343,13 @@ mod tests {
         check(seed("http://a.test/1234567"), true);
         check(seed("http://a.test/12345678"), false);
         let plain = || seed("http://a.test/");
+        check(
+            Job {
+                heard: true,
+                ..plain()
+            },
+            true,
+        );
         check(
             Job {
                 id: (1 << 48) - 1,

@@ -1,6 +1,6 @@
 //! What is known of each origin's robots.txt, and who waits to know it.
 
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -19,7 +19,7 @@ pub enum Standing {
     /// be millions of origins.
     Fetching(Box<SmallVec<[LaneId; 1]>>),
     /// They hold until the given moment. Boxed, too: few origins have any.
-    Known(Box<(Rc<Rules>, Instant)>),
+    Known(Box<(Arc<Rules>, Instant)>),
     /// There is none (4xx): all is allowed until the given moment.
     Absent(Instant),
     /// It could not be had (5xx, no answer, 429): nothing is allowed until the given moment.
@@ -30,7 +30,7 @@ pub enum Standing {
 #[derive(Clone, Debug)]
 pub enum Brought {
     /// A file: its rules for our agent.
-    Rules(Rc<Rules>),
+    Rules(Arc<Rules>),
     /// 4xx, or a redirect too far: all is allowed.
     Absent,
     /// 5xx, no whole answer, or 429: nothing is allowed for now.

@@ -19,6 +19,14 @@ pub(super) struct RunDelay {
 }
 
 impl RunDelay {
+    /// Nobody's.
+    pub(super) const fn none() -> Self {
+        RunDelay {
+            account: None,
+            waited: 0,
+        }
+    }
+
     pub(super) fn start() -> Self {
         let account = File::open("/proc/thread-self/schedstat").ok();
         let mut delay = RunDelay { account, waited: 0 };

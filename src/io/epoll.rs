@@ -23,6 +23,7 @@ use super::allowance::Allowance;
 use super::delay::RunDelay;
 use super::departures::Departures;
 use super::disk::Disk;
+use super::driver::{Driver, Drives};
 use super::limits::sockets_allowed;
 use super::outbox::Outbox;
 use super::socket::{Attempt, Read, Socket, keep_stamping, net_error};
@@ -46,6 +47,7 @@ pub struct Epoll {
     timer: Timer,
     stamps: Stamps,
     departures: Departures,
+    driver: Driver,
     /// What our thread waits for a processor, looked up after each sleep.
     delay: RunDelay,
     bell: Arc<Bell>,
@@ -59,6 +61,8 @@ pub struct Epoll {
     outbox: Outbox,
     /// Events that no descriptor shows.
     news: Vec<Event>,
+    /// The last look brought as much as one look may: there is more, perhaps.
+    cut: bool,
     /// Turns for which it is still worth while to know how many segments a socket has had.
     watchful: u32,
     /// What that may cost.
@@ -68,13 +72,12 @@ pub struct Epoll {
 }
 
 impl Epoll {
-    /// A back end for the calling thread, whose timer slack it sets (see [`Settings::timer_slack`]).
+    /// A back end for whichever thread waits on it.
     ///
     /// # Errors
     /// When the system gives no descriptors, or the open-file limit leaves none for sockets.
     pub fn new(settings: Settings) -> io::Result<Self> {
         let capacity = sockets_allowed(settings.sockets_max)?;
-        set_timer_slack(settings.timer_slack);
         let poll = Poll::new()?;
         let timer = Timer::new()?;
         poll.registry().register(
@@ -94,7 +97,8 @@ impl Epoll {
             timer,
             stamps: Stamps::start(),
             departures: Departures::start(),
-            delay: RunDelay::start(),
+            driver: Driver::default(),
+            delay: RunDelay::none(),
             bell,
             entries: Vec::new(),
             open: 0,
@@ -102,6 +106,7 @@ impl Epoll {
             pool: Pool::new(settings.buffer_bytes, settings.buffers_max),
             outbox: Outbox::default(),
             news: Vec::new(),
+            cut: false,
             watchful: 0,
             allowance: Allowance::new(),
             disk: None,
@@ -528,6 +533,10 @@ impl Io for Epoll {
                 entry.generation != token.generation || matches!(entry.state, State::Vacant)
             })
         };
+        if self.driver.turn() != Drives::Same {
+            set_timer_slack(self.settings.timer_slack);
+            self.delay = RunDelay::start();
+        }
         let held = events.len();
         events.extend(self.news.drain(..).filter(|event| !stale(event)));
         self.watchful = self.watchful.saturating_sub(1);
@@ -541,6 +550,7 @@ impl Io for Epoll {
             slept = self.sleep(until);
         }
         let edges = self.polled.iter().count();
+        self.cut = edges == EDGES_MAX;
         let (now, mut unseen) = self.stamps.begin_turn(slept, edges < EDGES_MAX, edges);
         self.allowance.earn(now);
         if slept && let Some(kept) = self.delay.since_last() {
@@ -551,7 +561,7 @@ impl Io for Epoll {
     }
 
     fn has_news(&self) -> bool {
-        !self.news.is_empty() || (!self.line.is_empty() && self.pool.has_free())
+        !self.news.is_empty() || self.cut || (!self.line.is_empty() && self.pool.has_free())
     }
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -11,6 +11,7 @@ mod spin;
 mod socket;
 mod limits;
 mod delay;
+mod driver;
 mod departures;
 mod outbox;
 mod epoll;
@@ -37,7 +38,9 @@ pub use self::uring::{Unavailable, Uring};
 
 /// A back end: the kernel through epoll, through io_uring, or a simulated one.
 ///
-/// It is a static type parameter of the crawl, never `dyn`.
+/// It is a static type parameter of the crawl, never `dyn`. Calls may come from one thread after the
+/// other, as its owner moves; what is the thread's (see [`Settings::timer_slack`]) is seen to by the
+/// first wait on it.
 pub trait Io {
     /// What it is called: `epoll`, `uring` or `simulated`.
     fn name(&self) -> &'static str;
@@ -97,7 +100,8 @@ pub trait Io {
     /// last, and are few enough to be worked off within a millisecond or so.
     fn wait(&mut self, until: Option<Instant>, events: &mut Vec<Event>);
 
-    /// Whether there is news that no descriptor shows: a host that polls [`Io::as_fd`] must not sleep.
+    /// Whether there is news that no descriptor shows, or has shown once only: a host that polls
+    /// [`Io::as_fd`] must not sleep.
     fn has_news(&self) -> bool;
 
     /// A descriptor that becomes readable when there is news or when the armed deadline passes.
@@ -105,7 +109,8 @@ pub trait Io {
     /// `None` in the simulation, which has no descriptors.
     fn as_fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Sets the deadline that [`Io::as_fd`] carries, for a host that waits in a loop of its own.
+    /// Sets the deadline that [`Io::as_fd`] carries, for a host that waits in a loop of its own. One
+    /// that has passed makes it readable at once.
     fn arm(&mut self, until: Option<Instant>);
 
     /// What another thread calls to end a wait; it arrives as `Event::Woken`.

@@ -41,6 +41,7 @@ use self::ring::{Answer, Name, Ring, SLOT_MAX, What};
 use self::watch::Watch;
 use super::departures::{Call, Departure, Departures, SEGMENT};
 use super::disk::Disk;
+use super::driver::{Driver, Drives};
 use super::epoll::READS_MAX;
 use super::limits::sockets_allowed;
 use super::outbox::Outbox;
@@ -73,6 +74,7 @@ pub struct Uring {
     stamps: Stamps,
     departures: Departures,
     watch: Watch,
+    driver: Driver,
     bell: Arc<Bell>,
     /// Indexed by [`Token::slot`].
     entries: Vec<Entry>,
@@ -85,13 +87,15 @@ pub struct Uring {
     outbox: Outbox,
     /// Events that no descriptor shows.
     news: Vec<Event>,
+    /// There are answers that one turn had no time for.
+    cut: bool,
     disk: Option<Disk>,
     _stamping: OwnedFd,
 }
 
 impl Uring {
-    /// A back end for the calling thread, whose timer slack it sets (see [`Settings::timer_slack`]).
-    /// It must stay with this thread: the kernel receives in its name.
+    /// A back end for whichever thread waits on it. The kernel receives in the name of the thread
+    /// that asked for it, so when another one comes to wait all is asked for anew.
     ///
     /// # Errors
     /// When the kernel has no io_uring, not enough of it, or not for us; when the system gives no
@@ -116,6 +120,7 @@ impl Uring {
             stamps: Stamps::start(),
             departures: Departures::start(),
             watch: Watch::start(),
+            driver: Driver::default(),
             bell: Arc::new(Bell {
                 fd: bell.map_err(io::Error::from)?,
                 rung: AtomicBool::new(false),
@@ -126,14 +131,12 @@ impl Uring {
             starved: VecDeque::new(),
             outbox: Outbox::default(),
             news: Vec::new(),
+            cut: false,
             disk: None,
             _stamping: keep_stamping()?,
             settings,
         };
         uring.try_out()?;
-        set_timer_slack(uring.settings.timer_slack);
-        uring.asks.extend([Ask::Start(BELL), Ask::Start(TIMER)]);
-        uring.flush();
         Ok(uring)
     }
 
@@ -276,6 +279,27 @@ impl Uring {
         self.open -= 1;
     }
 
+    /// The calling thread takes a turn.
+    fn drive(&mut self) {
+        match self.driver.turn() {
+            Drives::Same => {}
+            drives => self.adopt(drives),
+        }
+    }
+
+    /// The calling thread takes the turns from now on. What was asked for in the name of another
+    /// one, which may be gone or busy with something else, is asked for anew: each operation's end
+    /// is answered, and begins it again.
+    fn adopt(&mut self, drives: Drives) {
+        set_timer_slack(self.settings.timer_slack);
+        self.watch.adopt();
+        if drives == Drives::First {
+            self.asks.extend([Ask::Start(BELL), Ask::Start(TIMER)]);
+        } else if let Err(error) = self.ring.cancel_all() {
+            log::warn!("the ring serves the thread that drove it before: {error}");
+        }
+    }
+
     /// Sleeps until there is an answer or the tail before the deadline begins, and looks through
     /// the tail.
     fn sleep(&mut self, until: Option<Instant>) {
@@ -390,6 +414,7 @@ impl Io for Uring {
     }
 
     fn wait(&mut self, until: Option<Instant>, events: &mut Vec<Event>) {
+        self.drive();
         let stale = |event: &Event| {
             event.token().is_some_and(|token| {
                 let entry = &self.entries[token.slot as usize];
@@ -415,6 +440,7 @@ impl Io for Uring {
         self.answers.clear();
         self.ring.take(ANSWERS_A_TURN, &mut self.answers);
         let complete = !self.ring.has_answers();
+        self.cut = !complete;
         let (now, unseen) = self.stamps.begin_turn(slept, complete, self.answers.len());
         self.watch
             .begin_turn(now, unseen, complete, self.answers.len());
@@ -425,7 +451,7 @@ impl Io for Uring {
     }
 
     fn has_news(&self) -> bool {
-        !self.news.is_empty() || !self.line.is_empty()
+        !self.news.is_empty() || self.cut || !self.line.is_empty()
     }
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -433,6 +459,10 @@ impl Io for Uring {
     }
 
     fn arm(&mut self, until: Option<Instant>) {
+        if self.driver.is_nobody() {
+            // Nobody watches the timer yet.
+            self.drive();
+        }
         self.timer.arm(until, &self.stamps);
         // Whoever sleeps in a loop of his own does not come by here again.
         self.lend();

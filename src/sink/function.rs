@@ -40,7 +40,7 @@ impl<F: FnMut(Page)> FunctionSink<F> {
     }
 }
 
-impl<F: FnMut(Page), R: Fn() -> bool> Sink for FunctionSink<F, R> {
+impl<F: FnMut(Page) + Send, R: Fn() -> bool + Send> Sink for FunctionSink<F, R> {
     fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
         (self.function)(std::mem::take(page));
     }
@@ -52,14 +52,13 @@ impl<F: FnMut(Page), R: Fn() -> bool> Sink for FunctionSink<F, R> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
-
     use super::*;
+    use crate::base::shared::Shared;
     use crate::sink::page::samples;
 
     #[test]
     fn a_function_gets_whole_pages_and_says_when_it_is_full() {
-        let seen = RefCell::new(Vec::new());
+        let seen = Shared::new(Vec::new());
         let mut sink = FunctionSink::new(|page: Page| seen.borrow_mut().push(page.body))
             .ready_when(|| seen.borrow().len() < 2);
         for id in 1..=2 {

@@ -28,7 +28,7 @@ use reply::{Flow, Reply, Wish};
 ///
 /// A sink that is slow says so with [`Sink::is_ready`]: the crawl then reads no more from the
 /// network until it is, so that memory stays bounded.
-pub trait Sink {
+pub trait Sink: Send {
     /// The final head of a page's reply is there: what is wanted of its body. Not called for
     /// robots.txt and sitemaps, which the crawl reads itself.
     fn on_head(&mut self, _reply: &Reply<'_>) -> Wish {
@@ -87,7 +87,7 @@ impl Sink for Nowhere {
 
 /// A function that takes each page, and always takes more. Called on the crawl's thread: while it
 /// runs nothing is sent. See [`function::FunctionSink`] for one that can say that it is full.
-impl<F: FnMut(Page)> Sink for F {
+impl<F: FnMut(Page) + Send> Sink for F {
     fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
         self(std::mem::take(page));
     }

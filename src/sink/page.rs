@@ -20,6 +20,9 @@ use crate::wire::warc::Digest;
 pub struct Page {
     /// Number of the attempt, from 1 in order of admission.
     pub id: u64,
+    /// The attempt that it descends from by retries and redirects, whose number whoever submitted it
+    /// was given: its own number where it is the first of them.
+    pub root: u64,
     /// The attempt it came from: a page with the link, a redirect, an attempt retried.
     pub parent: Option<u64>,
     /// The URL of that attempt, where it is known.
@@ -155,6 +158,7 @@ pub(crate) mod samples {
         let at = |micros: u64| Some(Instant::from_nanos(id * 1_000_000_000 + micros * 1000));
         Page {
             id,
+            root: id,
             parent: None,
             via: None,
             seed: true,

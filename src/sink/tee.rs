@@ -103,16 +103,15 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::{Cell, RefCell};
-
     use super::*;
+    use crate::base::shared::Shared;
     use crate::sink::function::FunctionSink;
     use crate::sink::page::samples;
 
     #[test]
     fn both_sinks_get_every_page_and_either_holds_the_crawl_back() {
-        let (first, second) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
-        let (room_first, room_second) = (Cell::new(true), Cell::new(true));
+        let (first, second) = (Shared::new(Vec::new()), Shared::new(Vec::new()));
+        let (room_first, room_second) = (Shared::new(true), Shared::new(true));
         let mut sink = Tee::new(
             FunctionSink::new(|page: Page| first.borrow_mut().push(page.id))
                 .ready_when(|| room_first.get()),

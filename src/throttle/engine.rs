@@ -26,7 +26,7 @@ mod tickets;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -57,8 +57,8 @@ use crate::base::wheel::PacingWheel;
 /// When each lane may send.
 pub struct Throttle {
     settings: Settings,
-    default: Rc<Profile>,
-    profiles: BTreeMap<String, Rc<Profile>>,
+    default: Arc<Profile>,
+    profiles: BTreeMap<String, Arc<Profile>>,
     strategies: Strategies,
     initial: Option<InitialFeedback>,
     /// The last time that it was told: what is known of a new scope counts from then.
@@ -106,7 +106,7 @@ pub enum Grant {
 }
 
 /// What is known of a scope, by its name, before its first request.
-pub type InitialFeedback = Rc<dyn Fn(&str) -> Option<Feedback>>;
+pub type InitialFeedback = Box<dyn Fn(&str) -> Option<Feedback> + Send>;
 
 /// A lane that was first this often and could not go claims its scopes, in order of their numbers.
 const PASSED_MAX: u8 = 3;
@@ -117,11 +117,11 @@ const EXPIRE_BUDGET: usize = 1024;
 impl Throttle {
     /// An engine in which nothing waits. `seed` decides every jitter.
     pub fn new(settings: Settings, seed: u64, start: Instant) -> Self {
-        let default = Rc::new(default_profile(&settings));
+        let default = Arc::new(default_profile(&settings));
         let profiles = settings
             .scopes
             .keys()
-            .map(|name| (name.clone(), Rc::new(profile(&settings, name))))
+            .map(|name| (name.clone(), Arc::new(profile(&settings, name))))
             .collect();
         Throttle {
             settings,

@@ -44,7 +44,7 @@ use crate::wire::url::CrawlUrl;
 /// assert!(scopes.names().eq(["api.example.com", "credits", "a.test"]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub trait ScopeMap {
+pub trait ScopeMap: Send {
     /// Adds the scopes of a request, the most general first and the most specific last; none at all
     /// means that only the global limits hold.
     fn scopes(&self, ask: &mut Ask<'_>);
@@ -186,11 +186,11 @@ pub struct Later {
     tell: Option<Tell>,
 }
 
-type Tell = Box<dyn FnOnce(Option<Scopes>) + Send>;
+type Tell = Box<dyn FnOnce(Option<Scopes>) + Send + Sync>;
 
 impl Later {
     /// `tell` hears the answer, or `None` where there will be none. It is called once.
-    pub(crate) fn new(tell: impl FnOnce(Option<Scopes>) + Send + 'static) -> Self {
+    pub(crate) fn new(tell: impl FnOnce(Option<Scopes>) + Send + Sync + 'static) -> Self {
         Later {
             tell: Some(Box::new(tell)),
         }

@@ -4,7 +4,7 @@ mod rules;
 mod slots;
 
 use std::fmt;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(super) use self::rules::{Change, Charges, Hold};
@@ -118,7 +118,7 @@ pub(super) const NOBODY: u32 = u32::MAX;
 /// a scope that was not in use lately waits for the memory once.
 #[repr(align(64))]
 pub(super) struct Scope {
-    pub profile: Rc<Profile>,
+    pub profile: Arc<Profile>,
     rules: Option<Box<Rules>>,
     /// The last departure; `FAR_FUTURE` where there was none.
     last_sent: Instant,
@@ -176,7 +176,7 @@ impl fmt::Debug for Scope {
 }
 
 impl Scope {
-    pub fn new(profile: Rc<Profile>, strategy: Option<Box<dyn Strategy>>) -> Self {
+    pub fn new(profile: Arc<Profile>, strategy: Option<Box<dyn Strategy>>) -> Self {
         Scope {
             rules: Rules::of(&profile, strategy).map(Box::new),
             last_sent: Instant::FAR_FUTURE,
@@ -198,7 +198,7 @@ impl Scope {
     /// Follows other settings from now on.
     pub fn change(
         &mut self,
-        profile: Rc<Profile>,
+        profile: Arc<Profile>,
         strategy: Option<Box<dyn Strategy>>,
         now: Instant,
     ) {
@@ -305,7 +305,7 @@ impl Scope {
 
     /// Begins with limits that were learned before.
     pub fn recall(&mut self, learned: Learned, now: Instant) {
-        let profile = Rc::clone(&self.profile);
+        let profile = Arc::clone(&self.profile);
         self.rules_mut().recall(&profile, learned, now);
     }
 

@@ -234,7 +234,7 @@ pub struct Ending {
 }
 
 /// Reads a signal from an answer. Called on the crawl's thread for every answer: it must be quick.
-pub trait Classify {
+pub trait Classify: Send {
     /// What `answer` means. Called when the final head is there, or when there will be none.
     fn classify(&self, answer: &Answer<'_>) -> Signal {
         Signal::of(answer)

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::rc::Rc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -13,10 +12,10 @@ use crate::base::time::Instant;
 
 /// Makes a strategy for the scope of a name from the arguments that the configuration gives; the
 /// error says what is wrong with them.
-pub type NamedMaker = Rc<dyn Fn(&str, &Map<String, Value>) -> Result<Box<dyn Strategy>, String>>;
+pub type NamedMaker =
+    Box<dyn Fn(&str, &Map<String, Value>) -> Result<Box<dyn Strategy>, String> + Send>;
 
 /// Where the strategies of new scopes come from.
-#[derive(Clone)]
 pub struct Strategies {
     named: BTreeMap<String, NamedMaker>,
     by_scope: Option<StrategyMaker>,
@@ -30,10 +29,10 @@ impl Default for Strategies {
             named: BTreeMap::new(),
             by_scope: None,
         };
-        strategies.register("fixed", Rc::new(|_, arguments| Fixed::of(arguments)));
+        strategies.register("fixed", Box::new(|_, arguments| Fixed::of(arguments)));
         strategies.register(
             "fixed_window",
-            Rc::new(|_, arguments| FixedWindow::of(arguments)),
+            Box::new(|_, arguments| FixedWindow::of(arguments)),
         );
         strategies
     }

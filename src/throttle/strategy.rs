@@ -1,6 +1,5 @@
 //! What a scope's pace does about answers, where the embedder brings that.
 
-use std::rc::Rc;
 use std::time::Duration;
 
 use super::settings::ScopeSettings;
@@ -31,7 +30,7 @@ pub struct Heard<'a> {
 ///
 /// One strategy lives as long as its scope's state. Holds, Crawl-delay and quotas go on beside it
 /// and only tighten what it asks for. It is asked on the crawl's thread and must be quick.
-pub trait Strategy {
+pub trait Strategy: Send {
     /// The pace before the first answer.
     fn start(&mut self, settings: &ScopeSettings) -> Pace;
 
@@ -73,4 +72,4 @@ pub trait Strategy {
 }
 
 /// Makes the strategy of each new scope; registered by an embedder.
-pub type StrategyMaker = Rc<dyn Fn(&str) -> Option<Box<dyn Strategy>>>;
+pub type StrategyMaker = Box<dyn Fn(&str) -> Option<Box<dyn Strategy>> + Send>;

@@ -1,11 +1,10 @@
 //! A crawl of a [`PoliteWeb`] from its seeds to its result lines.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::rc::Rc;
 use std::time::Duration;
 
+use argiope::base::shared::Shared;
 use argiope::crawl::config::{Config, Source};
 use argiope::crawl::{Crawler, Parts, Turn};
 use argiope::fetch::resolver::Settings as ResolverSettings;
@@ -34,7 +33,7 @@ pub struct Plan {
 pub struct Run {
     pub seed: u64,
     pub crawler: Crawler<Sim>,
-    pub web: Rc<RefCell<PoliteWeb>>,
+    pub web: Shared<PoliteWeb>,
     pub turns: u64,
 }
 
@@ -62,11 +61,11 @@ impl Plan {
         self
     }
 
-    pub fn begin(&self, web: &Rc<RefCell<PoliteWeb>>) -> Run {
+    pub fn begin(&self, web: &Shared<PoliteWeb>) -> Run {
         self.begin_into(web, FileSink::new(FileSinkOptions::new("out")))
     }
 
-    pub fn begin_into(&self, web: &Rc<RefCell<PoliteWeb>>, sink: impl Sink + 'static) -> Run {
+    pub fn begin_into(&self, web: &Shared<PoliteWeb>, sink: impl Sink + 'static) -> Run {
         let mut config = Config::default();
         if let Some(name) = self.preset {
             config.preset(name).expect("a preset of this name");
@@ -93,7 +92,7 @@ impl Plan {
             };
         }
         let config = config.finish().expect("settings that can be");
-        let world = Box::new(Rc::clone(web));
+        let world = Box::new(Shared::clone(web));
         let sim = Sim::with(self.seed, config.io.clone(), self.weather.clone(), world);
         let mut crawler =
             Crawler::on(sim, config, resolver, Parts::new(sink)).expect("a crawl that can begin");
@@ -110,13 +109,13 @@ impl Plan {
         Run {
             seed: self.seed,
             crawler,
-            web: Rc::clone(web),
+            web: Shared::clone(web),
             turns: 0,
         }
     }
 
     /// Crawls to the end, which must be of this kind, without a fault.
-    pub fn run(&self, web: &Rc<RefCell<PoliteWeb>>) -> Run {
+    pub fn run(&self, web: &Shared<PoliteWeb>) -> Run {
         let mut run = self.begin(web);
         let reason = run.finish();
         assert_eq!(reason, "finished", "seed {}", self.seed);
@@ -136,6 +135,10 @@ impl Run {
 
     /// One turn; why the crawl is over, where it is.
     pub fn turn(&mut self) -> Option<&'static str> {
+        self.turn_within(None)
+    }
+
+    fn turn_within(&mut self, patience: Option<Duration>) -> Option<&'static str> {
         self.turns += 1;
         let progress = |run: &Run| run.crawler.progress();
         assert!(
@@ -144,7 +147,7 @@ impl Run {
             self.seed,
             progress(self)
         );
-        match self.crawler.turn(None) {
+        match self.crawler.turn(patience) {
             Turn::GoesOn => None,
             Turn::Over(reason) => Some(reason),
         }
@@ -152,8 +155,11 @@ impl Run {
 
     /// Goes on until a moment of the crawl, or its end.
     pub fn until(&mut self, at: Duration) -> Option<&'static str> {
-        while self.crawler.elapsed() < at {
-            if let Some(reason) = self.turn() {
+        while let Some(left) = at.checked_sub(self.crawler.elapsed())
+            && !left.is_zero()
+        {
+            // A crawl that has nothing to do sleeps for good.
+            if let Some(reason) = self.turn_within(Some(left)) {
                 return Some(reason);
             }
         }

@@ -1,6 +1,6 @@
 //! Crawl-delay: who heeds it, how far, and what else a scope may have to say.
 
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ fn crawl(asked: f64, settings: &[(&'static str, Value)]) -> (Vec<f64>, usize) {
     let site = web.site(SITE, address(1));
     let asks = rules(Duration::from_secs_f64(asked)).after_ms(300);
     site.path("/robots.txt", [asks])
-        .mood(Rc::new(|visit| Some(page_of(visit.path).after_ms(200))));
+        .mood(Arc::new(|visit| Some(page_of(visit.path).after_ms(200))));
     let mut plan = Plan::new(&[])
         .set("DOWNLOAD_DELAY", 0.05)
         .set("CONCURRENT_REQUESTS_PER_DOMAIN", 8)

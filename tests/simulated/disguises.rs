@@ -78,7 +78,7 @@ fn f95_replies_of_a_cache_do_not_drive_the_rate() {
 fn f95_nor_do_those_of_a_cache_that_keeps_quiet() {
     let quiet: Mood = {
         let told = cached(Duration::from_millis(300));
-        std::rc::Rc::new(move |visit| {
+        std::sync::Arc::new(move |visit| {
             let mut step = told(visit)?;
             step.headers.clear();
             Some(step)

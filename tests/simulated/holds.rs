@@ -1,6 +1,6 @@
 //! Servers that say when to come again: in refusals, in redirects, and in good replies.
 
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::crawl::{Plan, Run};
@@ -12,7 +12,7 @@ const OTHER: &str = "two.test";
 
 /// The nth page of a site, counted from 0, is answered so; all others are pages.
 fn nth(at: usize, step: Step) -> Mood {
-    Rc::new(move |visit| match visit.before == at {
+    Arc::new(move |visit| match visit.before == at {
         true => Some(step.clone()),
         false => Some(page_of(visit.path)),
     })
@@ -137,7 +137,7 @@ fn f47_retry_after_goes_before_a_reset() {
 #[test]
 fn f48_a_shorter_hold_never_shortens_a_longer_one_whatever_the_window() {
     for (first, second) in [(5, 2), (2, 5)] {
-        let mood: Mood = Rc::new(move |visit| {
+        let mood: Mood = Arc::new(move |visit| {
             let say = |seconds, think| {
                 let say = format!("Retry-After: {seconds}");
                 Some(refusal(429, &say).after_ms(think))
@@ -170,7 +170,7 @@ fn f48_a_shorter_hold_never_shortens_a_longer_one_whatever_the_window() {
 /// A server that wants an hour, over and over.
 #[test]
 fn a_hold_that_is_capped_lets_one_request_probe_at_a_time() {
-    let mood: Mood = Rc::new(|_| Some(refusal(429, "Retry-After: 3600")));
+    let mood: Mood = Arc::new(|_| Some(refusal(429, "Retry-After: 3600")));
     let mut web = PoliteWeb::default();
     web.promise.obeys_robots = false;
     web.promise.attempts = 100;
@@ -248,7 +248,7 @@ fn f49_a_redirect_that_says_when_waits_alone_and_no_longer_than_it_may() {
     for (asked, most, expected) in [(2, 120, 2.0), (9999, 3, 3.0)] {
         let to = Reply::Redirect(302, "/7".to_owned());
         let step = Step::new(to).with(format!("Retry-After: {asked}"));
-        let mood: Mood = Rc::new(move |visit| match visit.path {
+        let mood: Mood = Arc::new(move |visit| match visit.path {
             "/0" => Some(step.clone()),
             _ => Some(page_of(visit.path)),
         });

@@ -2,11 +2,11 @@
 //! takes little.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::cell::Cell;
 use std::time::Duration;
 
 use argiope::base::disk::DiskJob;
+use argiope::base::shared::Shared;
 use argiope::frontier::request::Request;
 use argiope::sink::Sink;
 use argiope::sink::page::Page;
@@ -64,7 +64,7 @@ const BESIDE: usize = 4 * BODY + 40 * 16 * 1024;
 
 /// Takes everything, and says that it is busy between two of its flushes, a second apart.
 #[derive(Clone, Default)]
-struct Busy(Rc<RefCell<Told>>);
+struct Busy(Shared<Told>);
 
 #[derive(Default)]
 struct Told {

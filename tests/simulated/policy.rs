@@ -1,6 +1,6 @@
 //! What a server keeps to itself: limits and moods that show only in how it answers.
 
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use argiope::base::time::Instant;
@@ -16,7 +16,7 @@ pub struct Visit<'a> {
 }
 
 /// What it answers, if it has an opinion.
-pub type Mood = Rc<dyn Fn(&Visit<'_>) -> Option<Step>>;
+pub type Mood = Arc<dyn Fn(&Visit<'_>) -> Option<Step> + Send + Sync>;
 
 /// So many requests a second, and what becomes of the others.
 #[derive(Clone, Debug)]
@@ -120,12 +120,12 @@ impl Limit {
 
 /// Every request has the same answer.
 pub fn always(step: Step) -> Mood {
-    Rc::new(move |_| Some(step.clone()))
+    Arc::new(move |_| Some(step.clone()))
 }
 
 /// One answer for so many pages, then another.
 pub fn turns(after: usize, before: Step, then: Step) -> Mood {
-    Rc::new(move |visit| {
+    Arc::new(move |visit| {
         let step = if visit.before < after { &before } else { &then };
         Some(step.clone())
     })
@@ -133,13 +133,13 @@ pub fn turns(after: usize, before: Step, then: Step) -> Mood {
 
 /// Pages that differ, and links to none.
 pub fn pages(think: Duration) -> Mood {
-    Rc::new(move |visit| Some(page_of(visit.path).after(think)))
+    Arc::new(move |visit| Some(page_of(visit.path).after(think)))
 }
 
 /// Pages of this length until a visitor has had enough: then one tiny page that asks who it is,
 /// at once and with a 200.
 pub fn soft_block(after: usize, think: Duration) -> Mood {
-    Rc::new(move |visit| {
+    Arc::new(move |visit| {
         if visit.before < after {
             return Some(page_of(visit.path).after(think));
         }
@@ -150,7 +150,7 @@ pub fn soft_block(after: usize, think: Duration) -> Mood {
 
 /// Nine of ten pages come from a cache in front of it, at once.
 pub fn cached(miss: Duration) -> Mood {
-    Rc::new(move |visit| {
+    Arc::new(move |visit| {
         let page = page_of(visit.path);
         Some(match visit.before % 10 {
             0 => page.after(miss).with("X-Cache: MISS"),
@@ -161,7 +161,7 @@ pub fn cached(miss: Duration) -> Mood {
 
 /// So many pages of one kind, then so many of another, and so on.
 pub fn batches(length: usize, thinks: [Duration; 2]) -> Mood {
-    Rc::new(move |visit| Some(page_of(visit.path).after(thinks[visit.before / length % 2])))
+    Arc::new(move |visit| Some(page_of(visit.path).after(thinks[visit.before / length % 2])))
 }
 
 /// A page like no other of its host, of two kilobytes.

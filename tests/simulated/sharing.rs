@@ -1,7 +1,7 @@
 //! Scopes that requests share: hierarchies, addresses, domains, and scopes of the caller's own.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use argiope::base::time::Instant;
@@ -175,7 +175,7 @@ fn f19_a_redirect_is_paced_by_where_it_leads_unless_the_caller_said_otherwise() 
             "THROTTLING_SCOPES",
             json!({"b.test": {"delay": 0.5}, "api": {"delay": 0.2}}),
         );
-        web.site("a.test", address(1)).mood(Rc::new(|visit| {
+        web.site("a.test", address(1)).mood(Arc::new(|visit| {
             let to = format!("http://b.test{}", visit.path);
             Some(Step::new(Reply::Redirect(302, to)))
         }));

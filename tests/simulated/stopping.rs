@@ -62,7 +62,7 @@ fn check(seed: u64) {
     run.check_manners();
 
     let done = done(&run);
-    let pending: Vec<String> = run.crawler.take_pending().map(|r| r.url).collect();
+    let pending: Vec<String> = run.crawler.take_pending().map(|p| p.request.url).collect();
     let to_do: BTreeSet<String> = pending.iter().cloned().collect();
     assert_eq!(
         to_do.len(),

@@ -1,6 +1,6 @@
 //! What counts as a refusal, seen in the pace that follows: statuses, and ways to fail.
 
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::crawl::Plan;
@@ -13,7 +13,7 @@ const SITE: &str = "one.test";
 fn gaps_behind(step: Step) -> Vec<f64> {
     // The first RST may be a kept connection's end, and is nobody's word on our pace.
     let last = 2 + usize::from(matches!(step.reply, Reply::Reset));
-    let mood: Mood = Rc::new(move |visit| match visit.before {
+    let mood: Mood = Arc::new(move |visit| match visit.before {
         before if (2..=last).contains(&before) => Some(step.clone()),
         _ => Some(page_of(visit.path)),
     });
@@ -80,7 +80,7 @@ fn f31_names_without_address_and_refused_connections_slow_nobody_down() {
     web.round_trip = Duration::from_millis(10);
     let live = "live.one.test";
     web.site(live, address(1))
-        .mood(Rc::new(|visit| Some(page_of(visit.path))));
+        .mood(Arc::new(|visit| Some(page_of(visit.path))));
     web.site("dead.one.test", address(2));
     web.deaf
         .insert(address(2), argiope::io::sim::Answer::Refuse);

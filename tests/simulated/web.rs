@@ -1,12 +1,11 @@
 //! A web whose servers remember what was promised to them, and complain when it is not kept.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::rc::Rc;
 use std::time::Duration;
 
 use argiope::base::rng::Rng;
+use argiope::base::shared::Shared;
 use argiope::base::time::Instant;
 use argiope::io::Close;
 use argiope::io::sim::{Answer, ConnId, Net, World};
@@ -200,9 +199,9 @@ impl PoliteWeb {
             .or_insert_with(|| Site::new(name, address))
     }
 
-    pub fn shared(mut self) -> Rc<RefCell<PoliteWeb>> {
+    pub fn shared(mut self) -> Shared<PoliteWeb> {
         self.listening = self.sites.values().map(|site| site.address).collect();
-        Rc::new(RefCell::new(self))
+        Shared::new(self)
     }
 
     /// The one address of very many sites on the usual port.

@@ -32,10 +32,9 @@ mod quotas;
 mod requests;
 mod scopes;
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use argiope::base::shared::Shared;
 use argiope::serde_json::Value;
 use argiope::{Builder, Config, Crawler, Page, Request, Turn};
 
@@ -52,9 +51,9 @@ const TOLERANCE: Duration = Duration::from_millis(1);
 const LATE: Duration = Duration::from_millis(10);
 
 /// A crawler made by this builder, whose pages are kept.
-fn kept(builder: Builder) -> (Rc<RefCell<Vec<Page>>>, Crawler) {
-    let pages: Rc<RefCell<Vec<Page>>> = Rc::default();
-    let keeps = Rc::clone(&pages);
+fn kept(builder: Builder) -> (Shared<Vec<Page>>, Crawler) {
+    let pages: Shared<Vec<Page>> = Shared::default();
+    let keeps = Shared::clone(&pages);
     let crawler = builder
         .sink(move |page: Page| keeps.borrow_mut().push(page))
         .build()
@@ -70,7 +69,7 @@ fn crawl(builder: Builder, requests: impl IntoIterator<Item = Request>) -> Vec<P
     }
     to_the_end(&mut crawler);
     drop(crawler);
-    Rc::into_inner(pages).expect("the crawl is over").take()
+    pages.into_inner().expect("the crawl is over")
 }
 
 /// Crawls these to the end under nothing but a configuration.

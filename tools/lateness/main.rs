@@ -13,12 +13,11 @@
 
 mod origin;
 
-use std::cell::RefCell;
 use std::path::PathBuf;
 use std::process::exit;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use argiope::base::shared::Shared;
 use argiope::serde_json::Value;
 use argiope::{Config, Crawler, Page, Request, Spread};
 
@@ -51,7 +50,7 @@ fn main() {
     let delay = Duration::from_secs_f64(plan.scopes as f64 / plan.rate as f64);
     let origin = Origin::start(delay).expect("loopback has a port");
     pin(0);
-    let own = Rc::new(RefCell::new(Own::default()));
+    let own = Shared::new(Own::default());
     let mut crawler = crawler(&plan, delay, &own);
     let (began, kept_waiting) = (Instant::now(), kept_waiting());
     let lag = run(&plan, &mut crawler, origin.port, &own);
@@ -103,7 +102,7 @@ fn row(name: &str, spread: &Spread) {
     );
 }
 
-fn crawler(plan: &Plan, delay: Duration, own: &Rc<RefCell<Own>>) -> Crawler {
+fn crawler(plan: &Plan, delay: Duration, own: &Shared<Own>) -> Crawler {
     let mut config = Config::default();
     let kept = if plan.new_connections { 0 } else { 4096 };
     let ours: [(&str, Value); 8] = [
@@ -126,7 +125,7 @@ fn crawler(plan: &Plan, delay: Duration, own: &Rc<RefCell<Own>>) -> Crawler {
                 exit(2);
             });
     }
-    let told = Rc::clone(own);
+    let told = Shared::clone(own);
     let sink = move |page: Page| {
         let own = &mut *told.borrow_mut();
         own.failed += u64::from(page.status != Some(200));
@@ -152,7 +151,7 @@ fn crawler(plan: &Plan, delay: Duration, own: &Rc<RefCell<Own>>) -> Crawler {
 
 /// Runs it until all that tell have come. Gives the lengths of the turns until then: the one that
 /// drops what is left is long.
-fn run(plan: &Plan, crawler: &mut Crawler, port: u16, own: &Rc<RefCell<Own>>) -> Spread {
+fn run(plan: &Plan, crawler: &mut Crawler, port: u16, own: &Shared<Own>) -> Spread {
     let stopper = crawler.stopper();
     let mut random = Random(plan.scopes);
     let mean = 1.0 / plan.rate as f64;

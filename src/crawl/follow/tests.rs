@@ -1,10 +1,9 @@
 //! What replies lead to, on simulated origins.
 
-use std::cell::RefCell;
 use std::net::SocketAddr;
-use std::rc::Rc;
 use std::time::Duration;
 
+use crate::base::shared::Shared;
 use crate::crawl::config::Config;
 use crate::crawl::{Crawler, Parts};
 use crate::fetch::resolver;
@@ -32,8 +31,8 @@ fn pages(set: impl FnOnce(&mut Config), origins: Origins) -> Vec<Page> {
     config.throttle.default.delay_per_slot = Duration::ZERO;
     config.allow_net = vec!["10.0.0.0/8".to_owned()];
     set(&mut config);
-    let told: Rc<RefCell<Vec<Page>>> = Rc::default();
-    let tell = Rc::clone(&told);
+    let told: Shared<Vec<Page>> = Shared::default();
+    let tell = Shared::clone(&told);
     let sink = FunctionSink::new(move |page: Page| tell.borrow_mut().push(page));
     let io = Sim::new(1, Box::new(origins));
     let config = config.finish().expect("a sound config");

@@ -182,6 +182,7 @@ impl Load {
             kind: Kind::Page,
             seed: true,
             fresh: self.new_connections,
+            heard: false,
             redirects: 0,
             attempt: 1,
             depth: target.request.depth,

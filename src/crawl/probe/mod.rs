@@ -21,7 +21,7 @@ use self::schedule::Schedule;
 use super::config::{Config, Source, settings};
 use super::core::Phase;
 use super::crawler::{Crawler, Parts, SetUpError, Turn};
-use super::inbox::Stopper;
+use super::handle::Stopper;
 use crate::base::rng::Rng;
 use crate::fetch::resolver;
 use crate::frontier::filter;
@@ -234,7 +234,7 @@ impl<I: Io> Probe<I> {
 
     /// Whether somebody asked it to stop.
     pub fn is_stopping(&self) -> bool {
-        self.crawler.core.inbox.stopped().is_some()
+        self.crawler.core.inbox.is_stopping()
     }
 
     /// The crawler that does the work.

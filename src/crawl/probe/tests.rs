@@ -1,11 +1,10 @@
 //! Whole probes in virtual time, against a server that does as a test says.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::rc::Rc;
 
 use super::*;
+use crate::base::shared::Shared;
 use crate::base::time::Instant;
 use crate::fetch::failure::FailureKind;
 use crate::io::Close;
@@ -30,7 +29,7 @@ enum Does {
     Nothing,
 }
 
-type Script = Box<dyn Fn(usize, Instant) -> Does>;
+type Script = Box<dyn Fn(usize, Instant) -> Does + Send + Sync>;
 
 /// A server, and what it saw.
 struct Server {
@@ -45,7 +44,7 @@ struct Server {
 }
 
 impl Server {
-    fn new(script: impl Fn(usize, Instant) -> Does + 'static) -> Self {
+    fn new(script: impl Fn(usize, Instant) -> Does + Send + Sync + 'static) -> Self {
         Server {
             script: Box::new(script),
             accepts: Accepts::Accept,
@@ -121,7 +120,7 @@ struct Ended {
     reason: &'static str,
     report: ProbeReport,
     pages: Vec<Page>,
-    server: Rc<RefCell<Server>>,
+    server: Shared<Server>,
 }
 
 impl Ended {
@@ -167,16 +166,16 @@ fn run(server: Server, settings: ProbeSettings) -> Ended {
 }
 
 fn run_with(server: Server, settings: ProbeSettings, config: Config, urls: &[&str]) -> Ended {
-    let server = Rc::new(RefCell::new(server));
+    let server = Shared::new(server);
     let weather = Weather {
         piece_bytes_max: 1 << 20,
         piece_gap_max: Duration::ZERO,
         ..Weather::default()
     };
-    let world = Box::new(Rc::clone(&server));
+    let world = Box::new(Shared::clone(&server));
     let io = Sim::with(1, crate::io::Settings::default(), weather, world);
-    let pages: Rc<RefCell<Vec<Page>>> = Rc::default();
-    let tell = Rc::clone(&pages);
+    let pages: Shared<Vec<Page>> = Shared::default();
+    let tell = Shared::clone(&pages);
     let targets: Vec<_> = urls.iter().map(|url| Request::get(*url)).collect();
     let names = resolver::Settings {
         servers: vec![SocketAddr::from(([10, 53, 53, 53], 53))],
@@ -196,8 +195,11 @@ fn run_with(server: Server, settings: ProbeSettings, config: Config, urls: &[&st
 }
 
 /// A probe that the test turns itself.
-fn probe(script: impl Fn(usize, Instant) -> Does + 'static, settings: ProbeSettings) -> Probe<Sim> {
-    let io = Sim::new(1, Box::new(Rc::new(RefCell::new(Server::new(script)))));
+fn probe(
+    script: impl Fn(usize, Instant) -> Does + Send + Sync + 'static,
+    settings: ProbeSettings,
+) -> Probe<Sim> {
+    let io = Sim::new(1, Box::new(Shared::new(Server::new(script))));
     let target = [Request::get("http://10.0.0.1/")];
     let names = resolver::Settings::default();
     Probe::on(io, names, config(), settings, &target, |_: Page| {}).expect("it can be set up")
@@ -556,10 +558,10 @@ fn an_address_that_is_not_globally_routable_ends_the_probe_at_once() {
 
 #[test]
 fn pages_say_when_they_were_due_and_carry_what_their_caller_gave_them() {
-    let server = Rc::new(RefCell::new(Server::new(|_, _| Does::Answers(ms(30)))));
+    let server = Shared::new(Server::new(|_, _| Does::Answers(ms(30))));
     let io = Sim::new(1, Box::new(server));
-    let pages: Rc<RefCell<Vec<Page>>> = Rc::default();
-    let tell = Rc::clone(&pages);
+    let pages: Shared<Vec<Page>> = Shared::default();
+    let tell = Shared::clone(&pages);
     let one_connection = ProbeSettings {
         connections_max: 1,
         ..settings(50.0, 4)
@@ -643,10 +645,7 @@ fn nothing_is_due_after_a_stop_however_long_the_last_replies_take() {
 #[test]
 fn nonsense_is_refused_with_the_flag_that_says_it() {
     let check = |settings: ProbeSettings, urls: &[&str], part: &str| {
-        let io = Sim::new(
-            1,
-            Box::new(Rc::new(RefCell::new(Server::new(|_, _| Does::Nothing)))),
-        );
+        let io = Sim::new(1, Box::new(Shared::new(Server::new(|_, _| Does::Nothing))));
         let targets: Vec<_> = urls.iter().map(|url| Request::get(*url)).collect();
         let names = resolver::Settings::default();
         let made = Probe::on(io, names, config(), settings, &targets, |_: Page| {});

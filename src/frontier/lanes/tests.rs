@@ -1,6 +1,6 @@
 //! The frontier alone: what is next in a lane, and what keeps it.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::*;
 use crate::throttle::engine::{Grant, TicketId};
@@ -91,7 +91,7 @@ impl Bench {
         let rules = RobotsFile::parse(file.as_bytes()).agent("argiope");
         self.frontier.robots_arrived(
             origin.expect("it is for an origin"),
-            Brought::Rules(Rc::new(rules)),
+            Brought::Rules(Arc::new(rules)),
             &mut self.throttle,
             self.now,
         );

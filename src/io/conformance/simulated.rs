@@ -1,21 +1,20 @@
 //! The bench of the simulation, and what only a simulation can promise.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::time::Duration;
 
 use super::{Bench, Seen, Step, Watch, token};
 use crate::base::disk::{DiskJob, FileId};
+use crate::base::shared::Shared;
 use crate::base::time::Instant;
 use crate::io::sim::{Answer, ConnId, Net, Origins, Sim, Weather, World};
 use crate::io::{Event, Io, NetError, Settings};
 
 pub(super) struct Simulated {
     io: Sim,
-    world: Rc<RefCell<Scripted>>,
+    world: Shared<Scripted>,
     ports: u16,
 }
 
@@ -100,9 +99,9 @@ impl Peer {
 
 impl Simulated {
     fn with(seed: u64, settings: Settings, weather: Weather) -> Self {
-        let world = Rc::new(RefCell::new(Scripted::default()));
+        let world = Shared::new(Scripted::default());
         Simulated {
-            io: Sim::with(seed, settings, weather, Box::new(Rc::clone(&world))),
+            io: Sim::with(seed, settings, weather, Box::new(Shared::clone(&world))),
             world,
             ports: 1000,
         }
@@ -277,7 +276,7 @@ fn a_later_reply_does_not_overtake_an_earlier_one() {
     let mut watch = Watch {
         bench: Simulated {
             io: Sim::new(2, Box::new(Hasty)),
-            world: Rc::default(),
+            world: Shared::default(),
             ports: 0,
         },
         seen: VecDeque::new(),
@@ -311,7 +310,7 @@ fn an_address_that_never_answers_times_out() {
 
 #[test]
 fn scripted_origins_answer_and_remember() {
-    let world = Rc::new(RefCell::new(Origins::default()));
+    let world = Shared::new(Origins::default());
     let at = SocketAddr::from(([198, 51, 100, 7], 80));
     let last = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nbye".to_vec();
     let think = Duration::from_millis(40);
@@ -320,8 +319,8 @@ fn scripted_origins_answer_and_remember() {
         .page(at, "/", "<a href=/last>")
         .reply(at, "/last", think, last.clone());
     let bench = Simulated {
-        io: Sim::new(3, Box::new(Rc::clone(&world))),
-        world: Rc::default(),
+        io: Sim::new(3, Box::new(Shared::clone(&world))),
+        world: Shared::default(),
         ports: 0,
     };
     let mut watch = Watch {

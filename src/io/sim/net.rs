@@ -1,15 +1,14 @@
 //! The simulated network: distances, splitting, losses, and the queue of what is going to happen.
 
-use std::cell::RefCell;
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap};
 use std::net::SocketAddr;
-use std::rc::Rc;
 use std::time::Duration;
 
 use super::socket::Arrival;
 use crate::base::disk::DiskJob;
 use crate::base::rng::Rng;
+use crate::base::shared::Shared;
 use crate::base::time::{Instant, nanos};
 use crate::io::{Close, NetError};
 
@@ -17,7 +16,7 @@ use crate::io::{Close, NetError};
 ///
 /// Each method is called at the moment when the world would notice, half a round trip after we
 /// acted; [`Net::now`] tells it.
-pub trait World {
+pub trait World: Send {
     /// How long a packet takes to an address and back, for the life of a connection.
     fn distance(&mut self, _to: SocketAddr, rng: &mut Rng) -> Duration {
         Duration::from_micros(5_000 + rng.below(45_000))
@@ -42,7 +41,7 @@ pub trait World {
 }
 
 /// A world that a test keeps a hand on.
-impl<W: World> World for Rc<RefCell<W>> {
+impl<W: World + Sync> World for Shared<W> {
     fn distance(&mut self, to: SocketAddr, rng: &mut Rng) -> Duration {
         self.borrow_mut().distance(to, rng)
     }

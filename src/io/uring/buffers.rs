@@ -66,6 +66,9 @@ impl Queue {
     }
 }
 
+// SAFETY: the blocks behind the pointers are its own.
+unsafe impl Send for Buffers {}
+
 impl Buffers {
     /// None yet. The memory is taken from the system as it is first needed.
     pub(super) fn new(bytes: usize, most: usize) -> Self {

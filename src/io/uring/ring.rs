@@ -89,6 +89,10 @@ pub(super) struct Message {
     pub(super) stamp: Option<Timespec>,
 }
 
+// SAFETY: the header that makes it the thread's own points to nothing, and the kernel only reads it.
+// The ring itself may be used from any thread, one at a time.
+unsafe impl Send for Ring {}
+
 impl Ring {
     /// A ring with room for so many answers. Checks what can be checked without trying it out.
     pub(super) fn new(answers: usize) -> Result<Self, Unavailable> {
@@ -364,6 +368,9 @@ pub(super) struct Lending {
     /// One past the last that was laid out.
     tail: u16,
 }
+
+// SAFETY: the memory behind the pointer is its own.
+unsafe impl Send for Lending {}
 
 impl Lending {
     /// Room for at least so many, at most [`LENT_MAX`].

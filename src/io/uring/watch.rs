@@ -113,7 +113,7 @@ impl Leisure {
 impl Watch {
     pub(super) fn start() -> Self {
         Watch {
-            delay: RunDelay::start(),
+            delay: RunDelay::none(),
             empty_at: Instant::START,
             since: Instant::START,
             unseen: Unseen::since(Instant::START),
@@ -121,6 +121,11 @@ impl Watch {
             absence: Absence::start(),
             leisure: Leisure::start(),
         }
+    }
+
+    /// From now on the calling thread watches.
+    pub(super) fn adopt(&mut self) {
+        self.delay = RunDelay::start();
     }
 
     /// There was no answer at this moment.

@@ -1,6 +1,6 @@
 //! What each scope did and what it waited for: the effective pace, beside the configured one.
 
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::cause::Cause;
@@ -35,7 +35,7 @@ pub struct Account {
     pub pace: Pace,
     /// Why its answers are suspected not to be what they seem; `None` where they are not.
     pub suspected: Option<String>,
-    pub(super) profile: Rc<Profile>,
+    pub(super) profile: Arc<Profile>,
     /// Of what the pace follows.
     latency: Median,
     /// Before jitter, over the departures.
@@ -60,7 +60,7 @@ const EVENTS: usize = Event::ALL.len();
 const CAUSES: usize = Cause::ALL.len();
 
 impl Account {
-    fn new(scope: &str, configured: bool, profile: Rc<Profile>, now: Instant) -> Self {
+    fn new(scope: &str, configured: bool, profile: Arc<Profile>, now: Instant) -> Self {
         Account {
             scope: scope.to_owned(),
             configured,
@@ -211,7 +211,7 @@ pub(super) struct Accounts {
 const ACCOUNTS_MAX: usize = 10_000;
 
 impl Accounts {
-    fn open(&mut self, scope: &str, configured: bool, profile: Rc<Profile>, now: Instant) -> u32 {
+    fn open(&mut self, scope: &str, configured: bool, profile: Arc<Profile>, now: Instant) -> u32 {
         if configured
             && let Some(row) = self.rows.iter().position(|account| {
                 // There are no more of these than in the settings.
@@ -276,7 +276,7 @@ impl Throttle {
 
     pub(super) fn open_account(&mut self, id: ScopeId, configured: bool) {
         let now = self.advanced.unwrap_or(Instant::START);
-        let profile = Rc::clone(&self.scope_ref(id).profile);
+        let profile = Arc::clone(&self.scope_ref(id).profile);
         let name = self.roll.name(id);
         let row = self.accounts.open(name, configured, profile, now);
         self.scope_mut(id).account = row;
@@ -287,11 +287,13 @@ impl Throttle {
     }
 
     pub(super) fn account_departed(&mut self, id: ScopeId, at: Instant) {
-        let scope = self.scope_ref(id);
+        let scope = self.roll.get(id).expect("a scope that departs exists");
         let (row, pace) = (scope.account, scope.pace());
-        let profile = Rc::clone(&scope.profile);
         if let Some(account) = self.accounts.get_mut(row) {
-            account.profile = profile;
+            // It has hardly ever changed, and counting owners costs more than a look.
+            if !Arc::ptr_eq(&account.profile, &scope.profile) {
+                account.profile = Arc::clone(&scope.profile);
+            }
             account.departed(pace, at);
         }
     }
@@ -436,8 +438,8 @@ mod tests {
     use super::super::super::settings::ScopeSettings;
     use super::*;
 
-    fn profile() -> Rc<Profile> {
-        Rc::new(Profile::of(ScopeSettings::default()))
+    fn profile() -> Arc<Profile> {
+        Arc::new(Profile::of(ScopeSettings::default()))
     }
 
     fn secs(seconds: u64) -> Instant {

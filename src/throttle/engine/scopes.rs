@@ -1,6 +1,6 @@
 //! The scopes of the engine: how one comes to be, what settings it has, and when it is forgotten.
 
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -14,12 +14,17 @@ use crate::base::intern::Interner;
 use crate::base::time::Instant;
 
 impl Throttle {
+    /// The scope of a name, if there is one.
+    pub fn known_scope(&self, name: &str) -> Option<ScopeId> {
+        self.roll.find(name)
+    }
+
     /// The scope of a name, made if it is new.
     pub fn scope(&mut self, name: &str) -> ScopeId {
         if let Some(id) = self.roll.find(name) {
             return id;
         }
-        let profile = Rc::clone(self.profile_of(name));
+        let profile = Arc::clone(self.profile_of(name));
         let custom = self.strategies.of(name, &profile.settings);
         let id = self.roll.add(name, Scope::new(profile, custom));
         let configured = self.profiles.contains_key(name);
@@ -51,8 +56,8 @@ impl Throttle {
         {
             // Said of itself, so that it never again passes for a quota alone.
             patch.concurrency = Some(self.settings.default.concurrency);
-            let paced = Rc::new(profile(&self.settings, name));
-            self.profiles.insert(name.to_owned(), Rc::clone(&paced));
+            let paced = Arc::new(profile(&self.settings, name));
+            self.profiles.insert(name.to_owned(), Arc::clone(&paced));
             let strategy = self.strategies.of(name, &paced.settings);
             let now = self.clock;
             self.scope_mut(id).change(paced, strategy, now);
@@ -150,7 +155,7 @@ impl Throttle {
         }
         let mut settings = unpaced(1);
         adjust(&mut settings);
-        let profile = Rc::new(Profile {
+        let profile = Arc::new(Profile {
             is_implicit: true,
             ..Profile::of(settings)
         });
@@ -187,13 +192,13 @@ impl Throttle {
             self.settings.scopes.insert(name.to_owned(), patch);
         }
         // What an entry says may stand in others, too: those below a pattern, or all.
-        self.default = Rc::new(default_profile(&self.settings));
+        self.default = Arc::new(default_profile(&self.settings));
         let entries: Vec<String> = self.settings.scopes.keys().cloned().collect();
         for entry in entries {
             let fresh = profile(&self.settings, &entry);
             let known = self.profiles.get(&entry);
             if known.is_none_or(|known| known.settings != fresh.settings) {
-                self.profiles.insert(entry, Rc::new(fresh));
+                self.profiles.insert(entry, Arc::new(fresh));
             }
         }
         for id in self.roll.ids() {
@@ -208,7 +213,7 @@ impl Throttle {
         };
         let name = self.roll.name(id);
         let is_implicit = scope.profile.is_implicit;
-        let fresh = Rc::clone(self.profile_of(name));
+        let fresh = Arc::clone(self.profile_of(name));
         if is_implicit || fresh.settings == scope.profile.settings {
             return;
         }
@@ -217,7 +222,7 @@ impl Throttle {
         self.look_at(id, now);
     }
 
-    fn profile_of(&self, name: &str) -> &Rc<Profile> {
+    fn profile_of(&self, name: &str) -> &Arc<Profile> {
         let entry = self.settings.entry_of(name);
         let profile = entry.and_then(|entry| self.profiles.get(entry));
         profile.unwrap_or(&self.default)

@@ -2,6 +2,7 @@
 
 use super::world::*;
 use crate::base::rng::Rng;
+use crate::base::shared::Shared;
 use crate::throttle::settings::{Oversize, Quota, ScopePatch, Settings, WindowKind};
 use crate::throttle::signal::Feedback;
 
@@ -132,8 +133,8 @@ fn f64_the_servers_ledger_never_exceeds_the_cap_by_more_than_the_error_in_flight
         settings.default.concurrency = 4;
         let mut world = World::new(settings);
         let mut rng = Rng::from_seed(5);
-        let actual = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
-        let ledger = std::rc::Rc::clone(&actual);
+        let actual = Shared::new(Vec::new());
+        let ledger = Shared::clone(&actual);
         let charges: Policy = Box::new(move |now, _, page| {
             let units = page.cost * rng.range_f64(0.7, 1.3);
             ledger.borrow_mut().push((seconds(now), units));

@@ -1,9 +1,9 @@
 //! A strategy of one's own, and the vectors of scopes run against the built-in one.
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::world::*;
+use crate::base::shared::Shared;
 use crate::base::time::Instant;
 use crate::throttle::settings::{Jitter, ScopePatch, ScopeSettings, Settings};
 use crate::throttle::signal::{Ending, Feedback};
@@ -13,13 +13,13 @@ use crate::throttle::strategy::{Heard, Pace, Strategy};
 /// What a strategy heard, and what it is to say.
 #[derive(Default)]
 struct Record {
-    heard: RefCell<Vec<String>>,
-    delay: Cell<f64>,
-    departs_at: Cell<Instant>,
-    forgettable_at: Cell<Option<Instant>>,
+    heard: Shared<Vec<String>>,
+    delay: Shared<f64>,
+    departs_at: Shared<Instant>,
+    forgettable_at: Shared<Option<Instant>>,
 }
 
-struct Recorder(Rc<Record>);
+struct Recorder(Arc<Record>);
 
 impl Recorder {
     fn note(&self, what: String) {
@@ -69,13 +69,13 @@ impl Strategy for Recorder {
 }
 
 /// A world in which the scope `own.test` is paced by a recorder.
-fn recorded() -> (World, Rc<Record>) {
+fn recorded() -> (World, Arc<Record>) {
     let mut world = World::new(pace(8, 0.25, 0.0));
-    let record = Rc::new(Record::default());
-    let theirs = Rc::clone(&record);
+    let record = Arc::new(Record::default());
+    let theirs = Arc::clone(&record);
     let mut strategies = Strategies::default();
-    strategies.choose(Rc::new(move |name| {
-        let recorder = || Box::new(Recorder(Rc::clone(&theirs))) as Box<dyn Strategy>;
+    strategies.choose(Box::new(move |name| {
+        let recorder = || Box::new(Recorder(Arc::clone(&theirs))) as Box<dyn Strategy>;
         (name == "own.test").then(recorder)
     }));
     world.throttle.set_strategies(strategies);
@@ -161,13 +161,13 @@ fn f71_a_strategy_is_forgotten_when_it_says_so_and_not_before() {
 // The vectors: no jitter, the least delay 1 s, factor 2, cap 300 s, window 60 s.
 
 /// A scope of one place, and a switch for whether it is refused.
-fn vector(delay: f64, edit: impl FnOnce(&mut Settings)) -> (World, Rc<Cell<bool>>) {
+fn vector(delay: f64, edit: impl FnOnce(&mut Settings)) -> (World, Shared<bool>) {
     let mut settings = pace(1, delay, 0.0);
     settings.default.backoff.jitter = Jitter::NONE;
     edit(&mut settings);
     let mut world = World::new(settings);
-    let refuses = Rc::new(Cell::new(true));
-    let switch = Rc::clone(&refuses);
+    let refuses = Shared::new(true);
+    let switch = Shared::clone(&refuses);
     let policy: Policy = Box::new(move |_, _, page| match switch.get() {
         true => Reply::new(429, 0.0),
         false => Reply::of(page),

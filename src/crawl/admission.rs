@@ -1,0 +1,59 @@
+//! What can be said of a request before it comes in: on the crawl's thread, or on that of whoever
+//! submits it.
+
+use super::carry::check_request;
+use super::config::Config;
+use crate::frontier::filter::Filtered;
+use crate::frontier::job::{Extra, Job};
+use crate::frontier::request::{Request, ScopesError};
+use crate::wire::http::RequestError;
+use crate::wire::url::{CrawlUrl, UrlError};
+
+/// Why a request was not admitted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// It is no URL that can be fetched.
+    #[error("it is no URL to fetch: {0}")]
+    Url(UrlError),
+    /// A filter leaves it out.
+    #[error("it is left out ({})", .0.name())]
+    Filtered(Filtered),
+    /// It cannot be throttled under the scopes that it names.
+    #[error("{0}")]
+    Scopes(ScopesError),
+    /// It cannot be put on the wire.
+    #[error("{0}")]
+    Request(RequestError),
+    /// The crawl is over.
+    #[error("the crawl is over")]
+    Over,
+}
+
+/// The first attempt that a request asks for, without a number. What can never be sent is refused.
+pub(super) fn job_of(
+    request: &Request,
+    config: &Config,
+    scratch: &mut Vec<u8>,
+) -> Result<Job, Refused> {
+    let url = CrawlUrl::parse(&request.url).map_err(Refused::Url)?;
+    request.check_scopes().map_err(Refused::Scopes)?;
+    let job = Job {
+        depth: request.depth,
+        priority: request.priority,
+        extra: Extra::of(request),
+        ..Job::seed(0, without_dropped(url, config))
+    };
+    // What cannot be put on the wire is the caller's to hear of now, not the sink's later.
+    check_request(&job, config, scratch).map_err(Refused::Request)?;
+    Ok(job)
+}
+
+/// The URL without the query parameters that `DROP_QUERY_PARAMETERS` names.
+pub(super) fn without_dropped(url: CrawlUrl, config: &Config) -> CrawlUrl {
+    let dropped = &config.frontier.drop_parameters;
+    if dropped.is_empty() {
+        url
+    } else {
+        url.drop_parameters(dropped)
+    }
+}

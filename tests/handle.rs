@@ -1,0 +1,349 @@
+//! Owning a crawl, driving it and steering it from elsewhere, against a small server on the
+//! loopback device.
+
+#[allow(dead_code, reason = "other tests ask it for more")]
+mod loopback;
+#[path = "../src/base/loud.rs"]
+mod loud;
+
+use std::os::fd::OwnedFd;
+use std::thread;
+use std::time::{Duration, Instant as Clock};
+
+use argiope::base::shared::Shared;
+use argiope::settings::ScopePatch;
+use argiope::{Config, Crawler, Feedback, Handle, Page, Request, Stopper, Turn};
+use rustix::event::{PollFd, PollFlags, epoll};
+
+use loopback::{Reply, Server};
+
+/// No crawl here takes longer, however busy the machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const fn is_send<T: Send>() {}
+const fn is_shared<T: Clone + Send + Sync + 'static>() {}
+
+/// Checked where it is compiled.
+const _: () = {
+    is_send::<Crawler>();
+    is_send::<Crawler<argiope::io::sim::Sim>>();
+    is_send::<argiope::Builder>();
+    is_shared::<Handle>();
+    is_shared::<Stopper>();
+};
+
+#[test]
+fn a_crawl_goes_on_whichever_thread_takes_its_turns() {
+    for io in ["epoll", "uring"] {
+        let server = Server::start(|_| Reply::page("a page"));
+        let (pages, mut crawler) = kept(set(server.config(), "IO", io));
+        if crawler.progress().io != io {
+            loud::skip(format!("there is no {io} here"));
+            continue;
+        }
+        for number in 0..40 {
+            crawler
+                .submit(Request::get(format!("http://a.test/{number}")))
+                .expect("it is a URL");
+        }
+        // Made here, driven by threads that end: first until half is done, then to the end.
+        let handle = crawler.handle();
+        let mut crawler = thread::spawn({
+            let pages = pages.clone();
+            move || {
+                while pages.borrow().len() < 20 {
+                    assert_eq!(crawler.turn(Some(Duration::from_secs(5))), Turn::GoesOn);
+                }
+                crawler
+            }
+        })
+        .join()
+        .expect("it takes turns");
+        handle
+            .try_submit(Request::get("http://a.test/last"))
+            .expect("there is room");
+        drop(handle);
+        let reason = thread::spawn(move || crawler.run());
+        assert_eq!(reason.join().expect("it ends"), "finished");
+        let pages = pages.borrow();
+        assert_eq!(pages.len(), 41, "{io}");
+        let failed = pages.iter().find(|page| page.status != Some(200));
+        assert!(failed.is_none(), "{io}: {failed:?}");
+    }
+}
+
+#[test]
+fn the_thread_that_drove_a_crawl_before_is_left_in_peace() {
+    let slowly = Duration::from_millis(150);
+    let server = Server::start(move |_| Reply::page("a page").after(slowly));
+    let (pages, mut crawler) = kept(set(server.config(), "IO", "uring"));
+    crawler
+        .submit(Request::get("http://a.test/"))
+        .expect("it is a URL");
+    while server.asked().is_empty() {
+        crawler.turn(Some(Duration::from_millis(5)));
+    }
+    // The reply comes while another thread drives. What the kernel still did in our name would
+    // break off our own wait.
+    let (tells, hears) = std::sync::mpsc::channel();
+    let driver = thread::spawn(move || {
+        crawler.turn(Some(Duration::ZERO));
+        tells.send("it has taken over").expect("the test listens");
+        let reason = crawler.run();
+        tells.send("it has ended").expect("the test listens");
+        (reason, crawler)
+    });
+    hears.recv().expect("it takes over");
+    let nothing = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a descriptor");
+    while hears.try_recv().is_err() {
+        assert_eq!(waited(&nothing, Duration::from_millis(50)), Ok(0));
+    }
+    assert_eq!(driver.join().expect("it ends").0, "finished");
+    assert_eq!(pages.borrow()[0].status, Some(200));
+}
+
+/// Drives a crawl by waiting for its descriptor, with this, to its end.
+fn drive(crawler: &mut Crawler, mut wait: impl FnMut(&Crawler)) -> usize {
+    let began = Clock::now();
+    let mut turns = 0;
+    while crawler.turn(Some(Duration::ZERO)) == Turn::GoesOn {
+        turns += 1;
+        assert!(began.elapsed() < PATIENCE, "the crawl goes on and on");
+        wait(crawler);
+    }
+    turns
+}
+
+/// Waits for the level: until the descriptor is readable.
+fn level(crawler: &Crawler) {
+    let mut fds = [PollFd::new(crawler, PollFlags::IN)];
+    let bound = PATIENCE.try_into().expect("it fits");
+    let ready = rustix::event::poll(&mut fds, Some(&bound)).expect("poll works");
+    assert_eq!(ready, 1, "the descriptor carries every deadline");
+}
+
+/// Waits for an edge: until the descriptor becomes readable anew.
+fn edge() -> impl FnMut(&Crawler) {
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a descriptor");
+    let mut is_new = true;
+    move |crawler| {
+        if std::mem::take(&mut is_new) {
+            let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+            epoll::add(&epoll, crawler, epoll::EventData::new_u64(0), flags).expect("it is one");
+        }
+        // An io_uring that works in our name may break a wait off, which does no harm.
+        let woken = waited(&epoll, PATIENCE);
+        assert_ne!(woken, Ok(0), "the descriptor tells of everything");
+    }
+}
+
+#[test]
+fn the_descriptor_alone_misses_no_deadline_by_a_millisecond() {
+    const PAGES: usize = 25;
+    for (io, edges) in [
+        ("epoll", false),
+        ("epoll", true),
+        ("uring", false),
+        ("uring", true),
+    ] {
+        let server = Server::start(|_| Reply::page("a page"));
+        let config = set(server.config(), "IO", io);
+        let config = set(config, "DOWNLOAD_DELAY", "20ms");
+        let config = set(config, "RANDOMIZE_DOWNLOAD_DELAY", false);
+        let (pages, mut crawler) = kept(config);
+        for number in 0..PAGES {
+            crawler
+                .submit(Request::get(format!("http://a.test/{number}")))
+                .expect("it is a URL");
+        }
+        let turns = match edges {
+            false => drive(&mut crawler, level),
+            true => drive(&mut crawler, edge()),
+        };
+        let pages = pages.borrow();
+        let mut late: Vec<_> = pages
+            .iter()
+            .filter_map(|page| page.timings.lateness())
+            .collect();
+        late.sort();
+        assert_eq!(late.len(), PAGES);
+        // Others need the processor, too: most are in time, and none waits for something else.
+        assert!(late[PAGES / 2] < Duration::from_millis(1), "{io}: {late:?}");
+        assert!(
+            late[PAGES - 1] < Duration::from_millis(500),
+            "{io}: {late:?}"
+        );
+        assert!(turns < PAGES * 30, "{io}: a host is kept busy: {turns}");
+    }
+}
+
+#[test]
+fn what_is_submitted_between_two_turns_makes_the_descriptor_readable() {
+    for io in ["epoll", "uring"] {
+        let server = Server::start(|_| Reply::page("a page"));
+        let (pages, mut crawler) = kept(set(server.config(), "IO", io));
+        let handle = crawler.handle();
+        // Nothing is left to be done, not even a tick, when the request comes.
+        let mut settled = 0;
+        while settled < 3 {
+            assert_eq!(crawler.turn(Some(Duration::ZERO)), Turn::GoesOn);
+            let mut fds = [PollFd::new(&crawler, PollFlags::IN)];
+            let bound = Duration::from_millis(1100).try_into().expect("it fits");
+            match rustix::event::poll(&mut fds, Some(&bound)).expect("poll works") {
+                0 => settled += 1,
+                _ => settled = 0,
+            }
+        }
+        crawler
+            .submit(Request::get("http://a.test/"))
+            .expect("it is a URL");
+        drop(handle);
+        drive(&mut crawler, level);
+        assert_eq!(pages.borrow().len(), 1);
+    }
+}
+
+#[test]
+fn each_word_wakes_a_sleeping_crawl_within_a_millisecond() {
+    for io in ["epoll", "uring"] {
+        let server = Server::start(|_| Reply::page("a page"));
+        let (_, mut crawler) = kept(set(server.config(), "IO", io));
+        let handle = crawler.handle();
+        let (woke, wakes) = std::sync::mpsc::channel();
+        let driver = thread::spawn(move || {
+            loop {
+                let turn = crawler.turn(None);
+                woke.send(Clock::now()).expect("the test listens");
+                if let Turn::Over(reason) = turn {
+                    return reason;
+                }
+            }
+        });
+        let quickest = |what: &str, word: &dyn Fn()| {
+            let tries = (0..12).map(|_| {
+                // It has been asleep for a while.
+                thread::sleep(Duration::from_millis(5));
+                while wakes.try_recv().is_ok() {}
+                let said = Clock::now();
+                word();
+                let woke = wakes.recv_timeout(PATIENCE).expect("it wakes");
+                woke.saturating_duration_since(said)
+            });
+            // Others need the processor, too: now and then none of them does.
+            let quickest = tries.min().expect("some tries");
+            assert!(
+                quickest < Duration::from_millis(1),
+                "{io}: {what}: {quickest:?}"
+            );
+        };
+        quickest("stats", &|| drop(handle.stats()));
+        quickest("try_submit", &|| {
+            // What it leads to is no wake of its own.
+            let refused = Request::get("http://0.0.0.0/");
+            handle.try_submit(refused).expect("there is room");
+        });
+        quickest("cancel", &|| handle.cancel(1).expect("it goes on"));
+        quickest("cancel_scope", &|| {
+            handle.cancel_scope("a.test").expect("it goes on");
+        });
+        quickest("set_scope", &|| {
+            let patch = ScopePatch::default();
+            handle.set_scope("a.test", patch).expect("it goes on");
+        });
+        quickest("feedback", &|| {
+            let nothing = Feedback::of("a.test");
+            handle.feedback(nothing).expect("it goes on");
+        });
+        quickest("pause", &|| handle.pause());
+        quickest("resume", &|| handle.resume());
+        quickest("clone and drop", &|| drop(handle.clone()));
+        handle.shutdown(Duration::ZERO);
+        assert_eq!(driver.join().expect("it ends"), "shutdown");
+    }
+}
+
+#[test]
+fn who_asks_how_a_crawl_does_hears_of_this_moment() {
+    let server = Server::start(|_| Reply::page("a page"));
+    let (_, mut crawler) = kept(server.config());
+    let handle = crawler.handle();
+    // Nobody drives it yet: what is known was said when it was made.
+    assert_eq!(handle.stats().pages, 0);
+    let driver = thread::spawn(move || (crawler.run(), crawler));
+    for number in 1..=3 {
+        let page = Request::get(format!("http://a.test/{number}"));
+        handle.submit(page).expect("it goes on");
+        let began = Clock::now();
+        while handle.stats().pages < number {
+            assert!(began.elapsed() < PATIENCE, "{:?}", handle.stats());
+        }
+    }
+    assert_eq!(handle.stats().by_status, [(200, 3)].into());
+    handle.shutdown(Duration::ZERO);
+    let (reason, crawler) = driver.join().expect("it ends");
+    assert_eq!(reason, "shutdown");
+    drop(crawler);
+    let began = Clock::now();
+    assert_eq!(handle.stats().progress.finish_reason, Some("shutdown"));
+    assert!(
+        began.elapsed() < Duration::from_millis(90),
+        "nobody waits for the dead"
+    );
+}
+
+#[test]
+fn a_crawl_with_nothing_to_do_takes_no_processor() {
+    for io in ["epoll", "uring"] {
+        let server = Server::start(|_| Reply::page("a page"));
+        let (_, mut crawler) = kept(set(server.config(), "IO", io));
+        let handle = crawler.handle();
+        handle
+            .try_submit(Request::get("http://a.test/"))
+            .expect("there is room");
+        let driver = thread::spawn(move || {
+            let mut turns = 0;
+            let mut of_the_last_seconds = 0;
+            let began = Clock::now();
+            while crawler.turn(None) == Turn::GoesOn {
+                turns += 1;
+                if began.elapsed() > Duration::from_millis(2500) {
+                    of_the_last_seconds += 1;
+                }
+            }
+            (turns, of_the_last_seconds)
+        });
+        thread::sleep(Duration::from_millis(4500));
+        handle.shutdown(Duration::ZERO);
+        let (turns, late) = driver.join().expect("it ends");
+        assert!(turns < 100, "{io}: {turns}");
+        assert!(
+            late <= 2,
+            "{io}: it is awake without need: {late} of {turns}"
+        );
+    }
+}
+
+/// Waits on an epoll; how many events there were.
+fn waited(epoll: &OwnedFd, patience: Duration) -> Result<usize, rustix::io::Errno> {
+    let mut events = [epoll::Event {
+        flags: epoll::EventFlags::empty(),
+        data: epoll::EventData::new_u64(0),
+    }];
+    let patience = patience.try_into().expect("it fits");
+    epoll::wait(epoll, &mut events, Some(&patience))
+}
+
+fn set(config: Config, name: &str, value: impl Into<argiope::serde_json::Value>) -> Config {
+    config.with(name, value).expect("the setting is sound")
+}
+
+/// A crawler whose pages are kept.
+fn kept(config: Config) -> (Shared<Vec<Page>>, Crawler) {
+    let pages = Shared::new(Vec::new());
+    let kept = pages.clone();
+    let crawler = Crawler::builder(config)
+        .sink(move |page: Page| kept.borrow_mut().push(page))
+        .build()
+        .expect("it can be set up");
+    (pages, crawler)
+}
