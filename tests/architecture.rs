@@ -40,7 +40,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("flate2", &["src/wire/coding/engine.rs", "src/io/disk.rs"]),
     ("brotli_decompressor", &["src/wire/coding/engine.rs"]),
     ("zstd", &["src/wire/coding/engine.rs"]),
-    ("sha1", &["src/wire/warc.rs"]),
+    ("aws_lc_rs", &["src/wire/warc.rs"]),
     (
         "data_encoding",
         &[
