@@ -29,7 +29,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("webpki_roots", &["src/fetch/tls.rs"]),
     ("httparse", &["src/wire/http/head.rs"]),
     ("httpdate", &["src/wire/date.rs"]),
-    ("url", &["src/wire/url.rs"]),
+    ("url", &["src/wire/url/standard.rs"]),
     ("psl", &["src/wire/url.rs"]),
     ("html5gum", &["src/wire/html.rs"]),
     ("encoding_rs", &["src/wire/charset.rs"]),
