@@ -54,6 +54,8 @@ pub use sink::function::FunctionSink;
 #[doc(inline)]
 pub use sink::page::{Page, TlsInfo};
 #[doc(inline)]
+pub use sink::reply::{Flow, Reply, Resume, Wish};
+#[doc(inline)]
 pub use sink::{Sink, WriteError};
 #[doc(inline)]
 pub use throttle::decision::{Decision, Event, Source};

@@ -304,8 +304,8 @@ fn page(name: &str, status: &str, fields: &str, body: &[u8]) -> Page {
         head_length: head.len(),
         response_bytes: [head.as_bytes(), body].concat(),
         chunked: false,
-        headers: argiope::wire::http::Headers::default(),
         body: body.to_vec(),
+        ..Page::default()
     }
 }
 

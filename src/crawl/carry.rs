@@ -54,7 +54,8 @@ impl<I: Io> Core<I> {
             .exchange_of(&job, timings)
             .expect("what cannot be put on the wire is not admitted");
         let origin = self.origins.take(job.url.origin());
-        let fresh = job.fresh;
+        // A kept connection may end under a request, which would have to be made again.
+        let fresh = job.fresh || !job.is_idempotent();
         let key = self.flights.insert(Flight {
             lane,
             ticket,
@@ -153,10 +154,12 @@ impl<I: Io> Core<I> {
         };
         let remote = SocketAddr::new(address, flight.port);
         let socket = self.sockets.insert(Socket::Http(HttpSocket {
-            connection: Connection::open(remote, tls, flight.released, self.now),
+            connection: Connection::open(remote, tls, flight.released, self.now)
+                .with_timeout(flight.job.timeout()),
             flight: Some(key),
             origin: self.origins.share(flight.origin),
             paused: None,
+            held: false,
             counted: 0,
         }));
         if let Stage::Connecting { race, sockets, .. } = &mut flight.stage {
@@ -420,6 +423,7 @@ impl<I: Io> Core<I> {
             .expect("an exchange that is over is there to be taken");
         let origin = http.origin;
         self.recount(key);
+        self.let_go(key);
         let lane = self
             .flights
             .get(flight)
@@ -560,6 +564,24 @@ impl<I: Io> Core<I> {
         self.arm(key);
     }
 
+    /// The same after bytes that came. The last of a handshake is not sent by itself where its
+    /// request departs in the same turn: one segment less for either side.
+    pub fn carry_on_with_request(&mut self, key: Key) {
+        match self.sockets.get(key) {
+            Some(Socket::Http(http)) if http.connection.is_ready() && http.flight.is_some() => {
+                self.secured.push(key);
+            }
+            _ => self.carry_on(key),
+        }
+    }
+
+    /// The turn is over: handshakes whose requests must wait end without them.
+    pub fn end_handshakes(&mut self) {
+        while let Some(key) = self.secured.pop() {
+            self.carry_on(key);
+        }
+    }
+
     fn arm(&mut self, key: Key) {
         if let Some(Socket::Http(http)) = self.sockets.get(key)
             && let Some(deadline) = http.connection.deadline(&self.config.fetch)
@@ -633,6 +655,7 @@ impl<I: Io> Core<I> {
             room = room.saturating_sub(at_once);
             self.paused.pop_front();
             if let Some(Socket::Http(http)) = self.sockets.get_mut(key)
+                && !http.held
                 && let Some(since) = http.paused.take()
             {
                 let waited = self.now.saturating_since(since);
@@ -708,7 +731,11 @@ fn describe(job: &Job) -> Description<'_> {
         headers: extra.map_or(&[], |extra| &extra.headers),
         body: body.filter(|body| !body.is_empty()),
         keep_wire: true,
-        body_max: (job.kind == Kind::Robots).then_some(robots::LENGTH_MAX as u64),
+        body_max: match job.kind {
+            Kind::Robots => Some(robots::LENGTH_MAX as u64),
+            Kind::Page | Kind::Sitemap => extra.and_then(|extra| extra.body_max),
+        },
+        timeout: job.timeout(),
     }
 }
 

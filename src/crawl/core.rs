@@ -12,6 +12,7 @@ use super::inbox::Inbox;
 use super::mapping::Mapping;
 use super::origins::Origins;
 use super::pacing::{MOST, MOST_RUNNING, Pacing};
+use super::pieces::Pieces;
 use super::probe::Load;
 use super::room::{Ports, Room};
 use super::spare::Spare;
@@ -67,6 +68,8 @@ pub(super) struct Core<I: Io> {
     pub dns_sockets: HashMap<SocketId, Key, FixedState>,
     /// Lanes that the resolver had no room for.
     pub unresolved: VecDeque<LaneId>,
+    /// Connections that are ready for the request they were made for, and have more to say.
+    pub secured: Vec<Key>,
     /// Sockets that close once what was queued for them has left.
     pub parting: Vec<Key>,
     /// Sockets whose reading is stopped, in the order of stopping.
@@ -88,6 +91,8 @@ pub(super) struct Core<I: Io> {
     /// Attempts that were cancelled, for `pending.jsonl`.
     pub cancelled: Vec<Job>,
     pub scratch: Vec<u8>,
+    /// Bodies that the sink takes while they come.
+    pub pieces: Pieces,
     /// Memory for attempts to come.
     pub spare: Spare,
     /// Scopes of the user's whose delay was warned of: no more than there are in the settings.
@@ -163,9 +168,11 @@ impl<I: Io> Core<I> {
         self.fire();
         self.grant();
         self.resolve_on();
+        self.resume();
         self.make_room();
         self.tell_decisions();
         self.hand_to_disk();
+        self.end_handshakes();
         self.io.submit();
         self.part();
         self.advance_phase();

@@ -19,6 +19,7 @@ use super::life::Refused;
 use super::mapping::Mapping;
 use super::origins::Origins;
 use super::pacing::{MOST, Pacing};
+use super::pieces::Pieces;
 use super::room::{Ports, Room};
 use super::spare::Spare;
 use super::stats::{Progress, Stats};
@@ -204,9 +205,11 @@ impl<I: Io> Crawler<I> {
             throttle.set_initial(initial);
         }
         throttle.set_addresses(scope_map.wants_address());
+        let waker = io.waker();
         let core = Core {
             now,
-            inbox: Inbox::new(io.waker()),
+            inbox: Inbox::new(waker.clone()),
+            pieces: Pieces::new(waker),
             load: None,
             frontier: Frontier::new(config.frontier.clone()),
             throttle,
@@ -226,6 +229,7 @@ impl<I: Io> Crawler<I> {
             looked_up: HashMap::with_hasher(FixedState::with_seed(seed)),
             dns_sockets: HashMap::with_hasher(FixedState::with_seed(seed)),
             unresolved: VecDeque::new(),
+            secured: Vec::new(),
             parting: Vec::new(),
             paused: VecDeque::new(),
             favoured: None,

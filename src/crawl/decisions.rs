@@ -27,7 +27,9 @@ impl<I: Io> Core<I> {
     /// Tells what an attempt led to whose exchange has ended as this page.
     pub fn tell_decisions_of(&mut self, flight: &mut Flight, page: &Page) {
         let id = Some(flight.job.id);
-        let size = page.status.map(|_| page.body.len() as u64);
+        let size = page
+            .status
+            .map(|_| page.body.len() as u64 + page.bytes_taken);
         let mut decided = std::mem::take(&mut flight.decisions);
         decided.extend(self.throttle.take_decisions());
         for decision in &mut decided {

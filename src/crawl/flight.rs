@@ -76,6 +76,24 @@ pub(super) enum Socket {
     Parting,
 }
 
+impl Socket {
+    /// The connection, where it is for pages.
+    pub fn http(&self) -> Option<&HttpSocket> {
+        match self {
+            Socket::Http(http) => Some(http),
+            Socket::Dns(_) | Socket::Parting => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn http_mut(&mut self) -> Option<&mut HttpSocket> {
+        match self {
+            Socket::Http(http) => Some(http),
+            Socket::Dns(_) | Socket::Parting => None,
+        }
+    }
+}
+
 /// A connection that carries exchanges.
 #[derive(Debug)]
 pub(super) struct HttpSocket {
@@ -85,6 +103,8 @@ pub(super) struct HttpSocket {
     pub origin: u32,
     /// Since when reading is stopped until there is room.
     pub paused: Option<Instant>,
+    /// It is the sink that stopped it, until it says so.
+    pub held: bool,
     /// Bytes of its buffers that the crawl's total holds.
     pub counted: usize,
 }

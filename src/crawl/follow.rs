@@ -13,6 +13,7 @@ use crate::frontier::request::Kind;
 use crate::frontier::robots::Brought;
 use crate::io::Io;
 use crate::sink::page::Page;
+use crate::sink::reply::Wish;
 use crate::throttle::engine::LaneId;
 use crate::throttle::settings::ScopePatch;
 use crate::wire::charset;
@@ -57,7 +58,7 @@ impl<I: Io> Core<I> {
     }
 
     /// Whether the attempt is made again: as whoever reads the answers says, or by the field's codes
-    /// and errors, `RETRY_TIMES` at most.
+    /// and errors, `RETRY_TIMES` at most. What may not be done twice is not, unless it is told to be.
     fn is_retried(&self, job: &Job, page: &Page) -> bool {
         let failure = page.failure.as_ref();
         if failure.is_some_and(|failure| failure.code == IDLE_CLOSED) {
@@ -65,6 +66,10 @@ impl<I: Io> Core<I> {
         }
         if let Some(again) = self.told_to_retry(job, page) {
             return again && u32::from(job.attempt) <= RETRIES_MAX;
+        }
+        if !job.is_idempotent() {
+            // Nobody knows what came of it.
+            return false;
         }
         let settings = self.frontier.settings();
         if u32::from(job.attempt) > settings.retry_times.min(RETRIES_MAX) {
@@ -123,6 +128,10 @@ impl<I: Io> Core<I> {
             return Err(fail("loop", format!("{} was here before", target.as_str())));
         }
         let goes_on = match job.kind {
+            Kind::Page if job.dont_filter() => {
+                self.frontier.let_in(&target, job.seed, &mut self.throttle);
+                true
+            }
             Kind::Page => self
                 .frontier
                 .check(&target, job.depth, job.seed, &mut self.throttle)
@@ -250,8 +259,10 @@ impl<I: Io> Core<I> {
 
     fn read_links(&mut self, job: &Job, page: &mut Page) {
         let settings = self.frontier.settings();
-        let follows = settings.follow != crate::frontier::settings::Follow::None;
-        if !follows || page.status != Some(200) || !is_html(page) {
+        let is_end = job.extra.as_ref().is_some_and(|extra| extra.dont_follow);
+        let follows = settings.follow != crate::frontier::settings::Follow::None && !is_end;
+        let is_there = page.wish == Wish::Keep && page.status == Some(200);
+        if !follows || !is_there || !is_html(page) {
             return;
         }
         let options = LinkOptions {

@@ -13,6 +13,7 @@ use crate::fetch::timings::Timings;
 use crate::frontier::job::Job;
 use crate::io::Io;
 use crate::sink::page::Page;
+use crate::sink::reply::Wish;
 use crate::throttle::signal::{Answer, Classify, Ending, Signal};
 use crate::wire::http::Headers;
 use crate::wire::marks;
@@ -54,8 +55,12 @@ impl<I: Io> Core<I> {
         let ending = Ending {
             failure,
             took: page.timings.body.and_then(took),
-            size: page.body.len() as u64,
-            digest: xxh3_64(&page.body),
+            size: page.body.len() as u64 + page.bytes_taken,
+            digest: match page.wish {
+                Wish::Keep => xxh3_64(&page.body),
+                // What nobody looked at is like no other.
+                _ => page.id,
+            },
             mark: marks::block_mark(&page.body, page.content_type.as_deref()),
             items: self.with_page(&flight.job, page, |classify, answer| {
                 classify.items(answer, &page.body)

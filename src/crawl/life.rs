@@ -17,6 +17,7 @@ use crate::frontier::job::{Extra, Job};
 use crate::frontier::request::{Request, ScopesError};
 use crate::frontier::{Next, Unsent};
 use crate::io::{Chunk, Io, Stamp};
+use crate::sink::reply::Flow;
 use crate::throttle::engine::{LaneId, TicketId};
 use crate::wire::url::{CrawlUrl, UrlError};
 
@@ -71,9 +72,13 @@ impl<I: Io> Core<I> {
             refused(Refused::Request(error))
         })?;
         self.stats.seeds += 1;
-        self.frontier
-            .check(&job.url, request.depth, true, &mut self.throttle)
-            .map_err(Refused::Filtered)?;
+        if job.dont_filter() {
+            self.frontier.let_in(&job.url, true, &mut self.throttle);
+        } else {
+            self.frontier
+                .check(&job.url, request.depth, true, &mut self.throttle)
+                .map_err(Refused::Filtered)?;
+        }
         job.id = self.frontier.number();
         let id = job.id;
         self.release_later(job);
@@ -152,24 +157,34 @@ impl<I: Io> Core<I> {
     /// 5. Bytes arrived: head, body, end, as the connection reads them.
     pub fn on_bytes(&mut self, key: Key, chunk: &Chunk, stamp: Stamp) {
         let mut used = 0;
+        let mut full = false;
         loop {
             let bytes = self.io.bytes(chunk);
             let mut rest = &bytes[used..];
             let news = match self.sockets.get_mut(key) {
                 Some(Socket::Http(http)) => {
+                    let later = http.until_a_piece(&mut rest);
                     let news = http.connection.handle_bytes(&mut rest, arrival(stamp));
+                    if let Some(flow) = self.pieces.hand_over(http, &self.flights, &mut *self.sink)
+                    {
+                        full = flow == Flow::Full;
+                    }
                     self.buffered = http.recount(self.buffered);
-                    news
+                    used = bytes.len() - rest.len() - later;
+                    match news {
+                        None if later > 0 => continue,
+                        None if full => return self.hold(key),
+                        news => news,
+                    }
                 }
                 Some(Socket::Dns(socket)) => {
                     return self.resolver.handle_received(*socket, bytes, self.now);
                 }
                 Some(Socket::Parting) | None => return,
             };
-            used = bytes.len() - rest.len();
             match news {
                 Some(news) => self.on_news(key, news),
-                None => return self.carry_on(key),
+                None => return self.carry_on_with_request(key),
             }
         }
     }
@@ -177,6 +192,7 @@ impl<I: Io> Core<I> {
     /// 6. The final head is there: its latency and what it means go to the throttle.
     pub fn on_head(&mut self, key: Key, socket: Key) {
         self.hear_head(key, socket);
+        self.ask_for_body(key, socket);
     }
 
     /// 7. It has ended: the sink has it, its links enter (1), its lane goes on (2).

@@ -20,12 +20,15 @@ mod mapping;
 mod delayed;
 mod inbox;
 pub mod pacing;
+mod pieces;
 pub mod stats;
 pub mod config;
 mod crawler;
 pub mod probe;
 #[cfg(test)]
 mod adversity;
+#[cfg(test)]
+mod handshakes;
 mod builder;
 
 pub use builder::Builder;

@@ -12,6 +12,7 @@ use crate::frontier::job::Job;
 use crate::frontier::request::Kind;
 use crate::io::Io;
 use crate::sink::page::Page;
+use crate::sink::reply::Wish;
 use crate::throttle::engine::LaneId;
 use crate::wire::http::{Headers, Version};
 
@@ -43,6 +44,8 @@ impl<I: Io> Core<I> {
         page.head_length = outcome.head_length;
         page.chunked = outcome.chunked;
         page.body = outcome.body;
+        page.wish = outcome.wish;
+        page.bytes_taken = outcome.bytes_taken;
         if let Some(head) = outcome.head {
             page.status = Some(head.status);
             page.version = Some(match head.version {
@@ -109,6 +112,8 @@ impl<I: Io> Core<I> {
             chunked: false,
             headers: Headers::default(),
             body: Vec::new(),
+            wish: Wish::Keep,
+            bytes_taken: 0,
         };
         page
     }

@@ -133,7 +133,7 @@ impl Stats {
         });
         self.pages_failed += u64::from(page.kind == "page" && page.final_ && failed);
         self.bytes_wire += page.bytes_wire;
-        self.bytes_body += page.body.len() as u64;
+        self.bytes_body += page.body.len() as u64 + page.bytes_taken;
         self.links += u64::from(page.links.unwrap_or(0));
         if let Some(status) = page.status {
             *self.by_status.entry(status).or_default() += 1;

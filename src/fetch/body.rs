@@ -1,6 +1,7 @@
 //! A reply's body on its way from its coded form to what is kept, within its budget.
 
 use super::failure::{Failure, FailureKind};
+use super::wish::Wish;
 use crate::wire::coding::{Budget, CodingError, Decoder, Progress};
 use crate::wire::http::Headers;
 
@@ -8,7 +9,8 @@ use crate::wire::http::Headers;
 ///
 /// ```text
 /// Untouched ─┬► Decoding ─► Stuck
-///            └► AsItCame
+///            ├► AsItCame
+///            └► Dropped
 /// ```
 #[derive(Debug)]
 pub(super) struct Body {
@@ -26,6 +28,8 @@ enum State {
     Decoding(Decoder),
     /// A coding that nobody here knows: kept undecoded, which serves better than nothing.
     AsItCame(Failure),
+    /// Nobody wants it: it is only counted.
+    Dropped,
     /// The coded form is broken: what was decoded stays, the rest is only counted.
     Stuck(Failure),
 }
@@ -47,6 +51,16 @@ impl Body {
             state: State::Untouched,
             budget,
             coded: 0,
+        }
+    }
+
+    /// Takes up what is wanted of it, before anything came.
+    pub(super) fn set_wish(&mut self, wish: Wish) {
+        match wish {
+            Wish::Keep | Wish::Cancel => {}
+            // Nothing of it is kept here, so it may be of any length.
+            Wish::Take => self.budget.bytes_max = u64::MAX,
+            Wish::Skip => self.state = State::Dropped,
         }
     }
 
@@ -73,7 +87,7 @@ impl Body {
                 Err(error) => self.state = State::Stuck(failure(&error)),
             },
             State::AsItCame(_) => out.extend_from_slice(piece),
-            State::Stuck(_) => {}
+            State::Stuck(_) | State::Dropped => {}
         }
         if full {
             Taken::Cut { over }
@@ -94,7 +108,7 @@ impl Body {
     pub(super) fn trouble(self) -> Option<Failure> {
         match self.state {
             State::AsItCame(failure) | State::Stuck(failure) => Some(failure),
-            State::Untouched | State::Decoding(_) => None,
+            State::Untouched | State::Decoding(_) | State::Dropped => None,
         }
     }
 }

@@ -58,6 +58,8 @@ pub struct Connection {
     established: Option<Instant>,
     /// The TLS handshake, once it is over.
     secured: Option<Secured>,
+    /// For how long it may be set up, where the settings do not say so.
+    timeout: Option<Duration>,
     /// Exchanges started.
     used: u32,
     /// What the marked send that has not been reported yet carries.
@@ -127,6 +129,7 @@ impl Connection {
             local: None,
             established: None,
             secured: None,
+            timeout: None,
             used: 0,
             marked: None,
         }
@@ -150,6 +153,12 @@ impl Connection {
         }
         self.state = State::Ready { since: at };
         Some(News::Ready)
+    }
+
+    /// It may take so long to be set up, from the release of what it is for, in place of
+    /// `DOWNLOAD_TIMEOUT`.
+    pub fn with_timeout(self, timeout: Option<Duration>) -> Self {
+        Connection { timeout, ..self }
     }
 
     /// When TCP was established, if it was.
@@ -309,8 +318,9 @@ impl Connection {
     /// When the present phase is out of time. None while nothing is awaited of the peer: how long
     /// a connection may wait for a request is the pool's to say.
     pub fn deadline(&self, settings: &Settings) -> Option<Deadline> {
+        let timeout = self.timeout.unwrap_or(settings.download_timeout);
         let set_up = |released: Instant, phase: Deadline| {
-            Deadline::new(released + settings.download_timeout, Phase::Total).or(phase)
+            Deadline::new(released + timeout, Phase::Total).or(phase)
         };
         match &self.state {
             State::Connecting { opened, released } => {
@@ -383,6 +393,14 @@ impl Connection {
     /// The exchange under way, or the one that ended and was not taken yet.
     pub fn exchange(&self) -> Option<&Exchange> {
         match &self.state {
+            State::Exchanging(exchange) | State::Finished { exchange, .. } => Some(exchange),
+            _ => None,
+        }
+    }
+
+    /// The same, for who says what is wanted of the body.
+    pub fn exchange_mut(&mut self) -> Option<&mut Exchange> {
+        match &mut self.state {
             State::Exchanging(exchange) | State::Finished { exchange, .. } => Some(exchange),
             _ => None,
         }

@@ -7,6 +7,7 @@ use super::deadline::{Deadline, Phase, Pulse};
 use super::failure::{Failure, FailureKind, Truncation};
 use super::settings::Settings;
 use super::timings::{Arrival, Timings};
+use super::wish::Wish;
 use crate::base::time::Instant;
 use crate::wire::coding::{ACCEPT_ENCODING, Budget};
 use crate::wire::http::{
@@ -31,6 +32,8 @@ pub struct Description<'a> {
     pub keep_wire: bool,
     /// Bytes of the body to keep, where the settings' limit is not the one (robots.txt).
     pub body_max: Option<u64>,
+    /// How long it may take from its release, where the settings' limit is not the one.
+    pub timeout: Option<Duration>,
 }
 
 impl Description<'_> {
@@ -84,6 +87,8 @@ pub struct Exchange {
     limits: Limits,
     budget: Budget,
     keep_wire: bool,
+    wish: Wish,
+    timeout: Option<Duration>,
     timings: Timings,
     pulse: Pulse,
     /// How long we did not read what had perhaps arrived.
@@ -112,6 +117,8 @@ struct Received {
     wire_bytes: u64,
     head_bytes: usize,
     body: Vec<u8>,
+    /// Bytes of the body that were taken from here.
+    taken: u64,
     truncated: Option<Truncation>,
     /// Memory for the head, until the request leaves.
     room: Headers,
@@ -134,8 +141,13 @@ pub struct Outcome {
     pub head: Option<Head>,
     /// The reply used the chunked coding.
     pub chunked: bool,
-    /// The body after the content codings; as it came where they are unknown.
+    /// The body after the content codings; as it came where they are unknown. What was taken while it
+    /// came is not in it.
     pub body: Vec<u8>,
+    /// What was wanted of the body.
+    pub wish: Wish,
+    /// Bytes of the body that were taken while it came.
+    pub bytes_taken: u64,
     /// Why the body is not whole.
     pub truncated: Option<Truncation>,
 }
@@ -207,6 +219,8 @@ impl Exchange {
                 ratio_max: u64::from(settings.ratio_max),
             },
             keep_wire: description.keep_wire,
+            wish: Wish::Keep,
+            timeout: description.timeout,
             timings,
             pulse: Pulse::new(settings),
             kept_waiting: Duration::ZERO,
@@ -306,7 +320,7 @@ impl Exchange {
         };
         let ours = held + self.kept_waiting;
         let total = Deadline::new(
-            self.timings.started + settings.download_timeout + ours,
+            self.timings.started + self.timeout.unwrap_or(settings.download_timeout) + ours,
             Phase::Total,
         );
         let reply = match (self.timings.first_byte, self.timings.sent) {
@@ -340,6 +354,32 @@ impl Exchange {
     /// The final head, once it is complete.
     pub fn head(&self) -> Option<&Head> {
         self.received.head.as_ref()
+    }
+
+    /// Says what is wanted of the body, when the head has just come.
+    pub fn set_wish(&mut self, wish: Wish) {
+        self.wish = wish;
+        self.keep_wire &= wish == Wish::Keep;
+        if let State::ReadingBody(_, body) = &mut self.state {
+            body.set_wish(wish);
+        }
+    }
+
+    /// What is wanted of the body.
+    pub fn wish(&self) -> Wish {
+        self.wish
+    }
+
+    /// Takes what there is of a body that is [taken](Wish::Take) while it comes, and leaves `into`
+    /// in its place, which is empty. False where there is nothing.
+    pub fn swap_body(&mut self, into: &mut Vec<u8>) -> bool {
+        let body = &mut self.received.body;
+        if self.wish != Wish::Take || body.is_empty() {
+            return false;
+        }
+        self.received.taken += body.len() as u64;
+        std::mem::swap(body, into);
+        true
     }
 
     /// The phases so far.
@@ -378,6 +418,8 @@ impl Exchange {
             head: received.head,
             chunked: received.framing == Some(Framing::Chunked),
             body: received.body,
+            wish: self.wish,
+            bytes_taken: received.taken,
             truncated: received.truncated,
         }
     }

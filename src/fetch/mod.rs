@@ -3,6 +3,7 @@
 pub mod connection;
 mod transport;
 pub mod exchange;
+pub mod wish;
 mod body;
 pub mod deadline;
 pub mod tls;

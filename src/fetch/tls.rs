@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::io::{Read, Write};
+use std::io::{BufRead, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -255,8 +255,16 @@ impl TlsSession {
     }
 
     fn take_plain(&mut self, plain: &mut Vec<u8>) {
-        // Ends with Ok at close_notify and with WouldBlock everywhere else: neither is news here.
-        let _ = self.connection.reader().read_to_end(plain);
+        let mut reader = self.connection.reader();
+        // Ends with an empty chunk at close_notify and with WouldBlock everywhere else: neither is
+        // news here.
+        while let Ok(chunk) = reader.fill_buf()
+            && !chunk.is_empty()
+        {
+            let taken = chunk.len();
+            plain.extend_from_slice(chunk);
+            reader.consume(taken);
+        }
     }
 }
 
@@ -270,12 +278,28 @@ impl fmt::Debug for TlsSession {
 }
 
 /// aws-lc-rs, with the one key share that nearly every server takes at once.
+///
+/// AES-128 with SHA-256 is preferred, as browsers prefer it: processors have instructions for that
+/// hash and mostly none for SHA-384, and a resumed handshake is hashing for a good part.
 fn provider() -> CryptoProvider {
     use aws_lc_rs::kx_group::{SECP256R1, SECP384R1, X25519, X25519MLKEM768};
-    CryptoProvider {
+    let mut provider = CryptoProvider {
         kx_groups: vec![X25519, SECP256R1, SECP384R1, X25519MLKEM768],
         ..aws_lc_rs::default_provider()
-    }
+    };
+    provider
+        .cipher_suites
+        .sort_by_key(|offered| !is_aes_128(offered.suite()));
+    provider
+}
+
+fn is_aes_128(suite: CipherSuite) -> bool {
+    matches!(
+        suite,
+        CipherSuite::TLS13_AES_128_GCM_SHA256
+            | CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256
+            | CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256
+    )
 }
 
 fn add_roots(roots: &mut RootCertStore, file: &CaFile) -> Result<(), TlsConfigError> {
@@ -433,6 +457,8 @@ const TICKETS_PER_HOST: usize = 8;
 #[cfg(test)]
 pub(crate) mod testing {
     //! A server in memory, for the tests of this floor.
+
+    use std::io::Read;
 
     use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
     use rustls::ServerConnection;

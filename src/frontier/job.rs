@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::value::RawValue;
 
@@ -62,6 +63,16 @@ pub struct Extra {
     pub costs: Vec<(ScopeId, f64)>,
     /// The reply teaches AutoThrottle nothing.
     pub dont_adjust_delay: bool,
+    /// How long its fetch may take, where that was said.
+    pub timeout: Option<Duration>,
+    /// Bytes of its body that are kept, where that was said.
+    pub body_max: Option<u64>,
+    /// Its robots.txt is not asked.
+    pub ignore_robots: bool,
+    /// No links are looked for in its page.
+    pub dont_follow: bool,
+    /// No filter leaves it out, nor what it redirects to.
+    pub dont_filter: bool,
     /// The caller's own JSON.
     pub meta: Option<Box<RawValue>>,
     /// The caller's own number.
@@ -80,6 +91,11 @@ impl Extra {
             || !request.body.is_empty()
             || request.scopes.is_some()
             || request.dont_adjust_delay
+            || request.timeout.is_some()
+            || request.body_max.is_some()
+            || request.ignore_robots
+            || request.dont_follow
+            || request.dont_filter
             || request.meta.is_some()
             || request.tag != 0;
         told.then(|| {
@@ -90,6 +106,11 @@ impl Extra {
                 scopes: request.scopes.clone(),
                 scope_costs: request.scope_costs.clone(),
                 dont_adjust_delay: request.dont_adjust_delay,
+                timeout: request.timeout,
+                body_max: request.body_max,
+                ignore_robots: request.ignore_robots,
+                dont_follow: request.dont_follow,
+                dont_filter: request.dont_filter,
                 meta: request.meta.clone(),
                 tag: request.tag,
                 ..Extra::default()
@@ -126,6 +147,12 @@ impl Job {
         }
     }
 
+    /// Whether making it twice does no more than making it once (RFC 9110, section 9.2.2).
+    pub fn is_idempotent(&self) -> bool {
+        let idempotent = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"];
+        idempotent.contains(&self.method())
+    }
+
     /// The scopes that need not be asked for: those that the request named itself, or that the map
     /// told before.
     pub fn own_scopes(&self) -> Option<Scopes> {
@@ -155,6 +182,16 @@ impl Job {
             .is_some_and(|extra| extra.dont_adjust_delay)
     }
 
+    /// How long its fetch may take, where that was said.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.extra.as_ref()?.timeout
+    }
+
+    /// Whether no filter leaves it out.
+    pub fn dont_filter(&self) -> bool {
+        self.extra.as_ref().is_some_and(|extra| extra.dont_filter)
+    }
+
     /// The rarer parts, made if there are none.
     pub fn extra_mut(&mut self) -> &mut Extra {
         self.extra.get_or_insert_default()
@@ -173,6 +210,11 @@ impl Job {
             scopes: extra.scopes,
             scope_costs: extra.scope_costs,
             dont_adjust_delay: extra.dont_adjust_delay,
+            timeout: extra.timeout,
+            body_max: extra.body_max,
+            ignore_robots: extra.ignore_robots,
+            dont_follow: extra.dont_follow,
+            dont_filter: extra.dont_filter,
             meta: extra.meta,
             tag: extra.tag,
         }

@@ -156,6 +156,20 @@ impl Frontier {
         verdict
     }
 
+    /// Lets a URL in that no filter may leave out. It counts as seen, and as a seed's where it is one.
+    pub fn let_in(&mut self, url: &CrawlUrl, seed: bool, throttle: &mut Throttle) {
+        self.seen.insert(url.fingerprint());
+        if seed {
+            self.add_seed(url, throttle.names_mut());
+        }
+    }
+
+    fn add_seed(&mut self, url: &CrawlUrl, names: &mut Interner) {
+        let host = self.hosts.host(url.host_str(), names);
+        self.hosts.get_mut(host).is_seed = true;
+        self.site.add(self.settings.follow, url);
+    }
+
     fn verdict(
         &mut self,
         url: &CrawlUrl,
@@ -182,9 +196,7 @@ impl Frontier {
             return Err(Filtered::Duplicate);
         }
         if seed {
-            let host = self.hosts.host(url.host_str(), names);
-            self.hosts.get_mut(host).is_seed = true;
-            self.site.add(self.settings.follow, url);
+            self.add_seed(url, names);
         }
         Ok(())
     }
@@ -268,11 +280,12 @@ impl Frontier {
         if let Some(later) = self.spent(lane, throttle) {
             return later;
         }
-        if !self.settings.robots_obey {
-            return Next::Send(self.take(lane, throttle));
-        }
         let slot = &self.lanes[lane.0 as usize];
         let front = slot.queue.peek().expect("the front was just seen");
+        let ignores = front.extra().is_some_and(|extra| extra.ignore_robots);
+        if !self.settings.robots_obey || ignores {
+            return Next::Send(self.take(lane, throttle));
+        }
         let origin = self.origins.get_mut(slot.origin);
         match origin.robots.verdict(front.target(), now) {
             Verdict::Allowed => Next::Send(self.take(lane, throttle)),

@@ -1,5 +1,8 @@
 //! What is to be fetched: one URL with what its caller said about it.
 
+use std::time::Duration;
+
+use data_encoding::BASE64;
 use serde_json::value::RawValue;
 
 use crate::throttle::map::SCOPES_MAX;
@@ -27,6 +30,17 @@ pub struct Request {
     pub scope_costs: Vec<f64>,
     /// Scrapy's `autothrottle_dont_adjust_delay`: the reply teaches AutoThrottle nothing.
     pub dont_adjust_delay: bool,
+    /// How long its fetch may take from its release, in place of `DOWNLOAD_TIMEOUT`.
+    pub timeout: Option<Duration>,
+    /// Bytes of its body that are kept, in place of `DOWNLOAD_MAXSIZE`.
+    pub body_max: Option<u64>,
+    /// Its robots.txt is not asked. What is queued before it in its lane still is.
+    pub ignore_robots: bool,
+    /// No links are looked for in its page.
+    pub dont_follow: bool,
+    /// Scrapy's `dont_filter`: it comes in though its URL was seen before or a filter would leave it
+    /// out, and so do the targets of its redirects.
+    pub dont_filter: bool,
     /// The caller's own JSON, handed back with the result.
     pub meta: Option<Box<RawValue>>,
     /// The caller's own number, handed back with the result.
@@ -89,6 +103,47 @@ impl Request {
     /// Asks that its reply teach AutoThrottle nothing, however slow it is.
     pub fn dont_adjust_delay(mut self) -> Self {
         self.dont_adjust_delay = true;
+        self
+    }
+
+    /// Logs in with name and password (RFC 7617). Not sent on to another origin by a redirect.
+    pub fn basic_auth(self, name: &str, password: &str) -> Self {
+        let credentials = BASE64.encode(format!("{name}:{password}").as_bytes());
+        self.header("Authorization", format!("Basic {credentials}"))
+    }
+
+    /// Shows a token (RFC 6750). Not sent on to another origin by a redirect.
+    pub fn bearer_auth(self, token: &str) -> Self {
+        self.header("Authorization", format!("Bearer {token}"))
+    }
+
+    /// May take so long from its release, whatever `DOWNLOAD_TIMEOUT` says.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Bytes of its body that are kept, whatever `DOWNLOAD_MAXSIZE` says.
+    pub fn body_max(mut self, bytes: u64) -> Self {
+        self.body_max = Some(bytes);
+        self
+    }
+
+    /// Is fetched whatever robots.txt says.
+    pub fn ignore_robots(mut self) -> Self {
+        self.ignore_robots = true;
+        self
+    }
+
+    /// Leads nowhere: no links are looked for in its page.
+    pub fn dont_follow(mut self) -> Self {
+        self.dont_follow = true;
+        self
+    }
+
+    /// Comes in though it was seen before, or a filter would leave it out.
+    pub fn dont_filter(mut self) -> Self {
+        self.dont_filter = true;
         self
     }
 

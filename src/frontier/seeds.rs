@@ -210,7 +210,7 @@ fn parse_object(line: &str) -> Result<Request, SeedError> {
         scope_costs,
         dont_adjust_delay: object.dont_adjust_delay,
         meta: object.meta,
-        tag: 0,
+        ..Request::default()
     };
     match request.check_scopes() {
         Ok(()) => Ok(request),
@@ -260,7 +260,13 @@ impl Object {
             scope_costs,
             dont_adjust_delay,
             meta,
+            // What a line has no word for is for whoever submits from code.
             tag: _,
+            timeout: _,
+            body_max: _,
+            ignore_robots: _,
+            dont_follow: _,
+            dont_filter: _,
         } = request;
         Object {
             url: url.clone(),

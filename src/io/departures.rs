@@ -3,11 +3,17 @@
 //! The clock is read just before the system call that sends. If others are given the processor
 //! between the two, what is sent leaves later than that: nothing shows it but the time that the
 //! system call seemed to take, and the scheduler's account of how long our thread had to wait.
+//!
+//! Mostly it is when the call returns, and what was sent is gone, that others have their turn: it may
+//! be who was sent to. So a thread that has been busy with other things, and has used up its share of
+//! the processor, has the kernel [stamp](Socket::send_stamped) what it sends. That takes a system call
+//! more, and there is the time for it.
 
 use std::time::Duration;
 
 use super::delay::RunDelay;
-use super::stamps::{EXACT, PROMPT};
+use super::socket::Socket;
+use super::stamps::{EXACT, PROMPT, STEP, Stamps};
 use crate::base::time::Instant;
 
 /// Watches over departures.
@@ -16,6 +22,23 @@ pub(super) struct Departures {
     delay: RunDelay,
     /// When the account was looked at last.
     looked_at: Instant,
+}
+
+/// When something left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Departure {
+    pub(super) at: Instant,
+    /// It may have left as much later.
+    pub(super) slack: Duration,
+}
+
+/// What a system call sent between two looks at the clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call {
+    pub(super) before: Instant,
+    pub(super) after: Instant,
+    /// All that was to be sent, and it was so little that it left at one moment.
+    pub(super) is_single: bool,
 }
 
 impl Departures {
@@ -43,10 +66,53 @@ impl Departures {
         slack_of(took, self.waited(after))
     }
 
+    /// When something left. `stamped`: the socket it was sent through, if the kernel was to stamp it.
+    /// Where there is no stamp yet, it is known as closely as without.
+    pub(super) fn tell(
+        &mut self,
+        call: Call,
+        stamped: Option<&Socket>,
+        stamps: &Stamps,
+    ) -> Departure {
+        while let Some(kernel) = stamped.and_then(Socket::departed) {
+            // One that is of an earlier departure was late for that.
+            if let Some(at) = stamps.departure(kernel)
+                && let Some(departure) = by_stamp(call, at)
+            {
+                return departure;
+            }
+        }
+        Departure {
+            at: call.before,
+            slack: self.slack(call.before, call.after),
+        }
+    }
+
     fn waited(&mut self, now: Instant) -> Option<Duration> {
         self.looked_at = now;
         self.delay.since_last()
     }
+}
+
+/// What the kernel's stamp says of a departure, unless it is of another one. It is the last byte's,
+/// and `at` is never later than the first one's.
+fn by_stamp(call: Call, stamp: Instant) -> Option<Departure> {
+    let Call { before, after, .. } = call;
+    if stamp + STEP < before || stamp > after + STEP {
+        return None;
+    }
+    let late = stamp.saturating_since(before);
+    Some(if call.is_single {
+        Departure {
+            at: before + late,
+            slack: Duration::ZERO,
+        }
+    } else {
+        Departure {
+            at: before,
+            slack: if late <= EXACT { Duration::ZERO } else { late },
+        }
+    })
 }
 
 /// A system call took so long, and in that time, or in more, the thread waited so long; `None` where
@@ -61,6 +127,9 @@ fn slack_of(took: Duration, waited: Option<Duration>) -> Duration {
 
 /// The account is a file to be read, which takes a microsecond or two.
 const ACCOUNT_AGE: Duration = Duration::from_millis(1);
+
+/// Bytes that leave in one segment: the least that every host takes in one.
+pub(super) const SEGMENT: usize = 536;
 
 #[cfg(test)]
 mod tests {
@@ -93,5 +162,85 @@ mod tests {
         let later = before + ACCOUNT_AGE * 2;
         departures.begin(later);
         assert_eq!(departures.looked_at, later);
+    }
+
+    fn micros(micros: u64) -> Instant {
+        Instant::from_nanos(micros * 1000)
+    }
+
+    #[test]
+    fn a_stamped_departure_is_known_however_long_its_system_call_took() {
+        let check = |stamp, is_single, told: Option<(u64, u64)>| {
+            let call = Call {
+                before: micros(1000),
+                after: micros(5000),
+                is_single,
+            };
+            let told = told.map(|(at, slack)| Departure {
+                at: micros(at),
+                slack: Duration::from_micros(slack),
+            });
+            assert_eq!(by_stamp(call, micros(stamp)), told, "stamped at {stamp}");
+        };
+        check(1004, true, Some((1004, 0)));
+        check(3000, true, Some((3000, 0)));
+        // The two clocks may be read a little apart.
+        check(995, true, Some((1000, 0)));
+        // The first byte may have left before the last one did.
+        check(1020, false, Some((1000, 0)));
+        check(3000, false, Some((1000, 2000)));
+        // Of another departure.
+        check(980, true, None);
+        check(5020, true, None);
+    }
+
+    /// A connection and its other end.
+    fn connected() -> (Socket, std::net::TcpStream) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let to = listener.local_addr().expect("an address");
+        let socket = Socket::stream(to).expect("a socket");
+        socket.connect(to).expect("the listener accepts");
+        (socket, listener.accept().expect("we connected").0)
+    }
+
+    #[test]
+    fn the_kernel_tells_when_it_sent_and_once() {
+        let (socket, _peer) = connected();
+        let (mut departures, stamps) = (Departures::start(), Stamps::start());
+        let held_up = Duration::from_millis(5);
+        for _ in 0..3 {
+            let began = stamps.now();
+            assert_eq!(socket.send_stamped(b"?"), Ok(Some(1)));
+            let ended = stamps.now();
+            // As if others had been run after the call.
+            let call = Call {
+                before: began,
+                after: ended + held_up,
+                is_single: true,
+            };
+            let told = departures.tell(call, Some(&socket), &stamps);
+            assert!(told.at >= began && told.at <= ended, "{told:?}");
+            assert_eq!(told.slack, Duration::ZERO);
+            assert!(socket.departed().is_none(), "it is told once");
+        }
+    }
+
+    #[test]
+    fn a_stamp_that_came_too_late_is_not_the_next_departures() {
+        let (socket, _peer) = connected();
+        let (mut departures, stamps) = (Departures::start(), Stamps::start());
+        assert_eq!(socket.send_stamped(b"?"), Ok(Some(1)));
+        std::thread::sleep(Duration::from_millis(1));
+        let before = stamps.now();
+        assert_eq!(socket.send_stamped(b"?"), Ok(Some(1)));
+        let after = stamps.now();
+        let call = Call {
+            before,
+            after,
+            is_single: true,
+        };
+        let told = departures.tell(call, Some(&socket), &stamps);
+        assert!(told.at >= before && told.at <= after, "{told:?}");
+        assert!(socket.departed().is_none(), "stamps do not pile up");
     }
 }

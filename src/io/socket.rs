@@ -162,22 +162,27 @@ impl Socket {
 
     /// Hands bytes to the kernel; how many it took, `None` if it takes none now.
     pub(super) fn send(&self, bytes: &[u8]) -> Result<Option<usize>, NetError> {
-        loop {
-            match self.0.send_with_flags(bytes, libc::MSG_NOSIGNAL) {
-                Ok(sent) => return Ok(Some(sent)),
-                Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock => return Ok(None),
-                    ErrorKind::Interrupted => {}
-                    _ => return Err(net_error(&error)),
-                },
-            }
-        }
+        taken(|| self.0.send_with_flags(bytes, libc::MSG_NOSIGNAL))
+    }
+
+    /// The same, and the kernel stamps the moment at which the last of what it takes leaves.
+    /// [`Socket::departed`] tells it.
+    pub(super) fn send_stamped(&self, bytes: &[u8]) -> Result<Option<usize>, NetError> {
+        taken(|| send_stamped(self.0.as_fd(), bytes))
+    }
+
+    /// The next of the moments that [`Socket::send_stamped`] asked for; `None` if there is none yet.
+    /// A socket for which one waits is polled as one with an error.
+    pub(super) fn departed(&self) -> Option<Timespec> {
+        // Such a message has no bytes of its own.
+        let received = receive_stamped(self.0.as_fd(), &mut [], libc::MSG_ERRQUEUE);
+        received.ok()?.1
     }
 
     /// Reads into `buffer` what has arrived, at most what it holds. A longer datagram is cut.
     pub(super) fn receive(&self, buffer: &mut [u8]) -> Result<Read, NetError> {
         loop {
-            match receive_stamped(self.0.as_fd(), buffer) {
+            match receive_stamped(self.0.as_fd(), buffer, 0) {
                 Ok((0, _)) => return Ok(Read::End),
                 Ok((length, stamp)) => return Ok(Read::Bytes { length, stamp }),
                 Err(error) => match error.kind() {
@@ -239,7 +244,10 @@ fn stamp(socket: BorrowedFd<'_>) {
 }
 
 fn stamp_arrivals(socket: BorrowedFd<'_>) -> io::Result<()> {
-    let wanted = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
+    // A departure's stamp, where one is asked for, is to come without what departed.
+    let wanted = libc::SOF_TIMESTAMPING_RX_SOFTWARE
+        | libc::SOF_TIMESTAMPING_SOFTWARE
+        | libc::SOF_TIMESTAMPING_OPT_TSONLY;
     // SAFETY: the pointer and length are those of a live `c_uint`, which is what the option takes.
     let result = unsafe {
         libc::setsockopt(
@@ -276,10 +284,11 @@ fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<libc::tcp_info> {
     Ok(unsafe { info.assume_init() })
 }
 
-/// `recvmsg` with the receive stamp that came along, if one did.
+/// `recvmsg` with the stamp that came along, if one did.
 fn receive_stamped(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
+    flags: libc::c_int,
 ) -> io::Result<(usize, Option<Timespec>)> {
     let mut control = MaybeUninit::<Control>::uninit();
     let mut slice = libc::iovec {
@@ -294,7 +303,7 @@ fn receive_stamped(
     header.msg_controllen = size_of::<Control>() as _;
     // SAFETY: the header points to one slice, borrowed mutably for as long as the call lasts, and
     // to `control`, aligned for and as long as it says.
-    let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, 0) };
+    let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) };
     let Ok(received) = usize::try_from(received) else {
         return Err(io::Error::last_os_error());
     };
@@ -305,7 +314,56 @@ fn receive_stamped(
     Ok((received, arrival_stamp(control)))
 }
 
-/// The software's receive stamp among control messages, if they begin with it.
+/// Repeats a system call that sends if it was interrupted.
+fn taken(send: impl Fn() -> io::Result<usize>) -> Result<Option<usize>, NetError> {
+    loop {
+        match send() {
+            Ok(sent) => return Ok(Some(sent)),
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock => return Ok(None),
+                ErrorKind::Interrupted => {}
+                _ => return Err(net_error(&error)),
+            },
+        }
+    }
+}
+
+/// `sendmsg` that asks for a stamp of the moment at which the packet with the last of the bytes is
+/// handed to its device. Mostly that is before the call returns.
+fn send_stamped(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    let mut control = Control([0; 96]);
+    let wanted = libc::SOF_TIMESTAMPING_TX_SOFTWARE;
+    let mut slice = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    // SAFETY: a header of zeroes is a valid one, without name, data or control.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    header.msg_iov = &raw mut slice;
+    header.msg_iovlen = 1;
+    header.msg_control = (&raw mut control).cast();
+    // SAFETY: they only compute.
+    let (space, length) = unsafe {
+        let bytes = size_of_val(&wanted) as libc::c_uint;
+        (libc::CMSG_SPACE(bytes), libc::CMSG_LEN(bytes))
+    };
+    header.msg_controllen = space as _;
+    // SAFETY: `control` has room for a message of `space` bytes and is aligned for its header.
+    unsafe {
+        let message = libc::CMSG_FIRSTHDR(&raw const header);
+        (*message).cmsg_level = libc::SOL_SOCKET;
+        (*message).cmsg_type = libc::SO_TIMESTAMPING;
+        (*message).cmsg_len = length as _;
+        libc::CMSG_DATA(message)
+            .cast::<libc::c_uint>()
+            .write_unaligned(wanted);
+    }
+    // SAFETY: the header points to one slice, which is only read, and to `control`.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// The software's stamp among control messages, if they begin with it.
 pub(super) fn arrival_stamp(control: &[u8]) -> Option<Timespec> {
     // SAFETY: it only computes.
     let before = unsafe { libc::CMSG_LEN(0) } as usize;

@@ -223,6 +223,11 @@ impl Stamps {
         }
     }
 
+    /// When something left, by the kernel's stamp; `None` if it cannot be believed.
+    pub(super) fn departure(&self, kernel: Timespec) -> Option<Instant> {
+        self.convert(kernel).filter(|_| self.is_true())
+    }
+
     /// What is only known to have happened by now.
     pub(super) fn noticed(&self) -> Stamp {
         let now = self.now();
@@ -316,7 +321,7 @@ fn read(clock: ClockId) -> u64 {
 
 /// The wall clock is only ever slewed together with the monotonic one; apart they move by steps.
 /// Less than this is nothing, beyond what is doubtful about the readings themselves.
-const STEP: Duration = Duration::from_micros(10);
+pub(super) const STEP: Duration = Duration::from_micros(10);
 
 /// An arrival that is off by no more is told as exact.
 pub(super) const EXACT: Duration = Duration::from_micros(25);
@@ -328,7 +333,7 @@ pub(super) const PROMPT: Duration = Duration::from_micros(45);
 
 /// What each piece of news costs a loop that does nothing but read and send, at the most. To ask the
 /// kernel takes a fortieth of it.
-const PER_NEWS: Duration = Duration::from_micros(50);
+pub(super) const PER_NEWS: Duration = Duration::from_micros(50);
 
 const SECOND: u64 = 1_000_000_000;
 

@@ -39,7 +39,7 @@ use self::connection::{Connection, Entry, Kind, Receive, State, current};
 pub use self::ring::Unavailable;
 use self::ring::{Answer, Name, Ring, SLOT_MAX, What};
 use self::watch::Watch;
-use super::departures::Departures;
+use super::departures::{Call, Departure, Departures, SEGMENT};
 use super::disk::Disk;
 use super::limits::sockets_allowed;
 use super::outbox::Outbox;
@@ -197,13 +197,15 @@ impl Uring {
         opened().map_err(|error| net_error(&error))
     }
 
-    /// Sends bytes of this turn; the moment they began to leave, unless they must wait.
+    /// Sends bytes of this turn; when a marked send left, unless it must wait. The kernel is to
+    /// stamp that if `stamped`.
     fn send_now(
         &mut self,
         token: Token,
         bytes: &[u8],
         mark: bool,
-    ) -> Result<Option<Instant>, NetError> {
+        stamped: bool,
+    ) -> Result<Option<Departure>, NetError> {
         let Some(entry) = current(&mut self.entries, token) else {
             return Ok(None);
         };
@@ -215,11 +217,26 @@ impl Uring {
             connection.hold_back(bytes, mark);
             return Ok(None);
         }
-        let at = self.stamps.now();
+        let stamped = mark && stamped && connection.kind == Kind::Stream;
+        let before = self.stamps.now();
         if mark {
-            connection.asked = at;
+            connection.asked = before;
         }
-        match (connection.socket.send(bytes)?, connection.kind) {
+        let sent = if stamped {
+            connection.socket.send_stamped(bytes)?
+        } else {
+            connection.socket.send(bytes)?
+        };
+        let departure = mark.then(|| {
+            let call = Call {
+                before,
+                after: self.stamps.now(),
+                is_single: sent == Some(bytes.len()) && bytes.len() <= SEGMENT,
+            };
+            let stamped = Some(&connection.socket).filter(|_| stamped);
+            self.departures.tell(call, stamped, &self.stamps)
+        });
+        match (sent, connection.kind) {
             (Some(taken), Kind::Stream) if taken < bytes.len() => {
                 connection.hold_back(&bytes[taken..], false);
                 self.await_ready(token.slot);
@@ -232,7 +249,7 @@ impl Uring {
             // A datagram leaves whole or is lost, as datagrams may be.
             _ => {}
         }
-        Ok(Some(at))
+        Ok(departure)
     }
 
     fn fail(&mut self, token: Token, error: NetError, events: &mut Vec<Event>) {
@@ -353,17 +370,17 @@ impl Io for Uring {
         self.flush();
         let mut outbox = std::mem::take(&mut self.outbox);
         let mut news = std::mem::take(&mut self.news);
+        let mut stamped = false;
         if !outbox.is_empty() {
-            self.departures.begin(self.stamps.now());
+            let now = self.stamps.now();
+            self.departures.begin(now);
+            stamped = self.watch.has_leisure(now);
         }
         for (send, bytes) in outbox.sends() {
             let token = send.token;
-            match self.send_now(token, bytes, send.mark) {
-                Ok(Some(at)) if send.mark => {
-                    let slack = self.departures.slack(at, self.stamps.now());
-                    news.push(Event::Sent { token, at, slack });
-                }
-                Ok(_) => {}
+            match self.send_now(token, bytes, send.mark, stamped) {
+                Ok(Some(Departure { at, slack })) => news.push(Event::Sent { token, at, slack }),
+                Ok(None) => {}
                 Err(error) => self.fail(token, error, &mut news),
             }
         }
@@ -402,7 +419,8 @@ impl Io for Uring {
         self.ring.take(ANSWERS_A_TURN, &mut self.answers);
         let complete = !self.ring.has_answers();
         let (now, unseen) = self.stamps.begin_turn(slept, complete, self.answers.len());
-        self.watch.begin_turn(now, unseen, complete);
+        self.watch
+            .begin_turn(now, unseen, complete, self.answers.len());
         self.handle_answers(now, events);
         // The next arrivals find room, however long the turn takes.
         self.lend();

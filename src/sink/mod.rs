@@ -1,6 +1,7 @@
 //! Where results go.
 
 pub mod page;
+pub mod reply;
 mod line;
 pub mod results;
 mod decisions;
@@ -18,12 +19,28 @@ use crate::base::disk::{DiskDone, DiskJob};
 use crate::base::time::Wall;
 use crate::throttle::decision::Decision;
 use page::Page;
+use reply::{Flow, Reply, Wish};
 
 /// Receives every finished attempt, on the crawl's own thread.
+///
+/// Whole pages come by [`Sink::put`]. A sink that wants a body while it comes, or not at all, says so
+/// in [`Sink::on_head`] and hears its pieces by [`Sink::on_body`]; `put` is then the end.
 ///
 /// A sink that is slow says so with [`Sink::is_ready`]: the crawl then reads no more from the
 /// network until it is, so that memory stays bounded.
 pub trait Sink {
+    /// The final head of a page's reply is there: what is wanted of its body. Not called for
+    /// robots.txt and sitemaps, which the crawl reads itself.
+    fn on_head(&mut self, _reply: &Reply<'_>) -> Wish {
+        Wish::Keep
+    }
+
+    /// A piece of a body that is [taken](Wish::Take), of the attempt of this `id`, never empty. Pieces
+    /// of one body come in their order, those of several in turn.
+    fn on_body(&mut self, _id: u64, _piece: &[u8]) -> Flow {
+        Flow::Ready
+    }
+
     /// Takes a finished attempt. Whatever is to be written is pushed to `disk`.
     ///
     /// The page, or any part of it, is the sink's to keep (`std::mem::take`). The memory of what it

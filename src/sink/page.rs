@@ -11,6 +11,7 @@ use crate::base::time::{Instant, Wall};
 use crate::fetch::failure::{Failure, Truncation};
 use crate::fetch::timings::Timings;
 pub use crate::fetch::tls::TlsInfo;
+use crate::sink::reply::Wish;
 use crate::wire::http::Headers;
 use crate::wire::warc::Digest;
 
@@ -85,6 +86,10 @@ pub struct Page {
     pub headers: Headers,
     /// The body after the content codings.
     pub body: Vec<u8>,
+    /// What the sink wanted of the body.
+    pub wish: Wish,
+    /// Bytes of the body that it was given [piece by piece](Wish::Take).
+    pub bytes_taken: u64,
 }
 
 impl Page {
@@ -101,9 +106,9 @@ impl Page {
     }
 
     /// The digest of the payload: the body without chunk framing, content codings left as they
-    /// are, as far as it came. `None` where the reply can have none.
+    /// are, as far as it came. `None` where the reply can have none, or was not kept.
     pub fn digest(&self) -> Option<Digest> {
-        self.may_have_body()
+        (self.may_have_body() && self.wish == Wish::Keep)
             .then(|| Digest::of_payload(self.raw_body(), self.chunked))
     }
 
@@ -194,6 +199,8 @@ pub(crate) mod samples {
             chunked: false,
             headers: Headers::default(),
             body: body.to_vec(),
+            wish: Wish::Keep,
+            bytes_taken: 0,
         }
     }
 }

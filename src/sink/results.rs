@@ -60,7 +60,8 @@ pub(super) fn write_until_place(page: &Page, digest: Option<Digest>, out: &mut V
     line.key("tls").or_null(page.tls, Line::tls);
 
     line.key("bytes_wire").number(page.bytes_wire);
-    line.key("bytes_body").number(page.body.len() as u64);
+    line.key("bytes_body")
+        .number(page.body.len() as u64 + page.bytes_taken);
     line.key("digest").or_null(digest, Line::shown);
     line.key("links")
         .or_null(page.links.map(u64::from), Line::number);

@@ -100,6 +100,17 @@ impl Exchange {
         self.tls.as_ref().is_some_and(Session::resumed)
     }
 
+    /// Says that nothing follows, where the connection has words for that.
+    pub fn part(&mut self) -> io::Result<()> {
+        if let Some(session) = &mut self.tls {
+            session.close();
+            if let Some(bytes) = session.output()? {
+                socket::send(&self.fd, bytes, self.address)?;
+            }
+        }
+        Ok(())
+    }
+
     fn send(&mut self, request: &[u8]) -> io::Result<()> {
         let bytes = match &mut self.tls {
             None => request,

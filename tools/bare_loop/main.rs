@@ -196,7 +196,9 @@ impl Loop {
             self.begun += 1;
             return exchange.again(&self.request);
         }
-        self.exchanges[slot] = None;
+        if let Some(mut exchange) = self.exchanges[slot].take() {
+            exchange.part()?;
+        }
         self.next(slot)
     }
 }

@@ -35,6 +35,7 @@ fn exchange() -> Box<Exchange> {
         body: None,
         keep_wire: true,
         body_max: None,
+        timeout: None,
     };
     let settings = Settings::default();
     let exchange = Exchange::new(

@@ -25,6 +25,7 @@ fn description() -> Description<'static> {
         body: None,
         keep_wire: true,
         body_max: None,
+        timeout: None,
     }
 }
 
@@ -510,4 +511,55 @@ fn whoever_asks_for_no_rate_still_gives_up_after_the_whole_time() {
     };
     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n";
     assert_eq!(drip(&settings, head, b"x"), (120, Phase::Total));
+}
+
+/// A reply that is fed a byte at a time, of which this is wanted: what came out while it came, and
+/// what it came to.
+fn wished(wish: Wish, reply: &[u8], settings: &Settings) -> (Vec<u8>, Outcome) {
+    let mut exchange = exchange(&description(), settings);
+    let (mut came, mut piece) = (Vec::new(), Vec::new());
+    let mut over = false;
+    for byte in reply {
+        let mut input = std::slice::from_ref(byte);
+        while let Some(step) = exchange.handle_bytes(&mut input, arrival(2)) {
+            match step {
+                Step::Head => exchange.set_wish(wish),
+                Step::Over { failure, reusable } => {
+                    assert_eq!((failure, reusable), (None, true));
+                    over = true;
+                }
+            }
+        }
+        while exchange.swap_body(&mut piece) {
+            came.append(&mut piece);
+        }
+    }
+    assert!(over, "the reply is whole");
+    (came, exchange.into_outcome())
+}
+
+#[test]
+fn a_body_is_taken_decoded_and_of_any_length_while_it_comes() {
+    let body = "the body, and the body again. ".repeat(20);
+    let coded = gzip(body.as_bytes());
+    for reply in [
+        with_body("Content-Encoding: gzip\r\n", &coded),
+        with_body("", body.as_bytes()),
+    ] {
+        let (came, outcome) = wished(Wish::Take, &reply, &small());
+        assert_eq!(came, body.as_bytes());
+        assert_eq!((outcome.bytes_taken, outcome.truncated), (600, None));
+        assert!(outcome.body.is_empty());
+        assert_eq!(outcome.response_bytes.len(), outcome.head_length);
+        assert_eq!(outcome.bytes_wire as usize, reply.len());
+    }
+}
+
+#[test]
+fn of_a_body_that_is_skipped_nothing_is_left_but_its_length() {
+    let reply = with_body("Content-Encoding: gzip\r\n", b"no gzip at all");
+    let (came, outcome) = wished(Wish::Skip, &reply, &small());
+    assert!(came.is_empty() && outcome.body.is_empty());
+    assert_eq!(outcome.response_bytes.len(), outcome.head_length);
+    assert_eq!(outcome.bytes_wire as usize, reply.len());
 }

@@ -59,6 +59,20 @@ fn a_trusted_name_is_verified_under_both_versions_of_tls() {
 }
 
 #[test]
+fn the_suite_that_costs_least_is_taken_where_the_server_has_it() {
+    let authority = Authority::new();
+    for (version, name) in [
+        (&TLS13, "TLS_AES_128_GCM_SHA256"),
+        (&TLS12, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"),
+    ] {
+        // rustls's own servers take the first of ours that they have.
+        let server = authority.server("a.test", (2020, 2040), &[version]);
+        let agreed = check(&authority.settings(), &server, "a.test").expect("trusted");
+        assert_eq!(agreed.cipher, name);
+    }
+}
+
+#[test]
 fn certificate_trouble_has_stable_codes() {
     let authority = Authority::new();
     let trusting = authority.settings();

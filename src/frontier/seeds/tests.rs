@@ -240,7 +240,7 @@ fn any_request() -> impl Strategy<Value = Request> {
                 scope_costs: scopes.1,
                 dont_adjust_delay: flag,
                 meta: meta.map(|meta| RawValue::from_string(meta).unwrap()),
-                tag: 0,
+                ..Request::default()
             },
         )
 }

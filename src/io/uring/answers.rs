@@ -23,7 +23,7 @@ impl Uring {
             {
                 let length = answer.result.map_or(0, |whole| whole as usize);
                 if length > OVERHEAD {
-                    connection.arrived(length == OVERHEAD + self.settings.buffer_bytes);
+                    connection.note_arrival(length == OVERHEAD + self.settings.buffer_bytes);
                 }
                 if !answer.more {
                     connection.receives(false);
@@ -111,6 +111,8 @@ impl Uring {
                 return self.fail(token, error, events);
             }
             if connection.has_backlog() {
+                // One that waits would be an answer each time.
+                while connection.socket.departed().is_some() {}
                 self.await_ready(slot);
             }
         }

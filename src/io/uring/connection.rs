@@ -21,7 +21,7 @@ use super::buffers::Queue;
 use super::ring::Name;
 use crate::base::time::Instant;
 use crate::io::outbox::Backlog;
-use crate::io::socket::Socket;
+use crate::io::socket::{Received, Socket};
 use crate::io::{NetError, Stamp, Token};
 
 /// A slot of the table of sockets.
@@ -108,6 +108,18 @@ pub(super) struct Blind {
     pub(super) until: Instant,
 }
 
+/// How bytes have come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arrived {
+    /// Each segment, or datagram, by itself, so that no stamp took the place of another.
+    Alone,
+    /// Some of them together, for all that is known.
+    Unknown,
+    /// The same, and segments had to wait for one before them, now or earlier: the stamp may be older
+    /// than that.
+    OutOfOrder,
+}
+
 /// What tells whether arrivals were single segments: then their stamps are their own.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Arrivals {
@@ -119,6 +131,10 @@ pub(super) struct Arrivals {
     cut: bool,
     /// Nothing is received at present, so that segments may lie unseen.
     stopped: bool,
+    /// Arrivals that were taken note of and not judged.
+    unjudged: u32,
+    /// The first of those: they came before segments were counted.
+    doubtful: u32,
 }
 
 impl Entry {
@@ -198,8 +214,9 @@ impl Connection {
     }
 
     /// Takes note of an arrival; `cut` if it filled its buffer.
-    pub(super) fn arrived(&mut self, cut: bool) {
+    pub(super) fn note_arrival(&mut self, cut: bool) {
         self.arrivals.since = self.arrivals.since.wrapping_add(1);
+        self.arrivals.unjudged += 1;
         self.arrivals.cut |= cut;
     }
 
@@ -208,35 +225,45 @@ impl Connection {
         self.arrivals.stopped = !on;
     }
 
-    /// Whether all arrivals that were taken note of were one segment each, so that no stamp took
-    /// the place of another. If it cannot be told the answer is no.
+    /// The next arrival that was taken note of is judged, and not to be asked about any more.
+    pub(super) fn judged(&mut self) {
+        self.arrivals.unjudged -= 1;
+        self.arrivals.doubtful = self.arrivals.doubtful.saturating_sub(1);
+    }
+
+    /// How the next arrival has come, by the kernel's count of all that were taken note of.
     ///
     /// `all_seen` says whether there are no arrivals that were not taken note of.
-    pub(super) fn arrived_singly(&mut self, all_seen: impl FnOnce() -> bool) -> bool {
-        // Each datagram has a stamp of its own.
+    pub(super) fn arrived(&mut self, all_seen: impl FnOnce() -> bool) -> Arrived {
         if self.kind == Kind::Datagram {
-            return true;
+            return Arrived::Alone;
         }
-        let Some(segments) = self.socket.segments() else {
-            return false;
+        let Some(Received {
+            segments,
+            out_of_order,
+        }) = self.socket.received()
+        else {
+            return Arrived::Unknown;
         };
         let arrivals = self.arrivals;
         let came = segments.wrapping_sub(arrivals.segments);
-        let singly = !arrivals.cut && came == arrivals.since;
+        if !arrivals.cut && came == arrivals.since && arrivals.doubtful == 0 {
+            return Arrived::Alone;
+        }
+        if out_of_order > 0 {
+            // One that was counted may still wait for what is missing.
+            return Arrived::OutOfOrder;
+        }
         // From here it can be counted anew, unless there is one that was counted and not seen.
-        if !singly && !arrivals.stopped && all_seen() {
+        if !arrivals.stopped && all_seen() {
             self.arrivals = Arrivals {
                 segments,
+                unjudged: arrivals.unjudged,
+                doubtful: arrivals.unjudged,
                 ..Arrivals::default()
             };
         }
-        singly
-    }
-
-    /// Whether segments had to wait for one before them, now or earlier.
-    pub(super) fn is_out_of_order(&self) -> bool {
-        let received = self.socket.received();
-        received.is_some_and(|received| received.out_of_order > 0)
+        Arrived::Unknown
     }
 
     pub(super) fn has_something_to_tell(&self) -> bool {
@@ -279,4 +306,41 @@ pub(super) fn current(entries: &mut [Entry], token: Token) -> Option<&mut Entry>
     entries
         .get_mut(token.slot as usize)
         .filter(|entry| entry.generation == token.generation)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn where_segments_came_together_no_arrival_of_that_time_is_known_to_be_one() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let to = listener.local_addr().expect("an address");
+        let socket = Socket::stream(to).expect("a socket");
+        socket.connect(to).expect("the listener accepts");
+        let (mut peer, _) = listener.accept().expect("we connected");
+        peer.set_nodelay(true).expect("it is a TCP socket");
+        let mut connection = Connection::new(socket, Kind::Stream, Instant::START);
+        let mut say = |segments| (0..segments).for_each(|_| peer.write_all(b"!").expect("heard"));
+        let judge = |connection: &mut Connection| {
+            let arrived = connection.arrived(|| true);
+            connection.judged();
+            arrived
+        };
+        say(2);
+        (0..2).for_each(|_| connection.note_arrival(false));
+        assert_eq!(judge(&mut connection), Arrived::Alone);
+        assert_eq!(judge(&mut connection), Arrived::Alone);
+        // Three segments made two arrivals: either may be two of them.
+        say(3);
+        (0..2).for_each(|_| connection.note_arrival(false));
+        assert_eq!(judge(&mut connection), Arrived::Unknown);
+        assert_eq!(judge(&mut connection), Arrived::Unknown);
+        say(1);
+        connection.note_arrival(false);
+        assert_eq!(judge(&mut connection), Arrived::Alone);
+    }
 }

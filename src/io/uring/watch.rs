@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use rustix::time::Timespec;
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use super::connection::Connection;
+use super::connection::{Arrived, Connection};
 use crate::base::time::Instant;
 use crate::io::delay::RunDelay;
-use crate::io::stamps::{EXACT, Stamps, Unseen};
+use crate::io::stamps::{EXACT, PER_NEWS, Stamps, Unseen};
 use crate::io::{Clock, Stamp};
 
 /// How closely the sockets were watched up to this turn.
@@ -22,6 +22,85 @@ pub(super) struct Watch {
     unseen: Unseen,
     /// How long our thread was kept from watching in that time; `None` where nobody knows.
     kept: Option<Duration>,
+    presence: Presence,
+    leisure: Leisure,
+}
+
+/// Whether our thread had its processor all the time: then segments that were found together came
+/// together, whatever the count of them says.
+///
+/// To wait for it is one way to be without, another is what a page's handler may do: to wait for a
+/// disk, say, from which the kernel's interruption does not wake it.
+#[derive(Clone, Copy, Debug)]
+struct Presence {
+    /// When this was looked into last.
+    at: Instant,
+    /// How long the thread had been on a processor then.
+    spent: Duration,
+    /// Up to then it had never been off it since this moment.
+    unbroken_since: Instant,
+}
+
+impl Presence {
+    fn start() -> Self {
+        Presence {
+            at: Instant::START,
+            spent: Duration::ZERO,
+            unbroken_since: Instant::START,
+        }
+    }
+
+    fn look(&mut self, spent: Duration, now: Instant) {
+        let passed = now.saturating_since(self.at);
+        let off = passed.saturating_sub(spent.saturating_sub(self.spent));
+        *self = Presence {
+            at: now,
+            spent,
+            unbroken_since: if off <= EXACT { self.at } else { now },
+        };
+    }
+}
+
+/// How long this thread has been on a processor.
+fn spent() -> Duration {
+    let spent = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
+}
+
+/// How much more time has passed than a loop takes that only reads and sends: asleep, or busy with
+/// other things.
+#[derive(Clone, Copy, Debug)]
+struct Leisure {
+    /// Up to the present turn. At most [`LEISURE_MAX`].
+    before: Duration,
+    /// When the present turn began.
+    since: Instant,
+    /// What the news that it began with may take.
+    allowed: Duration,
+}
+
+impl Leisure {
+    fn start() -> Self {
+        Leisure {
+            before: Duration::ZERO,
+            since: Instant::START,
+            allowed: Duration::ZERO,
+        }
+    }
+
+    fn up_to(self, now: Instant) -> Duration {
+        let passed = self.before + now.saturating_since(self.since);
+        passed.saturating_sub(self.allowed).min(LEISURE_MAX)
+    }
+
+    /// A turn begins with so much news.
+    fn begin_turn(&mut self, now: Instant, news: usize) {
+        *self = Leisure {
+            before: self.up_to(now),
+            since: now,
+            allowed: PER_NEWS * u32::try_from(news).unwrap_or(u32::MAX),
+        };
+    }
 }
 
 impl Watch {
@@ -32,6 +111,8 @@ impl Watch {
             since: Instant::START,
             unseen: Unseen::since(Instant::START),
             kept: None,
+            presence: Presence::start(),
+            leisure: Leisure::start(),
         }
     }
 
@@ -40,8 +121,18 @@ impl Watch {
         self.empty_at = at;
     }
 
-    /// Answers were taken, all or not all of them.
-    pub(super) fn begin_turn(&mut self, now: Instant, unseen: Unseen, complete: bool) {
+    /// So many answers were taken, all or not all of them.
+    pub(super) fn begin_turn(
+        &mut self,
+        now: Instant,
+        unseen: Unseen,
+        complete: bool,
+        answers: usize,
+    ) {
+        self.leisure.begin_turn(now, answers);
+        if self.has_leisure(now) {
+            self.presence.look(spent(), now);
+        }
         self.unseen = unseen;
         self.since = self.empty_at;
         // It cannot have been longer than there was time.
@@ -56,12 +147,18 @@ impl Watch {
         }
     }
 
+    /// Whether there is time to look closely: a loop that is asleep now and then has it, and one that
+    /// does more than to read and send. Where there is always something to do each microsecond counts.
+    pub(super) fn has_leisure(&self, now: Instant) -> bool {
+        !self.leisure.up_to(now).is_zero()
+    }
+
     /// When bytes arrived, and how far that may be off. Whatever kept us from looking: where they
     /// came in one segment, and no other one with them, the stamp is theirs.
     ///
     /// That our thread had its processor does not tell it all. On a busy machine segments wait,
-    /// stamped, for the kernel to deliver them together. So segments are counted wherever that is
-    /// [worth it](Unseen::is_worth_asking).
+    /// stamped, for the kernel to deliver them together. So segments are counted wherever there is
+    /// [time](Watch::has_leisure) for it.
     pub(super) fn judge(
         &self,
         kernel: Option<Timespec>,
@@ -69,7 +166,21 @@ impl Watch {
         stamps: &Stamps,
         all_seen: impl FnOnce() -> bool,
     ) -> Stamp {
-        let (blind, floor, asked) = (connection.blind, connection.floor, connection.asked);
+        let stamp = self.judge_next(kernel, connection, stamps, all_seen);
+        connection.judged();
+        stamp
+    }
+
+    fn judge_next(
+        &self,
+        kernel: Option<Timespec>,
+        connection: &mut Connection,
+        stamps: &Stamps,
+        all_seen: impl FnOnce() -> bool,
+    ) -> Stamp {
+        let (blind, floor) = (connection.blind, connection.floor);
+        // Bytes come neither before what they answer nor before those that they follow.
+        let asked = connection.asked.max(floor);
         let told = |unseen: Unseen| stamps.arrival(kernel, unseen.asked(asked), floor);
         let unseen = match self.kept {
             Some(_) => Unseen::since(self.since),
@@ -79,21 +190,134 @@ impl Watch {
         if stamp.clock == Clock::User {
             return stamp;
         }
-        if self.unseen.is_stale(&stamp) && connection.is_out_of_order() {
-            // Nobody stamped what was missing.
-            return stamps.arrival(None, unseen.asked(asked), floor);
-        }
         let (slack, counts) = if stamp.at < blind.until {
             (told(Unseen::since(blind.since.min(self.since))).slack, true)
-        } else if self.unseen.is_worth_asking(&stamp) {
+        } else if self.has_leisure(self.leisure.since) {
             (stamp.slack, true)
         } else {
             (stamp.slack.min(self.kept.unwrap_or(Duration::MAX)), false)
         };
-        let exact = slack <= EXACT || (counts && connection.arrived_singly(all_seen));
-        Stamp {
-            slack: if exact { Duration::ZERO } else { slack },
-            ..stamp
+        let present = self.presence.at == self.leisure.since
+            && self.presence.unbroken_since <= self.since
+            && stamp.at >= blind.until;
+        let stale = self.unseen.is_stale(&stamp);
+        let arrived = if stale || (counts && slack > EXACT) {
+            connection.arrived(all_seen)
+        } else {
+            Arrived::Unknown
+        };
+        match arrived {
+            Arrived::Alone => Stamp::exact(stamp.at),
+            Arrived::OutOfOrder => {
+                let woken = told(self.unseen);
+                if stale || woken.is_bound() {
+                    // Nobody stamped what was missing.
+                    stamps.arrival(None, unseen.asked(asked), floor)
+                } else {
+                    woken
+                }
+            }
+            Arrived::Unknown if slack <= EXACT || present => Stamp::exact(stamp.at),
+            Arrived::Unknown => Stamp { slack, ..stamp },
         }
+    }
+}
+
+/// So much leisure is remembered: some hundred pieces of news later a loop is taken for one that
+/// has none.
+const LEISURE_MAX: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::io::socket::Socket;
+    use crate::io::uring::connection::Kind;
+
+    #[test]
+    fn who_was_off_the_processor_for_long_was_not_present() {
+        let micros = Duration::from_micros;
+        let check = |passed: u64, spent: u64, unbroken| {
+            let mut presence = Presence::start();
+            let began = Instant::from_nanos(5_000_000_000);
+            let ended = began + micros(passed);
+            presence.look(micros(1000), began);
+            assert_eq!(
+                presence.unbroken_since, began,
+                "it is seen for the first time"
+            );
+            presence.look(micros(1000 + spent), ended);
+            let since = if unbroken { began } else { ended };
+            assert_eq!(presence.unbroken_since, since, "{spent} of {passed} µs");
+        };
+        check(50_000, 50_000, true);
+        check(50_000, 49_975, true);
+        check(50_000, 49_974, false);
+        check(50_000, 0, false);
+        // Two clocks that are read one after the other.
+        check(50_000, 50_003, true);
+    }
+
+    /// The stamp of two segments that made one arrival, at the end of what kept us from looking.
+    fn judge_two_segments(kept: impl Fn()) -> Stamp {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let to = listener.local_addr().expect("an address");
+        let socket = Socket::stream(to).expect("a socket");
+        socket.connect(to).expect("the listener accepts");
+        let (mut peer, _) = listener.accept().expect("we connected");
+        peer.set_nodelay(true).expect("it is a TCP socket");
+        let (mut watch, mut stamps) = (Watch::start(), Stamps::start());
+        let mut connection = Connection::new(socket, Kind::Stream, stamps.now());
+        connection.blind.until = stamps.now();
+        let (now, unseen) = stamps.begin_turn(false, true, 0);
+        watch.begin_turn(now, unseen, true, 0);
+        (0..2).for_each(|_| peer.write_all(b"!").expect("heard"));
+        connection.note_arrival(false);
+        kept();
+        let stamp = clock_gettime(ClockId::Realtime);
+        let (now, unseen) = stamps.begin_turn(false, true, 1);
+        watch.begin_turn(now, unseen, true, 1);
+        watch.judge(Some(stamp), &mut connection, &stamps, || true)
+    }
+
+    #[test]
+    fn segments_that_came_together_while_we_had_the_processor_came_at_one_moment() {
+        let kept = Duration::from_millis(1);
+        let busy = || {
+            let began = std::time::Instant::now();
+            while began.elapsed() < kept {
+                std::hint::spin_loop();
+            }
+        };
+        // Others may have the processor now and then.
+        assert!((0..50).any(|_| !judge_two_segments(busy).is_bound()));
+        let asleep = || std::thread::sleep(kept);
+        assert!(judge_two_segments(asleep).slack >= kept);
+    }
+
+    #[test]
+    fn a_loop_that_only_reads_and_sends_has_no_leisure() {
+        let micros = |micros: u64| Instant::from_nanos(micros * 1000);
+        let mut leisure = Leisure::start();
+        let has = |leisure: Leisure, at| !leisure.up_to(micros(at)).is_zero();
+        // Ten pieces of news in four hundred microseconds, again and again.
+        for turn in 0..10 {
+            leisure.begin_turn(micros(400 * turn), 10);
+            assert!(!has(leisure, 400 * turn + 400));
+        }
+        // The page of one of them keeps us busy.
+        assert!(has(leisure, 3600 + 501));
+        leisure.begin_turn(micros(53_600), 10);
+        assert!(has(leisure, 53_600));
+        // It is forgotten after some hundred pieces of news.
+        for turn in 1..100 {
+            leisure.begin_turn(micros(53_600 + 400 * turn), 10);
+        }
+        assert!(!has(leisure, 53_600 + 400 * 99));
+        // Sleep is leisure, too.
+        leisure.begin_turn(micros(200_000), 1);
+        assert!(has(leisure, 200_000));
     }
 }

@@ -1,0 +1,148 @@
+//! A reply whose head is there and whose body is still to come: what a sink wants of it.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::base::slab::Key;
+use crate::fetch::timings::Timings;
+use crate::fetch::tls::TlsInfo;
+pub use crate::fetch::wish::Wish;
+use crate::wire::http::Headers;
+
+/// The head of a page's reply, as [`Sink::on_head`](super::Sink::on_head) sees it.
+#[derive(Debug)]
+pub struct Reply<'a> {
+    /// Number of the attempt: the `id` of its page.
+    pub id: u64,
+    /// The caller's own number.
+    pub tag: u64,
+    /// The URL, canonical, without fragment.
+    pub url: &'a str,
+    /// 1 for the first attempt at this URL. An attempt with a status of `RETRY_HTTP_CODES` is made
+    /// again.
+    pub attempt: u32,
+    /// The status code, 200 to 999.
+    pub status: u16,
+    /// The header fields, in order, as sent.
+    pub headers: &'a Headers,
+    /// The peer.
+    pub remote: SocketAddr,
+    /// TLS, where there is any.
+    pub tls: Option<TlsInfo>,
+    /// When each phase until now ended.
+    pub timings: &'a Timings,
+    pub(crate) held: Held,
+    pub(crate) resumed: &'a Resumed,
+}
+
+impl Reply<'_> {
+    /// What lets the body be read on after [`Flow::Full`], from any thread.
+    pub fn resume(&self) -> Resume {
+        Resume {
+            held: self.held,
+            resumed: self.resumed.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+impl<'a> Reply<'a> {
+    /// The head of this page, which nobody resumes.
+    pub(crate) fn of(page: &'a super::page::Page) -> Self {
+        static NOBODY: std::sync::LazyLock<Resumed> =
+            std::sync::LazyLock::new(|| Resumed::new(|| ()));
+        Reply {
+            id: page.id,
+            tag: page.tag,
+            url: &page.url,
+            attempt: page.attempt,
+            status: page.status.expect("a head has a status"),
+            headers: &page.headers,
+            remote: page.remote.expect("it came from somewhere"),
+            tls: page.tls,
+            timings: &page.timings,
+            held: Held {
+                attempt: page.id,
+                socket: Key {
+                    slot: 0,
+                    generation: 0,
+                },
+            },
+            resumed: &NOBODY,
+        }
+    }
+}
+
+/// Whether a sink takes more of a body now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// It does.
+    Ready,
+    /// It does not. What was read already still comes, less than the size of a read and what that
+    /// decodes to; then this connection is read no more until [`Resume::resume`] is called. Others go on.
+    Full,
+}
+
+/// Lets the body of one reply be read on. Of no effect where that is not held, or over.
+#[derive(Clone, Debug)]
+pub struct Resume {
+    pub(crate) held: Held,
+    pub(crate) resumed: Resumed,
+}
+
+/// A body that a sink holds: of which attempt, and on which connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub attempt: u64,
+    pub socket: Key,
+}
+
+impl Resume {
+    /// There is room again.
+    pub fn resume(&self) {
+        self.resumed.push(self.held);
+    }
+}
+
+/// Bodies that may be read on, until the crawl looks for them.
+#[derive(Clone)]
+pub(crate) struct Resumed {
+    bodies: Arc<Mutex<Vec<Held>>>,
+    wake: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Resumed {
+    /// `wake` is called when there is one after there was none.
+    pub(crate) fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
+        Resumed {
+            bodies: Arc::default(),
+            wake: Arc::new(wake),
+        }
+    }
+
+    fn push(&self, body: Held) {
+        let mut bodies = self.bodies();
+        let first = bodies.is_empty();
+        bodies.push(body);
+        drop(bodies);
+        if first {
+            (self.wake)();
+        }
+    }
+
+    /// Takes one that was told and not taken yet.
+    pub(crate) fn take(&self) -> Option<Held> {
+        self.bodies().pop()
+    }
+
+    fn bodies(&self) -> MutexGuard<'_, Vec<Held>> {
+        // Whoever panicked while holding it left a list that is whole.
+        self.bodies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Resumed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Resumed")
+    }
+}

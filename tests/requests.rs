@@ -1,0 +1,167 @@
+//! What a request may say for itself, in place of what the settings say of all.
+
+#[expect(
+    dead_code,
+    reason = "servers for tests do more than this one asks of them"
+)]
+mod loopback;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use argiope::{Config, Crawler, Page, Request, Truncation};
+
+use loopback::{Asked, Reply, Server};
+
+fn set(config: Config, name: &str, value: &str) -> Config {
+    config.with(name, value).expect("a sound setting")
+}
+
+/// Crawls these requests to the end.
+fn crawl(config: Config, requests: Vec<Request>) -> Vec<Page> {
+    let pages: Arc<Mutex<Vec<Page>>> = Arc::default();
+    let told = Arc::clone(&pages);
+    let mut crawler = Crawler::builder(config)
+        .sink(move |page: Page| told.lock().expect("no test panics").push(page))
+        .build()
+        .expect("a crawler");
+    for request in requests {
+        crawler.submit(request).expect("a sound request");
+    }
+    assert_eq!(crawler.run(), "finished");
+    std::mem::take(&mut pages.lock().expect("no test panics"))
+}
+
+fn field<'a>(asked: &'a Asked, name: &str) -> Option<&'a str> {
+    let lines = asked
+        .fields
+        .lines()
+        .filter_map(|line| line.split_once(": "));
+    let mut named = lines.filter(|(other, _)| other.eq_ignore_ascii_case(name));
+    named.next().map(|(_, value)| value.trim())
+}
+
+#[test]
+fn credentials_are_sent_where_they_belong_and_nowhere_else() {
+    let server = Server::start(|asked| match asked.target.as_str() {
+        "/here" => Reply::redirect("302 Found", "/again"),
+        "/again" => Reply::redirect("302 Found", "http://b.test/elsewhere"),
+        _ => Reply::page("there"),
+    });
+    crawl(
+        server.config(),
+        vec![
+            Request::get("http://a.test/here")
+                .basic_auth("Aladdin", "open sesame")
+                .header("Cookie", "a=b"),
+            Request::get("http://c.test/token").bearer_auth("t0k3n"),
+        ],
+    );
+    let asked = server.asked();
+    let of = |target: &str| {
+        let found = asked.iter().find(|asked| asked.target == target);
+        let found = found.expect("it was asked for");
+        (field(found, "authorization"), field(found, "cookie"))
+    };
+    // RFC 7617, section 2; the server tells all fields in lower case.
+    let basic = Some("basic qwxhzgrpbjpvcgvuihnlc2ftzq==");
+    assert_eq!(of("/here"), (basic, Some("a=b")));
+    assert_eq!(of("/again"), (basic, Some("a=b")));
+    assert_eq!(of("/elsewhere"), (None, None));
+    assert_eq!(of("/token"), (Some("bearer t0k3n"), None));
+}
+
+#[test]
+fn what_may_not_be_done_twice_is_done_once_on_a_connection_of_its_own() {
+    let server = Server::start(|_| Reply::status("500 Internal Server Error"));
+    let pages = crawl(
+        set(server.config(), "RETRY_TIMES", "2"),
+        vec![
+            Request::get("http://a.test/get"),
+            Request::post("http://a.test/post", "x"),
+        ],
+    );
+    let of = |end: &str| pages.iter().filter(|page| page.url.ends_with(end)).count();
+    assert_eq!((of("/get"), of("/post")), (3, 1));
+    let post = pages.iter().find(|page| page.url.ends_with("/post"));
+    assert!(!post.expect("a page").reused);
+    let reused = pages.iter().filter(|page| page.reused).count();
+    assert!(reused > 0, "others use a connection again");
+}
+
+#[test]
+fn a_request_may_wait_for_less_and_keep_more_than_the_settings_say() {
+    let server = Server::start(|asked| match asked.target.as_str() {
+        "/slow" => Reply::page("late").after(Duration::from_secs(20)),
+        _ => Reply::page(&"x".repeat(5000)),
+    });
+    let pages = crawl(
+        set(server.config(), "DOWNLOAD_MAXSIZE", "1000"),
+        vec![
+            Request::get("http://a.test/slow").timeout(Duration::from_millis(200)),
+            Request::get("http://b.test/usual"),
+            Request::get("http://c.test/more").body_max(4000),
+        ],
+    );
+    let of = |end: &str| {
+        let mut pages = pages.iter();
+        pages.find(|page| page.url.ends_with(end)).expect("a page")
+    };
+    let failure = of("/slow").failure.as_ref().expect("a failure");
+    assert_eq!((failure.kind.name(), failure.code), ("timeout", "total"));
+    assert_eq!(of("/usual").body.len(), 1000);
+    assert_eq!(of("/more").body.len(), 4000);
+    assert_eq!(of("/more").truncated, Some(Truncation::Length));
+}
+
+#[test]
+fn robots_txt_is_asked_about_all_but_those_that_say_otherwise() {
+    let server = Server::start(|asked| match asked.target.as_str() {
+        "/robots.txt" => Reply::page("User-agent: *\nDisallow: /\n"),
+        _ => Reply::page("a page"),
+    });
+    let pages = crawl(
+        set(server.config(), "ROBOTSTXT_OBEY", "true"),
+        vec![
+            Request::get("http://a.test/asks"),
+            Request::get("http://b.test/does-not").ignore_robots(),
+        ],
+    );
+    let status = |end: &str| pages.iter().find(|page| page.url.ends_with(end))?.status;
+    assert_eq!(status("/asks"), None);
+    assert_eq!(status("/does-not"), Some(200));
+    let robots = server.asked_of(|asked| asked.target == "/robots.txt");
+    assert_eq!(robots.len(), 1);
+    assert_eq!(robots[0].host, "a.test");
+}
+
+#[test]
+fn links_lead_nowhere_and_filters_hold_nothing_back_where_a_request_says_so() {
+    let server = Server::start(|asked| match asked.target.as_str() {
+        "/moved" => Reply::redirect("302 Found", "/denied"),
+        _ => Reply::page("<a href=/linked></a>"),
+    });
+    let pages = crawl(
+        set(server.config(), "DENY", "denied"),
+        vec![
+            Request::get("http://a.test/end").dont_follow(),
+            Request::get("http://a.test/denied")
+                .dont_follow()
+                .dont_filter(),
+            // Seen before, and it leads to what is denied.
+            Request::get("http://a.test/end")
+                .dont_follow()
+                .dont_filter(),
+            Request::get("http://a.test/moved")
+                .dont_follow()
+                .dont_filter(),
+        ],
+    );
+    let mut urls: Vec<_> = pages
+        .iter()
+        .map(|page| &page.url["http://a.test".len()..])
+        .collect();
+    urls.sort_unstable();
+    assert_eq!(urls, ["/denied", "/denied", "/end", "/end", "/moved"]);
+    assert!(pages.iter().all(|page| page.links.is_none()));
+}

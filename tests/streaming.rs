@@ -1,0 +1,211 @@
+//! Bodies that a sink takes while they come, or not at all, over loopback.
+
+#[expect(
+    dead_code,
+    reason = "servers for tests do more than this one asks of them"
+)]
+mod loopback;
+
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+use argiope::{Crawler, DiskJob, Flow, Page, Reply, Request, Resume, Sink, Turn, Wish};
+
+use loopback::{Reply as Answer, Server};
+
+/// Pieces in a channel at once.
+const PIECES: usize = 16;
+/// No read and nothing that a piece decodes to is longer.
+const PIECE_MAX: usize = 64 << 10;
+
+/// What a sink has heard.
+#[derive(Default)]
+struct Heard {
+    ended: Vec<Page>,
+    /// What did not fit into the channel yet, and its length at the most.
+    over: Vec<u8>,
+    over_max: usize,
+    resume: Option<Resume>,
+}
+
+/// Wants of each body what the path of its page says.
+struct ByPath {
+    heard: Arc<Mutex<Heard>>,
+    pieces: SyncSender<Vec<u8>>,
+}
+
+fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
+    heard.lock().expect("no test panics while holding it")
+}
+
+impl Sink for ByPath {
+    fn on_head(&mut self, reply: &Reply<'_>) -> Wish {
+        let wish = match reply.url.rsplit('/').next() {
+            Some("taken") => Wish::Take,
+            Some("skipped") => Wish::Skip,
+            Some("cancelled") => Wish::Cancel,
+            _ => Wish::Keep,
+        };
+        if wish == Wish::Take {
+            assert_eq!((reply.status, reply.tag), (200, 7));
+            assert_eq!(reply.headers.get("x-kind"), Some(&b"long"[..]));
+            lock(&self.heard).resume = Some(reply.resume());
+        }
+        wish
+    }
+
+    fn on_body(&mut self, _id: u64, piece: &[u8]) -> Flow {
+        assert!(!piece.is_empty());
+        let mut heard = lock(&self.heard);
+        if heard.over.is_empty() {
+            match self.pieces.try_send(piece.to_vec()) {
+                Ok(()) => return Flow::Ready,
+                Err(TrySendError::Full(_)) => {}
+                Err(TrySendError::Disconnected(_)) => panic!("the reader lives"),
+            }
+        }
+        heard.over.extend_from_slice(piece);
+        heard.over_max = heard.over_max.max(heard.over.len());
+        Flow::Full
+    }
+
+    fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
+        lock(&self.heard).ended.push(std::mem::take(page));
+    }
+}
+
+fn crawler(server: &Server) -> (Crawler, Arc<Mutex<Heard>>, Receiver<Vec<u8>>) {
+    let heard: Arc<Mutex<Heard>> = Arc::default();
+    let (pieces, reader) = sync_channel(PIECES);
+    let sink = ByPath {
+        heard: Arc::clone(&heard),
+        pieces,
+    };
+    let config = server.config().with("DOWNLOAD_MAXSIZE", "1MiB");
+    let config = config.and_then(|config| config.with("RETRY_TIMES", 2));
+    let crawler = Crawler::builder(config.expect("a size")).sink(sink).build();
+    (crawler.expect("a crawler"), heard, reader)
+}
+
+/// Not two stretches of it are alike, so none can be lost or come twice.
+fn long_body(bytes: usize) -> String {
+    let numbers = (0_u64..).map(|number| format!("{number:015}\n"));
+    numbers.take(bytes / 16).collect()
+}
+
+#[test]
+fn a_body_longer_than_may_be_kept_comes_in_pieces_no_faster_than_its_sink_takes_them() {
+    let body = long_body(24 << 20);
+    let sent = body.clone();
+    let server = Server::start(move |asked| match asked.target.as_str() {
+        "/taken" => Answer::page(&sent).field("X-Kind", "long"),
+        _ => Answer::page("short"),
+    });
+    let (mut crawler, heard, reader) = crawler(&server);
+    crawler
+        .submit(Request::get("http://a.test/taken").tag(7))
+        .expect("a sound seed");
+    // Of another host: it does not wait for the held one.
+    crawler
+        .submit(Request::get("http://b.test/short"))
+        .expect("a sound seed");
+
+    let others = Arc::clone(&heard);
+    let reads = thread::spawn(move || {
+        let mut whole = Vec::new();
+        // Nothing is read until the other page is there: the long one is held by then, or soon.
+        while lock(&others).ended.is_empty() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        loop {
+            match reader.recv_timeout(Duration::from_millis(20)) {
+                Ok(piece) => whole.extend(piece),
+                Err(_) => {
+                    let mut heard = lock(&others);
+                    whole.append(&mut heard.over);
+                    if heard.ended.len() == 2 {
+                        return whole;
+                    }
+                    if let Some(resume) = &heard.resume {
+                        resume.resume();
+                    }
+                }
+            }
+        }
+    });
+    let mut buffered = 0;
+    while crawler.turn(None) == Turn::GoesOn {
+        buffered = buffered.max(crawler.progress().buffered);
+    }
+    let whole = reads.join().expect("it reads to the end");
+    assert!(
+        whole == body.as_bytes(),
+        "{} of {}",
+        whole.len(),
+        body.len()
+    );
+
+    let heard = lock(&heard);
+    assert_eq!(heard.ended[0].body, b"short");
+    let taken = &heard.ended[1];
+    assert_eq!(taken.failure, None);
+    assert_eq!(
+        (taken.bytes_taken, taken.truncated),
+        (body.len() as u64, None)
+    );
+    assert!(taken.body.is_empty() && taken.digest().is_none());
+    assert!(heard.over_max > 0, "it was held");
+    assert!(heard.over_max <= 4 * PIECE_MAX, "{}", heard.over_max);
+    assert!(buffered <= 1 << 20, "{buffered}");
+}
+
+#[test]
+fn a_body_that_nobody_wants_is_read_past_and_its_connection_used_again() {
+    let server = Server::start(|asked| match asked.target.as_str() {
+        "/skipped" => Answer::page(&"x".repeat(100_000)),
+        _ => Answer::page("kept"),
+    });
+    let (mut crawler, heard, _reader) = crawler(&server);
+    for path in ["skipped", "next"] {
+        let url = format!("http://a.test/{path}");
+        crawler.submit(Request::get(url)).expect("a sound seed");
+    }
+    crawler.run();
+    let heard = lock(&heard);
+    let [skipped, next] = &heard.ended[..] else {
+        panic!("two pages");
+    };
+    assert_eq!((skipped.status, &skipped.failure), (Some(200), &None));
+    assert!(skipped.body.is_empty() && skipped.raw_body().is_empty());
+    assert!(skipped.bytes_wire > 100_000);
+    assert_eq!(next.body, b"kept");
+    assert!(next.reused);
+}
+
+#[test]
+fn a_reply_that_the_sink_cancels_ends_there_and_is_not_asked_for_again() {
+    let server = Server::start(|asked| match asked.target.as_str() {
+        "/cancelled" => Answer::page(&"x".repeat(8 << 20)),
+        _ => Answer::page("kept"),
+    });
+    let (mut crawler, heard, _reader) = crawler(&server);
+    for path in ["cancelled", "next"] {
+        let url = format!("http://a.test/{path}");
+        crawler.submit(Request::get(url)).expect("a sound seed");
+    }
+    assert_eq!(crawler.run(), "finished");
+    let heard = lock(&heard);
+    let [cancelled, next] = &heard.ended[..] else {
+        panic!("two pages");
+    };
+    let failure = cancelled.failure.as_ref().expect("a failure");
+    assert_eq!(
+        (failure.kind.name(), failure.code),
+        ("cancelled", "by_sink")
+    );
+    assert!(cancelled.final_ && cancelled.bytes_wire < 1 << 20);
+    assert_eq!(next.body, b"kept");
+    assert!(!next.reused);
+}
