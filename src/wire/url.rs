@@ -358,7 +358,8 @@ impl Base {
     }
 }
 
-/// Reads any URL, also one that we would not fetch, against a base if there is one.
+/// Reads any URL, also one that we would not fetch, against a base if there is one. Needs the feature
+/// `idn`.
 #[cfg(feature = "idn")]
 pub fn read(input: &str, base: Option<&str>) -> Result<Reading, UrlError> {
     let parsed = parse(input, base)?;
@@ -387,8 +388,8 @@ fn parse(input: &str, base: Option<&str>) -> Result<Parsed, UrlError> {
     }
 }
 
+/// How a URL reads by the standard, and what we make of it. Needs the feature `idn`.
 #[cfg(feature = "idn")]
-/// How a URL reads by the standard, and what we make of it.
 #[derive(Clone, Debug)]
 pub struct Reading {
     /// The standard's serialization, with user, password and fragment.
