@@ -378,7 +378,8 @@ fn host_name(name: &str) -> Result<String, Problem> {
 
 /// The one entry that is no scope: what holds for all that do not say otherwise.
 pub(super) const EVERYWHERE: &str = "default";
-const BEYOND_ASCII: &str = "a host with letters beyond ASCII";
-const IDN: &str = "give its ASCII form (xn--…), or build with the feature `idn`";
+/// What a build without the feature says of hosts that need it.
+pub(super) const BEYOND_ASCII: &str = "a host with letters beyond ASCII";
+pub(super) const IDN: &str = "give its ASCII form (xn--…), or build with the feature `idn`";
 const STARS: &str =
     "a star stands for all hosts below one (*.example.com), or in ip/* and domain/*";

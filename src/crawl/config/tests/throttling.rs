@@ -635,6 +635,24 @@ fn names_of_scopes_are_normalised_wherever_a_host_stands() {
 }
 
 #[test]
+fn what_is_excluded_is_named_as_urls_name_it() {
+    #[cfg(feature = "idn")]
+    {
+        let config = said(&[(
+            "EXCLUDE",
+            json!(["Bücher.example", "*.bücher.example", "A.test"]),
+        )]);
+        let expected = ["xn--bcher-kva.example", "*.xn--bcher-kva.example", "a.test"];
+        assert_eq!(config.frontier.exclude_hosts, expected);
+    }
+    #[cfg(not(feature = "idn"))]
+    for name in ["bücher.example", "*.bücher.example"] {
+        let text = refused("EXCLUDE", json!([name]));
+        assert!(text.contains("the feature `idn`"), "{text}");
+    }
+}
+
+#[test]
 fn slots_stand_below_scopes_in_every_table() {
     let settings = throttle(&[
         (
