@@ -9,7 +9,7 @@ use super::settings::Settings;
 use super::timings::{Arrival, Timings};
 use super::wish::Wish;
 use crate::base::time::Instant;
-use crate::wire::coding::Budget;
+use crate::wire::coding::{ACCEPT_ENCODING, Budget};
 use crate::wire::http::{
     ErrorClass, Framing, Head, Headers, HttpError, Item, Limits, RequestError, RequestHead,
     ResponseReader, write_request,
@@ -592,9 +592,6 @@ fn http_failure(error: HttpError) -> Failure {
 
 /// What a page may be; the field's habit, so that a page looks as it does to others.
 const ACCEPT: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
-
-/// The codings we can undo.
-const ACCEPT_ENCODING: &str = "gzip, deflate, br, zstd";
 
 /// Bytes of an ordinary request beside its target, Host and User-Agent, or a few more.
 const REQUEST_REST: usize = 192;

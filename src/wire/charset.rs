@@ -1,9 +1,19 @@
 //! In which character encoding a document is written, and its text.
+//!
+//! All encodings of the web need the feature `charset`. Without it UTF-8, UTF-16 and windows-1252 are
+//! read, nearly all that the web writes; a document that declares another is read as UTF-8, so that
+//! its ASCII stays and the rest becomes U+FFFD, and one that declares none and is no UTF-8 is taken
+//! for windows-1252.
 
 use std::borrow::Cow;
 
-use chardetng::EncodingDetector;
+#[cfg(not(feature = "charset"))]
+use basic::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
+#[cfg(feature = "charset")]
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
+
+#[cfg(any(not(feature = "charset"), test))]
+mod basic;
 
 /// The text of a document, whatever its encoding; what cannot be decoded becomes U+FFFD.
 ///
@@ -164,15 +174,25 @@ fn attributes(tag: &[u8]) -> Vec<(String, String)> {
 
 /// What the octets look like. UTF-8 that is valid to its end (or to where it was cut) is no guess.
 fn detected(bytes: &[u8]) -> &'static Encoding {
-    let first_odd = match str::from_utf8(bytes) {
-        Ok(_) => return UTF_8,
-        Err(error) if error.error_len().is_none() => return UTF_8,
-        Err(_) => bytes.iter().position(|octet| !octet.is_ascii()),
-    };
+    match str::from_utf8(bytes) {
+        Ok(_) => UTF_8,
+        Err(error) if error.error_len().is_none() => UTF_8,
+        Err(_) => guessed(bytes),
+    }
+}
+
+#[cfg(not(feature = "charset"))]
+fn guessed(_: &[u8]) -> &'static Encoding {
+    WINDOWS_1252
+}
+
+#[cfg(feature = "charset")]
+fn guessed(bytes: &[u8]) -> &'static Encoding {
+    let first_odd = bytes.iter().position(|octet| !octet.is_ascii());
     // A long head in ASCII tells nothing: look where something is to be seen.
     let start = first_odd.unwrap_or(0).saturating_sub(DETECTION_LENGTH / 8);
     let end = bytes.len().min(start + DETECTION_LENGTH);
-    let mut detector = EncodingDetector::new();
+    let mut detector = chardetng::EncodingDetector::new();
     detector.feed(&bytes[start..end], end == bytes.len());
     detector.guess(None, true)
 }
@@ -241,6 +261,17 @@ mod tests {
     #[test]
     fn a_document_declares_its_encoding_in_its_first_kilobyte() {
         let declared = |html: &str| name(html.as_bytes(), None);
+        assert_eq!(declared("<meta charset=latin1>"), "windows-1252");
+        assert_eq!(declared("<!-- <meta charset=latin1> -->"), "UTF-8");
+        assert_eq!(declared("<meta charset=utf-16>"), "UTF-8");
+        let late = format!("{}<meta charset=latin1>", " ".repeat(PRESCAN_LENGTH));
+        assert_eq!(declared(&late), "UTF-8");
+    }
+
+    #[test]
+    #[cfg(feature = "charset")]
+    fn a_document_declares_any_encoding() {
+        let declared = |html: &str| name(html.as_bytes(), None);
         assert_eq!(declared("<META  CHARSET='koi8-r'>"), "KOI8-R");
         assert_eq!(
             declared("<meta charset=koi8-r/>"),
@@ -262,21 +293,76 @@ mod tests {
         assert_eq!(declared("<!--><meta charset=koi8-r>"), "KOI8-R");
         assert_eq!(declared("<metas charset=koi8-r>"), "UTF-8");
         assert_eq!(declared("<meta content='>' charset=koi8-r>"), "KOI8-R");
-        assert_eq!(declared("<meta charset=utf-16>"), "UTF-8");
         assert_eq!(
             declared("<?xml version='1.0' encoding='iso-8859-2'?><x/>"),
             "ISO-8859-2"
         );
-        let late = format!("{}<meta charset=koi8-r>", " ".repeat(PRESCAN_LENGTH));
-        assert_eq!(declared(&late), "UTF-8");
     }
 
     #[test]
-    fn what_is_not_declared_is_detected() {
-        let ascii = "x".repeat(3 * DETECTION_LENGTH);
+    fn utf_8_needs_no_declaration() {
         check("grün".as_bytes(), None, "UTF-8", "grün");
         check(&"grün".as_bytes()[..3], None, "UTF-8", "gr\u{fffd}");
         check(b"plain", None, "UTF-8", "plain");
+        check(b"gr\xfcn", None, "windows-1252", "grün");
+    }
+
+    #[test]
+    #[cfg(not(feature = "charset"))]
+    fn of_an_encoding_that_this_build_lacks_the_ascii_is_read_and_the_rest_shows() {
+        check(
+            b"<a href=x>\xcf\xf0</a>",
+            Some("text/html; charset=koi8-r"),
+            "UTF-8",
+            "<a href=x>\u{fffd}\u{fffd}</a>",
+        );
+    }
+
+    #[test]
+    #[cfg(feature = "charset")]
+    fn what_needs_no_library_reads_as_the_library_has_it() {
+        let all: Vec<u8> = (0..=255).chain((0..=255).rev()).collect();
+        for label in [
+            "utf-8",
+            "latin1",
+            " ASCII",
+            "l1",
+            "utf-16",
+            "unicode",
+            "utf-16be",
+            "unicodeFFFE",
+        ] {
+            let known = Encoding::for_label(label.as_bytes()).expect(label);
+            let own = basic::Encoding::for_label(label.as_bytes()).expect(label);
+            assert_eq!(own.name(), known.name());
+            for bytes in [
+                &all[..],
+                &all[1..],
+                b"\xd8\x00\xdc\x00\xd8\x00",
+                b"ascii",
+                b"",
+            ] {
+                let (text,) = own.decode_without_bom_handling(bytes);
+                assert_eq!(text, known.decode_without_bom_handling(bytes).0, "{label}");
+            }
+        }
+        for marked in [
+            &b"\xef\xbb\xbf"[..],
+            b"\xef\xbb",
+            b"\xfe\xff",
+            b"\xff\xfe",
+            b"",
+        ] {
+            let own = basic::Encoding::for_bom(marked).map(|(own, length)| (own.name(), length));
+            let known = Encoding::for_bom(marked).map(|(known, length)| (known.name(), length));
+            assert_eq!(own, known);
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "charset")]
+    fn what_is_not_declared_is_detected() {
+        let ascii = "x".repeat(3 * DETECTION_LENGTH);
         let russian =
             b"\xcf\xf0\xe8\xe2\xe5\xf2, \xea\xe0\xea \xe4\xe5\xeb\xe0? \xd5\xee\xf0\xee\xf8\xee.";
         assert_eq!(name(russian, None), "windows-1251");

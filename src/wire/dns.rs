@@ -1,12 +1,11 @@
 //! DNS messages: the question we ask, and what of a reply may be believed (RFC 1035, 2308, 6891).
 
-use std::fmt;
-use std::net::IpAddr;
+mod message;
 
-use domain::base::iana::{Class, Opcode, Rcode, Rtype};
-use domain::base::name::{Label, ToLabelIter};
-use domain::base::{Message, MessageBuilder, ParsedName, Question as RawQuestion, ToName};
-use domain::rdata::{A, Aaaa, Cname, Soa};
+use std::fmt::{self, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use message::{KIND_OPT, Labels, Malformed, Message, Section};
 use smallvec::SmallVec;
 
 #[cfg(test)]
@@ -32,7 +31,7 @@ impl Name {
         }
         let mut wire = Vec::with_capacity(host.len() + 2);
         for label in host.split('.') {
-            if label.is_empty() || label.len() > Label::MAX_LEN {
+            if label.is_empty() || label.len() > LABEL_MAX {
                 return Err(NameInvalid::LabelLength);
             }
             if !label.bytes().all(|octet| octet.is_ascii_graphic()) {
@@ -49,24 +48,68 @@ impl Name {
     }
 
     /// A name found in a message; its length was bounded when it was parsed.
-    fn from_labels(name: &impl ToLabelIter) -> Name {
+    fn from_labels(labels: Labels<'_>) -> Name {
         let mut wire = Vec::with_capacity(64);
-        for label in name.iter_labels() {
+        for label in labels {
             wire.push(label.len() as u8);
-            wire.extend(label.as_slice().iter().map(u8::to_ascii_lowercase));
+            wire.extend(label.iter().map(u8::to_ascii_lowercase));
         }
+        wire.push(0);
         Name(wire.into())
     }
 
-    fn as_raw(&self) -> &domain::base::Name<[u8]> {
-        domain::base::Name::from_slice(&self.0).expect("a Name is a valid name by construction")
+    /// The labels, without the root's empty one.
+    fn labels(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = &self.0[..];
+        std::iter::from_fn(move || {
+            let (length, after) = rest.split_first()?;
+            let (label, after) = after.split_at(usize::from(*length));
+            rest = after;
+            (!label.is_empty()).then_some(label)
+        })
+    }
+
+    /// Whether these are the labels of this name, in whatever case.
+    fn is(&self, labels: Labels<'_>) -> bool {
+        self.is_below(labels, 0)
+    }
+
+    /// Whether these are the last labels of this name, or all.
+    fn is_within(&self, zone: Labels<'_>) -> bool {
+        let depth = self.labels().count().checked_sub(zone.count());
+        depth.is_some_and(|depth| self.is_below(zone, depth))
+    }
+
+    /// Whether these are the labels of this name after its first `depth`.
+    fn is_below(&self, labels: Labels<'_>, depth: usize) -> bool {
+        let mut own = self.labels().skip(depth);
+        let mut others = labels;
+        loop {
+            match (own.next(), others.next()) {
+                (None, None) => return true,
+                (Some(own), Some(other)) if own.eq_ignore_ascii_case(other) => {}
+                _ => return false,
+            }
+        }
     }
 }
 
 /// Without the dot at its end; octets that are not plain are escaped as in zone files.
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.as_raw().fmt(f)
+        for (at, label) in self.labels().enumerate() {
+            if at > 0 {
+                f.write_char('.')?;
+            }
+            for octet in label {
+                match octet {
+                    b' ' | b'.' | b'\\' => write!(f, "\\{}", char::from(*octet))?,
+                    0x20..0x7f => f.write_char(char::from(*octet))?,
+                    _ => write!(f, "\\{octet:03}")?,
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -99,10 +142,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    fn rtype(self) -> Rtype {
+    fn code(self) -> u16 {
         match self {
-            Kind::A => Rtype::A,
-            Kind::Aaaa => Rtype::AAAA,
+            Kind::A => KIND_A,
+            Kind::Aaaa => KIND_AAAA,
         }
     }
 }
@@ -142,53 +185,44 @@ impl Asked {
     /// With `edns` it says that we take datagrams of up to 1232 bytes (RFC 6891 §6.2.3), which
     /// pass unfragmented on any path. A server that answers `FormErr` is asked without.
     pub fn write(&self, chain: &Chain, edns: bool) -> Vec<u8> {
-        let mut spelled = [0; NAME_MAX];
-        let plain = &chain.current().0;
+        let name = &chain.current().0;
         let spelling = self.spelling.unwrap_or_default();
-        for (at, octet) in plain.iter().enumerate() {
-            spelled[at] = spelling.apply(at, *octet);
+        let mut message = Vec::with_capacity(name.len() + 27);
+        message.extend(self.id.to_be_bytes());
+        // One question, none of the rest.
+        for field in [RECURSION_DESIRED, 1, 0, 0, u16::from(edns)] {
+            message.extend(field.to_be_bytes());
         }
-        let name = domain::base::Name::from_slice(&spelled[..plain.len()])
-            .expect("another case leaves a name valid");
-
-        let mut message = MessageBuilder::from_target(Vec::with_capacity(plain.len() + 27))
-            .expect("a Vec takes all that is appended");
-        message.header_mut().set_id(self.id);
-        message.header_mut().set_rd(true);
-        let mut question = message.question();
-        question
-            .push(RawQuestion::new_in(name, self.kind.rtype()))
-            .expect("one question is far below the limit of a message");
-        if !edns {
-            return question.finish();
+        let spelled = |(at, octet): (usize, &u8)| spelling.apply(at, *octet);
+        message.extend(name.iter().enumerate().map(spelled));
+        message.extend(self.kind.code().to_be_bytes());
+        message.extend(CLASS_IN.to_be_bytes());
+        if edns {
+            // The root's, of our payload in the place of a class, with nothing more to say.
+            message.push(0);
+            message.extend(KIND_OPT.to_be_bytes());
+            message.extend(EDNS_PAYLOAD.to_be_bytes());
+            message.extend([0; 6]);
         }
-        let mut additional = question.additional();
-        additional
-            .opt(|opt| {
-                opt.set_udp_payload_size(EDNS_PAYLOAD);
-                Ok(())
-            })
-            .expect("one option record is far below the limit of a message");
-        additional.finish()
+        message
     }
 
     /// Reads a message that may be the reply to this question for the chain's present name.
     ///
     /// Never panics, whatever the bytes. Only records whose owner is a name of the chain count.
     pub fn read(&self, chain: &Chain, bytes: &[u8]) -> Result<Reply, Stray> {
-        let message = Message::from_slice(bytes).map_err(|_| Stray::NoReply)?;
-        let header = message.header();
-        if !header.qr() || header.opcode() != Opcode::QUERY {
+        let message = Message::read(bytes).map_err(|_| Stray::NoReply)?;
+        if !message.is_reply() || message.opcode() != OPCODE_QUERY {
             return Err(Stray::NoReply);
         }
-        if header.id() != self.id {
+        if message.id() != self.id {
             return Err(Stray::Id);
         }
         self.check_question(chain.current(), message)?;
-        if header.tc() {
+        if message.is_truncated() {
             return Ok(Reply::Truncated);
         }
-        let trouble = match message.opt_rcode().to_int() {
+        let trouble = match message.extended_rcode() {
             0 | RCODE_NXDOMAIN => return Ok(self.read_sections(chain, message)),
             1 => Trouble::FormErr,
             2 => Trouble::ServFail,
@@ -199,11 +233,11 @@ impl Asked {
         Ok(Reply::Failed(trouble))
     }
 
-    fn check_question(&self, name: &Name, message: &Message<[u8]>) -> Result<(), Stray> {
+    fn check_question(&self, name: &Name, message: Message<'_>) -> Result<(), Stray> {
         let question = message.sole_question().map_err(|_| Stray::Question)?;
-        if question.qtype() != self.kind.rtype()
-            || question.qclass() != Class::IN
-            || !question.qname().name_eq(name.as_raw())
+        if question.kind != self.kind.code()
+            || question.class != CLASS_IN
+            || !name.is(question.name)
         {
             return Err(Stray::Question);
         }
@@ -211,9 +245,9 @@ impl Asked {
             return Ok(());
         };
         let mut at = 0;
-        for label in question.qname().iter() {
+        for label in question.name {
             at += 1;
-            for octet in label.as_slice() {
+            for octet in label {
                 if *octet != spelling.apply(at, name.0[at]) {
                     return Err(Stray::Case);
                 }
@@ -223,7 +257,7 @@ impl Asked {
         Ok(())
     }
 
-    fn read_sections(&self, chain: &Chain, message: &Message<[u8]>) -> Reply {
+    fn read_sections(&self, chain: &Chain, message: Message<'_>) -> Reply {
         let Ok(answers) = Answers::read(message, self.kind) else {
             return Reply::Malformed;
         };
@@ -249,13 +283,13 @@ impl Asked {
             return Reply::Malformed;
         };
         let ttl = denial.ttl.map(|ttl| ttl.min(chain.ttl));
-        if message.header().rcode() == Rcode::NXDOMAIN {
+        if message.rcode() == RCODE_NXDOMAIN {
             Reply::NoName { ttl }
         } else if ttl.is_some() {
             Reply::NoData { ttl }
         } else if chain.hops() > asked {
             Reply::Alias(chain)
-        } else if denial.referral && !message.header().ra() {
+        } else if denial.referral && !message.recursion_is_available() {
             Reply::Failed(Trouble::Referral)
         } else {
             Reply::NoData { ttl }
@@ -368,51 +402,37 @@ pub enum Stray {
 struct Answers<'a>(SmallVec<[Answer<'a>; 8]>);
 
 struct Answer<'a> {
-    owner: ParsedName<&'a [u8]>,
+    owner: Labels<'a>,
     ttl: u32,
     data: Data<'a>,
 }
 
 enum Data<'a> {
     Address(IpAddr),
-    Alias(ParsedName<&'a [u8]>),
-}
-
-struct Malformed;
-
-impl From<domain::base::wire::ParseError> for Malformed {
-    fn from(_: domain::base::wire::ParseError) -> Self {
-        Malformed
-    }
+    Alias(Labels<'a>),
 }
 
 impl<'a> Answers<'a> {
-    fn read(message: &'a Message<[u8]>, kind: Kind) -> Result<Self, Malformed> {
+    fn read(message: Message<'a>, kind: Kind) -> Result<Self, Malformed> {
         let mut answers = SmallVec::new();
-        for record in message.answer()?.take(RECORDS_MAX) {
+        for record in message.records(Section::Answer)?.take(RECORDS_MAX) {
             let record = record?;
-            if record.class() != Class::IN {
+            if record.class != CLASS_IN {
                 continue;
             }
-            let data = match (record.rtype(), kind) {
-                (Rtype::A, Kind::A) => record
-                    .to_record::<A>()?
-                    .map(|record| Data::Address(record.data().addr().into())),
-                (Rtype::AAAA, Kind::Aaaa) => record
-                    .to_record::<Aaaa>()?
-                    .map(|record| Data::Address(record.data().addr().into())),
-                (Rtype::CNAME, _) => record
-                    .to_record::<Cname<ParsedName<&[u8]>>>()?
-                    .map(|record| Data::Alias(*record.data().cname())),
-                _ => None,
+            let data = match (record.kind, kind) {
+                (KIND_A, Kind::A) => Data::Address(Ipv4Addr::from(record.octets::<4>()?).into()),
+                (KIND_AAAA, Kind::Aaaa) => {
+                    Data::Address(Ipv6Addr::from(record.octets::<16>()?).into())
+                }
+                (KIND_CNAME, _) => Data::Alias(record.name()?),
+                _ => continue,
             };
-            if let Some(data) = data {
-                answers.push(Answer {
-                    owner: record.owner().deref_octets(),
-                    ttl: seconds(record.ttl()),
-                    data,
-                });
-            }
+            answers.push(Answer {
+                owner: record.owner,
+                ttl: seconds(record.ttl),
+                data,
+            });
         }
         Ok(Answers(answers))
     }
@@ -425,7 +445,7 @@ impl<'a> Answers<'a> {
             if let Data::Address(address) = answer.data
                 && addresses.len() < ADDRESSES_MAX
                 && !addresses.contains(&address)
-                && answer.owner.name_eq(name.as_raw())
+                && name.is(answer.owner)
             {
                 addresses.push(address);
                 least = least.min(answer.ttl);
@@ -437,8 +457,8 @@ impl<'a> Answers<'a> {
     /// What a name is an alias of. Of several CNAMEs, which RFC 2181 §10.1 forbids, the first.
     fn alias(&self, name: &Name) -> Option<(Name, u32)> {
         self.0.iter().find_map(|answer| match &answer.data {
-            Data::Alias(target) if answer.owner.name_eq(name.as_raw()) => {
-                Some((Name::from_labels(target), answer.ttl))
+            Data::Alias(target) if name.is(answer.owner) => {
+                Some((Name::from_labels(*target), answer.ttl))
             }
             _ => None,
         })
@@ -455,16 +475,16 @@ struct Denial {
 }
 
 impl Denial {
-    fn read(message: &Message<[u8]>, name: &Name) -> Result<Self, Malformed> {
+    fn read(message: Message<'_>, name: &Name) -> Result<Self, Malformed> {
         let mut denial = Denial::default();
-        for record in message.authority()?.take(RECORDS_MAX) {
+        for record in message.records(Section::Authority)?.take(RECORDS_MAX) {
             let record = record?;
-            denial.referral |= record.rtype() == Rtype::NS;
-            if record.class() == Class::IN
-                && let Some(soa) = record.to_record::<Soa<ParsedName<&[u8]>>>()?
-                && name.as_raw().ends_with(soa.owner())
-            {
-                denial.ttl = Some(seconds(soa.ttl()).min(seconds(soa.data().minimum())));
+            denial.referral |= record.kind == KIND_NS;
+            if record.class == CLASS_IN && record.kind == KIND_SOA {
+                let minimum = record.soa_minimum()?;
+                if name.is_within(record.owner) {
+                    denial.ttl = Some(seconds(record.ttl).min(seconds(minimum)));
+                }
             }
         }
         Ok(denial)
@@ -472,8 +492,7 @@ impl Denial {
 }
 
 /// A time to live with its first bit set counts as none (RFC 2181 §8).
-fn seconds(ttl: domain::base::Ttl) -> u32 {
-    let seconds = ttl.as_secs();
+fn seconds(seconds: u32) -> u32 {
     if seconds > i32::MAX as u32 {
         0
     } else {
@@ -533,8 +552,9 @@ pub const ADDRESSES_MAX: usize = 16;
 /// The most aliases followed from one name: what unbound and others follow, more than is in use.
 pub const ALIASES_MAX: usize = 16;
 
-/// Longest name, by RFC 1035 §2.3.4.
+/// Longest name and longest label, by RFC 1035 §2.3.4.
 const NAME_MAX: usize = 255;
+const LABEL_MAX: usize = 63;
 
 /// The payload that DNS Flag Day 2020 settled on: fits every path without fragments.
 const EDNS_PAYLOAD: u16 = 1232;
@@ -543,4 +563,16 @@ const EDNS_PAYLOAD: u16 = 1232;
 const RECORDS_MAX: usize = 128;
 
 /// RFC 1035 §4.1.1.
+const OPCODE_QUERY: u16 = 0;
+const RECURSION_DESIRED: u16 = 0x0100;
 const RCODE_NXDOMAIN: u16 = 3;
+
+/// RFC 1035 §3.2.2, RFC 3596 §2.1.
+const KIND_A: u16 = 1;
+const KIND_NS: u16 = 2;
+const KIND_CNAME: u16 = 5;
+const KIND_SOA: u16 = 6;
+const KIND_AAAA: u16 = 28;
+
+/// RFC 1035 §3.2.4.
+const CLASS_IN: u16 = 1;

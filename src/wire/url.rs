@@ -1,13 +1,23 @@
 //! URLs as the crawl knows them: http and https only, in one canonical form that fits in 24 bytes
 //! and its text.
+//!
+//! Hosts with letters beyond ASCII (`bücher.example`) need the feature `idn`, whose tables are large.
 
+#[cfg(any(not(feature = "idn"), test))]
+mod ascii;
 mod plain;
+#[cfg(feature = "idn")]
+mod standard;
 
 use std::fmt::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+#[cfg(not(feature = "idn"))]
+use ascii::Parsed;
+use percent_encoding::percent_decode_str;
+#[cfg(feature = "idn")]
+use standard::Parsed;
 use thiserror::Error;
-use url::{ParseError, Position, Url};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// An absolute http or https URL in canonical form.
@@ -38,7 +48,7 @@ impl CrawlUrl {
     pub fn parse(input: &str) -> Result<Self, UrlError> {
         match plain::read(input) {
             Some(url) => Ok(url),
-            None => read(input, None)?.url,
+            None => parse(input, None)?.into_crawl_url(),
         }
     }
 
@@ -117,7 +127,7 @@ impl CrawlUrl {
 
     /// Resolves a reference against a base given as text.
     pub fn with_base(base: &str, reference: &str) -> Result<Self, UrlError> {
-        read(reference, Some(base))?.url
+        parse(reference, Some(base))?.into_crawl_url()
     }
 
     /// The canonical text.
@@ -193,9 +203,15 @@ impl CrawlUrl {
 
     /// The first value of this name in the query, read as a form's: with escapes and `+` undone.
     pub fn query_value(&self, name: &str) -> Option<String> {
-        url::form_urlencoded::parse(self.query()?.as_bytes())
-            .find(|(own, _)| own == name)
-            .map(|(_, value)| value.into_owned())
+        let read = |text: &str| {
+            let text = text.replace('+', " ");
+            percent_decode_str(&text).decode_utf8_lossy().into_owned()
+        };
+        let mut pairs = self.query()?.split('&').filter(|pair| !pair.is_empty());
+        pairs.find_map(|pair| {
+            let (own, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (read(own) == name).then(|| read(value))
+        })
     }
 
     /// The domain somebody registered, by the public suffix list (`bbc.co.uk`, `me.github.io`).
@@ -262,31 +278,8 @@ impl CrawlUrl {
         if self.is_https() { 8 } else { 7 }
     }
 
-    fn from_url(mut url: Url) -> Result<Self, UrlError> {
-        let default_port = match url.scheme() {
-            "http" => 80,
-            "https" => 443,
-            other => return Err(UrlError::Scheme(other.into())),
-        };
-        url.set_fragment(None);
-        if url.has_authority() && (!url.username().is_empty() || url.password().is_some()) {
-            // Both fail only for URLs that cannot have a host.
-            let _ = url.set_username("");
-            let _ = url.set_password(None);
-        }
-        let host = url.host_str().unwrap_or("");
-        let bare = host.trim_end_matches('.');
-        if bare.is_empty() {
-            return Err(UrlError::NoHost);
-        }
-        if bare.len() != host.len() {
-            let bare = bare.to_owned();
-            url.set_host(Some(&bare)).map_err(|_| UrlError::Host)?;
-        }
-        let port = url.port().unwrap_or(default_port);
-        let scheme_end = url.scheme().len() + 3;
-        let host_end = scheme_end + url.host_str().map_or(0, str::len);
-        let mut text = String::from(url);
+    /// Of a text that is canonical but for the hex digits in its path.
+    fn of_text(mut text: String, host_end: usize, port: u16) -> Result<Self, UrlError> {
         if text.len() > LENGTH_MAX {
             return Err(UrlError::Long);
         }
@@ -332,12 +325,12 @@ pub enum Host<'a> {
 ///
 /// Unlike a [`CrawlUrl`] it may have any scheme: a page's `<base>` is not always one we fetch.
 #[derive(Clone, Debug)]
-pub struct Base(Url);
+pub struct Base(Parsed);
 
 impl Base {
     /// The base that a page's own URL is.
     pub fn of(url: &CrawlUrl) -> Self {
-        Base(Url::parse(url.as_str()).expect("a canonical URL parses again"))
+        Base(Parsed::of(url))
     }
 
     /// Resolves a reference to something we can fetch.
@@ -345,7 +338,7 @@ impl Base {
         if let Some(url) = plain::read(reference) {
             return Ok(url);
         }
-        self.resolve(reference).and_then(CrawlUrl::from_url)
+        self.resolve(reference)?.into_crawl_url()
     }
 
     /// The base that a `<base href>` on this page sets; the page's own when it is nonsense, or a
@@ -357,40 +350,46 @@ impl Base {
         }
     }
 
-    fn resolve(&self, reference: &str) -> Result<Url, UrlError> {
+    fn resolve(&self, reference: &str) -> Result<Parsed, UrlError> {
         if reference.len() > LENGTH_MAX {
             return Err(UrlError::Long);
         }
-        Ok(self.0.join(reference)?)
+        self.0.join(reference)
     }
 }
 
-/// Reads any URL, also one that we would not fetch, against a base if there is one.
+/// Reads any URL, also one that we would not fetch, against a base if there is one. Needs the feature
+/// `idn`.
+#[cfg(feature = "idn")]
 pub fn read(input: &str, base: Option<&str>) -> Result<Reading, UrlError> {
-    if input.len() > LENGTH_MAX {
-        return Err(UrlError::Long);
-    }
-    let url = match base {
-        Some(base) => Url::parse(base)?.join(input)?,
-        None if input.trim_matches(|c| c <= ' ').is_empty() => return Err(UrlError::Empty),
-        None => Url::parse(input)?,
-    };
+    let parsed = parse(input, base)?;
     Ok(Reading {
-        href: url.as_str().to_owned(),
-        url: CrawlUrl::from_url(url),
+        href: parsed.href().to_owned(),
+        url: parsed.into_crawl_url(),
     })
 }
 
-/// Path and query of any URL, also of one that we would not fetch: what robots rules are about.
+/// Path and query of a URL, as robots rules are about them, or of a reference without scheme and
+/// host.
+///
+/// With the feature `idn` also of URLs that are not fetched.
 pub fn request_target_of(input: &str) -> Result<String, UrlError> {
+    parse(input, Some("http://base.invalid/"))?.request_target()
+}
+
+fn parse(input: &str, base: Option<&str>) -> Result<Parsed, UrlError> {
     if input.len() > LENGTH_MAX {
         return Err(UrlError::Long);
     }
-    let url = Url::parse("http://base.invalid/")?.join(input)?;
-    Ok(url[Position::BeforePath..Position::AfterQuery].to_owned())
+    match base {
+        Some(base) => Parsed::parse(base)?.join(input),
+        None if input.trim_matches(|c| c <= ' ').is_empty() => Err(UrlError::Empty),
+        None => Parsed::parse(input),
+    }
 }
 
-/// How a URL reads by the standard, and what we make of it.
+/// How a URL reads by the standard, and what we make of it. Needs the feature `idn`.
+#[cfg(feature = "idn")]
 #[derive(Clone, Debug)]
 pub struct Reading {
     /// The standard's serialization, with user, password and fragment.
@@ -420,6 +419,9 @@ pub enum UrlError {
     /// A host that is no name and no address.
     #[error("the host is neither a name nor an address")]
     Host,
+    /// A host with letters beyond ASCII, in a build without the feature `idn`.
+    #[error("the host has letters beyond ASCII, which need the feature `idn`")]
+    Idn,
     /// A port that is no number up to 65535.
     #[error("the port is not a number from 0 to 65535")]
     Port,
@@ -435,21 +437,8 @@ impl UrlError {
             UrlError::Scheme(_) => "scheme",
             UrlError::NoHost => "no_host",
             UrlError::Host => "host",
+            UrlError::Idn => "idn",
             UrlError::Port => "port",
-        }
-    }
-}
-
-impl From<ParseError> for UrlError {
-    fn from(error: ParseError) -> Self {
-        match error {
-            ParseError::EmptyHost => UrlError::NoHost,
-            ParseError::InvalidPort => UrlError::Port,
-            ParseError::RelativeUrlWithoutBase
-            | ParseError::RelativeUrlWithCannotBeABaseBase
-            | ParseError::SetHostOnCannotBeABaseUrl => UrlError::Relative,
-            ParseError::Overflow => UrlError::Long,
-            _ => UrlError::Host,
         }
     }
 }

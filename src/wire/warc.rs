@@ -7,8 +7,8 @@ use std::fmt;
 use std::io::Write as _;
 use std::net::IpAddr;
 
+use aws_lc_rs::digest::{self, SHA1_FOR_LEGACY_USE_ONLY as SHA1};
 use data_encoding::BASE32;
-use sha1::{Digest as _, Sha1};
 
 use crate::base::time::Wall;
 
@@ -187,13 +187,12 @@ impl RecordIds {
 
     /// The next id.
     pub fn draw(&mut self) -> RecordId {
-        let hash = Sha1::new()
-            .chain_update(self.seed)
-            .chain_update(self.drawn.to_be_bytes())
-            .finalize();
+        let mut seeded = [0; 24];
+        seeded[..16].copy_from_slice(&self.seed);
+        seeded[16..].copy_from_slice(&self.drawn.to_be_bytes());
         self.drawn += 1;
         let mut bits = [0; 16];
-        bits.copy_from_slice(&hash[..16]);
+        bits.copy_from_slice(&Digest::of(&seeded).0[..16]);
         RecordId::from_random(bits)
     }
 }
@@ -205,7 +204,7 @@ pub struct Digest([u8; 20]);
 impl Digest {
     /// The digest of some bytes.
     pub fn of(bytes: &[u8]) -> Self {
-        Digest(Sha1::digest(bytes).into())
+        Digest::made(&digest::digest(&SHA1, bytes))
     }
 
     /// The digest of a payload: the body without chunk framing, content codings left as they are.
@@ -216,11 +215,15 @@ impl Digest {
         if !chunked {
             return Digest::of(body);
         }
-        let mut hash = Sha1::new();
+        let mut hash = digest::Context::new(&SHA1);
         for data in Chunks(body) {
             hash.update(data);
         }
-        Digest(hash.finalize().into())
+        Digest::made(&hash.finish())
+    }
+
+    fn made(digest: &digest::Digest) -> Self {
+        Digest(digest.as_ref().try_into().expect("SHA-1 has 20 octets"))
     }
 }
 

@@ -7,7 +7,9 @@ use serde_json::Value;
 
 use super::error::Problem;
 use super::form::{Form, items, text, wrong};
+use super::scopes::{BEYOND_ASCII, IDN};
 use crate::base::address::Network;
+use crate::wire::url::{CrawlUrl, UrlError};
 
 /// Text that goes into a header as it is.
 pub(super) struct Agent;
@@ -241,7 +243,8 @@ impl Form for Exclusions {
                 let name = entry.strip_prefix("*.").unwrap_or(&entry);
                 let is_name = !name.contains(['/', ':', '*', '@', ' ']) && !name.starts_with('.');
                 match is_net(&entry) || is_name {
-                    true => Ok(entry.to_lowercase()),
+                    true if entry.is_ascii() => Ok(entry.to_ascii_lowercase()),
+                    true => excluded(&entry),
                     false => Err(wrong(
                         &entry.into(),
                         "neither host nor network",
@@ -254,6 +257,17 @@ impl Form for Exclusions {
 
     fn write(of: &Vec<String>) -> Value {
         Words::write(of)
+    }
+}
+
+/// A host or domain with letters beyond ASCII, as URLs have it: it would match nothing otherwise.
+fn excluded(entry: &str) -> Result<String, Problem> {
+    let name = entry.strip_prefix("*.").unwrap_or(entry);
+    let stars = &entry[..entry.len() - name.len()];
+    match CrawlUrl::parse(&format!("http://{name}/")) {
+        Ok(url) => Ok(format!("{stars}{}", url.host_str())),
+        Err(UrlError::Idn) => Err(Problem::new(BEYOND_ASCII, IDN)),
+        Err(_) => Err(wrong(&entry.into(), "no host", "give example.com")),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::throttle::settings::{
     ADDRESSES, AutoThrottleMode, AutoThrottlePatch, BackoffPatch, DOMAINS, LatencyFrom,
     RampupPatch, ScopePatch, WindowKind,
 };
-use crate::wire::url::CrawlUrl;
+use crate::wire::url::{CrawlUrl, UrlError};
 
 type Patches = BTreeMap<String, ScopePatch>;
 
@@ -332,7 +332,7 @@ fn scope_name(name: &str) -> Result<String, Problem> {
         };
     }
     if let Some(host) = name.strip_prefix("*.") {
-        let host = host_name(host);
+        let host = host_name(host)?;
         return match host.contains(['*', '/', ':']) {
             false => Ok(format!("*.{host}")),
             true => Err(Problem::new("no pattern", STARS)),
@@ -342,7 +342,7 @@ fn scope_name(name: &str) -> Result<String, Problem> {
         return Err(Problem::new("no pattern", STARS));
     }
     if let Some(host) = name.strip_prefix("host/") {
-        return Ok(format!("host/{}", host_name(host)));
+        return Ok(format!("host/{}", host_name(host)?));
     }
     match name.split_once('/') {
         // An endpoint: its path as URLs have it, too.
@@ -355,26 +355,31 @@ fn scope_name(name: &str) -> Result<String, Problem> {
                     "a query is no part of a scope",
                     "leave out what follows ?",
                 )),
+                Err(UrlError::Idn) => Err(Problem::new(BEYOND_ASCII, IDN)),
                 Err(_) => Ok(name.to_owned()),
             }
         }
         Some(_) => Ok(name.to_owned()),
-        None => Ok(host_name(name)),
+        None => host_name(name),
     }
 }
 
 /// A host as URLs have it. A name of the user's own has no dot and no port: it stays as it is.
-fn host_name(name: &str) -> String {
+fn host_name(name: &str) -> Result<String, Problem> {
     if !name.contains(['.', ':']) {
-        return name.to_owned();
+        return Ok(name.to_owned());
     }
     match CrawlUrl::parse(&format!("http://{name}/")) {
-        Ok(url) => url.scope_key().to_owned(),
-        Err(_) => name.to_owned(),
+        Ok(url) => Ok(url.scope_key().to_owned()),
+        Err(UrlError::Idn) => Err(Problem::new(BEYOND_ASCII, IDN)),
+        Err(_) => Ok(name.to_owned()),
     }
 }
 
 /// The one entry that is no scope: what holds for all that do not say otherwise.
 pub(super) const EVERYWHERE: &str = "default";
+/// What a build without the feature says of hosts that need it.
+pub(super) const BEYOND_ASCII: &str = "a host with letters beyond ASCII";
+pub(super) const IDN: &str = "give its ASCII form (xn--…), or build with the feature `idn`";
 const STARS: &str =
     "a star stands for all hosts below one (*.example.com), or in ip/* and domain/*";

@@ -2,9 +2,12 @@
 
 use std::io;
 
+#[cfg(feature = "brotli")]
 use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
 use flate2::{Compression, Decompress, FlushDecompress, Status};
+#[cfg(feature = "zstd")]
 use zstd::stream::raw::{DParameter, Decoder as ZstdDecoder, Operation};
+#[cfg(feature = "zstd")]
 use zstd::zstd_safe::{InBuffer, OutBuffer};
 
 use super::{Coding, CodingError};
@@ -12,7 +15,9 @@ use super::{Coding, CodingError};
 /// The libraries behind one face.
 pub(super) enum Engine {
     Inflate(Decompress),
+    #[cfg(feature = "brotli")]
     Brotli(Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>),
+    #[cfg(feature = "zstd")]
     Zstd(ZstdDecoder<'static>),
 }
 
@@ -36,6 +41,7 @@ pub(super) enum Turn {
     /// It is damaged.
     Broken,
     /// It needs more memory than it may have.
+    #[cfg(feature = "zstd")]
     Window,
 }
 
@@ -44,11 +50,13 @@ impl Engine {
         Ok(match coding {
             Coding::Gzip => Engine::Inflate(Decompress::new_gzip(DEFLATE_WINDOW_LOG)),
             Coding::Deflate => Engine::Inflate(Decompress::new(false)),
+            #[cfg(feature = "brotli")]
             Coding::Brotli => Engine::Brotli(Box::new(BrotliState::new_strict(
                 StandardAlloc::default(),
                 StandardAlloc::default(),
                 StandardAlloc::default(),
             ))),
+            #[cfg(feature = "zstd")]
             Coding::Zstd => {
                 let mut decoder = ZstdDecoder::new().map_err(|_| CodingError::Window)?;
                 decoder
@@ -56,6 +64,8 @@ impl Engine {
                     .map_err(|_| CodingError::Window)?;
                 Engine::Zstd(decoder)
             }
+            #[cfg(not(all(feature = "brotli", feature = "zstd")))]
+            absent => return Err(CodingError::Absent(absent)),
         })
     }
 
@@ -92,6 +102,7 @@ impl Engine {
                     },
                 }
             }
+            #[cfg(feature = "brotli")]
             Engine::Brotli(state) => {
                 let (mut input_left, mut used) = (input.len(), 0);
                 let (mut output_left, mut decoded, mut total) = (output.len(), 0, 0);
@@ -115,6 +126,7 @@ impl Engine {
                     },
                 }
             }
+            #[cfg(feature = "zstd")]
             Engine::Zstd(decoder) => {
                 let mut source = InBuffer::around(input);
                 let mut target = OutBuffer::around(output);
@@ -153,6 +165,7 @@ pub fn gzip(bytes: &[u8]) -> Vec<u8> {
 const DEFLATE_WINDOW_LOG: u8 = 15;
 
 /// log2 of the largest zstd window that RFC 9659 lets a content coding use.
+#[cfg(feature = "zstd")]
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
 /// Encoders, for tests: they come in through the same door.
@@ -176,11 +189,13 @@ pub(super) mod encode {
         encoder.finish().unwrap()
     }
 
+    #[cfg(feature = "zstd")]
     pub(crate) fn zstd(bytes: &[u8]) -> Vec<u8> {
         zstd::bulk::compress(bytes, 3).unwrap()
     }
 
     /// A frame that declares a window of 2 to the power of `window_log` bytes.
+    #[cfg(feature = "zstd")]
     pub(crate) fn zstd_with_window(bytes: &[u8], window_log: u32) -> Vec<u8> {
         let mut encoder = zstd::Encoder::new(Vec::new(), 3).unwrap();
         encoder.window_log(window_log).unwrap();
@@ -190,6 +205,7 @@ pub(super) mod encode {
 
     /// Brotli's stored form: a window of 64 KiB, uncompressed meta-blocks, an empty last one
     /// (RFC 7932 section 9.2).
+    #[cfg(feature = "brotli")]
     pub(crate) fn brotli(bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         for (index, piece) in bytes.chunks(1 << 16).enumerate() {

@@ -1,4 +1,7 @@
 //! Content codings undone in bounded steps: gzip, deflate, br and zstd, also stacked.
+//!
+//! `br` needs the feature `brotli`, `zstd` the feature of that name. What this build cannot undo it
+//! does not ask for ([`ACCEPT_ENCODING`]), and refuses by name ([`CodingError::Absent`]).
 
 mod engine;
 
@@ -55,6 +58,10 @@ pub enum CodingError {
     /// A coding we do not know. The body may still be of use as it came.
     #[error("unknown content coding {0:?}")]
     Unknown(String),
+    /// A coding that this build of the library cannot undo. The body may still be of use as it
+    /// came.
+    #[error("content coding {} needs a feature that is off: {}", .0.name(), .0.feature())]
+    Absent(Coding),
     /// More codings over each other than three.
     #[error("more than {CODINGS_MAX} content codings over each other")]
     TooMany,
@@ -90,7 +97,7 @@ impl Decoder {
     /// No value, `identity` and the `none` of some servers mean that bytes pass as they are.
     ///
     /// # Errors
-    /// [`CodingError::Unknown`] and [`CodingError::TooMany`].
+    /// [`CodingError::Unknown`], [`CodingError::Absent`] and [`CodingError::TooMany`].
     pub fn new<'a>(
         content_encoding_values: impl IntoIterator<Item = &'a [u8]>,
         budget: Budget,
@@ -190,6 +197,15 @@ impl Coding {
         }
     }
 
+    /// The feature that brings what undoes it.
+    const fn feature(self) -> &'static str {
+        match self {
+            Coding::Gzip | Coding::Deflate => "none, it is always there",
+            Coding::Brotli => "brotli",
+            Coding::Zstd => "zstd",
+        }
+    }
+
     /// The coding of a name, in any case; none where it stands for no coding.
     fn from_name(name: &[u8]) -> Result<Option<Self>, CodingError> {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
@@ -215,6 +231,7 @@ impl CodingError {
     pub const fn code(&self) -> &'static str {
         match self {
             CodingError::Unknown(_) => "unknown",
+            CodingError::Absent(_) => "absent",
             CodingError::TooMany => "too_many",
             CodingError::Broken(_) => "broken",
             CodingError::Truncated(_) => "truncated",
@@ -409,6 +426,7 @@ impl Layer {
             }
             // What was decoded ahead of the damage is handed on first.
             Turn::Broken => self.place = Place::Failed(CodingError::Broken(self.coding)),
+            #[cfg(feature = "zstd")]
             Turn::Window => self.place = Place::Failed(CodingError::Window),
         }
         Ok(ran.decoded)
@@ -424,6 +442,14 @@ impl Place {
         }
     }
 }
+
+/// What a request's Accept-Encoding says: the codings that this build can undo.
+pub const ACCEPT_ENCODING: &str = match (cfg!(feature = "brotli"), cfg!(feature = "zstd")) {
+    (true, true) => "gzip, deflate, br, zstd",
+    (true, false) => "gzip, deflate, br",
+    (false, true) => "gzip, deflate, zstd",
+    (false, false) => "gzip, deflate",
+};
 
 /// Codings over each other; the web has one, mistakes have two.
 const CODINGS_MAX: usize = 3;

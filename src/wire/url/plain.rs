@@ -153,7 +153,7 @@ mod tests {
             url in "https?://([a-z0-9.:-]{1,12}|[0-9.]{7,11}|[a-z]{1,3}[.]test)(:[0-9]{1,5})?/([ -~]{0,12}|[a-zA-Z0-9/._~?=&'%-]{0,16})",
         ) {
             if let Some(plain) = read(&url) {
-                prop_assert_eq!(Ok(plain), super::super::read(&url, None).and_then(|read| read.url));
+                prop_assert_eq!(Ok(plain), super::super::parse(&url, None).and_then(super::super::Parsed::into_crawl_url));
             }
         }
     }

@@ -45,13 +45,37 @@ fn different_spellings_have_one_canonical_form() {
     );
     check(" http://exa\nmple.com/\t", "http://example.com/");
     check("http://example.com./x", "http://example.com/x");
+    check("http://a.test/ü?ü", "http://a.test/%C3%BC?%C3%BC");
     check(
-        "http://bücher.example/ü",
-        "http://xn--bcher-kva.example/%C3%BC",
+        "http://XN--bcher-kva.example",
+        "http://xn--bcher-kva.example/",
     );
     check("http://0x7f.1/", "http://127.0.0.1/");
     check("http://[0:0:0:0:0:0:0:1]:8080", "http://[::1]:8080/");
     check("http:\\\\example.com\\a", "http://example.com/a");
+}
+
+#[test]
+#[cfg(feature = "idn")]
+fn a_host_may_have_letters_of_any_script() {
+    check(
+        "http://bücher.example/ü",
+        "http://xn--bcher-kva.example/%C3%BC",
+    );
+    check("http://пример.рф", "http://xn--e1afmkfd.xn--p1ai/");
+    refused("http://xn--a.test/", "host");
+}
+
+#[test]
+#[cfg(not(feature = "idn"))]
+fn a_host_with_letters_beyond_ascii_is_refused_by_the_feature_that_it_needs() {
+    for input in ["http://bücher.example/", "http://b%C3%BCcher.example/"] {
+        refused(input, "idn");
+    }
+    let error = CrawlUrl::parse("http://bücher.example/").unwrap_err();
+    assert!(error.to_string().contains("feature `idn`"));
+    let page = url("http://a.test/");
+    assert_eq!(page.join("//bücher.example/"), Err(UrlError::Idn));
 }
 
 #[test]
@@ -169,6 +193,7 @@ fn references_are_resolved_against_their_page() {
 #[test]
 fn any_url_has_something_for_robots_rules_to_be_about() {
     let target = |input: &str| request_target_of(input).unwrap();
+    #[cfg(feature = "idn")]
     assert_eq!(target("ftp://a.test/x?y#z"), "/x?y");
     assert_eq!(target("http://a.test"), "/");
     assert_eq!(target("/x y"), "/x%20y");
@@ -237,6 +262,19 @@ fn parameters_are_dropped_by_name_and_by_beginning() {
         dropped("http://a.test/x/..;jsessionid=1/y"),
         "http://a.test/y"
     );
+}
+
+#[test]
+fn a_value_of_the_query_is_read_as_a_forms() {
+    let value = |query: &str, name: &str| url(&format!("http://a.test/?{query}")).query_value(name);
+    assert_eq!(value("a=1&b=2&a=3", "a"), Some("1".to_owned()));
+    assert_eq!(
+        value("&&x%3D=a+b%2Bc=%C3%BC", "x="),
+        Some("a b+c=ü".to_owned())
+    );
+    assert_eq!(value("a+b", "a b"), Some(String::new()));
+    assert_eq!(value("a=%ff%zz%", "a"), Some("\u{fffd}%zz%".to_owned()));
+    assert_eq!(value("a=1", "b"), None);
 }
 
 #[test]

@@ -1,0 +1,81 @@
+//! Any URL, read by the library that reads them as browsers do, hosts of any script included.
+
+use url::{ParseError, Position, Url};
+
+use super::{CrawlUrl, UrlError};
+
+/// A URL of any scheme.
+#[derive(Clone, Debug)]
+pub(super) struct Parsed(Url);
+
+impl Parsed {
+    pub(super) fn of(url: &CrawlUrl) -> Self {
+        Parsed(Url::parse(url.as_str()).expect("a canonical URL parses again"))
+    }
+
+    pub(super) fn parse(input: &str) -> Result<Self, UrlError> {
+        Ok(Parsed(Url::parse(input)?))
+    }
+
+    /// Resolves a reference against this.
+    pub(super) fn join(&self, reference: &str) -> Result<Self, UrlError> {
+        Ok(Parsed(self.0.join(reference)?))
+    }
+
+    pub(super) fn scheme(&self) -> &str {
+        self.0.scheme()
+    }
+
+    /// The standard's serialization.
+    pub(super) fn href(&self) -> &str {
+        self.0.as_str()
+    }
+
+    /// Path and query.
+    pub(super) fn request_target(self) -> Result<String, UrlError> {
+        Ok(self.0[Position::BeforePath..Position::AfterQuery].to_owned())
+    }
+
+    /// What we would fetch.
+    pub(super) fn into_crawl_url(self) -> Result<CrawlUrl, UrlError> {
+        let Parsed(mut url) = self;
+        let default_port = match url.scheme() {
+            "http" => 80,
+            "https" => 443,
+            other => return Err(UrlError::Scheme(other.into())),
+        };
+        url.set_fragment(None);
+        if url.has_authority() && (!url.username().is_empty() || url.password().is_some()) {
+            // Both fail only for URLs that cannot have a host.
+            let _ = url.set_username("");
+            let _ = url.set_password(None);
+        }
+        let host = url.host_str().unwrap_or("");
+        let bare = host.trim_end_matches('.');
+        if bare.is_empty() {
+            return Err(UrlError::NoHost);
+        }
+        if bare.len() != host.len() {
+            let bare = bare.to_owned();
+            url.set_host(Some(&bare)).map_err(|_| UrlError::Host)?;
+        }
+        let port = url.port().unwrap_or(default_port);
+        let scheme_end = url.scheme().len() + 3;
+        let host_end = scheme_end + url.host_str().map_or(0, str::len);
+        CrawlUrl::of_text(String::from(url), host_end, port)
+    }
+}
+
+impl From<ParseError> for UrlError {
+    fn from(error: ParseError) -> Self {
+        match error {
+            ParseError::EmptyHost => UrlError::NoHost,
+            ParseError::InvalidPort => UrlError::Port,
+            ParseError::RelativeUrlWithoutBase
+            | ParseError::RelativeUrlWithCannotBeABaseBase
+            | ParseError::SetHostOnCannotBeABaseUrl => UrlError::Relative,
+            ParseError::Overflow => UrlError::Long,
+            _ => UrlError::Host,
+        }
+    }
+}

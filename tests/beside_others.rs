@@ -1,0 +1,188 @@
+//! Two crawlers in two threads of a program that has set up its process for itself.
+//!
+//! What a process has once is looked at before and after. It is looked at in a process of its own:
+//! this test binary, started again.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread;
+
+use argiope::{Config, Crawler, Page, Request};
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{CipherSuite, ServerConfig, ServerConnection, StreamOwned};
+
+const INSIDE: &str = "ARGIOPE_TEST_INSIDE";
+const PAGES: usize = 5;
+
+#[test]
+fn two_crawlers_leave_everything_to_the_program_that_has_ring_for_its_provider() {
+    if std::env::var_os(INSIDE).is_some() {
+        return crawl_twice();
+    }
+    let name = "two_crawlers_leave_everything_to_the_program_that_has_ring_for_its_provider";
+    let ran = Command::new(std::env::current_exe().expect("this binary has a path"))
+        .args(["--exact", name, "--nocapture"])
+        .env(INSIDE, "1")
+        .output()
+        .expect("it runs again");
+    let [out, err] =
+        [ran.stdout, ran.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+    assert!(ran.status.success(), "{out}{err}");
+    for said in [&out, &err] {
+        let (_, after) = said.split_once("[begin]").expect("it began");
+        assert_eq!(after.split("[end]").next(), Some(""), "nothing is printed");
+    }
+}
+
+fn crawl_twice() {
+    // The program's own taste in ciphers, by which it is told apart from the crawler's.
+    let chacha = |suite: &rustls::SupportedCipherSuite| {
+        suite.suite() == CipherSuite::TLS13_CHACHA20_POLY1305_SHA256
+    };
+    let full = ring::default_provider();
+    let mut own = full.clone();
+    own.cipher_suites.retain(chacha);
+    own.install_default().expect("nobody was here before");
+
+    let (port, certificate) = serve(Arc::new(full));
+    let folder = tempfile::tempdir().expect("a folder");
+    let ca_file = folder.path().join("ca.pem");
+    std::fs::write(&ca_file, certificate).expect("it is written");
+    let before = state();
+    print!("[begin]");
+    eprint!("[begin]");
+    std::io::stdout().flush().expect("it is written");
+    let crawls = [(); 2].map(|()| {
+        let config = config(port, ca_file.to_str().expect("a path in UTF-8"));
+        thread::spawn(move || crawl(config, port))
+    });
+    let ciphers: Vec<String> = crawls
+        .into_iter()
+        .flat_map(|crawl| crawl.join().expect("it ends"))
+        .collect();
+    print!("[end]");
+    eprint!("[end]");
+    std::io::stdout().flush().expect("it is written");
+    assert_eq!(state(), before);
+    assert_eq!(ciphers.len(), 2 * PAGES);
+    assert!(
+        ciphers.iter().all(|cipher| cipher.contains("AES")),
+        "the crawlers have a provider of their own: {ciphers:?}"
+    );
+    let now = CryptoProvider::get_default().expect("the program's");
+    assert!(now.cipher_suites.iter().all(chacha), "it is still there");
+}
+
+/// What a process has once: who handles signals, how many files it may open, what is logged, where it
+/// stands, and which files it makes for whom.
+fn state() -> String {
+    let actions: Vec<_> = (1..32)
+        .filter(|signal| ![libc::SIGKILL, libc::SIGSTOP].contains(signal))
+        .map(|signal| {
+            // SAFETY: a null action only reads the present one into `present`, which is ours.
+            unsafe {
+                let mut present: libc::sigaction = std::mem::zeroed();
+                libc::sigaction(signal, std::ptr::null(), &raw mut present);
+                (signal, present.sa_sigaction, present.sa_flags)
+            }
+        })
+        .collect();
+    let mut files = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: it writes the present limits into `files`, which is ours.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut files) };
+    let status = std::fs::read_to_string("/proc/self/status").expect("a process has a status");
+    let umask = status.lines().find(|line| line.starts_with("Umask"));
+    format!(
+        "{actions:?} {} {} {:?} {:?} {umask:?}",
+        files.rlim_cur,
+        files.rlim_max,
+        log::max_level(),
+        std::env::current_dir()
+    )
+}
+
+fn config(port: u16, ca_file: &str) -> Config {
+    [
+        ("ALLOW_NET", "loopback".to_owned()),
+        ("RESOLVE", format!("a.test:{port}:127.0.0.1")),
+        ("CA_FILE", ca_file.to_owned()),
+        ("DOWNLOAD_DELAY", "0".to_owned()),
+        ("RANDOMIZE_DOWNLOAD_DELAY", "false".to_owned()),
+        ("ROBOTSTXT_OBEY", "false".to_owned()),
+        ("RETRY_TIMES", "0".to_owned()),
+    ]
+    .into_iter()
+    .try_fold(Config::default(), |config, (name, value)| {
+        config.with(name, value)
+    })
+    .expect("these settings are sound")
+}
+
+/// Crawls some pages; says by which ciphers they came.
+fn crawl(config: Config, port: u16) -> Vec<String> {
+    let (tell, told) = channel();
+    let mut crawler = Crawler::builder(config)
+        .sink(move |page: Page| tell.send(page).expect("somebody listens"))
+        .build()
+        .expect("it can be set up");
+    for number in 0..PAGES {
+        let url = format!("https://a.test:{port}/{number}");
+        crawler.submit(Request::get(url)).expect("it is a URL");
+    }
+    assert_eq!(crawler.run(), "finished");
+    drop(crawler);
+    let cipher = |page: Page| {
+        assert_eq!(page.failure.map(|failure| failure.detail), None);
+        assert_eq!(page.body, b"safe");
+        page.tls.expect("it came by TLS").cipher.to_string()
+    };
+    told.into_iter().map(cipher).collect()
+}
+
+/// A server that answers each request with a page; its port, and what its certificate is.
+fn serve(provider: Arc<CryptoProvider>) -> (u16, String) {
+    let CertifiedKey { cert, signing_key } =
+        generate_simple_self_signed(["a.test".to_owned()]).expect("a certificate");
+    let key = PrivateKeyDer::try_from(signing_key.serialize_der()).expect("a key");
+    let certificate = CertificateDer::from(cert.der().to_vec());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("the versions are known")
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .expect("certificate and key fit");
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let config = Arc::clone(&config);
+            thread::spawn(move || {
+                let session = ServerConnection::new(config).expect("a session");
+                let mut stream = StreamOwned::new(session, stream);
+                let mut head = Vec::new();
+                let mut octet = [0];
+                while !head.ends_with(b"\r\n\r\n") {
+                    match stream.read(&mut octet) {
+                        Ok(1) => head.push(octet[0]),
+                        _ => return,
+                    }
+                }
+                let reply =
+                    b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nsafe";
+                let _ = stream.write_all(reply);
+                stream.conn.send_close_notify();
+                let _ = stream.flush();
+            });
+        }
+    });
+    (port, cert.pem())
+}

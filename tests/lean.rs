@@ -1,0 +1,178 @@
+//! What the library brings into a program that leaves its features out, and what each of them adds.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Crates in the tree of a build without features: ourselves and procedural macros included, what
+/// builds C left out.
+const CRATES_MAX: usize = 60;
+
+/// What only a program decides on, so the command alone has it: flags, bars, errors of all kinds,
+/// signals, files of settings and memory. Its logger it writes itself.
+const PROGRAMS_OWN: &[&str] = &[
+    "anyhow",
+    "clap",
+    "indicatif",
+    "mimalloc",
+    "signal-hook",
+    "toml",
+];
+
+/// The same by others: loggers, allocators, loops, and TLS beside that of rustls.
+const NEVER: &[&str] = &[
+    "async-std",
+    "ctrlc",
+    "env_logger",
+    "fern",
+    "jemallocator",
+    "native-tls",
+    "openssl",
+    "ring",
+    "simplelog",
+    "tikv-jemallocator",
+    "tokio",
+    "tracing-subscriber",
+];
+
+/// Each feature, and the crates that show that it is on.
+const FEATURES: &[(&str, &[&str])] = &[
+    ("brotli", &["brotli-decompressor"]),
+    ("charset", &["chardetng", "encoding_rs"]),
+    ("idn", &["idna", "url"]),
+    ("zstd", &["zstd"]),
+    ("cli", PROGRAMS_OWN),
+];
+
+#[test]
+fn without_features_it_is_at_most_60_crates() {
+    let lean = tree(&[]);
+    for expected in ["argiope", "libc", "rustls", "serde_derive"] {
+        assert!(
+            lean.contains(expected),
+            "no tree without {expected}: {lean:?}"
+        );
+    }
+    assert!(
+        lean.len() <= CRATES_MAX,
+        "{} crates in the library's tree, of {CRATES_MAX} that it may have: {lean:?}",
+        lean.len()
+    );
+}
+
+#[test]
+fn without_features_a_program_keeps_its_own_flags_logger_signals_and_allocator() {
+    let lean = tree(&[]);
+    for name in PROGRAMS_OWN.iter().chain(NEVER) {
+        assert!(!lean.contains(name), "{name} is the program's own affair");
+    }
+}
+
+#[test]
+fn each_feature_adds_its_crates_and_takes_none_away() {
+    let lean = tree(&[]);
+    for (feature, crates) in FEATURES {
+        let with = tree(&[feature]);
+        assert!(with.is_superset(&lean), "{feature} takes something away");
+        for name in *crates {
+            assert!(with.contains(name), "{feature} does not bring {name}");
+            assert!(!lean.contains(name), "{name} is there without {feature}");
+        }
+    }
+}
+
+#[test]
+fn the_command_lacks_nothing() {
+    let all: Vec<&str> = FEATURES.iter().map(|(feature, _)| *feature).collect();
+    assert_eq!(
+        tree(&["default"]),
+        tree(&all),
+        "the command has every feature"
+    );
+}
+
+#[test]
+fn every_feature_is_documented() {
+    let metadata = cargo(&["metadata", "--no-deps", "--format-version", "1"]);
+    let metadata: Value = serde_json::from_str(&metadata).expect("cargo writes JSON");
+    let features = metadata["packages"][0]["features"].as_object();
+    let there: BTreeSet<&str> = features
+        .expect("features")
+        .keys()
+        .map(String::as_str)
+        .collect();
+    let here = FEATURES.iter().map(|(feature, _)| *feature);
+    assert_eq!(
+        there,
+        here.chain(["default"]).collect(),
+        "this test knows all"
+    );
+    let readme = include_str!("../README.md");
+    let (_, section) = readme.split_once("### Features").expect("a section");
+    let section = section.split("\n#").next().unwrap_or(section);
+    for (feature, _) in FEATURES {
+        assert!(
+            section.contains(&format!("| `{feature}` |")),
+            "{feature} has no row in the README"
+        );
+    }
+}
+
+/// The names and versions in the tree of the library with these features, as a program gets it.
+fn tree(features: &[&str]) -> Tree {
+    let features = features.join(",");
+    let lines = cargo(&[
+        "tree",
+        "--no-default-features",
+        "--features",
+        &features,
+        "--edges",
+        "normal",
+        "--prefix",
+        "none",
+        "--format",
+        "{p}",
+    ]);
+    // `name v1.2.3`, then perhaps where it comes from, and a star where it stood before.
+    let name = |line: &str| {
+        let mut words = line.split(' ');
+        let (name, version) = (words.next()?, words.next()?);
+        Some((name.to_owned(), version.to_owned()))
+    };
+    Tree(lines.lines().filter_map(name).collect())
+}
+
+/// Names and versions: two versions of a crate are two crates.
+#[derive(Debug, PartialEq, Eq)]
+struct Tree(BTreeSet<(String, String)>);
+
+impl Tree {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn contains(&self, name: &str) -> bool {
+        self.0.iter().any(|(own, _)| own == name)
+    }
+
+    fn is_superset(&self, other: &Tree) -> bool {
+        self.0.is_superset(&other.0)
+    }
+}
+
+/// What cargo says of this package; it has all that it needs, since it has just built this test.
+fn cargo(arguments: &[&str]) -> String {
+    let ran = Command::new(env!("CARGO"))
+        .args(arguments)
+        .args(["--offline", "--manifest-path"])
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
+        .output()
+        .expect("cargo runs");
+    assert!(
+        ran.status.success(),
+        "cargo {arguments:?}: {}",
+        String::from_utf8_lossy(&ran.stderr)
+    );
+    String::from_utf8(ran.stdout).expect("cargo writes UTF-8")
+}
