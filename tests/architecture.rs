@@ -45,6 +45,7 @@ const DOORS: &[(&str, &[&str])] = &[
         "data_encoding",
         &[
             "src/wire/warc.rs",
+            "src/wire/proxy.rs",
             "src/frontier/request.rs",
             "src/frontier/seeds.rs",
             "src/cli/json_lines.rs",

@@ -300,7 +300,7 @@ impl<I: Io> Core<I> {
         if self.frontier.check(&url, depth, false, throttle).is_err() {
             return;
         }
-        let job = Job {
+        let mut job = Job {
             id: self.frontier.number(),
             parent: from.id,
             via: Some(Arc::clone(via)),
@@ -315,6 +315,9 @@ impl<I: Io> Core<I> {
             share: 0.0,
             extra: None,
         };
+        if let Some(route) = from.route() {
+            job.extra_mut().route = Some(route.clone());
+        }
         self.release_later(job);
     }
 

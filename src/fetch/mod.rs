@@ -2,6 +2,7 @@
 
 pub mod connection;
 mod transport;
+pub mod tunnel;
 pub mod exchange;
 pub mod wish;
 mod body;

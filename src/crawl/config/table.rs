@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::error::{Problem, nearest};
 use super::form::{Codes, Flag, Form, JitterForm, Maybe, OneOf, Opposite, Patterns};
 use super::net::{
-    Agent, Contact, Exclusions, File, Headers, Nets, Overrides, Servers, Token, Words,
+    Agent, Contact, Exclusions, File, Headers, Nets, Overrides, Servers, Through, Token, Words,
 };
 use super::quantity::{AboveOne, AboveZero, BelowOne, Bytes, Delay, Limit, Places, Timeout, Whole};
 use super::scopes::{Keys, Scopes, Slots};
@@ -283,6 +283,8 @@ static TABLE: &[Setting] = &[
     row!("INSECURE", Flag, insecure,
         "certificates are not verified"),
     // Names and machine.
+    row!("PROXY", Maybe<Through>, frontier.proxy,
+        "the proxy that requests go through which name none themselves"),
     row!("DNS_SERVERS", Servers, dns_servers,
         "name servers instead of the system's"),
     row!("RESOLVE", Overrides, resolve,
