@@ -113,6 +113,13 @@ impl<I: Io> Core<I> {
         timings: Timings,
     ) -> Result<Box<Exchange>, RequestError> {
         let asked = describe(job, proxy);
+        #[cfg(feature = "cookies")]
+        let fields = self.fields_with_cookies(job);
+        #[cfg(feature = "cookies")]
+        let asked = Description {
+            headers: fields.as_deref().unwrap_or(asked.headers),
+            ..asked
+        };
         let (settings, limits) = (&self.config.fetch, Limits::default());
         match self.spare.take() {
             Some((mut exchange, buffers)) => {

@@ -76,6 +76,8 @@ pub struct Extra {
     pub dont_filter: bool,
     /// How it goes, where that was said.
     pub route: Option<Route>,
+    /// It neither carries the cookies that are kept nor adds to them.
+    pub dont_merge_cookies: bool,
     /// The caller's own JSON.
     pub meta: Option<Box<RawValue>>,
     /// The caller's own number.
@@ -100,6 +102,7 @@ impl Extra {
             || request.dont_follow
             || request.dont_filter
             || request.route.is_some()
+            || request.dont_merge_cookies
             || request.meta.is_some()
             || request.tag != 0;
         told.then(|| {
@@ -116,6 +119,7 @@ impl Extra {
                 dont_follow: request.dont_follow,
                 dont_filter: request.dont_filter,
                 route: request.route.clone(),
+                dont_merge_cookies: request.dont_merge_cookies,
                 meta: request.meta.clone(),
                 tag: request.tag,
                 ..Extra::default()
@@ -226,6 +230,7 @@ impl Job {
             dont_follow: extra.dont_follow,
             dont_filter: extra.dont_filter,
             route: extra.route,
+            dont_merge_cookies: extra.dont_merge_cookies,
             meta: extra.meta,
             tag: extra.tag,
         }

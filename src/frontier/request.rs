@@ -46,6 +46,9 @@ pub struct Request {
     /// How it goes, in place of `PROXY`. What follows from it goes the same way: its redirects, its
     /// links, the robots.txt it asks for and the sitemaps named there.
     pub route: Option<Route>,
+    /// Scrapy's `dont_merge_cookies`: it carries none of the cookies that are kept, and none that its
+    /// reply sets is.
+    pub dont_merge_cookies: bool,
     /// The caller's own JSON, handed back with the result.
     pub meta: Option<Box<RawValue>>,
     /// The caller's own number, handed back with the result.
@@ -166,6 +169,13 @@ impl Request {
     /// Goes through no proxy, whatever `PROXY` says, and so does what follows from it.
     pub fn without_proxy(mut self) -> Self {
         self.route = Some(Route::Direct);
+        self
+    }
+
+    /// Has nothing to do with the cookies of others, where `COOKIES_ENABLED` keeps them. One that
+    /// brings a Cookie field of its own carries no others either, but its reply's are kept.
+    pub fn dont_merge_cookies(mut self) -> Self {
+        self.dont_merge_cookies = true;
         self
     }
 

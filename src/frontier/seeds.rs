@@ -279,6 +279,7 @@ impl Object {
             ignore_robots: _,
             dont_follow: _,
             dont_filter: _,
+            dont_merge_cookies: _,
         } = request;
         Object {
             url: url.clone(),
