@@ -20,6 +20,7 @@ pub mod sink;
 #[doc(hidden)]
 pub mod crawl;
 
+pub mod parts;
 pub mod settings;
 #[doc(inline)]
 pub use crawl::probe;

@@ -503,24 +503,26 @@ fn a_crawler_dropped_in_the_middle_neither_hangs_nor_keeps_its_handles_waiting()
 
 #[test]
 fn a_crawl_leaves_the_process_as_it_was() {
+    let dispositions = || {
+        [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE].map(|signal| {
+            // SAFETY: a null action only reads the present one into `present`, which is ours.
+            unsafe {
+                let mut present: libc::sigaction = std::mem::zeroed();
+                let read = libc::sigaction(signal, std::ptr::null(), &raw mut present);
+                assert_eq!(read, 0, "signal {signal}");
+                present.sa_sigaction
+            }
+        })
+    };
+    // Whoever started us may have said something of them.
+    let before = dispositions();
     let server = Server::start(|_| Reply::page("a page"));
     let (_, mut crawler) = kept(server.config());
     submit_pages(&mut crawler, 1);
     assert_eq!(to_the_end(&mut crawler), "finished");
     assert!(rustls::crypto::CryptoProvider::get_default().is_none());
     assert_eq!(log::max_level(), log::LevelFilter::Off);
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: a null action only reads the present one into `present`, which is ours.
-        let present = unsafe {
-            let mut present: libc::sigaction = std::mem::zeroed();
-            assert_eq!(
-                libc::sigaction(signal, std::ptr::null(), &raw mut present),
-                0
-            );
-            present.sa_sigaction
-        };
-        assert_eq!(present, libc::SIG_DFL, "signal {signal}");
-    }
+    assert_eq!(dispositions(), before);
 }
 
 #[test]

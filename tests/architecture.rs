@@ -186,6 +186,26 @@ fn nothing_pretends_to_be_there() {
 }
 
 #[test]
+fn tests_say_past_their_harness_what_they_skip() {
+    // Put together here, so that this file may name it.
+    let swallowed = format!("{}!(", "eprintln");
+    let mut wrong = Vec::new();
+    for (file, code) in sources().into_iter().chain(files("tests")) {
+        let speaks_to_users = file.starts_with("src/cli/");
+        for (number, line) in code.lines().enumerate() {
+            if mentions(line, &swallowed) && !speaks_to_users {
+                wrong.push(format!("{file}:{}", number + 1));
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "nobody sees this when a test passes; say it with loud::skip:\n{}",
+        wrong.join("\n")
+    );
+}
+
+#[test]
 fn every_file_says_first_what_it_is_for() {
     for (file, code) in sources() {
         assert!(
@@ -211,11 +231,16 @@ fn floor_of(file: &str) -> &str {
 
 /// Every source file as its path from the package's root, and its text.
 fn sources() -> Vec<(String, String)> {
+    files("src")
+}
+
+/// The same of the files in a folder.
+fn files(folder: &str) -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
-    let mut folders = vec![root.join("src")];
+    let mut folders = vec![root.join(folder)];
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).expect("src is readable") {
+        for entry in fs::read_dir(&folder).expect("it is readable") {
             let path: PathBuf = entry.expect("an entry").path();
             if path.is_dir() {
                 folders.push(path);

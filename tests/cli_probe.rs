@@ -1,5 +1,6 @@
 //! What `argiope probe` measures, held against others: the server's own clock, and HdrHistogram's
-//! reader for Python. Where that is not installed, its test says so and checks nothing.
+//! reader for Python. Where that is not installed, or the kernel has no io_uring for us, its test
+//! says so and checks nothing.
 #![cfg(feature = "cli")]
 
 #[expect(
@@ -13,6 +14,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -45,16 +47,17 @@ measures = {
 print(json.dumps({"measures": measures, "spans": spans}))
 "#;
 
+/// Says aloud what is not checked: past the test harness, which keeps what passing tests print.
+fn skip(why: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
+}
+
 /// What the reader says of a log; `None` where there is no reader.
 fn read(log: &Path) -> Option<Value> {
     let python = |arguments: &[&str]| Command::new("python3").args(arguments).output().ok();
     let there = python(&["-c", "import hdrh"]).is_some_and(|output| output.status.success());
     if !there {
-        // Past the test harness, which keeps what passing tests print.
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED: hdrh is not installed (pip install hdrhistogram), so no HDR log was read by it"
-        );
+        skip("hdrh is not installed (pip install hdrhistogram), so no HDR log was read by it");
         return None;
     }
     let output = python(&["-c", READER, log.to_str().expect("a path")]).expect("it just ran");
@@ -71,22 +74,26 @@ fn median(mut spans: Vec<f64>) -> f64 {
 }
 
 /// What the server took by our account, by its own, and how late we were: medians, while our own
-/// thread is kept busy.
-fn stalled(io: &str) -> (f64, f64, f64) {
+/// thread is kept busy. `None` where the kernel has not this interface for us.
+fn stalled(io: &str) -> Option<(f64, f64, f64)> {
     let server = Server::start(|_| Reply::page("a page").after(Duration::from_millis(20)));
     let output = Command::new(env!("CARGO_BIN_EXE_argiope"))
-        .args([
-            "probe",
-            "http://a.test/",
-            "--rate",
-            "40",
-            "--requests",
-            "80",
-        ])
+        .args(["probe", "http://a.test/", "--json"])
+        .args(["--rate", "40", "--requests", "80"])
         .args(["--stall", "50ms", "--results", "-", "--io", io])
         .args(["--allow-net", "loopback", "--resolve", &server.here()])
         .output()
         .expect("the binary runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let report = errors.lines().find(|line| line.starts_with('{'));
+    let report: Value = report
+        .and_then(|line| serde_json::from_str(line).ok())
+        .unwrap_or_else(|| panic!("{errors}"));
+    if report["io"] != io {
+        let why = errors.lines().next().unwrap_or_default();
+        skip(&format!("nothing was measured on {io}: {why}"));
+        return None;
+    }
     let lines: Vec<Value> = String::from_utf8_lossy(&output.stdout)
         .lines()
         .map(|line| serde_json::from_str(line).expect("a line is JSON"))
@@ -100,17 +107,20 @@ fn stalled(io: &str) -> (f64, f64, f64) {
     let theirs = theirs
         .iter()
         .map(|asked| (asked.done - asked.at).as_secs_f64());
-    (
+    Some((
         ours("server_latency"),
         median(theirs.collect()),
         ours("lateness"),
-    )
+    ))
 }
 
 #[test]
 fn a_busy_thread_of_ours_does_not_move_what_the_server_took() {
     for io in ["epoll", "uring"] {
-        let (ours, theirs, lateness) = stalled(io);
+        let Some((ours, theirs, lateness)) = stalled(io) else {
+            assert_eq!(io, "uring", "every Linux has epoll");
+            continue;
+        };
         // A thread that did nothing but sleep would be a tenth of that late.
         assert!(lateness > 0.005, "{io}: it is busy: {lateness} s");
         let apart = (ours - theirs).abs();
@@ -124,9 +134,18 @@ fn a_busy_thread_of_ours_does_not_move_what_the_server_took() {
 #[test]
 fn another_reader_finds_the_percentiles_that_the_report_tells() {
     let asked = AtomicU64::new(0);
+    let silence = Mutex::new(None);
     let server = Server::start(move |_| {
         let asked = asked.fetch_add(1, Ordering::Relaxed);
-        let page = Reply::page("a page").after(Duration::from_millis(asked % 20));
+        let mut after = Duration::from_millis(asked % 20);
+        // What is asked within two seconds of the hundredth is answered after them, so that there are
+        // intervals without an answer however well the machine does.
+        let mut silence = silence.lock().expect("no server panics");
+        if asked >= 100 {
+            let until = *silence.get_or_insert(loopback::now() + Duration::from_millis(2100));
+            after = after.max(until.saturating_sub(loopback::now()));
+        }
+        let page = Reply::page("a page").after(after);
         // Some connections are to be set up while it measures, however quick its pages are.
         match asked % 10 {
             0 => page.field("Connection", "close"),
@@ -168,15 +187,15 @@ fn another_reader_finds_the_percentiles_that_the_report_tells() {
             );
         }
     }
-    // An interval a second, each from where the one before ended; stamps have whole milliseconds.
+    // An interval a second, but none where nothing was answered; stamps have whole milliseconds.
     let spans = theirs["spans"].as_array().expect("a list").iter();
     let due: Vec<(f64, f64)> = spans
         .filter(|span| span[0] == "due")
         .map(|span| (span[1].as_f64().expect("ms"), span[2].as_f64().expect("ms")))
         .collect();
-    assert!((3..=5).contains(&due.len()), "{due:?}");
+    assert!(due.len() >= 2, "{due:?}");
     for pair in due.windows(2) {
-        assert!((pair[1].0 - pair[0].1).abs() <= 2.0, "{due:?}");
+        assert!(pair[1].0 - pair[0].1 >= -2.0, "they overlap: {due:?}");
     }
     let text = fs::read_to_string(&log).expect("the log");
     assert!(text.contains("#[StartTime: "), "{text}");

@@ -291,7 +291,9 @@ impl Driver {
             };
             match read {
                 Ok(0) if matches!(socket, Socket::Tcp(_)) => ended.push(*id),
-                Ok(length) => self.resolver.handle_received(*id, &buffer[..length], now),
+                Ok(length) => self
+                    .resolver
+                    .handle_received(*id, &buffer[..length], now, now),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(_) => ended.push(*id),
             }

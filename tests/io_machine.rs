@@ -3,6 +3,9 @@
 //! Limits and standard output belong to a whole process, so each of these runs in one of its own:
 //! this test binary, started again with the name of a single test.
 
+#[path = "../src/base/loud.rs"]
+mod loud;
+
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpListener;
@@ -290,7 +293,7 @@ fn forbid_io_uring() {
 /// The back end on io_uring, if there is one to be had.
 fn uring() -> Option<Uring> {
     Uring::new(Settings::default())
-        .inspect_err(|reason| eprintln!("SKIPPED: {reason}"))
+        .inspect_err(|reason| loud::skip(reason))
         .ok()
 }
 

@@ -1,6 +1,9 @@
 //! The same crawl of a scripted origin, on epoll, on io_uring and in the simulation: what comes out
 //! is the same, but for times, local ports, and what was asked for in which order.
 
+#[path = "../src/base/loud.rs"]
+mod loud;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -242,6 +245,13 @@ fn lines<I: Io>(io: I, at: SocketAddr, refuses: SocketAddr) -> Vec<Value> {
 
 /// The lines in the order of their URLs and attempts, without what may differ.
 fn alike(mut lines: Vec<Value>) -> Vec<Value> {
+    let by = |clock: &str| lines.iter().filter(|line| line["clock"] == clock).count();
+    // A busy machine may lose us a stamp, but no more than a few.
+    let (by_kernel, by_us) = (by("kernel"), by("user"));
+    assert!(
+        by_us * 4 <= by_kernel,
+        "{by_us} stamps by us, {by_kernel} by the kernel"
+    );
     let urls: BTreeMap<u64, Value> = lines
         .iter()
         .map(|line| (line["id"].as_u64().expect("a number"), line["url"].clone()))
@@ -256,20 +266,20 @@ fn alike(mut lines: Vec<Value>) -> Vec<Value> {
             .iter_mut()
             .filter(|(name, value)| TIMES.contains(&name.as_str()) && !value.is_null())
         {
-            *value = "a time".into();
+            *value = "told".into();
         }
     }
     lines.sort_by_key(|line| (line["url"].to_string(), line["attempt"].as_u64()));
     lines
 }
 
-/// What a busy machine, or a race of two connections, may make different.
-const DIFFERING: [&str; 7] = [
-    "id", "local", "clock", "bound", "delay", "reused", "connect",
-];
+/// What a busy machine may make different, or chance.
+const DIFFERING: [&str; 4] = ["id", "local", "bound", "delay"];
 
 /// Of these it matters whether they are there.
-const TIMES: [&str; 11] = [
+const TIMES: [&str; 13] = [
+    "clock",
+    "connect",
     "started",
     "due",
     "sent",
@@ -303,7 +313,7 @@ fn the_same_origin_is_crawled_alike_on_every_back_end() {
     assert_same(&lines(epoll, at, refuses), &simulated);
     match Uring::new(Settings::default()) {
         Ok(uring) => assert_same(&lines(uring, at, refuses), &simulated),
-        Err(reason) => eprintln!("SKIPPED: {reason}"),
+        Err(reason) => loud::skip(reason),
     }
 }
 

@@ -47,7 +47,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from speed.stage import ROOT, TLS_ADDRESSES, TLS_PORT, PORT, Stage, Trouble, check_machine, enter_namespace, median
@@ -165,12 +165,22 @@ class Measures:
         self.size = size
         self.wanted = wanted
         self.seen = {}
+        self.names = {}
         self.notes = []
         self.told = []
 
     def see(self, key, *values):
         if key in self.wanted:
             self.seen.setdefault(key, []).append(values)
+
+    def rename(self, key, what):
+        """The row measured something else than is asked of it: this."""
+        self.names[key] = what
+
+    def row(self, row):
+        """The row as it was measured; of something else nothing is asked."""
+        what = self.names.get(row.key)
+        return replace(row, what=what, asked=(), aim=()) if what else row
 
     def note(self, line):
         self.notes.append(line)
@@ -283,8 +293,14 @@ class Measures:
                              seconds=600)
         for line in run.said.splitlines():
             self.note(f"growth: {line}")
-        found = re.search(r"costs ([\d.]+) times", run.said)
-        self.see("growth", float(found[1]))
+        found = re.search(r"at (\d+) scopes costs ([\d.]+) times what it does at (\d+)", run.said)
+        if not found or found[1] == found[3]:
+            raise Trouble("there are no two sizes to compare")
+        most, times, least = int(found[1]), float(found[2]), int(found[3])
+        # A size that does not fit is left out, and smaller ones cost less.
+        if (least, most) != (min(Size.growth), max(Size.growth)):
+            self.rename("growth", f"cost per page, {short(least)} to {short(most)} scopes only")
+        self.see("growth", times)
 
     def memory(self):
         sizes = self.size.memory
@@ -294,6 +310,8 @@ class Measures:
         run = self.stage.run([self.stage.examples / "admission", max(sizes)], seconds=300)
         for told_line in run.said.splitlines():
             self.note(f"memory: {told_line}")
+        if sizes != Size.memory:
+            self.rename("memory", f"resident memory, {' / '.join(map(short, sizes))} scopes only")
         self.see("memory", *(float(re.search(rf"^ *{scopes} +(\d+) MB", run.said, re.M)[1]) for scopes in sizes))
 
     def wheel(self):
@@ -328,6 +346,14 @@ class Measures:
 
 
 IN_NS = {"ps": 1e-3, "ns": 1, "µs": 1e3, "us": 1e3, "ms": 1e6, "s": 1e9}
+
+
+def short(count):
+    """A round number of many as it is spoken: 10 M."""
+    for size, letter in ((1_000_000, "M"), (1_000, "k")):
+        if count % size == 0:
+            return f"{count // size} {letter}"
+    return str(count)
 
 
 def told(run):
@@ -374,7 +400,7 @@ def table(lines):
 
 
 def tell(measures, options):
-    rows = [row for row in ROWS if row.key in measures.wanted]
+    rows = [measures.row(row) for row in ROWS if row.key in measures.wanted]
     if rows:
         table([line(row, measures.seen.get(row.key, []), options.quick) for row in rows])
     print()

@@ -7,8 +7,9 @@
     tools/latency_judge.py --io epoll --busy 0,50 --requests 2000
 
 Needs root and tcpdump. A server on loopback answers each request after 20 to 50 ms, most in one
-segment; of every fourth the head comes alone and the body 2 to 30 ms after it. The crawler under
-judgement keeps 32 requests in flight, each to an address of its own, and after each page keeps its
+segment; of every fourth the head comes alone and the body 2 to 30 ms after it, and of every eighth the
+server computes for 0.3 to 1 ms between the two, without giving up its processor, which may be the one
+that the crawler is to wake on. The crawler under judgement keeps 32 requests in flight, each to an address of its own, and after each page keeps its
 own thread busy for 0, 20 or 50 ms. tcpdump captures what passes, stamped to the nanosecond by the kernel, and
 for each request the figure is compared:
 
@@ -58,7 +59,8 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 1000\r\n
 
 
 class Origin(asyncio.Protocol):
-    """Answers /DELAY/GAP/NUMBER, in milliseconds; with a gap the head goes ahead of the body."""
+    """Answers /DELAY/GAP/NUMBER, in milliseconds; with a gap the head goes ahead of the body. A gap
+    that ends in `c` is computed through, not slept."""
 
     def connection_made(self, transport):
         self.transport = transport
@@ -69,10 +71,18 @@ class Origin(asyncio.Protocol):
         while b"\r\n\r\n" in self.heard:
             request, self.heard = self.heard.split(b"\r\n\r\n", 1)
             _, delay, gap, _ = request.split(b" ")[1].split(b"/")
-            asyncio.get_running_loop().call_later(int(delay) / 1000, self.answer, int(gap) / 1000)
+            computes = gap.endswith(b"c")
+            gap = float(gap.rstrip(b"c")) / 1000
+            asyncio.get_running_loop().call_later(int(delay) / 1000, self.answer, gap, computes)
 
-    def answer(self, gap):
-        if gap:
+    def answer(self, gap, computes):
+        if computes:
+            self.transport.write(HEAD)
+            ends = time.perf_counter() + gap
+            while time.perf_counter() < ends:
+                pass
+            self.transport.write(BODY)
+        elif gap:
             self.transport.write(HEAD)
             asyncio.get_running_loop().call_later(gap, self.transport.write, BODY)
         else:
@@ -99,7 +109,10 @@ def urls_for(port, requests, kept, tls, seed):
     scheme = "https" if tls else "http"
     for number in range(requests):
         delay = chance.randint(20, 50)
-        gap = chance.randint(2, 30) if chance.random() < 0.25 else 0
+        kind = chance.random()
+        gap = chance.randint(2, 30) if kind < 0.25 else 0
+        if kind > 0.875:
+            gap = f"{chance.randint(3, 10) / 10}c"
         host = number % KEPT_ADDRESSES if kept else number
         yield f"{scheme}://127.1.{host // 250}.{host % 250 + 1}:{port}/{delay}/{gap}/{number}"
 

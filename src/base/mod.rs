@@ -13,3 +13,5 @@ pub mod pool;
 
 pub mod disk;
 pub mod address;
+#[cfg(test)]
+pub mod loud;

@@ -215,12 +215,14 @@ impl<I: Io> Core<I> {
         }
     }
 
-    pub fn on_connected(&mut self, key: Key, local: SocketAddr, stamp: Stamp) {
+    pub fn on_connected(&mut self, key: Key, local: SocketAddr, started: Instant, stamp: Stamp) {
         match self.sockets.get_mut(key) {
             Some(Socket::Http(http)) => {
                 let flight = http.flight.expect("a new connection is somebody's");
                 self.ports.granted(http.connection.remote(), self.now);
-                let news = http.connection.handle_connected(local, stamp.at);
+                let news = http
+                    .connection
+                    .handle_connected(local, started, arrival(stamp));
                 self.won(flight, key);
                 if let Some(news) = news {
                     self.on_news(key, news);
@@ -283,14 +285,18 @@ impl<I: Io> Core<I> {
     }
 
     pub fn on_sent(&mut self, key: Key, at: Instant, slack: Duration) {
-        if let Some(Socket::Http(http)) = self.sockets.get_mut(key) {
-            http.connection.handle_sent(at, slack);
-            if let Some(flight) = http.flight.and_then(|key| self.flights.get(key))
-                && matches!(flight.stage, Stage::Exchanging { .. })
-            {
-                self.throttle.sent(flight.ticket, at);
+        match self.sockets.get_mut(key) {
+            Some(Socket::Http(http)) => {
+                http.connection.handle_sent(at, slack);
+                if let Some(flight) = http.flight.and_then(|key| self.flights.get(key))
+                    && matches!(flight.stage, Stage::Exchanging { .. })
+                {
+                    self.throttle.sent(flight.ticket, at);
+                }
+                self.arm(key);
             }
-            self.arm(key);
+            Some(Socket::Dns(socket)) => self.resolver.handle_sent(*socket, at),
+            Some(Socket::Parting) | None => {}
         }
     }
 
@@ -360,7 +366,7 @@ impl<I: Io> Core<I> {
                 exchange,
             } => {
                 // A handshake that failed had a connection, and it took its time.
-                exchange.timings_mut().connect = established;
+                exchange.timings_mut().end_connect(established);
                 sockets.retain(|socket| *socket != key);
                 race.handle_failed();
                 // Only TCP's failures are the address's; TLS is the same behind all of them, and so is

@@ -220,10 +220,10 @@ impl<I: Io> Core<I> {
         match event {
             Event::Connected {
                 token,
-                started: _,
+                started,
                 stamp,
                 local,
-            } => self.on_connected(key_of(token), local, stamp),
+            } => self.on_connected(key_of(token), local, started, stamp),
             Event::Failed { token, error, at } => self.on_failed(key_of(token), error, at),
             Event::Sent { token, at, slack } => self.on_sent(key_of(token), at, slack),
             Event::Received {

@@ -68,6 +68,8 @@ pub struct Parts {
     pub initial: Option<InitialFeedback>,
     /// Where `stats.json` is kept up to date; `None` for nowhere.
     pub stats_path: Option<PathBuf>,
+    /// What said how many requests may be in flight, as people know it.
+    pub in_flight_named: &'static str,
 }
 
 /// Who maps scopes, and who reads answers.
@@ -84,6 +86,7 @@ impl Parts {
             managers: BTreeMap::new(),
             initial: None,
             stats_path: None,
+            in_flight_named: "CONCURRENT_REQUESTS",
         }
     }
 }
@@ -192,7 +195,8 @@ impl<I: Io> Crawler<I> {
                 _ => format!("the limit of {} open files", open_files()),
             };
             log::warn!(
-                "CONCURRENT_REQUESTS is {wanted}, but {bound} leaves room for only {} in flight",
+                "{} is {wanted}, but {bound} leaves room for only {} in flight",
+                parts.in_flight_named,
                 room.most()
             );
             throttle.set_in_flight_max(room.most());

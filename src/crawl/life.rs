@@ -178,7 +178,8 @@ impl<I: Io> Core<I> {
                     }
                 }
                 Some(Socket::Dns(socket)) => {
-                    return self.resolver.handle_received(*socket, bytes, self.now);
+                    let at = stamp.at;
+                    return self.resolver.handle_received(*socket, bytes, at, self.now);
                 }
                 Some(Socket::Parting) | None => return,
             };

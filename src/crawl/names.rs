@@ -46,7 +46,8 @@ impl<I: Io> Core<I> {
             Lookup::Pending => {
                 self.throttle.cancel(ticket, self.now);
                 self.resolving += 1;
-                self.asked.insert(lane, self.now);
+                // Not the turn's moment: the lookup that it joins may go on in this very turn.
+                self.asked.insert(lane, self.io.now());
                 Resolved::Later
             }
             Lookup::Busy => {
@@ -133,7 +134,7 @@ impl<I: Io> Core<I> {
                 }
                 Action::Send { socket, bytes } => {
                     if let Some(key) = self.dns_sockets.get(&socket) {
-                        self.io.send(token_of(*key), &bytes, false);
+                        self.io.send(token_of(*key), &bytes, true);
                     }
                 }
                 Action::Close { socket } => {
@@ -142,14 +143,23 @@ impl<I: Io> Core<I> {
                         self.io.close(token_of(key), Close::Finish);
                     }
                 }
-                Action::Resolved { waiters, .. } => {
+                Action::Resolved {
+                    waiters,
+                    left,
+                    over,
+                    ..
+                } => {
                     for lane in waiters {
                         self.resolving -= 1;
                         let lane = LaneId(lane as u32);
                         if let Some(asked) = self.asked.remove(&lane) {
-                            // The lane's next attempt counts the lookup as its own.
-                            let took = self.now.saturating_since(asked);
-                            self.looked_up.insert(lane, took);
+                            // The lane's next attempt counts the lookup as its own, from the query's
+                            // departure, or as much of it as there still was to wait for.
+                            let from = left.map_or(asked, |left| left.max(asked));
+                            let took = over.saturating_since(from);
+                            if !took.is_zero() {
+                                self.looked_up.insert(lane, took);
+                            }
                         }
                         self.frontier.go_on(lane, &mut self.throttle, self.now);
                     }

@@ -173,10 +173,9 @@ impl Stats {
         let since =
             |end: Option<Instant>, start: Option<Instant>| Some(end?.saturating_since(start?));
         let started = Some(timings.started);
-        let connecting = timings.dns.or(started);
         let spans = [
             since(timings.dns, started),
-            since(timings.connect, connecting),
+            timings.connect_took,
             timings.tls_took,
             since(timings.sent, timings.ready),
             since(timings.first_byte, timings.sent),

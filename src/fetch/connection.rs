@@ -11,7 +11,7 @@ use super::deadline::{Deadline, Phase};
 use super::exchange::{Exchange, Step};
 use super::failure::{Failure, FailureKind};
 use super::settings::Settings;
-use super::timings::Arrival;
+use super::timings::{Arrival, Established};
 use super::tls::{TlsInfo, TlsSession};
 use super::transport::Transport;
 use super::tunnel::Tunnel;
@@ -59,8 +59,8 @@ pub struct Connection {
     transport: Transport,
     remote: SocketAddr,
     local: Option<SocketAddr>,
-    /// When TCP was established.
-    established: Option<Instant>,
+    /// TCP, once it is established.
+    established: Option<Established>,
     /// The TLS handshake, once it is over.
     secured: Option<Secured>,
     /// For how long it may be set up, where the settings do not say so.
@@ -152,8 +152,13 @@ impl Connection {
         }
     }
 
-    /// The kernel has established it.
-    pub fn handle_connected(&mut self, local: SocketAddr, at: Instant) -> Option<News> {
+    /// The kernel has established it, by an attempt that left at `left`.
+    pub fn handle_connected(
+        &mut self,
+        local: SocketAddr,
+        left: Instant,
+        arrival: Arrival,
+    ) -> Option<News> {
         let State::Connecting {
             opened,
             released,
@@ -164,7 +169,7 @@ impl Connection {
         };
         let (opened, released, tunnel) = (*opened, *released, tunnel.take());
         self.local = Some(local);
-        self.established = Some(at);
+        self.established = Some(Established::after(left, arrival));
         if let Some(tunnel) = tunnel {
             self.state = State::Tunnelling {
                 opened,
@@ -173,7 +178,7 @@ impl Connection {
             };
             return None;
         }
-        self.go_through(released, at)
+        self.go_through(released, arrival.at)
     }
 
     /// Nothing lies between us and the origin any more.
@@ -205,8 +210,8 @@ impl Connection {
         Connection { timeout, ..self }
     }
 
-    /// When TCP was established, if it was.
-    pub fn established(&self) -> Option<Instant> {
+    /// When TCP was established and how long that took, if it was.
+    pub fn established(&self) -> Option<Established> {
         self.established
     }
 
@@ -220,9 +225,8 @@ impl Connection {
         let timings = exchange.timings_mut();
         timings.ready = Some(since);
         if self.used == 0 {
-            // What was over before the attempt began is no phase of it.
+            timings.end_connect(self.established);
             let began = timings.started;
-            timings.connect = self.established.filter(|at| *at >= began);
             if let Some(Secured {
                 arrival,
                 took,
@@ -329,7 +333,7 @@ impl Connection {
                 Some(self.died_idle())
             }
             State::Exchanging(exchange) => {
-                let step = exchange.handle_end(self.transport.may_end(), at);
+                let step = exchange.handle_end(self.transport.may_end());
                 Some(self.on_step(step, at))
             }
             State::Finished { reusable_since, .. } => {

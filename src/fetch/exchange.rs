@@ -99,6 +99,8 @@ pub struct Exchange {
     timeout: Option<Duration>,
     timings: Timings,
     pulse: Pulse,
+    /// When the last bytes of the reply arrived.
+    arrived: Instant,
     /// How long we did not read what had perhaps arrived.
     kept_waiting: Duration,
     received: Received,
@@ -233,6 +235,7 @@ impl Exchange {
             timeout: description.timeout,
             timings,
             pulse: Pulse::new(settings),
+            arrived: Instant::START,
             kept_waiting: Duration::ZERO,
             received: Received {
                 wire: buffers.wire,
@@ -269,6 +272,7 @@ impl Exchange {
         if input.len() < offered {
             let taken = offered - input.len();
             self.pulse.beat(arrival.at, taken as u64);
+            self.arrived = arrival.at;
         }
         step
     }
@@ -287,14 +291,15 @@ impl Exchange {
 
     /// The connection ended. `whole` says that nothing can have been cut off unseen: with TLS,
     /// that close_notify came.
-    pub fn handle_end(&mut self, whole: bool, at: Instant) -> Step {
+    pub fn handle_end(&mut self, whole: bool) -> Step {
         let finished = match &mut self.state {
             State::AwaitingHead(reader) | State::ReadingBody(reader, _) => reader.finish(),
             State::Queued => Err(HttpError::NoReply),
             State::Over => unreachable!("an exchange that is over hears no more"),
         };
         match finished {
-            Ok(_) if whole => self.complete(false, at),
+            // The last bytes were the body's; that they were the last ones is all that is new.
+            Ok(_) if whole => self.complete(false, self.arrived),
             Ok(_) => self.fail(Failure::new(
                 FailureKind::Truncated,
                 "close_notify",

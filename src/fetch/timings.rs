@@ -11,10 +11,14 @@ pub struct Timings {
     pub started: Instant,
     /// When throttling allowed the departure.
     pub due: Option<Instant>,
-    /// The name was resolved (by a query of this attempt's).
+    /// The name was resolved (by a query that this attempt waited for). The attempt's start is as
+    /// long before this as it waited: from the query's departure to the arrival of the answer.
     pub dns: Option<Instant>,
     /// TCP was established for this attempt.
     pub connect: Option<Instant>,
+    /// How long that took, from the SYN's departure: what kept us from sending it is nobody's
+    /// latency.
+    pub connect_took: Option<Duration>,
     /// The TLS handshake was complete.
     pub tls_handshake: Option<Instant>,
     /// How long that handshake took, from the ClientHello's departure: our own wait before it is
@@ -28,7 +32,8 @@ pub struct Timings {
     pub first_byte: Option<Instant>,
     /// The last byte of the final head arrived.
     pub headers: Option<Instant>,
-    /// The last byte of the body arrived.
+    /// The last byte of the body arrived. Where only the end of the connection tells that it was
+    /// the last one, that end is no part of this: it brings nothing, and no kernel stamps it.
     pub body: Option<Instant>,
     /// The arrivals that its latencies end with were stamped by the kernel.
     pub kernel: bool,
@@ -94,6 +99,13 @@ impl Timings {
         self.slack + self.tls_slack
     }
 
+    /// TCP was established, if it was. What was over before the attempt began is no phase of it.
+    pub fn end_connect(&mut self, established: Option<Established>) {
+        let phase = established.filter(|tcp| tcp.at >= self.started);
+        self.connect = phase.map(|tcp| tcp.at);
+        self.connect_took = phase.map(|tcp| tcp.took);
+    }
+
     /// The final head is complete, with bytes that arrived like this.
     pub(super) fn end_headers(&mut self, arrival: Arrival) {
         self.headers = Some(arrival.at);
@@ -119,4 +131,72 @@ pub struct Arrival {
     pub kernel: bool,
     /// They may have arrived as much earlier.
     pub slack: Duration,
+}
+
+/// A TCP handshake that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Established {
+    /// When it was.
+    pub at: Instant,
+    /// How long it took, from the SYN's departure.
+    pub took: Duration,
+}
+
+impl Established {
+    /// By an attempt that left at `left`, or as much later as the arrival has of slack.
+    pub fn after(left: Instant, arrival: Arrival) -> Self {
+        let at = arrival.at;
+        // The kernel measures the round trip: in doubt is when it began, not how long it took.
+        let doubt = if arrival.kernel {
+            arrival.slack
+        } else {
+            Duration::ZERO
+        };
+        Established {
+            at,
+            took: at.saturating_since(left + doubt),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::START + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn a_handshake_took_as_long_as_the_kernel_measured_or_as_we_waited_at_the_most() {
+        let check = |kernel, slack, took| {
+            let arrival = Arrival {
+                at: at(50),
+                kernel,
+                slack: Duration::from_millis(slack),
+            };
+            let established = Established::after(at(10), arrival);
+            assert_eq!(established.at, at(50));
+            assert_eq!(established.took, Duration::from_millis(took));
+        };
+        check(true, 0, 40);
+        // The attempt left up to 30 ms later than it began to, and took a round trip from there.
+        check(true, 30, 10);
+        // Nobody knows but we, who noticed at the end of this.
+        check(false, 40, 40);
+    }
+
+    #[test]
+    fn a_connection_from_before_the_attempt_is_no_phase_of_it() {
+        let mut timings = Timings {
+            started: at(20),
+            ..Timings::default()
+        };
+        let took = Duration::from_millis(5);
+        timings.end_connect(Some(Established { at: at(19), took }));
+        assert_eq!((timings.connect, timings.connect_took), (None, None));
+        timings.end_connect(Some(Established { at: at(20), took }));
+        assert_eq!(timings.connect, Some(at(20)));
+        assert_eq!(timings.connect_took, Some(took));
+    }
 }

@@ -4,6 +4,8 @@
 //! else, so a new back end is checked by writing its bench.
 
 mod kernel;
+mod crowd;
+mod overtaken;
 mod simulated;
 mod suite;
 

@@ -633,7 +633,7 @@ const EDGES_MAX: usize = 1024;
 
 /// Sockets read from in one turn. Each may bring a page, which takes up to a tenth of a
 /// millisecond to work off, and what falls due meanwhile is late by that.
-const READS_MAX: usize = 16;
+pub(super) const READS_MAX: usize = 16;
 
 /// For so many turns after one that left a stamp in doubt the kernel is asked for a socket's segments
 /// before a request leaves: half a microsecond, which a loop saves that is never late.

@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(open(BackEnd::Auto), "epoll");
         match Uring::new(Settings::default()) {
             Ok(_) => assert_eq!(open(BackEnd::Uring), "uring"),
-            Err(reason) => eprintln!("SKIPPED: {reason}"),
+            Err(reason) => crate::base::loud::skip(reason),
         }
     }
 }

@@ -333,7 +333,7 @@ pub(super) const PROMPT: Duration = Duration::from_micros(45);
 
 /// What each piece of news costs a loop that does nothing but read and send, at the most. To ask the
 /// kernel takes a fortieth of it.
-pub(super) const PER_NEWS: Duration = Duration::from_micros(50);
+const PER_NEWS: Duration = Duration::from_micros(50);
 
 const SECOND: u64 = 1_000_000_000;
 

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
@@ -21,16 +22,30 @@ pub(super) struct Timer {
 }
 
 impl Timer {
+    /// # Errors
+    /// When there is no descriptor to be had, or the system has none of this kind for us: some
+    /// sandboxes do not know them. A loop that could not keep a deadline would send too early or never.
     pub(super) fn new() -> io::Result<Self> {
-        let fd = timerfd_create(
+        Self::of(timerfd_create(
             TimerfdClockId::Monotonic,
             TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
-        )
-        .map_err(|error| {
-            let error = io::Error::from(error);
-            io::Error::new(error.kind(), format!("timerfd_create: {error}"))
-        })?;
-        Ok(Timer { fd, armed: None })
+        ))
+    }
+
+    fn of(created: Result<OwnedFd, Errno>) -> io::Result<Self> {
+        match created {
+            Ok(fd) => Ok(Timer { fd, armed: None }),
+            Err(errno) => {
+                let error = io::Error::from(errno);
+                let reason = match errno {
+                    Errno::NOSYS | Errno::PERM | Errno::ACCESS => {
+                        "no deadline can be kept: a sandbox forbids timers (timerfd_create)"
+                    }
+                    _ => "no timer can be had (timerfd_create)",
+                };
+                Err(io::Error::new(error.kind(), format!("{reason}: {error}")))
+            }
+        }
     }
 
     /// Sets the deadline. One that has passed is due at once; costs nothing if it is unchanged.
@@ -79,3 +94,23 @@ const ZERO: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 0,
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_there_are_no_timers_it_is_said_what_is_missing() {
+        let check = |errno: Errno, said: &str| {
+            let error = Timer::of(Err(errno)).expect_err("there is no timer");
+            assert_eq!(error.kind(), io::Error::from(errno).kind());
+            let text = error.to_string();
+            assert!(text.starts_with(said), "{text}");
+        };
+        let forbidden = "no deadline can be kept: a sandbox forbids timers (timerfd_create): ";
+        check(Errno::NOSYS, forbidden);
+        check(Errno::PERM, forbidden);
+        check(Errno::MFILE, "no timer can be had (timerfd_create): ");
+        assert!(Timer::new().is_ok());
+    }
+}

@@ -41,6 +41,7 @@ use self::ring::{Answer, Name, Ring, SLOT_MAX, What};
 use self::watch::Watch;
 use super::departures::{Call, Departure, Departures, SEGMENT};
 use super::disk::Disk;
+use super::epoll::READS_MAX;
 use super::limits::sockets_allowed;
 use super::outbox::Outbox;
 use super::socket::{Socket, keep_stamping, net_error};
@@ -81,7 +82,6 @@ pub struct Uring {
     line: VecDeque<Token>,
     /// Open sockets that wait for buffers to receive into. May name stale tokens.
     starved: VecDeque<Token>,
-    turn: u64,
     outbox: Outbox,
     /// Events that no descriptor shows.
     news: Vec<Event>,
@@ -124,7 +124,6 @@ impl Uring {
             open: 0,
             line: VecDeque::new(),
             starved: VecDeque::new(),
-            turn: 0,
             outbox: Outbox::default(),
             news: Vec::new(),
             disk: None,
@@ -413,8 +412,6 @@ impl Io for Uring {
         if slept {
             self.sleep(until);
         }
-        self.turn += 1;
-        self.serve_line(events);
         self.answers.clear();
         self.ring.take(ANSWERS_A_TURN, &mut self.answers);
         let complete = !self.ring.has_answers();
@@ -422,6 +419,7 @@ impl Io for Uring {
         self.watch
             .begin_turn(now, unseen, complete, self.answers.len());
         self.handle_answers(now, events);
+        self.serve_line(events);
         // The next arrivals find room, however long the turn takes.
         self.lend();
     }
@@ -485,7 +483,7 @@ impl Bell {
     }
 }
 
-/// Answers that one turn works through. What they lead to is done before anything is sent.
+/// Answers that one turn takes. Of the sockets that have something to tell by then a few do.
 const ANSWERS_A_TURN: usize = 256;
 
 /// Answers that the ring holds. More of them end receives, which are begun anew: that is rare enough

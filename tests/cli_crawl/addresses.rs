@@ -121,7 +121,7 @@ fn an_excluded_host_is_not_asked() {
 #[test]
 fn an_ipv6_literal_is_asked_with_its_brackets() {
     let Some(server) = Server::on(Ipv6Addr::LOCALHOST.into(), |_| page("six")) else {
-        eprintln!("skipped: this machine has no ::1");
+        crate::loud::skip("this machine has no ::1");
         return;
     };
     let crawled = Crawl::of(&[&server.url("/")]).run();

@@ -100,7 +100,9 @@ fn in_own_network(name: &str, test: impl FnOnce() + Send) {
                 .args(["link", "set", "lo", "up"])
                 .status();
             if !alone || !up.is_ok_and(|status| status.success()) {
-                eprintln!("SKIPPED {name}: it needs root and ip, for a network of its own");
+                crate::loud::skip(format!(
+                    "{name} needs root and ip, for a network of its own"
+                ));
                 return;
             }
             test();

@@ -3,6 +3,8 @@
 //! Every test runs the real binary against servers of its own on loopback, each with a script.
 #![cfg(feature = "cli")]
 
+#[path = "../../src/base/loud.rs"]
+mod loud;
 mod run;
 mod server;
 
@@ -12,6 +14,7 @@ mod fetching;
 mod limits;
 mod machine;
 mod output;
+mod probe_outputs;
 mod probing;
 mod redirects;
 mod replies;

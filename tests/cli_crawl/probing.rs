@@ -1,6 +1,8 @@
 //! `argiope probe`: each option does what it says, and what went wrong shows in the exit code.
 
 use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -397,4 +399,97 @@ fn an_hdr_log_has_a_line_for_each_interval_and_measure() {
     let untagged = lines.iter().filter(|line| !line.starts_with("Tag="));
     assert!(untagged.count() >= 2, "an interval a second");
     assert!(lines.iter().all(|line| line.contains(",HISTFAAA")));
+}
+
+#[test]
+fn too_few_open_files_are_told_once_with_what_to_do() {
+    let mut few = Command::new("sh");
+    few.args(["-c", "ulimit -n 60; exec \"$0\" probe http://127.0.0.1:9/"]);
+    few.arg(env!("CARGO_BIN_EXE_argiope"));
+    let ended = Going::start_command(few, Path::new("/"), b"")
+        .wait()
+        .expect(1);
+    assert_eq!(
+        ended.err.matches("the limit of 60 open files").count(),
+        1,
+        "{}",
+        ended.err
+    );
+    assert!(ended.err.contains("raise it above 64"), "{}", ended.err);
+    assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+}
+
+#[test]
+fn a_signal_ends_a_probe_that_is_kept_busy() {
+    let server = thinking(0);
+    let url = server.url("/");
+    let usual = ["probe", &url, "--allow-net", "loopback", "--rate", "10"];
+    let args = [&usual[..], &["--duration", "1h", "--stall", "1h"]].concat();
+    let going = Going::start(&args, Path::new("/"), b"");
+    server.wait_for(1);
+    going.signal(Signal::TERM);
+    let ended = going.wait().expect(3);
+    assert!(ended.out.starts_with("shutdown: "), "{}", ended.out);
+    assert!(ended.took < Duration::from_secs(20), "{:?}", ended.took);
+}
+
+#[test]
+fn any_number_of_arrivals_by_chance_begins_at_once_and_can_be_stopped() {
+    let server = thinking(0);
+    let url = server.url("/");
+    let usual = ["probe", &url, "--allow-net", "loopback", "--rate", "1000"];
+    let many = ["--arrivals", "poisson", "--requests", "100000000000"];
+    let going = Going::start(&[&usual[..], &many].concat(), Path::new("/"), b"");
+    server.wait_for(5);
+    going.signal(Signal::INT);
+    let ended = going.wait().expect(3);
+    assert!(ended.out.starts_with("shutdown: "), "{}", ended.out);
+    assert!(ended.memory < 100 << 20, "{} bytes", ended.memory);
+}
+
+#[test]
+fn what_is_never_answered_is_above_every_bound() {
+    // One in ten is answered; the rest runs into its timeout.
+    let asked = AtomicUsize::new(0);
+    let server = Server::new(move |_| match asked.fetch_add(1, Ordering::SeqCst) % 10 {
+        0 => page("a page"),
+        _ => vec![Step::Silence],
+    });
+    let url = server.url("/");
+    let ask = ["--rate", "50", "--requests", "20", "--timeout", "300ms"];
+    let all = [&ask[..], &["--new-connections", "--fail-above", "p99=20s"]].concat();
+    let ended = probe(&url, &all).expect(1);
+    assert!(ended.out.contains("2 replies, 18 errors"), "{}", ended.out);
+    let told =
+        "argiope: --fail-above p99=20s: 18 of 20 were not answered, which is above any bound\n";
+    assert_eq!(ended.err, told);
+    let few = [&all[..], &["--fail-above", "p10=20s"]].concat();
+    assert_eq!(
+        probe(&url, &few).err,
+        told,
+        "those who had an answer had it in time"
+    );
+}
+
+#[test]
+fn what_a_probe_does_not_heed_or_cannot_have_is_told_by_name() {
+    let server = thinking(0);
+    let ask = ["--rate", "50", "--requests", "3"];
+    let set = [
+        "-s",
+        "KEEPALIVE_MAX=0",
+        "-s",
+        "DOWNLOAD_DELAY=9",
+        "-s",
+        "IO=epoll",
+    ];
+    let ended = probe(&server.url("/"), &[&ask[..], &set].concat()).expect(0);
+    assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+    let told = "warning: a probe does not heed DOWNLOAD_DELAY (-s), KEEPALIVE_MAX (-s): ";
+    assert!(ended.err.starts_with(told), "{}", ended.err);
+    let many = ["--connections", "99999999999"];
+    let ended = probe(&server.url("/"), &[&ask[..], &many].concat()).expect(0);
+    assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+    let told = "warning: --connections is 99999999999, but ";
+    assert!(ended.err.starts_with(told), "{}", ended.err);
 }

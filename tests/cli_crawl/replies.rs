@@ -227,7 +227,7 @@ fn without_name_servers_the_crawl_says_what_is_missing() {
     trial.args(["--map-root-user", "--mount", "sh", "-c", script]);
     trial.arg(&empty).arg("true");
     if !trial.output().is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: no private mount namespaces here");
+        crate::loud::skip("no private mount namespaces here");
         return;
     }
     command.arg(env!("CARGO_BIN_EXE_argiope"));

@@ -223,7 +223,7 @@ fn a_probe_measures_each_handshake() {
             "loopback",
         ][..],
         &["--ca-file", ca_file.to_str().expect("a path"), "--json"],
-        &["--rate", "50", "--requests", "5", "--new-connections"],
+        &["--rate", "5", "--requests", "5", "--new-connections"],
     ];
     let ended = argiope(&args.concat()).expect(0);
     let report: Value = serde_json::from_str(&ended.out).expect("JSON");

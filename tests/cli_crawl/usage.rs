@@ -163,7 +163,7 @@ fn an_output_that_cannot_be_written_is_named() {
     fs::create_dir(&closed).expect("a folder");
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).expect("its owner may");
     if fs::write(closed.join("probe"), b"").is_ok() {
-        eprintln!("skipped: this user may write anywhere");
+        crate::loud::skip("this user may write anywhere");
         return;
     }
     let args = ["crawl", "a.test", "--out", "closed/out"];

@@ -53,7 +53,7 @@ pub struct Probe {
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub results: Option<PathBuf>,
     /// Exit 1 where a figure is above this: p50, p99.9, mean or max, of a measure if one is named
-    /// (p99=5ms, connect.max=1s), or errors=0.1%
+    /// (p99=5ms, connect.max=1s), or errors=0.1%. What was not answered is above any bound
     #[arg(long, value_name = "FIGURE=BOUND", help_heading = OUTPUT)]
     pub fail_above: Vec<Ceiling>,
 

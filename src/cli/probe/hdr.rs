@@ -3,36 +3,43 @@
 //! The latency from due has no tag, since tools look first at lines without one; each other
 //! measure has its own. Encoding takes longer than a request may be late, so a thread does it.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, UNIX_EPOCH};
 
 use argiope::probe::{Measure, ProbeInterval};
-use argiope::{Spread, Wall};
+use argiope::{Spread, Wall, WriteError};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{
     IntervalLogWriterBuilder, IntervalLogWriterError, Tag,
 };
 
+use super::output::Output;
+
 /// A log that is being written.
 pub struct HdrLog {
     intervals: Sender<ProbeInterval>,
     writer: JoinHandle<io::Result<()>>,
+    path: PathBuf,
 }
 
 impl HdrLog {
-    /// Creates the file, in place of one that was there, for a probe that began at `started`.
-    pub fn create(path: &Path, started: Wall) -> io::Result<Self> {
-        let file = BufWriter::new(File::create(path)?);
+    /// Begins to write to `output`, for a probe that began at `started`.
+    pub fn begin(output: Output, started: Wall) -> io::Result<Self> {
+        let path = output.path().to_owned();
+        let file = BufWriter::new(output);
         let (intervals, inbox) = channel();
         let writer = thread::Builder::new()
             .name("hdr log".to_owned())
             .spawn(move || write(file, started, &inbox))?;
-        Ok(HdrLog { intervals, writer })
+        Ok(HdrLog {
+            intervals,
+            writer,
+            path,
+        })
     }
 
     /// Adds an interval, if there is one.
@@ -44,9 +51,13 @@ impl HdrLog {
     }
 
     /// Writes the rest.
-    pub fn finish(self) -> io::Result<()> {
+    pub fn finish(self) -> Result<(), WriteError> {
         drop(self.intervals);
-        self.writer.join().expect("the writer does not panic")
+        let written = self.writer.join().expect("the writer does not panic");
+        written.map_err(|cause| WriteError {
+            path: self.path,
+            cause,
+        })
     }
 }
 
@@ -59,6 +70,9 @@ fn write(mut file: impl Write, started: Wall, inbox: &Receiver<ProbeInterval>) -
         .add_comment("[Values in nanoseconds; without a tag: latency from due]")
         .with_start_time(UNIX_EPOCH + Duration::from_nanos(started.0))
         .begin_log_with(&mut file, &mut serializer)?;
+    // A quarter of a megabyte, used again for each.
+    let mut histogram =
+        Histogram::new_with_bounds(1, LONGEST, DIGITS).expect("these bounds are valid");
     for interval in inbox {
         let start = interval.start.saturating_since(started);
         for (measure, spread) in &interval.spreads {
@@ -66,7 +80,8 @@ fn write(mut file: impl Write, started: Wall, inbox: &Receiver<ProbeInterval>) -
                 Measure::Due => None,
                 other => Some(Tag::new(other.name()).expect("names have no commas")),
             };
-            log.write_histogram(&histogram(spread), start, interval.length, tag)
+            fill(&mut histogram, spread);
+            log.write_histogram(&histogram, start, interval.length, tag)
                 .map_err(|error| match error {
                     IntervalLogWriterError::IoError(error) => error,
                     IntervalLogWriterError::SerializeError(error) => io::Error::other(error),
@@ -76,14 +91,13 @@ fn write(mut file: impl Write, started: Wall, inbox: &Receiver<ProbeInterval>) -
     file.flush()
 }
 
-fn histogram(spread: &Spread) -> Histogram<u64> {
-    let mut histogram =
-        Histogram::new_with_bounds(1, LONGEST, DIGITS).expect("these bounds are valid");
+/// Makes a histogram hold what a spread does, and no more.
+fn fill(histogram: &mut Histogram<u64>, spread: &Spread) {
+    histogram.reset();
     for (span, count) in spread.buckets() {
         let nanos = u64::try_from(span.as_nanos()).unwrap_or(LONGEST);
         histogram.saturating_record_n(nanos, count);
     }
-    histogram
 }
 
 /// What a spread tells apart: an hour, and three digits.

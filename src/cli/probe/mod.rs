@@ -1,20 +1,21 @@
 //! `argiope probe`: latency at a constant rate, in an open loop.
 
+mod output;
+mod lines;
 mod hdr;
 mod text;
 
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use argiope::probe::{Probe, ProbeReport};
-use argiope::sink::files::{FileSink, FileSinkOptions, Results};
 use argiope::{Config, Page, Request, SetUpError, Sink, Turn};
 use serde_json::{Value, json};
 
 use self::hdr::HdrLog;
+use self::lines::{Writer, lines};
+use self::output::Output;
 use super::args::Probe as Asked;
 use super::progress::Shown;
 use super::{Usage, settings, signals};
@@ -30,44 +31,32 @@ pub fn run(config: Config, args: &Asked) -> anyhow::Result<i32> {
                 .ok_or_else(|| Usage(format!("{url:?} is no URL")))
         })
         .collect::<Result<Vec<_>, _>>()?;
-    let mut probe = match &args.results {
-        None => set_up(config, args, &targets, |_: Page| {})?,
-        Some(path) => set_up(config, args, &targets, result_lines(path)?)?,
-    };
-    let log = match &args.hdr {
-        Some(path) => {
-            probe.keep_intervals();
-            let created = HdrLog::create(path, probe.report().started);
-            Some(created.map_err(|error| cannot_write("--hdr", path, &error))?)
+    let (mut probe, writer) = match &args.results {
+        None => (set_up(config, args, &targets, |_: Page| {})?, None),
+        Some(_) => {
+            let (lines, writer) = lines();
+            (set_up(config, args, &targets, lines)?, Some(writer))
         }
-        None => None,
     };
-    signals::stop_on_signal(probe.stopper())?;
+    let log = begin_files(&mut probe, writer, args)?;
     let reason = watch(&mut probe, args.stall, log.as_ref());
-    if let Some(log) = log {
-        log.put(probe.take_interval());
-        let path = args.hdr.as_deref().unwrap_or(Path::new(""));
-        log.finish()
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if let Some(error) = probe.write_error() {
-        anyhow::bail!("{error}; what was written until then is in place");
-    }
+    let lost = finish_files(&mut probe, log);
     let report = probe.report();
     if reason == "blocked_address" {
         let refused = report.first_errors.values().next();
         let refused = refused.map_or("", |(_, words)| words.as_str());
         anyhow::bail!("nothing is measured: {refused}");
     }
-    let faults = faults(&report, args);
-    show(&report, &faults, args)?;
+    let is_lost = !lost.is_empty();
+    let faults = [lost, faults(&report, args)].concat();
+    let shown = show(&report, &faults, args);
     for fault in &faults {
         eprintln!("argiope: {fault}");
     }
     Ok(match reason {
-        "shutdown" => 3,
+        "shutdown" if !is_lost => 3,
         _ if !faults.is_empty() => 1,
-        _ => 0,
+        _ => shown.map(|()| 0)?,
     })
 }
 
@@ -78,31 +67,68 @@ fn set_up(
     sink: impl Sink + 'static,
 ) -> anyhow::Result<Probe> {
     Probe::new(config, args.settings(), targets, sink).map_err(|error| match error {
-        SetUpError::Io(_) => error.into(),
+        // Its cause is in its words already.
+        SetUpError::Io(_) => anyhow::Error::msg(error.to_string()),
         told => Usage(told.to_string()).into(),
     })
 }
 
-/// Writes result lines to a file, which takes the place of one that was there before.
-fn result_lines(path: &Path) -> Result<FileSink, Usage> {
-    let mut options = FileSinkOptions::new("");
-    if path.as_os_str() == "-" {
-        options.results = Results::Stdout;
-    } else {
-        // Tried here, so that it fails before anything is sent.
-        fs::File::create(path)
-            .and_then(|_| fs::remove_file(path))
-            .map_err(|error| cannot_write("--results", path, &error))?;
-        options.results_name = path.to_owned();
+/// Opens what `--results` and `--hdr` name, and has it written to; gives the HDR log. What files
+/// held is lost only here, when nothing can be refused any more.
+fn begin_files(
+    probe: &mut Probe,
+    writer: Option<Writer>,
+    args: &Asked,
+) -> anyhow::Result<Option<HdrLog>> {
+    let results = match &args.results {
+        Some(path) if is_stdout(path) => Some(Output::stdout()?),
+        Some(path) => Some(Output::open("--results", path)?),
+        None => None,
+    };
+    let log = match &args.hdr {
+        Some(path) => Some(Output::open("--hdr", path)?),
+        None => None,
+    };
+    if let (Some(results), Some(log)) = (&results, &log)
+        && results.is_same_file(log)?
+    {
+        let path = log.path().display();
+        let words = format!("--hdr {path}: --results goes there, too; name another file");
+        return Err(Usage(words).into());
     }
-    Ok(FileSink::new(options))
+    // Not before: who waits for a pipe's reader is not to be kept from leaving.
+    signals::stop_on_signal(probe.stopper())?;
+    for output in results.iter().chain(&log) {
+        output.empty()?;
+    }
+    if let (Some(writer), Some(results)) = (writer, results) {
+        writer.start(results)?;
+    }
+    let Some(log) = log else {
+        return Ok(None);
+    };
+    probe.keep_intervals();
+    Ok(Some(HdrLog::begin(log, probe.report().started)?))
 }
 
-fn cannot_write(flag: &str, path: &Path, error: &io::Error) -> Usage {
-    Usage(format!(
-        "{flag} {}: cannot be written: {error}; name a file in a folder that is there",
-        path.display()
-    ))
+/// Has all written that was gathered; says what could not be, a line each.
+fn finish_files(probe: &mut Probe, log: Option<HdrLog>) -> Vec<String> {
+    let mut errors: Vec<String> = probe
+        .write_error()
+        .map(ToString::to_string)
+        .into_iter()
+        .collect();
+    if let Some(log) = log {
+        log.put(probe.take_interval());
+        errors.extend(log.finish().err().map(|error| error.to_string()));
+    }
+    let so_far = |error| format!("{error}; what was written until then is in place");
+    errors.into_iter().map(so_far).collect()
+}
+
+/// Whether result lines go where the report else goes.
+fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == "-"
 }
 
 /// Runs a probe to its end and shows how it goes; gives the reason for its end.
@@ -115,7 +141,7 @@ fn watch(probe: &mut Probe, stall: Duration, log: Option<&HdrLog>) -> &'static s
             break reason;
         }
         if probe.ended() > ended {
-            keep_busy(stall);
+            keep_busy(stall, probe);
         }
         if let Some(log) = log
             && Instant::now() >= interval_ends
@@ -129,10 +155,11 @@ fn watch(probe: &mut Probe, stall: Duration, log: Option<&HdrLog>) -> &'static s
     reason
 }
 
-/// What a handler does that takes its time: the loop stands still meanwhile.
-fn keep_busy(span: Duration) {
-    let until = Instant::now() + span;
-    while Instant::now() < until {
+/// What a handler does that takes its time: the loop stands still meanwhile. It ends early only
+/// where the probe is to stop.
+fn keep_busy(span: Duration, probe: &Probe) {
+    let began = Instant::now();
+    while began.elapsed() < span && !probe.is_stopping() {
         std::hint::spin_loop();
     }
 }
@@ -140,11 +167,12 @@ fn keep_busy(span: Duration) {
 /// What makes the command fail, a line each.
 fn faults(report: &ProbeReport, args: &Asked) -> Vec<String> {
     let mut faults = Vec::new();
-    if report.replies == 0 && report.finish_reason != Some("shutdown") {
+    let is_cut_short = matches!(report.finish_reason, Some("shutdown" | "sink_failed"));
+    if report.replies == 0 && !is_cut_short {
         let why = report.first_errors.values().next();
         let why = why.map_or(String::new(), |(url, words)| format!(": {url}: {words}"));
         faults.push(format!("no request was answered{why}"));
-    } else if !report.is_rate_reached() && report.finish_reason != Some("shutdown") {
+    } else if !report.is_rate_reached() && !is_cut_short {
         faults.push(format!(
             "the rate was not reached: {:.1} of {} requests/s had their turn in time ({} of {} due; \
              {} never left)",
@@ -174,7 +202,7 @@ fn show(report: &ProbeReport, faults: &[String], args: &Asked) -> io::Result<()>
         text::report(report)
     };
     match &args.results {
-        Some(path) if path.as_os_str() == "-" => {
+        Some(path) if is_stdout(path) => {
             eprint!("{text}");
             Ok(())
         }

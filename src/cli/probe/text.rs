@@ -14,12 +14,13 @@ pub fn report(report: &ProbeReport) -> String {
     let reason = report.finish_reason.unwrap_or("running");
     let _ = writeln!(
         out,
-        "{reason}: {:.1} requests/s of {} asked for, over {} ({} arrivals, seed {})",
+        "{reason}: {:.1} requests/s of {} asked for, over {} ({} arrivals, seed {}, {})",
         report.rate_reached(),
         report.rate,
         span(report.span),
         report.arrivals.name(),
         report.seed,
+        report.io,
     );
     let mut line = |name: &str, text: String| {
         let _ = writeln!(out, "  {name:<13}{text}");

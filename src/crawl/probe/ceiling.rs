@@ -6,12 +6,16 @@ use std::time::Duration;
 
 use super::report::{Measure, ProbeReport};
 use crate::crawl::config;
+use crate::crawl::stats::Spread;
 
 /// A bound of one figure of a report, as `--fail-above` takes it.
 ///
 /// `STATISTIC=SPAN`, where the statistic is a percentile (`p50`, `p99.9`), `mean` or `max`, of the
 /// latency from due ([`Measure::Due`]) or of the measure that is named before it (`sent.p99=5ms`,
 /// `lateness.max=1ms`); or `errors=COUNT`, `errors=SHARE%`.
+///
+/// What was not answered is above every bound: where one request in fifty ran into a timeout, the
+/// p99 is exceeded, and so are mean and max ([`ProbeReport::unanswered`]).
 ///
 /// ```
 /// use argiope::probe::Ceiling;
@@ -57,14 +61,23 @@ impl Ceiling {
     pub fn exceeded_by(&self, report: &ProbeReport) -> Option<String> {
         match self.of {
             Figure::Span(measure, statistic, most) => {
-                let spread = report.spread(measure);
+                let (spread, unanswered) = (report.spread(measure), report.unanswered(measure));
+                let all = spread.count() + unanswered;
                 let seen = match statistic {
-                    Statistic::Quantile(share) => spread.quantile(share),
+                    _ if all == 0 => return Some(format!("{self}: nothing was measured")),
+                    Statistic::Quantile(share) => {
+                        // 99.9 % of a thousand are 999, although the product is a hair above.
+                        let rank = (share * all as f64 * (1.0 - 1e-12)).ceil() as u64;
+                        of_rank(spread, rank)
+                    }
+                    Statistic::Mean | Statistic::Max if unanswered > 0 => None,
                     Statistic::Mean => spread.mean(),
                     Statistic::Max => spread.max(),
                 };
                 match seen {
-                    None => Some(format!("{self}: nothing was measured")),
+                    None => Some(format!(
+                        "{self}: {unanswered} of {all} were not answered, which is above any bound"
+                    )),
                     Some(seen) if seen > most => Some(format!(
                         "{self}: it is {seen:.3?}, {:.3?} above",
                         seen - most
@@ -89,6 +102,16 @@ impl Ceiling {
             }
         }
     }
+}
+
+/// The span that comes at this place when all are in order, from 1 on; `None` where there are not
+/// so many.
+fn of_rank(spread: &Spread, rank: u64) -> Option<Duration> {
+    let mut below = 0;
+    spread.buckets().find_map(|(span, count)| {
+        below += count;
+        (below >= rank).then_some(span)
+    })
 }
 
 impl fmt::Display for Ceiling {
@@ -171,6 +194,9 @@ fn statistic(name: &str) -> Option<Statistic> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::time::Instant;
+    use crate::crawl::probe::{Arrivals, Length};
+    use crate::sink::page::samples;
 
     fn check(text: &str, expected: Option<Figure>) {
         let read = text.parse::<Ceiling>().ok().map(|ceiling| ceiling.of);
@@ -226,5 +252,46 @@ mod tests {
         ] {
             check(text, None);
         }
+    }
+    /// What is said of a ceiling where so many were due, of which `spans` milliseconds are those
+    /// that were answered.
+    fn said(text: &str, due: u64, spans: impl Iterator<Item = u64>) -> Option<String> {
+        let length = Length::Requests(due);
+        let mut report = ProbeReport::new((Arrivals::Constant, 1.0), length, 1, 1);
+        report.due = due;
+        for span in spans {
+            let mut page = samples::page(0);
+            page.timings.headers = Some(Instant::START + Duration::from_millis(span));
+            page.timings.body = None;
+            report.count(&page, Instant::START, None);
+        }
+        text.parse::<Ceiling>()
+            .expect("a ceiling")
+            .exceeded_by(&report)
+    }
+
+    #[test]
+    fn what_was_not_answered_is_above_every_bound() {
+        let hundred = || 1..=100;
+        assert_eq!(said("p99=99100us", 100, hundred()), None);
+        assert!(said("p99=98900us", 100, hundred()).is_some());
+        assert_eq!(said("max=1s", 100, hundred()), None);
+        assert_eq!(said("mean=51ms", 100, hundred()), None);
+        assert_eq!(said("p99.9=999500us", 1000, 1..=1000), None);
+        // One in a hundred and one: the p99 is the longest of those that were answered.
+        assert_eq!(said("p99=101ms", 101, hundred()), None);
+        assert!(said("p99=99ms", 101, hundred()).is_some());
+        for text in ["max=1h", "mean=1h", "p100=1h", "whole.max=1h"] {
+            let said = said(text, 101, hundred()).expect(text);
+            assert!(said.contains("1 of 101 were not answered"), "{said}");
+        }
+        // One in fifty.
+        assert!(said("p99=1h", 102, hundred()).is_some());
+        assert_eq!(said("p98=101ms", 102, hundred()), None);
+        let none = said("p50=1h", 10, 0..0).expect("nobody had an answer");
+        assert!(none.contains("10 of 10 were not answered"), "{none}");
+        assert_eq!(said("lateness.max=1h", 101, hundred()), None);
+        let nothing = said("p50=1h", 0, 0..0).expect("there is nothing");
+        assert!(nothing.contains("nothing was measured"), "{nothing}");
     }
 }

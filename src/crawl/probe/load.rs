@@ -20,6 +20,9 @@ use crate::wire::url::CrawlUrl;
 /// Requests by the clock, and the book that is kept of them.
 pub(in crate::crawl) struct Load {
     schedule: Schedule,
+    /// The same, ahead of it where requests come due faster than they are taken in: the end of
+    /// chance is known as soon as it is past.
+    ahead: Schedule,
     targets: Vec<Target>,
     next_target: usize,
     new_connections: bool,
@@ -27,6 +30,9 @@ pub(in crate::crawl) struct Load {
     open: Slab<Open>,
     /// It has begun: its schedule runs.
     is_begun: bool,
+    /// Nothing comes in any more, since then: it was stopped. What would have been due later never
+    /// was.
+    closed: Option<Instant>,
     /// How long after its end requests that are still open are given up.
     grace: Duration,
     /// An address was refused: nothing can be measured there.
@@ -67,8 +73,10 @@ impl Load {
     ) -> Self {
         assert!(!targets.is_empty(), "a probe asks for something");
         Load {
+            ahead: schedule.clone(),
             schedule,
             is_begun: false,
+            closed: None,
             grace,
             targets,
             next_target: 0,
@@ -83,6 +91,10 @@ impl Load {
 
     /// When something is to be done.
     pub fn next(&self) -> Option<Instant> {
+        if self.closed.is_some() {
+            // Else what is never taken would be due for ever, and the loop not come to rest.
+            return None;
+        }
         match self.schedule.next() {
             Some(arrival) => Some(arrival.due),
             None if self.open.is_empty() => None,
@@ -130,6 +142,7 @@ impl Load {
             // Setting up is no part of it.
             self.is_begun = true;
             self.schedule.begin(now);
+            self.ahead = self.schedule.clone();
         }
         let arrival = self.schedule.take(now)?;
         match arrival.measured {
@@ -144,6 +157,11 @@ impl Load {
         self.next_target = (target + 1) % self.targets.len();
         let key = self.open.insert(Open { arrival, target });
         Some(Some(self.job_of(&self.targets[target], key.slot)))
+    }
+
+    /// Nothing more comes in: the first time counts.
+    fn close(&mut self, now: Instant) {
+        self.closed.get_or_insert(now);
     }
 
     /// What is asked for, in turn.
@@ -198,11 +216,18 @@ impl Load {
             // What our own machine had no socket or port for never had its turn.
             let code = page.failure.as_ref().map(|failure| failure.code);
             let is_lacking = matches!(code, Some(EXHAUSTED | NO_PORT));
-            let in_time = begun < self.schedule.measured_until() && !is_lacking;
+            let in_time = self.is_within(begun) && !is_lacking;
             self.report.begun_in_time += u64::from(in_time);
             let tally = self.interval.as_mut().map(|(_, tally)| tally);
             self.report.count(page, arrival.due, tally);
         }
+    }
+
+    /// Whether others that count were still due at this moment, which is past.
+    fn is_within(&mut self, at: Instant) -> bool {
+        let is_unknown = |ahead: &Schedule| ahead.measured_until() == Instant::FAR_FUTURE;
+        while is_unknown(&self.ahead) && self.ahead.take(at).is_some() {}
+        at < self.ahead.measured_until()
     }
 
     /// Keeps the distributions of intervals from `now` on.
@@ -233,6 +258,7 @@ impl Load {
         connections: u64,
         now: Instant,
     ) -> ProbeReport {
+        let now = self.closed.map_or(now, |closed| closed.min(now));
         let mut report = self.report.clone();
         let from = self.schedule.measured_from();
         report.finish_reason = over;
@@ -262,7 +288,11 @@ impl Load {
 impl<I: Io> Core<I> {
     /// Takes in the requests of a probe that are due; whether there were any.
     pub fn arrive(&mut self) -> bool {
-        if self.load.is_none() || self.phase != Phase::Running {
+        let Some(load) = &mut self.load else {
+            return false;
+        };
+        if self.phase != Phase::Running {
+            load.close(self.now);
             return false;
         }
         // A turn may be long, and they are due whatever it has to do.
@@ -292,16 +322,21 @@ mod tests {
     use crate::fetch::failure::Failure;
     use crate::sink::page::samples;
 
-    /// A load of two requests a second apart, both taken.
-    fn taken() -> Load {
-        let (pace, length) = ((Arrivals::Constant, 1.0), Length::Requests(2));
+    /// A load of so many requests, a second apart in the mean.
+    fn load(arrivals: Arrivals, count: u64) -> Load {
+        let (pace, length) = ((arrivals, 1.0), Length::Requests(count));
         let rng = Rng::from_seed(1);
         let schedule = Schedule::new(pace, Duration::ZERO, length, rng, Instant::START);
         let request = Request::get("http://a.test/");
         let url = CrawlUrl::parse(&request.url).expect("a URL");
         let targets = vec![Target { url, request }];
         let report = ProbeReport::new(pace, length, 1, 10);
-        let mut load = Load::new(schedule, targets, false, Duration::ZERO, report);
+        Load::new(schedule, targets, false, Duration::ZERO, report)
+    }
+
+    /// A load of two requests a second apart, both taken.
+    fn taken() -> Load {
+        let mut load = load(Arrivals::Constant, 2);
         for second in [0, 1] {
             let now = Instant::START + Duration::from_secs(second);
             assert!(load.take(0, now).is_some_and(|job| job.is_some()));
@@ -326,5 +361,21 @@ mod tests {
         load.end(&mut page);
         assert_eq!(load.so_far().begun_in_time, 1);
         assert_eq!(load.so_far().errors(), 2);
+    }
+    #[test]
+    fn the_end_of_chance_is_known_when_it_is_past_although_requests_wait_to_be_taken_in() {
+        let mut load = load(Arrivals::Poisson, 100);
+        let at = |second| Instant::START + Duration::from_secs(second);
+        assert!(load.take(0, at(0)).is_none(), "it begins");
+        assert!(load.take(0, at(1000)).is_some());
+        assert_eq!(load.schedule.measured_until(), Instant::FAR_FUTURE);
+        assert!(load.is_within(at(20)));
+        assert!(!load.is_within(at(1000)));
+        assert!(load.is_within(at(20)), "it is the moment that counts");
+        while load.take(0, at(1000)).is_some() {}
+        let until = load.schedule.measured_until();
+        assert!((at(70)..at(130)).contains(&until), "{until:?}");
+        assert!(load.is_within(until - Duration::from_nanos(1)));
+        assert!(!load.is_within(until));
     }
 }

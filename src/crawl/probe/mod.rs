@@ -18,7 +18,7 @@ pub(super) use self::load::Load;
 
 use self::load::Target;
 use self::schedule::Schedule;
-use super::config::Config;
+use super::config::{Config, Source, settings};
 use super::core::Phase;
 use super::crawler::{Crawler, Parts, SetUpError, Turn};
 use super::inbox::Stopper;
@@ -136,8 +136,11 @@ impl<I: Io> Probe<I> {
             .collect::<Result<Vec<_>, _>>()?;
         let grace = config.stop_grace;
         let seed = config.random_seed;
+        warn_of_unheeded(&config);
         unleash(&mut config, &settings);
-        let mut crawler = make(config, Parts::new(sink))?;
+        let mut parts = Parts::new(sink);
+        parts.in_flight_named = "--connections";
+        let mut crawler = make(config, parts)?;
         let core = &mut crawler.core;
         let seed = seed.unwrap_or(core.io.wall_at_start().0);
         let schedule = Schedule::new(
@@ -147,12 +150,13 @@ impl<I: Io> Probe<I> {
             Rng::from_seed(seed).fork("arrivals"),
             core.io.now(),
         );
-        let report = ProbeReport::new(
+        let mut report = ProbeReport::new(
             (settings.arrivals, settings.rate),
             settings.length,
             seed,
             core.room.most(),
         );
+        report.io = core.io.name();
         let load = Load::new(schedule, targets, settings.new_connections, grace, report);
         for target in load.targets() {
             // What cannot be put on the wire is the caller's to hear of now, not the sink's later.
@@ -226,6 +230,11 @@ impl<I: Io> Probe<I> {
     /// What stops the probe from elsewhere.
     pub fn stopper(&self) -> Stopper {
         self.crawler.stopper()
+    }
+
+    /// Whether somebody asked it to stop.
+    pub fn is_stopping(&self) -> bool {
+        self.crawler.core.inbox.stopped().is_some()
     }
 
     /// The crawler that does the work.
@@ -313,6 +322,28 @@ fn refused(url: &str, why: impl std::fmt::Display) -> SetUpError {
     }
 }
 
+/// Settings that somebody chose and a probe does nothing about, with who said them.
+fn unheeded(config: &Config) -> Vec<String> {
+    settings()
+        .iter()
+        .filter(|setting| !HEEDED.contains(&setting.name))
+        .map(|setting| (setting.name, config.source(setting.name)))
+        .filter(|(_, source)| **source != Source::Default)
+        .map(|(name, source)| format!("{name} ({source})"))
+        .collect()
+}
+
+fn warn_of_unheeded(config: &Config) {
+    let names = unheeded(config);
+    if !names.is_empty() {
+        log::warn!(
+            "a probe does not heed {}: nothing is paced, followed or tried again, and connections \
+             are kept as --connections and --new-connections say",
+            names.join(", ")
+        );
+    }
+}
+
 /// Leaves of a crawl's manners what one fetch needs. Requests have no scope, so nothing keeps one
 /// that is due but the number of connections.
 fn unleash(config: &mut Config, settings: &ProbeSettings) {
@@ -336,3 +367,33 @@ fn unleash(config: &mut Config, settings: &ProbeSettings) {
 const RATE_MAX: f64 = 1e7;
 /// Moments are counted in nanoseconds, of which there are enough for centuries.
 const SPAN_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
+/// The settings that mean something to a probe. The rest is of paces, and of what a crawl does beside
+/// fetching.
+const HEEDED: [&str; 26] = [
+    "USER_AGENT",
+    "CONTACT",
+    "DEFAULT_REQUEST_HEADERS",
+    "EXCLUDE",
+    "ALLOW_NET",
+    "DOWNLOAD_TIMEOUT",
+    "CONNECT_TIMEOUT",
+    "TLS_TIMEOUT",
+    "FIRST_BYTE_TIMEOUT",
+    "IDLE_TIMEOUT",
+    "DOWNLOAD_MAXSIZE",
+    "DOWNLOAD_MIN_RATE",
+    "DECODED_RATIO_MAX",
+    "KEEPALIVE_TIMEOUT",
+    "CA_FILE",
+    "INSECURE",
+    "DNS_SERVERS",
+    "RESOLVE",
+    "IO",
+    "SOCKETS_MAX",
+    "READ_BUDGET",
+    "TIMER_SLACK",
+    "SPIN",
+    "BUFFERED_BODIES_MAX",
+    "STOP_GRACE",
+    "RANDOM_SEED",
+];

@@ -49,7 +49,7 @@ pub(super) struct Schedule {
     /// The end of the warm-up.
     measured_from: Instant,
     /// The end of the time in which what counts is due: of a number of requests, a mean gap after
-    /// the last of them.
+    /// the last of them. By chance that is not known before the last of them is drawn.
     measured_until: Instant,
     length: Length,
     gaps: Gaps,
@@ -76,35 +76,27 @@ impl Schedule {
         start: Instant,
     ) -> Self {
         let gap = 1e9 / rate;
+        let measured_from = start + warmup;
         let mut schedule = Schedule {
             start,
-            measured_from: start + warmup,
+            measured_from,
             length,
+            measured_until: match (length, arrivals) {
+                (Length::Time(span), _) => measured_from + span,
+                (Length::Requests(count), Arrivals::Constant) => {
+                    measured_from + Duration::from_nanos((gap * count as f64) as u64)
+                }
+                (Length::Requests(_), Arrivals::Poisson) => Instant::FAR_FUTURE,
+            },
             gaps: match arrivals {
                 Arrivals::Constant => Gaps::Even { gap, count: 0 },
                 Arrivals::Poisson => Gaps::Random { gap, at: 0.0, rng },
             },
-            measured_until: Instant::FAR_FUTURE,
             next: None,
             taken: 0,
         };
         schedule.step();
-        schedule.measured_until = schedule.end_of(gap);
         schedule
-    }
-
-    fn end_of(&self, gap: f64) -> Instant {
-        let gaps = |count: u64| Duration::from_nanos((gap * count as f64) as u64);
-        match (self.length, &self.gaps) {
-            (Length::Time(span), _) => self.measured_from + span,
-            (Length::Requests(count), Gaps::Even { .. }) => self.measured_from + gaps(count),
-            (Length::Requests(_), Gaps::Random { .. }) => {
-                // Nobody knows the end of chance who has not been there.
-                let mut ahead = self.clone();
-                let all = std::iter::from_fn(|| ahead.take(Instant::FAR_FUTURE));
-                all.last().map_or(self.measured_from, |last| last.due) + gaps(1)
-            }
-        }
     }
 
     /// Puts off all of it, before anything was taken.
@@ -112,6 +104,7 @@ impl Schedule {
         let by = now.saturating_since(self.start);
         self.start += by;
         self.measured_from += by;
+        // What is not known yet stays so: there is nothing after the end of time.
         self.measured_until += by;
         if let Some(arrival) = &mut self.next {
             arrival.due += by;
@@ -148,7 +141,8 @@ impl Schedule {
         self.measured_from
     }
 
-    /// When the time ends in which what counts is due.
+    /// When the time ends in which what counts is due; [`Instant::FAR_FUTURE`] while only chance
+    /// knows.
     pub fn measured_until(&self) -> Instant {
         self.measured_until
     }
@@ -172,6 +166,12 @@ impl Schedule {
             Length::Requests(count) => !measured || self.taken < count,
         };
         self.next = goes_on.then_some(Arrival { due, measured });
+        let is_last = measured && self.length == Length::Requests(self.taken + 1);
+        if let Gaps::Random { gap, .. } = self.gaps
+            && is_last
+        {
+            self.measured_until = due + Duration::from_nanos(gap as u64);
+        }
     }
 }
 
@@ -250,5 +250,32 @@ mod tests {
         assert!((0.98..1.02).contains(&(deviation / mean)), "{deviation}");
         let long = gaps.iter().filter(|gap| **gap > mean).count() as f64;
         assert!((0.36..0.376).contains(&(long / gaps.len() as f64)));
+    }
+    #[test]
+    fn chance_is_drawn_as_it_comes_and_ends_a_mean_gap_after_its_last_arrival() {
+        let all = schedule(
+            Arrivals::Poisson,
+            1e6,
+            Length::Requests(100_000_000_000_000),
+            1,
+        );
+        assert_eq!(all.measured_until(), Instant::FAR_FUTURE);
+        let mut few = schedule(Arrivals::Poisson, 1000.0, Length::Requests(3), 1);
+        few.begin(Instant::from_nanos(1_000_007));
+        let taken = std::iter::from_fn(|| {
+            let due = few.next()?.due;
+            let is_known = few.measured_until() < Instant::FAR_FUTURE;
+            few.take(due).map(|arrival| (arrival, is_known))
+        });
+        let taken: Vec<_> = taken.collect();
+        let (last, before) = taken.split_last().expect("there are three at least");
+        assert!(before.iter().all(|(_, is_known)| !is_known));
+        assert!(last.1, "it is the next");
+        let gap = Duration::from_millis(1);
+        assert_eq!(few.measured_until(), last.0.due + gap);
+        assert_eq!(
+            taken.iter().filter(|(arrival, _)| arrival.measured).count(),
+            3
+        );
     }
 }

@@ -195,6 +195,14 @@ fn run_with(server: Server, settings: ProbeSettings, config: Config, urls: &[&st
     }
 }
 
+/// A probe that the test turns itself.
+fn probe(script: impl Fn(usize, Instant) -> Does + 'static, settings: ProbeSettings) -> Probe<Sim> {
+    let io = Sim::new(1, Box::new(Rc::new(RefCell::new(Server::new(script)))));
+    let target = [Request::get("http://10.0.0.1/")];
+    let names = resolver::Settings::default();
+    Probe::on(io, names, config(), settings, &target, |_: Page| {}).expect("it can be set up")
+}
+
 #[test]
 fn requests_leave_when_they_are_due_whatever_the_replies_do() {
     let calm = run(
@@ -399,6 +407,39 @@ fn a_rate_that_cannot_be_reached_is_told() {
 }
 
 #[test]
+fn a_rate_is_reached_only_where_nine_tenths_of_it_were_however_few_were_due() {
+    // One connection of 50 ms for each reply, for a tenth of a second: two have their turn in time.
+    let one = ProbeSettings {
+        connections_max: 1,
+        ..settings(1000.0, 100)
+    };
+    let ended = run(Server::new(|_, _| Does::Answers(ms(50))), one);
+    assert_eq!((ended.report.due, ended.report.begun_in_time), (100, 2));
+    assert!(!ended.report.is_rate_reached());
+    // Of so many due at this rate, so many had their turn.
+    let check = |rate, due, begun_in_time, expected| {
+        let mut report = ended.report.clone();
+        (report.rate, report.due) = (rate, due);
+        report.begun_in_time = begun_in_time;
+        report.span = Duration::from_secs_f64(due as f64 / rate);
+        let reached = report.is_rate_reached();
+        assert_eq!(reached, expected, "{begun_in_time} of {due} at {rate}");
+        assert!(!reached || report.rate_reached() >= rate * 0.9);
+    };
+    check(1000.0, 1, 1, true);
+    check(1000.0, 1, 0, false);
+    check(1000.0, 9, 8, false);
+    check(1000.0, 10, 9, true);
+    check(1000.0, 100, 90, true);
+    check(1000.0, 100, 89, false);
+    check(1000.0, 2_000, 1_900, true);
+    check(1000.0, 2_000, 1_899, false);
+    check(1000.0, 100_000, 99_000, true);
+    check(1000.0, 100_000, 98_999, false);
+    check(0.1, 3, 2, false);
+}
+
+#[test]
 fn what_is_never_sent_is_told() {
     // Two connections that never answer, and a timeout that is longer than our patience.
     let settings = ProbeSettings {
@@ -546,19 +587,8 @@ fn pages_say_when_they_were_due_and_carry_what_their_caller_gave_them() {
 
 #[test]
 fn intervals_together_are_the_whole() {
-    let server = Server::new(|n, _| Does::Answers(ms(1 + n as u64 % 20)));
-    let io = Sim::new(1, Box::new(Rc::new(RefCell::new(server))));
-    let target = [Request::get("http://10.0.0.1/")];
-    let names = resolver::Settings::default();
-    let mut probe = Probe::on(
-        io,
-        names,
-        config(),
-        settings(100.0, 1000),
-        &target,
-        |_: Page| {},
-    )
-    .expect("it can be set up");
+    let script = |n, _| Does::Answers(ms(1 + n as u64 % 20));
+    let mut probe = probe(script, settings(100.0, 1000));
     probe.keep_intervals();
     let mut intervals = Vec::new();
     while let Turn::GoesOn = probe.turn(None) {
@@ -582,6 +612,32 @@ fn intervals_together_are_the_whole() {
         let gap = pair[1].start.saturating_since(pair[0].start);
         assert_eq!(gap, pair[0].length, "they follow each other");
     }
+}
+
+#[test]
+fn nothing_is_due_after_a_stop_however_long_the_last_replies_take() {
+    // Twenty connections of 5 s for each reply, and ten requests a second.
+    let settings = ProbeSettings {
+        connections_max: 20,
+        length: Length::Time(Duration::from_secs(3600)),
+        ..settings(10.0, 0)
+    };
+    let mut probe = probe(|_, _| Does::Answers(Duration::from_secs(5)), settings);
+    while probe.elapsed() < Duration::from_secs(4) {
+        probe.turn(Some(ms(10)));
+    }
+    probe.stopper().stop();
+    assert_eq!(probe.run(), "shutdown");
+    assert!(
+        probe.elapsed() > Duration::from_secs(6),
+        "what was sent is waited for"
+    );
+    let report = probe.report();
+    assert!((40..=41).contains(&report.due), "{}", report.due);
+    assert_eq!((report.sent, report.replies), (20, 20));
+    assert_eq!(report.unsent, report.due - 20);
+    let span = report.span.as_millis();
+    assert!((4000..=4020).contains(&span), "{span} ms");
 }
 
 #[test]
@@ -622,4 +678,28 @@ fn nonsense_is_refused_with_the_flag_that_says_it() {
     check(with(|s| s.warmup = Duration::MAX), url, "--warmup");
     check(settings(1.0, 1), &[], "URL");
     check(settings(1.0, 1), &["ftp://10.0.0.1/"], "ftp://10.0.0.1/");
+}
+
+#[test]
+fn settings_that_a_probe_does_nothing_about_are_named() {
+    for name in HEEDED {
+        let there = super::settings().iter().any(|setting| setting.name == name);
+        assert!(there, "{name}");
+    }
+    assert_eq!(unheeded(&Config::default()), Vec::<String>::new());
+    let mut config = Config::default();
+    let said = [
+        ("download_delay", "2"),
+        ("KEEPALIVE_MAX", "0"),
+        ("STOP_GRACE", "1s"),
+        ("CONNECT_TIMEOUT", "1s"),
+    ];
+    for (name, value) in said {
+        config
+            .set(name, &value.into(), Source::Option)
+            .expect("a sound setting");
+    }
+    let place = Source::Option;
+    let expected = ["DOWNLOAD_DELAY", "KEEPALIVE_MAX"].map(|name| format!("{name} ({place})"));
+    assert_eq!(unheeded(&config), expected);
 }

@@ -50,11 +50,11 @@ fn exchange() -> Box<Exchange> {
     Box::new(exchange.expect("a request that can be written"))
 }
 
-/// A plain connection, opened at 0 ms, established at 10 ms.
+/// A plain connection: asked for at 0 ms, its attempt left at 2 ms, established at 10 ms.
 fn ready() -> Connection {
     let mut connection = Connection::open(address(80), None, at(0), at(0));
     assert_eq!(
-        connection.handle_connected(address(4000), at(10)),
+        connection.handle_connected(address(4000), at(2), arrival(10)),
         Some(News::Ready)
     );
     connection
@@ -110,6 +110,8 @@ fn a_kept_connection_carries_one_exchange_after_another() {
     let first = connection.take_exchange().expect("it ended").into_outcome();
     assert_eq!(first.body, b"hi");
     assert_eq!(first.timings.connect, Some(at(10)));
+    let took = Duration::from_millis(8);
+    assert_eq!(first.timings.connect_took, Some(took), "since it left");
     assert_eq!(first.timings.ready, Some(at(10)));
     assert_eq!(first.timings.sent, Some(at(20)));
     assert_eq!(first.timings.headers, Some(at(30)));
@@ -245,7 +247,7 @@ fn each_phase_has_its_timeout() {
     let mut late = Connection::open(address(80), None, at(0), at(115_000));
     check(&mut late, 120_000, "total");
     let mut handshaking = Connection::open(address(443), Some(session(&trust())), at(0), at(0));
-    handshaking.handle_connected(address(4000), at(2000));
+    handshaking.handle_connected(address(4000), at(2), arrival(2000));
     check(&mut handshaking, 12_000, "tls");
 
     let mut idle = ready();
@@ -288,14 +290,17 @@ fn session((_, config): &(Authority, TlsConfig)) -> TlsSession {
     TlsSession::new(config, "a.test").expect("a name")
 }
 
-/// A secured connection and its server: opened at 0 ms, established at 10 ms, the ClientHello
+/// A secured connection and its server: asked for at 0 ms, established at 10 ms, the ClientHello
 /// departed at 15 ms, the handshake over at 40 ms. Bytes come `step` at a time.
 fn secured(trust: &(Authority, TlsConfig), step: usize) -> (Connection, Server) {
     let mut server = Server::new(&trust.0.good_server("a.test"));
     let mut connection = Connection::open(address(443), Some(session(trust)), at(0), at(0));
     let mut out = Vec::new();
     assert!(!connection.take_output(&mut out), "nobody hears it yet");
-    assert_eq!(connection.handle_connected(address(4000), at(10)), None);
+    assert_eq!(
+        connection.handle_connected(address(4000), at(2), arrival(10)),
+        None
+    );
     assert!(connection.take_output(&mut out), "the hello wants a mark");
     connection.handle_sent(at(15), Duration::ZERO);
     let (answer, _) = server.exchange(&out);
@@ -320,7 +325,7 @@ fn only_the_hello_begins_a_handshake() {
     let server = trust.0.server("a.test", (2020, 2040), &[&TLS12]);
     let mut server = Server::new(&server);
     let mut connection = Connection::open(address(443), Some(session(&trust)), at(0), at(0));
-    connection.handle_connected(address(4000), at(10));
+    connection.handle_connected(address(4000), at(2), arrival(10));
     let mut out = Vec::new();
     assert!(connection.take_output(&mut out));
     connection.handle_sent(at(15), Duration::ZERO);
@@ -420,7 +425,7 @@ fn a_latency_is_as_sure_as_the_least_of_its_ends() {
     let check = |slacks: [u64; 4], kernel: bool, label: Label| {
         let mut server = Server::new(&authority);
         let mut connection = Connection::open(address(443), Some(session(&trust)), at(0), at(0));
-        connection.handle_connected(address(4000), at(10));
+        connection.handle_connected(address(4000), at(2), arrival(10));
         let mut out = Vec::new();
         assert!(connection.take_output(&mut out));
         connection.handle_sent(at(10), millis(slacks[0]));
@@ -466,6 +471,13 @@ fn a_secured_body_without_a_length_must_end_with_close_notify() {
     let mut wire = server.say(reply);
     wire.extend(server.close());
     assert_eq!(hear(&mut connection, &wire, 70), [News::Head, ended(false)]);
+
+    let (mut connection, mut server) = secured(&trust, usize::MAX);
+    ask_secured(&mut connection, &mut server, 60);
+    assert_eq!(hear(&mut connection, &server.say(reply), 70), [News::Head]);
+    assert_eq!(hear(&mut connection, &server.close(), 90), [ended(false)]);
+    let outcome = connection.take_exchange().expect("it ended").into_outcome();
+    assert_eq!(outcome.timings.body, Some(at(70)), "its last byte's moment");
 
     let (mut connection, mut server) = secured(&trust, usize::MAX);
     ask_secured(&mut connection, &mut server, 60);
@@ -586,7 +598,7 @@ fn a_handshake_that_fails_is_a_failure_of_the_connection() {
     let session = || TlsSession::new(&stranger, "a.test").expect("a name");
     let mut server = Server::new(&authority.good_server("a.test"));
     let mut connection = Connection::open(address(443), Some(session()), at(0), at(0));
-    connection.handle_connected(address(4000), at(10));
+    connection.handle_connected(address(4000), at(2), arrival(10));
     let mut out = Vec::new();
     assert!(connection.take_output(&mut out));
     let (answer, _) = server.exchange(&out);
@@ -598,7 +610,7 @@ fn a_handshake_that_fails_is_a_failure_of_the_connection() {
     assert!(!out.is_empty(), "the server is told why");
 
     let mut connection = Connection::open(address(443), Some(session()), at(0), at(0));
-    connection.handle_connected(address(4000), at(10));
+    connection.handle_connected(address(4000), at(2), arrival(10));
     assert_eq!(failure(connection.handle_end(at(20))), "tls.closed");
 }
 
@@ -641,7 +653,10 @@ fn tunnelling(proxy: &str, url: &str, tls: Option<TlsSession>) -> Connection {
     let mut connection = connection.through(tunnel);
     let mut out = Vec::new();
     assert!(!connection.take_output(&mut out) && out.is_empty());
-    assert_eq!(connection.handle_connected(address(4000), at(10)), None);
+    assert_eq!(
+        connection.handle_connected(address(4000), at(2), arrival(10)),
+        None
+    );
     assert!(
         !connection.take_output(&mut out),
         "what a proxy hears has no mark"

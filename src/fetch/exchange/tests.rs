@@ -58,8 +58,7 @@ struct Seen {
 fn feed(mut exchange: Exchange, parts: &[&[u8]]) -> Seen {
     let mut heads = 0;
     let mut over = None;
-    let mut seconds = 2;
-    for part in parts {
+    for (seconds, part) in (2..).zip(parts) {
         let mut input = *part;
         while let Some(step) = exchange.handle_bytes(&mut input, arrival(seconds)) {
             match step {
@@ -77,9 +76,8 @@ fn feed(mut exchange: Exchange, parts: &[&[u8]]) -> Seen {
             input.is_empty(),
             "what is not the reply's is left over only after its end"
         );
-        seconds += 1;
     }
-    let over = over.unwrap_or_else(|| exchange.handle_end(true, at(seconds)));
+    let over = over.unwrap_or_else(|| exchange.handle_end(true));
     let Step::Over { failure, reusable } = over else {
         panic!("an exchange ends with Over");
     };
@@ -258,16 +256,23 @@ fn what_is_broken_is_named_and_what_came_is_kept() {
 }
 
 #[test]
-fn a_close_delimited_body_ends_with_its_connection() {
+fn a_close_delimited_body_is_whole_at_the_end_of_its_connection_and_over_with_its_last_byte() {
     let reply: &[u8] = b"HTTP/1.0 200 OK\r\n\r\nall of it";
-    let seen = feed(exchange(&description(), &small()), &[reply]);
-    assert_eq!(seen.result, "whole");
-    assert!(!seen.reusable);
-    assert_eq!(seen.outcome.body, b"all of it");
+    let whole = |parts: &[&[u8]], body: &[u8], seconds| {
+        let seen = feed(exchange(&description(), &small()), parts);
+        assert_eq!(seen.result, "whole");
+        assert!(!seen.reusable);
+        assert_eq!(seen.outcome.body, body);
+        // The end of the connection comes a second after the last part.
+        assert_eq!(seen.outcome.timings.body, Some(at(seconds)));
+    };
+    whole(&[reply], b"all of it", 2);
+    whole(&[reply, b" and", b" more"], b"all of it and more", 4);
+    whole(&[b"HTTP/1.0 200 OK\r\n\r\n"], b"", 2);
     let mut unsure = exchange(&description(), &small());
     let mut input = reply;
     while unsure.handle_bytes(&mut input, arrival(2)).is_some() {}
-    let Step::Over { failure, .. } = unsure.handle_end(false, at(3)) else {
+    let Step::Over { failure, .. } = unsure.handle_end(false) else {
         panic!("an end is an end");
     };
     assert_eq!(failure.expect("it may be cut").code, "close_notify");

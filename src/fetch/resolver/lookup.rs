@@ -18,6 +18,10 @@ pub(super) struct Resolving {
     pub(super) host: Box<str>,
     pub(super) waiters: Vec<Waiter>,
     pub(super) stage: Stage,
+    /// When the first query left, as far as that was told.
+    pub(super) left: Option<Instant>,
+    /// When the last thing came of it: a reply, or the end of a try without one.
+    heard: Instant,
     a: Half,
     aaaa: Half,
 }
@@ -27,8 +31,9 @@ pub(super) struct Resolving {
 pub(super) enum Stage {
     /// An address of any family.
     Waiting,
-    /// The other family, for a moment more.
-    Delaying { until: Instant },
+    /// The other family, for a moment more: by the loop's clock, which may be late, and by that of
+    /// the reply.
+    Delaying { until: Instant, over: Instant },
     /// The other family, for the cache: those who waited have what there was.
     Late,
 }
@@ -72,6 +77,8 @@ impl Resolving {
             host,
             waiters: Vec::new(),
             stage: Stage::Waiting,
+            left: None,
+            heard: Instant::START,
             a: half(a),
             aaaa: half(aaaa),
         }
@@ -83,6 +90,16 @@ impl Resolving {
             Half::Asking(query) => Some(query),
             _ => None,
         }
+    }
+
+    /// Something came of it at this moment.
+    pub(super) fn hear(&mut self, at: Instant) {
+        self.heard = self.heard.max(at);
+    }
+
+    /// When the last thing did.
+    pub(super) fn heard(&self) -> Instant {
+        self.heard
     }
 
     /// A question has its answer.

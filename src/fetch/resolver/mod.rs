@@ -96,7 +96,8 @@ pub enum Action {
         /// Of which sort.
         transport: Transport,
     },
-    /// Send: one datagram, or the next bytes of a stream.
+    /// Send: one datagram, or the next bytes of a stream, and tell when they left
+    /// ([`Resolver::handle_sent`]).
     Send {
         /// On which socket.
         socket: SocketId,
@@ -114,6 +115,10 @@ pub enum Action {
         host: Box<str>,
         /// Who asked, in the order of asking.
         waiters: Vec<Waiter>,
+        /// When its first query left, by [`Resolver::handle_sent`]; `None` if none did.
+        left: Option<Instant>,
+        /// When it was over: the last reply that it needed arrived, or was waited for in vain.
+        over: Instant,
         /// What came of it (a failure's kind is `dns`).
         result: Result<Answer, Failure>,
     },
@@ -256,8 +261,12 @@ impl Resolver {
             match timer {
                 Timer::Query(key) => self.on_try_over(key, now),
                 Timer::Delay(lookup) => {
-                    self.resolving(lookup).stage = Stage::Late;
-                    self.deliver(lookup, now);
+                    let stage = &mut self.resolving(lookup).stage;
+                    let over = match std::mem::replace(stage, Stage::Late) {
+                        Stage::Delaying { over, .. } => over,
+                        Stage::Waiting | Stage::Late => unreachable!("only a delay has its timer"),
+                    };
+                    self.deliver(lookup, over, now);
                 }
                 Timer::Idle(socket) => {
                     let vacated = self.sockets.look_after(socket, now);
@@ -275,14 +284,30 @@ impl Resolver {
         }
     }
 
-    /// One datagram, or bytes of a stream however they were cut.
+    /// What one [`Action::Send`] handed over left at this moment: the first of which that was not
+    /// told yet, on its socket.
+    pub fn handle_sent(&mut self, socket: SocketId, at: Instant) {
+        if let Some(query) = self.sockets.left(socket)
+            && let Some(resolving) = self.lookups.get_mut(query.lookup)
+        {
+            resolving.left.get_or_insert(at);
+        }
+    }
+
+    /// One datagram, or bytes of a stream however they were cut, which arrived at `arrived`.
     ///
     /// For a socket that is closed it does nothing.
-    pub fn handle_received(&mut self, socket: SocketId, mut bytes: &[u8], now: Instant) {
+    pub fn handle_received(
+        &mut self,
+        socket: SocketId,
+        mut bytes: &[u8],
+        arrived: Instant,
+        now: Instant,
+    ) {
         while let Some(message) = self.sockets.message(socket, &mut bytes) {
             match message {
-                Message::Datagram(bytes) => self.read(socket, bytes, now),
-                Message::Framed(bytes) => self.read(socket, &bytes, now),
+                Message::Datagram(bytes) => self.read(socket, bytes, arrived, now),
+                Message::Framed(bytes) => self.read(socket, &bytes, arrived, now),
             }
         }
         self.leave_line(now);
@@ -355,24 +380,27 @@ impl Resolver {
             (Progress::Nothing, _) => {}
             (Progress::Half, _) => {
                 let until = now + RESOLUTION_DELAY;
-                resolving.stage = Stage::Delaying { until };
+                let over = resolving.heard() + RESOLUTION_DELAY;
+                resolving.stage = Stage::Delaying { until, over };
                 self.timers.insert((until, Timer::Delay(lookup)));
             }
             (Progress::Whole, stage) => {
-                if let Stage::Delaying { until } = stage {
+                if let Stage::Delaying { until, .. } = stage {
                     self.timers.remove(&(until, Timer::Delay(lookup)));
                 }
-                self.deliver(lookup, now);
-                let over = self.lookups.remove(lookup).expect("settled just now");
-                self.by_host.remove(&over.host);
+                let over = self.resolving(lookup).heard();
+                self.deliver(lookup, over, now);
+                let settled = self.lookups.remove(lookup).expect("settled just now");
+                self.by_host.remove(&settled.host);
             }
         }
     }
 
-    /// Remembers what is known and gives it to those who wait.
-    fn deliver(&mut self, lookup: Key, now: Instant) {
+    /// Remembers what is known and gives it to those who wait; it was known at `over`.
+    fn deliver(&mut self, lookup: Key, over: Instant, now: Instant) {
         let families = self.settings.families;
         let resolving = self.resolving(lookup);
+        let left = resolving.left;
         let outcome = resolving.outcome(families);
         let waiters = std::mem::take(&mut resolving.waiters);
         let host = resolving.host.clone();
@@ -393,6 +421,8 @@ impl Resolver {
         self.actions.push_back(Action::Resolved {
             host,
             waiters,
+            left,
+            over,
             result,
         });
     }

@@ -1,5 +1,6 @@
 //! The sockets to the name servers, and which query waits on which of them under which id.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{Action, QueryKey, Transport};
@@ -38,6 +39,9 @@ struct Socket {
     link: Link,
     /// Who waits for the reply with which id.
     waiting: Vec<(u16, QueryKey)>,
+    /// Queries that were handed over and may not have left, in their order: as many as are sent on
+    /// one socket at the most.
+    leaving: VecDeque<QueryKey>,
     /// Queries sent on it so far.
     used: usize,
     /// It still has its place.
@@ -101,6 +105,7 @@ impl Sockets {
                     server,
                     link,
                     waiting: Vec::new(),
+                    leaving: VecDeque::new(),
                     used: 0,
                     placed: true,
                     answered: false,
@@ -120,9 +125,12 @@ impl Sockets {
         (socket, new)
     }
 
-    /// An id that nobody else waits for on this socket; from now on the query does.
+    /// An id that nobody else waits for on this socket; from now on the query does, which leaves
+    /// next.
     pub(super) fn enlist(&mut self, socket: SocketId, query: QueryKey, rng: &mut Rng) -> u16 {
-        let waiting = &mut self.all.get_mut(socket.0).expect("picked").waiting;
+        let entry = self.all.get_mut(socket.0).expect("picked");
+        entry.leaving.push_back(query);
+        let waiting = &mut entry.waiting;
         let id = loop {
             let id = rng.next_u64() as u16;
             if waiting.iter().all(|(taken, _)| *taken != id) {
@@ -131,6 +139,11 @@ impl Sockets {
         };
         waiting.push((id, query));
         id
+    }
+
+    /// The query that has left, the first of those that may not have.
+    pub(super) fn left(&mut self, socket: SocketId) -> Option<QueryKey> {
+        self.all.get_mut(socket.0)?.leaving.pop_front()
     }
 
     /// The query that waits for the reply with an id.

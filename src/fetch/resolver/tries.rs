@@ -83,7 +83,7 @@ impl Resolver {
     }
 
     /// A message arrived: whose reply is it, and what does it say?
-    pub(super) fn read(&mut self, socket: SocketId, bytes: &[u8], now: Instant) {
+    pub(super) fn read(&mut self, socket: SocketId, bytes: &[u8], arrived: Instant, now: Instant) {
         let waiting = match bytes {
             [high, low, ..] => {
                 let id = u16::from_be_bytes([*high, *low]);
@@ -100,6 +100,7 @@ impl Resolver {
         let (server, transport) = (flight.server, flight.transport);
         match flight.asked.read(&query.chain, bytes) {
             Ok(reply) => {
+                self.resolving(key.lookup).hear(arrived);
                 self.servers.answered(server);
                 self.sockets.answered(socket);
                 let until = self.land(key, now);
@@ -181,6 +182,7 @@ impl Resolver {
     pub(super) fn on_try_over(&mut self, key: QueryKey, now: Instant) {
         if let Some(flight) = self.query(key).flight() {
             let server = flight.server;
+            self.resolving(key.lookup).hear(now);
             self.stats.timeouts += 1;
             self.servers.missed(server, now);
             self.land(key, now);
@@ -192,6 +194,7 @@ impl Resolver {
     /// The socket on which a question was waiting is gone.
     pub(super) fn on_lost(&mut self, key: QueryKey, lost: &Lost, now: Instant) {
         let until = self.land(key, now);
+        self.resolving(key.lookup).hear(now);
         let query = self.query(key);
         if lost.outlived && std::mem::take(&mut query.may_reconnect) {
             self.ask(key, lost.server, Transport::Tcp, now);

@@ -15,7 +15,7 @@ use socket2::SockRef;
 
 use super::{Bench, Seen, Step, Watch, token};
 use crate::base::time::Instant;
-use crate::io::{Clock, Epoll, Event, Io, Settings, Uring};
+use crate::io::{Clock, Epoll, Io, Settings, Uring};
 
 pub(super) struct Kernel<I = Epoll> {
     io: I,
@@ -44,7 +44,7 @@ impl Carried for Uring {
 pub(super) fn has_uring() -> bool {
     let missing = Uring::new(Settings::default()).err();
     if let Some(reason) = &missing {
-        eprintln!("SKIPPED: {reason}");
+        crate::base::loud::skip(reason);
     }
     missing.is_none()
 }
@@ -308,81 +308,6 @@ fn what_arrives_in_the_tail_of_a_wait_ends_it<I: Carried>() {
     assert!(watch.io().now().saturating_since(began) < Duration::from_secs(10));
 }
 
-#[test]
-fn of_many_sockets_a_few_are_read_at_once_and_new_connections_come_first() {
-    let mut watch = Watch::<Kernel>::new();
-    let say = Step::Say(b"!".to_vec());
-    let peer = watch.bench.listen(vec![Step::Hear(1), say]);
-    let many = 60;
-    for slot in 0..many {
-        watch.connect(token(slot), peer);
-    }
-    for slot in 0..many {
-        watch.io().send(token(slot), b"?", false);
-    }
-    watch.io().submit();
-    // Sixty have something to read before the last one is even asked for.
-    thread::sleep(Duration::from_millis(200));
-    watch.io().connect(token(many), peer);
-    thread::sleep(Duration::from_millis(50));
-    let mut events = Vec::new();
-    let mut turns = Vec::new();
-    while turns.iter().sum::<usize>() < many as usize {
-        watch.io().wait(None, &mut events);
-        if turns.is_empty() {
-            let first = events.first().and_then(Event::token);
-            assert_eq!(first, Some(token(many)), "who is ready may be late");
-            events.remove(0);
-            assert!(watch.io().has_news());
-        }
-        turns.push(events.len());
-        for event in events.drain(..) {
-            match event {
-                Event::Received { chunk, .. } => watch.io().release(chunk),
-                other => panic!("a reply expected, not {other:?}"),
-            }
-        }
-    }
-    let most = turns.iter().max();
-    assert!(most.is_some_and(|most| *most <= 20), "{turns:?}");
-}
-
-#[test]
-fn what_is_read_in_one_turn_is_bounded_in_bytes_too() {
-    let settings = Settings {
-        read_budget: 20_000,
-        ..Settings::default()
-    };
-    let most = (settings.read_budget + settings.buffer_bytes) as u64;
-    let mut watch = Watch::<Kernel>::with(settings);
-    let say = Step::Say(vec![7; 30_000]);
-    let peer = watch.bench.listen(vec![Step::Hear(1), say]);
-    for slot in 0..8 {
-        watch.connect(token(slot), peer);
-    }
-    for slot in 0..8 {
-        watch.io().send(token(slot), b"?", false);
-    }
-    watch.io().submit();
-    thread::sleep(Duration::from_millis(200));
-    let (mut events, mut left) = (Vec::new(), 8 * 30_000);
-    while left > 0 {
-        watch.io().wait(None, &mut events);
-        let mut read = 0;
-        for event in events.drain(..) {
-            match event {
-                Event::Received { chunk, .. } => {
-                    read += u64::from(chunk.length);
-                    watch.io().release(chunk);
-                }
-                other => panic!("a reply expected, not {other:?}"),
-            }
-        }
-        assert!(read <= most, "{read} bytes in one turn");
-        left -= read;
-    }
-}
-
 /// Whether a host that polls the descriptor would be woken within `span`.
 fn readable(io: &impl Io, span: Duration) -> bool {
     let fd = io.as_fd().expect("a kernel's back end has a descriptor");
@@ -452,7 +377,7 @@ fn the_descriptor_shows_arrivals_and_has_news_the_rest<I: Carried>() {
     assert!(!readable(io, Duration::ZERO));
 }
 
-/// The sentences of this file about each of the kernel's back ends.
+/// The sentences of a file about each of the kernel's back ends.
 macro_rules! kernels {
     ($($name:ident)*) => {
         mod epoll {
@@ -461,13 +386,15 @@ macro_rules! kernels {
 
         mod uring {
             $(#[test] fn $name() {
-                if super::has_uring() {
+                if $crate::io::conformance::kernel::has_uring() {
                     super::$name::<crate::io::Uring>();
                 }
             })*
         }
     };
 }
+
+pub(super) use kernels;
 
 kernels! {
     a_stalled_loop_changes_no_latency

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::atomic::Ordering;
 
+use super::READS_MAX;
 use super::Uring;
 use super::asks::Ask;
 use super::connection::{Blind, Ending, Kind, Receive, State, current, named};
@@ -34,7 +35,7 @@ impl Uring {
             let answer = self.answers[index];
             match answer.name.what {
                 What::Ready => self.handle_ready(answer, now, events),
-                What::Receive => self.handle_received(answer, events),
+                What::Receive => self.handle_received(answer),
                 What::Timer => {
                     self.timer.told();
                     self.keep_watching(answer);
@@ -119,7 +120,7 @@ impl Uring {
     }
 
     /// Something arrived, or nothing will any more.
-    fn handle_received(&mut self, answer: Answer, events: &mut Vec<Event>) {
+    fn handle_received(&mut self, answer: Answer) {
         let slot = answer.name.slot;
         if let Some(id) = answer.buffer {
             self.buffers.take_back(id);
@@ -169,8 +170,8 @@ impl Uring {
                 self.starved.push_back(token);
             }
         }
-        if !connection.in_line {
-            self.tell(token, events);
+        if connection.wants_turn() {
+            self.line.push_back(token);
         }
         self.consider_receiving(slot);
     }
@@ -206,9 +207,14 @@ impl Uring {
         }
     }
 
-    /// Lets each socket in line tell its share.
+    /// Lets the first sockets in line tell their shares. The others wait for the next call: what is
+    /// told here is worked off before anything is sent.
     pub(super) fn serve_line(&mut self, events: &mut Vec<Event>) {
-        for _ in 0..self.line.len() {
+        let mut bytes = 0;
+        for _ in 0..self.line.len().min(READS_MAX) {
+            if bytes >= self.settings.read_budget {
+                return;
+            }
             let Some(token) = self.line.pop_front() else {
                 return;
             };
@@ -216,7 +222,9 @@ impl Uring {
                 && let Some(connection) = entry.connection()
             {
                 connection.in_line = false;
+                let before = events.len();
                 self.tell(token, events);
+                bytes += events[before..].iter().map(Event::len).sum::<usize>();
                 self.consider_receiving(token.slot);
             }
         }
@@ -228,12 +236,10 @@ impl Uring {
         let State::Open(connection) = &mut entry.state else {
             return;
         };
-        if connection.told.0 != self.turn {
-            connection.told = (self.turn, 0);
-        }
-        while connection.reading && connection.told.1 < self.settings.read_budget {
+        let mut told = 0;
+        while connection.reading && told < self.settings.read_budget {
             if let Some((id, length, stamp)) = self.buffers.pop(&mut connection.untold) {
-                connection.told.1 += length;
+                told += length;
                 let chunk = Chunk {
                     buffer: u32::from(id),
                     length: length as u32,

@@ -61,8 +61,6 @@ pub(super) struct Connection {
     pub(super) ending: Option<Ending>,
     /// Whether it stands in the line of those that have something to tell.
     pub(super) in_line: bool,
-    /// The turn in which it told something last, and how many bytes.
-    pub(super) told: (u64, usize),
     /// The moment that nothing can arrive before: the attempt's start, then the last arrival.
     pub(super) floor: Instant,
     /// The attempt may have begun as much later.
@@ -200,7 +198,6 @@ impl Connection {
             untold: Queue::default(),
             ending: None,
             in_line: false,
-            told: (0, 0),
             floor: started,
             attempt_slack: Duration::ZERO,
             asked: Instant::START,

@@ -11,7 +11,7 @@ use crate::io::{Clock, Stamp};
 /// A back end, unless this kernel has none of this kind for us.
 fn uring(settings: Settings) -> Option<Uring> {
     Uring::new(settings)
-        .inspect_err(|reason| eprintln!("SKIPPED: {reason}"))
+        .inspect_err(|reason| crate::base::loud::skip(reason))
         .ok()
 }
 
@@ -256,6 +256,45 @@ fn a_flood_is_told_by_shares_and_comes_to_its_end() {
         assert!(bytes - before < 51_000, "{} in one turn", bytes - before);
     }
     talk.join().expect("it talked");
+}
+
+#[test]
+fn a_flood_is_not_received_while_more_than_its_share_is_untold() {
+    let settings = Settings {
+        read_budget: 20_000,
+        buffer_bytes: 1000,
+        ..Settings::default()
+    };
+    let Some(mut io) = uring(settings) else {
+        return;
+    };
+    let mut peer = connected(&mut io, 0);
+    let talk = thread::spawn(move || while peer.write_all(&[b'x'; 100_000]).is_ok() {});
+    let mut events = Vec::new();
+    let mut stopped = 0;
+    let patient_until = io.now() + PATIENCE;
+    while stopped < 50 {
+        assert!(io.now() < patient_until, "it is received for good");
+        io.wait(Some(patient_until), &mut events);
+        io.submit();
+        for event in events.drain(..) {
+            match event {
+                Event::Received { chunk, .. } => io.release(chunk),
+                other => panic!("{other:?}"),
+            }
+        }
+        let State::Open(connection) = &io.entries[0].state else {
+            panic!("nobody ended it");
+        };
+        if connection.untold.bytes() >= 20_000 {
+            let received = matches!(connection.receive, Receive::Queued | Receive::Armed);
+            assert!(!received, "with {} untold", connection.untold.bytes());
+            stopped += 1;
+        }
+    }
+    io.close(token(0), Close::Reset);
+    io.submit();
+    talk.join().expect("it talked until it was reset");
 }
 
 /// Longer than anything here takes on a busy machine.

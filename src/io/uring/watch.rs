@@ -7,7 +7,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use super::connection::{Arrived, Connection};
 use crate::base::time::Instant;
 use crate::io::delay::RunDelay;
-use crate::io::stamps::{EXACT, PER_NEWS, Stamps, Unseen};
+use crate::io::stamps::{EXACT, PROMPT, Stamps, Unseen};
 use crate::io::{Clock, Stamp};
 
 /// How closely the sockets were watched up to this turn.
@@ -22,42 +22,49 @@ pub(super) struct Watch {
     unseen: Unseen,
     /// How long our thread was kept from watching in that time; `None` where nobody knows.
     kept: Option<Duration>,
-    presence: Presence,
+    absence: Absence,
     leisure: Leisure,
 }
 
-/// Whether our thread had its processor all the time: then segments that were found together came
-/// together, whatever the count of them says.
+/// How long our thread was off its processor: segments that were found together came within as much
+/// of each other, whatever the count of them says.
 ///
-/// To wait for it is one way to be without, another is what a page's handler may do: to wait for a
-/// disk, say, from which the kernel's interruption does not wake it.
+/// To wait for it is one way to be off, another is what a page's handler may do: to wait for a disk,
+/// say, from which the kernel's interruption does not wake it.
 #[derive(Clone, Copy, Debug)]
-struct Presence {
-    /// When this was looked into last.
-    at: Instant,
-    /// How long the thread had been on a processor then.
+struct Absence {
+    /// For so long in all,
+    off: Duration,
+    since: Instant,
+    /// up to this moment, when it was looked into last.
+    until: Instant,
+    /// How long the thread had been on a processor by then.
     spent: Duration,
-    /// Up to then it had never been off it since this moment.
-    unbroken_since: Instant,
 }
 
-impl Presence {
+impl Absence {
     fn start() -> Self {
-        Presence {
-            at: Instant::START,
+        Absence {
+            off: Duration::ZERO,
+            since: Instant::START,
+            until: Instant::START,
             spent: Duration::ZERO,
-            unbroken_since: Instant::START,
         }
     }
 
     fn look(&mut self, spent: Duration, now: Instant) {
-        let passed = now.saturating_since(self.at);
-        let off = passed.saturating_sub(spent.saturating_sub(self.spent));
-        *self = Presence {
-            at: now,
+        let passed = now.saturating_since(self.until);
+        *self = Absence {
+            off: passed.saturating_sub(spent.saturating_sub(self.spent)),
+            since: self.until,
+            until: now,
             spent,
-            unbroken_since: if off <= EXACT { self.at } else { now },
         };
+    }
+
+    /// How long at the most within the time between the two; `None` where that was not looked into.
+    fn between(self, since: Instant, until: Instant) -> Option<Duration> {
+        (self.since <= since && self.until >= until).then_some(self.off)
     }
 }
 
@@ -98,7 +105,7 @@ impl Leisure {
         *self = Leisure {
             before: self.up_to(now),
             since: now,
-            allowed: PER_NEWS * u32::try_from(news).unwrap_or(u32::MAX),
+            allowed: HURRIED * u32::try_from(news).unwrap_or(u32::MAX),
         };
     }
 }
@@ -111,7 +118,7 @@ impl Watch {
             since: Instant::START,
             unseen: Unseen::since(Instant::START),
             kept: None,
-            presence: Presence::start(),
+            absence: Absence::start(),
             leisure: Leisure::start(),
         }
     }
@@ -131,7 +138,7 @@ impl Watch {
     ) {
         self.leisure.begin_turn(now, answers);
         if self.has_leisure(now) {
-            self.presence.look(spent(), now);
+            self.absence.look(spent(), now);
         }
         self.unseen = unseen;
         self.since = self.empty_at;
@@ -197,9 +204,6 @@ impl Watch {
         } else {
             (stamp.slack.min(self.kept.unwrap_or(Duration::MAX)), false)
         };
-        let present = self.presence.at == self.leisure.since
-            && self.presence.unbroken_since <= self.since
-            && stamp.at >= blind.until;
         let stale = self.unseen.is_stale(&stamp);
         let arrived = if stale || (counts && slack > EXACT) {
             connection.arrived(all_seen)
@@ -217,15 +221,30 @@ impl Watch {
                     woken
                 }
             }
-            Arrived::Unknown if slack <= EXACT || present => Stamp::exact(stamp.at),
-            Arrived::Unknown => Stamp { slack, ..stamp },
+            Arrived::Unknown => {
+                let off = self.absence.between(self.since, self.leisure.since);
+                let slack = match off.filter(|_| stamp.at >= blind.until) {
+                    Some(off) if off <= EXACT => Duration::ZERO,
+                    Some(off) => slack.min(off + PROMPT),
+                    None => slack,
+                };
+                let exact = slack <= EXACT;
+                Stamp {
+                    slack: if exact { Duration::ZERO } else { slack },
+                    ..stamp
+                }
+            }
         }
     }
 }
 
-/// So much leisure is remembered: some hundred pieces of news later a loop is taken for one that
-/// has none.
-const LEISURE_MAX: Duration = Duration::from_millis(10);
+/// A loop to which each piece of news leaves no more than this is in a hurry. To look closely takes
+/// three microseconds.
+const HURRIED: Duration = Duration::from_micros(200);
+
+/// So much leisure is remembered: twice what the news of one turn may take. Some hundred pieces of
+/// news later a loop is taken for one that has none.
+const LEISURE_MAX: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
@@ -234,30 +253,27 @@ mod tests {
 
     use super::*;
     use crate::io::socket::Socket;
+    use crate::io::uring::ANSWERS_A_TURN;
     use crate::io::uring::connection::Kind;
 
     #[test]
-    fn who_was_off_the_processor_for_long_was_not_present() {
+    fn time_off_the_processor_is_what_was_not_spent_on_it() {
         let micros = Duration::from_micros;
-        let check = |passed: u64, spent: u64, unbroken| {
-            let mut presence = Presence::start();
+        let check = |passed: u64, spent: u64, off| {
+            let mut absence = Absence::start();
             let began = Instant::from_nanos(5_000_000_000);
             let ended = began + micros(passed);
-            presence.look(micros(1000), began);
-            assert_eq!(
-                presence.unbroken_since, began,
-                "it is seen for the first time"
-            );
-            presence.look(micros(1000 + spent), ended);
-            let since = if unbroken { began } else { ended };
-            assert_eq!(presence.unbroken_since, since, "{spent} of {passed} µs");
+            absence.look(micros(1000), began);
+            absence.look(micros(1000 + spent), ended);
+            assert_eq!(absence.between(began, ended), Some(micros(off)));
+            assert_eq!(absence.between(began + micros(1), ended), Some(micros(off)));
+            assert_eq!(absence.between(Instant::START, ended), None);
+            assert_eq!(absence.between(began, ended + micros(1)), None);
         };
-        check(50_000, 50_000, true);
-        check(50_000, 49_975, true);
-        check(50_000, 49_974, false);
-        check(50_000, 0, false);
+        check(50_000, 50_000, 0);
+        check(50_000, 49_000, 1000);
         // Two clocks that are read one after the other.
-        check(50_000, 50_003, true);
+        check(50_000, 50_003, 0);
     }
 
     /// The stamp of two segments that made one arrival, at the end of what kept us from looking.
@@ -293,8 +309,9 @@ mod tests {
         };
         // Others may have the processor now and then.
         assert!((0..50).any(|_| !judge_two_segments(busy).is_bound()));
-        let asleep = || std::thread::sleep(kept);
-        assert!(judge_two_segments(asleep).slack >= kept);
+        // Asleep they may have come as far apart, and no further.
+        let found = judge_two_segments(|| std::thread::sleep(kept));
+        assert!(found.slack >= kept, "{found:?}");
     }
 
     #[test]
@@ -308,16 +325,22 @@ mod tests {
             assert!(!has(leisure, 400 * turn + 400));
         }
         // The page of one of them keeps us busy.
-        assert!(has(leisure, 3600 + 501));
+        assert!(!has(leisure, 3600 + 2000));
+        assert!(has(leisure, 3600 + 2001));
         leisure.begin_turn(micros(53_600), 10);
         assert!(has(leisure, 53_600));
         // It is forgotten after some hundred pieces of news.
-        for turn in 1..100 {
+        for turn in 1..40 {
             leisure.begin_turn(micros(53_600 + 400 * turn), 10);
         }
-        assert!(!has(leisure, 53_600 + 400 * 99));
-        // Sleep is leisure, too.
-        leisure.begin_turn(micros(200_000), 1);
-        assert!(has(leisure, 200_000));
+        assert!(!has(leisure, 53_600 + 400 * 40));
+        // Sleep is leisure, too, however much news ends it, and is not remembered for good.
+        let woken = 10_000_000;
+        leisure.begin_turn(micros(woken), ANSWERS_A_TURN);
+        assert!(has(leisure, woken));
+        for turn in 1..40 {
+            leisure.begin_turn(micros(woken + 400 * turn), 10);
+        }
+        assert!(!has(leisure, woken + 400 * 40));
     }
 }

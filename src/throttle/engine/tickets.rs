@@ -131,7 +131,7 @@ impl Throttle {
         fits
     }
 
-    /// The request's connection is ready. It departs by a later [`Grant::Depart`], in the order of
+    /// The request's connection is ready. It departs by a later [`Grant::Depart`](super::Grant::Depart), in the order of
     /// becoming ready. `setup` is what a new connection took from release, and teaches how far ahead
     /// to release; a kept one teaches nothing.
     pub fn ready(&mut self, ticket: TicketId, setup: Option<Duration>, now: Instant) {

@@ -33,6 +33,7 @@ fn check(mut world: World, expected: Result<&[&str], &'static str>, at_ms: u64) 
             waiters: vec![1],
             result: texts(expected),
             at_ms,
+            took_ms: at_ms,
         }]
     );
     world
@@ -189,6 +190,30 @@ fn a_family_that_never_answers_costs_50_ms() {
     assert_eq!(resolved[0].result, texts(Ok(&["192.0.2.80"])));
     assert_eq!(resolved[0].at_ms, 60);
     assert_eq!(world.resolve("a.test", 2), ready(Ok(&["192.0.2.80"])));
+}
+
+#[test]
+fn a_lookup_took_as_long_as_it_was_on_its_way_however_late_we_heard_of_it() {
+    let check = |server: fn(&Asked) -> Vec<Say>, at_ms, took_ms| {
+        let mut world = plain(1, server);
+        world.late = Duration::from_millis(20);
+        assert_eq!(world.resolve("a.test", 1), None);
+        // It joins the lookup: that one's first query counts.
+        world.pass_ms(25);
+        assert_eq!(world.resolve("a.test", 2), None);
+        let resolved = world.run();
+        assert_eq!(resolved[0].waiters, [1, 2]);
+        assert_eq!((resolved[0].at_ms, resolved[0].took_ms), (at_ms, took_ms));
+    };
+    // 20 ms until the queries left, 10 ms for the answers, 20 ms until we heard.
+    check(honest, 50, 10);
+    check(|asked| asked.reply(|reply| reply.rcode(3)), 50, 10);
+    // The other family had its moment after the answer came, not after we heard.
+    let one_family = |asked: &Asked| match asked.rtype {
+        A => honest(asked),
+        _ => Vec::new(),
+    };
+    check(one_family, 100, 60);
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub(super) struct World {
     pub(super) sockets_most: usize,
     /// Whether TCP connections come about.
     pub(super) tcp: bool,
+    /// How much later than it happens the resolver hears of anything, and its queries leave.
+    pub(super) late: Duration,
     server: Server,
     sockets: BTreeMap<SocketId, Socket>,
     /// What is on its way to the resolver, by arrival and order of sending.
@@ -57,6 +59,8 @@ pub(super) struct Resolved {
     /// Addresses as text, or the failure's code.
     pub(super) result: Result<Vec<String>, &'static str>,
     pub(super) at_ms: u64,
+    /// From its first query's departure.
+    pub(super) took_ms: u64,
 }
 
 struct Socket {
@@ -113,6 +117,7 @@ impl World {
             resolved: Vec::new(),
             sockets_most: 0,
             tcp: true,
+            late: Duration::ZERO,
             server: Box::new(server),
             sockets: BTreeMap::new(),
             coming: BTreeMap::new(),
@@ -161,7 +166,8 @@ impl World {
 
     /// Hands bytes to the resolver at once, from nowhere.
     pub(super) fn inject(&mut self, socket: SocketId, bytes: &[u8]) {
-        self.resolver.handle_received(socket, bytes, self.now);
+        self.resolver
+            .handle_received(socket, bytes, self.now, self.now);
         self.act();
     }
 
@@ -178,7 +184,7 @@ impl World {
     }
 
     fn next(&self) -> Option<Instant> {
-        let coming = self.coming.keys().next().map(|(at, _)| *at);
+        let coming = self.coming.keys().next().map(|(at, _)| *at + self.late);
         [coming, self.resolver.next_timeout()]
             .into_iter()
             .flatten()
@@ -188,15 +194,18 @@ impl World {
     fn step(&mut self, at: Instant) {
         self.now = self.now.max(at);
         while let Some(entry) = self.coming.first_entry()
-            && entry.key().0 <= self.now
+            && entry.key().0 + self.late <= self.now
         {
-            let (socket, news) = entry.remove();
+            let ((arrived, _), (socket, news)) = entry.remove_entry();
             if !self.sockets.contains_key(&socket) {
                 continue;
             }
             match news {
                 News::Connected => self.resolver.handle_connected(socket),
-                News::Bytes(bytes) => self.resolver.handle_received(socket, &bytes, self.now),
+                News::Bytes(bytes) => {
+                    self.resolver
+                        .handle_received(socket, &bytes, arrived, self.now);
+                }
                 News::End => {
                     self.sockets.remove(&socket);
                     self.resolver.handle_ended(socket, self.now);
@@ -216,19 +225,27 @@ impl World {
                     server,
                     transport,
                 } => self.open(socket, server, transport),
-                Action::Send { socket, bytes } => self.take(socket, &bytes),
+                Action::Send { socket, bytes } => {
+                    self.resolver.handle_sent(socket, self.now + self.late);
+                    self.take(socket, &bytes);
+                }
                 Action::Close { socket } => {
                     self.sockets.remove(&socket).expect("an open socket closes");
                 }
                 Action::Resolved {
                     host,
                     waiters,
+                    left,
+                    over,
                     result,
                 } => self.resolved.push(Resolved {
                     host: host.into(),
                     waiters,
                     result: text_of(result),
                     at_ms: self.now.as_nanos() / 1_000_000,
+                    took_ms: left
+                        .map_or(Duration::ZERO, |left| over.saturating_since(left))
+                        .as_millis() as u64,
                 }),
             }
         }
@@ -273,7 +290,7 @@ impl World {
                 name,
                 rtype,
                 message,
-                at: self.now,
+                at: self.now + self.late,
             };
             let says = (self.server)(&asked);
             self.asked.push(asked);
@@ -295,8 +312,8 @@ impl World {
 
     fn schedule(&mut self, after: Duration, socket: SocketId, news: News) {
         self.sent += 1;
-        self.coming
-            .insert((self.now + after, self.sent), (socket, news));
+        let at = self.now + self.late + after;
+        self.coming.insert((at, self.sent), (socket, news));
     }
 }
 

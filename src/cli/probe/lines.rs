@@ -1,0 +1,120 @@
+//! Result lines to where `--results` says, written by a thread: a slow disk or reader does not make
+//! requests late.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::{io, mem, thread};
+
+use argiope::sink::results::write_line;
+use argiope::{DiskJob, Page, Sink, WriteError};
+
+use super::output::Output;
+
+/// Gathers lines and hands them to a thread.
+pub struct Lines {
+    batch: Vec<u8>,
+    /// `None` once all is handed over.
+    batches: Option<Sender<Vec<u8>>>,
+    shared: Arc<Shared>,
+}
+
+/// The other end: what will write the lines, once it is told where to.
+pub struct Writer {
+    batches: Receiver<Vec<u8>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// Bytes handed over and not yet written.
+    held: AtomicUsize,
+    /// The thread has ended.
+    is_done: AtomicBool,
+    failure: OnceLock<WriteError>,
+}
+
+/// A sink of lines, and what is to write them.
+pub fn lines() -> (Lines, Writer) {
+    let shared: Arc<Shared> = Arc::default();
+    let (to, batches) = channel();
+    let lines = Lines {
+        batch: Vec::new(),
+        batches: Some(to),
+        shared: Arc::clone(&shared),
+    };
+    (lines, Writer { batches, shared })
+}
+
+impl Writer {
+    /// Starts the thread that writes all lines to `output`.
+    pub fn start(self, output: Output) -> io::Result<()> {
+        let thread = thread::Builder::new().name("result lines".to_owned());
+        thread.spawn(move || self.write(output)).map(|_| ())
+    }
+
+    fn write(self, mut output: Output) {
+        let write_all = || {
+            for batch in self.batches {
+                output.write_all(&batch)?;
+                self.shared.held.fetch_sub(batch.len(), Ordering::SeqCst);
+            }
+            output.sync()
+        };
+        if let Err(cause) = write_all() {
+            let path = output.path().to_owned();
+            // There is one writer, and it fails once.
+            let _ = self.shared.failure.set(WriteError { path, cause });
+        }
+        self.shared.is_done.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Lines {
+    fn hand_over(&mut self) {
+        if let Some(batches) = &self.batches
+            && !self.batch.is_empty()
+        {
+            let batch = mem::take(&mut self.batch);
+            self.shared.held.fetch_add(batch.len(), Ordering::SeqCst);
+            // A writer that has failed has said so.
+            let _ = batches.send(batch);
+        }
+    }
+}
+
+impl Sink for Lines {
+    fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
+        write_line(page, None, &mut self.batch);
+        if self.batch.len() >= BATCH_SIZE {
+            self.hand_over();
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.shared.held.load(Ordering::SeqCst) <= HELD_MAX
+    }
+
+    fn flush(&mut self, _disk: &mut Vec<DiskJob>) {
+        self.hand_over();
+    }
+
+    fn finish(&mut self, _disk: &mut Vec<DiskJob>) {
+        self.hand_over();
+        self.batches = None;
+    }
+
+    fn is_done(&self) -> bool {
+        self.shared.is_done.load(Ordering::SeqCst)
+    }
+
+    fn failure(&self) -> Option<&WriteError> {
+        self.shared.failure.get()
+    }
+}
+
+/// Long enough that a line's share of the system call is nothing; each second what there is goes.
+const BATCH_SIZE: usize = 64 << 10;
+/// Bytes that may wait for their writer before replies are left unread: tens of thousands of lines.
+const HELD_MAX: usize = 64 << 20;

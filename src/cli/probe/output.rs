@@ -1,0 +1,95 @@
+//! What `--results` and `--hdr` name: a file, a pipe or a device, opened where it is.
+//!
+//! Nothing is ever removed or put in the place of something else, and a file keeps what it holds
+//! until everything that was asked for is known to be possible.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::cli::Usage;
+
+/// Something open for writing, of which nothing has been written or lost yet.
+#[derive(Debug)]
+pub struct Output {
+    path: PathBuf,
+    file: File,
+    /// It was opened by its name; else it is the process's standard output.
+    is_named: bool,
+}
+
+impl Output {
+    /// Opens what an option names; a file that is not there is created. A pipe that nobody reads
+    /// is waited for, as a shell would.
+    pub fn open(flag: &str, path: &Path) -> Result<Self, Usage> {
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path);
+        Ok(Output {
+            path: path.to_owned(),
+            file: file.map_err(|error| cannot_write(flag, path, &error))?,
+            is_named: true,
+        })
+    }
+
+    /// The process's standard output.
+    pub fn stdout() -> io::Result<Self> {
+        Ok(Output {
+            path: PathBuf::from("standard output"),
+            file: io::stdout().as_fd().try_clone_to_owned()?.into(),
+            is_named: false,
+        })
+    }
+
+    /// Whether both are the same file, in which each would overwrite the other.
+    pub fn is_same_file(&self, other: &Output) -> io::Result<bool> {
+        let (ours, theirs) = (self.file.metadata()?, other.file.metadata()?);
+        Ok(ours.is_file() && (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino()))
+    }
+
+    /// What people call it.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Drops what a file held; what is no file has nothing to drop.
+    pub fn empty(&self) -> io::Result<()> {
+        match self.is_file()? {
+            true => self.file.set_len(0),
+            false => Ok(()),
+        }
+    }
+
+    /// Makes what was written survive a crash of the machine, where that can be.
+    pub fn sync(&self) -> io::Result<()> {
+        match self.is_file()? {
+            true => self.file.sync_data(),
+            false => Ok(()),
+        }
+    }
+
+    fn is_file(&self) -> io::Result<bool> {
+        Ok(self.is_named && self.file.metadata()?.is_file())
+    }
+}
+
+impl io::Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+fn cannot_write(flag: &str, path: &Path, error: &io::Error) -> Usage {
+    Usage(format!(
+        "{flag} {}: cannot be written: {error}; name a file in a folder that is there",
+        path.display()
+    ))
+}

@@ -1,0 +1,398 @@
+//! How long each phase of a request took, told by a loop that is late for everything: on epoll, on
+//! io_uring and in the simulation, where it can be told to the nanosecond.
+
+#[path = "../src/base/loud.rs"]
+mod loud;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use argiope::fetch::resolver::{self, Families};
+use argiope::io::sim::{Answer, ConnId, Net, Sim, Weather, World};
+use argiope::io::{Chunk, Close, Epoll, Event, Io, Settings, Token, Uring, Waker};
+use argiope::probe::{Length, Measure, Probe, ProbeReport, ProbeSettings};
+use argiope::{Config, DiskJob, Instant, Page, Request, Wall};
+
+/// What is measured here.
+const MEASURES: [Measure; 4] = [
+    Measure::Dns,
+    Measure::Connect,
+    Measure::FirstByte,
+    Measure::Body,
+];
+/// How late the loop is, each time.
+const STALL: Duration = Duration::from_millis(4);
+/// How long the simulated network takes to the other side and back.
+const ROUND_TRIP: Duration = Duration::from_millis(8);
+/// How long a name server takes.
+const LOOKUP: Duration = Duration::from_millis(30);
+/// How long a server takes for a head.
+const HEAD: Duration = Duration::from_millis(20);
+/// How long after that the rest of the body comes.
+const BODY: Duration = Duration::from_millis(10);
+/// How long after that the end of the connection, which is all that tells the end of the body.
+const END: Duration = Duration::from_millis(15);
+
+/// A back end whose thread does something else before each attempt to connect, before what was
+/// handed over is sent, and before each look for news.
+struct Late<I> {
+    io: I,
+    /// Lets time pass. What a simulation tells meanwhile is told later.
+    pass: fn(&mut I, Duration, &mut Vec<Event>),
+    untold: Vec<Event>,
+    has_queued: bool,
+}
+
+impl<I: Io> Late<I> {
+    fn new(io: I, pass: fn(&mut I, Duration, &mut Vec<Event>)) -> Self {
+        Late {
+            io,
+            pass,
+            untold: Vec::new(),
+            has_queued: false,
+        }
+    }
+
+    fn stall(&mut self) {
+        (self.pass)(&mut self.io, STALL, &mut self.untold);
+    }
+}
+
+impl<I: Io> Io for Late<I> {
+    fn name(&self) -> &'static str {
+        self.io.name()
+    }
+
+    fn now(&self) -> Instant {
+        self.io.now()
+    }
+
+    fn wall_at_start(&self) -> Wall {
+        self.io.wall_at_start()
+    }
+
+    fn capacity(&self) -> usize {
+        self.io.capacity()
+    }
+
+    fn connect(&mut self, token: Token, to: SocketAddr) {
+        self.stall();
+        self.io.connect(token, to);
+    }
+
+    fn open_datagram(&mut self, token: Token, to: SocketAddr) {
+        self.io.open_datagram(token, to);
+    }
+
+    fn send(&mut self, token: Token, bytes: &[u8], mark: bool) {
+        self.has_queued = true;
+        self.io.send(token, bytes, mark);
+    }
+
+    fn set_reading(&mut self, token: Token, on: bool) {
+        self.io.set_reading(token, on);
+    }
+
+    fn close(&mut self, token: Token, how: Close) {
+        for event in std::mem::take(&mut self.untold) {
+            match event {
+                Event::Received {
+                    token: whose,
+                    chunk,
+                    ..
+                } if whose == token => self.io.release(chunk),
+                event if event.token() == Some(token) => {}
+                event => self.untold.push(event),
+            }
+        }
+        self.io.close(token, how);
+    }
+
+    fn disk(&mut self, job: DiskJob) {
+        self.io.disk(job);
+    }
+
+    fn submit(&mut self) {
+        if std::mem::take(&mut self.has_queued) {
+            self.stall();
+        }
+        self.io.submit();
+    }
+
+    fn wait(&mut self, _: Option<Instant>, events: &mut Vec<Event>) {
+        self.stall();
+        events.append(&mut self.untold);
+        self.io.wait(Some(self.io.now()), events);
+    }
+
+    fn has_news(&self) -> bool {
+        !self.untold.is_empty() || self.io.has_news()
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.io.as_fd()
+    }
+
+    fn arm(&mut self, until: Option<Instant>) {
+        self.io.arm(until);
+    }
+
+    fn waker(&self) -> Waker {
+        self.io.waker()
+    }
+
+    fn bytes(&self, chunk: &Chunk) -> &[u8] {
+        self.io.bytes(chunk)
+    }
+
+    fn release(&mut self, chunk: Chunk) {
+        self.io.release(chunk);
+    }
+}
+
+/// Nobody looks at the kernel's news meanwhile.
+fn sleep<I>(_: &mut I, span: Duration, _: &mut Vec<Event>) {
+    thread::sleep(span);
+}
+
+/// The simulation goes on, and what it tells meanwhile keeps its stamps.
+fn pass(sim: &mut Sim, span: Duration, untold: &mut Vec<Event>) {
+    let until = sim.now() + span;
+    while sim.now() < until {
+        sim.wait(Some(until), untold);
+    }
+}
+
+/// The reply of a name server that knows this address for every name.
+fn answer(query: &[u8], address: [u8; 4]) -> Vec<u8> {
+    let labels = query[12..].iter().position(|byte| *byte == 0);
+    let end = 12 + labels.expect("a name ends") + 5;
+    let counts = [0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0];
+    let record = [0xc0, 12, 0, 1, 0, 1, 0, 0, 1, 44, 0, 4];
+    [&query[..2], &counts, &query[12..end], &record, &address].concat()
+}
+
+const FIRST: &[u8] = b"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\nto the";
+const REST: &[u8] = b" end";
+
+/// The servers in virtual time.
+struct Simulated;
+
+impl World for Simulated {
+    fn distance(&mut self, _: SocketAddr, _: &mut argiope::base::rng::Rng) -> Duration {
+        ROUND_TRIP
+    }
+
+    fn connect(&mut self, _: ConnId, _: SocketAddr, _: &mut Net) -> Answer {
+        Answer::Accept
+    }
+
+    fn bytes(&mut self, conn: ConnId, _: &[u8], net: &mut Net) {
+        net.reply(conn, HEAD, FIRST);
+        net.reply(conn, HEAD + BODY, REST);
+        net.end(conn, HEAD + BODY + END);
+    }
+
+    fn datagram(&mut self, socket: ConnId, _: SocketAddr, query: &[u8], net: &mut Net) {
+        net.reply(socket, LOOKUP, &answer(query, [10, 0, 0, 1]));
+    }
+}
+
+fn simulation() -> Late<Sim> {
+    let weather = Weather {
+        piece_bytes_max: 1 << 20,
+        piece_gap_max: Duration::ZERO,
+        ..Weather::default()
+    };
+    let sim = Sim::with(1, Settings::default(), weather, Box::new(Simulated));
+    Late::new(sim, pass)
+}
+
+/// The same servers on loopback: one for pages, one for names.
+struct Servers {
+    pages: SocketAddr,
+    names: SocketAddr,
+    /// How long each span was by their own clock, which a busy machine makes longer.
+    took: Took,
+}
+
+type Took = Arc<Mutex<Vec<(Measure, Duration)>>>;
+
+impl Servers {
+    fn start() -> Self {
+        let took = Took::default();
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let pages = listener.local_addr().expect("an address");
+        let told = Arc::clone(&took);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let told = Arc::clone(&told);
+                thread::spawn(move || serve_page(stream, &told));
+            }
+        });
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let names = socket.local_addr().expect("an address");
+        let told = Arc::clone(&took);
+        thread::spawn(move || {
+            let mut query = [0; 512];
+            while let Ok((length, from)) = socket.recv_from(&mut query) {
+                let reply = answer(&query[..length], [127, 0, 0, 1]);
+                let socket = socket.try_clone().expect("a descriptor");
+                let told = Arc::clone(&told);
+                thread::spawn(move || {
+                    wait(Measure::Dns, LOOKUP, &told);
+                    socket.send_to(&reply, from)
+                });
+            }
+        });
+        Servers { pages, names, took }
+    }
+
+    /// The median, in milliseconds.
+    fn took(&self, measure: Measure) -> f64 {
+        let took = self.took.lock().expect("no server panics");
+        let spans = took.iter().filter(|(of, _)| *of == measure);
+        let mut spans: Vec<_> = spans.map(|(_, span)| *span).collect();
+        spans.sort_unstable();
+        // No server has a part in a handshake of TCP's.
+        let median = spans.get(spans.len() / 2).copied().unwrap_or_default();
+        median.as_secs_f64() * 1e3
+    }
+}
+
+fn serve_page(mut stream: TcpStream, told: &Took) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let _ = stream.read(&mut [0; 4096])?;
+    wait(Measure::FirstByte, HEAD, told);
+    stream.write_all(FIRST)?;
+    wait(Measure::Body, BODY, told);
+    stream.write_all(REST)?;
+    thread::sleep(END);
+    Ok(())
+}
+
+fn wait(measure: Measure, span: Duration, told: &Took) {
+    let began = std::time::Instant::now();
+    thread::sleep(span);
+    let took = (measure, began.elapsed());
+    told.lock().expect("no server panics").push(took);
+}
+
+/// What a probe tells that asks for each of these URLs once.
+fn probe<I: Io>(io: I, names: SocketAddr, rate: f64, urls: &[String]) -> ProbeReport {
+    let names = resolver::Settings {
+        servers: vec![names],
+        families: Families::V4,
+        ..resolver::Settings::default()
+    };
+    let config = Config::default().with("ALLOW_NET", "loopback,10.0.0.0/8");
+    let settings = ProbeSettings {
+        rate,
+        length: Length::Requests(urls.len() as u64),
+        ..ProbeSettings::default()
+    };
+    let targets: Vec<_> = urls.iter().map(Request::get).collect();
+    let config = config.expect("these settings are sound");
+    let mut probe = Probe::on(io, names, config, settings, &targets, |_: Page| {});
+    let probe = probe.as_mut().expect("it can be set up");
+    assert_eq!(probe.run(), "finished");
+    let report = probe.report();
+    assert_eq!(report.replies, urls.len() as u64, "{:?}", report.by_error);
+    // What `stats.json` tells of phases is the same.
+    for (name, spread) in &probe.crawler().stats().phases {
+        let measure = Measure::from_name(name).filter(|measure| MEASURES.contains(measure));
+        if let Some(measure) = measure {
+            let medians = [spread, report.spread(measure)].map(|spread| spread.quantile(0.5));
+            assert_eq!(medians[0], medians[1], "{name}");
+        }
+    }
+    report
+}
+
+/// So many names, each to be looked up.
+fn urls(count: usize, port: u16) -> Vec<String> {
+    let url = |n| format!("http://n{n}.test:{port}/");
+    (0..count).map(url).collect()
+}
+
+/// A percentile in milliseconds.
+fn millis(report: &ProbeReport, measure: Measure, share: f64) -> f64 {
+    let spread = report.spread(measure);
+    spread
+        .quantile(share)
+        .expect("it was measured")
+        .as_secs_f64()
+        * 1e3
+}
+
+#[test]
+fn a_loop_that_is_late_tells_every_phase_as_long_as_it_was() {
+    let names = SocketAddr::from(([10, 53, 53, 53], 53));
+    let report = probe(simulation(), names, 5.0, &urls(20, 80));
+    let spans = [ROUND_TRIP + LOOKUP, ROUND_TRIP, ROUND_TRIP + HEAD, BODY];
+    for (measure, took) in MEASURES.into_iter().zip(spans) {
+        assert_eq!(report.spread(measure).count(), 20);
+        let took = took.as_secs_f64() * 1e3;
+        for share in [0.0, 1.0] {
+            let told = millis(&report, measure, share);
+            let name = measure.name();
+            // To the three digits of a distribution.
+            assert!(
+                (told / took - 1.0).abs() < 1e-3,
+                "{name}: {told}, not {took} ms"
+            );
+        }
+    }
+    // It was late indeed: at least for the query, for the attempt to connect, and for the request.
+    assert!(millis(&report, Measure::Wait, 0.0) >= 4.0);
+    let set_up = millis(&report, Measure::Due, 0.0) - millis(&report, Measure::Sent, 1.0);
+    assert!(set_up >= (ROUND_TRIP + LOOKUP + ROUND_TRIP).as_millis() as f64 + 12.0);
+}
+
+fn a_late_loop_on_the_kernel_tells_every_phase_as_long_as_it_was<I: Io>(io: I) {
+    let servers = Servers::start();
+    let back_end = io.name();
+    let urls = urls(16, servers.pages.port());
+    let report = probe(Late::new(io, sleep), servers.names, 8.0, &urls);
+    assert!(millis(&report, Measure::Lateness, 0.5) >= 4.0);
+    for measure in MEASURES {
+        let (told, took) = (millis(&report, measure, 0.5), servers.took(measure));
+        let name = measure.name();
+        // A busy machine adds to it, but less than one stall would.
+        assert!(
+            (took - 0.5..took + 3.0).contains(&told),
+            "{back_end}, {name}: {told}, not {took} ms"
+        );
+    }
+}
+
+#[test]
+fn so_it_is_on_epoll() {
+    let epoll = Epoll::new(Settings::default()).expect("a back end");
+    a_late_loop_on_the_kernel_tells_every_phase_as_long_as_it_was(epoll);
+}
+
+#[test]
+fn so_it_is_on_io_uring() {
+    match Uring::new(Settings::default()) {
+        Ok(uring) => a_late_loop_on_the_kernel_tells_every_phase_as_long_as_it_was(uring),
+        Err(reason) => loud::skip(reason),
+    }
+}
+
+#[test]
+fn those_who_wait_for_one_lookup_have_each_waited_as_long_as_they_did() {
+    let names = SocketAddr::from(([10, 53, 53, 53], 53));
+    let urls = [81, 82].map(|port| format!("http://a.test:{port}/"));
+    let report = probe(simulation(), names, 50.0, &urls);
+    assert_eq!(report.spread(Measure::Dns).count(), 2);
+    let longest = millis(&report, Measure::Dns, 1.0);
+    assert!((37.9..38.1).contains(&longest), "{longest} ms");
+    // It was due 20 ms after the other one, and joined its lookup.
+    let shortest = millis(&report, Measure::Dns, 0.0);
+    assert!((14.0..=22.0).contains(&shortest), "{shortest} ms");
+}
