@@ -84,6 +84,7 @@ fn requests(c: &mut Criterion) {
         method: "GET",
         target: "/a/page?number=7",
         host: "www.example.com",
+        proxy_authorization: "",
         user_agent: "argiope/0.1 (+https://example.com/bot)",
         accept: "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8",
         accept_encoding: "gzip, deflate, br, zstd",

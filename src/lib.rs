@@ -84,4 +84,6 @@ pub use io::raise_open_files;
 #[doc(no_inline)]
 pub use serde_json;
 #[doc(inline)]
+pub use wire::proxy::{Proxy, ProxyError, Route};
+#[doc(inline)]
 pub use wire::url::CrawlUrl;

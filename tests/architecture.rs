@@ -29,7 +29,8 @@ const DOORS: &[(&str, &[&str])] = &[
     ("webpki_roots", &["src/fetch/tls.rs"]),
     ("httparse", &["src/wire/http/head.rs"]),
     ("httpdate", &["src/wire/date.rs"]),
-    ("url", &["src/wire/url/standard.rs"]),
+    ("url", &["src/wire/url/standard.rs", "src/fetch/cookies.rs"]),
+    ("cookie_store", &["src/fetch/cookies.rs"]),
     ("psl", &["src/wire/url.rs"]),
     ("html5gum", &["src/wire/html.rs"]),
     ("encoding_rs", &["src/wire/charset.rs"]),
@@ -46,6 +47,7 @@ const DOORS: &[(&str, &[&str])] = &[
         "data_encoding",
         &[
             "src/wire/warc.rs",
+            "src/wire/proxy.rs",
             "src/frontier/request.rs",
             "src/frontier/seeds.rs",
             "src/cli/json_lines.rs",

@@ -40,6 +40,7 @@ const NEVER: &[&str] = &[
 const FEATURES: &[(&str, &[&str])] = &[
     ("brotli", &["brotli-decompressor"]),
     ("charset", &["chardetng", "encoding_rs"]),
+    ("cookies", &["cookie_store", "url"]),
     ("idn", &["idna", "url"]),
     ("zstd", &["zstd"]),
     ("cli", PROGRAMS_OWN),

@@ -18,11 +18,13 @@ use crate::fetch::eyeballs::{Race, Turn};
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::fetch::timings::{Arrival, Timings};
 use crate::fetch::tls::TlsSession;
+use crate::fetch::tunnel::{Tunnel, UNREACHABLE};
 use crate::frontier::job::Job;
 use crate::frontier::request::Kind;
 use crate::io::{Clock, Close, Io, NetError, Stamp};
 use crate::throttle::engine::{LaneId, TicketId};
 use crate::wire::http::{Limits, RequestError};
+use crate::wire::proxy::Proxy;
 use crate::wire::robots;
 
 /// The code of a kept connection's death, after which a request is tried once more on a new one.
@@ -51,10 +53,19 @@ impl<I: Io> Core<I> {
             timings.started = self.now - took;
             timings.dns = Some(self.now);
         }
+        let proxy = self.frontier.proxy_of(lane).cloned();
+        let proxy = proxy.as_deref();
         let exchange = self
-            .exchange_of(&job, timings)
+            .exchange_of(&job, proxy, timings)
             .expect("what cannot be put on the wire is not admitted");
-        let origin = self.origins.take(job.url.origin());
+        let origin = match proxy {
+            None => self.origins.take(job.url.origin()),
+            // Whoever is somebody else to a proxy has other connections through it.
+            Some(proxy) => {
+                let way = format!("{} by {}", job.url.origin(), proxy.to_url());
+                self.origins.take(&way)
+            }
+        };
         // A kept connection may end under a request, which would have to be made again.
         let fresh = job.fresh || !job.is_idempotent();
         let key = self.flights.insert(Flight {
@@ -96,8 +107,21 @@ impl<I: Io> Core<I> {
     }
 
     /// The exchange of a job, ready to be sent, in the memory of one that is over where there is some.
-    fn exchange_of(&mut self, job: &Job, timings: Timings) -> Result<Box<Exchange>, RequestError> {
-        let (asked, settings, limits) = (describe(job), &self.config.fetch, Limits::default());
+    fn exchange_of(
+        &mut self,
+        job: &Job,
+        proxy: Option<&Proxy>,
+        timings: Timings,
+    ) -> Result<Box<Exchange>, RequestError> {
+        let asked = describe(job, proxy);
+        #[cfg(feature = "cookies")]
+        let fields = self.fields_with_cookies(job);
+        #[cfg(feature = "cookies")]
+        let asked = Description {
+            headers: fields.as_deref().unwrap_or(asked.headers),
+            ..asked
+        };
+        let (settings, limits) = (&self.config.fetch, Limits::default());
         match self.spare.take() {
             Some((mut exchange, buffers)) => {
                 *exchange = Exchange::in_buffers(&asked, settings, limits, timings, buffers)?;
@@ -152,10 +176,15 @@ impl<I: Io> Core<I> {
             true => Some(TlsSession::new(&self.tls, url.host_str())?),
             false => None,
         };
+        let tunnel = match self.frontier.proxy_of(flight.lane) {
+            Some(proxy) => Tunnel::new(proxy, url)?,
+            None => None,
+        };
         let remote = SocketAddr::new(address, flight.port);
         let socket = self.sockets.insert(Socket::Http(HttpSocket {
             connection: Connection::open(remote, tls, flight.released, self.now)
-                .with_timeout(flight.job.timeout()),
+                .with_timeout(flight.job.timeout())
+                .through(tunnel),
             flight: Some(key),
             origin: self.origins.share(flight.origin),
             paused: None,
@@ -299,6 +328,7 @@ impl<I: Io> Core<I> {
                     .http(key)
                     .flight
                     .expect("a new connection is somebody's");
+                self.hear_of_tunnel(flight);
                 self.on_ready(flight, key);
             }
             News::Failed(failure) => self.on_set_up_failed(key, failure),
@@ -309,6 +339,15 @@ impl<I: Io> Core<I> {
             News::Ended { failure, reusable } => self.on_exchange_over(key, failure, reusable),
             News::DiedIdle => self.on_died_idle(key),
             News::Closed => self.on_closed_by_peer(key),
+        }
+    }
+
+    /// A new connection is ready: where a proxy tunnels it, the origin behind was reached.
+    fn hear_of_tunnel(&mut self, key: Key) {
+        let flight = self.flights.get(key).expect("a connection has its attempt");
+        let proxy = self.frontier.proxy_of(flight.lane);
+        if proxy.is_some_and(|proxy| !proxy.forwards(&flight.job.url)) {
+            self.frontier.origin_connected(flight.lane);
         }
     }
 
@@ -332,9 +371,11 @@ impl<I: Io> Core<I> {
                 exchange.timings_mut().end_connect(established);
                 sockets.retain(|socket| *socket != key);
                 race.handle_failed();
-                // Only TCP's failures are the address's; TLS is the same behind all of them.
-                let is_tcp = matches!(failure.kind, FailureKind::Connect)
-                    || failure.kind == FailureKind::Timeout && failure.code == "connect";
+                // Only TCP's failures are the address's; TLS is the same behind all of them, and so is
+                // what a proxy says.
+                let is_tcp = established.is_none()
+                    && (matches!(failure.kind, FailureKind::Connect)
+                        || failure.kind == FailureKind::Timeout && failure.code == "connect");
                 if is_tcp && race.next(self.now) != Turn::Lost {
                     return self.race_on(flight_key);
                 }
@@ -348,6 +389,8 @@ impl<I: Io> Core<I> {
                 }
                 if is_tcp {
                     self.frontier.host_failed(flight.lane, self.now);
+                } else if failure.code == UNREACHABLE {
+                    self.frontier.origin_failed(flight.lane, self.now);
                 }
                 self.end_connecting(flight_key, failure, &carrier);
             }
@@ -735,16 +778,20 @@ pub(super) fn check_request(
     scratch: &mut Vec<u8>,
 ) -> Result<(), RequestError> {
     scratch.clear();
-    describe(job).write_head(&config.fetch, scratch)
+    describe(job, None).write_head(&config.fetch, scratch)
 }
 
-/// What a job asks for.
-fn describe(job: &Job) -> Description<'_> {
+/// What a job asks for, of a proxy where there is one that forwards.
+fn describe<'a>(job: &'a Job, proxy: Option<&'a Proxy>) -> Description<'a> {
+    let proxy = proxy.filter(|proxy| proxy.forwards(&job.url));
     let extra = job.extra.as_deref();
     let body = extra.map(|extra| extra.body.as_slice());
     Description {
         method: job.method(),
-        target: job.url.request_target(),
+        target: match proxy {
+            None => job.url.request_target(),
+            Some(_) => job.url.as_str(),
+        },
         host: job.url.authority(),
         headers: extra.map_or(&[], |extra| &extra.headers),
         body: body.filter(|body| !body.is_empty()),
@@ -754,6 +801,7 @@ fn describe(job: &Job) -> Description<'_> {
             Kind::Page | Kind::Sitemap => extra.and_then(|extra| extra.body_max),
         },
         timeout: job.timeout(),
+        proxy,
     }
 }
 

@@ -25,6 +25,8 @@ use hashbrown::HashMap;
 
 use crate::base::slab::{Key, Slab};
 use crate::base::time::Instant;
+#[cfg(feature = "cookies")]
+use crate::fetch::cookies::Jar;
 use crate::fetch::pool::Pool;
 use crate::fetch::resolver::{Resolver, SocketId};
 use crate::fetch::tls::TlsConfig;
@@ -48,6 +50,9 @@ pub(super) struct Core<I: Io> {
     pub throttle: Throttle,
     pub resolver: Resolver,
     pub tls: TlsConfig,
+    /// Cookies, where they are kept.
+    #[cfg(feature = "cookies")]
+    pub jar: Option<Jar>,
     pub guard: Guard,
     pub pool: Pool,
     pub origins: Origins,

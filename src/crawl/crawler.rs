@@ -274,6 +274,8 @@ impl<I: Io> Crawler<I> {
             cancelled: Vec::new(),
             scratch: Vec::new(),
             spare: Spare::default(),
+            #[cfg(feature = "cookies")]
+            jar: config.fetch.cookies.then(Default::default),
             warned: BTreeSet::new(),
             events: Vec::new(),
             next_tick: Some(now + Duration::from_secs(1)),

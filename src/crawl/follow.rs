@@ -305,7 +305,7 @@ impl<I: Io> Core<I> {
         if self.frontier.check(&url, depth, false, throttle).is_err() {
             return;
         }
-        let job = Job {
+        let mut job = Job {
             id: self.frontier.number(),
             parent: from.id,
             via: Some(Arc::clone(via)),
@@ -321,6 +321,9 @@ impl<I: Io> Core<I> {
             share: 0.0,
             extra: None,
         };
+        if let Some(route) = from.route() {
+            job.extra_mut().route = Some(route.clone());
+        }
         self.release_later(job);
     }
 

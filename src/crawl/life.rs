@@ -167,6 +167,8 @@ impl<I: Io> Core<I> {
     /// 6. The final head is there: its latency and what it means go to the throttle.
     pub fn on_head(&mut self, key: Key, socket: Key) {
         self.hear_head(key, socket);
+        #[cfg(feature = "cookies")]
+        self.keep_cookies(key, socket);
         self.ask_for_body(key, socket);
     }
 

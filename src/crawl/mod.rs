@@ -13,6 +13,8 @@ mod flight;
 mod timer;
 mod guard;
 mod hearing;
+#[cfg(feature = "cookies")]
+mod cookies;
 mod decisions;
 mod origins;
 mod room;

@@ -14,6 +14,7 @@ use super::settings::Settings;
 use super::timings::{Arrival, Established};
 use super::tls::{TlsInfo, TlsSession};
 use super::transport::Transport;
+use super::tunnel::Tunnel;
 use crate::base::time::Instant;
 
 /// What a connection has to say. One piece of news at a time, in the order it happened.
@@ -39,15 +40,19 @@ pub enum News {
     Closed,
 }
 
-/// One connection, plain or TLS.
+/// One connection, plain or TLS, to an origin or through a proxy.
 ///
 /// ```text
-/// Connecting ──► Handshaking ──► Ready ◄────────────────┐
-///      └───────── (plain) ────────▲ │ start             │ take_exchange, reusable
-///                                   ▼                   │
-///                               Exchanging ──► Finished ┤
-///      any failure, any end ──► Closed ◄────────────────┘ take_exchange
+/// Connecting ──► Tunnelling ──► Handshaking ──► Ready ◄─────────────┐
+///      │              │             ▲             ▲ │ start         │ take_exchange, reusable
+///      ├──────────────┼─────────────┘ (TLS)       │ ▼               │
+///      └──────────────┴─────────────── (plain) ───┘ Exchanging ──► Finished
+///      any failure, any end ──► Closed ◄────────────────────────────┘ take_exchange
 /// ```
+///
+/// Through a proxy `connect` ends when TCP to the proxy is established, and the TLS handshake begins
+/// with the ClientHello's departure into the tunnel: the time that the proxy takes to reach the
+/// origin lies between the two, in no phase and no latency of the origin's. The peer is the proxy.
 #[derive(Debug)]
 pub struct Connection {
     state: State,
@@ -69,7 +74,18 @@ pub struct Connection {
 #[derive(Debug)]
 enum State {
     /// For the kernel.
-    Connecting { opened: Instant, released: Instant },
+    Connecting {
+        opened: Instant,
+        released: Instant,
+        /// What the peer, a proxy, must do first.
+        tunnel: Option<Box<Tunnel>>,
+    },
+    /// For the proxy to make its tunnel.
+    Tunnelling {
+        opened: Instant,
+        released: Instant,
+        tunnel: Box<Tunnel>,
+    },
     /// For the end of the TLS handshake, which began with the ClientHello's departure.
     Handshaking {
         began: Instant,
@@ -123,6 +139,7 @@ impl Connection {
             state: State::Connecting {
                 opened: now,
                 released,
+                tunnel: None,
             },
             transport: Transport::new(tls),
             remote,
@@ -142,12 +159,30 @@ impl Connection {
         left: Instant,
         arrival: Arrival,
     ) -> Option<News> {
-        let State::Connecting { released, .. } = self.state else {
+        let State::Connecting {
+            opened,
+            released,
+            tunnel,
+        } = &mut self.state
+        else {
             return None;
         };
+        let (opened, released, tunnel) = (*opened, *released, tunnel.take());
         self.local = Some(local);
-        let at = arrival.at;
         self.established = Some(Established::after(left, arrival));
+        if let Some(tunnel) = tunnel {
+            self.state = State::Tunnelling {
+                opened,
+                released,
+                tunnel,
+            };
+            return None;
+        }
+        self.go_through(released, arrival.at)
+    }
+
+    /// Nothing lies between us and the origin any more.
+    fn go_through(&mut self, released: Instant, at: Instant) -> Option<News> {
         if self.transport.is_handshaking() {
             self.state = State::Handshaking {
                 began: at,
@@ -159,6 +194,14 @@ impl Connection {
         }
         self.state = State::Ready { since: at };
         Some(News::Ready)
+    }
+
+    /// Its peer is a proxy, which must make a tunnel first.
+    pub fn through(mut self, through: Option<Tunnel>) -> Self {
+        if let State::Connecting { tunnel, .. } = &mut self.state {
+            *tunnel = through.map(Box::new);
+        }
+        self
     }
 
     /// It may take so long to be set up, from the release of what it is for, in place of
@@ -209,6 +252,11 @@ impl Connection {
         match &mut self.state {
             // The ClientHello leaves when there is somebody to hear it.
             State::Connecting { .. } => return false,
+            // What TLS has to say is for the origin.
+            State::Tunnelling { tunnel, .. } => {
+                tunnel.take_output(out);
+                return false;
+            }
             State::Handshaking { greeted, .. } if !*greeted => {
                 *greeted = true;
                 mark = Some(Mark::Hello);
@@ -245,8 +293,15 @@ impl Connection {
 
     /// Takes bytes from the wire. Call until it returns `None`: `bytes` is then used up.
     pub fn handle_bytes(&mut self, bytes: &mut &[u8], arrival: Arrival) -> Option<News> {
+        if let State::Tunnelling { .. } = self.state {
+            let news = self.hear_proxy(bytes, arrival);
+            if news.is_some() || matches!(self.state, State::Tunnelling { .. }) {
+                return news;
+            }
+        }
         self.transport.take_in(bytes);
         match &mut self.state {
+            State::Tunnelling { .. } => unreachable!("a proxy was just heard to its end"),
             State::Handshaking { .. } => self.shake_hands(arrival),
             State::Ready { .. } => self.hear_unasked(bytes),
             State::Exchanging(_) => self.read(bytes, arrival),
@@ -264,6 +319,9 @@ impl Connection {
                 FailureKind::Connect,
                 "closed",
                 "the connection ended before it was established",
+            ))),
+            State::Tunnelling { .. } => Some(self.set_up_failed(proxy_closed(
+                "the proxy closed the connection before its tunnel stood",
             ))),
             State::Handshaking { .. } => Some(self.set_up_failed(Failure::new(
                 FailureKind::Tls,
@@ -296,6 +354,9 @@ impl Connection {
         let failure = |kind| Failure::new(kind, code, detail);
         match &mut self.state {
             State::Connecting { .. } => Some(self.set_up_failed(failure(FailureKind::Connect))),
+            State::Tunnelling { .. } => Some(self.set_up_failed(proxy_closed(
+                "the connection to the proxy failed before its tunnel stood",
+            ))),
             State::Handshaking { .. } => Some(self.set_up_failed(failure(FailureKind::Reset))),
             State::Ready { .. } => Some(self.close_idle()),
             State::Exchanging(exchange) if self.used > 1 && !exchange.has_begun() => {
@@ -328,9 +389,17 @@ impl Connection {
             Deadline::new(released + timeout, Phase::Total).or(phase)
         };
         match &self.state {
-            State::Connecting { opened, released } => {
+            State::Connecting {
+                opened, released, ..
+            } => {
                 let connect = Deadline::new(*opened + settings.connect_timeout, Phase::Connect);
                 Some(set_up(*released, connect))
+            }
+            State::Tunnelling {
+                opened, released, ..
+            } => {
+                let tunnel = Deadline::new(*opened + settings.connect_timeout, Phase::Tunnel);
+                Some(set_up(*released, tunnel))
             }
             State::Handshaking {
                 began, released, ..
@@ -356,7 +425,7 @@ impl Connection {
     /// Gives up what is under way. What came of a reply is kept.
     pub fn abort(&mut self, failure: Failure, at: Instant) -> Option<News> {
         match &mut self.state {
-            State::Connecting { .. } | State::Handshaking { .. } => {
+            State::Connecting { .. } | State::Tunnelling { .. } | State::Handshaking { .. } => {
                 Some(self.set_up_failed(failure))
             }
             State::Ready { .. } => Some(self.close_idle()),
@@ -444,6 +513,24 @@ impl Connection {
     /// Bytes of memory that its buffers hold, its exchange's included.
     pub fn memory(&self) -> usize {
         self.transport.memory() + self.exchange().map_or(0, Exchange::memory)
+    }
+
+    fn hear_proxy(&mut self, bytes: &mut &[u8], arrival: Arrival) -> Option<News> {
+        let State::Tunnelling {
+            released, tunnel, ..
+        } = &mut self.state
+        else {
+            unreachable!("only a proxy is heard");
+        };
+        let released = *released;
+        match tunnel.handle_bytes(bytes) {
+            Ok(true) => self.go_through(released, arrival.at),
+            Ok(false) => None,
+            Err(failure) => {
+                *bytes = &[];
+                Some(self.set_up_failed(failure))
+            }
+        }
     }
 
     fn shake_hands(&mut self, arrival: Arrival) -> Option<News> {
@@ -560,6 +647,10 @@ impl Connection {
         self.state = State::Closed;
         News::Closed
     }
+}
+
+fn proxy_closed(detail: &'static str) -> Failure {
+    Failure::new(FailureKind::Connect, "proxy_closed", detail)
 }
 
 fn unsolicited() -> Failure {

@@ -32,6 +32,8 @@ impl Deadline {
 pub enum Phase {
     /// Until TCP is established.
     Connect,
+    /// Until a proxy has made its tunnel, TCP to the proxy included.
+    Tunnel,
     /// The TLS handshake.
     Tls,
     /// From the request's departure to the first byte of the final reply.
@@ -49,6 +51,7 @@ impl Phase {
     pub const fn code(self) -> &'static str {
         match self {
             Phase::Connect => "connect",
+            Phase::Tunnel => "proxy",
             Phase::Tls => "tls",
             Phase::FirstByte => "first_byte",
             Phase::Idle => "idle",
@@ -61,6 +64,7 @@ impl Phase {
     pub fn failure(self) -> Failure {
         let detail = match self {
             Phase::Connect => "no connection within CONNECT_TIMEOUT",
+            Phase::Tunnel => "the proxy made no tunnel within CONNECT_TIMEOUT",
             Phase::Tls => "the TLS handshake did not end within TLS_TIMEOUT",
             Phase::FirstByte => "no byte of a final reply within FIRST_BYTE_TIMEOUT",
             Phase::Idle => "the reply fell silent for IDLE_TIMEOUT",

@@ -7,6 +7,7 @@ use super::deadline::{Deadline, Phase, Pulse};
 use super::failure::{Failure, FailureKind, Truncation};
 use super::settings::Settings;
 use super::timings::{Arrival, Timings};
+use super::tunnel;
 use super::wish::Wish;
 use crate::base::time::Instant;
 use crate::wire::coding::{ACCEPT_ENCODING, Budget};
@@ -14,6 +15,7 @@ use crate::wire::http::{
     ErrorClass, Framing, Head, Headers, HttpError, Item, Limits, RequestError, RequestHead,
     ResponseReader, write_request,
 };
+use crate::wire::proxy::Proxy;
 
 /// What is to be asked, beyond what the settings say of every request.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +36,8 @@ pub struct Description<'a> {
     pub body_max: Option<u64>,
     /// How long it may take from its release, where the settings' limit is not the one.
     pub timeout: Option<Duration>,
+    /// The proxy that is asked for it. `target` is then the whole URL.
+    pub proxy: Option<&'a Proxy>,
 }
 
 impl Description<'_> {
@@ -42,12 +46,14 @@ impl Description<'_> {
     /// # Errors
     /// It cannot be put on the wire; `out` is then as it was.
     pub fn write_head(&self, settings: &Settings, out: &mut Vec<u8>) -> Result<(), RequestError> {
+        let authorization = self.proxy.and_then(Proxy::authorization);
         write_request(
             out,
             &RequestHead {
                 method: self.method,
                 target: self.target,
                 host: self.host,
+                proxy_authorization: authorization.as_deref().unwrap_or_default(),
                 user_agent: &settings.user_agent,
                 accept: ACCEPT,
                 accept_encoding: ACCEPT_ENCODING,
@@ -84,6 +90,8 @@ pub struct Exchange {
     state: State,
     request: Vec<u8>,
     method_is_head: bool,
+    /// A proxy is asked, which forwards it.
+    is_forwarded: bool,
     limits: Limits,
     budget: Budget,
     keep_wire: bool,
@@ -131,7 +139,8 @@ struct Received {
 pub struct Outcome {
     /// When each phase ended.
     pub timings: Timings,
-    /// The request as it left, head and body. Empty where nothing was handed out.
+    /// The request as it left, head and body, but for what it said to a proxy of who we are. Empty
+    /// where nothing was handed out.
     pub request_bytes: Vec<u8>,
     /// The final reply as it came, framing included; empty without a head, or if it was not to be kept.
     pub response_bytes: Vec<u8>,
@@ -215,6 +224,7 @@ impl Exchange {
             state: State::Queued,
             request,
             method_is_head: description.method == "HEAD",
+            is_forwarded: description.proxy.is_some(),
             limits,
             budget: Budget {
                 bytes_max: description.body_max.unwrap_or(settings.body_max),
@@ -415,6 +425,7 @@ impl Exchange {
             timings: self.timings,
             request_bytes: match self.state {
                 State::Queued => Vec::new(),
+                _ if self.is_forwarded => without_credentials(std::mem::take(&mut self.request)),
                 _ => std::mem::take(&mut self.request),
             },
             response_bytes: if begun { received.wire } else { Vec::new() },
@@ -461,6 +472,11 @@ impl Exchange {
                     self.timings.first_byte = Some(arrival.at);
                 }
                 Read::More
+            }
+            Ok(Some(Item::Head(head))) if self.is_forwarded && head.status == 407 => {
+                // The proxy's word, and none of the origin's.
+                let detail = "the proxy wants credentials, or others (407)";
+                Read::Done(self.fail(tunnel::unauthorized(detail)))
             }
             Ok(Some(Item::Head(head))) => {
                 self.timings.first_byte.get_or_insert(arrival.at);
@@ -578,6 +594,20 @@ impl Received {
         self.wire.truncate(self.wire.len().saturating_sub(bytes));
         self.wire_bytes -= bytes as u64;
     }
+}
+
+/// A request as it left, without the line that says to a proxy who we are: what is kept of an
+/// exchange is shown to others.
+fn without_credentials(mut request: Vec<u8>) -> Vec<u8> {
+    const FIELD: &[u8] = b"\r\nProxy-Authorization: ";
+    let starts = request.windows(FIELD.len());
+    if let Some(start) = starts.clone().position(|window| window == FIELD) {
+        let value = start + FIELD.len();
+        let rest = request[value..].windows(2);
+        let length = rest.clone().position(|window| window == b"\r\n");
+        request.drain(start..value + length.unwrap_or(0));
+    }
+    request
 }
 
 /// A failure of HTTP's, as the sink knows failures.

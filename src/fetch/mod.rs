@@ -2,6 +2,7 @@
 
 pub mod connection;
 mod transport;
+pub mod tunnel;
 pub mod exchange;
 pub mod wish;
 mod body;
@@ -10,6 +11,8 @@ pub mod tls;
 pub mod pool;
 pub mod eyeballs;
 pub mod resolver;
+#[cfg(feature = "cookies")]
+pub mod cookies;
 pub mod timings;
 pub mod failure;
 pub mod settings;

@@ -27,6 +27,8 @@ pub struct Settings {
     pub ratio_max: u32,
     /// `KEEPALIVE_TIMEOUT`: how long a connection waits for its next request.
     pub keepalive_timeout: Duration,
+    /// `COOKIES_ENABLED`: cookies that replies set are kept, and sent with later requests.
+    pub cookies: bool,
     /// `KEEPALIVE_MAX`: connections that may wait, in all.
     pub keepalive_max: usize,
 }
@@ -45,6 +47,8 @@ impl Default for Settings {
             rate_min: 100,
             ratio_max: 200,
             keepalive_timeout: Duration::from_secs(15),
+            // A crawl of many hosts is nobody who comes back.
+            cookies: false,
             keepalive_max: 4096,
         }
     }

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use super::request::{Kind, Request};
 use crate::throttle::map::{Entry, Scopes};
 use crate::throttle::scope::ScopeId;
+use crate::wire::proxy::Route;
 use crate::wire::url::CrawlUrl;
 
 /// One attempt that is still to be made.
@@ -75,6 +76,10 @@ pub struct Extra {
     pub dont_follow: bool,
     /// No filter leaves it out, nor what it redirects to.
     pub dont_filter: bool,
+    /// How it goes, where that was said.
+    pub route: Option<Route>,
+    /// It neither carries the cookies that are kept nor adds to them.
+    pub dont_merge_cookies: bool,
     /// The caller's own JSON.
     pub meta: Option<Box<RawValue>>,
     /// The caller's own number.
@@ -100,6 +105,8 @@ impl Extra {
             || request.ignore_robots
             || request.dont_follow
             || request.dont_filter
+            || request.route.is_some()
+            || request.dont_merge_cookies
             || request.meta.is_some()
             || request.tag != 0;
         told.then(|| {
@@ -115,6 +122,8 @@ impl Extra {
                 ignore_robots: request.ignore_robots,
                 dont_follow: request.dont_follow,
                 dont_filter: request.dont_filter,
+                route: request.route.clone(),
+                dont_merge_cookies: request.dont_merge_cookies,
                 meta: request.meta.clone(),
                 tag: request.tag,
                 ..Extra::default()
@@ -201,6 +210,11 @@ impl Job {
         self.extra.as_ref()?.timeout
     }
 
+    /// How it goes, where that was said.
+    pub fn route(&self) -> Option<&Route> {
+        self.extra.as_ref()?.route.as_ref()
+    }
+
     /// Whether no filter leaves it out.
     pub fn dont_filter(&self) -> bool {
         self.extra.as_ref().is_some_and(|extra| extra.dont_filter)
@@ -229,6 +243,8 @@ impl Job {
             ignore_robots: extra.ignore_robots,
             dont_follow: extra.dont_follow,
             dont_filter: extra.dont_filter,
+            route: extra.route,
+            dont_merge_cookies: extra.dont_merge_cookies,
             meta: extra.meta,
             tag: extra.tag,
         }

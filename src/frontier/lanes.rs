@@ -13,6 +13,8 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::hash::BuildHasher;
+use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::fast::FixedState;
@@ -34,6 +36,7 @@ use crate::base::intern::Interner;
 use crate::base::time::Instant;
 use crate::throttle::engine::{LaneId, Throttle};
 use crate::throttle::scope::{ScopeId, ScopeSet};
+use crate::wire::proxy::{Proxy, Route};
 use crate::wire::url::CrawlUrl;
 
 /// All that is still to fetch, and what decides whether it may be.
@@ -43,6 +46,10 @@ pub struct Frontier {
     lanes: ChunkedVec<Lane>,
     /// Lanes that are not the first of their origins, by the names that `lane_key` gives them.
     lane_of: HashTable<(u64, LaneId)>,
+    /// The lanes whose requests do not go as the settings say.
+    routes: HashMap<LaneId, Way, FixedState>,
+    /// The host of the settings' proxy, once a lane goes through it.
+    proxy_host: Option<HostId>,
     /// The Crawl-delays of origins that have been made scopes of these lanes.
     heeded: HashMap<LaneId, Duration, FixedState>,
     origins: Origins,
@@ -67,6 +74,14 @@ struct Lane {
     origin: u32,
     in_flight: Count24,
     stands: Stands,
+}
+
+/// How a lane's requests go, where that was said.
+#[derive(Debug)]
+struct Way {
+    route: Route,
+    /// The proxy's, where they go through one.
+    host: Option<HostId>,
 }
 
 /// Where a lane stands.
@@ -123,6 +138,8 @@ impl Frontier {
             settings,
             lanes: ChunkedVec::new(),
             lane_of: HashTable::new(),
+            routes: HashMap::default(),
+            proxy_host: None,
             heeded: HashMap::default(),
             origins: Origins::default(),
             hosts,
@@ -221,7 +238,7 @@ impl Frontier {
 
     /// Queues a request in the lane of its origin and scopes.
     pub fn push(&mut self, job: Job, scopes: &ScopeSet, throttle: &mut Throttle, now: Instant) {
-        let lane = self.lane(&job.url, scopes, throttle);
+        let lane = self.lane(&job.url, job.route(), scopes, throttle);
         self.queued += 1;
         let slot = &mut self.lanes[lane.0 as usize];
         let first = job.kind != Kind::Page;
@@ -260,7 +277,7 @@ impl Frontier {
             return Next::Later;
         };
         let origin = self.origins.get(slot.origin);
-        match self.hosts.health(origin.host, now) {
+        match self.health(lane, now) {
             Health::Up => {}
             Health::Held(until) => {
                 self.lanes[lane.0 as usize].stands = Stands::Held;
@@ -352,7 +369,35 @@ impl Frontier {
         job.extra_mut().robots_for = Some(slot.origin);
         // Custom scopes pace everything that is sent on their requests' behalf.
         job.extra_mut().scopes = front.extra().and_then(|extra| extra.scopes.clone());
+        job.extra_mut().route = front.extra().and_then(|extra| extra.route.clone());
         job
+    }
+
+    /// The proxy that a lane's requests go through.
+    pub fn proxy_of(&self, lane: LaneId) -> Option<&Arc<Proxy>> {
+        match self.routes.get(&lane).map(|way| &way.route) {
+            None => self.settings.proxy.as_ref(),
+            Some(Route::Direct) => None,
+            Some(Route::Proxy(proxy)) => Some(proxy),
+        }
+    }
+
+    /// The host that a lane's connections lead to: its proxy's, or its own.
+    fn dialled(&self, lane: LaneId) -> HostId {
+        let proxy = match self.routes.get(&lane) {
+            None => self.proxy_host,
+            Some(way) => way.host,
+        };
+        proxy.unwrap_or_else(|| self.host_of(lane))
+    }
+
+    /// Whether a lane's host may be asked, and whatever it is reached through.
+    fn health(&self, lane: LaneId, now: Instant) -> Health {
+        let (host, dialled) = (self.host_of(lane), self.dialled(lane));
+        match self.hosts.health(host, now) {
+            Health::Up if dialled != host => self.hosts.health(dialled, now),
+            health => health,
+        }
     }
 
     fn host_of(&self, lane: LaneId) -> HostId {
@@ -397,7 +442,7 @@ impl Frontier {
     /// what comes of it.
     pub fn released(&mut self, lane: LaneId, now: Instant) -> bool {
         self.lanes[lane.0 as usize].stands = Stands::Taken;
-        self.hosts.health(self.host_of(lane), now) == Health::Up
+        self.health(lane, now) == Health::Up
     }
 
     /// Whether a lane has something queued.
@@ -405,8 +450,11 @@ impl Frontier {
         !self.lanes[lane.0 as usize].queue.is_empty()
     }
 
-    /// The host that a lane's requests are for, and its port.
-    pub fn host_and_port<'a>(&self, lane: LaneId, throttle: &'a Throttle) -> (&'a str, u16) {
+    /// The host that a lane's connections lead to, and its port: a proxy's where there is one.
+    pub fn host_and_port<'a>(&'a self, lane: LaneId, throttle: &'a Throttle) -> (&'a str, u16) {
+        if let Some(proxy) = self.proxy_of(lane) {
+            return (proxy.host(), proxy.port());
+        }
         let (_, host, port) = self.address_of(lane, throttle);
         (host, port)
     }
@@ -516,19 +564,28 @@ impl Frontier {
         }
     }
 
-    /// The host of a lane could not be resolved or connected to.
+    /// The host that a lane's connections lead to could not be resolved or connected to.
     pub fn host_failed(&mut self, lane: LaneId, now: Instant) {
-        if !self.settings.gives_up_hosts {
-            return;
+        if self.settings.gives_up_hosts {
+            self.hosts.failed(self.dialled(lane), now);
         }
-        let host = self.host_of(lane);
-        self.hosts.failed(host, now);
     }
 
-    /// The host of a lane was connected to.
+    /// The host that a lane's connections lead to was connected to.
     pub fn host_connected(&mut self, lane: LaneId) {
-        let host = self.host_of(lane);
-        self.hosts.connected(host);
+        self.hosts.connected(self.dialled(lane));
+    }
+
+    /// A lane's proxy could not reach the lane's host.
+    pub fn origin_failed(&mut self, lane: LaneId, now: Instant) {
+        if self.settings.gives_up_hosts {
+            self.hosts.failed(self.host_of(lane), now);
+        }
+    }
+
+    /// A lane's proxy reached the lane's host.
+    pub fn origin_connected(&mut self, lane: LaneId) {
+        self.hosts.connected(self.host_of(lane));
     }
 
     /// Lets a lane wait until a moment.
@@ -558,16 +615,24 @@ impl Frontier {
         }
     }
 
-    /// The lane of an origin and a set of scopes, opened if there is none.
-    fn lane(&mut self, url: &CrawlUrl, scopes: &ScopeSet, throttle: &mut Throttle) -> LaneId {
+    /// The lane of an origin, a way there and a set of scopes, opened if there is none.
+    fn lane(
+        &mut self,
+        url: &CrawlUrl,
+        route: Option<&Route>,
+        scopes: &ScopeSet,
+        throttle: &mut Throttle,
+    ) -> LaneId {
+        let route = route.filter(|route| !self.is_usual(route));
         let host = self.hosts.host(url.host_str(), throttle.names_mut());
         let origin = self.origins.origin(url, host);
         let scopes = throttle.lane_scopes_of(scopes);
         let first = self.origins.get(origin).lane;
-        if first != NO_LANE && throttle.is_opened_under(first, &scopes) {
+        let goes_so = |lane| self.routes.get(&lane).map(|way| &way.route) == route;
+        if first != NO_LANE && throttle.is_opened_under(first, &scopes) && goes_so(first) {
             return first;
         }
-        let key = lane_key(origin, &scopes);
+        let key = lane_key(origin, route, &scopes);
         if let Some((_, lane)) = self.lane_of.find(key, |(other, _)| *other == key) {
             return *lane;
         }
@@ -579,6 +644,7 @@ impl Frontier {
             ..Lane::default()
         };
         self.lanes_open += 1;
+        self.note_route(lane, route, throttle.names_mut());
         let origin = self.origins.get_mut(origin);
         origin.lanes += 1;
         if origin.lane == NO_LANE {
@@ -590,6 +656,36 @@ impl Frontier {
         lane
     }
 
+    /// Whether this is how requests go that say nothing.
+    fn is_usual(&self, route: &Route) -> bool {
+        match (route, &self.settings.proxy) {
+            (Route::Direct, usual) => usual.is_none(),
+            (Route::Proxy(proxy), usual) => usual.as_ref() == Some(proxy),
+        }
+    }
+
+    /// Remembers how a new lane's requests go, and the host that they go through.
+    fn note_route(&mut self, lane: LaneId, route: Option<&Route>, names: &mut Interner) {
+        let proxy = match route {
+            None => self.settings.proxy.as_ref(),
+            Some(Route::Direct) => None,
+            Some(Route::Proxy(proxy)) => Some(proxy),
+        };
+        let Some(route) = route else {
+            if let Some(proxy) = proxy
+                && self.proxy_host.is_none()
+            {
+                self.proxy_host = Some(self.hosts.host(proxy.host(), names));
+            }
+            return;
+        };
+        let way = Way {
+            route: route.clone(),
+            host: proxy.map(|proxy| self.hosts.host(proxy.host(), names)),
+        };
+        self.routes.insert(lane, way);
+    }
+
     fn close_if_done(&mut self, lane: LaneId, throttle: &mut Throttle, now: Instant) {
         let slot = &mut self.lanes[lane.0 as usize];
         if slot.stands != Stands::Idle || !slot.queue.is_empty() || !slot.in_flight.is_zero() {
@@ -597,12 +693,17 @@ impl Frontier {
         }
         let number = slot.origin;
         *slot = Lane::default();
+        let way = match self.routes.is_empty() {
+            true => None,
+            false => self.routes.remove(&lane),
+        };
         let origin = self.origins.get_mut(number);
         origin.lanes -= 1;
         if origin.lane == lane {
             origin.lane = NO_LANE;
         } else {
-            let key = lane_key(number, &throttle.opened_under(lane));
+            let route = way.as_ref().map(|way| &way.route);
+            let key = lane_key(number, route, &throttle.opened_under(lane));
             if let Ok(entry) = self.lane_of.find_entry(key, |(_, other)| *other == lane) {
                 entry.remove();
             }
@@ -748,8 +849,8 @@ impl Frontier {
     }
 }
 
-/// Names a lane: its origin and its scopes, mixed into 64 bits.
-fn lane_key(origin: u32, scopes: &ScopeSet) -> u64 {
+/// Names a lane: its origin, the way there and its scopes, mixed into 64 bits.
+fn lane_key(origin: u32, route: Option<&Route>, scopes: &ScopeSet) -> u64 {
     // The finalizer of splitmix64, chained: a lane is found by its whole key.
     let mix = |mut z: u64| {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -757,6 +858,10 @@ fn lane_key(origin: u32, scopes: &ScopeSet) -> u64 {
         z ^ (z >> 31)
     };
     let start = mix((u64::from(origin) + 1) << 1 | u64::from(scopes.is_ordered()));
+    let start = match route {
+        None => start,
+        Some(route) => mix(start ^ FixedState::default().hash_one(route)),
+    };
     scopes.ids().iter().fold(start, |key, scope| {
         mix(key.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ u64::from(scope.0))
     })

@@ -1,11 +1,13 @@
 //! What is to be fetched: one URL with what its caller said about it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use data_encoding::BASE64;
 use serde_json::value::RawValue;
 
 use crate::throttle::map::SCOPES_MAX;
+use crate::wire::proxy::{Proxy, Route};
 
 /// A request as a user submits it: by a seeds line, from code, or found as a link.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +43,12 @@ pub struct Request {
     /// Scrapy's `dont_filter`: it comes in though its URL was seen before or a filter would leave it
     /// out, and so do the targets of its redirects.
     pub dont_filter: bool,
+    /// How it goes, in place of `PROXY`. What follows from it goes the same way: its redirects, its
+    /// links, the robots.txt it asks for and the sitemaps named there.
+    pub route: Option<Route>,
+    /// Scrapy's `dont_merge_cookies`: it carries none of the cookies that are kept, and none that its
+    /// reply sets is.
+    pub dont_merge_cookies: bool,
     /// The caller's own JSON, handed back with the result.
     pub meta: Option<Box<RawValue>>,
     /// The caller's own number, handed back with the result.
@@ -144,6 +152,30 @@ impl Request {
     /// Comes in though it was seen before, or a filter would leave it out.
     pub fn dont_filter(mut self) -> Self {
         self.dont_filter = true;
+        self
+    }
+
+    /// Goes through this proxy, whatever `PROXY` says, and so does what follows from it: its
+    /// redirects, its links, the robots.txt it asks for and the sitemaps named there.
+    ///
+    /// Its origin's address is then the proxy's to find and to judge: `ALLOW_NET`, `EXCLUDE`'s
+    /// networks and `RESOLVE` look at the proxy's own name alone, and the proxy, having been named,
+    /// may have any address.
+    pub fn proxy(mut self, proxy: Proxy) -> Self {
+        self.route = Some(Route::Proxy(Arc::new(proxy)));
+        self
+    }
+
+    /// Goes through no proxy, whatever `PROXY` says, and so does what follows from it.
+    pub fn without_proxy(mut self) -> Self {
+        self.route = Some(Route::Direct);
+        self
+    }
+
+    /// Has nothing to do with the cookies of others, where `COOKIES_ENABLED` keeps them. One that
+    /// brings a Cookie field of its own carries no others either, but its reply's are kept.
+    pub fn dont_merge_cookies(mut self) -> Self {
+        self.dont_merge_cookies = true;
         self
     }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::frontier::request::Request;
+use crate::wire::proxy::Route;
 
 /// Reads one line: a URL, a bare host, `rank,host`, or a JSON object. A blank line and one that
 /// begins with `#` hold nothing.
@@ -199,6 +200,13 @@ fn parse_object(line: &str) -> Result<Request, SeedError> {
         None => (None, Vec::new()),
         Some(scopes) => (Some(scopes.names), scopes.costs),
     };
+    let route = match object.proxy.as_deref().map(str::parse::<Route>).transpose() {
+        Ok(route) => route,
+        Err(error) => {
+            let what = format!("{error}; write http://host:port, socks5://host:port or direct");
+            return wrong("proxy", what);
+        }
+    };
     let request = Request {
         url: url_of(object.url.trim())?,
         method,
@@ -209,6 +217,7 @@ fn parse_object(line: &str) -> Result<Request, SeedError> {
         scopes,
         scope_costs,
         dont_adjust_delay: object.dont_adjust_delay,
+        route,
         meta: object.meta,
         ..Request::default()
     };
@@ -244,6 +253,8 @@ struct Object {
     #[serde(default, skip_serializing_if = "is_default")]
     dont_adjust_delay: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    proxy: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     meta: Option<Box<RawValue>>,
 }
 
@@ -259,6 +270,7 @@ impl Object {
             scopes,
             scope_costs,
             dont_adjust_delay,
+            route,
             meta,
             // What a line has no word for is for whoever submits from code.
             tag: _,
@@ -267,6 +279,7 @@ impl Object {
             ignore_robots: _,
             dont_follow: _,
             dont_filter: _,
+            dont_merge_cookies: _,
         } = request;
         Object {
             url: url.clone(),
@@ -280,6 +293,7 @@ impl Object {
             headers: (!headers.is_empty()).then(|| Headers(headers.clone())),
             body_b64: (!body.is_empty()).then(|| BASE64.encode(body)),
             dont_adjust_delay: *dont_adjust_delay,
+            proxy: route.as_ref().map(Route::to_text),
             meta: meta.clone(),
         }
     }

@@ -1,8 +1,11 @@
 //! What a user may say about what is fetched, and what is left.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use regex::Regex;
+
+use crate::wire::proxy::Proxy;
 
 /// Filters, limits and habits of the frontier.
 #[derive(Clone, Debug)]
@@ -54,6 +57,8 @@ pub struct Settings {
     /// Hosts that cannot be resolved or connected to are held, and then given up. A crawl's manners,
     /// which no setting changes; a probe has none.
     pub gives_up_hosts: bool,
+    /// `PROXY`: what every request goes through that says nothing else.
+    pub proxy: Option<Arc<Proxy>>,
     /// `DROP_QUERY_PARAMETERS`: names of query parameters (tracking, session ids) left out of URLs; `utm_*` patterns.
     pub drop_parameters: Vec<String>,
 }
@@ -94,6 +99,7 @@ impl Default for Settings {
             follow_resources: false,
             sitemaps: false,
             gives_up_hosts: true,
+            proxy: None,
             drop_parameters: Vec::new(),
         }
     }

@@ -1,6 +1,7 @@
 //! Bytes to values and back, pure and bounded.
 
 pub mod url;
+pub mod proxy;
 pub mod http;
 mod structured;
 pub mod date;

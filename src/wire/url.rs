@@ -321,6 +321,13 @@ pub enum Host<'a> {
     Address(IpAddr),
 }
 
+/// Whether everybody may have a name below this one, which is in lower case: `com`, `co.uk`,
+/// `github.io`.
+#[cfg(feature = "cookies")]
+pub(crate) fn is_public_suffix(name: &str) -> bool {
+    psl::suffix_str(name) == Some(name)
+}
+
 /// A page's URL, parsed once, against which its references are resolved.
 ///
 /// Unlike a [`CrawlUrl`] it may have any scheme: a page's `<base>` is not always one we fetch.

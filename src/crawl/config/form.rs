@@ -50,6 +50,28 @@ impl Form for Flag {
     }
 }
 
+/// Yes or no, where yes needs the feature `cookies`.
+pub(super) struct Cookies;
+
+impl Form for Cookies {
+    type Of = bool;
+    const KIND: &'static str = Flag::KIND;
+
+    fn read(value: &Value) -> Result<bool, Problem> {
+        match Flag::read(value)? {
+            true if !cfg!(feature = "cookies") => Err(Problem::new(
+                "there is no cookie jar in this build",
+                "build it with the feature `cookies`",
+            )),
+            flag => Ok(flag),
+        }
+    }
+
+    fn write(of: &bool) -> Value {
+        (*of).into()
+    }
+}
+
 /// Yes or no, where the field holds the opposite of what the setting asks.
 pub(super) struct Opposite;
 

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -9,6 +10,7 @@ use super::error::Problem;
 use super::form::{Form, items, text, wrong};
 use super::scopes::{BEYOND_ASCII, IDN};
 use crate::base::address::Network;
+use crate::wire::proxy::{Proxy, ProxyError};
 use crate::wire::url::{CrawlUrl, UrlError};
 
 /// Text that goes into a header as it is.
@@ -174,6 +176,31 @@ impl Form for File {
 
     fn write(of: &PathBuf) -> Value {
         of.to_string_lossy().into_owned().into()
+    }
+}
+
+/// A proxy.
+pub(super) struct Through;
+
+impl Form for Through {
+    type Of = Arc<Proxy>;
+    const KIND: &'static str = "http:// or socks5:// [USER:PASSWORD@]HOST:PORT";
+
+    fn read(value: &Value) -> Result<Arc<Proxy>, Problem> {
+        // What is wrong may hold a password: it is not repeated.
+        text(value)?
+            .parse()
+            .map(Arc::new)
+            .map_err(|error: ProxyError| {
+                Problem::new(
+                    format!("no proxy: {error}"),
+                    "write http://host:port or socks5://user:password@host:port",
+                )
+            })
+    }
+
+    fn write(of: &Arc<Proxy>) -> Value {
+        of.to_url().into()
     }
 }
 
@@ -370,5 +397,6 @@ const OURS: &[&str] = &[
     "upgrade",
     "te",
     "trailer",
+    "proxy-authorization",
 ];
 const DNS_PORT: u16 = 53;

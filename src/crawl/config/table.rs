@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::error::{Problem, nearest};
-use super::form::{Codes, Flag, Form, JitterForm, Maybe, OneOf, Opposite, Patterns};
+use super::form::{Codes, Cookies, Flag, Form, JitterForm, Maybe, OneOf, Opposite, Patterns};
 use super::net::{
-    Agent, Contact, Exclusions, File, Headers, Nets, Overrides, Servers, Token, Words,
+    Agent, Contact, Exclusions, File, Headers, Nets, Overrides, Servers, Through, Token, Words,
 };
 use super::quantity::{AboveOne, AboveZero, BelowOne, Bytes, Delay, Limit, Places, Timeout, Whole};
 use super::scopes::{Keys, Scopes, Slots};
@@ -206,6 +206,8 @@ static TABLE: &[Setting] = &[
         "where whoever runs the crawl is reached; needed above 10 public hosts"),
     row!("DEFAULT_REQUEST_HEADERS", Headers, fetch.headers,
         "headers sent with every request"),
+    row!("COOKIES_ENABLED", Cookies, fetch.cookies,
+        "cookies that replies set are kept, and sent with later requests"),
     row!("ROBOTSTXT_OBEY", Flag, frontier.robots_obey,
         "robots.txt is obeyed"),
     row!("ROBOTSTXT_USER_AGENT", Maybe<Token>, said.robots_agent,
@@ -283,6 +285,8 @@ static TABLE: &[Setting] = &[
     row!("INSECURE", Flag, insecure,
         "certificates are not verified"),
     // Names and machine.
+    row!("PROXY", Maybe<Through>, frontier.proxy,
+        "the proxy that requests go through which name none themselves"),
     row!("DNS_SERVERS", Servers, dns_servers,
         "name servers instead of the system's"),
     row!("RESOLVE", Overrides, resolve,

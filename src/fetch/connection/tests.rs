@@ -7,6 +7,8 @@ use crate::fetch::timings::{Label, Timings};
 use crate::fetch::tls::testing::{Authority, Server, TLS12};
 use crate::fetch::tls::{TlsConfig, TlsSettings};
 use crate::wire::http::Limits;
+use crate::wire::proxy::Proxy;
+use crate::wire::url::CrawlUrl;
 
 const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 
@@ -36,6 +38,7 @@ fn exchange() -> Box<Exchange> {
         keep_wire: true,
         body_max: None,
         timeout: None,
+        proxy: None,
     };
     let settings = Settings::default();
     let exchange = Exchange::new(
@@ -639,4 +642,94 @@ fn memory_is_counted_and_given_back() {
     connection.handle_end(at(80));
     connection.take_exchange();
     assert_eq!(connection.memory(), 0);
+}
+
+/// A connection through a proxy, established at 10 ms, whose greeting has left.
+fn tunnelling(proxy: &str, url: &str, tls: Option<TlsSession>) -> Connection {
+    let proxy: Proxy = proxy.parse().expect("a proxy");
+    let url = CrawlUrl::parse(url).expect("a URL");
+    let tunnel = Tunnel::new(&proxy, &url).expect("a host that can be said");
+    let connection = Connection::open(address(3128), tls, at(0), at(0));
+    let mut connection = connection.through(tunnel);
+    let mut out = Vec::new();
+    assert!(!connection.take_output(&mut out) && out.is_empty());
+    assert_eq!(
+        connection.handle_connected(address(4000), at(2), arrival(10)),
+        None
+    );
+    assert!(
+        !connection.take_output(&mut out),
+        "what a proxy hears has no mark"
+    );
+    assert!(!out.is_empty());
+    connection
+}
+
+#[test]
+fn tls_begins_when_the_tunnel_stands() {
+    let trust = trust();
+    let tunnel = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n";
+    for step in [1, 7, tunnel.len()] {
+        let mut connection = tunnelling("http://p:1", "https://a.test/", Some(session(&trust)));
+        let mut out = Vec::new();
+        for part in tunnel.chunks(step) {
+            assert!(!connection.take_output(&mut out) && out.is_empty());
+            assert_eq!(hear(&mut connection, part, 100), []);
+        }
+        assert!(connection.take_output(&mut out), "the hello wants a mark");
+        connection.handle_sent(at(115), Duration::ZERO);
+        let mut server = Server::new(&trust.0.good_server("a.test"));
+        let (answer, _) = server.exchange(&out);
+        assert_eq!(hear(&mut connection, &answer, 140), [News::Ready]);
+        connection.start(exchange());
+        let timings = connection.exchange().expect("under way").timings();
+        assert_eq!(timings.connect, Some(at(10)), "to the proxy");
+        assert_eq!(timings.tls_handshake, Some(at(140)));
+        assert_eq!(timings.tls_took, Some(Duration::from_millis(25)));
+    }
+}
+
+#[test]
+fn what_comes_through_a_plain_tunnel_before_it_was_asked_for_is_no_reply() {
+    let granted = [5, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    let asked = || {
+        let mut connection = tunnelling("socks5://p:1", "http://a.test/", None);
+        assert_eq!(hear(&mut connection, &[5, 0], 20), []);
+        let mut out = Vec::new();
+        assert!(!connection.take_output(&mut out) && out.ends_with(b"a.test\0\x50"));
+        connection
+    };
+    let mut connection = asked();
+    assert_eq!(hear(&mut connection, &granted, 20), [News::Ready]);
+    assert!(connection.is_ready());
+    ask(&mut connection, 30);
+    assert_eq!(hear(&mut connection, REPLY, 40), [News::Head, ended(true)]);
+
+    let mut connection = asked();
+    let mut news = hear(&mut connection, &[&granted, REPLY].concat(), 20);
+    assert_eq!(failure(news.pop()), "protocol.unsolicited");
+    assert_eq!(news, [News::Ready]);
+}
+
+#[test]
+fn a_tunnel_that_does_not_come_to_be_has_its_own_codes() {
+    let begun = || tunnelling("http://p:1", "https://a.test/", Some(session(&trust())));
+    let mut connection = begun();
+    let news = hear(&mut connection, b"HTTP/1.1 407 Who\r\n\r\n", 20).pop();
+    assert_eq!(failure(news), "connect.proxy_auth");
+    assert!(connection.is_closed());
+    assert_eq!(failure(begun().handle_end(at(20))), "connect.proxy_closed");
+    let news = begun().handle_failed("reset", "gone", at(20));
+    assert_eq!(failure(news), "connect.proxy_closed");
+
+    let settings = Settings {
+        connect_timeout: Duration::from_millis(500),
+        ..Settings::default()
+    };
+    let mut connection = begun();
+    let deadline = connection.deadline(&settings).expect("it awaits something");
+    assert_eq!(deadline.at, at(500), "TCP's own share is in it");
+    assert_eq!(connection.handle_timeout(&settings, at(499)), None);
+    let news = connection.handle_timeout(&settings, at(500));
+    assert_eq!(failure(news), "timeout.proxy");
 }

@@ -26,6 +26,7 @@ fn description() -> Description<'static> {
         keep_wire: true,
         body_max: None,
         timeout: None,
+        proxy: None,
     }
 }
 

@@ -298,7 +298,7 @@ fn an_origin_is_remembered_once_however_often_its_lane_closes() {
         let job = Job::seed(n + 1, url);
         frontier.push(job, &ScopeSet::ordered([scope]), &mut throttle, now);
         let url = CrawlUrl::parse("http://a.test/").expect("a URL");
-        let lane = frontier.lane(&url, &ScopeSet::ordered([scope]), &mut throttle);
+        let lane = frontier.lane(&url, None, &ScopeSet::ordered([scope]), &mut throttle);
         if n == 0 {
             frontier.released(lane, now);
             let Next::Send(robots) = frontier.next(lane, &throttle, now) else {
@@ -335,21 +335,107 @@ fn lanes_of_one_origin_are_told_apart_by_their_scopes_and_found_again() {
     ];
     let lanes: Vec<LaneId> = sets
         .iter()
-        .map(|set| frontier.lane(&url, set, &mut throttle))
+        .map(|set| frontier.lane(&url, None, set, &mut throttle))
         .collect();
     assert_eq!(lanes, (0..5).map(LaneId).collect::<Vec<_>>());
     // The first goes, and another, and comes again: the others stay who they are.
     frontier.go_on(lanes[0], &mut throttle, now);
     frontier.go_on(lanes[2], &mut throttle, now);
     assert_eq!(frontier.lanes_open(), 3);
-    let again = frontier.lane(&url, &sets[2], &mut throttle);
+    let again = frontier.lane(&url, None, &sets[2], &mut throttle);
     assert_eq!(again, lanes[2]);
     for (set, lane) in sets.iter().zip(&lanes).skip(1) {
-        assert_eq!(frontier.lane(&url, set, &mut throttle), *lane);
+        assert_eq!(frontier.lane(&url, None, set, &mut throttle), *lane);
     }
     for lane in &lanes[1..] {
         frontier.go_on(*lane, &mut throttle, now);
     }
     assert_eq!(frontier.lanes_open(), 0);
     assert!(frontier.lane_of.is_empty());
+}
+
+#[test]
+fn requests_that_go_another_way_have_a_lane_of_their_own() {
+    let mut throttle = Throttle::new(Pace::default(), 1, Instant::START);
+    let usual: Proxy = "http://usual.test:3128".parse().expect("a proxy");
+    let own: Proxy = "socks5://own.test:1080".parse().expect("a proxy");
+    let mut frontier = Frontier::new(Settings {
+        proxy: Some(Arc::new(usual.clone())),
+        ..Settings::default()
+    });
+    let url = CrawlUrl::parse("http://a.test/").expect("a URL");
+    let routes = [
+        None,
+        Some(Route::Direct),
+        Some(Route::Proxy(Arc::new(own))),
+        // As the settings say, said once more.
+        Some(Route::Proxy(Arc::new(usual))),
+    ];
+    let lanes = |frontier: &mut Frontier, throttle: &mut Throttle| {
+        let set = ScopeSet::ordered([throttle.scope("a.test")]);
+        let lane = |route: &Option<Route>| frontier.lane(&url, route.as_ref(), &set, throttle);
+        routes.iter().map(lane).collect::<Vec<_>>()
+    };
+    let first = lanes(&mut frontier, &mut throttle);
+    assert_eq!(first, [0, 1, 2, 0].map(LaneId));
+    let places = first.iter().map(|lane| {
+        let (host, port) = frontier.host_and_port(*lane, &throttle);
+        (host.to_owned(), port)
+    });
+    let places: Vec<_> = places.collect();
+    let usual = ("usual.test".to_owned(), 3128);
+    let expected = [
+        usual.clone(),
+        ("a.test".to_owned(), 80),
+        ("own.test".to_owned(), 1080),
+        usual,
+    ];
+    assert_eq!(places, expected);
+    assert_eq!(lanes(&mut frontier, &mut throttle), first, "found again");
+    // A lane's number that is used again knows nothing of who had it before.
+    let now = Instant::START;
+    for lane in first[..3].iter().rev() {
+        frontier.go_on(*lane, &mut throttle, now);
+    }
+    assert_eq!(frontier.lanes_open(), 0);
+    let again = lanes(&mut frontier, &mut throttle);
+    assert_eq!(frontier.lanes_open(), 3);
+    assert_eq!(frontier.host_and_port(again[0], &throttle).0, "usual.test");
+    assert!(frontier.proxy_of(again[1]).is_none());
+}
+
+#[test]
+fn a_proxy_that_fails_holds_what_goes_through_it_and_a_host_behind_it_itself_alone() {
+    let mut throttle = Throttle::new(Pace::default(), 1, Instant::START);
+    let proxy: Proxy = "http://proxy.test:3128".parse().expect("a proxy");
+    let mut frontier = Frontier::new(Settings {
+        proxy: Some(Arc::new(proxy)),
+        ..Settings::default()
+    });
+    let now = Instant::START;
+    let mut lane = |url: &str, route: Option<Route>| {
+        let url = CrawlUrl::parse(url).expect("a URL");
+        let set = ScopeSet::ordered([throttle.scope(url.scope_key())]);
+        frontier.lane(&url, route.as_ref(), &set, &mut throttle)
+    };
+    let a = lane("http://a.test/", None);
+    let b = lane("http://b.test/", None);
+    let direct = lane("http://a.test/", Some(Route::Direct));
+    let up = |frontier: &mut Frontier| [a, b, direct].map(|lane| frontier.released(lane, now));
+    for _ in 0..5 {
+        frontier.origin_failed(a, now);
+    }
+    assert_eq!(up(&mut frontier), [false, true, false]);
+    for _ in 0..5 {
+        frontier.host_failed(b, now);
+    }
+    assert_eq!(up(&mut frontier), [false, false, false]);
+    let later = now + Duration::from_secs(16 * 60);
+    assert!(frontier.released(a, later));
+    // What leads to no proxy does not mind its fate.
+    for _ in 0..5 {
+        frontier.host_failed(a, later);
+    }
+    assert!(!frontier.released(a, later));
+    assert!(frontier.released(direct, later));
 }

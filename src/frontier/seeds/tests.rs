@@ -185,6 +185,25 @@ fn f17_costs_said_in_code_come_back_from_their_line() {
 }
 
 #[test]
+fn a_request_keeps_its_way_with_all_that_it_takes_to_go_it() {
+    for (proxy, line) in [
+        ("direct", r#"{"url":"http://a.test/","proxy":"direct"}"#),
+        (
+            "socks5h://us%3aer:p%40ss@Proxy.test:1080",
+            r#"{"url":"http://a.test/","proxy":"socks5://us%3Aer:p%40ss@proxy.test:1080"}"#,
+        ),
+    ] {
+        let request = parsed(&format!(r#"{{"url":"http://a.test/","proxy":{proxy:?}}}"#));
+        assert_eq!(request.route, Some(proxy.parse().expect("a way")));
+        assert_eq!(to_line(&request), line);
+        assert_eq!(parsed(line).route, request.route);
+    }
+    let told = error(r#"{"url":"http://a.test/","proxy":"http://secret@a.test"}"#);
+    assert!(told.contains("`proxy`: it names no port"), "{told}");
+    assert!(!told.contains("secret"), "{told}");
+}
+
+#[test]
 fn a_request_that_is_only_a_url_is_written_as_one() {
     assert_eq!(to_line(&Request::get("http://a.test/x")), "http://a.test/x");
     let check = |url| {

@@ -12,6 +12,9 @@ pub struct RequestHead<'a> {
     pub target: &'a str,
     /// The value of Host: the name, and the port where it is not the scheme's own.
     pub host: &'a str,
+    /// The value of Proxy-Authorization; empty leaves it out. For the proxy that takes this request
+    /// alone.
+    pub proxy_authorization: &'a str,
     /// The value of User-Agent; empty leaves it out.
     pub user_agent: &'a str,
     /// The value of Accept; empty leaves it out.
@@ -46,6 +49,9 @@ pub enum RequestError {
     /// Content-Length and Transfer-Encoding follow from the body; they cannot be set by hand.
     #[error("the header {0:?} follows from the body and cannot be set")]
     Framing(String),
+    /// Proxy-Authorization follows from the proxy: set by hand, it would reach origins.
+    #[error("the header {0:?} follows from the proxy, whose URL may hold user and password")]
+    Proxy(String),
 }
 
 /// Appends a request's head to `out` (RFC 9112 section 3): Host, User-Agent, Accept,
@@ -75,6 +81,7 @@ fn write_all(out: &mut Vec<u8>, request: &RequestHead<'_>) -> Result<(), Request
     }
     for (name, value) in [
         ("Host", request.host),
+        ("Proxy-Authorization", request.proxy_authorization),
         ("User-Agent", request.user_agent),
         ("Accept", request.accept),
         ("Accept-Encoding", request.accept_encoding),
@@ -93,6 +100,9 @@ fn write_all(out: &mut Vec<u8>, request: &RequestHead<'_>) -> Result<(), Request
             .any(|ours| ours.eq_ignore_ascii_case(name))
         {
             return Err(RequestError::Framing(name.clone()));
+        }
+        if name.eq_ignore_ascii_case("proxy-authorization") {
+            return Err(RequestError::Proxy(name.clone()));
         }
         write_field(out, name, value)?;
     }
@@ -161,6 +171,7 @@ mod tests {
             method: "GET",
             target: "/a?b",
             host: "a.test:8080",
+            proxy_authorization: "",
             user_agent: "spider/1",
             accept: "*/*",
             accept_encoding: "gzip",
@@ -201,6 +212,24 @@ mod tests {
             Ok(
                 "GET /a?b HTTP/1.1\r\nHost: a.test:8080\r\nUser-Agent: spider/1\r\nAccept: */*\r\n\
                 Accept-Encoding: gzip\r\nX-One: 1\r\nx-two: 2\r\nContent-Length: 3\r\n\r\n",
+            ),
+        );
+    }
+
+    #[test]
+    fn a_proxy_hears_who_asks_before_anything_else_of_it() {
+        check(
+            &RequestHead {
+                target: "http://a.test:8080/a?b#c",
+                proxy_authorization: "Basic eDp5",
+                accept: "",
+                accept_encoding: "",
+                user_agent: "",
+                ..plain()
+            },
+            Ok(
+                "GET http://a.test:8080/a?b HTTP/1.1\r\nHost: a.test:8080\r\n\
+                Proxy-Authorization: Basic eDp5\r\n\r\n",
             ),
         );
     }
@@ -272,6 +301,15 @@ mod tests {
             check(
                 &RequestHead { method, ..plain() },
                 Err(RequestError::Method(method.to_owned())),
+            );
+        }
+        for name in ["Proxy-Authorization", "proxy-authorization"] {
+            check(
+                &RequestHead {
+                    usual: &fields(&[(name, "Basic eDp5")]),
+                    ..plain()
+                },
+                Err(RequestError::Proxy(name.to_owned())),
             );
         }
         for name in ["Content-Length", "transfer-encoding"] {

@@ -342,3 +342,47 @@ fn a_choice_names_what_there_is_to_choose() {
     let text = refused("FOLLOW", json!("hosts"));
     assert!(text.contains("did you mean host?"), "{text}");
 }
+
+#[test]
+fn a_jar_is_refused_by_name_where_the_build_has_none() {
+    let asked = Config::default().with("COOKIES_ENABLED", true);
+    match (cfg!(feature = "cookies"), asked) {
+        (true, asked) => assert!(asked.expect("there is one").fetch.cookies),
+        (false, asked) => {
+            let told = asked.expect_err("there is none").to_string();
+            assert!(told.contains("COOKIES_ENABLED"), "{told}");
+            assert!(told.contains("the feature `cookies`"), "{told}");
+        }
+    }
+    assert!(Config::default().with("COOKIES_ENABLED", false).is_ok());
+}
+
+#[test]
+fn a_proxy_is_read_and_written_with_all_that_it_takes_and_told_without() {
+    let config = Config::default().with("PROXY", "socks5h://user:p%40ss@Proxy.test:1080");
+    let config = config.expect("a proxy");
+    let written = config.get("PROXY").expect("a setting");
+    assert_eq!(written, "socks5://user:p%40ss@proxy.test:1080");
+    assert_eq!(
+        Config::default()
+            .with("PROXY", written)
+            .expect("the same")
+            .frontier
+            .proxy,
+        config.frontier.proxy
+    );
+    assert!(
+        Config::default()
+            .with("PROXY", "")
+            .expect("none")
+            .frontier
+            .proxy
+            .is_none()
+    );
+    let error = Config::default().with("PROXY", "http://user:secret@proxy.test");
+    let told = error.expect_err("it has no port").to_string();
+    assert!(
+        told.contains("it names no port") && !told.contains("secret"),
+        "{told}"
+    );
+}

@@ -1,0 +1,427 @@
+//! Cookies that replies set and later requests carry (RFC 6265).
+//!
+//! How a cookie is written and whom it is for is the `cookie_store` crate's affair. What it leaves to
+//! others is here: bounds, an order that is the same each time, a clock that is an argument, and the
+//! public suffixes for which nobody may set any.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ::url::Url;
+use cookie_store::{Cookie, RawCookie};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use crate::base::time::{Instant, Wall};
+use crate::wire::url::{CrawlUrl, is_public_suffix};
+
+/// The cookies of a crawl.
+#[derive(Debug)]
+pub struct Jar {
+    /// By registrable domain: beyond it no cookie is shared.
+    domains: HashMap<Box<str>, Vec<Kept>, FixedState>,
+    /// The domain of each cookie, by when it was set: the oldest first.
+    ages: BTreeMap<u64, Box<str>>,
+    next: u64,
+    bounds: Bounds,
+}
+
+/// How much is kept.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    /// Cookies of one registrable domain, the oldest out.
+    per_domain: usize,
+    /// Cookies in all, the oldest out.
+    in_all: usize,
+}
+
+/// One cookie.
+#[derive(Debug)]
+struct Kept {
+    cookie: Cookie<'static>,
+    /// Until when; none: as long as the crawl.
+    until: Option<Instant>,
+    /// Its place among those set first, which a new value does not change.
+    created: u64,
+    /// Its place among those set last.
+    set: u64,
+}
+
+impl Default for Jar {
+    fn default() -> Self {
+        Jar {
+            domains: HashMap::default(),
+            ages: BTreeMap::new(),
+            next: 0,
+            // What RFC 6265, section 6.1, asks of a client at least, and some megabytes in all.
+            bounds: Bounds {
+                per_domain: 50,
+                in_all: 10_000,
+            },
+        }
+    }
+}
+
+impl Jar {
+    /// Takes the values of a reply's Set-Cookie fields. `wall` is what a calendar says at `now`.
+    ///
+    /// Left out are cookies for a public suffix or for somebody else, what is longer than 4096 bytes,
+    /// what could not be sent again, and `Secure` ones that came in the clear.
+    pub fn take<'a>(
+        &mut self,
+        url: &CrawlUrl,
+        fields: impl Iterator<Item = &'a [u8]>,
+        wall: Wall,
+        now: Instant,
+    ) {
+        let mut parsed = None;
+        for field in fields.take(self.bounds.per_domain) {
+            let Ok(text) = std::str::from_utf8(field) else {
+                continue;
+            };
+            if parsed.is_none() {
+                parsed = Url::parse(url.as_str()).ok();
+            }
+            let Some(by) = &parsed else {
+                return;
+            };
+            if let Some((cookie, until)) = read(text, url, by, wall, now) {
+                self.keep(url.registrable_domain(), cookie, until, now);
+            }
+        }
+    }
+
+    /// The value of the Cookie field that a request for this URL carries: longer paths first, then
+    /// what was set first (section 5.4), as far as 8 KiB hold. None where there is nothing to say.
+    pub fn header(&self, url: &CrawlUrl, now: Instant) -> Option<String> {
+        let kept = self.domains.get(url.registrable_domain())?;
+        let url = Url::parse(url.as_str()).ok()?;
+        let is_for = |kept: &&Kept| !kept.is_over(now) && kept.cookie.matches(&url);
+        let mut fitting: Vec<&Kept> = kept.iter().filter(is_for).collect();
+        fitting.sort_by_key(|kept| (std::cmp::Reverse(kept.cookie.path.len()), kept.created));
+        let mut value = String::new();
+        for kept in fitting {
+            let (name, held) = kept.cookie.name_value();
+            if value.len() + name.len() + held.len() + 3 > HEADER_MAX {
+                break;
+            }
+            if !value.is_empty() {
+                value.push_str("; ");
+            }
+            value.push_str(name);
+            value.push('=');
+            value.push_str(held);
+        }
+        (!value.is_empty()).then_some(value)
+    }
+
+    fn keep(
+        &mut self,
+        domain: &str,
+        cookie: Cookie<'static>,
+        until: Option<Instant>,
+        now: Instant,
+    ) {
+        let number = self.next;
+        self.next += 1;
+        let all = self.domains.entry_ref(domain).or_default();
+        let same = |kept: &Kept| {
+            let other = &kept.cookie;
+            other.name() == cookie.name()
+                && other.domain == cookie.domain
+                && *other.path == *cookie.path
+        };
+        let mut created = number;
+        all.retain(|kept| {
+            if same(kept) && !kept.is_over(now) {
+                created = kept.created;
+            }
+            let stays = !same(kept) && !kept.is_over(now);
+            if !stays {
+                self.ages.remove(&kept.set);
+            }
+            stays
+        });
+        let kept = Kept {
+            cookie,
+            until,
+            created,
+            set: number,
+        };
+        if !kept.is_over(now) {
+            if all.len() >= self.bounds.per_domain {
+                // They stand in the order in which they were set.
+                self.ages.remove(&all.remove(0).set);
+            }
+            all.push(kept);
+            self.ages.insert(number, domain.into());
+        }
+        if all.is_empty() {
+            self.domains.remove(domain);
+        }
+        if self.ages.len() > self.bounds.in_all {
+            self.drop_oldest();
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        let Some((_, domain)) = self.ages.pop_first() else {
+            return;
+        };
+        let all = self.domains.get_mut(&domain);
+        let all = all.expect("a cookie that is kept has its domain");
+        all.remove(0);
+        if all.is_empty() {
+            self.domains.remove(&domain);
+        }
+    }
+}
+
+impl Kept {
+    fn is_over(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| until <= now)
+    }
+}
+
+/// Reads one Set-Cookie of a reply to `url`, which is `by`, too.
+fn read(
+    text: &str,
+    url: &CrawlUrl,
+    by: &Url,
+    wall: Wall,
+    now: Instant,
+) -> Option<(Cookie<'static>, Option<Instant>)> {
+    let mut raw = RawCookie::parse(text.to_owned()).ok()?;
+    let (name, value) = raw.name_value();
+    let can_be_sent = !name.chars().chain(value.chars()).any(char::is_control);
+    if text.len() > COOKIE_MAX || !can_be_sent || raw.secure() == Some(true) && !url.is_https() {
+        return None;
+    }
+    let domain = raw.domain().map(str::to_ascii_lowercase);
+    if let Some(domain) = domain.as_deref().filter(|name| is_public_suffix(name)) {
+        if domain != url.host_str() {
+            return None;
+        }
+        // A host that is one itself may have cookies of its own (section 5.3).
+        raw.unset_domain();
+    }
+    let until = lifetime(&raw, wall).map(|span| now + span);
+    // Its end is ours to watch, by the crawl's own clock.
+    raw.set_max_age(None);
+    raw.unset_expires();
+    let cookie = Cookie::try_from_raw_cookie(&raw, by).ok()?;
+    Some((cookie.into_owned(), until))
+}
+
+/// How long a cookie is kept, where it says so: Max-Age goes before Expires (section 5.3).
+fn lifetime(raw: &RawCookie<'_>, wall: Wall) -> Option<Duration> {
+    let seconds = match (raw.max_age(), raw.expires_datetime()) {
+        (Some(age), _) => age.whole_seconds(),
+        (None, Some(date)) => {
+            let now = i64::try_from(wall.unix_seconds()).unwrap_or(i64::MAX);
+            date.unix_timestamp().saturating_sub(now)
+        }
+        (None, None) => return None,
+    };
+    let seconds = u64::try_from(seconds).unwrap_or(0);
+    Some(Duration::from_secs(seconds).min(LIFETIME_MAX))
+}
+
+/// The longest cookie with its attributes: what RFC 6265, section 6.1, asks of a client at least.
+const COOKIE_MAX: usize = 4096;
+/// The longest Cookie field: servers in use take no more in one line.
+const HEADER_MAX: usize = 8192;
+/// Longer than any crawl.
+const LIFETIME_MAX: Duration = Duration::from_secs(400 * 24 * 3600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2026-01-01 00:00:00 UTC when the crawl began.
+    const WALL: u64 = 1_767_225_600;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::START + Duration::from_secs(seconds)
+    }
+
+    fn url(text: &str) -> CrawlUrl {
+        CrawlUrl::parse(text).expect("a URL")
+    }
+
+    fn set(jar: &mut Jar, by: &str, field: &str, seconds: u64) {
+        let wall = Wall((WALL + seconds) * 1_000_000_000);
+        jar.take(&url(by), [field.as_bytes()].into_iter(), wall, at(seconds));
+    }
+
+    /// What a jar that took this one field at 0 s sends with each of these URLs.
+    fn check(by: &str, field: &str, expected: &[(&str, &str)]) {
+        let mut jar = Jar::default();
+        set(&mut jar, by, field, 0);
+        for (to, value) in expected {
+            let sent = jar.header(&url(to), at(1)).unwrap_or_default();
+            assert_eq!(sent, *value, "{by} set {field:?}, {to}");
+        }
+    }
+
+    #[test]
+    fn a_cookie_goes_back_to_whom_it_is_for() {
+        check(
+            "http://a.example.com/x/y",
+            "n=v",
+            &[
+                ("http://a.example.com/x/", "n=v"),
+                ("https://a.example.com:8443/x/z", "n=v"),
+                ("http://a.example.com/", ""),
+                ("http://a.example.com/xy", ""),
+                ("http://b.example.com/x/", ""),
+                ("http://example.com/x/", ""),
+            ],
+        );
+        check(
+            "http://a.example.com/x/y",
+            "n=v; Domain=.Example.com; Path=/; HttpOnly",
+            &[
+                ("http://b.example.com/", "n=v"),
+                ("http://example.com/", "n=v"),
+                ("http://other.com/", ""),
+            ],
+        );
+        check(
+            "https://a.test/",
+            "n=v; Secure",
+            &[("https://a.test/", "n=v"), ("http://a.test/", "")],
+        );
+        check(
+            "http://127.0.0.1:81/",
+            "n=v",
+            &[("http://127.0.0.1/", "n=v"), ("http://127.0.0.2/", "")],
+        );
+    }
+
+    #[test]
+    fn nobody_sets_a_cookie_for_others() {
+        let none = |by: &str, field: &str, to: &str| check(by, field, &[(by, ""), (to, "")]);
+        none("http://a.co.uk/", "n=v; Domain=co.uk", "http://b.co.uk/");
+        none(
+            "http://a.github.io/",
+            "n=v; Domain=github.io",
+            "http://b.github.io/",
+        );
+        none("http://a.test/", "n=v; Domain=test", "http://b.test/");
+        none("http://a.test/", "n=v; Domain=b.test", "http://b.test/");
+        none("http://a.test/", "n=v; Domain=b.a.test", "http://b.a.test/");
+        none(
+            "http://127.0.0.1/",
+            "n=v; Domain=0.0.1",
+            "http://127.0.0.1/",
+        );
+        none("http://a.test/", "n=v; Secure", "https://a.test/");
+        none("http://a.test/", "n=a\u{1}b", "http://a.test/");
+        none("http://a.test/", "no cookie", "http://a.test/");
+        none(
+            "http://a.test/",
+            &format!("n={}", "x".repeat(4100)),
+            "http://a.test/",
+        );
+        // One that is a suffix itself has its own.
+        check(
+            "http://github.io/",
+            "n=v; Domain=github.io",
+            &[("http://github.io/", "n=v"), ("http://a.github.io/", "")],
+        );
+    }
+
+    #[test]
+    fn a_cookie_ends_when_it_says_and_a_new_value_takes_the_place_of_the_old() {
+        let mut jar = Jar::default();
+        let sent = |jar: &Jar, seconds| jar.header(&url("http://a.test/"), at(seconds));
+        set(
+            &mut jar,
+            "http://a.test/",
+            "a=1; Max-Age=10; Expires=Thu, 01 Jan 2037 00:00:00 GMT",
+            5,
+        );
+        set(
+            &mut jar,
+            "http://a.test/",
+            "b=1; Expires=Thu, 01 Jan 2026 00:01:00 GMT",
+            5,
+        );
+        set(&mut jar, "http://a.test/", "c=1", 5);
+        assert_eq!(sent(&jar, 14).as_deref(), Some("a=1; b=1; c=1"));
+        assert_eq!(sent(&jar, 15).as_deref(), Some("b=1; c=1"));
+        assert_eq!(sent(&jar, 60).as_deref(), Some("c=1"));
+        set(&mut jar, "http://a.test/", "a=2", 20);
+        set(&mut jar, "http://a.test/", "c=2", 20);
+        assert_eq!(
+            sent(&jar, 20).as_deref(),
+            Some("b=1; c=2; a=2"),
+            "in order of creation"
+        );
+        set(&mut jar, "http://a.test/", "c=; Max-Age=0", 21);
+        set(
+            &mut jar,
+            "http://a.test/",
+            "b=; Expires=Thu, 01 Jan 1970 00:00:00 GMT",
+            21,
+        );
+        assert_eq!(sent(&jar, 21).as_deref(), Some("a=2"));
+        set(&mut jar, "http://a.test/", "a=; Max-Age=-1", 22);
+        assert_eq!(sent(&jar, 22), None);
+        assert!(
+            jar.domains.is_empty() && jar.ages.is_empty(),
+            "nothing stays behind"
+        );
+    }
+
+    #[test]
+    fn longer_paths_go_first_and_a_field_has_an_end() {
+        let mut jar = Jar::default();
+        for field in [
+            "a=1; Path=/",
+            "b=1; Path=/x/y",
+            "c=1; Path=/x",
+            "d=1; Path=/x/y",
+        ] {
+            set(&mut jar, "http://a.test/", field, 0);
+        }
+        let sent = jar.header(&url("http://a.test/x/y/z"), at(0));
+        assert_eq!(sent.as_deref(), Some("b=1; d=1; c=1; a=1"));
+        for name in ["e", "f", "g"] {
+            let field = format!("{name}={}", "x".repeat(4000));
+            set(&mut jar, "http://a.test/", &field, 0);
+        }
+        let sent = jar.header(&url("http://a.test/"), at(0)).expect("cookies");
+        assert!(sent.len() <= HEADER_MAX && sent.contains("f=") && !sent.contains("g="));
+    }
+
+    #[test]
+    fn the_oldest_go_where_there_are_too_many() {
+        let mut jar = Jar {
+            bounds: Bounds {
+                per_domain: 3,
+                in_all: 5,
+            },
+            ..Jar::default()
+        };
+        let sent = |jar: &Jar, host: &str| jar.header(&url(&format!("http://{host}/")), at(0));
+        for name in ["a", "b", "c"] {
+            set(&mut jar, "http://a.test/", &format!("{name}=1"), 0);
+        }
+        // Set again, it is the youngest.
+        set(&mut jar, "http://a.test/", "a=2", 0);
+        set(&mut jar, "http://a.test/", "d=1", 0);
+        assert_eq!(sent(&jar, "a.test").as_deref(), Some("a=2; c=1; d=1"));
+        for host in ["b.test", "c.test", "d.test"] {
+            set(&mut jar, &format!("http://{host}/"), "n=1", 0);
+        }
+        assert_eq!(sent(&jar, "a.test").as_deref(), Some("a=2; d=1"));
+        for host in ["e.test", "f.test"] {
+            set(&mut jar, &format!("http://{host}/"), "n=1", 0);
+        }
+        assert_eq!(sent(&jar, "a.test"), None);
+        assert_eq!(sent(&jar, "b.test").as_deref(), Some("n=1"));
+        assert_eq!((jar.domains.len(), jar.ages.len()), (5, 5));
+    }
+}

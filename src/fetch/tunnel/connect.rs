@@ -1,0 +1,133 @@
+//! A tunnel through an HTTP proxy (RFC 9110, section 9.3.6).
+
+use super::{protocol, refused, unauthorized, unreachable};
+use crate::fetch::failure::Failure;
+use crate::wire::http::{Item, Limits, ResponseReader};
+use crate::wire::proxy::Proxy;
+use crate::wire::url::CrawlUrl;
+
+/// A CONNECT and the wait for its reply.
+#[derive(Debug)]
+pub struct Connect {
+    pub(super) out: Vec<u8>,
+    reader: ResponseReader,
+}
+
+impl Connect {
+    pub(super) fn new(proxy: &Proxy, url: &CrawlUrl) -> Self {
+        // The port is always said: no scheme is, whose own it could be.
+        let place = format!("{}:{}", url.host_str(), url.port());
+        let mut out = format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n");
+        if let Some(authorization) = proxy.authorization() {
+            out.push_str(&format!("Proxy-Authorization: {authorization}\r\n"));
+        }
+        out.push_str("\r\n");
+        Connect {
+            out: out.into_bytes(),
+            // A reply that opens a tunnel has no body, whatever its head declares; of any other
+            // nothing but the head is of interest.
+            reader: ResponseReader::new(true, Limits::default()),
+        }
+    }
+
+    pub(super) fn read(&mut self, input: &mut &[u8]) -> Result<bool, Failure> {
+        let head = loop {
+            match self.reader.next(input) {
+                Ok(None) => return Ok(false),
+                Ok(Some(Item::Head(head))) => break head,
+                Ok(Some(_)) => {}
+                Err(error) => {
+                    return Err(protocol(format!("the proxy does not speak HTTP: {error}")));
+                }
+            }
+        };
+        let answered = || {
+            let reason = String::from_utf8_lossy(head.reason()).into_owned();
+            format!("the proxy answered {} {reason}", head.status)
+        };
+        match head.status {
+            200..=299 => Ok(true),
+            407 => Err(unauthorized("the proxy wants credentials, or others (407)")),
+            // A gateway's words for an origin that it could not reach.
+            502..=504 => Err(unreachable(answered())),
+            _ => Err(refused(answered())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{run, tunnel};
+
+    const PLAIN: &str = "http://proxy.test:3128";
+
+    /// Each way to cut a proxy's answer comes to the same.
+    fn check(answer: &str, expected: Result<Option<&str>, &str>) {
+        let expected = expected
+            .map(|rest| rest.map(|rest| rest.as_bytes().to_vec()))
+            .map_err(str::to_owned);
+        for step in 1..=answer.len() {
+            let mut tunnel = tunnel(PLAIN, "https://a.test/x").expect("a tunnel");
+            let (said, came) = run(&mut tunnel, &[answer.as_bytes()], step);
+            assert_eq!(
+                String::from_utf8_lossy(&said),
+                "CONNECT a.test:443 HTTP/1.1\r\nHost: a.test:443\r\n\r\n"
+            );
+            assert_eq!(came, expected, "{answer:?} by {step}");
+        }
+    }
+
+    #[test]
+    fn a_tunnel_stands_behind_the_head_of_a_2xx_whatever_it_declares() {
+        check("HTTP/1.1 200 OK\r\n\r\n", Ok(Some("")));
+        check(
+            "HTTP/1.0 200 Connection established\r\n\r\nbytes",
+            Ok(Some("bytes")),
+        );
+        check(
+            "HTTP/1.1 204 So\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc",
+            Ok(Some("abc")),
+        );
+        check(
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nX: y\r\n\r\n",
+            Ok(Some("")),
+        );
+        check("HTTP/1.1 200 OK\r\nX: y\r\n", Ok(None));
+    }
+
+    #[test]
+    fn whatever_else_a_proxy_answers_is_a_failure_with_a_code() {
+        check(
+            "HTTP/1.1 407 No\r\nProxy-Authenticate: Basic\r\n\r\n",
+            Err("proxy_auth"),
+        );
+        check(
+            "HTTP/1.1 403 No\r\nContent-Length: 5\r\n\r\n",
+            Err("proxy_refused"),
+        );
+        check(
+            "HTTP/1.1 301 There\r\nLocation: /\r\n\r\n",
+            Err("proxy_refused"),
+        );
+        for status in [502, 503, 504] {
+            let answer = format!("HTTP/1.1 {status} Gone\r\n\r\n");
+            check(&answer, Err("proxy_unreachable"));
+        }
+        check("SSH-2.0-OpenSSH_9.6\r\n\r\n", Err("proxy_protocol"));
+        check("HTTP/1.1 101 Other\r\n\r\n", Err("proxy_protocol"));
+    }
+
+    #[test]
+    fn only_https_needs_it_and_the_port_and_the_credentials_are_said() {
+        assert!(tunnel(PLAIN, "http://a.test/").is_none());
+        let mut tunnel =
+            tunnel("http://Aladdin:open%20sesame@p:1", "https://[::1]:8443/").expect("a tunnel");
+        let mut said = Vec::new();
+        tunnel.take_output(&mut said);
+        assert_eq!(
+            String::from_utf8_lossy(&said),
+            "CONNECT [::1]:8443 HTTP/1.1\r\nHost: [::1]:8443\r\n\
+             Proxy-Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n\r\n"
+        );
+    }
+}

@@ -1,0 +1,455 @@
+//! Crawls through proxies: what they are asked, what origins hear, and what comes of proxies that
+//! refuse, talk nonsense, close or say nothing.
+
+mod origin;
+mod proxy;
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use argiope::{Config, Crawler, Page, Request};
+
+use origin::{Authority, Origin, page, redirect};
+use proxy::{Manner, Proxy};
+
+/// A crawl that could look up no name at all, and that may ask no address of this machine's.
+fn config(settings: &[(&str, &str)]) -> Config {
+    let usual = [
+        ("DNS_SERVERS", "127.0.0.1:9"),
+        ("DOWNLOAD_DELAY", "0"),
+        ("RANDOMIZE_DOWNLOAD_DELAY", "false"),
+        ("ROBOTSTXT_OBEY", "false"),
+        ("RETRY_TIMES", "0"),
+        ("FOLLOW", "all"),
+    ];
+    let all = usual.iter().chain(settings);
+    all.fold(Config::default(), |config, (name, value)| {
+        config.with(name, *value).expect("a sound setting")
+    })
+}
+
+/// Crawls these requests to the end.
+fn crawl(config: Config, requests: Vec<Request>) -> Vec<Page> {
+    let pages: Arc<Mutex<Vec<Page>>> = Arc::default();
+    let told = Arc::clone(&pages);
+    let mut crawler = Crawler::builder(config)
+        .sink(move |page: Page| told.lock().expect("no test panics").push(page))
+        .build()
+        .expect("a crawler");
+    for request in requests {
+        crawler.submit(request).expect("a sound request");
+    }
+    assert_eq!(crawler.run(), "finished");
+    std::mem::take(&mut pages.lock().expect("no test panics"))
+}
+
+/// The one page that comes of this URL.
+fn fetch(config: Config, url: &str) -> Page {
+    let mut pages = crawl(config, vec![Request::get(url)]);
+    assert_eq!(pages.len(), 1);
+    pages.remove(0)
+}
+
+fn code(page: &Page) -> String {
+    let failure = page.failure.as_ref();
+    failure.map_or_else(String::new, |failure| {
+        format!("{}.{}", failure.kind.name(), failure.code)
+    })
+}
+
+/// The first lines of these heads.
+fn lines(heads: &[String]) -> Vec<&str> {
+    let lines = heads.iter().map(|head| head.lines().next().unwrap_or(""));
+    lines.collect()
+}
+
+/// A file that makes an authority known.
+fn known(authority: &Authority) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    file.write_all(authority.pem().as_bytes()).expect("room");
+    file
+}
+
+#[test]
+fn an_http_proxy_is_asked_for_http_pages_by_their_whole_url() {
+    let origin = Origin::start(|_| page("there"));
+    for manner in [Manner::Good, Manner::Slow] {
+        let proxy = Proxy::http(manner, origin.at);
+        let page = fetch(
+            config(&[("PROXY", &proxy.url("http"))]),
+            "http://a.test/x?y#z",
+        );
+        assert_eq!((page.status, &*page.body), (Some(200), &b"there"[..]));
+        assert_eq!(page.remote, Some(proxy.at), "whom we were connected to");
+        assert!(page.timings.dns.is_none(), "names are the proxy's to find");
+        let asked = proxy.asked();
+        assert_eq!(lines(&asked), ["GET http://a.test/x?y HTTP/1.1"]);
+        assert!(asked[0].contains("\r\nHost: a.test\r\n"), "{}", asked[0]);
+        assert!(!asked[0].contains("Proxy-"), "{}", asked[0]);
+    }
+    assert_eq!(lines(&origin.asked()), ["GET /x?y HTTP/1.1"; 2]);
+}
+
+#[test]
+fn an_http_proxy_makes_a_tunnel_to_https_ones_and_tls_is_the_origins() {
+    let authority = Authority::new();
+    let file = known(&authority);
+    let ca = file.path().to_str().expect("a path of letters");
+    let origin = Origin::tls(&authority, "a.test", |_| page("there"));
+    for (manner, url) in [
+        (Manner::Good, "http"),
+        (Manner::Slow, "http"),
+        (Manner::Guarded, "http://Aladdin:open%20sesame@"),
+    ] {
+        let proxy = Proxy::http(manner, origin.at);
+        let url = match url.strip_suffix('@') {
+            None => proxy.url(url),
+            Some(user) => format!("{user}@{}", proxy.at),
+        };
+        let config = config(&[("PROXY", &url), ("CA_FILE", ca)]);
+        let page = fetch(config.clone(), "https://a.test/x");
+        assert_eq!((page.status, code(&page).as_str()), (Some(200), ""));
+        assert!(page.tls.expect("TLS was made").verified);
+        assert_eq!(page.remote, Some(proxy.at));
+        let timings = page.timings;
+        let (connect, secured) = (timings.connect, timings.tls_handshake);
+        assert!(connect.expect("to the proxy") <= secured.expect("to the origin"));
+        let asked = proxy.asked();
+        assert_eq!(lines(&asked), ["CONNECT a.test:443 HTTP/1.1"]);
+        assert!(
+            asked[0].contains("\r\nHost: a.test:443\r\n"),
+            "{}",
+            asked[0]
+        );
+
+        // The certificate is one for another name.
+        let page = fetch(config, "https://b.test/x");
+        assert_eq!(code(&page), "tls.name_mismatch");
+        assert_eq!(proxy.asked().len(), 2);
+    }
+    let asked = origin.asked();
+    assert_eq!(lines(&asked), ["GET /x HTTP/1.1"; 3]);
+    assert!(
+        !asked.concat().contains("Proxy-"),
+        "credentials are a proxy's"
+    );
+}
+
+#[test]
+fn a_socks5_proxy_is_told_names_and_tunnels_http_and_https() {
+    let authority = Authority::new();
+    let file = known(&authority);
+    let ca = file.path().to_str().expect("a path of letters");
+    let plain = Origin::start(|_| page("plain"));
+    let secured = Origin::tls(&authority, "a.test", |_| page("secured"));
+    for (scheme, manner) in [("socks5", Manner::Good), ("socks5h", Manner::Slow)] {
+        for (url, origin, body, told) in [
+            ("http://a.test/x", plain.at, "plain", "NAME a.test:80"),
+            (
+                "http://127.0.0.1:81/x",
+                plain.at,
+                "plain",
+                "ADDRESS 127.0.0.1:81",
+            ),
+            ("https://a.test/x", secured.at, "secured", "NAME a.test:443"),
+        ] {
+            let proxy = Proxy::socks(manner, origin);
+            let config = config(&[("PROXY", &proxy.url(scheme)), ("CA_FILE", ca)]);
+            let page = fetch(config, url);
+            assert_eq!(
+                (page.status, code(&page).as_str()),
+                (Some(200), ""),
+                "{url}"
+            );
+            assert_eq!(page.body, body.as_bytes());
+            assert_eq!(page.remote, Some(proxy.at));
+            assert_eq!(proxy.asked(), [told]);
+        }
+    }
+    assert_eq!(lines(&plain.asked()), ["GET /x HTTP/1.1"; 4]);
+}
+
+#[test]
+fn credentials_are_told_to_the_proxy_and_to_nobody_else() {
+    let origin = Origin::start(|target| match target {
+        "/moved" => redirect("http://b.test/elsewhere"),
+        _ => page("there"),
+    });
+    let named = |proxy: &Proxy, scheme: &str, who: &str| {
+        let url = format!("{scheme}://{who}@{}", proxy.at);
+        crawl(
+            config(&[("PROXY", &url)]),
+            vec![Request::get("http://a.test/moved")],
+        )
+    };
+    let right = "Aladdin:open%20sesame";
+    let proxy = Proxy::http(Manner::Guarded, origin.at);
+    let pages = named(&proxy, "http", right);
+    let told: Vec<_> = pages.iter().map(|page| page.status).collect();
+    assert_eq!(told, [Some(302), Some(200)]);
+    let field = "Proxy-Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==";
+    assert!(proxy.asked().iter().all(|head| head.contains(field)));
+    for page in &pages {
+        // What is kept of a request is shown to others.
+        let kept = String::from_utf8_lossy(&page.request_bytes);
+        assert!(!kept.contains("Proxy-"), "{kept}");
+        assert!(
+            kept.starts_with("GET http://") && kept.contains("\r\nUser-Agent: "),
+            "{kept}"
+        );
+        assert!(kept.ends_with("\r\n\r\n"), "{kept}");
+    }
+    let socks = Proxy::socks(Manner::Guarded, origin.at);
+    let pages = named(&socks, "socks5", right);
+    assert_eq!(pages.last().and_then(|page| page.status), Some(200));
+    assert_eq!(
+        socks.asked()[..2],
+        ["Aladdin:open sesame", "NAME a.test:80"]
+    );
+    assert!(!origin.asked().concat().contains("Proxy-"));
+
+    let before = origin.asked().len();
+    for (proxy, scheme) in [(&proxy, "http"), (&socks, "socks5")] {
+        let pages = named(proxy, scheme, "Aladdin:abracadabra");
+        assert_eq!(code(&pages[0]), "connect.proxy_auth");
+        assert_eq!(pages[0].status, None, "407 is no word of the origin's");
+        let url = proxy.url(scheme);
+        assert_eq!(
+            code(&fetch(config(&[("PROXY", &url)]), "http://a.test/")),
+            "connect.proxy_auth"
+        );
+    }
+    assert_eq!(origin.asked().len(), before);
+}
+
+#[test]
+fn a_proxy_that_makes_no_tunnel_is_a_failure_with_a_code() {
+    let origin = Origin::start(|_| page("there"));
+    let check = |proxy: Proxy, scheme: &str, expected: &str| {
+        let settings = config(&[("PROXY", &proxy.url(scheme)), ("CONNECT_TIMEOUT", "300ms")]);
+        let page = fetch(settings, "https://a.test/");
+        assert_eq!(code(&page), expected, "{:?}", page.failure);
+        assert_eq!(page.status, None);
+        assert!(page.timings.connect.is_some(), "TCP stood");
+        assert!(page.timings.sent.is_none());
+    };
+    for (says, expected) in [
+        (
+            &b"HTTP/1.1 403 Forbidden\r\n\r\n"[..],
+            "connect.proxy_refused",
+        ),
+        (b"HTTP/1.1 407 Who\r\n\r\n", "connect.proxy_auth"),
+        (
+            b"HTTP/1.1 502 Bad Gateway\r\n\r\n",
+            "connect.proxy_unreachable",
+        ),
+        (b"HTTP/1.1 200 OK\r\nX-Half: a", "connect.proxy_closed"),
+        (b"", "connect.proxy_closed"),
+        (b"\x05\x00 what is this\r\n\r\n", "connect.proxy_protocol"),
+    ] {
+        check(Proxy::http(Manner::Says(says), origin.at), "http", expected);
+    }
+    for (says, expected) in [
+        (&b"\x05\xff"[..], "connect.proxy_auth"),
+        (b"\x05\x00\x05\x02", "connect.proxy_refused"),
+        (
+            b"\x05\x00\x05\x05\x00\x01\x00\x00\x00\x00\x00\x00",
+            "connect.proxy_unreachable",
+        ),
+        (b"\x05\x00\x05\x00\x00\x01", "connect.proxy_closed"),
+        (b"", "connect.proxy_closed"),
+        (
+            b"HTTP/1.1 400 Bad Request\r\n\r\n",
+            "connect.proxy_protocol",
+        ),
+    ] {
+        check(
+            Proxy::socks(Manner::Says(says), origin.at),
+            "socks5",
+            expected,
+        );
+    }
+    check(
+        Proxy::http(Manner::Silent, origin.at),
+        "http",
+        "timeout.proxy",
+    );
+    check(
+        Proxy::socks(Manner::Silent, origin.at),
+        "socks5",
+        "timeout.proxy",
+    );
+    assert!(origin.asked().is_empty());
+}
+
+#[test]
+fn a_proxy_that_is_not_there_fails_the_request() {
+    let origin = Origin::start(|_| page("there"));
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let gone = nobody.local_addr().expect("it is bound");
+    drop(nobody);
+    for scheme in ["http", "socks5"] {
+        let url = format!("{scheme}://{gone}");
+        let page = fetch(config(&[("PROXY", &url)]), "http://a.test/");
+        assert_eq!(code(&page), "connect.refused");
+        assert_eq!(page.remote, Some(gone));
+    }
+    // Its name is looked up as others are.
+    let proxy = Proxy::http(Manner::Good, origin.at);
+    let (url, port) = (
+        format!("http://proxy.test:{}", proxy.at.port()),
+        proxy.at.port(),
+    );
+    let decree = format!("proxy.test:{port}:127.0.0.1");
+    let settings = config(&[("PROXY", &url), ("RESOLVE", &decree)]);
+    assert_eq!(fetch(settings, "http://a.test/").status, Some(200));
+}
+
+#[test]
+fn a_request_goes_its_own_way_and_so_does_what_follows_from_it() {
+    let origin = Origin::start(|target| match target {
+        "/robots.txt" => page("Sitemap: /sitemap.xml\n"),
+        "/sitemap.xml" => page(
+            "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\">\
+             <url><loc>/listed</loc></url></urlset>",
+        ),
+        "/" => page("<a href=/linked></a>"),
+        "/linked" => redirect("http://other.test/moved"),
+        _ => page("there"),
+    });
+    let usual = Proxy::http(Manner::Good, origin.at);
+    let own = Proxy::socks(Manner::Good, origin.at);
+    let settings = config(&[
+        ("PROXY", &usual.url("http")),
+        ("ROBOTSTXT_OBEY", "true"),
+        ("FOLLOW_SITEMAPS", "true"),
+        ("ALLOW_NET", "loopback"),
+        ("RESOLVE", &format!("direct.test:80:{}", origin.at)),
+    ]);
+    let proxy = own.url("socks5").parse().expect("a proxy");
+    let pages = crawl(
+        settings,
+        vec![
+            Request::get("http://usual.test/x"),
+            Request::get("http://own.test/").proxy(proxy),
+            Request::get("http://direct.test/x").without_proxy(),
+        ],
+    );
+    let mut by_hosts = Vec::new();
+    for page in &pages {
+        assert_eq!(code(page), "", "{}", page.url);
+        let host = page.url.split('/').nth(2).expect("a host");
+        by_hosts.push((
+            host,
+            page.url.rsplit_once('/').expect("a path").1,
+            page.remote,
+        ));
+    }
+    by_hosts.sort_unstable();
+    let (own, usual, direct) = (Some(own.at), Some(usual.at), Some(origin.at));
+    assert_eq!(
+        by_hosts,
+        [
+            ("direct.test", "listed", direct),
+            ("direct.test", "robots.txt", direct),
+            ("direct.test", "sitemap.xml", direct),
+            ("direct.test", "x", direct),
+            ("other.test", "listed", own),
+            ("other.test", "moved", own),
+            ("other.test", "robots.txt", own),
+            ("other.test", "sitemap.xml", own),
+            ("own.test", "", own),
+            ("own.test", "linked", own),
+            ("own.test", "listed", own),
+            ("own.test", "robots.txt", own),
+            ("own.test", "sitemap.xml", own),
+            ("usual.test", "listed", usual),
+            ("usual.test", "robots.txt", usual),
+            ("usual.test", "sitemap.xml", usual),
+            ("usual.test", "x", usual),
+        ]
+    );
+}
+
+#[test]
+fn a_connection_is_used_again_by_its_origin_through_its_proxy_alone() {
+    let origin = Origin::start(|_| page("there"));
+    let one = Proxy::socks(Manner::Guarded, origin.at);
+    let other = Proxy::socks(Manner::Good, origin.at);
+    let named = |proxy: &Proxy, who: &str| {
+        let url = format!("socks5://{who}{}", proxy.at);
+        url.parse::<argiope::Proxy>().expect("a proxy")
+    };
+    let aladdin = named(&one, "Aladdin:open%20sesame@");
+    let second = named(&other, "");
+    // As somebody else: of no use to whoever comes with other credentials.
+    let stranger = named(&one, "Jafar:x@");
+    let mut requests = Vec::new();
+    for number in 0..5 {
+        let to = |host: &str| Request::get(format!("http://{host}/{number}")).scope("all");
+        requests.push(to("a.test").proxy(aladdin.clone()));
+        requests.push(to("b.test").proxy(aladdin.clone()));
+    }
+    for number in 5..10 {
+        let url = format!("http://a.test/{number}");
+        requests.push(Request::get(url).scope("all").proxy(second.clone()));
+    }
+    requests.push(
+        Request::get("http://a.test/10")
+            .scope("all")
+            .proxy(stranger),
+    );
+    let one_at_a_time = config(&[("CONCURRENT_REQUESTS", "1")]);
+    let pages = crawl(one_at_a_time, requests);
+    let well = pages.iter().filter(|page| page.status == Some(200)).count();
+    assert_eq!((well, pages.len()), (15, 16));
+    let mut told = one.asked();
+    told.retain(|what| what.starts_with("NAME"));
+    told.sort_unstable();
+    assert_eq!(told, ["NAME a.test:80", "NAME b.test:80"]);
+    assert_eq!(other.asked(), ["NAME a.test:80"]);
+    assert_eq!(pages.iter().filter(|page| page.reused).count(), 12);
+}
+
+#[test]
+fn a_named_proxy_may_have_any_address_but_what_goes_without_it_may_not() {
+    let origin = Origin::start(|_| page("there"));
+    let proxy = Proxy::http(Manner::Good, origin.at);
+    let settings = config(&[("PROXY", &proxy.url("http"))]);
+    // Behind the proxy lies what we cannot see.
+    assert_eq!(
+        fetch(settings.clone(), "http://10.0.0.1/").status,
+        Some(200)
+    );
+    let url = format!("http://{}/", origin.at);
+    let pages = crawl(settings, vec![Request::get(url).without_proxy()]);
+    assert_eq!(code(&pages[0]), "blocked_address.not_global");
+    assert_eq!(proxy.asked().len(), 1);
+}
+
+#[test]
+fn credentials_for_a_proxy_are_not_set_by_hand() {
+    let mut crawler = Crawler::builder(config(&[]))
+        .sink(|_: Page| {})
+        .build()
+        .expect("a crawler");
+    let request = Request::get("http://a.test/").header("Proxy-Authorization", "Basic eDp5");
+    let refused = crawler
+        .submit(request)
+        .expect_err("it would reach the origin");
+    assert!(
+        refused.to_string().contains("follows from the proxy"),
+        "{refused}"
+    );
+    let by_setting = Config::default().with("DEFAULT_REQUEST_HEADERS", "Proxy-Authorization: x");
+    assert!(by_setting.is_err());
+    for wrong in [
+        "proxy.test:3128",
+        "https://proxy.test:3128",
+        "http://proxy.test",
+        "socks4://a:1",
+    ] {
+        let error = Config::default().with("PROXY", wrong).expect_err(wrong);
+        assert!(error.to_string().contains("no proxy"), "{error}");
+    }
+}

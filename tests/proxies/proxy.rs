@@ -1,0 +1,218 @@
+//! Proxies that keep what they were asked, and that can be told to misbehave.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use crate::origin::read_head;
+
+/// A proxy on the loopback device. Every host behind it is one origin.
+pub struct Proxy {
+    pub at: SocketAddr,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+/// How a proxy answers whoever asks for a tunnel, or for a page.
+#[derive(Clone, Copy)]
+pub enum Manner {
+    /// As it should.
+    Good,
+    /// As it should, but a byte at a time.
+    Slow,
+    /// As it should, to whoever is Aladdin and says `open sesame`.
+    Guarded,
+    /// With these bytes, and then it closes.
+    Says(&'static [u8]),
+    /// Not at all.
+    Silent,
+}
+
+impl Proxy {
+    /// An HTTP proxy. It keeps the heads that it was asked with.
+    pub fn http(manner: Manner, origin: SocketAddr) -> Self {
+        Proxy::start(move |stream, told| forward(stream, manner, origin, told))
+    }
+
+    /// A SOCKS5 proxy. It keeps `KIND host:port` of each tunnel, and `user:password` before it.
+    pub fn socks(manner: Manner, origin: SocketAddr) -> Self {
+        Proxy::start(move |stream, told| tunnel(stream, manner, origin, told))
+    }
+
+    fn start<F>(serve: F) -> Self
+    where
+        F: Fn(TcpStream, &Mutex<Vec<String>>) -> io::Result<()> + Send + Sync + 'static,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+        let at = listener.local_addr().expect("it is bound");
+        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (told, serve) = (Arc::clone(&asked), Arc::new(serve));
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (told, serve) = (Arc::clone(&told), Arc::clone(&serve));
+                thread::spawn(move || {
+                    let _ = stream.set_nodelay(true);
+                    // A client that goes is no fault of a proxy's.
+                    let _ = serve(stream, &told);
+                });
+            }
+        });
+        Proxy { at, asked }
+    }
+
+    /// What it was asked so far.
+    pub fn asked(&self) -> Vec<String> {
+        self.asked.lock().expect("no proxy panics").clone()
+    }
+
+    /// The URL by which it is named.
+    pub fn url(&self, scheme: &str) -> String {
+        format!("{scheme}://{}", self.at)
+    }
+}
+
+impl Manner {
+    fn say(self, stream: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Manner::Slow => bytes.iter().try_for_each(|byte| stream.write_all(&[*byte])),
+            _ => stream.write_all(bytes),
+        }
+    }
+}
+
+fn keep(told: &Mutex<Vec<String>>, what: String) {
+    told.lock().expect("no proxy panics").push(what);
+}
+
+fn forward(
+    mut client: TcpStream,
+    manner: Manner,
+    origin: SocketAddr,
+    told: &Mutex<Vec<String>>,
+) -> io::Result<()> {
+    while let Some(head) = read_head(&mut client) {
+        keep(told, head.clone());
+        let is_aladdin = head.contains("Proxy-Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
+        match manner {
+            Manner::Silent => return wait_for_end(&mut client),
+            Manner::Says(bytes) => {
+                client.write_all(bytes)?;
+                return client.shutdown(Shutdown::Write);
+            }
+            Manner::Guarded if !is_aladdin => {
+                let reply =
+                    "HTTP/1.1 407 Who\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n";
+                client.write_all(reply.as_bytes())?;
+                continue;
+            }
+            _ => {}
+        }
+        if head.starts_with("CONNECT ") {
+            let behind = TcpStream::connect(origin)?;
+            manner.say(&mut client, b"HTTP/1.1 200 Connection established\r\n\r\n")?;
+            return splice(client, behind);
+        }
+        let mut behind = TcpStream::connect(origin)?;
+        let (_, rest) = head.split_once("://").unwrap_or_default();
+        let method = head.split(' ').next().unwrap_or_default();
+        let path = rest.find('/').map_or("/", |at| &rest[at..]);
+        let lines = path.lines().filter(|line| !line.starts_with("Proxy-"));
+        let lines: Vec<&str> = lines.collect();
+        behind
+            .write_all(format!("{method} {}\r\n\r\n", lines.join("\r\n").trim_end()).as_bytes())?;
+        let reply = read_head(&mut behind).unwrap_or_default();
+        let length = reply.split("Content-Length: ").nth(1);
+        let length = length.and_then(|rest| rest.lines().next()?.parse().ok());
+        let mut body = vec![0; length.unwrap_or(0)];
+        behind.read_exact(&mut body)?;
+        manner.say(&mut client, &[reply.as_bytes(), &body].concat())?;
+    }
+    Ok(())
+}
+
+fn tunnel(
+    mut client: TcpStream,
+    manner: Manner,
+    origin: SocketAddr,
+    told: &Mutex<Vec<String>>,
+) -> io::Result<()> {
+    let mut two = [0; 2];
+    client.read_exact(&mut two)?;
+    let mut methods = vec![0; usize::from(two[1])];
+    client.read_exact(&mut methods)?;
+    match manner {
+        Manner::Silent => return wait_for_end(&mut client),
+        Manner::Says(bytes) => {
+            // Its second word comes when it was asked for the tunnel.
+            let first = bytes.strip_prefix(&[5, 0]).map_or(bytes.len(), |_| 2);
+            client.write_all(&bytes[..first])?;
+            if first < bytes.len() {
+                place(&mut client)?;
+            }
+            client.write_all(&bytes[first..])?;
+            return client.shutdown(Shutdown::Write);
+        }
+        Manner::Guarded if !methods.contains(&2) => return client.write_all(&[5, 0xff]),
+        Manner::Guarded => {
+            client.write_all(&[5, 2])?;
+            client.read_exact(&mut [0])?;
+            let who = format!("{}:{}", counted(&mut client)?, counted(&mut client)?);
+            let refused = u8::from(who != "Aladdin:open sesame");
+            keep(told, who);
+            client.write_all(&[1, refused])?;
+            if refused != 0 {
+                return Ok(());
+            }
+        }
+        _ => manner.say(&mut client, &[5, 0])?,
+    }
+    keep(told, place(&mut client)?);
+    let behind = TcpStream::connect(origin)?;
+    manner.say(&mut client, &[5, 0, 0, 1, 0, 0, 0, 0, 0, 0])?;
+    splice(client, behind)
+}
+
+/// Where a client wants to: `KIND host:port`.
+fn place(client: &mut TcpStream) -> io::Result<String> {
+    let mut four = [0; 4];
+    client.read_exact(&mut four)?;
+    let host = match four[3] {
+        1 => {
+            let mut address = [0; 4];
+            client.read_exact(&mut address)?;
+            format!("ADDRESS {}", std::net::Ipv4Addr::from(address))
+        }
+        3 => format!("NAME {}", counted(client)?),
+        kind => format!("KIND {kind}"),
+    };
+    let mut port = [0; 2];
+    client.read_exact(&mut port)?;
+    Ok(format!("{host}:{}", u16::from_be_bytes(port)))
+}
+
+/// A text behind its length.
+fn counted(stream: &mut TcpStream) -> io::Result<String> {
+    let mut length = [0];
+    stream.read_exact(&mut length)?;
+    let mut text = vec![0; usize::from(length[0])];
+    stream.read_exact(&mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Carries bytes both ways until either side ends.
+fn splice(client: TcpStream, origin: TcpStream) -> io::Result<()> {
+    let (mut from, mut to) = (client.try_clone()?, origin.try_clone()?);
+    thread::spawn(move || {
+        let _ = io::copy(&mut from, &mut to);
+        let _ = to.shutdown(Shutdown::Write);
+    });
+    let (mut from, mut to) = (origin, client);
+    let copied = io::copy(&mut from, &mut to);
+    let _ = to.shutdown(Shutdown::Write);
+    copied.map(|_| ())
+}
+
+fn wait_for_end(client: &mut TcpStream) -> io::Result<()> {
+    while client.read(&mut [0; 1024])? > 0 {}
+    Ok(())
+}
