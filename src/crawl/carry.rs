@@ -6,7 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::config::Config;
-use super::core::{Core, token_of};
+use super::core::{Core, key_of, token_of};
 use super::flight::{Carrier, Flight, HttpSocket, Socket, Stage};
 use super::names::Found;
 use super::timer::Timer;
@@ -21,7 +21,7 @@ use crate::fetch::tls::TlsSession;
 use crate::fetch::tunnel::{Tunnel, UNREACHABLE};
 use crate::frontier::job::Job;
 use crate::frontier::request::Kind;
-use crate::io::{Clock, Close, Io, NetError, Stamp};
+use crate::io::{Clock, Close, Event, Io, NetError, Stamp};
 use crate::throttle::engine::{LaneId, TicketId};
 use crate::wire::http::{Limits, RequestError};
 use crate::wire::proxy::Proxy;
@@ -284,17 +284,27 @@ impl<I: Io> Core<I> {
         }
     }
 
+    /// Gaps run from the end of the system call that sent the last of a request, when it is gone for
+    /// certain: no server ever sees a shorter one. None of the next requests may depart before all of
+    /// these are known, so it is done ahead of all other news.
+    pub fn begin_gaps(&mut self, events: &[Event]) {
+        for event in events {
+            let (Event::Sent { token, gone, .. } | Event::Gone { token, at: gone }) = event else {
+                continue;
+            };
+            if let Some(Socket::Http(http)) = self.sockets.get(key_of(*token))
+                && let Some(flight) = http.flight.and_then(|key| self.flights.get(key))
+                && matches!(flight.stage, Stage::Exchanging { .. })
+            {
+                self.throttle.sent(flight.ticket, *gone);
+            }
+        }
+    }
+
     pub fn on_sent(&mut self, key: Key, at: Instant, slack: Duration) {
         match self.sockets.get_mut(key) {
             Some(Socket::Http(http)) => {
                 http.connection.handle_sent(at, slack);
-                if let Some(flight) = http.flight.and_then(|key| self.flights.get(key))
-                    && matches!(flight.stage, Stage::Exchanging { .. })
-                {
-                    // Where others were run before it left, the next gap runs from the last
-                    // moment at which it can have left, or it would be too short for the server.
-                    self.throttle.sent(flight.ticket, at + slack);
-                }
                 self.arm(key);
             }
             Some(Socket::Dns(socket)) => self.resolver.handle_sent(*socket, at),

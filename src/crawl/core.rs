@@ -172,6 +172,7 @@ impl<I: Io> Core<I> {
         let began = self.now;
         self.tls.set_now(self.now);
         self.throttle.set_clock(self.now);
+        self.begin_gaps(&events);
         for (number, event) in events.drain(..).enumerate() {
             self.take(event);
             if number % EVENTS_PER_DEPARTURE == EVENTS_PER_DEPARTURE - 1 {
@@ -248,7 +249,11 @@ impl<I: Io> Core<I> {
                 local,
             } => self.on_connected(key_of(token), local, started, stamp),
             Event::Failed { token, error, at } => self.on_failed(key_of(token), error, at),
-            Event::Sent { token, at, slack } => self.on_sent(key_of(token), at, slack),
+            Event::Sent {
+                token, at, slack, ..
+            } => self.on_sent(key_of(token), at, slack),
+            // Its gap is all that this is about.
+            Event::Gone { .. } => {}
             Event::Received {
                 token,
                 chunk,

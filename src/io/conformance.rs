@@ -67,6 +67,7 @@ pub(super) enum Seen {
     },
     Failed(Token, NetError),
     Sent(Token, Instant),
+    Gone(Token, Instant),
     Received(Token, Vec<u8>, Stamp),
     Ended(Token, Stamp),
     Disk(DiskDone),
@@ -118,7 +119,13 @@ impl<B: Bench> Watch<B> {
                     local,
                 },
                 Event::Failed { token, error, .. } => Seen::Failed(token, error),
-                Event::Sent { token, at, .. } => Seen::Sent(token, at),
+                Event::Sent {
+                    token, at, gone, ..
+                } => {
+                    assert!(at <= gone && gone <= io.now(), "{at:?} {gone:?}");
+                    Seen::Sent(token, at)
+                }
+                Event::Gone { token, at } => Seen::Gone(token, at),
                 Event::Received {
                     token,
                     chunk,
@@ -174,7 +181,7 @@ impl<B: Bench> Watch<B> {
                 Seen::Received(whose, more, _) if whose == token => bytes.extend(more),
                 Seen::Ended(whose, _) if whose == token => return (bytes, None),
                 Seen::Failed(whose, error) if whose == token => return (bytes, Some(error)),
-                Seen::Sent(..) => {}
+                Seen::Sent(..) | Seen::Gone(..) => {}
                 other => panic!("an arrival for {token:?} expected, not {other:?}"),
             }
         }

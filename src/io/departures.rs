@@ -12,8 +12,10 @@
 use std::time::Duration;
 
 use super::delay::RunDelay;
+use super::outbox::Left;
 use super::socket::Socket;
 use super::stamps::{EXACT, PROMPT, STEP, Stamps};
+use super::{Event, Token};
 use crate::base::time::Instant;
 
 /// Watches over departures.
@@ -30,6 +32,21 @@ pub(super) struct Departure {
     pub(super) at: Instant,
     /// It may have left as much later.
     pub(super) slack: Duration,
+    /// It had left by then.
+    pub(super) gone: Instant,
+}
+
+impl Departure {
+    /// The news of it.
+    pub(super) fn of(self, token: Token) -> Event {
+        let Departure { at, slack, gone } = self;
+        Event::Sent {
+            token,
+            at,
+            slack,
+            gone,
+        }
+    }
 }
 
 /// What a system call sent between two looks at the clock.
@@ -85,6 +102,20 @@ impl Departures {
         Departure {
             at: call.before,
             slack: self.slack(call.before, call.after),
+            gone: call.after,
+        }
+    }
+
+    /// The news of what a socket took that had been full.
+    pub(super) fn news(&mut self, token: Token, left: Left) -> Event {
+        match left {
+            Left::Begun { before, after } => Departure {
+                at: before,
+                slack: self.slack(before, after),
+                gone: after,
+            }
+            .of(token),
+            Left::Ended { after } => Event::Gone { token, at: after },
         }
     }
 
@@ -106,11 +137,13 @@ fn by_stamp(call: Call, stamp: Instant) -> Option<Departure> {
         Departure {
             at: before + late,
             slack: Duration::ZERO,
+            gone: after.max(before + late),
         }
     } else {
         Departure {
             at: before,
             slack: if late <= EXACT { Duration::ZERO } else { late },
+            gone: after.max(before + late),
         }
     })
 }
@@ -170,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_stamped_departure_is_known_however_long_its_system_call_took() {
-        let check = |stamp, is_single, told: Option<(u64, u64)>| {
+        let check = |stamp: u64, is_single, told: Option<(u64, u64)>| {
             let call = Call {
                 before: micros(1000),
                 after: micros(5000),
@@ -179,11 +212,14 @@ mod tests {
             let told = told.map(|(at, slack)| Departure {
                 at: micros(at),
                 slack: Duration::from_micros(slack),
+                gone: micros(stamp.max(5000)),
             });
             assert_eq!(by_stamp(call, micros(stamp)), told, "stamped at {stamp}");
         };
         check(1004, true, Some((1004, 0)));
         check(3000, true, Some((3000, 0)));
+        // The wire has seen it by the later of the two.
+        check(5003, true, Some((5003, 0)));
         // The two clocks may be read a little apart.
         check(995, true, Some((1000, 0)));
         // The first byte may have left before the last one did.

@@ -21,11 +21,11 @@ use mio::{Events, Interest, Poll};
 use self::connection::{Arrived, Connection, Entry, Kind, State, Unread};
 use super::allowance::Allowance;
 use super::delay::RunDelay;
-use super::departures::Departures;
+use super::departures::{Call, Departure, Departures};
 use super::disk::Disk;
 use super::driver::{Driver, Drives};
 use super::limits::sockets_allowed;
-use super::outbox::Outbox;
+use super::outbox::{Held, Outbox};
 use super::socket::{Attempt, Read, Socket, keep_stamping, net_error};
 use super::spin::Spin;
 use super::stamps::{Stamps, Unseen, departure_slack, established};
@@ -270,10 +270,7 @@ impl Epoll {
             let drained = backlog.drain(
                 &connection.socket,
                 || self.stamps.now(),
-                |at, after| {
-                    let slack = self.departures.slack(at, after);
-                    events.push(Event::Sent { token, at, slack });
-                },
+                |left| events.push(self.departures.news(token, left)),
             );
             if let Err(error) = drained {
                 return self.fail(token, error, events);
@@ -396,13 +393,13 @@ impl Epoll {
         Ok(())
     }
 
-    /// Sends bytes of this turn; the moment they began to leave, unless they must wait.
+    /// Sends bytes of this turn; when a marked send left, unless it must wait.
     fn send_now(
         &mut self,
         token: Token,
         bytes: &[u8],
         mark: bool,
-    ) -> Result<Option<Instant>, NetError> {
+    ) -> Result<Option<Departure>, NetError> {
         let Some(entry) = current(&mut self.entries, token) else {
             return Ok(None);
         };
@@ -411,28 +408,34 @@ impl Epoll {
             return Ok(None);
         };
         if connecting || connection.has_backlog() {
-            connection.hold_back(bytes, mark);
+            connection.hold_back(bytes, Held::whole(mark));
             return Ok(None);
         }
         if mark && self.watchful > 0 && self.allowance.spend() {
             connection.count_segments();
         }
-        let at = self.stamps.now();
+        let before = self.stamps.now();
         match (connection.socket.send(bytes)?, connection.kind) {
             (Some(taken), Kind::Stream) if taken < bytes.len() => {
-                connection.hold_back(&bytes[taken..], false);
+                connection.hold_back(&bytes[taken..], Held::rest(mark));
             }
             (None, Kind::Stream) => {
-                connection.hold_back(bytes, mark);
+                connection.hold_back(bytes, Held::whole(mark));
                 return Ok(None);
             }
             // A datagram leaves whole or is lost, as datagrams may be.
             _ => {}
         }
-        if mark {
-            connection.asked = at;
+        if !mark {
+            return Ok(None);
         }
-        Ok(Some(at))
+        connection.asked = before;
+        let call = Call {
+            before,
+            after: self.stamps.now(),
+            is_single: false,
+        };
+        Ok(Some(self.departures.tell(call, None, &self.stamps)))
     }
 
     fn fail(&mut self, token: Token, error: NetError, events: &mut Vec<Event>) {
@@ -513,11 +516,8 @@ impl Io for Epoll {
         for (send, bytes) in outbox.sends() {
             let token = send.token;
             match self.send_now(token, bytes, send.mark) {
-                Ok(Some(at)) if send.mark => {
-                    let slack = self.departures.slack(at, self.stamps.now());
-                    news.push(Event::Sent { token, at, slack });
-                }
-                Ok(_) => {}
+                Ok(Some(departure)) => news.push(departure.of(token)),
+                Ok(None) => {}
                 Err(error) => self.fail(token, error, &mut news),
             }
         }

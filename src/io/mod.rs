@@ -69,9 +69,10 @@ pub trait Io {
 
     /// Copies bytes to be sent. They leave at the next `submit`, never before.
     ///
-    /// With `mark`, a `Sent` event reports the moment just before the first of these bytes was
-    /// handed to the kernel. What the socket does not take at once is sent as it drains (a
-    /// datagram is then lost). Sends to a socket that failed or was closed go nowhere.
+    /// With `mark`, a `Sent` event reports the moments just before and after the first of these bytes
+    /// was handed to the kernel. What the socket does not take at once is sent as it drains, and a
+    /// `Gone` event reports the end of that (a datagram is then lost). Sends to a socket that failed
+    /// or was closed go nowhere.
     fn send(&mut self, token: Token, bytes: &[u8], mark: bool);
 
     /// Stops or resumes reading from a connection, so that a full house pushes back on its peers.
@@ -155,6 +156,15 @@ pub enum Event {
         /// It may have left as much later: the system call took that long, others were run in
         /// between. Zero where it left at once.
         slack: Duration,
+        /// After that system call: what it sent was gone by then.
+        gone: Instant,
+    },
+    /// The rest of a marked send left, which the socket did not take at once.
+    Gone {
+        /// Whose.
+        token: Token,
+        /// After the system call that sent its last byte.
+        at: Instant,
     },
     /// Bytes (or one datagram) arrived. Give the chunk back with [`Io::release`].
     Received {
@@ -193,6 +203,7 @@ impl Event {
             Event::Connected { token, .. }
             | Event::Failed { token, .. }
             | Event::Sent { token, .. }
+            | Event::Gone { token, .. }
             | Event::Received { token, .. }
             | Event::Ended { token, .. } => Some(*token),
             Event::Disk(_) | Event::Woken => None,

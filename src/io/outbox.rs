@@ -55,41 +55,93 @@ pub(super) struct Backlog {
     bytes: Vec<u8>,
     /// How many of `bytes` have left.
     sent: usize,
-    /// Where marked sends begin in `bytes`, in order; all at or after `sent`.
-    marks: Vec<usize>,
+    /// Marked sends in `bytes`, in order; all end after `sent`.
+    marked: Vec<Marked>,
+}
+
+/// A marked send that has not left whole.
+#[derive(Debug)]
+struct Marked {
+    /// Where it begins; `None` once that has left.
+    start: Option<usize>,
+    end: usize,
+}
+
+/// What of a send is held back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Held {
+    Unmarked,
+    /// All of it, and it is marked.
+    Marked,
+    /// The rest of one that is marked.
+    Rest,
+}
+
+impl Held {
+    /// All of a send.
+    pub(super) fn whole(mark: bool) -> Self {
+        if mark { Held::Marked } else { Held::Unmarked }
+    }
+
+    /// What is left of a send whose beginning the socket took.
+    pub(super) fn rest(mark: bool) -> Self {
+        if mark { Held::Rest } else { Held::Unmarked }
+    }
+}
+
+/// What became of a marked send, with the moments just before and after the system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// Its first byte left, and perhaps all others.
+    Begun { before: Instant, after: Instant },
+    /// Its last byte left, the first one did so earlier.
+    Ended { after: Instant },
 }
 
 impl Backlog {
-    pub(super) fn push(&mut self, bytes: &[u8], mark: bool) {
-        if mark {
-            self.marks.push(self.bytes.len());
-        }
+    pub(super) fn push(&mut self, bytes: &[u8], held: Held) {
+        let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
+        let end = self.bytes.len();
+        let start = Some(start).filter(|_| held == Held::Marked);
+        if held != Held::Unmarked {
+            self.marked.push(Marked { start, end });
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Sends what the socket takes; calls `left` with the moments just before and after the system
-    /// call that began to send each marked one.
+    /// Sends what the socket takes; calls `tell` for each marked one that begins or ends with that.
     pub(super) fn drain(
         &mut self,
         socket: &Socket,
         now: impl Fn() -> Instant,
-        mut left: impl FnMut(Instant, Instant),
+        mut tell: impl FnMut(Left),
     ) -> Result<(), NetError> {
         while self.sent < self.bytes.len() {
-            let at = now();
+            let before = now();
             let Some(taken) = socket.send(&self.bytes[self.sent..])? else {
                 return Ok(());
             };
             self.sent += taken;
-            let begun = self.marks.partition_point(|&mark| mark < self.sent);
-            if begun > 0 {
-                let after = now();
-                self.marks.drain(..begun).for_each(|_| left(at, after));
+            let sent = self.sent;
+            let begins = |marked: &Marked| marked.start.is_some_and(|start| start < sent);
+            let touched = |marked: &Marked| begins(marked) || marked.end <= sent;
+            if !self.marked.first().is_some_and(touched) {
+                continue;
             }
+            let after = now();
+            for marked in &mut self.marked {
+                if begins(marked) {
+                    marked.start = None;
+                    tell(Left::Begun { before, after });
+                } else if marked.end <= sent {
+                    tell(Left::Ended { after });
+                }
+            }
+            self.marked.retain(|marked| marked.end > sent);
         }
         self.bytes.clear();
         self.bytes.shrink_to(KEPT);
@@ -103,13 +155,14 @@ const KEPT: usize = 256 * 1024;
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::io::Read;
     use std::net::TcpListener;
 
     use super::*;
 
     #[test]
-    fn a_marked_send_is_told_when_its_first_byte_leaves() {
+    fn a_marked_send_is_told_when_its_first_byte_leaves_and_when_its_last_one_does() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let to = listener.local_addr().expect("an address");
         let socket = Socket::stream(to).expect("a socket");
@@ -117,27 +170,47 @@ mod tests {
         let (mut peer, _) = listener.accept().expect("we connected");
         let length = 50_000_000;
         let mut backlog = Backlog::default();
-        for _ in 0..2 {
-            backlog.push(&vec![0; length], true);
+        for held in [Held::Marked, Held::Unmarked, Held::Rest] {
+            backlog.push(&vec![0; length], held);
         }
-        let mut told = 0;
-        let mut drain = |backlog: &mut Backlog| {
-            backlog
-                .drain(&socket, || Instant::START, |_, _| told += 1)
-                .expect("the peer is there");
-            told
+        backlog.push(b"!", Held::Marked);
+        let clock = Cell::new(0);
+        let tick = || {
+            clock.set(clock.get() + 1);
+            Instant::from_nanos(clock.get())
         };
-        assert_eq!(
-            drain(&mut backlog),
-            1,
-            "no socket takes the first send whole"
+        let mut told = Vec::new();
+        let mut drain = |backlog: &mut Backlog| {
+            let drained = backlog.drain(&socket, tick, |left| told.push(left));
+            drained.expect("the peer is there");
+            told.clone()
+        };
+        let begun = drain(&mut backlog);
+        assert!(
+            matches!(begun[..], [Left::Begun { before, after }] if before < after),
+            "no socket takes the first send whole: {begun:?}"
         );
         let mut taken = 0;
         let mut buffer = vec![0; 1_000_000];
-        while taken < length {
-            taken += peer.read(&mut buffer).expect("there is more");
-            drain(&mut backlog);
-        }
-        assert_eq!(drain(&mut backlog), 2);
+        let mut take = |backlog: &mut Backlog, until: usize| {
+            while taken < until {
+                taken += peer.read(&mut buffer).expect("there is more");
+                drain(backlog);
+            }
+            drain(backlog)
+        };
+        let told = take(&mut backlog, length);
+        assert!(matches!(told[1..], [Left::Ended { .. }]), "{told:?}");
+        let told = take(&mut backlog, 3 * length);
+        let [
+            _,
+            _,
+            Left::Ended { after: rest },
+            Left::Begun { after: last, .. },
+        ] = told[..]
+        else {
+            panic!("what left whole ends with its beginning: {told:?}");
+        };
+        assert!(rest <= last);
     }
 }

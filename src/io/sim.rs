@@ -182,14 +182,18 @@ impl Sim {
         });
         for Held { bytes, mark } in std::mem::take(&mut socket.held) {
             self.net.send(id, &bytes);
-            if mark {
-                events.push(Event::Sent {
-                    token,
-                    at,
-                    slack: Duration::ZERO,
-                });
-            }
+            events.extend(mark.then_some(sent(token, at, at)));
         }
+    }
+
+    /// Lets so much time pass, and what happens in it happen.
+    fn pass(&mut self, span: Duration, events: &mut Vec<Event>) {
+        let until = self.net.now() + span;
+        while self.net.next_at().is_some_and(|at| at <= until) {
+            let happening = self.net.pop();
+            self.happen(happening, events);
+        }
+        self.net.advance(until);
     }
 
     fn arrive(&mut self, id: ConnId, what: Arrival) {
@@ -342,8 +346,14 @@ impl Io for Sim {
     }
 
     fn submit(&mut self) {
-        let at = self.net.now();
-        for (send, bytes) in self.outbox.sends() {
+        let mut outbox = std::mem::take(&mut self.outbox);
+        let mut news = std::mem::take(&mut self.news);
+        for (send, bytes) in outbox.sends() {
+            let before = self.net.now();
+            let took = self.net.send_takes();
+            if !took.is_zero() {
+                self.pass(took, &mut news);
+            }
             let Some(entry) = current(&mut self.entries, send.token) else {
                 continue;
             };
@@ -359,15 +369,12 @@ impl Io for Sim {
                 continue;
             }
             self.net.send(socket.id, bytes);
-            if send.mark {
-                self.news.push(Event::Sent {
-                    token: send.token,
-                    at,
-                    slack: Duration::ZERO,
-                });
-            }
+            let after = self.net.now();
+            news.extend(send.mark.then_some(sent(send.token, before, after)));
         }
-        self.outbox.clear();
+        outbox.clear();
+        self.outbox = outbox;
+        self.news = news;
     }
 
     fn wait(&mut self, until: Option<Instant>, events: &mut Vec<Event>) {
@@ -434,6 +441,16 @@ impl std::fmt::Debug for Sim {
         f.debug_struct("Sim")
             .field("now", &self.net.now())
             .finish_non_exhaustive()
+    }
+}
+
+/// The news of a marked send whose system call lay between the two. That it took long it is not told.
+fn sent(token: Token, at: Instant, gone: Instant) -> Event {
+    Event::Sent {
+        token,
+        at,
+        slack: Duration::ZERO,
+        gone,
     }
 }
 

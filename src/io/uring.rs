@@ -44,7 +44,7 @@ use super::disk::Disk;
 use super::driver::{Driver, Drives};
 use super::epoll::READS_MAX;
 use super::limits::sockets_allowed;
-use super::outbox::Outbox;
+use super::outbox::{Held, Outbox};
 use super::socket::{Socket, keep_stamping, net_error};
 use super::spin::Spin;
 use super::stamps::{Stamps, departure_slack};
@@ -216,7 +216,7 @@ impl Uring {
             return Ok(None);
         };
         if connecting || connection.has_backlog() {
-            connection.hold_back(bytes, mark);
+            connection.hold_back(bytes, Held::whole(mark));
             return Ok(None);
         }
         let stamped = mark && stamped && connection.kind == Kind::Stream;
@@ -240,11 +240,11 @@ impl Uring {
         });
         match (sent, connection.kind) {
             (Some(taken), Kind::Stream) if taken < bytes.len() => {
-                connection.hold_back(&bytes[taken..], false);
+                connection.hold_back(&bytes[taken..], Held::rest(mark));
                 self.await_ready(token.slot);
             }
             (None, Kind::Stream) => {
-                connection.hold_back(bytes, mark);
+                connection.hold_back(bytes, Held::whole(mark));
                 self.await_ready(token.slot);
                 return Ok(None);
             }
@@ -402,7 +402,7 @@ impl Io for Uring {
         for (send, bytes) in outbox.sends() {
             let token = send.token;
             match self.send_now(token, bytes, send.mark, stamped) {
-                Ok(Some(Departure { at, slack })) => news.push(Event::Sent { token, at, slack }),
+                Ok(Some(departure)) => news.push(departure.of(token)),
                 Ok(None) => {}
                 Err(error) => self.fail(token, error, &mut news),
             }

@@ -105,6 +105,29 @@ fn requests_leave_when_due_once_it_is_known_how_long_a_handshake_takes() {
 }
 
 #[test]
+fn no_server_sees_a_gap_that_is_too_short_however_long_the_system_calls_take_that_send() {
+    // Of one host a delay is long beside a send, of many it is short beside a turn full of them.
+    for (hosts, delay) in [(1, 100), (40, 5)] {
+        let delay = Duration::from_millis(delay);
+        let mut web = PoliteWeb::default();
+        web.round_trip = Duration::from_millis(1);
+        web.promise.gap_min = delay;
+        let mut plan = Plan::new(&[])
+            .set("DOWNLOAD_DELAY", delay.as_secs_f64())
+            .set("RANDOMIZE_DOWNLOAD_DELAY", false)
+            .set("CONCURRENT_REQUESTS_PER_DOMAIN", 4);
+        plan.weather.send_max = Duration::from_millis(2);
+        for number in 1..=hosts {
+            let name = format!("host{number}.test");
+            let pages = host(&mut web, &name, number, 20, Duration::from_millis(10));
+            plan.seeds.extend(pages);
+        }
+        // Without a fault.
+        plan.run(&web.shared());
+    }
+}
+
+#[test]
 fn a_crawl_that_only_waits_takes_about_a_turn_a_second() {
     let mut web = PoliteWeb::default();
     let mut plan = Plan::new(&[]).set("DOWNLOAD_DELAY", "1h");

@@ -158,6 +158,7 @@ impl Io for Nowhere {
                     token,
                     at: self.now,
                     slack: Duration::ZERO,
+                    gone: self.now,
                 });
             }
             self.coming

@@ -179,6 +179,23 @@ fn a_stalled_loop_changes_no_latency<I: Carried>() {
     assert!(!stamp.is_bound());
 }
 
+fn a_request_that_leaves_in_parts_is_gone_when_its_last_byte_is<I: Carried>() {
+    let mut watch = Watch::<Kernel<I>>::new();
+    let (length, pause) = (12_000_000, Duration::from_millis(60));
+    let script = [Step::Pause(pause), Step::Hear(length), Step::End];
+    let peer = watch.bench.listen(script.to_vec());
+    watch.connect(token(0), peer);
+    let established = watch.io().now();
+    watch.io().send(token(0), &vec![0; length], true);
+    let (Seen::Sent(_, sent), Seen::Gone(whose, gone)) = (watch.next(), watch.next()) else {
+        panic!("it leaves in parts");
+    };
+    assert_eq!(whose, token(0));
+    // No buffers hold all of it, and the peer does not read before its pause is over.
+    assert!(gone > sent && gone.saturating_since(established) > pause / 2);
+    assert!(matches!(watch.next(), Seen::Ended(..)), "it is told once");
+}
+
 #[test]
 fn of_two_segments_in_a_stall_the_last_ones_stamp_bounds_the_first() {
     let (early, gap) = (Duration::from_millis(20), Duration::from_millis(30));
@@ -398,6 +415,7 @@ pub(super) use kernels;
 
 kernels! {
     a_stalled_loop_changes_no_latency
+    a_request_that_leaves_in_parts_is_gone_when_its_last_byte_is
     an_arrival_that_ends_our_sleep_is_no_mere_bound
     a_waker_ends_the_wait_from_another_thread
     a_wait_stays_awake_for_its_tail_alone

@@ -137,6 +137,7 @@ fn every_marked_send_is_told_once_and_in_order<B: Bench>() {
     loop {
         match watch.next() {
             Seen::Sent(_, at) => sent.push(at),
+            Seen::Gone(..) => {}
             Seen::Ended(..) => break,
             other => panic!("sent or ended expected, not {other:?}"),
         }

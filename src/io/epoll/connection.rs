@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::base::time::Instant;
 use crate::io::Token;
-use crate::io::outbox::Backlog;
+use crate::io::outbox::{Backlog, Held};
 use crate::io::socket::Socket;
 use crate::io::stamps::Unseen;
 
@@ -204,7 +204,7 @@ impl Connection {
     }
 
     /// Keeps bytes until the socket takes them.
-    pub(super) fn hold_back(&mut self, bytes: &[u8], mark: bool) {
-        self.backlog.get_or_insert_default().push(bytes, mark);
+    pub(super) fn hold_back(&mut self, bytes: &[u8], held: Held) {
+        self.backlog.get_or_insert_default().push(bytes, held);
     }
 }

@@ -101,6 +101,9 @@ pub struct Weather {
     pub ports_max: usize,
     /// Sockets that our machine has to give, whatever the settings count on.
     pub sockets_max: usize,
+    /// The longest that a system call takes that sends. What it sends leaves at its very end, and
+    /// nobody is told that it was held up.
+    pub send_max: Duration,
 }
 
 impl Default for Weather {
@@ -113,6 +116,7 @@ impl Default for Weather {
             disk_room: u64::MAX,
             ports_max: usize::MAX,
             sockets_max: usize::MAX,
+            send_max: Duration::ZERO,
         }
     }
 }
@@ -293,6 +297,14 @@ impl Net {
             }
         };
         self.schedule(at, what);
+    }
+
+    /// How long a system call takes that sends.
+    pub(super) fn send_takes(&mut self) -> Duration {
+        match self.weather.send_max {
+            Duration::ZERO => Duration::ZERO,
+            most => Duration::from_nanos(self.rng.below(nanos(most) + 1)),
+        }
     }
 
     /// Carries bytes to the world.

@@ -103,10 +103,7 @@ impl Uring {
             let drained = backlog.drain(
                 &connection.socket,
                 || self.stamps.now(),
-                |at, after| {
-                    let slack = self.departures.slack(at, after);
-                    events.push(Event::Sent { token, at, slack });
-                },
+                |left| events.push(self.departures.news(token, left)),
             );
             if let Err(error) = drained {
                 return self.fail(token, error, events);

@@ -20,7 +20,7 @@ use std::time::Duration;
 use super::buffers::Queue;
 use super::ring::Name;
 use crate::base::time::Instant;
-use crate::io::outbox::Backlog;
+use crate::io::outbox::{Backlog, Held};
 use crate::io::socket::{Received, Socket};
 use crate::io::{NetError, Stamp, Token};
 
@@ -286,8 +286,8 @@ impl Connection {
     }
 
     /// Keeps bytes until the socket takes them.
-    pub(super) fn hold_back(&mut self, bytes: &[u8], mark: bool) {
-        self.backlog.get_or_insert_default().push(bytes, mark);
+    pub(super) fn hold_back(&mut self, bytes: &[u8], held: Held) {
+        self.backlog.get_or_insert_default().push(bytes, held);
     }
 }
 
