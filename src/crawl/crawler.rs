@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -175,6 +175,14 @@ impl Crawler<Kernel> {
 impl AsFd for Crawler<Kernel> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         Crawler::as_fd(self)
+    }
+}
+
+/// See [`Crawler::as_fd`]. For loops that know descriptors by their numbers, as tokio's `AsyncFd`: it is
+/// the same one as long as the crawler lives.
+impl AsRawFd for Crawler<Kernel> {
+    fn as_raw_fd(&self) -> RawFd {
+        Crawler::as_fd(self).as_raw_fd()
     }
 }
 
