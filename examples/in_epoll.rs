@@ -35,5 +35,6 @@ pub fn crawl(mut crawler: Crawler, mut lines: impl Read + AsFd) -> Result<String
 fn main() -> Result<(), Box<dyn Error>> {
     let sink = |page: Page| println!("{:?} {}", page.status, page.url);
     let crawler = Crawler::builder(Config::default()).sink(sink).build()?;
-    Ok(println!("{}", crawl(crawler, std::io::stdin())?))
+    println!("{}", crawl(crawler, std::io::stdin())?);
+    Ok(())
 }

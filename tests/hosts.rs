@@ -13,6 +13,9 @@ mod in_epoll;
 #[allow(dead_code, reason = "its main is a user's to run")]
 #[path = "../examples/in_tokio.rs"]
 mod in_tokio;
+#[allow(dead_code, reason = "its main is a user's to run")]
+#[path = "../examples/in_virtual_time.rs"]
+mod in_virtual_time;
 
 use std::fs;
 use std::io::{PipeWriter, Write};
@@ -39,6 +42,7 @@ fn each_host_is_shown_in_forty_lines() {
         "examples/in_tokio.rs",
         "examples/in_epoll.rs",
         "examples/lines.sh",
+        "examples/in_virtual_time.rs",
     ];
     for name in shown {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
@@ -189,6 +193,20 @@ fn a_shell_talks_to_a_crawl_through_pipes() {
     drop(seeds);
     assert!(shell.wait().expect("it ends").success());
     assert!(lines.next().is_none(), "links are not followed");
+}
+
+#[test]
+fn a_day_passes_in_virtual_time_the_same_from_the_same_seed() {
+    let (web, told) = in_virtual_time::day(1).expect("it can be set up");
+    assert_eq!((told.len(), web.asked().len()), (8640, 8640));
+    assert!(told.iter().all(|page| page.status == Some(200)));
+    let last = web.asked()[8639].at.as_nanos();
+    let almost_a_day = Duration::from_secs(8639 * 10);
+    assert!(u128::from(last) >= almost_a_day.as_nanos());
+    let (again, _) = in_virtual_time::day(1).expect("it can be set up");
+    assert_eq!(web.asked(), again.asked());
+    let (other, _) = in_virtual_time::day(2).expect("it can be set up");
+    assert_ne!(web.asked(), other.asked());
 }
 
 fn runtime() -> Runtime {

@@ -239,7 +239,7 @@ impl<I: Io> Crawler<I> {
         let frontier = Frontier::new(config.frontier.clone());
         let config = Arc::new(config);
         let waker = io.waker();
-        let mut core = Core {
+        let core = Core {
             now,
             inbox: Inbox::new(waker.clone(), Arc::clone(&config), frontier.numbers()),
             pieces: Pieces::new(waker),
@@ -340,6 +340,9 @@ impl<I: Io> Crawler<I> {
 
     /// What submits requests from elsewhere. The crawl does not end while one lives.
     pub fn handle(&self) -> Handle {
+        if self.core.inbox.is_closed() {
+            self.core.answer();
+        }
         self.core.inbox.handle()
     }
 
