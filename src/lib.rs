@@ -22,6 +22,7 @@ pub mod crawl;
 
 pub mod parts;
 pub mod settings;
+pub mod sim;
 #[doc(inline)]
 pub use crawl::probe;
 

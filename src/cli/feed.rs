@@ -1,6 +1,7 @@
 //! From the command line's URLs and seeds files to the crawl, in a thread of its own.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::io;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 use argiope::settings::Override;
 use argiope::wire::url::Host;
 use argiope::{Closed, Config, CrawlUrl, Handle, Request, is_global};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Usage;
 use super::seeds::{self, SeedLine, SeedLines, SeedLinesError};
@@ -25,6 +27,11 @@ pub struct Seeds {
 const PUBLIC_HOSTS_MAX: usize = 10;
 /// Seeds looked at for public hosts before the first is sent.
 const LOOKED_AT_FIRST: usize = 10_000;
+/// Who says nothing for so long waits for an answer to what was said before.
+const PAUSE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 200_000_000,
+};
 
 impl Seeds {
     /// Opens every file now, so that one that cannot be read is a usage error and not a late surprise.
@@ -48,6 +55,19 @@ impl Seeds {
     /// Whether some of it comes from standard input, which may make us wait.
     fn reads_stdin(&self) -> bool {
         self.files.iter().any(|(name, _)| name == "-")
+    }
+
+    /// Whether standard input is next, and says nothing for a while.
+    fn pauses(&self) -> bool {
+        let Some((name, lines)) = self.files.front() else {
+            return false;
+        };
+        if !self.named.is_empty() || name != "-" || lines.is_at_hand() {
+            return false;
+        }
+        let stdin = io::stdin();
+        let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+        matches!(poll(&mut fds, Some(&PAUSE)), Ok(0))
     }
 
     /// The next request; lines that are none are named, counted, and passed over.
@@ -157,7 +177,8 @@ const STDIN_PATIENCE: Duration = Duration::from_millis(300);
 /// Feeds a crawl from a thread of its own until the seeds end.
 ///
 /// The first seeds are looked at before anything is sent: a crawl of many public hosts that names
-/// no contact does not begin.
+/// no contact does not begin. Where seeds come one by one through a pipe it ends at the host that is
+/// one too many.
 ///
 /// # Errors
 /// No contact is given for a crawl of many public hosts.
@@ -167,7 +188,7 @@ pub fn feed(mut seeds: Seeds, handle: Handle, config: &Config) -> Result<Feeder,
     let mut failed = None;
     // Where no contact is missing, nothing but the first is waited for: seeds may trickle in.
     let looked_at = if public.counts { LOOKED_AT_FIRST } else { 1 };
-    while first.len() < looked_at {
+    while first.len() < looked_at && (first.is_empty() || !seeds.pauses()) {
         match seeds.next() {
             Ok(Some(request)) => {
                 public.see(&request);

@@ -143,6 +143,14 @@ impl<R: Read> SeedLines<R> {
         }
     }
 
+    /// Whether the next line, or that there is none, can be told without reading on.
+    pub fn is_at_hand(&self) -> bool {
+        match self.stage {
+            Stage::Ended | Stage::Over => true,
+            Stage::Beginning | Stage::Reading => self.text[self.searched..].contains(&b'\n'),
+        }
+    }
+
     /// The next line end's place in `text`.
     fn line_end(&mut self) -> Option<usize> {
         let found = self.text[self.searched..].iter().position(|&b| b == b'\n');

@@ -7,6 +7,8 @@ use serde_json::{Map, Value};
 use super::config::Config;
 use super::crawler::{Crawler, NamedManager, Parts, SetUpError};
 use crate::fetch::resolver;
+use crate::io::sim::web::Web;
+use crate::io::sim::{Sim, Weather};
 use crate::io::{Io, Kernel};
 use crate::sink::pull::{PAGES_MAX, Results};
 use crate::sink::{Nowhere, Sink};
@@ -123,6 +125,23 @@ impl Builder {
     /// The crawler, on the kernel interface that `IO` names. The configuration is checked once more.
     pub fn build(self) -> Result<Crawler, SetUpError> {
         Crawler::new(self.config, self.parts)
+    }
+
+    /// The crawler, in a simulated web and in virtual time: see [`sim`](crate::sim). Chance comes from
+    /// `seed`, also that of the crawl where `RANDOM_SEED` says nothing else. `IO` and name servers of
+    /// the configuration mean nothing here.
+    ///
+    /// # Errors
+    /// As [`Builder::build`], save those of the kernel.
+    pub fn build_in(self, web: &Web, seed: u64) -> Result<Crawler<Sim>, SetUpError> {
+        let mut config = self.config.finish()?;
+        config.random_seed.get_or_insert(seed);
+        let sim = Sim::with(seed, config.io.clone(), Weather::default(), web.world());
+        let resolver = resolver::Settings {
+            servers: vec![Web::name_server()],
+            ..resolver::Settings::default()
+        };
+        Crawler::on(sim, config, resolver, self.parts)
     }
 
     /// The crawler, on a back end of the caller's, resolving names as it says.

@@ -426,7 +426,10 @@ impl<I: Io> Core<I> {
             self.throttle.set_in_flight_max(most);
         }
         self.ports.expire(self.now);
-        self.answer();
+        // Where nobody has a handle nobody asks.
+        if !self.inbox.is_closed() {
+            self.answer();
+        }
         if self.now.saturating_since(self.stats_written) >= STATS_EVERY {
             self.write_stats();
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -183,6 +183,14 @@ impl AsFd for Crawler<Kernel> {
     }
 }
 
+/// See [`Crawler::as_fd`]. For loops that know descriptors by their numbers, as tokio's `AsyncFd`: it is
+/// the same one as long as the crawler lives.
+impl AsRawFd for Crawler<Kernel> {
+    fn as_raw_fd(&self) -> RawFd {
+        Crawler::as_fd(self).as_raw_fd()
+    }
+}
+
 impl<I: Io> Crawler<I> {
     /// A crawler on a back end of the caller's, resolving names as it says.
     #[doc(hidden)]
@@ -236,7 +244,7 @@ impl<I: Io> Crawler<I> {
         let frontier = Frontier::new(config.frontier.clone());
         let config = Arc::new(config);
         let waker = io.waker();
-        let mut core = Core {
+        let core = Core {
             now,
             inbox: Inbox::new(waker.clone(), Arc::clone(&config), frontier.numbers()),
             pieces: Pieces::new(waker),
@@ -338,6 +346,9 @@ impl<I: Io> Crawler<I> {
 
     /// What submits requests from elsewhere. The crawl does not end while one lives.
     pub fn handle(&self) -> Handle {
+        if self.core.inbox.is_closed() {
+            self.core.answer();
+        }
         self.core.inbox.handle()
     }
 

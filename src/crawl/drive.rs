@@ -7,7 +7,7 @@ use crate::io::Io;
 
 impl<I: Io> Core<I> {
     /// Tells whoever asked how the crawl does.
-    pub fn answer(&mut self) {
+    pub fn answer(&self) {
         let snapshot = Snapshot::of(&self.stats, self.progress(), self.halted);
         self.inbox.answer(snapshot);
     }

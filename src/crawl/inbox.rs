@@ -282,7 +282,7 @@ impl Inbox {
     }
 
     /// Tells all who asked.
-    pub fn answer(&mut self, snapshot: Snapshot) {
+    pub fn answer(&self, snapshot: Snapshot) {
         let shared = self.shared();
         let mut figures = lock(&shared.figures);
         shared.asked.store(false, Ordering::SeqCst);

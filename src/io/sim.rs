@@ -9,6 +9,7 @@ mod net;
 mod origins;
 mod ports;
 mod socket;
+pub mod web;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -82,6 +82,8 @@ pub struct FileSink {
     decided: Vec<u8>,
     /// Bytes handed to the disk and not yet given back.
     held: usize,
+    /// Batches of result lines among them.
+    batches: usize,
     stage: Stage,
     failure: Option<WriteError>,
 }
@@ -135,6 +137,7 @@ impl FileSink {
             batch: Vec::new(),
             decided: Vec::new(),
             held: 0,
+            batches: 0,
             stage: Stage::Fresh,
             failure: None,
             options,
@@ -256,13 +259,17 @@ impl FileSink {
     }
 
     fn hand_over_batch(&mut self, disk: &mut Vec<DiskJob>) {
+        self.batches += usize::from(!self.batch.is_empty());
         hand_over(self.results_file(), &mut self.batch, disk);
     }
 
-    /// Does what has become due: a full batch, the end.
+    /// Does what has become due: a full batch, a line that somebody may wait for, the end.
     fn advance(&mut self, disk: &mut Vec<DiskJob>) {
         self.settle();
-        if self.batch.len() >= BATCH_SIZE {
+        // Whoever reads a pipe may wait for this line before he says more. Others gather while it
+        // is being written, so that a busy crawl still writes batches.
+        let awaited = self.options.results == Results::Stdout && self.batches == 0;
+        if awaited || self.batch.len() >= BATCH_SIZE {
             self.hand_over_batch(disk);
         }
         if self.stage == Stage::Finishing && self.waiting.is_empty() {
@@ -345,8 +352,9 @@ impl Sink for FileSink {
             self.failure = Some(WriteError { path, cause });
         }
         if file == self.results_file() {
-            if done.tag == SYNC_TAG {
-                self.stage = Stage::Done;
+            match done.tag {
+                SYNC_TAG => self.stage = Stage::Done,
+                _ => self.batches = self.batches.saturating_sub(1),
             }
         } else if file != self.decisions_file() {
             if let Some(warc) = &mut self.warc {

@@ -102,6 +102,13 @@ impl Disk {
             .collect()
     }
 
+    fn ids_on_stdout(&self) -> Vec<u64> {
+        match self.files.contains_key("-") {
+            true => self.ids("-"),
+            false => Vec::new(),
+        }
+    }
+
     fn ids(&self, path: &str) -> Vec<u64> {
         let lines = self.lines(path);
         lines
@@ -381,6 +388,32 @@ fn lines_to_standard_output_need_no_file() {
     assert!(sink.is_done());
     assert_eq!(disk.ids("-"), [1]);
     assert_eq!(disk.files.len(), 1);
+}
+
+#[test]
+fn a_line_to_standard_output_goes_at_once_and_others_gather_while_it_is_written() {
+    let (mut sink, mut disk) = (
+        FileSink::new(FileSinkOptions {
+            results: Results::Stdout,
+            ..FileSinkOptions::new("out")
+        }),
+        Disk::default(),
+    );
+    let batches = |disk: &Disk| {
+        let appends = disk.todo.iter();
+        appends
+            .filter(|job| matches!(job, DiskJob::Append { .. }))
+            .count()
+    };
+    disk.put(&mut sink, samples::page(1));
+    assert_eq!(batches(&disk), 1, "nobody says when the next comes");
+    disk.put(&mut sink, samples::page(2));
+    disk.put(&mut sink, samples::page(3));
+    assert_eq!(batches(&disk), 1, "one is being written");
+    while disk.ids_on_stdout().len() < 3 {
+        assert!(disk.turn(&mut sink), "they follow by themselves");
+    }
+    assert_eq!(disk.ids_on_stdout(), [1, 2, 3]);
 }
 
 #[test]

@@ -1,0 +1,37 @@
+//! A day of a crawl in a blink: a web that one function makes, in virtual time, from a seed. Here an
+//! origin minds being asked more often than every nine seconds, and a sink keeps what it was told.
+use std::{error::Error, sync::mpsc, time::Duration};
+
+use argiope::sim::{Reply, Web};
+use argiope::{Config, Crawler, Instant, Page, Request};
+
+/// Asks for a page every ten seconds or so, for a day; gives what the origin saw, and what we did.
+pub fn day(seed: u64) -> Result<(Web, Vec<Page>), Box<dyn Error>> {
+    let mut last = None;
+    let web = Web::new(move |asked| {
+        let before: Option<Instant> = last.replace(asked.at);
+        match before.map(|before| asked.at.saturating_since(before)) {
+            Some(gap) if gap < Duration::from_secs(9) => Reply::status(429),
+            _ => Reply::page("a page").after(Duration::from_millis(300)),
+        }
+    });
+    let config = Config::default()
+        .with("DOWNLOAD_DELAY", "10s")?
+        .with("RANDOMIZE_DOWNLOAD_DELAY", false)?
+        .with("ROBOTSTXT_OBEY", false)?;
+    let (tell, told) = mpsc::channel();
+    let mut crawler = Crawler::builder(config)
+        .sink(move |page: Page| tell.send(page).expect("it is heard"))
+        .build_in(&web, seed)?;
+    for number in 0..8640 {
+        crawler.submit(Request::get(format!("http://example.com/{number}")))?;
+    }
+    assert_eq!(crawler.run(), "finished");
+    Ok((web, told.try_iter().collect()))
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let (web, pages) = day(1)?;
+    println!("{} pages, asked {} times", pages.len(), web.asked().len());
+    Ok(())
+}

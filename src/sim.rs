@@ -1,0 +1,38 @@
+//! A web in virtual time, for tests of programs that embed a crawl.
+//!
+//! A function says what each request is answered, and after how long; the crawl runs as it would over
+//! the kernel, with your own sink, scope map and strategies in it, but waiting takes no time: a day of
+//! pacing passes in a blink. Nothing is sent, no clock is read, and chance comes from a seed: the same
+//! seed gives the same crawl to the nanosecond.
+//!
+//! ```
+//! use argiope::sim::{Reply, Web};
+//! use argiope::{Config, Crawler, Page, Request};
+//! use std::time::Duration;
+//!
+//! let web = Web::new(|asked| match &*asked.target {
+//!     "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 20\n"),
+//!     _ => Reply::page("<a href=/next>on</a>").after(Duration::from_millis(200)),
+//! });
+//! let mut crawler = Crawler::builder(Config::default())
+//!     .sink(|page: Page| assert_eq!(page.status, Some(200)))
+//!     .build_in(&web, 1)?;
+//! crawler.submit(Request::get("http://example.com/"))?;
+//! assert_eq!(crawler.run(), "finished");
+//!
+//! // What the origin saw: its rules, then two pages with the gap that they ask for.
+//! let asked = web.asked();
+//! assert_eq!(asked.len(), 3);
+//! assert!(asked[2].at.saturating_since(asked[1].at) >= Duration::from_secs(20));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! What is simulated are names, connections, their round trips, bytes that come in pieces, and the
+//! disk. What is not: TLS (a connection to port 443 is refused, so use `http`), losses, and other
+//! machines: what another thread does happens at no moment of this time, and a crawl that waits for
+//! a [`Handle`](crate::Handle) does so without rest.
+
+#[doc(inline)]
+pub use crate::io::sim::Sim;
+#[doc(inline)]
+pub use crate::io::sim::web::{Asked, Reply, Web};

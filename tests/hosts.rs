@@ -1,0 +1,233 @@
+//! Programs that a crawl lives in: each example of one is run against a server on the loopback
+//! device. Its figures are the server's.
+
+#[allow(dead_code, reason = "other tests ask it for more")]
+mod loopback;
+
+#[allow(dead_code, reason = "its main is a user's to run")]
+#[path = "../examples/in_a_thread.rs"]
+mod in_a_thread;
+#[allow(dead_code, reason = "its main is a user's to run")]
+#[path = "../examples/in_epoll.rs"]
+mod in_epoll;
+#[allow(dead_code, reason = "its main is a user's to run")]
+#[path = "../examples/in_tokio.rs"]
+mod in_tokio;
+#[allow(dead_code, reason = "its main is a user's to run")]
+#[path = "../examples/in_virtual_time.rs"]
+mod in_virtual_time;
+
+use std::fs;
+use std::io::{PipeWriter, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use argiope::serde_json::Value;
+use argiope::{Config, Crawler, Page};
+
+use tokio::runtime::Runtime;
+
+use loopback::{Reply, Server, gaps};
+
+/// No crawl here takes longer, however busy the machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Who reads an example wants to see all of it at once.
+const LINES_MAX: usize = 40;
+
+#[test]
+fn each_host_is_shown_in_forty_lines() {
+    let shown = [
+        "examples/in_a_thread.rs",
+        "examples/in_tokio.rs",
+        "examples/in_epoll.rs",
+        "examples/lines.sh",
+        "examples/in_virtual_time.rs",
+    ];
+    for name in shown {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+        let text = fs::read_to_string(path).expect("the example is there");
+        let lines = text.lines().count();
+        assert!(lines <= LINES_MAX, "{name} has {lines} lines");
+    }
+}
+
+#[test]
+fn a_thread_asks_for_one_after_the_other_through_a_handle() {
+    let server = Server::start(|_| Reply::page("a page"));
+    let urls = urls(3);
+    let pages = in_a_thread::crawl(server.config(), urls.clone()).expect("it can be set up");
+    let told: Vec<_> = pages.iter().map(|page| page.url.clone()).collect();
+    assert_eq!(told, urls);
+    let asked = server.asked();
+    for pair in asked.windows(2) {
+        assert!(pair[1].at > pair[0].done, "the next waits for the answer");
+    }
+}
+
+#[test]
+fn a_tokio_program_keeps_a_pace_to_the_millisecond() {
+    const PAGES: usize = 12;
+    let pace = Duration::from_millis(50);
+    let mut seen = Vec::new();
+    // Others need the processor, too, now and then for longer. What a loop rounds it always rounds.
+    for _ in 0..5 {
+        let server = Server::start(|_| Reply::page("a page"));
+        let config = set(server.config(), "DOWNLOAD_DELAY", "50ms");
+        let pages = runtime().block_on(async {
+            let mut inbox = in_tokio::crawl(config, urls(PAGES)).expect("it can be set up");
+            let mut pages: Vec<Page> = Vec::new();
+            while let Some(page) = inbox.recv().await {
+                pages.push(page);
+            }
+            pages
+        });
+        assert_eq!(pages.len(), PAGES);
+        let mut gaps = gaps(&server.asked());
+        gaps.sort();
+        let late = gaps[gaps.len() / 2].saturating_sub(pace);
+        if late < Duration::from_millis(1) {
+            return;
+        }
+        seen.push(gaps);
+    }
+    panic!("the server saw {seen:?}");
+}
+
+#[test]
+fn a_tokio_program_that_takes_no_pages_holds_the_crawl_back_and_loses_none() {
+    const PAGES: usize = 12_000;
+    let server = Server::start(|_| Reply::page("a page"));
+    let config = set(server.config(), "CONCURRENT_REQUESTS_PER_DOMAIN", 8);
+    let most = runtime().block_on(async {
+        let mut inbox = in_tokio::crawl(config, urls(PAGES)).expect("it can be set up");
+        let mut most = 0;
+        let mut taken = 0;
+        while inbox.recv().await.is_some() {
+            taken += 1;
+            if taken == 1 {
+                // The crawl's task has this thread until it has nothing left to do.
+                for _ in 0..100_000 {
+                    tokio::task::yield_now().await;
+                }
+            }
+            most = most.max(inbox.len());
+        }
+        assert_eq!(taken, PAGES);
+        most
+    });
+    assert!(most <= 5_000 + 4_096, "{most} waited");
+}
+
+#[test]
+fn an_epoll_loop_serves_a_crawl_beside_its_own_descriptors() {
+    let server = Server::start(|_| Reply::page("a page"));
+    let (reads, writes) = std::io::pipe().expect("a pipe");
+    let crawler = Crawler::builder(server.config()).build().expect("an epoll");
+    let crawl = std::thread::spawn(|| in_epoll::crawl(crawler, reads).map_err(|e| e.to_string()));
+    let say = |mut pipe: &PipeWriter, text: &str| pipe.write_all(text.as_bytes());
+    // Each comes when nothing else is under way, and one of them in two pieces.
+    for (before, text) in [
+        (0, "http://a.test/1\n"),
+        (1, "http://a.test/2\nhttp://a.te"),
+        (2, "st/3\n"),
+    ] {
+        wait_until(|| server.asked().len() == before);
+        say(&writes, text).expect("it reads");
+    }
+    wait_until(|| server.asked().len() == 3);
+    drop(writes);
+    assert_eq!(crawl.join().expect("it ends").as_deref(), Ok("finished"));
+}
+
+#[cfg(feature = "cli")]
+#[test]
+fn a_shell_talks_to_a_crawl_through_pipes() {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+    use std::time::Instant;
+
+    let server = Server::start(|asked| match asked.target.as_str() {
+        "/robots.txt" => Reply::status("404 Not Found"),
+        "/moved" => Reply::redirect("302 Found", "/there"),
+        _ => Reply::page("<a href=/linked>not followed</a>"),
+    });
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/lines.sh");
+    let mut shell = Command::new("bash")
+        .arg(script)
+        .args(["--allow-net", "loopback", "--resolve", &server.here()])
+        .args(["-s", "DOWNLOAD_DELAY=0"])
+        .env("ARGIOPE", env!("CARGO_BIN_EXE_argiope"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("bash is there");
+    let mut seeds = shell.stdin.take().expect("stdin is piped");
+    let mut lines = BufReader::new(shell.stdout.take().expect("stdout is piped")).lines();
+    let mut next = || -> Value {
+        let line = lines.next().expect("a line").expect("text");
+        argiope::serde_json::from_str(&line).expect("JSON")
+    };
+    let began = Instant::now();
+    for number in 1..=8 {
+        writeln!(
+            seeds,
+            r#"{{"url": "http://a.test/{number}", "meta": {number}}}"#
+        )
+        .expect("it reads");
+        if number == 1 {
+            assert_eq!(next()["kind"], "robots");
+        }
+        let line = next();
+        assert_eq!(
+            (&line["status"], &line["meta"]),
+            (&200.into(), &number.into())
+        );
+    }
+    // A crawl that gathered lines for a second would take one for each.
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    writeln!(seeds, "http://a.test/moved").expect("it reads");
+    assert_eq!(next()["redirect"], "http://a.test/there");
+    assert_eq!(next()["url"], "http://a.test/there");
+    drop(seeds);
+    assert!(shell.wait().expect("it ends").success());
+    assert!(lines.next().is_none(), "links are not followed");
+}
+
+#[test]
+fn a_day_passes_in_virtual_time_the_same_from_the_same_seed() {
+    let (web, told) = in_virtual_time::day(1).expect("it can be set up");
+    assert_eq!((told.len(), web.asked().len()), (8640, 8640));
+    assert!(told.iter().all(|page| page.status == Some(200)));
+    let last = web.asked()[8639].at.as_nanos();
+    let almost_a_day = Duration::from_secs(8639 * 10);
+    assert!(u128::from(last) >= almost_a_day.as_nanos());
+    let (again, _) = in_virtual_time::day(1).expect("it can be set up");
+    assert_eq!(web.asked(), again.asked());
+    let (other, _) = in_virtual_time::day(2).expect("it can be set up");
+    assert_ne!(web.asked(), other.asked());
+}
+
+fn runtime() -> Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_io().build().expect("a runtime")
+}
+
+fn urls(count: usize) -> Vec<String> {
+    (0..count)
+        .map(|number| format!("http://a.test/{number}"))
+        .collect()
+}
+
+fn set(config: Config, name: &str, value: impl Into<Value>) -> Config {
+    config.with(name, value).expect("the setting is sound")
+}
+
+fn wait_until(is_so: impl Fn() -> bool) {
+    let began = std::time::Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "it does not come about");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

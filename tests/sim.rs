@@ -1,0 +1,154 @@
+//! The simulated web as users have it: what a function says is what a crawl finds, and what origins
+//! saw can be asked for.
+
+use std::collections::BTreeSet;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use argiope::sim::{Asked, Reply, Web};
+use argiope::{Config, Crawler, Page, Request};
+
+#[test]
+fn what_the_function_answers_is_what_the_sink_gets() {
+    let web = Web::new(|asked| match (&*asked.method, &*asked.target) {
+        ("POST", _) => Reply::page(asked.body.clone()),
+        ("HEAD", _) => Reply::page("no body goes with this"),
+        (_, "/gone") => Reply::status(410).field("Retry-After", 7),
+        (_, "/nothing") => Reply::status(204).body("left out"),
+        _ => Reply::page("a page"),
+    });
+    let pages = crawl(
+        &web,
+        config(),
+        [
+            Request::get("http://a.test/"),
+            Request::get("http://a.test/gone"),
+            Request::get("http://a.test/nothing"),
+            Request::post("http://a.test/posted", "what was posted"),
+            Request {
+                method: "HEAD".to_owned(),
+                ..Request::get("http://a.test/head")
+            },
+            Request::get("http://a.test/behind").header("X-Own", "1"),
+        ],
+    );
+    let told: Vec<_> = pages
+        .iter()
+        .map(|page| {
+            (
+                page.status.unwrap_or(0),
+                str::from_utf8(&page.body).unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (200, "a page"),
+            (410, ""),
+            (204, ""),
+            (200, "what was posted"),
+            (200, ""),
+            (200, "a page")
+        ]
+    );
+    assert_eq!(pages[1].headers.get("retry-after"), Some(&b"7"[..]));
+    let own = |asked: &Asked| asked.fields.contains(&("X-Own".to_owned(), "1".to_owned()));
+    assert_eq!(web.asked().iter().filter(|asked| own(asked)).count(), 1);
+}
+
+#[test]
+fn latency_is_the_round_trip_and_what_the_origin_thinks() {
+    let (round_trip, thinks) = (Duration::from_millis(80), Duration::from_millis(300));
+    let web = Web::new(move |_| Reply::page("a page").after(thinks)).round_trip(round_trip);
+    let pages = crawl(&web, config(), [Request::get("http://a.test/")]);
+    assert_eq!(pages[0].timings.server_latency(), Some(round_trip + thinks));
+    let asked = &web.asked()[0];
+    assert_eq!(asked.answered, Some(asked.at + thinks));
+    let sent = pages[0].timings.sent.expect("it left");
+    assert_eq!(asked.at.saturating_since(sent), round_trip / 2);
+}
+
+#[test]
+fn each_name_has_an_address_of_its_own_and_keeps_it() {
+    let web = Web::new(|_| Reply::page("a page"));
+    let hosts = ["a.test", "b.test", "c.test:8080", "a.test"];
+    let urls = hosts.iter().enumerate();
+    let urls = urls.map(|(number, host)| Request::get(format!("http://{host}/{number}")));
+    crawl(&web, config(), urls);
+    let asked = web.asked();
+    let of = |host: &str| -> BTreeSet<_> {
+        let asked = asked.iter().filter(|asked| asked.host == host);
+        asked.map(|asked| asked.address).collect()
+    };
+    assert_eq!(of("a.test").len(), 1);
+    assert_eq!(
+        of("c.test:8080").first().expect("it was asked").port(),
+        8080
+    );
+    let all: BTreeSet<_> = asked.iter().map(|asked| asked.address.ip()).collect();
+    assert_eq!(all.len(), 3);
+}
+
+#[test]
+fn origins_may_be_silent_or_reset_and_those_of_https_are_not_there() {
+    let web = Web::new(|asked| match &*asked.target {
+        "/silent" => Reply::silence(),
+        _ => Reply::reset(),
+    });
+    let requests = [
+        "http://a.test/silent",
+        "http://b.test/reset",
+        "https://c.test/",
+    ];
+    let mut pages = crawl(&web, config(), requests.map(Request::get));
+    pages.sort_by_key(|page| page.id);
+    let failed = |at: usize| {
+        let failure = pages[at].failure.as_ref().expect("it failed");
+        format!("{}.{}", failure.kind.name(), failure.code)
+    };
+    assert_eq!(failed(0), "timeout.first_byte");
+    assert!(failed(1).starts_with("reset."), "{}", failed(1));
+    assert_eq!(failed(2), "connect.refused");
+}
+
+#[test]
+fn an_own_pace_is_judged_by_what_the_origin_saw() {
+    let round_trip = Duration::from_millis(40);
+    let web = Web::new(|_| Reply::page("a page")).round_trip(round_trip);
+    let config = set(config(), "DOWNLOAD_DELAY", "1h");
+    let urls = (0..25).map(|number| Request::get(format!("http://a.test/{number}")));
+    crawl(&web, config, urls);
+    let asked = web.asked();
+    for pair in asked.windows(2) {
+        let gap = pair[1].at.saturating_since(pair[0].at);
+        let hour = Duration::from_secs(3600);
+        assert!(gap >= hour && gap < hour + 2 * round_trip, "{gap:?}");
+    }
+}
+
+/// Crawls these to the end; gives the pages in the order of their end.
+fn crawl(web: &Web, config: Config, requests: impl IntoIterator<Item = Request>) -> Vec<Page> {
+    let (tell, told) = channel();
+    let mut crawler = Crawler::builder(config)
+        .sink(move |page: Page| tell.send(page).expect("the test listens"))
+        .build_in(web, 1)
+        .expect("settings that can be");
+    for request in requests {
+        crawler.submit(request).expect("it is a request");
+    }
+    assert_eq!(crawler.run(), "finished");
+    drop(crawler);
+    told.into_iter().collect()
+}
+
+fn config() -> Config {
+    let config = set(Config::default(), "DOWNLOAD_DELAY", "0");
+    let config = set(config, "RANDOMIZE_DOWNLOAD_DELAY", "false");
+    let config = set(config, "RETRY_TIMES", "0");
+    set(config, "ROBOTSTXT_OBEY", "false")
+}
+
+fn set(config: Config, name: &str, value: &str) -> Config {
+    config.with(name, value).expect("the setting is sound")
+}
