@@ -681,7 +681,7 @@ impl<I: Io> Core<I> {
 
     /// Whether no more should be read of a connection for now: there is no room, or the sink is busy.
     fn must_wait(&self, key: Key) -> bool {
-        !self.sink.is_ready() || self.is_full() && self.favoured != Some(key)
+        !self.sink.is_ready() || self.is_full() && self.favoured != Some(key) && self.fills(key)
     }
 
     fn pause(&mut self, key: Key) {
@@ -707,7 +707,7 @@ impl<I: Io> Core<I> {
             if !self.sink.is_ready() {
                 return;
             }
-            if room < at_once {
+            if room < at_once && self.fills(key) {
                 if self.favoured != Some(key) && self.favours_one() {
                     return;
                 }
@@ -728,8 +728,14 @@ impl<I: Io> Core<I> {
 
     /// Whether there still is a connection that reads on without room.
     fn favours_one(&self) -> bool {
-        let socket = self.favoured.and_then(|key| self.sockets.get(key));
-        matches!(socket, Some(Socket::Http(http)) if http.connection.exchange().is_some())
+        self.favoured.is_some_and(|key| self.fills(key))
+    }
+
+    /// Whether reading on takes room, and coming to the end makes some: what a sink takes in pieces
+    /// does neither.
+    fn fills(&self, key: Key) -> bool {
+        let http = self.sockets.get(key).and_then(Socket::http);
+        http.is_some_and(|http| http.connection.exchange().is_some() && !http.is_taken())
     }
 
     /// Closes a socket and forgets it.

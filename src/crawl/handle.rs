@@ -199,8 +199,9 @@ impl Handle {
     }
 
     /// Cancels every request that is throttled under this scope, as [`Handle::cancel`] does: those
-    /// that have been submitted by now, whoever did, and the links found by now. A robots.txt is
-    /// fetched all the same; others wait for it.
+    /// that have their number by now, whoever submitted them, and the links found by now. A seed has
+    /// none before it is admitted, at the crawl's next turn. A robots.txt is fetched all the same;
+    /// others wait for it.
     ///
     /// # Errors
     /// As [`Handle::cancel`].
@@ -291,7 +292,9 @@ impl Clone for Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.stopper.shared.handles.fetch_sub(1, Ordering::SeqCst);
+        if self.stopper.shared.handles.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.resume();
+        }
         self.stopper.waker.wake();
     }
 }

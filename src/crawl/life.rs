@@ -158,7 +158,11 @@ impl<I: Io> Core<I> {
                 Some(Socket::Parting) | None => return,
             };
             match news {
-                Some(news) => self.on_news(key, news),
+                Some(news) => {
+                    self.on_news(key, news);
+                    // Where that was the end, there is no more of what the sink has no room for.
+                    full = false;
+                }
                 None => return self.carry_on_with_request(key),
             }
         }

@@ -55,11 +55,16 @@ impl Pieces {
 }
 
 impl HttpSocket {
+    /// Whether the body of the reply on its way is taken in pieces.
+    pub fn is_taken(&self) -> bool {
+        let exchange = self.connection.exchange();
+        exchange.is_some_and(|exchange| exchange.wish() == Wish::Take)
+    }
+
     /// Leaves of `bytes` what one piece may be made of, where the body is taken in pieces; how many
     /// are left for later.
     pub fn until_a_piece(&self, bytes: &mut &[u8]) -> usize {
-        let exchange = self.connection.exchange();
-        if exchange.is_none_or(|exchange| exchange.wish() != Wish::Take) {
+        if !self.is_taken() {
             return 0;
         }
         let (now, later) = bytes.split_at(bytes.len().min(PIECE_WIRE));
@@ -119,6 +124,7 @@ impl<I: Io> Core<I> {
     pub fn hold(&mut self, key: Key) {
         let now = self.now;
         let http = self.http(key);
+        assert!(http.is_taken(), "what is over is held by nobody");
         http.held = true;
         if http.paused.is_none() {
             http.paused = Some(now);

@@ -1,5 +1,6 @@
 //! A reply whose head is there and whose body is still to come: what a sink wants of it.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -91,7 +92,7 @@ pub struct Resume {
 }
 
 /// A body that a sink holds: of which attempt, and on which connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Held {
     pub attempt: u64,
     pub socket: Key,
@@ -107,7 +108,7 @@ impl Resume {
 /// Bodies that may be read on, until the crawl looks for them.
 #[derive(Clone)]
 pub(crate) struct Resumed {
-    bodies: Arc<Mutex<Vec<Held>>>,
+    bodies: Arc<Mutex<BTreeSet<Held>>>,
     wake: Arc<dyn Fn() + Send + Sync>,
 }
 
@@ -123,7 +124,7 @@ impl Resumed {
     fn push(&self, body: Held) {
         let mut bodies = self.bodies();
         let first = bodies.is_empty();
-        bodies.push(body);
+        bodies.insert(body);
         drop(bodies);
         if first {
             (self.wake)();
@@ -132,10 +133,10 @@ impl Resumed {
 
     /// Takes one that was told and not taken yet.
     pub(crate) fn take(&self) -> Option<Held> {
-        self.bodies().pop()
+        self.bodies().pop_first()
     }
 
-    fn bodies(&self) -> MutexGuard<'_, Vec<Held>> {
+    fn bodies(&self) -> MutexGuard<'_, BTreeSet<Held>> {
         // Whoever panicked while holding it left a list that is whole.
         self.bodies.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -376,6 +376,30 @@ fn all_of_a_scope_is_cancelled_and_nothing_else() {
 }
 
 #[test]
+fn what_was_cancelled_on_its_way_leads_nowhere() {
+    let origins = calm(Duration::from_millis(10));
+    let at: SocketAddr = "10.0.0.1:80".parse().expect("an address");
+    let kind = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 1000";
+    let half = format!("{kind}\r\n\r\n<a href=/1>1</a> <a href=/2>2</a>");
+    let moved = "HTTP/1.1 302 Found\r\nlocation: /3\r\ncontent-length: 1000\r\n\r\n";
+    for (path, reply) in [("/half", half.as_str()), ("/moved", moved)] {
+        let mut origins = origins.borrow_mut();
+        origins.reply(at, path, Duration::from_millis(10), reply.as_bytes());
+    }
+    for path in ["half", "moved"] {
+        let (mut crawler, handle, told) = crawl(Shared::clone(&origins), 1, |_, _| {});
+        let url = format!("http://10.0.0.1/{path}");
+        let id = handle.submit(Request::get(url)).expect("there is room");
+        run_for(&mut crawler, Duration::from_secs(1));
+        handle.cancel_scope("10.0.0.1").expect("it listens");
+        drop(handle);
+        assert_eq!(finish(&mut crawler), "finished");
+        assert_eq!(told.end(id).as_deref(), Some("cancelled.asked"));
+        assert_eq!(told.pages.borrow().len(), 1, "{path} led on");
+    }
+}
+
+#[test]
 fn a_sink_that_is_full_hears_of_cancelled_requests_when_it_has_room() {
     let (mut crawler, handle, told) = crawl(calm(Duration::from_secs(5)), 1, |_, _| {});
     for page in 0..100 {
@@ -435,8 +459,12 @@ fn a_pause_ends_with_the_last_handle() {
     run_for(&mut crawler, Duration::from_secs(1));
     assert_eq!(told.end(id), None);
     drop(handle);
-    assert_eq!(finish(&mut crawler), "finished");
+    // Whoever has the next one knows of no pause.
+    let next = crawler.handle();
+    run_for(&mut crawler, Duration::from_secs(1));
     assert_eq!(told.end(id).as_deref(), Some("200"));
+    drop(next);
+    assert_eq!(finish(&mut crawler), "finished");
 }
 
 #[test]
