@@ -297,6 +297,8 @@ impl<I: Io> Core<I> {
                 && matches!(flight.stage, Stage::Exchanging { .. })
             {
                 self.throttle.sent(flight.ticket, *gone);
+                self.throttle
+                    .follow_departure(flight.lane, flight.ticket, *gone);
             }
         }
     }
