@@ -215,14 +215,16 @@ impl<I: Io> Core<I> {
         }
     }
 
-    pub fn on_connected(&mut self, key: Key, local: SocketAddr, started: Instant, stamp: Stamp) {
+    pub fn on_connected(&mut self, key: Key, started: Instant, stamp: Stamp) {
+        let is_local_read = self.sink.reads_local();
         match self.sockets.get_mut(key) {
             Some(Socket::Http(http)) => {
                 let flight = http.flight.expect("a new connection is somebody's");
                 self.ports.granted(http.connection.remote(), self.now);
-                let news = http
-                    .connection
-                    .handle_connected(local, started, arrival(stamp));
+                let local = is_local_read.then(|| self.io.local(token_of(key)));
+                let news =
+                    http.connection
+                        .handle_connected(local.flatten(), started, arrival(stamp));
                 self.won(flight, key);
                 if let Some(news) = news {
                     self.on_news(key, news);
@@ -297,6 +299,8 @@ impl<I: Io> Core<I> {
                 && matches!(flight.stage, Stage::Exchanging { .. })
             {
                 self.throttle.sent(flight.ticket, *gone);
+                self.throttle
+                    .follow_departure(flight.lane, flight.ticket, *gone);
             }
         }
     }

@@ -134,8 +134,12 @@ pub(super) enum Phase {
         reason: &'static str,
         until: Instant,
     },
-    /// The sink writes the rest.
-    Flushing { reason: &'static str },
+    /// The sink writes the rest. Once the crawl was told to stop, whoever reads its standard output has
+    /// until a moment to take that.
+    Flushing {
+        reason: &'static str,
+        until: Option<Instant>,
+    },
     /// It is over.
     Over { reason: &'static str },
 }
@@ -161,6 +165,11 @@ const TICK: Duration = Duration::from_secs(1);
 const ASK_SINK_EVERY: Duration = Duration::from_millis(5);
 /// How often `stats.json` is replaced.
 const STATS_EVERY: Duration = Duration::from_secs(3);
+/// Why a crawl ends that was told to stop.
+const SHUTDOWN: &str = "shutdown";
+/// What whoever reads our standard output has at least to take the rest of it, however soon a crawl is
+/// to stop. Files have all the time they need.
+const READER_PATIENCE: Duration = Duration::from_secs(1);
 /// The tag of disk jobs that replace `stats.json`, which belong to no open file.
 pub(super) const STATS_TAG: u64 = u64::MAX;
 
@@ -256,8 +265,7 @@ impl<I: Io> Core<I> {
                 token,
                 started,
                 stamp,
-                local,
-            } => self.on_connected(key_of(token), local, started, stamp),
+            } => self.on_connected(key_of(token), started, stamp),
             Event::Failed { token, error, at } => self.on_failed(key_of(token), error, at),
             Event::Sent {
                 token, at, slack, ..
@@ -482,11 +490,7 @@ impl<I: Io> Core<I> {
         match self.phase {
             Phase::Running => {
                 if let Some(stop) = self.inbox.take_stop() {
-                    let grace = match stop {
-                        Stop::Configured => self.config.stop_grace,
-                        Stop::Within(grace) => grace,
-                    };
-                    self.drain("shutdown", grace);
+                    self.drain(SHUTDOWN, self.grace_of(stop));
                 } else if self.frontier.is_spent() {
                     self.drain("closespider_pagecount", self.config.stop_grace);
                 } else if self.has_failed_too_often() {
@@ -499,7 +503,7 @@ impl<I: Io> Core<I> {
                     // Submitted before the last handle went, and not yet taken.
                     match self.take_one_in() {
                         true => self.unfinished = true,
-                        false => self.flush("finished"),
+                        false => self.flush("finished", None),
                     }
                 }
             }
@@ -508,19 +512,42 @@ impl<I: Io> Core<I> {
                     until = until.min(self.now + grace);
                     self.phase = Phase::Draining { reason, until };
                 }
-                if self.flights.is_empty() && self.ending.is_empty() {
-                    self.flush(reason);
-                } else if self.now >= until {
+                let is_over = self.flights.is_empty() && self.ending.is_empty();
+                if !is_over && self.now >= until {
                     self.cancel_all();
-                    self.flush(reason);
+                }
+                if is_over || self.now >= until {
+                    self.flush(reason, Some(until).filter(|_| reason == SHUTDOWN));
                 }
             }
-            Phase::Flushing { reason } => {
+            Phase::Flushing { reason, until } => {
                 if self.sink.is_done() {
                     self.phase = Phase::Over { reason };
+                } else if let Some(stop) = self.inbox.take_stop() {
+                    let grace = self.grace_of(stop).max(READER_PATIENCE);
+                    log::warn!(
+                        "the last results wait to be read; in {} s those on standard output are \
+                         given up",
+                        grace.as_secs_f64()
+                    );
+                    let sooner = until.into_iter().chain([self.now + grace]).min();
+                    self.phase = Phase::Flushing {
+                        reason,
+                        until: sooner,
+                    };
+                } else if until.is_some_and(|until| until <= self.now) {
+                    // Who waits for it hears of its failure; without that there is nothing to wait for.
+                    self.io.give_up_stdout();
                 }
             }
             Phase::Over { .. } => {}
+        }
+    }
+
+    fn grace_of(&self, stop: Stop) -> Duration {
+        match stop {
+            Stop::Configured => self.config.stop_grace,
+            Stop::Within(grace) => grace,
         }
     }
 
@@ -560,8 +587,9 @@ impl<I: Io> Core<I> {
         self.unfinished = true;
     }
 
-    fn flush(&mut self, reason: &'static str) {
-        self.phase = Phase::Flushing { reason };
+    fn flush(&mut self, reason: &'static str, until: Option<Instant>) {
+        let until = until.map(|until| until.max(self.now + READER_PATIENCE));
+        self.phase = Phase::Flushing { reason, until };
         self.throttle.conclude(self.now);
         self.write_stats();
         self.tell_decisions();
@@ -581,7 +609,7 @@ impl<I: Io> Core<I> {
         let wall = self.io.wall_at_start();
         Progress {
             finish_reason: match self.phase {
-                Phase::Over { reason } | Phase::Flushing { reason } => Some(reason),
+                Phase::Over { reason } | Phase::Flushing { reason, .. } => Some(reason),
                 _ => None,
             },
             io: self.io.name(),

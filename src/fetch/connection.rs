@@ -152,10 +152,11 @@ impl Connection {
         }
     }
 
-    /// The kernel has established it, by an attempt that left at `left`.
+    /// The kernel has established it, by an attempt that left at `left`; `local` is our own address,
+    /// where somebody wants to know it.
     pub fn handle_connected(
         &mut self,
-        local: SocketAddr,
+        local: Option<SocketAddr>,
         left: Instant,
         arrival: Arrival,
     ) -> Option<News> {
@@ -168,7 +169,7 @@ impl Connection {
             return None;
         };
         let (opened, released, tunnel) = (*opened, *released, tunnel.take());
-        self.local = Some(local);
+        self.local = local;
         self.established = Some(Established::after(left, arrival));
         if let Some(tunnel) = tunnel {
             self.state = State::Tunnelling {

@@ -42,6 +42,12 @@ pub trait Sink: Send {
         Flow::Ready
     }
 
+    /// Whether it wants to know our own address of each connection ([`Page::local`]), which takes a
+    /// system call; if not, that is `None`.
+    fn reads_local(&self) -> bool {
+        true
+    }
+
     /// Takes a finished attempt. Whatever is to be written is pushed to `disk`.
     ///
     /// The page, or any part of it, is the sink's to keep (`std::mem::take`). The memory of what it
@@ -83,6 +89,10 @@ pub trait Sink: Send {
 pub struct Nowhere;
 
 impl Sink for Nowhere {
+    fn reads_local(&self) -> bool {
+        false
+    }
+
     fn put(&mut self, _page: &mut Page, _disk: &mut Vec<DiskJob>) {}
 }
 

@@ -57,7 +57,7 @@ pub struct Page {
     pub content_type: Option<String>,
     /// The peer.
     pub remote: Option<SocketAddr>,
-    /// Our end.
+    /// Our end; `None` also where the sink does not [read](crate::sink::Sink::reads_local) it.
     pub local: Option<SocketAddr>,
     /// The connection had carried an exchange before.
     pub reused: bool,

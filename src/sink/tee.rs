@@ -62,6 +62,10 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
         flow
     }
 
+    fn reads_local(&self) -> bool {
+        self.first.reads_local() || self.second.reads_local()
+    }
+
     fn put(&mut self, page: &mut Page, disk: &mut Vec<DiskJob>) {
         self.taken_by.remove(&page.id);
         self.first.put(&mut page.clone(), disk);

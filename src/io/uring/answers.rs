@@ -78,21 +78,17 @@ impl Uring {
             match connection.socket.attempt() {
                 Attempt::Pending => return self.await_ready(slot),
                 Attempt::Failed(error) => return self.fail(token, error, events),
-                Attempt::Established(rtt) => match connection.socket.local() {
-                    Ok(local) => {
-                        let stamp =
-                            established(connection.floor, connection.attempt_slack, rtt, now);
-                        connection.blind.since = stamp.at;
-                        events.push(Event::Connected {
-                            token,
-                            started: connection.floor,
-                            stamp,
-                            local,
-                        });
-                        entry.establish();
-                    }
-                    Err(error) => return self.fail(token, net_error(&error), events),
-                },
+                Attempt::Established(rtt) => {
+                    let (started, slack) = (connection.floor, connection.attempt_slack);
+                    let stamp = established(started, slack, rtt, now);
+                    connection.blind.since = stamp.at;
+                    events.push(Event::Connected {
+                        token,
+                        started,
+                        stamp,
+                    });
+                    entry.establish();
+                }
             }
             self.consider_receiving(slot);
         }
@@ -101,7 +97,7 @@ impl Uring {
         };
         if let Some(backlog) = &mut connection.backlog {
             let drained = backlog.drain(
-                &connection.socket,
+                &mut connection.socket,
                 || self.stamps.now(),
                 |left| events.push(self.departures.news(token, left)),
             );

@@ -15,6 +15,7 @@
 //!  └── buffers came back ── Starved ◄─┘ no buffers
 //! ```
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::buffers::Queue;
@@ -148,6 +149,16 @@ impl Entry {
         Token {
             slot: slot as u32,
             generation: self.generation,
+        }
+    }
+
+    /// Our own address, if it is established.
+    pub(super) fn local(&self) -> Option<SocketAddr> {
+        match &self.state {
+            State::Open(connection) | State::HalfClosed(connection) => {
+                connection.socket.local().ok()
+            }
+            State::Vacant | State::Connecting(_) | State::Failed => None,
         }
     }
 
