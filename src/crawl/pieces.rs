@@ -98,6 +98,10 @@ impl<I: Io> Core<I> {
                 socket,
             },
             resumed: &self.pieces.resumed,
+            root: job.root(),
+            depth: job.depth,
+            route: job.route(),
+            leads: &self.leads,
         });
         let now = self.now;
         let connection = &mut self.http(socket).connection;

@@ -163,7 +163,15 @@ impl<I: Io> Core<I> {
             load.end(&mut page);
         }
         self.stats.count(&page);
+        let feed = self.feed.as_ref();
+        let ending = feed.and_then(|feed| feed.ending_of(&page));
         self.sink.put(&mut page, &mut self.disk);
+        if let Some(ending) = ending
+            && let Some(feed) = &mut self.feed
+        {
+            let is_open = self.found.is_open(ending.root);
+            feed.end(ending, is_open);
+        }
         self.spare.put_page(page)
     }
 }
