@@ -58,7 +58,7 @@ pub use sink::function::FunctionSink;
 #[doc(inline)]
 pub use sink::later::LinksLater;
 #[doc(inline)]
-pub use sink::page::{Page, TlsInfo};
+pub use sink::page::{Certificates, Page, TlsInfo};
 #[doc(inline)]
 pub use sink::reply::{Flow, Reply, Resume, Wish};
 #[doc(inline)]

@@ -92,6 +92,7 @@ impl<I: Io> Core<I> {
             headers: &head.headers,
             remote: connection.remote(),
             tls: connection.tls(),
+            certificates: connection.certificates(),
             timings: exchange.timings(),
             held: Held {
                 attempt: id,

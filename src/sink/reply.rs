@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::base::slab::Key;
 use crate::fetch::timings::Timings;
-use crate::fetch::tls::TlsInfo;
+use crate::fetch::tls::{Certificates, TlsInfo};
 pub use crate::fetch::wish::Wish;
 use crate::sink::later::{Leads, LinksLater, OpenPage};
 use crate::wire::http::Headers;
@@ -31,6 +31,8 @@ pub struct Reply<'a> {
     pub remote: SocketAddr,
     /// TLS, where there is any.
     pub tls: Option<TlsInfo>,
+    /// The certificate chain that the server showed; none without TLS.
+    pub certificates: Certificates,
     /// When each phase until now ended.
     pub timings: &'a Timings,
     pub(crate) held: Held,
@@ -82,6 +84,7 @@ impl<'a> Reply<'a> {
             headers: &page.headers,
             remote: page.remote.expect("it came from somewhere"),
             tls: page.tls,
+            certificates: page.certificates.clone(),
             timings: &page.timings,
             held: Held {
                 attempt: page.id,
