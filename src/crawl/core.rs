@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use super::config::Config;
 use super::delayed::{Crowd, Delayed};
+use super::feed::Feed;
 use super::flight::{Flight, Socket};
+use super::found::Found;
 use super::guard::Guard;
 use super::inbox::{Inbox, Stop, Waiting};
 use super::mapping::Mapping;
@@ -35,6 +37,7 @@ use crate::frontier::Frontier;
 use crate::frontier::job::Job;
 use crate::io::{Event, Io, Token};
 use crate::sink::Sink;
+use crate::sink::later::Leads;
 use crate::throttle::engine::{Grant, LaneId, Throttle};
 use crate::throttle::map::ScopeMap;
 use crate::throttle::signal::Classify;
@@ -45,8 +48,14 @@ pub(super) struct Core<I: Io> {
     pub now: Instant,
     pub config: Arc<Config>,
     pub inbox: Inbox,
+    /// Where it fetches requests for itself.
+    pub feed: Option<Box<Feed>>,
     /// Requests that come in by the clock, where this is no crawl but a probe.
     pub load: Option<Box<Load>>,
+    /// Links from outside, and the pages that are held open for them.
+    pub found: Arc<Found>,
+    /// The same, as the sink has it.
+    pub leads: Arc<dyn Leads>,
     pub frontier: Frontier,
     pub throttle: Throttle,
     pub resolver: Resolver,
@@ -156,7 +165,7 @@ const GRANTS_PER_SUBMIT: usize = 8;
 /// Timers that fire in one turn: a thousand hosts that fell silent together are given up together.
 const TIMERS_PER_TURN: usize = 64;
 /// Requests taken in from outside in one turn, a few microseconds each.
-const SUBMITTED_PER_TURN: usize = 64;
+pub(super) const SUBMITTED_PER_TURN: usize = 64;
 /// Requests whose scopes were told that go on in one turn.
 const MAPPED_PER_TURN: usize = 64;
 /// How often statistics are written and sinks flushed.
@@ -223,6 +232,10 @@ impl<I: Io> Core<I> {
         }
         if is_over {
             self.inbox.close();
+            self.found.close();
+            if let Some(feed) = &mut self.feed {
+                feed.conclude();
+            }
         } else if self.next_tick.is_none() && !self.is_idle() {
             // Whoever sleeps is not woken for nothing.
             self.next_tick = Some(self.now + TICK);
@@ -251,6 +264,7 @@ impl<I: Io> Core<I> {
             self.delayed.next(),
             self.load.as_ref().and_then(|load| load.next()),
             self.next_tick,
+            self.draws_at(),
             self.ends_at().filter(|_| self.is_running()),
             draining,
         ]
@@ -289,9 +303,11 @@ impl<I: Io> Core<I> {
     /// Takes in what was submitted from outside, as far as there is room.
     fn take_in(&mut self) {
         self.stats.seeds_bad += self.inbox.take_bad_seeds();
+        self.take_found();
         if self.phase != Phase::Running {
             return;
         }
+        self.draw();
         let mut mapped = 0;
         while let Some(answer) = self.inbox.take_mapped() {
             self.on_mapped(answer);
@@ -303,7 +319,7 @@ impl<I: Io> Core<I> {
             }
         }
         let mut taken = 0;
-        while self.frontier.has_room() && !self.mapping.is_full() && !self.has_too_many_ended() {
+        while self.takes_more() {
             if taken == SUBMITTED_PER_TURN {
                 self.unfinished = true;
                 return;
@@ -313,6 +329,11 @@ impl<I: Io> Core<I> {
             }
             taken += 1;
         }
+    }
+
+    /// Whether there is room for one more request from outside.
+    pub fn takes_more(&self) -> bool {
+        self.frontier.has_room() && !self.mapping.is_full() && !self.has_too_many_ended()
     }
 
     /// Takes in one request that was submitted from outside, if there is one.
@@ -497,6 +518,12 @@ impl<I: Io> Core<I> {
                     self.drain("closespider_errorcount", self.config.stop_grace);
                 } else if self.ends_at().is_some_and(|at| at <= self.now) {
                     self.drain("closespider_timeout", self.config.stop_grace);
+                } else if self
+                    .feed
+                    .as_ref()
+                    .is_some_and(|feed| feed.failure().is_some())
+                {
+                    self.drain("source_failed", self.config.stop_grace);
                 } else if let Some(why) = self.load.as_ref().and_then(|l| l.is_stuck(self.now)) {
                     self.drain(why, Duration::ZERO);
                 } else if self.is_exhausted() {
@@ -573,6 +600,8 @@ impl<I: Io> Core<I> {
             && self.delayed.len() == 0
             && self.ending.is_empty()
             && self.load.as_ref().is_none_or(|load| load.is_spent())
+            && self.feed.as_ref().is_none_or(|feed| feed.is_finished())
+            && !self.found.is_any_open()
             // Whoever takes them may submit what they lead to.
             && self.pull.as_ref().is_none_or(Pull::is_empty)
             && self.inbox.is_closed()

@@ -14,6 +14,8 @@ use super::admission::Refused;
 use super::config::{Config, ConfigError};
 use super::core::{Core, Phase};
 use super::delayed::{Crowd, Delayed};
+use super::feed::{Feed, Source, SourceError};
+use super::found::Found;
 use super::guard::Guard;
 use super::handle::{Handle, Stopper};
 use super::inbox::Inbox;
@@ -63,6 +65,8 @@ pub struct Parts {
     pub sink: Box<dyn Sink>,
     /// The other end of that sink, where results are pulled.
     pub(super) results: Option<Results>,
+    /// Where requests are fetched from.
+    pub source: Option<Box<dyn Source>>,
     /// Which scopes a request is throttled under; `None` where the configuration decides.
     pub scope_map: Option<Box<dyn ScopeMap>>,
     /// What an answer means.
@@ -88,6 +92,7 @@ impl Parts {
         Parts {
             sink: Box::new(sink),
             results: None,
+            source: None,
             scope_map: None,
             classify: None,
             strategies: Strategies::default(),
@@ -105,7 +110,7 @@ pub enum Turn {
     /// It goes on: take another turn.
     GoesOn,
     /// It is over, for this reason: `finished`, `shutdown`, `closespider_pagecount`,
-    /// `closespider_timeout`, `closespider_errorcount` or `sink_failed`.
+    /// `closespider_timeout`, `closespider_errorcount`, `source_failed` or `sink_failed`.
     Over(&'static str),
 }
 
@@ -244,11 +249,16 @@ impl<I: Io> Crawler<I> {
         let frontier = Frontier::new(config.frontier.clone());
         let config = Arc::new(config);
         let waker = io.waker();
+        let found = Found::new(waker.clone(), Arc::clone(&config), frontier.numbers());
+        let found = Arc::new(found);
         let core = Core {
             now,
             inbox: Inbox::new(waker.clone(), Arc::clone(&config), frontier.numbers()),
+            feed: parts.source.map(|s| Box::new(Feed::new(s, waker.clone()))),
             pieces: Pieces::new(waker),
             load: None,
+            leads: Arc::<Found>::clone(&found),
+            found,
             frontier,
             throttle,
             resolver: Resolver::new(resolver, rng.fork("resolver")),
@@ -414,9 +424,15 @@ impl<I: Io> Crawler<I> {
         self.core.sink.failure()
     }
 
+    /// Why the source gave no more, after `source_failed`.
+    pub fn source_error(&self) -> Option<&SourceError> {
+        self.core.feed.as_ref()?.failure()
+    }
+
     /// What was still to be fetched when the crawl ended early, in order of admission. Of what was
     /// submitted by a [`Handle`], only what has had no final page; of what was submitted otherwise,
-    /// and of links, also what was cancelled on its way. What is not taken goes with the crawler.
+    /// and of links, also what was cancelled on its way. A [`Source`] has heard of its own, which are not
+    /// among them. What is not taken goes with the crawler.
     pub fn take_pending(&mut self) -> impl Iterator<Item = Pending> + '_ {
         self.core.take_pending()
     }

@@ -97,12 +97,17 @@ impl<I: Io> Core<I> {
             headers: &head.headers,
             remote: connection.remote(),
             tls: connection.tls(),
+            certificates: connection.certificates(),
             timings: exchange.timings(),
             held: Held {
                 attempt: id,
                 socket,
             },
             resumed: &self.pieces.resumed,
+            root: job.root(),
+            depth: job.depth,
+            route: job.route(),
+            leads: &self.leads,
         });
         let now = self.now;
         let connection = &mut self.http(socket).connection;

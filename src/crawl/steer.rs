@@ -210,6 +210,7 @@ impl<I: Io> Core<I> {
             && self.mapping.is_empty()
             && self.delayed.len() == 0
             && self.inbox.is_empty()
+            && self.found.is_empty()
         {
             // The scopes of all that were meant are known.
             self.unwanted.0.clear();

@@ -12,7 +12,7 @@ use super::exchange::{Exchange, Step};
 use super::failure::{Failure, FailureKind};
 use super::settings::Settings;
 use super::timings::{Arrival, Established};
-use super::tls::{TlsInfo, TlsSession};
+use super::tls::{Certificates, TlsInfo, TlsSession};
 use super::transport::Transport;
 use super::tunnel::Tunnel;
 use crate::base::time::Instant;
@@ -509,6 +509,11 @@ impl Connection {
     /// What TLS agreed on, where there is TLS and its handshake is over.
     pub fn tls(&self) -> Option<TlsInfo> {
         self.transport.info()
+    }
+
+    /// What the server showed, where there is TLS and its handshake is over.
+    pub fn certificates(&self) -> Certificates {
+        self.transport.certificates()
     }
 
     /// Bytes of memory that its buffers hold, its exchange's included.

@@ -2,6 +2,7 @@
 
 pub mod page;
 pub mod reply;
+pub(crate) mod later;
 mod line;
 pub mod results;
 mod decisions;

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use crate::base::time::{Instant, Wall};
 use crate::fetch::failure::{Failure, Truncation};
 use crate::fetch::timings::Timings;
-pub use crate::fetch::tls::TlsInfo;
+pub use crate::fetch::tls::{Certificates, TlsInfo};
 use crate::sink::reply::Wish;
 use crate::wire::http::Headers;
 use crate::wire::warc::Digest;
@@ -63,13 +63,17 @@ pub struct Page {
     pub reused: bool,
     /// TLS, where there was any.
     pub tls: Option<TlsInfo>,
+    /// The certificate chain that the server showed, shared by the pages of a connection; none without
+    /// TLS.
+    pub certificates: Certificates,
     /// Bytes of the final reply as they came over the wire (above TLS).
     pub bytes_wire: u64,
     /// Links found, before filters; `None` where none were looked for.
     pub links: Option<u32>,
     /// When each phase ended.
     pub timings: Timings,
-    /// The gap that throttling asked for before this request.
+    /// The gap that throttling asked for before this request, jitter included: the longest of its
+    /// scopes'. Zero before a scope's first; `None` where nothing was sent.
     pub delay: Option<Duration>,
     /// Wall time when the crawl began.
     pub wall_at_start: Wall,
@@ -179,6 +183,7 @@ pub(crate) mod samples {
             local: Some(([127, 0, 0, 1], 40112).into()),
             reused: false,
             tls: None,
+            certificates: Certificates::default(),
             bytes_wire: (head.len() + body.len()) as u64,
             links: None,
             timings: Timings {

@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::base::slab::Key;
 use crate::fetch::timings::Timings;
-use crate::fetch::tls::TlsInfo;
+use crate::fetch::tls::{Certificates, TlsInfo};
 pub use crate::fetch::wish::Wish;
+use crate::sink::later::{Leads, LinksLater, OpenPage};
 use crate::wire::http::Headers;
+use crate::wire::proxy::Route;
 
 /// The head of a page's reply, as [`Sink::on_head`](super::Sink::on_head) sees it.
 #[derive(Debug)]
@@ -30,10 +32,16 @@ pub struct Reply<'a> {
     pub remote: SocketAddr,
     /// TLS, where there is any.
     pub tls: Option<TlsInfo>,
+    /// The certificate chain that the server showed; none without TLS.
+    pub certificates: Certificates,
     /// When each phase until now ended.
     pub timings: &'a Timings,
     pub(crate) held: Held,
     pub(crate) resumed: &'a Resumed,
+    pub(crate) root: u64,
+    pub(crate) depth: u32,
+    pub(crate) route: Option<&'a Route>,
+    pub(crate) leads: &'a Arc<dyn Leads>,
 }
 
 impl Reply<'_> {
@@ -44,6 +52,20 @@ impl Reply<'_> {
             resumed: self.resumed.clone(),
         }
     }
+
+    /// Holds the page open until its links are known, on whatever thread they are looked for. Each
+    /// attempt is a page of its own: drop it where the page turns out not to be
+    /// [final](super::page::Page::final_).
+    pub fn links_later(&self) -> LinksLater {
+        let page = OpenPage {
+            id: self.id,
+            root: self.root,
+            url: self.url.into(),
+            depth: self.depth,
+            route: self.route.cloned(),
+        };
+        LinksLater::new(page, Arc::clone(self.leads))
+    }
 }
 
 #[cfg(test)]
@@ -52,6 +74,8 @@ impl<'a> Reply<'a> {
     pub(crate) fn of(page: &'a super::page::Page) -> Self {
         static NOBODY: std::sync::LazyLock<Resumed> =
             std::sync::LazyLock::new(|| Resumed::new(|| ()));
+        static NOWHERE: std::sync::LazyLock<Arc<dyn Leads>> =
+            std::sync::LazyLock::new(|| Arc::new(super::later::Nowhere));
         Reply {
             id: page.id,
             tag: page.tag,
@@ -61,6 +85,7 @@ impl<'a> Reply<'a> {
             headers: &page.headers,
             remote: page.remote.expect("it came from somewhere"),
             tls: page.tls,
+            certificates: page.certificates.clone(),
             timings: &page.timings,
             held: Held {
                 attempt: page.id,
@@ -70,6 +95,10 @@ impl<'a> Reply<'a> {
                 },
             },
             resumed: &NOBODY,
+            root: page.root,
+            depth: page.depth,
+            route: None,
+            leads: &NOWHERE,
         }
     }
 }
