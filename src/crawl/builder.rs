@@ -10,6 +10,7 @@ use crate::fetch::resolver;
 use crate::io::sim::web::Web;
 use crate::io::sim::{Sim, Weather};
 use crate::io::{Io, Kernel};
+use crate::sink::pull::{PAGES_MAX, Results};
 use crate::sink::{Nowhere, Sink};
 use crate::throttle::map::ScopeMap;
 use crate::throttle::signal::{Classify, Feedback};
@@ -34,17 +35,27 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A crawler under this configuration that drops its results.
+    /// A crawler under this configuration whose results are pulled.
     pub(super) fn new(config: Config) -> Self {
-        Builder {
-            config,
-            parts: Parts::new(Nowhere),
-        }
+        let parts = Parts::new(Nowhere);
+        Builder { config, parts }.results_max(PAGES_MAX)
     }
 
-    /// Where results go: a sink, or a function that takes each [`Page`](crate::Page).
+    /// Where results go: a sink, or a function that takes each [`Page`](crate::Page). Without one
+    /// they wait to be pulled, by [`Crawler::next_result`]; [`sink::Nowhere`](crate::sink::Nowhere)
+    /// drops them.
     pub fn sink(mut self, sink: impl Sink + 'static) -> Self {
         self.parts.sink = Box::new(sink);
+        self.parts.results = None;
+        self
+    }
+
+    /// How many results may wait to be pulled, 1 at least; 256 where nothing is said. Takes the place
+    /// of a sink.
+    pub fn results_max(mut self, pages: usize) -> Self {
+        let results = Results::new(pages);
+        self.parts.sink = Box::new(results.clone());
+        self.parts.results = Some(results);
         self
     }
 

@@ -14,6 +14,7 @@ use super::origins::Origins;
 use super::pacing::{MOST, MOST_RUNNING, Pacing};
 use super::pieces::Pieces;
 use super::probe::Load;
+use super::pull::Pull;
 use super::room::{Ports, Room};
 use super::spare::Spare;
 use super::stats::{Progress, Stats};
@@ -85,6 +86,8 @@ pub(super) struct Core<I: Io> {
     /// Bytes of all bodies that are buffered.
     pub buffered: usize,
     pub sink: Box<dyn Sink>,
+    /// The sink's other end, where the crawl's owner takes the results.
+    pub pull: Option<Pull>,
     pub disk: Vec<DiskJob>,
     pub classify: Box<dyn Classify>,
     pub scope_map: Box<dyn ScopeMap>,
@@ -165,6 +168,9 @@ impl<I: Io> Core<I> {
     /// One turn. Waits for news until something is due, at most until `until`.
     pub fn turn(&mut self, until: Option<Instant>) {
         self.armed = false;
+        if let Some(pull) = &mut self.pull {
+            pull.begin_turn();
+        }
         let deadline = self.next_deadline().into_iter().chain(until).min();
         let mut events = std::mem::take(&mut self.events);
         self.io.wait(deadline, &mut events);
@@ -196,6 +202,9 @@ impl<I: Io> Core<I> {
         self.part();
         self.advance_phase();
         self.sink_was_busy = !self.sink.is_ready();
+        if let Some(pull) = &mut self.pull {
+            pull.end_turn();
+        }
         let ended = self.io.now();
         self.stats.lag.record(ended.saturating_since(began));
         let is_over = matches!(self.phase, Phase::Over { .. });
@@ -212,7 +221,8 @@ impl<I: Io> Core<I> {
 
     /// When there is something to do, if nothing arrives.
     pub fn next_deadline(&self) -> Option<Instant> {
-        if self.unfinished || matches!(self.phase, Phase::Over { .. }) {
+        let is_pulled = self.pull.as_ref().is_some_and(Pull::is_pressing);
+        if self.unfinished || is_pulled || matches!(self.phase, Phase::Over { .. }) {
             return Some(self.now);
         }
         let draining = match self.phase {
@@ -524,13 +534,15 @@ impl<I: Io> Core<I> {
         max > 0 && self.stats.pages_failed >= max
     }
 
-    fn is_exhausted(&self) -> bool {
+    pub fn is_exhausted(&self) -> bool {
         self.flights.is_empty()
             && self.frontier.queued() == 0
             && self.mapping.is_empty()
             && self.delayed.len() == 0
             && self.ending.is_empty()
             && self.load.as_ref().is_none_or(|load| load.is_spent())
+            // Whoever takes them may submit what they lead to.
+            && self.pull.as_ref().is_none_or(Pull::is_empty)
             && self.inbox.is_closed()
     }
 

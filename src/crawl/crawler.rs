@@ -21,6 +21,7 @@ use super::mapping::Mapping;
 use super::origins::Origins;
 use super::pacing::{MOST, Pacing};
 use super::pieces::Pieces;
+use super::pull::Pull;
 use super::room::{Ports, Room};
 use super::spare::Spare;
 use super::stats::{Progress, Stats};
@@ -37,6 +38,7 @@ use crate::fetch::tls::{CaFile, TlsConfig, TlsConfigError, TlsSettings};
 use crate::frontier::Frontier;
 use crate::frontier::request::Request;
 use crate::io::{Io, Kernel, open_files};
+use crate::sink::pull::Results;
 use crate::sink::{Sink, WriteError};
 use crate::throttle::engine::InitialFeedback;
 use crate::throttle::engine::Throttle;
@@ -59,6 +61,8 @@ pub struct Crawler<I: Io = Kernel> {
 pub struct Parts {
     /// Where results go.
     pub sink: Box<dyn Sink>,
+    /// The other end of that sink, where results are pulled.
+    pub(super) results: Option<Results>,
     /// Which scopes a request is throttled under; `None` where the configuration decides.
     pub scope_map: Option<Box<dyn ScopeMap>>,
     /// What an answer means.
@@ -83,6 +87,7 @@ impl Parts {
     pub fn new(sink: impl Sink + 'static) -> Self {
         Parts {
             sink: Box::new(sink),
+            results: None,
             scope_map: None,
             classify: None,
             strategies: Strategies::default(),
@@ -268,6 +273,7 @@ impl<I: Io> Crawler<I> {
             favoured: None,
             buffered: 0,
             sink: parts.sink,
+            pull: parts.results.map(Pull::new),
             disk: Vec::new(),
             classify,
             scope_map,
@@ -351,8 +357,12 @@ impl<I: Io> Crawler<I> {
         self.core.inbox.stopper()
     }
 
-    /// Runs to the end; gives the reason for it.
+    /// Runs to the end; gives the reason for it. Where there is no sink its results are dropped, for
+    /// nobody could take them meanwhile.
     pub fn run(&mut self) -> &'static str {
+        if let Some(pull) = &self.core.pull {
+            pull.give_up();
+        }
         loop {
             if let Turn::Over(reason) = self.turn(None) {
                 return reason;

@@ -9,6 +9,7 @@ mod report;
 mod stop;
 mod core;
 mod drive;
+mod pull;
 mod flight;
 mod timer;
 mod guard;

@@ -10,6 +10,7 @@ pub mod files;
 pub mod directory;
 
 pub mod function;
+pub(crate) mod pull;
 pub mod tee;
 
 use std::io;
