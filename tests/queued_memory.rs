@@ -38,22 +38,36 @@ const BYTES_MAX: f64 = 200.0;
 fn a_queued_request_costs_200_bytes_and_what_was_said_with_it() {
     check("on one host", |number| request(1, number));
     check("on a hundred hosts", |number| request(100, number));
-    check("with a number", |number| request(100, number).tag(number.into()));
+    check("with a number", |number| {
+        request(100, number).tag(number.into())
+    });
     check("with metadata", |number| {
         let meta = format!("{{\"of\": \"{number:0100}\"}}");
-        Request { meta: Some(raw(meta)), ..request(100, number) }
+        Request {
+            meta: Some(raw(meta)),
+            ..request(100, number)
+        }
     });
-    check("with a field", |number| request(100, number).header("X-Job", "7"));
-    check("with a body", |number| {
-        Request { method: "POST".to_owned(), body: vec![b'x'; 100], ..request(100, number) }
+    check("with a field", |number| {
+        request(100, number).header("X-Job", "7")
     });
-    check("of a priority", |number| request(100, number).priority(number as i32 % 5));
+    check("with a body", |number| Request {
+        method: "POST".to_owned(),
+        body: vec![b'x'; 100],
+        ..request(100, number)
+    });
+    check("of a priority", |number| {
+        request(100, number).priority(number as i32 % 5)
+    });
 }
 
 /// Queues many of these; at no number of them does one cost more than it may.
 fn check(kind: &str, make: impl Fn(u32) -> Request) {
     let config = Config::default();
-    let mut crawler = Crawler::builder(config).sink(|_: Page| {}).build().expect("an epoll");
+    let mut crawler = Crawler::builder(config)
+        .sink(|_: Page| {})
+        .build()
+        .expect("an epoll");
     // What is made once is not counted.
     for number in 0..1000 {
         crawler.submit(make(number)).expect("it is new");

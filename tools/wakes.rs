@@ -70,7 +70,9 @@ const WORDS: &[(&str, Word)] = &[
     ("set_scope", |handle| {
         drop(handle.set_scope("a.test", ScopePatch::default()));
     }),
-    ("feedback", |handle| drop(handle.feedback(Feedback::of("a.test")))),
+    ("feedback", |handle| {
+        drop(handle.feedback(Feedback::of("a.test")))
+    }),
     ("pause", Handle::pause),
     ("resume", Handle::resume),
     ("stats", |handle| drop(handle.stats())),

@@ -70,7 +70,10 @@ fn main() -> Result<(), Box<dyn Error>> {
             costs.extend(drive(&plan)?);
         }
     }
-    println!("{:16} {:>9} {:>24} {:>24}", "", "pages/s", "rate, of run's", "processor, of run's");
+    println!(
+        "{:16} {:>9} {:>24} {:>24}",
+        "", "pages/s", "rate, of run's", "processor, of run's"
+    );
     for ((name, _), own) in HOSTS.iter().zip(&costs) {
         if own.is_empty() {
             println!("{name:16} LEFT OUT: no `import argiope` (ARGIOPE_PYTHON)");
@@ -81,7 +84,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         let processor = rounds.map(|(own, run)| own.processor / run.processor);
         let pages = plan.pages as f64 * 0.9;
         let (_, rate, _) = spread(own.iter().map(|cost| pages / cost.wall));
-        println!("{name:16} {rate:9.0} {:>24} {:>24}", told(rates), told(processor));
+        println!(
+            "{name:16} {rate:9.0} {:>24} {:>24}",
+            told(rates),
+            told(processor)
+        );
     }
     Ok(())
 }
@@ -90,7 +97,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn spread(values: impl Iterator<Item = f64>) -> (f64, f64, f64) {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
-    (values[0], values[values.len() / 2], values[values.len() - 1])
+    (
+        values[0],
+        values[values.len() / 2],
+        values[values.len() - 1],
+    )
 }
 
 fn told(values: impl Iterator<Item = f64>) -> String {
@@ -188,7 +199,9 @@ fn settings(plan: &Plan) -> [(&'static str, String); 8] {
 
 fn config(plan: &Plan) -> Result<Config, ConfigError> {
     let settings = settings(plan).into_iter();
-    settings.fold(Ok(Config::default()), |config, (name, value)| config?.with(name, value))
+    settings.fold(Ok(Config::default()), |config, (name, value)| {
+        config?.with(name, value)
+    })
 }
 
 fn run(plan: &Plan) -> Result<Option<Cost>, Box<dyn Error>> {
@@ -236,7 +249,9 @@ fn pulled(plan: &Plan) -> Result<Option<Cost>, Box<dyn Error>> {
 /// The same crawl by the script, which says what it took.
 fn in_python(plan: &Plan) -> Result<Option<Cost>, Box<dyn Error>> {
     let python = env::var("ARGIOPE_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    let can = Command::new(&python).args(["-c", "import argiope"]).output();
+    let can = Command::new(&python)
+        .args(["-c", "import argiope"])
+        .output();
     if !can.is_ok_and(|can| can.status.success()) {
         return Ok(None);
     }
@@ -245,7 +260,10 @@ fn in_python(plan: &Plan) -> Result<Option<Cost>, Box<dyn Error>> {
         .map(|(name, value)| (name.to_owned(), Value::from(value)))
         .collect();
     let ran = Command::new(&python)
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tools/python/speed.py"))
+        .arg(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tools/python/speed.py"
+        ))
         .args([plan.pages.to_string(), Value::Object(settings).to_string()])
         .output()?;
     if !ran.status.success() {
