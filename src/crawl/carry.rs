@@ -707,7 +707,7 @@ impl<I: Io> Core<I> {
     /// connection had read when it was stopped.
     pub fn make_room(&mut self) {
         // What is read is kept twice, as it came and decoded, in memory that grows by doubling.
-        let at_once = 4 * self.config.io.read_budget as u64;
+        let at_once = (self.config.io.read_budget as u64).saturating_mul(4);
         let bound = self.config.buffered_bodies_max;
         let mut room = bound.saturating_sub(self.buffered as u64);
         while let Some(key) = self.paused.front().copied() {

@@ -1,5 +1,6 @@
 //! A crawler as its user sees it.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -31,6 +32,7 @@ use super::steer::Unwanted;
 use super::stop::Pending;
 use super::timer::Deadlines;
 use crate::base::address;
+use crate::base::machine;
 use crate::base::rng::Rng;
 use crate::base::slab::Slab;
 use crate::base::time::Instant;
@@ -116,6 +118,7 @@ pub enum Turn {
 
 /// Why a crawl cannot begin.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SetUpError {
     /// A setting, or two together, cannot be taken.
     #[error(transparent)]
@@ -134,6 +137,7 @@ pub enum SetUpError {
         /// The file.
         path: String,
         /// What the machine said.
+        #[source]
         cause: io::Error,
     },
     /// A setting that only shows its fault here.
@@ -144,6 +148,29 @@ pub enum SetUpError {
         /// What is wrong with it.
         reason: String,
     },
+}
+
+impl SetUpError {
+    /// The stable name, after its family: `config`, `setting`, `ca_file.empty`, or, of what the machine
+    /// refused, `io.open_files` or `file.not_found`.
+    pub fn code(&self) -> Cow<'static, str> {
+        match self {
+            SetUpError::Config(error) => error.code().into(),
+            SetUpError::Io(error) => format!("io.{}", machine::code(error)).into(),
+            SetUpError::Tls(error) => error.code().into(),
+            SetUpError::Unreadable { cause, .. } => format!("file.{}", machine::code(cause)).into(),
+            SetUpError::Setting { .. } => "setting".into(),
+        }
+    }
+
+    /// Whether the same crawl may begin later, with nothing mended.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            SetUpError::Io(error) => machine::passes(error),
+            SetUpError::Unreadable { cause, .. } => machine::passes(cause),
+            SetUpError::Config(_) | SetUpError::Tls(_) | SetUpError::Setting { .. } => false,
+        }
+    }
 }
 
 impl Crawler<Kernel> {

@@ -1,6 +1,7 @@
 //! What others hold of a crawl, on any thread: to feed it, to steer it, to stop it, to ask how it
 //! does.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -67,6 +68,7 @@ pub struct Closed(pub Box<Request>);
 
 /// Why a request was not taken. It comes back, as it went in.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum NotTaken {
     /// As many wait as may; try again later.
     #[error("the crawl has no room now for {}", .0.url)]
@@ -80,12 +82,14 @@ pub enum NotTaken {
         /// What was submitted.
         request: Box<Request>,
         /// What is wrong with it. Filters have no say here.
+        #[source]
         why: Refused,
     },
 }
 
 /// Why the crawl was not told something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum NotTold {
     /// It was told more than it could heed since its last turn; try again later.
     #[error("the crawl has not yet heeded what it was told before")]
@@ -95,7 +99,52 @@ pub enum NotTold {
     Over,
 }
 
+impl Closed {
+    /// The stable name.
+    pub const fn code(&self) -> &'static str {
+        "over"
+    }
+
+    /// Whether it may be taken later: never.
+    pub const fn is_retryable(&self) -> bool {
+        false
+    }
+}
+
+impl NotTold {
+    /// The stable name.
+    pub const fn code(self) -> &'static str {
+        match self {
+            NotTold::Busy => "busy",
+            NotTold::Over => "over",
+        }
+    }
+
+    /// Whether the crawl may be told later.
+    pub const fn is_retryable(self) -> bool {
+        matches!(self, NotTold::Busy)
+    }
+}
+
 impl NotTaken {
+    /// The stable name: `full`, `over`, or [`Refused::code`].
+    pub fn code(&self) -> Cow<'static, str> {
+        match self {
+            NotTaken::Full(_) => "full".into(),
+            NotTaken::Closed(_) => "over".into(),
+            NotTaken::Refused { why, .. } => why.code(),
+        }
+    }
+
+    /// Whether the same request may be taken later.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            NotTaken::Full(_) => true,
+            NotTaken::Closed(_) => false,
+            NotTaken::Refused { why, .. } => why.is_retryable(),
+        }
+    }
+
     /// The request that was not taken.
     pub fn into_request(self) -> Request {
         match self {

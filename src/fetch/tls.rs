@@ -62,6 +62,7 @@ pub struct CaFile {
 
 /// Why TLS cannot be set up at all: our own machine's trouble, not the web's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TlsConfigError {
     /// Not a PEM file, or a broken one.
     #[error("CA file {name}: {reason}")]
@@ -90,6 +91,23 @@ pub enum TlsConfigError {
     /// The cryptography refused its own defaults.
     #[error("TLS cannot be set up: {0}")]
     Provider(String),
+}
+
+impl TlsConfigError {
+    /// The stable name.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            TlsConfigError::CaFileUnreadable { .. } => "ca_file.unreadable",
+            TlsConfigError::CaFileEmpty { .. } => "ca_file.empty",
+            TlsConfigError::CaFileCertificate { .. } => "ca_file.certificate",
+            TlsConfigError::Provider(_) => "tls.provider",
+        }
+    }
+
+    /// Whether another try may end otherwise: never.
+    pub const fn is_retryable(&self) -> bool {
+        false
+    }
 }
 
 /// What TLS agreed on; `tls` of a result line.

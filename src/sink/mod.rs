@@ -18,6 +18,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::base::disk::{DiskDone, DiskJob};
+use crate::base::machine;
 use crate::base::time::Wall;
 use crate::throttle::decision::Decision;
 use page::Page;
@@ -112,10 +113,22 @@ pub struct WriteError {
     /// The file.
     pub path: PathBuf,
     /// What the machine said, of which file, when we tried what.
+    #[source]
     pub cause: io::Error,
 }
 
 impl WriteError {
+    /// The stable name: `full`, `denied`, `read_only`, `not_found`, `open_files`, `memory`,
+    /// `unsupported` or `other`.
+    pub fn code(&self) -> &'static str {
+        machine::code(&self.cause)
+    }
+
+    /// Whether it may be written later with nothing mended. The result that it held is lost either way.
+    pub fn is_retryable(&self) -> bool {
+        machine::passes(&self.cause)
+    }
+
     /// The disk names the file in what it says; a system call does not.
     fn told(&self) -> String {
         let (path, cause) = (self.path.display().to_string(), self.cause.to_string());
