@@ -198,6 +198,7 @@ impl Uring {
         let stamp = self
             .watch
             .judge(message.stamp, connection, &self.stamps, all_seen);
+        connection.judged();
         if stamp.clock == Clock::Kernel {
             connection.floor = stamp.at;
         }
