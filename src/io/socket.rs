@@ -103,6 +103,18 @@ impl Socket {
         Socket { raw, holds_back }
     }
 
+    /// A connection and its other end, which sends each write at once.
+    #[cfg(test)]
+    pub(super) fn connected() -> (Self, std::net::TcpStream) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let to = listener.local_addr().expect("an address");
+        let socket = Socket::stream(to).expect("a socket");
+        socket.connect(to).expect("the listener accepts");
+        let (peer, _) = listener.accept().expect("we connected");
+        peer.set_nodelay(true).expect("it is a TCP socket");
+        (socket, peer)
+    }
+
     /// Sends the SYN.
     pub(super) fn connect(&self, to: SocketAddr) -> io::Result<()> {
         match self.raw.connect(&SockAddr::from(to)) {
@@ -439,17 +451,12 @@ const TCP_CLOSE: u8 = 7;
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::TcpListener;
 
     use super::*;
 
     #[test]
     fn from_the_second_send_on_nothing_is_held_back_behind_what_is_unacknowledged() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let to = listener.local_addr().expect("an address");
-        let mut socket = Socket::stream(to).expect("a socket");
-        socket.connect(to).expect("the listener accepts");
-        let (mut peer, _) = listener.accept().expect("we connected");
+        let (mut socket, mut peer) = Socket::connected();
         let told = [(); 3].map(|()| {
             socket.prepare_send();
             let told = socket.raw.tcp_nodelay().expect("it is a TCP socket");

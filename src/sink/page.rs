@@ -132,6 +132,23 @@ impl Page {
         ]
     }
 
+    /// Those of them whose end is an upper bound.
+    pub fn bounds(&self) -> impl Iterator<Item = &'static str> {
+        let timings = &self.timings;
+        let tls = timings.tls_by_user || !timings.tls_slack.is_zero();
+        let bounds = [
+            ("connect", timings.connect_bound),
+            ("tls_handshake", tls && timings.tls_handshake.is_some()),
+            ("first_byte", timings.first_byte_bound),
+            ("headers", timings.headers_bound),
+            ("body", timings.body_bound),
+        ];
+        bounds
+            .into_iter()
+            .filter(|(_, is)| *is)
+            .map(|(name, _)| name)
+    }
+
     /// Wall time of the capture: when the request left, or when the attempt began.
     pub fn captured_at(&self) -> Wall {
         let at = self.timings.sent.unwrap_or(self.timings.started);

@@ -7,7 +7,7 @@ use super::READS_MAX;
 use super::Uring;
 use super::asks::Ask;
 use super::connection::{Blind, Ending, Kind, Receive, State, current, named};
-use super::ring::{Answer, OVERHEAD, What};
+use super::ring::{Answer, Name, OVERHEAD, What};
 use crate::base::time::Instant;
 use crate::io::socket::{Attempt, net_error};
 use crate::io::stamps::established;
@@ -49,9 +49,20 @@ impl Uring {
                     }
                     self.keep_watching(answer);
                 }
-                // There was nothing to end any more.
-                What::Cancel => {}
+                What::Cancel => self.cancel_again(answer.name),
             }
+        }
+    }
+
+    /// A cancel was refused, mostly since there was nothing to end any more. A receive that could not be
+    /// ended at that moment would go on for good, and what is untold grow without a bound.
+    fn cancel_again(&mut self, refused: Name) {
+        if let Some(entry) = named(&mut self.entries, refused)
+            && let State::Open(connection) = &entry.state
+            && connection.receive == Receive::Stopping
+        {
+            let what = What::Receive;
+            self.asks.push(Ask::Cancel(Name { what, ..refused }));
         }
     }
 
@@ -187,6 +198,7 @@ impl Uring {
         let stamp = self
             .watch
             .judge(message.stamp, connection, &self.stamps, all_seen);
+        connection.judged();
         if stamp.clock == Clock::Kernel {
             connection.floor = stamp.at;
         }
