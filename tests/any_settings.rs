@@ -1,6 +1,9 @@
 //! A configuration may come from anywhere: whatever it says is taken or refused, in bounded time, and
 //! what is taken can be crawled with.
 
+#[allow(dead_code, reason = "other tests ask it for more")]
+mod loopback;
+
 use std::fs;
 use std::net::SocketAddr;
 use std::process::Command;
@@ -12,6 +15,8 @@ use argiope::io::sim::{Origins, Sim, Weather};
 use argiope::serde_json::{Map, Value, json};
 use argiope::settings::{Setting, Source, all, presets};
 use argiope::{Config, Crawler, Page, Request, Turn};
+
+use loopback::{Reply, Server};
 
 /// Nothing here takes long, but all of it may take so long on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -376,6 +381,43 @@ fn every_setting_can_be_crawled_with_at_its_least_and_at_its_most() {
             assert!(crawled.is_ok(), "{} = {extreme}", setting.name);
             assert!(began.elapsed() < PATIENCE, "{} = {extreme}", setting.name);
             tried.push(said);
+        }
+    }
+}
+
+#[test]
+fn what_is_said_of_the_kernel_holds_at_its_least_and_at_its_most() {
+    let server = Server::start(|_| Reply::page("a page"));
+    for io in ["epoll", "uring"] {
+        for name in [
+            "SOCKETS_MAX",
+            "READ_BUDGET",
+            "TIMER_SLACK",
+            "SPIN",
+            "BUFFERED_BODIES_MAX",
+        ] {
+            for extreme in [
+                json!(1e-9),
+                json!(1),
+                json!(3_155_760_000_u64),
+                json!(i64::MAX),
+            ] {
+                let config = server.config().with("IO", io).expect("it is sound");
+                let config = config.with("CONCURRENT_REQUESTS", 2).expect("it is sound");
+                let Ok(config) = config.with(name, extreme.clone()) else {
+                    continue;
+                };
+                let built = std::panic::catch_unwind(|| Crawler::builder(config).build());
+                let built = built.unwrap_or_else(|_| panic!("{name} = {extreme}"));
+                let Ok(mut crawler) = built else {
+                    continue;
+                };
+                let page = Request::get("http://a.test/").timeout(Duration::from_secs(5));
+                crawler.submit(page).expect("it is a URL");
+                let began = Clock::now();
+                while crawler.next_result().is_some() {}
+                assert!(began.elapsed() < PATIENCE, "{io}: {name} = {extreme}");
+            }
         }
     }
 }
