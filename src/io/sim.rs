@@ -33,7 +33,7 @@ use crate::base::time::{Instant, Wall};
 pub use self::net::{Answer, ConnId, Net, Weather, World};
 pub use self::origins::{Hit, Origins};
 
-/// The simulated back end.
+/// The simulated back end: what a crawler in virtual time runs on.
 pub struct Sim {
     settings: Settings,
     world: Box<dyn World>,
@@ -57,11 +57,13 @@ pub struct Sim {
 
 impl Sim {
     /// Fair weather over a world.
+    #[doc(hidden)]
     pub fn new(seed: u64, world: Box<dyn World>) -> Self {
         Sim::with(seed, Settings::default(), Weather::default(), world)
     }
 
     /// A network and a disk with the faults of `weather`.
+    #[doc(hidden)]
     pub fn with(seed: u64, settings: Settings, weather: Weather, world: Box<dyn World>) -> Self {
         let rng = Rng::from_seed(seed);
         Sim {
@@ -83,16 +85,19 @@ impl Sim {
     }
 
     /// Whether nothing will ever happen unless we do something: a wait without end.
+    #[doc(hidden)]
     pub fn is_idle(&self) -> bool {
         self.net.next_at().is_none() && !self.has_news() && !self.woken.load(Ordering::Acquire)
     }
 
     /// What has been written, by path.
+    #[doc(hidden)]
     pub fn files(&self) -> &BTreeMap<std::path::PathBuf, Vec<u8>> {
         self.disk.files()
     }
 
     /// What has been written to standard output.
+    #[doc(hidden)]
     pub fn stdout(&self) -> &[u8] {
         self.disk.stdout()
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::slice;
 
 use syn::{Attribute, Item, ItemImpl, Type, UseTree, Visibility};
 
@@ -71,7 +72,7 @@ impl Crate {
         for name in &module.shown {
             let path = format!("{shown_as}::{name}");
             found.push((path.clone(), Thing::Module));
-            self.look_into(&[at, &[name.clone()]].concat(), &path, found);
+            self.look_into(&[at, slice::from_ref(name)].concat(), &path, found);
         }
         for brought in module.uses.iter().filter(|brought| brought.is_pub) {
             let path = format!("{shown_as}::{}", brought.name);
@@ -105,7 +106,7 @@ impl Crate {
             return self.resolve_in(&at[..at.len() - 1], rest);
         }
         let module = &self.modules[at];
-        let below = [at, &[first.clone()]].concat();
+        let below = [at, slice::from_ref(first)].concat();
         if self.modules.contains_key(&below) {
             return self.resolve_in(&below, rest);
         }
@@ -187,7 +188,7 @@ fn read_items(
         match item {
             Item::Mod(inner) if !is_of_tests(&inner.attrs) => {
                 let name = inner.ident.to_string();
-                let path = [&at[..], &[name.clone()]].concat();
+                let path = [&at[..], slice::from_ref(&name)].concat();
                 if matches!(inner.vis, Visibility::Public(_)) && !is_hidden(&inner.attrs) {
                     module.shown.push(name.clone());
                 }

@@ -44,6 +44,20 @@ fn lines_are_numbered_however_the_source_is_cut() {
 }
 
 #[test]
+fn a_line_is_at_hand_once_its_end_was_read() {
+    let mut lines = SeedLines::new(Slow(b"a.test\nb.test\nc.te", 16), "seeds.txt");
+    assert!(!lines.is_at_hand(), "nothing was read");
+    for (line, another) in [("a.test", true), ("b.test", false)] {
+        let told = lines.next().map(|told| told.map(|line| line.text));
+        assert_eq!(told.and_then(Result::ok).as_deref(), Some(line));
+        assert_eq!(lines.is_at_hand(), another, "behind {line}");
+    }
+    // The last line lacks its end, which only the end of the source tells.
+    assert!(lines.next().is_some() && lines.is_at_hand());
+    assert!(lines.next().is_none());
+}
+
+#[test]
 fn compressed_files_are_known_by_their_first_bytes() {
     let text: String = (0..50_000).map(|n| format!("host-{n}.test\n")).collect();
     let gzip = argiope::wire::coding::gzip(text.as_bytes());

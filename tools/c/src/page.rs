@@ -82,14 +82,15 @@ impl From<&str> for ArgiopeBytes {
     }
 }
 
-/// What is known of a page. `page` must not be null.
+/// What is known of a page; nothing of a null.
 ///
 /// # Safety
-/// `page` comes from `argiope_next` and has not been freed.
+/// `page` is null, or comes from `argiope_next` and has not been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn argiope_view(page: *const ArgiopePage) -> ArgiopeView {
+    let nothing = ArgiopePage::from(Page::default());
     // SAFETY: the caller's promise.
-    let ArgiopePage { page, error } = unsafe { &*page };
+    let ArgiopePage { page, error } = unsafe { page.as_ref() }.unwrap_or(&nothing);
     let latency = page.timings.server_latency();
     ArgiopeView {
         id: page.id,

@@ -23,6 +23,7 @@ int main(void) {
     argiope_close(NULL);
     argiope_free(NULL);
     argiope_page_free(NULL);
+    assert(argiope_view(NULL).id == 0 && !argiope_view(NULL).url.data);
     argiope_handle_free(NULL);
     argiope_handle_pause(NULL, true);
 
