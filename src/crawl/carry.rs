@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::config::Config;
 use super::core::{Core, token_of};
 use super::flight::{Carrier, Flight, HttpSocket, Socket, Stage};
 use super::names::Found;
@@ -23,7 +22,7 @@ use crate::frontier::job::Job;
 use crate::frontier::request::Kind;
 use crate::io::{Clock, Close, Io, NetError, Stamp};
 use crate::throttle::engine::{LaneId, TicketId};
-use crate::wire::http::{Limits, RequestError};
+use crate::wire::http::{Limits, RequestError, UsualFields};
 use crate::wire::proxy::Proxy;
 use crate::wire::robots;
 
@@ -113,7 +112,7 @@ impl<I: Io> Core<I> {
         proxy: Option<&Proxy>,
         timings: Timings,
     ) -> Result<Box<Exchange>, RequestError> {
-        let asked = describe(job, proxy);
+        let asked = describe(job, proxy, &self.usual);
         #[cfg(feature = "cookies")]
         let fields = self.fields_with_cookies(job);
         #[cfg(feature = "cookies")]
@@ -122,18 +121,9 @@ impl<I: Io> Core<I> {
             ..asked
         };
         let (settings, limits) = (&self.config.fetch, Limits::default());
-        match self.spare.take() {
-            Some((mut exchange, buffers)) => {
-                *exchange = Exchange::in_buffers(&asked, settings, limits, timings, buffers)?;
-                Ok(exchange)
-            }
-            None => Exchange::new(&asked, settings, limits, timings).map(Box::new),
-        }
-    }
-
-    /// Whether a job's request can be put on the wire.
-    pub fn check_request(&mut self, job: &Job) -> Result<(), RequestError> {
-        check_request(job, &self.config, &mut self.scratch)
+        let mut exchange = self.spare.take_exchange();
+        exchange.renew(&asked, settings, limits, timings)?;
+        Ok(exchange)
     }
 
     /// Opens the next connection of an attempt's race, when it is time for it.
@@ -771,18 +761,14 @@ impl<I: Io> Core<I> {
     }
 }
 
-/// Whether a job's request can be put on the wire. What `scratch` holds is lost.
-pub(super) fn check_request(
-    job: &Job,
-    config: &Config,
-    scratch: &mut Vec<u8>,
-) -> Result<(), RequestError> {
-    scratch.clear();
-    describe(job, None).write_head(&config.fetch, scratch)
+/// Whether a job's request can be put on the wire, as far as the job goes: the fields of every
+/// request were checked before the crawl began.
+pub(super) fn check_request(job: &Job) -> Result<(), RequestError> {
+    describe(job, None, &UsualFields::default()).check()
 }
 
 /// What a job asks for, of a proxy where there is one that forwards.
-fn describe<'a>(job: &'a Job, proxy: Option<&'a Proxy>) -> Description<'a> {
+fn describe<'a>(job: &'a Job, proxy: Option<&'a Proxy>, usual: &'a UsualFields) -> Description<'a> {
     let proxy = proxy.filter(|proxy| proxy.forwards(&job.url));
     let extra = job.extra.as_deref();
     let body = extra.map(|extra| extra.body.as_slice());
@@ -819,6 +805,7 @@ fn words(error: NetError) -> (&'static str, std::borrow::Cow<'static, str>) {
     match error {
         NetError::Refused => ("refused", "the connection was refused".into()),
         NetError::Reset => ("reset", "the connection was reset".into()),
+        usual,
         NetError::TimedOut => ("timed_out", "the kernel gave the connection up".into()),
         NetError::Unreachable => ("unreachable", "no route leads there".into()),
         NetError::Exhausted => (

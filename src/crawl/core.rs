@@ -37,6 +37,7 @@ use crate::sink::Sink;
 use crate::throttle::engine::{Grant, LaneId, Throttle};
 use crate::throttle::map::ScopeMap;
 use crate::throttle::signal::Classify;
+use crate::wire::http::UsualFields;
 
 /// A crawl on a back end.
 pub(super) struct Core<I: Io> {
@@ -54,6 +55,8 @@ pub(super) struct Core<I: Io> {
     #[cfg(feature = "cookies")]
     pub jar: Option<Jar>,
     pub guard: Guard,
+    /// The header fields of every request.
+    pub usual: UsualFields,
     pub pool: Pool,
     pub origins: Origins,
     /// Requests that our machine has room for.

@@ -229,6 +229,11 @@ impl<I: Io> Crawler<I> {
         }
         throttle.set_addresses(scope_map.wants_address());
         let frontier = Frontier::new(config.frontier.clone());
+        let usual = config.fetch.usual_fields();
+        let usual = usual.map_err(|error| SetUpError::Setting {
+            setting: "DEFAULT_REQUEST_HEADERS",
+            reason: error.to_string(),
+        })?;
         let config = Arc::new(config);
         let waker = io.waker();
         let mut core = Core {
@@ -241,6 +246,7 @@ impl<I: Io> Crawler<I> {
             resolver: Resolver::new(resolver, rng.fork("resolver")),
             tls,
             guard,
+            usual,
             pool: Pool::new(config.fetch.keepalive_max, config.fetch.keepalive_timeout),
             origins: Origins::default(),
             room,
