@@ -10,7 +10,7 @@ use super::flight::{Flight, Socket};
 use super::guard::Guard;
 use super::inbox::{Inbox, Stop, Waiting};
 use super::mapping::Mapping;
-use super::origins::Origins;
+use super::origins::Ways;
 use super::pacing::{MOST, MOST_RUNNING, Pacing};
 use super::pieces::Pieces;
 use super::probe::Load;
@@ -58,7 +58,7 @@ pub(super) struct Core<I: Io> {
     /// The header fields of every request.
     pub usual: UsualFields,
     pub pool: Pool,
-    pub origins: Origins,
+    pub ways: Ways,
     /// Requests that our machine has room for.
     pub room: Room,
     /// Where our machine has no local port left.

@@ -18,7 +18,7 @@ use super::guard::Guard;
 use super::handle::{Handle, Stopper};
 use super::inbox::Inbox;
 use super::mapping::Mapping;
-use super::origins::Origins;
+use super::origins::Ways;
 use super::pacing::{MOST, Pacing};
 use super::pieces::Pieces;
 use super::room::{Ports, Room};
@@ -248,7 +248,7 @@ impl<I: Io> Crawler<I> {
             guard,
             usual,
             pool: Pool::new(config.fetch.keepalive_max, config.fetch.keepalive_timeout),
-            origins: Origins::default(),
+            ways: Ways::default(),
             room,
             ports: Ports::new(seed),
             flights: Slab::new(),
