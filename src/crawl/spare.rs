@@ -8,6 +8,10 @@ use crate::sink::page::Page;
 /// What attempts left behind.
 #[derive(Debug, Default)]
 pub(super) struct Spare {
+    #[expect(
+        clippy::vec_box,
+        reason = "an exchange stays where it lies, here and in its connection"
+    )]
     exchanges: Vec<Box<Exchange>>,
     page: Option<Box<Page>>,
     /// A text to be written over by a page's Content-Type.
