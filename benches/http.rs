@@ -8,7 +8,7 @@
 use std::hint::black_box;
 
 use argiope::wire::coding::{Budget, Decoder, gzip};
-use argiope::wire::http::{Item, Limits, RequestHead, ResponseReader, write_request};
+use argiope::wire::http::{Item, Limits, RequestHead, ResponseReader, UsualFields, write_request};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 /// Reads a reply that comes in pieces; says how large its body was.
@@ -80,15 +80,18 @@ fn replies(c: &mut Criterion) {
 }
 
 fn requests(c: &mut Criterion) {
+    let ours = [
+        ("User-Agent", "argiope/0.1 (+https://example.com/bot)"),
+        ("Accept", "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"),
+        ("Accept-Encoding", "gzip, deflate, br, zstd"),
+    ];
+    let usual = UsualFields::new(&ours, &[]).expect("good fields");
     let request = RequestHead {
         method: "GET",
         target: "/a/page?number=7",
         host: "www.example.com",
         proxy_authorization: "",
-        user_agent: "argiope/0.1 (+https://example.com/bot)",
-        accept: "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8",
-        accept_encoding: "gzip, deflate, br, zstd",
-        usual: &[],
+        usual: &usual,
         headers: &[],
         body_bytes: None,
     };

@@ -119,7 +119,7 @@ pub use crate::wire::html::{Found, Link, LinkOptions, links};
 #[doc(inline)]
 pub use crate::wire::http::{
     Framing, Head, Headers, HttpError, Item, Limits, RequestError, RequestHead, ResponseReader,
-    Version, write_request,
+    UsualFields, Version, write_request,
 };
 #[doc(inline)]
 pub use crate::wire::robots::{Robots, Rule, Rules, Verdict};

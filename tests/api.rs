@@ -710,6 +710,16 @@ fn submit_pages(crawler: &mut Crawler, count: usize) {
     }
 }
 
+#[test]
+fn a_header_of_every_request_that_cannot_be_sent_is_refused_before_the_crawl_begins() {
+    let mut config = Config::default();
+    let name = "a:b".to_owned();
+    config.fetch.headers.push((name, "c".to_owned()));
+    let refused = Crawler::builder(config).build().err().expect("no token");
+    let text = refused.to_string();
+    assert!(text.starts_with("DEFAULT_REQUEST_HEADERS: "), "{text}");
+}
+
 /// Stops the crawl from another thread once the server has been asked something.
 fn stop_once_asked(server: Server, crawler: &Crawler, at_once: bool) {
     let stopper = crawler.stopper();

@@ -3,6 +3,7 @@
 use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
+use smol_str::SmolStr;
 
 use super::chunked::ChunkedVec;
 use super::sharded::ShardedTable;
@@ -10,10 +11,10 @@ use super::sharded::ShardedTable;
 /// Strings by dense ids and ids by strings.
 ///
 /// Ids count from 0; a removed one is given to the next new name, so tables indexed by id stay
-/// as small as the most names ever held at once. Names of up to 22 bytes, as most hosts have, cost
+/// as small as the most names ever held at once. Names of up to 23 bytes, as most hosts have, cost
 /// about 34 bytes each, table included; longer ones an allocation more.
 pub struct Interner {
-    names: ChunkedVec<Name>,
+    names: ChunkedVec<Option<SmolStr>>,
     /// Removed ids, the last removed on top.
     free: Vec<u32>,
     /// A bit for each id: whether its name is kept for good.
@@ -47,7 +48,7 @@ impl Interner {
         let found = self
             .table
             .shard(hash)
-            .find(hash, |id| self.names[*id as usize].is(name));
+            .find(hash, |id| self.names[*id as usize].as_deref() == Some(name));
         found.copied()
     }
 
@@ -59,24 +60,21 @@ impl Interner {
             return id;
         }
         let id = self.free.pop().unwrap_or_else(|| {
-            self.names.push(Name::None);
+            self.names.push(None);
             u32::try_from(self.names.len() - 1).expect("at most 2^32 names are held")
         });
-        self.names[id as usize] = Name::of(name);
+        self.names[id as usize] = Some(SmolStr::new(name));
         let (names, hasher) = (&self.names, &self.hasher);
         let hash = hasher.hash_one(name);
         self.table
             .shard_mut(hash)
-            .insert_unique(hash, id, |id| hasher.hash_one(names[*id as usize].text()));
+            .insert_unique(hash, id, |id| hasher.hash_one(text(&names[*id as usize])));
         id
     }
 
     /// The name of an id that is held; any other is a mistake of ours, and panics.
     pub fn name(&self, id: u32) -> &str {
-        match self.names.get(id as usize) {
-            None | Some(Name::None) => panic!("an id in use has a name"),
-            Some(name) => name.text(),
-        }
+        text(self.names.get(id as usize).unwrap_or(&None))
     }
 
     /// Keeps a name that is held for good: it is not removed any more. For tables that share it.
@@ -98,11 +96,10 @@ impl Interner {
         let Some(held) = self.names.get_mut(id as usize) else {
             return;
         };
-        let name = std::mem::replace(held, Name::None);
-        if matches!(name, Name::None) {
+        let Some(name) = held.take() else {
             return;
-        }
-        let hash = self.hasher.hash_one(name.text());
+        };
+        let hash = self.hasher.hash_one(name.as_str());
         let shard = self.table.shard_mut(hash);
         if let Ok(entry) = shard.find_entry(hash, |held| *held == id) {
             entry.remove();
@@ -126,43 +123,8 @@ impl Interner {
     }
 }
 
-/// A name, or none, in 24 bytes: short ones need no allocation.
-enum Name {
-    None,
-    Short(u8, [u8; SHORT_MAX]),
-    Long(Box<str>),
-}
-
-/// What fits beside a tag and a length.
-const SHORT_MAX: usize = 22;
-
-impl Name {
-    fn of(name: &str) -> Self {
-        let mut bytes = [0; SHORT_MAX];
-        match bytes.get_mut(..name.len()) {
-            Some(place) => {
-                place.copy_from_slice(name.as_bytes());
-                Name::Short(name.len() as u8, bytes)
-            }
-            None => Name::Long(name.into()),
-        }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Name::None => &[],
-            Name::Short(length, bytes) => &bytes[..usize::from(*length)],
-            Name::Long(text) => text.as_bytes(),
-        }
-    }
-
-    fn text(&self) -> &str {
-        std::str::from_utf8(self.bytes()).expect("it was text when it came")
-    }
-
-    fn is(&self, name: &str) -> bool {
-        !matches!(self, Name::None) && self.bytes() == name.as_bytes()
-    }
+fn text(name: &Option<SmolStr>) -> &str {
+    name.as_deref().expect("an id in use has a name")
 }
 
 impl Default for Interner {
@@ -226,7 +188,7 @@ mod tests {
 
     #[test]
     fn short_and_long_names_come_back_as_they_went_in() {
-        assert_eq!(size_of::<Name>(), 24);
+        assert_eq!(size_of::<Option<SmolStr>>(), 24);
         let mut names = Interner::new();
         let texts: Vec<String> = (0..60).map(|length| "é.".repeat(length)).collect();
         let ids: Vec<u32> = texts.iter().map(|text| names.intern(text)).collect();

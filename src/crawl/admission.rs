@@ -52,11 +52,7 @@ impl Refused {
 }
 
 /// The first attempt that a request asks for, without a number. What can never be sent is refused.
-pub(super) fn job_of(
-    request: &Request,
-    config: &Config,
-    scratch: &mut Vec<u8>,
-) -> Result<Job, Refused> {
+pub(super) fn job_of(request: &Request, config: &Config) -> Result<Job, Refused> {
     let url = CrawlUrl::parse(&request.url).map_err(Refused::Url)?;
     request.check_scopes().map_err(Refused::Scopes)?;
     let job = Job {
@@ -66,7 +62,7 @@ pub(super) fn job_of(
         ..Job::seed(0, without_dropped(url, config))
     };
     // What cannot be put on the wire is the caller's to hear of now, not the sink's later.
-    check_request(&job, config, scratch).map_err(Refused::Request)?;
+    check_request(&job).map_err(Refused::Request)?;
     Ok(job)
 }
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::config::Config;
 use super::core::{Core, key_of, token_of};
 use super::flight::{Carrier, Flight, HttpSocket, Socket, Stage};
 use super::names::Found;
+use super::origins::Origin;
 use super::timer::Timer;
 use crate::base::slab::Key;
 use crate::base::time::Instant;
@@ -23,7 +23,7 @@ use crate::frontier::job::Job;
 use crate::frontier::request::Kind;
 use crate::io::{Clock, Close, Event, Io, NetError, Stamp};
 use crate::throttle::engine::{LaneId, TicketId};
-use crate::wire::http::{Limits, RequestError};
+use crate::wire::http::{Limits, RequestError, UsualFields};
 use crate::wire::proxy::Proxy;
 use crate::wire::robots;
 
@@ -59,15 +59,27 @@ impl<I: Io> Core<I> {
             .exchange_of(&job, proxy, timings)
             .expect("what cannot be put on the wire is not admitted");
         let origin = match proxy {
-            None => self.origins.take(job.url.origin()),
+            None => Origin::Direct(self.frontier.hold_origin(lane)),
             // Whoever is somebody else to a proxy has other connections through it.
             Some(proxy) => {
                 let way = format!("{} by {}", job.url.origin(), proxy.to_url());
-                self.origins.take(&way)
+                Origin::ByProxy(self.ways.take(&way))
             }
         };
         // A kept connection may end under a request, which would have to be made again.
-        let fresh = job.fresh || !job.is_idempotent();
+        let idle = match job.fresh || !job.is_idempotent() {
+            true => None,
+            false => self.pool.take(origin.number()),
+        };
+        let port = found.port;
+        let scarce_until = match idle {
+            Some(_) => None,
+            None => {
+                let places = found.addresses.iter();
+                let places = places.map(|address| SocketAddr::new(*address, port));
+                self.ports.scarce_until(places, self.now)
+            }
+        };
         let key = self.flights.insert(Flight {
             lane,
             ticket,
@@ -75,10 +87,10 @@ impl<I: Io> Core<I> {
             released: self.now,
             signal: None,
             decisions: Vec::new(),
-            port: found.port,
+            port,
             stage: Stage::Connecting {
                 exchange,
-                race: Race::new(&found.addresses),
+                race: Race::new(found.addresses),
                 sockets: SmallVec::new(),
             },
             job,
@@ -87,22 +99,17 @@ impl<I: Io> Core<I> {
             self.flight_of.resize(ticket.slot() + 1, None);
         }
         self.flight_of[ticket.slot()] = Some(key);
-        let idle = if fresh { None } else { self.pool.take(origin) };
-        if let Some(slot) = idle {
-            let socket = self
-                .sockets
-                .key_of(slot)
-                .expect("an idle connection is open");
-            self.http(socket).flight = Some(key);
-            self.on_ready(key, socket);
-        } else {
-            let port = found.port;
-            let places = found.addresses.iter();
-            let places = places.map(|address| SocketAddr::new(*address, port));
-            match self.ports.scarce_until(places, self.now) {
-                Some(until) => self.put_off(key, until),
-                None => self.race_on(key),
+        match (idle, scarce_until) {
+            (Some(slot), _) => {
+                let socket = self
+                    .sockets
+                    .key_of(slot)
+                    .expect("an idle connection is open");
+                self.http(socket).flight = Some(key);
+                self.on_ready(key, socket);
             }
+            (None, Some(until)) => self.put_off(key, until),
+            (None, None) => self.race_on(key),
         }
     }
 
@@ -113,7 +120,7 @@ impl<I: Io> Core<I> {
         proxy: Option<&Proxy>,
         timings: Timings,
     ) -> Result<Box<Exchange>, RequestError> {
-        let asked = describe(job, proxy);
+        let asked = describe(job, proxy, &self.usual);
         #[cfg(feature = "cookies")]
         let fields = self.fields_with_cookies(job);
         #[cfg(feature = "cookies")]
@@ -122,18 +129,9 @@ impl<I: Io> Core<I> {
             ..asked
         };
         let (settings, limits) = (&self.config.fetch, Limits::default());
-        match self.spare.take() {
-            Some((mut exchange, buffers)) => {
-                *exchange = Exchange::in_buffers(&asked, settings, limits, timings, buffers)?;
-                Ok(exchange)
-            }
-            None => Exchange::new(&asked, settings, limits, timings).map(Box::new),
-        }
-    }
-
-    /// Whether a job's request can be put on the wire.
-    pub fn check_request(&mut self, job: &Job) -> Result<(), RequestError> {
-        check_request(job, &self.config, &mut self.scratch)
+        let mut exchange = self.spare.take_exchange();
+        exchange.renew(&asked, settings, limits, timings)?;
+        Ok(exchange)
     }
 
     /// Opens the next connection of an attempt's race, when it is time for it.
@@ -186,7 +184,7 @@ impl<I: Io> Core<I> {
                 .with_timeout(flight.job.timeout())
                 .through(tunnel),
             flight: Some(key),
-            origin: self.origins.share(flight.origin),
+            origin: flight.origin,
             paused: None,
             held: false,
             counted: 0,
@@ -195,6 +193,8 @@ impl<I: Io> Core<I> {
             sockets.push(socket);
             race.handle_started(self.now);
         }
+        let origin = flight.origin;
+        self.hold_again(origin);
         self.stats.connections += 1;
         self.io.connect(token_of(socket), remote);
         self.arm(socket);
@@ -508,11 +508,11 @@ impl<I: Io> Core<I> {
             Some(load) => load.keeps_connection(is_queued),
         };
         let is_wanted = self.is_running() && is_asked_for;
-        while !is_wanted && let Some(kept) = self.pool.take(origin) {
+        while !is_wanted && let Some(kept) = self.pool.take(origin.number()) {
             self.close_slot(kept, Close::Finish);
         }
         if reusable && is_wanted {
-            if let Some(evicted) = self.pool.put(origin, key.slot, self.now) {
+            if let Some(evicted) = self.pool.put(origin.number(), key.slot, self.now) {
                 self.close_slot(evicted, Close::Finish);
             }
         } else if reusable || whole {
@@ -759,7 +759,7 @@ impl<I: Io> Core<I> {
             http.connection.close();
             let _ = http.connection.take_output(&mut self.scratch);
         }
-        self.origins.give_back(origin);
+        self.let_go_of(origin);
         if self.scratch.is_empty() {
             self.sockets.remove(key);
             self.io.close(token_of(key), how);
@@ -783,7 +783,23 @@ impl<I: Io> Core<I> {
     pub fn forget(&mut self, key: Key, flight: &Flight) {
         self.flight_of[flight.ticket.slot()] = None;
         self.deadlines.cancel(Timer::Flight(key.slot));
-        self.origins.give_back(flight.origin);
+        self.let_go_of(flight.origin);
+    }
+
+    /// One more connection is of an origin that an attempt goes to.
+    fn hold_again(&mut self, origin: Origin) {
+        match origin {
+            Origin::Direct(number) => self.frontier.hold_origin_again(number),
+            Origin::ByProxy(number) => self.ways.share(number),
+        }
+    }
+
+    /// A connection or an attempt of an origin is over.
+    fn let_go_of(&mut self, origin: Origin) {
+        match origin {
+            Origin::Direct(number) => self.frontier.let_origin_go(number, self.now),
+            Origin::ByProxy(number) => self.ways.give_back(number),
+        }
     }
 
     pub fn http(&mut self, key: Key) -> &mut HttpSocket {
@@ -794,18 +810,14 @@ impl<I: Io> Core<I> {
     }
 }
 
-/// Whether a job's request can be put on the wire. What `scratch` holds is lost.
-pub(super) fn check_request(
-    job: &Job,
-    config: &Config,
-    scratch: &mut Vec<u8>,
-) -> Result<(), RequestError> {
-    scratch.clear();
-    describe(job, None).write_head(&config.fetch, scratch)
+/// Whether a job's request can be put on the wire, as far as the job goes: the fields of every
+/// request were checked before the crawl began.
+pub(super) fn check_request(job: &Job) -> Result<(), RequestError> {
+    describe(job, None, &UsualFields::default()).check()
 }
 
 /// What a job asks for, of a proxy where there is one that forwards.
-fn describe<'a>(job: &'a Job, proxy: Option<&'a Proxy>) -> Description<'a> {
+fn describe<'a>(job: &'a Job, proxy: Option<&'a Proxy>, usual: &'a UsualFields) -> Description<'a> {
     let proxy = proxy.filter(|proxy| proxy.forwards(&job.url));
     let extra = job.extra.as_deref();
     let body = extra.map(|extra| extra.body.as_slice());
@@ -816,6 +828,7 @@ fn describe<'a>(job: &'a Job, proxy: Option<&'a Proxy>) -> Description<'a> {
             Some(_) => job.url.as_str(),
         },
         host: job.url.authority(),
+        usual,
         headers: extra.map_or(&[], |extra| &extra.headers),
         body: body.filter(|body| !body.is_empty()),
         keep_wire: true,

@@ -12,7 +12,7 @@ use super::found::Found;
 use super::guard::Guard;
 use super::inbox::{Inbox, Stop, Waiting};
 use super::mapping::Mapping;
-use super::origins::Origins;
+use super::origins::Ways;
 use super::pacing::{MOST, MOST_RUNNING, Pacing};
 use super::pieces::Pieces;
 use super::probe::Load;
@@ -41,6 +41,7 @@ use crate::sink::later::Leads;
 use crate::throttle::engine::{Grant, LaneId, Throttle};
 use crate::throttle::map::ScopeMap;
 use crate::throttle::signal::Classify;
+use crate::wire::http::UsualFields;
 
 /// A crawl on a back end.
 pub(super) struct Core<I: Io> {
@@ -64,8 +65,10 @@ pub(super) struct Core<I: Io> {
     #[cfg(feature = "cookies")]
     pub jar: Option<Jar>,
     pub guard: Guard,
+    /// The header fields of every request.
+    pub usual: UsualFields,
     pub pool: Pool,
-    pub origins: Origins,
+    pub ways: Ways,
     /// Requests that our machine has room for.
     pub room: Room,
     /// Where our machine has no local port left.

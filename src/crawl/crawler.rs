@@ -21,7 +21,7 @@ use super::guard::Guard;
 use super::handle::{Handle, Stopper};
 use super::inbox::Inbox;
 use super::mapping::Mapping;
-use super::origins::Origins;
+use super::origins::Ways;
 use super::pacing::{MOST, Pacing};
 use super::pieces::Pieces;
 use super::pull::Pull;
@@ -274,6 +274,11 @@ impl<I: Io> Crawler<I> {
         }
         throttle.set_addresses(scope_map.wants_address());
         let frontier = Frontier::new(config.frontier.clone());
+        let usual = config.fetch.usual_fields();
+        let usual = usual.map_err(|error| SetUpError::Setting {
+            setting: "DEFAULT_REQUEST_HEADERS",
+            reason: error.to_string(),
+        })?;
         let config = Arc::new(config);
         let waker = io.waker();
         let found = Found::new(waker.clone(), Arc::clone(&config), frontier.numbers());
@@ -291,8 +296,9 @@ impl<I: Io> Crawler<I> {
             resolver: Resolver::new(resolver, rng.fork("resolver")),
             tls,
             guard,
+            usual,
             pool: Pool::new(config.fetch.keepalive_max, config.fetch.keepalive_timeout),
-            origins: Origins::default(),
+            ways: Ways::default(),
             room,
             ports: Ports::new(seed),
             flights: Slab::new(),

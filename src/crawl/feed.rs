@@ -404,7 +404,7 @@ impl<I: Io> Core<I> {
 
     /// A request of the source's comes in. Whatever becomes of it, the source hears.
     fn admit_given(&mut self, request: &Request) {
-        let job = job_of(request, &self.config, &mut self.scratch);
+        let job = job_of(request, &self.config);
         let feed = self.feed.as_mut().expect("it gave something");
         match job {
             Ok(mut job) => {

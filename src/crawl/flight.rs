@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use smallvec::SmallVec;
 
+use super::origins::Origin;
 use crate::base::slab::Key;
 use crate::base::time::Instant;
 use crate::fetch::connection::Connection;
@@ -22,8 +23,8 @@ pub(super) struct Flight {
     pub job: Job,
     pub lane: LaneId,
     pub ticket: TicketId,
-    /// Names the origin to the pool of idle connections.
-    pub origin: u32,
+    /// Where it goes.
+    pub origin: Origin,
     pub released: Instant,
     /// What its head said, once that is there.
     pub signal: Option<Signal>,
@@ -100,7 +101,8 @@ pub(super) struct HttpSocket {
     pub connection: Connection,
     /// The attempt it is for; `None` while it is idle.
     pub flight: Option<Key>,
-    pub origin: u32,
+    /// Where it leads.
+    pub origin: Origin,
     /// Since when reading is stopped until there is room.
     pub paused: Option<Instant>,
     /// It is the sink that stopped it, until it says so.

@@ -124,7 +124,7 @@ impl Found {
     }
 
     /// The first attempt at a link of a page.
-    fn job_of(&self, page: &OpenPage, mut link: Request, scratch: &mut Vec<u8>) -> Option<Job> {
+    fn job_of(&self, page: &OpenPage, mut link: Request) -> Option<Job> {
         let url = CrawlUrl::with_base(&page.url, &link.url).ok()?;
         link.url = url.as_str().to_owned();
         link.depth = page.depth.saturating_add(1);
@@ -136,7 +136,7 @@ impl Found {
             parent: page.id,
             via: Some(Arc::clone(&page.url)),
             seed: false,
-            ..job_of(&link, &self.config, scratch).ok()?
+            ..job_of(&link, &self.config).ok()?
         })
     }
 }
@@ -156,11 +156,10 @@ impl Leads for Found {
         if self.state().closed {
             return 0;
         }
-        let mut scratch = Vec::new();
         let most = self.config.frontier.links_per_page_max;
         let taken: Vec<News> = (&mut *links)
             .take(most)
-            .filter_map(|link| self.job_of(page, link, &mut scratch))
+            .filter_map(|link| self.job_of(page, link))
             .map(|job| News::Link(Box::new(job)))
             .collect();
         let count = taken.len();

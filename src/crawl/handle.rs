@@ -172,7 +172,7 @@ impl Handle {
     /// over; never [`NotTaken::Full`].
     pub fn submit(&self, request: Request) -> Result<u64, NotTaken> {
         let shared = &self.stopper.shared;
-        let mut job = match job_of(&request, &shared.config, &mut Vec::new()) {
+        let mut job = match job_of(&request, &shared.config) {
             Ok(job) => Box::new(job),
             Err(why) => {
                 let request = Box::new(request);
@@ -204,7 +204,7 @@ impl Handle {
         // Looked at first, since who is full is full a thousand times.
         let (unlocked, request) = is_open(Box::new(request))?;
         drop(unlocked);
-        let mut job = match job_of(&request, &shared.config, &mut Vec::new()) {
+        let mut job = match job_of(&request, &shared.config) {
             Ok(job) => Box::new(job),
             Err(why) => return Err(NotTaken::Refused { request, why }),
         };

@@ -27,7 +27,7 @@ pub(super) const UNSENT_PER_RELEASE: usize = 64;
 impl<I: Io> Core<I> {
     /// 1. A request from outside comes in, if it is new and no filter leaves it out.
     pub fn admit(&mut self, request: &Request) -> Result<u64, Refused> {
-        let mut job = job_of(request, &self.config, &mut self.scratch).inspect_err(|refused| {
+        let mut job = job_of(request, &self.config).inspect_err(|refused| {
             log::warn!("{}: {refused}", request.url);
             self.stats.seeds_bad += 1;
         })?;
@@ -198,7 +198,7 @@ impl<I: Io> Core<I> {
         self.follow(&flight.job, &mut page);
         let counts = page.final_ && page.status.is_some();
         let buffers = self.deliver(page);
-        self.spare.put(exchange, buffers);
+        self.spare.put_exchange(exchange, buffers);
         self.frontier.ended(
             flight.lane,
             &flight.job,

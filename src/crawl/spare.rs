@@ -8,7 +8,11 @@ use crate::sink::page::Page;
 /// What attempts left behind.
 #[derive(Debug, Default)]
 pub(super) struct Spare {
-    exchanges: Vec<(Box<Exchange>, Buffers)>,
+    #[expect(
+        clippy::vec_box,
+        reason = "an exchange stays where it lies, here and in its connection"
+    )]
+    exchanges: Vec<Box<Exchange>>,
     page: Option<Box<Page>>,
     /// A text to be written over by a page's Content-Type.
     pub content_type: String,
@@ -19,15 +23,16 @@ pub(super) struct Spare {
 const EXCHANGES_MAX: usize = 256;
 
 impl Spare {
-    /// An exchange that is over, to be written over, and the memory of its parts.
-    pub fn take(&mut self) -> Option<(Box<Exchange>, Buffers)> {
-        self.exchanges.pop()
+    /// An exchange to be renewed.
+    pub fn take_exchange(&mut self) -> Box<Exchange> {
+        self.exchanges.pop().unwrap_or_default()
     }
 
     /// Keeps an exchange that is over, and what its outcome was made of.
-    pub fn put(&mut self, exchange: Box<Exchange>, buffers: Buffers) {
+    pub fn put_exchange(&mut self, mut exchange: Box<Exchange>, buffers: Buffers) {
         if self.exchanges.len() < EXCHANGES_MAX {
-            self.exchanges.push((exchange, buffers));
+            exchange.refill(buffers);
+            self.exchanges.push(exchange);
         }
     }
 

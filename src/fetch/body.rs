@@ -97,17 +97,17 @@ impl Body {
     }
 
     /// The body is complete on the wire: what was wrong with its coding.
-    pub(super) fn finish(self) -> Option<Failure> {
-        match self.state {
-            State::Decoding(mut decoder) => decoder.finish().err().map(|error| failure(&error)),
-            cut => Body { state: cut, ..self }.trouble(),
+    pub(super) fn finish(&mut self) -> Option<Failure> {
+        match &mut self.state {
+            State::Decoding(decoder) => decoder.finish().err().map(|error| failure(&error)),
+            _ => self.trouble(),
         }
     }
 
     /// What was wrong with its coding so far, for a body that is cut here.
-    pub(super) fn trouble(self) -> Option<Failure> {
-        match self.state {
-            State::AsItCame(failure) | State::Stuck(failure) => Some(failure),
+    pub(super) fn trouble(&self) -> Option<Failure> {
+        match &self.state {
+            State::AsItCame(failure) | State::Stuck(failure) => Some(failure.clone()),
             State::Untouched | State::Decoding(_) | State::Dropped => None,
         }
     }

@@ -129,6 +129,7 @@ impl Connection {
     /// A connection that the kernel is asked for at `now`, for an attempt released at `released`.
     ///
     /// With a TLS session it is secured as soon as it is established.
+    #[inline]
     pub fn open(
         remote: SocketAddr,
         tls: Option<TlsSession>,
@@ -198,6 +199,7 @@ impl Connection {
     }
 
     /// Its peer is a proxy, which must make a tunnel first.
+    #[inline]
     pub fn through(mut self, through: Option<Tunnel>) -> Self {
         if let State::Connecting { tunnel, .. } = &mut self.state {
             *tunnel = through.map(Box::new);
@@ -207,6 +209,7 @@ impl Connection {
 
     /// It may take so long to be set up, from the release of what it is for, in place of
     /// `DOWNLOAD_TIMEOUT`.
+    #[inline]
     pub fn with_timeout(self, timeout: Option<Duration>) -> Self {
         Connection { timeout, ..self }
     }

@@ -76,7 +76,7 @@ impl Phase {
 }
 
 /// The beat of a reply's arrivals, by which a silence or a trickle is told.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pulse {
     /// The last arrival.
     last: Option<Instant>,

@@ -10,14 +10,14 @@ use super::timings::{Arrival, Timings};
 use super::tunnel;
 use super::wish::Wish;
 use crate::base::time::Instant;
-use crate::wire::coding::{ACCEPT_ENCODING, Budget};
+use crate::wire::coding::Budget;
 use crate::wire::http::{
     ErrorClass, Framing, Head, Headers, HttpError, Item, Limits, RequestError, RequestHead,
-    ResponseReader, write_request,
+    ResponseReader, UsualFields, write_request,
 };
 use crate::wire::proxy::Proxy;
 
-/// What is to be asked, beyond what the settings say of every request.
+/// What is to be asked.
 #[derive(Clone, Copy, Debug)]
 pub struct Description<'a> {
     /// The method.
@@ -26,7 +26,9 @@ pub struct Description<'a> {
     pub target: &'a str,
     /// The value of Host.
     pub host: &'a str,
-    /// The request's own header fields; they take the place of the settings' of the same name.
+    /// The header fields of every request ([`Settings::usual_fields`]).
+    pub usual: &'a UsualFields,
+    /// The request's own header fields; they take the place of the usual ones of the same name.
     pub headers: &'a [(String, String)],
     /// The request's body.
     pub body: Option<&'a [u8]>,
@@ -45,23 +47,32 @@ impl Description<'_> {
     ///
     /// # Errors
     /// It cannot be put on the wire; `out` is then as it was.
-    pub fn write_head(&self, settings: &Settings, out: &mut Vec<u8>) -> Result<(), RequestError> {
+    pub fn write_head(&self, out: &mut Vec<u8>) -> Result<(), RequestError> {
         let authorization = self.proxy.and_then(Proxy::authorization);
         write_request(
             out,
-            &RequestHead {
-                method: self.method,
-                target: self.target,
-                host: self.host,
-                proxy_authorization: authorization.as_deref().unwrap_or_default(),
-                user_agent: &settings.user_agent,
-                accept: ACCEPT,
-                accept_encoding: ACCEPT_ENCODING,
-                usual: &settings.headers,
-                headers: self.headers,
-                body_bytes: self.body.map(|body| body.len() as u64),
-            },
+            &self.head(authorization.as_deref().unwrap_or_default()),
         )
+    }
+
+    /// Whether it can be put on the wire.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub fn check(&self) -> Result<(), RequestError> {
+        self.head("").check()
+    }
+
+    fn head<'a>(&'a self, proxy_authorization: &'a str) -> RequestHead<'a> {
+        RequestHead {
+            method: self.method,
+            target: self.target,
+            host: self.host,
+            proxy_authorization,
+            usual: self.usual,
+            headers: self.headers,
+            body_bytes: self.body.map(|body| body.len() as u64),
+        }
     }
 }
 
@@ -85,7 +96,7 @@ pub enum Step {
 /// Queued ──► AwaitingHead ──► ReadingBody ──► Over
 ///               └──────── any failure ─────────▲
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Exchange {
     state: State,
     request: Vec<u8>,
@@ -106,7 +117,7 @@ pub struct Exchange {
     received: Received,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum State {
     /// The request has not been handed out.
     Queued,
@@ -115,6 +126,7 @@ enum State {
     /// The body is on its way.
     ReadingBody(ResponseReader, Body),
     /// Nothing more is taken.
+    #[default]
     Over,
 }
 
@@ -204,50 +216,71 @@ impl Exchange {
         limits: Limits,
         timings: Timings,
     ) -> Result<Self, RequestError> {
-        Exchange::in_buffers(description, settings, limits, timings, Buffers::default())
+        let mut exchange = Exchange::default();
+        exchange.renew(description, settings, limits, timings)?;
+        Ok(exchange)
     }
 
-    /// The same in the memory of one that is over.
-    pub fn in_buffers(
+    /// Makes a new one of one that is over, in its memory and where it lies.
+    ///
+    /// # Errors
+    /// The request cannot be put on the wire; then this is good for nothing but to be renewed again.
+    pub fn renew(
+        &mut self,
         description: &Description<'_>,
         settings: &Settings,
         limits: Limits,
         timings: Timings,
-        buffers: Buffers,
-    ) -> Result<Self, RequestError> {
-        let varies = description.target.len() + description.host.len() + settings.user_agent.len();
-        let mut request = buffers.request;
-        request.reserve(varies + REQUEST_REST);
-        description.write_head(settings, &mut request)?;
-        request.extend_from_slice(description.body.unwrap_or_default());
-        Ok(Exchange {
-            state: State::Queued,
-            request,
-            method_is_head: description.method == "HEAD",
-            is_forwarded: description.proxy.is_some(),
-            limits,
-            budget: Budget {
-                bytes_max: description.body_max.unwrap_or(settings.body_max),
-                ratio_max: u64::from(settings.ratio_max),
-            },
-            keep_wire: description.keep_wire,
-            wish: Wish::Keep,
-            timeout: description.timeout,
-            timings,
-            pulse: Pulse::new(settings),
-            arrived: Arrival {
-                at: Instant::START,
-                kernel: false,
-                slack: Duration::ZERO,
-            },
-            kept_waiting: Duration::ZERO,
-            received: Received {
-                wire: buffers.wire,
-                body: buffers.body,
-                room: buffers.head,
-                ..Received::default()
-            },
-        })
+    ) -> Result<(), RequestError> {
+        let varies = description.target.len() + description.host.len();
+        self.request.clear();
+        self.request
+            .reserve(varies + description.usual.length() + REQUEST_REST);
+        description.write_head(&mut self.request)?;
+        let body = description.body.unwrap_or_default();
+        self.request.extend_from_slice(body);
+        self.received.start_anew();
+        // All fields are named, so that none can be left as it was.
+        let Exchange {
+            state,
+            request: _,
+            method_is_head,
+            is_forwarded,
+            limits: limits_here,
+            budget,
+            keep_wire,
+            wish,
+            timeout,
+            timings: timings_here,
+            pulse,
+            arrived,
+            kept_waiting,
+            received: _,
+        } = self;
+        *state = State::Queued;
+        *method_is_head = description.method == "HEAD";
+        *is_forwarded = description.proxy.is_some();
+        *limits_here = limits;
+        *budget = Budget {
+            bytes_max: description.body_max.unwrap_or(settings.body_max),
+            ratio_max: u64::from(settings.ratio_max),
+        };
+        *keep_wire = description.keep_wire;
+        *wish = Wish::Keep;
+        *timeout = description.timeout;
+        *timings_here = timings;
+        *pulse = Pulse::new(settings);
+        *arrived = Arrival::default();
+        *kept_waiting = Duration::ZERO;
+        Ok(())
+    }
+
+    /// Gives one that is over memory to be renewed in.
+    pub fn refill(&mut self, buffers: Buffers) {
+        self.request = buffers.request;
+        self.received.wire = buffers.wire;
+        self.received.body = buffers.body;
+        self.received.room = buffers.head;
     }
 
     /// The request's bytes, which are now on their way.
@@ -422,6 +455,7 @@ impl Exchange {
     }
 
     /// The same of an exchange whose own memory is wanted for another one. Nothing is left of it.
+    #[inline]
     pub fn take_outcome(&mut self) -> Outcome {
         let received = std::mem::take(&mut self.received);
         let begun = received.head.is_some();
@@ -535,7 +569,8 @@ impl Exchange {
         if self.received.framing != Some(Framing::None) {
             self.timings.end_body(arrival);
         }
-        let failure = self.take_body().finish();
+        let failure = self.body().finish();
+        self.state = State::Over;
         Step::Over { failure, reusable }
     }
 
@@ -543,14 +578,16 @@ impl Exchange {
     fn cut(&mut self, arrival: Arrival) -> Step {
         self.timings.end_body(arrival);
         self.received.truncated = Some(Truncation::Length);
+        let failure = self.body().trouble();
+        self.state = State::Over;
         Step::Over {
-            failure: self.take_body().trouble(),
+            failure,
             reusable: false,
         }
     }
 
-    fn take_body(&mut self) -> Body {
-        match std::mem::replace(&mut self.state, State::Over) {
+    fn body(&mut self) -> &mut Body {
+        match &mut self.state {
             State::ReadingBody(_, body) => body,
             _ => unreachable!("only a body on its way ends"),
         }
@@ -568,6 +605,30 @@ enum Read {
 }
 
 impl Received {
+    /// Nothing has come; its memory stays.
+    fn start_anew(&mut self) {
+        // All fields are named, so that none can be left as it was.
+        let Received {
+            head,
+            framing,
+            wire,
+            wire_bytes,
+            head_bytes,
+            body,
+            taken,
+            truncated,
+            room: _,
+        } = self;
+        *head = None;
+        *framing = None;
+        wire.clear();
+        *wire_bytes = 0;
+        *head_bytes = 0;
+        body.clear();
+        *taken = 0;
+        *truncated = None;
+    }
+
     /// What came is no part of the final reply.
     fn start_again(&mut self) {
         self.wire.clear();
@@ -624,11 +685,8 @@ fn http_failure(error: HttpError) -> Failure {
     Failure::new(kind, error.code(), error.to_string())
 }
 
-/// What a page may be; the field's habit, so that a page looks as it does to others.
-const ACCEPT: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
-
-/// Bytes of an ordinary request beside its target, Host and User-Agent, or a few more.
-const REQUEST_REST: usize = 192;
+/// Bytes of an ordinary request beside its target, Host and the usual fields, or a few more.
+const REQUEST_REST: usize = 64;
 
 /// Memory that is kept for other exchanges, in each of their buffers.
 const BUFFER_KEPT: usize = 32 * 1024;

@@ -55,9 +55,9 @@ pub enum Turn {
 
 impl Race {
     /// A race to addresses in the order of RFC 8305 §4; lost at once if there are none.
-    pub fn new(addresses: &[IpAddr]) -> Self {
+    pub fn new(addresses: SmallVec<[IpAddr; 2]>) -> Self {
         let mut race = Race {
-            addresses: addresses.into(),
+            addresses,
             begun: 0,
             flying: 0,
             state: State::Ready,
@@ -118,7 +118,7 @@ mod tests {
     }
 
     fn race(count: u8) -> Race {
-        Race::new(&(1..=count).map(address).collect::<Vec<_>>())
+        Race::new((1..=count).map(address).collect())
     }
 
     fn at(ms: u64) -> Instant {

@@ -15,7 +15,7 @@ pub struct Pool {
     /// By slot. Links run through it: by age over all, and through each origin's stack.
     entries: Vec<Option<Entry>>,
     /// The connection that each origin used last.
-    tops: HashMap<u32, u32, FixedState>,
+    tops: HashMap<u64, u32, FixedState>,
     /// The connections idle longest and shortest.
     oldest: Option<u32>,
     youngest: Option<u32>,
@@ -26,7 +26,7 @@ pub struct Pool {
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    origin: u32,
+    origin: u64,
     since: Instant,
     older: Option<u32>,
     younger: Option<u32>,
@@ -52,7 +52,7 @@ impl Pool {
     /// Lets a connection wait. At the bound, the one returned must be closed: the one idle
     /// longest, or this one where nothing may wait at all.
     #[must_use = "a connection that is pushed out must be closed"]
-    pub fn put(&mut self, origin: u32, connection: u32, now: Instant) -> Option<u32> {
+    pub fn put(&mut self, origin: u64, connection: u32, now: Instant) -> Option<u32> {
         if self.count_max == 0 {
             return Some(connection);
         }
@@ -94,7 +94,7 @@ impl Pool {
     }
 
     /// Takes the origin's connection that was used last: the one most likely to be alive.
-    pub fn take(&mut self, origin: u32) -> Option<u32> {
+    pub fn take(&mut self, origin: u64) -> Option<u32> {
         let connection = *self.tops.get(&origin)?;
         self.remove(connection);
         Some(connection)
@@ -211,12 +211,12 @@ mod tests {
 
     /// What the pool must do, in the plainest way: a list, the oldest first.
     #[derive(Default)]
-    struct Model(Vec<(u32, u32, Instant)>);
+    struct Model(Vec<(u64, u32, Instant)>);
 
     proptest! {
         #[test]
         fn it_does_what_a_plain_list_does(
-            steps in prop::collection::vec((0..6_u8, 0..4_u32, 0..12_u32, 0..60_u64), 1..200),
+            steps in prop::collection::vec((0..6_u8, 0..4_u64, 0..12_u32, 0..60_u64), 1..200),
         ) {
             let mut pool = pool(5);
             let mut model = Model::default();
@@ -241,7 +241,7 @@ mod tests {
                     }
                     _ => now += Duration::from_millis(pause),
                 }
-                let over = |waiting: &&(u32, u32, Instant)| now >= waiting.2 + pool.idle_timeout;
+                let over = |waiting: &&(u64, u32, Instant)| now >= waiting.2 + pool.idle_timeout;
                 let expired: Vec<u32> = model.0.iter().filter(over).map(|w| w.1).collect();
                 model.0.drain(..expired.len());
                 let gone: Vec<u32> = std::iter::from_fn(|| pool.expire(now)).collect();

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use crate::wire::coding::ACCEPT_ENCODING;
+use crate::wire::http::{RequestError, UsualFields};
+
 /// Limits and habits of one fetch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -32,6 +35,25 @@ pub struct Settings {
     /// `KEEPALIVE_MAX`: connections that may wait, in all.
     pub keepalive_max: usize,
 }
+
+impl Settings {
+    /// The header fields of every request, written once for all of them. They do not follow what is
+    /// changed here later.
+    ///
+    /// # Errors
+    /// `headers` or `user_agent` cannot be put on the wire.
+    pub fn usual_fields(&self) -> Result<UsualFields, RequestError> {
+        let ours = [
+            ("User-Agent", &*self.user_agent),
+            ("Accept", ACCEPT),
+            ("Accept-Encoding", ACCEPT_ENCODING),
+        ];
+        UsualFields::new(&ours, &self.headers)
+    }
+}
+
+/// What a page may be; the field's habit, so that a page looks as it does to others.
+const ACCEPT: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
 impl Default for Settings {
     fn default() -> Self {

@@ -149,7 +149,7 @@ impl Timings {
 }
 
 /// When bytes arrived, and how far that can be trusted: a back end's stamp, as this floor takes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
     /// When the last of them arrived.
     pub at: Instant,

@@ -84,13 +84,15 @@ impl Hosts {
         given.copied().unwrap_or_default()
     }
 
-    /// The same, to be changed, where they are counted.
-    pub fn given_mut(&mut self, id: HostId) -> Option<&mut Given> {
-        if !self.counts {
-            return None;
-        }
+    /// Whether pages are counted.
+    pub fn counts_pages(&self) -> bool {
+        self.counts
+    }
+
+    /// The pages of a host, to be changed, where they are counted.
+    pub fn given_mut(&mut self, id: HostId) -> &mut Given {
         self.given.grow_to(id.0 as usize + 1, Given::default);
-        self.given.get_mut(id.0 as usize)
+        &mut self.given[id.0 as usize]
     }
 
     /// The host of a name, if it is known.
@@ -112,10 +114,13 @@ impl Hosts {
     /// Whether a host may be asked at `now`.
     pub fn health(&self, id: HostId, now: Instant) -> Health {
         let host = self.get(id);
+        if !host.was_held {
+            return Health::Up;
+        }
         if host.failures >= FAILURES_MAX && host.holds >= HOLDS_MAX {
             return Health::Down;
         }
-        match self.held.get(&id).filter(|_| host.was_held) {
+        match self.held.get(&id) {
             Some(until) if *until > now => Health::Held(*until),
             _ => Health::Up,
         }

@@ -22,7 +22,7 @@ use hashbrown::{HashMap, HashTable};
 use smallvec::SmallVec;
 
 use super::filter::{self, Filtered, Site};
-use super::hosts::{Health, HostId, Hosts};
+use super::hosts::{Given, Health, HostId, Hosts};
 use super::job::Job;
 use super::numbers::Numbers;
 use super::origins::{NO_LANE, Origins};
@@ -277,7 +277,7 @@ impl Frontier {
             return Next::Later;
         };
         let origin = self.origins.get(slot.origin);
-        match self.health(lane, now) {
+        match self.health_of(lane, origin.host, now) {
             Health::Up => {}
             Health::Held(until) => {
                 self.lanes[lane.0 as usize].stands = Stands::Held;
@@ -342,8 +342,12 @@ impl Frontier {
             self.limited.push(lane);
             return Some(Next::Later);
         }
-        let (max, host) = (self.settings.pages_per_host_max, self.host_of(lane));
-        if max > 0 && self.hosts.given(host).pages >= max {
+        let max = self.settings.pages_per_host_max;
+        if max == 0 {
+            return None;
+        }
+        let host = self.host_of(lane);
+        if self.hosts.given(host).pages >= max {
             return Some(Next::Unsent(self.pop(lane, throttle), Unsent::HostPages));
         }
         if self.awaits_pages(host) {
@@ -384,19 +388,28 @@ impl Frontier {
 
     /// The host that a lane's connections lead to: its proxy's, or its own.
     fn dialled(&self, lane: LaneId) -> HostId {
-        let proxy = match self.routes.get(&lane) {
+        self.proxy_host_of(lane)
+            .unwrap_or_else(|| self.host_of(lane))
+    }
+
+    /// The host of the proxy that a lane's requests go through.
+    fn proxy_host_of(&self, lane: LaneId) -> Option<HostId> {
+        match self.routes.get(&lane) {
             None => self.proxy_host,
             Some(way) => way.host,
-        };
-        proxy.unwrap_or_else(|| self.host_of(lane))
+        }
     }
 
     /// Whether a lane's host may be asked, and whatever it is reached through.
     fn health(&self, lane: LaneId, now: Instant) -> Health {
-        let (host, dialled) = (self.host_of(lane), self.dialled(lane));
-        match self.hosts.health(host, now) {
-            Health::Up if dialled != host => self.hosts.health(dialled, now),
-            health => health,
+        self.health_of(lane, self.host_of(lane), now)
+    }
+
+    fn health_of(&self, lane: LaneId, host: HostId, now: Instant) -> Health {
+        let proxy = self.proxy_host_of(lane);
+        match (self.hosts.health(host, now), proxy) {
+            (Health::Up, Some(proxy)) => self.hosts.health(proxy, now),
+            (health, _) => health,
         }
     }
 
@@ -417,12 +430,20 @@ impl Frontier {
         self.lanes[lane.0 as usize].in_flight.add();
         if job.kind == Kind::Page {
             self.pages_in_flight += 1;
-            let host = self.host_of(lane);
-            if let Some(given) = self.hosts.given_mut(host) {
+            if let Some(given) = self.given_mut(lane) {
                 given.in_flight += 1;
             }
         }
         job
+    }
+
+    /// The pages of a lane's host, where they are counted.
+    fn given_mut(&mut self, lane: LaneId) -> Option<&mut Given> {
+        if !self.hosts.counts_pages() {
+            return None;
+        }
+        let host = self.host_of(lane);
+        Some(self.hosts.given_mut(host))
     }
 
     /// Takes the front out of the queue.
@@ -503,8 +524,7 @@ impl Frontier {
         self.lanes[lane.0 as usize].in_flight.subtract();
         if page && job.kind == Kind::Page {
             self.pages += 1;
-            let host = self.host_of(lane);
-            if let Some(given) = self.hosts.given_mut(host) {
+            if let Some(given) = self.given_mut(lane) {
                 given.pages += 1;
             }
         }
@@ -539,8 +559,7 @@ impl Frontier {
     fn uncount(&mut self, job: &Job, lane: LaneId) {
         if job.kind == Kind::Page {
             self.pages_in_flight -= 1;
-            let host = self.host_of(lane);
-            if let Some(given) = self.hosts.given_mut(host) {
+            if let Some(given) = self.given_mut(lane) {
                 given.in_flight -= 1;
             }
         }
@@ -646,7 +665,7 @@ impl Frontier {
         self.lanes_open += 1;
         self.note_route(lane, route, throttle.names_mut());
         let origin = self.origins.get_mut(origin);
-        origin.lanes += 1;
+        origin.users += 1;
         if origin.lane == NO_LANE {
             origin.lane = lane;
         } else {
@@ -698,7 +717,7 @@ impl Frontier {
             false => self.routes.remove(&lane),
         };
         let origin = self.origins.get_mut(number);
-        origin.lanes -= 1;
+        origin.users -= 1;
         if origin.lane == lane {
             origin.lane = NO_LANE;
         } else {
@@ -716,10 +735,31 @@ impl Frontier {
         self.keep_or_forget(number, now);
     }
 
-    /// An origin without lanes is remembered while its robots.txt holds, within the bound.
+    /// The number of a lane's origin, which is no other's until it is let go as often as held.
+    pub fn hold_origin(&mut self, lane: LaneId) -> u32 {
+        let number = self.lanes[lane.0 as usize].origin;
+        self.hold_origin_again(number);
+        number
+    }
+
+    /// One more hold on an origin that is held.
+    pub fn hold_origin_again(&mut self, number: u32) {
+        self.origins.get_mut(number).users += 1;
+    }
+
+    /// Lets go of an origin that was held.
+    pub fn let_origin_go(&mut self, number: u32, now: Instant) {
+        let origin = self.origins.get_mut(number);
+        origin.users -= 1;
+        if origin.users == 0 {
+            self.keep_or_forget(number, now);
+        }
+    }
+
+    /// An origin that nobody uses is remembered while its robots.txt holds, within the bound.
     fn keep_or_forget(&mut self, origin: u32, now: Instant) {
         let slot = self.origins.get_mut(origin);
-        if slot.lanes > 0 || slot.kept || matches!(slot.robots, Robots::Fetching(_)) {
+        if slot.users > 0 || slot.kept || matches!(slot.robots, Robots::Fetching(_)) {
             return;
         }
         let Some(until) = slot.robots.holds_until().filter(|until| *until > now) else {
@@ -733,7 +773,7 @@ impl Frontier {
             self.origins_kept.pop();
             let slot = self.origins.get_mut(first);
             slot.kept = false;
-            if slot.lanes == 0 && !matches!(slot.robots, Robots::Fetching(_)) {
+            if slot.users == 0 && !matches!(slot.robots, Robots::Fetching(_)) {
                 self.origins.forget(first);
             }
         }

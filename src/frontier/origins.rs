@@ -27,8 +27,8 @@ pub(super) struct Origins {
 #[derive(Debug)]
 pub(super) struct Origin {
     pub robots: Standing,
-    /// Lanes that fetch from it.
-    pub lanes: u32,
+    /// Lanes that fetch from it, and others who hold its number.
+    pub users: u32,
     /// One of these, or `NO_LANE`: most origins have one.
     pub lane: LaneId,
     pub host: HostId,
@@ -62,7 +62,7 @@ impl Origins {
         }
         let origin = Origin {
             robots: Standing::Unknown,
-            lanes: 0,
+            users: 0,
             lane: NO_LANE,
             host,
             port: key.1,
@@ -96,7 +96,7 @@ impl Origins {
         &mut self.origins[id as usize]
     }
 
-    /// Forgets an origin that has no lanes.
+    /// Forgets an origin that nobody uses.
     pub fn forget(&mut self, id: u32) {
         let origin = &mut self.origins[id as usize];
         origin.robots = Standing::Unknown;

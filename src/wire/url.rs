@@ -9,7 +9,7 @@ mod plain;
 #[cfg(feature = "idn")]
 mod standard;
 
-use std::fmt::{self, Write};
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 #[cfg(not(feature = "idn"))]
@@ -97,20 +97,18 @@ impl CrawlUrl {
             ("http://", 80)
         };
         let host_end = scheme.len() + host.len();
-        let port_length = if port == own_port {
-            0
-        } else {
-            2 + port.checked_ilog10().unwrap_or(0) as usize
+        let mut digits = itoa::Buffer::new();
+        let (colon, digits) = match port == own_port {
+            true => ("", ""),
+            false => (":", digits.format(port)),
         };
-        let path_start = host_end + port_length;
+        let path_start = host_end + colon.len() + digits.len();
         let mut text = String::with_capacity(path_start + target.len());
-        text.push_str(scheme);
-        text.push_str(host);
-        if port != own_port {
-            let _ = write!(text, ":{port}");
+        for part in [scheme, host, colon, digits, target] {
+            text.push_str(part);
         }
-        text.push_str(target);
-        let path_end = path_start + target.find('?').unwrap_or(target.len());
+        let query = target.bytes().position(|byte| byte == b'?');
+        let path_end = path_start + query.unwrap_or(target.len());
         CrawlUrl {
             text: text.into(),
             host_end: host_end as u16,

@@ -18,6 +18,7 @@ pub(super) use self::load::Load;
 
 use self::load::Target;
 use self::schedule::Schedule;
+use super::carry::check_request;
 use super::config::{Config, Source, settings};
 use super::core::Phase;
 use super::crawler::{Crawler, Parts, SetUpError, Turn};
@@ -161,8 +162,7 @@ impl<I: Io> Probe<I> {
         for target in load.targets() {
             // What cannot be put on the wire is the caller's to hear of now, not the sink's later.
             let job = load.job_of(target, 0);
-            core.check_request(&job)
-                .map_err(|error| refused(&target.request.url, error))?;
+            check_request(&job).map_err(|error| refused(&target.request.url, error))?;
         }
         core.load = Some(Box::new(load));
         Ok(Probe { crawler })

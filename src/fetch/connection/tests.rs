@@ -29,10 +29,13 @@ fn address(port: u16) -> SocketAddr {
 }
 
 fn exchange() -> Box<Exchange> {
+    let settings = Settings::default();
+    let usual = settings.usual_fields().expect("good fields");
     let description = Description {
         method: "GET",
         target: "/a",
         host: "a.test",
+        usual: &usual,
         headers: &[],
         body: None,
         keep_wire: true,
@@ -40,7 +43,6 @@ fn exchange() -> Box<Exchange> {
         timeout: None,
         proxy: None,
     };
-    let settings = Settings::default();
     let exchange = Exchange::new(
         &description,
         &settings,

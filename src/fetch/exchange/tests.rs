@@ -1,7 +1,9 @@
 //! Replies of every kind through an exchange.
 
+use std::sync::LazyLock;
+
 use super::*;
-use crate::wire::coding::gzip;
+use crate::wire::coding::{ACCEPT_ENCODING, gzip};
 
 /// The request is released at 0 s, departs at 1 s; replies come from 2 s on, a second apart.
 fn at(seconds: u64) -> Instant {
@@ -16,11 +18,15 @@ fn arrival(seconds: u64) -> Arrival {
     }
 }
 
+static USUAL: LazyLock<UsualFields> =
+    LazyLock::new(|| Settings::default().usual_fields().expect("good fields"));
+
 fn description() -> Description<'static> {
     Description {
         method: "GET",
         target: "/a",
         host: "a.test",
+        usual: &USUAL,
         headers: &[],
         body: None,
         keep_wire: true,
@@ -163,8 +169,10 @@ fn a_request_carries_the_settings_and_its_own_fields_instead() {
         ..Settings::default()
     };
     let own = [field("x-both", "request"), field("Accept", "text/plain")];
+    let usual = settings.usual_fields().expect("good fields");
     let asked = Description {
         method: "POST",
+        usual: &usual,
         headers: &own,
         body: Some(b"hi"),
         ..description()

@@ -320,6 +320,43 @@ fn an_origin_is_remembered_once_however_often_its_lane_closes() {
 }
 
 #[test]
+fn the_number_of_an_origin_that_is_held_is_given_to_no_other() {
+    let now = Instant::START;
+    let mut frontier = Frontier::new(Settings {
+        robots_obey: false,
+        ..Settings::default()
+    });
+    let mut throttle = Throttle::new(Pace::default(), 1, now);
+    let mut id = 0;
+    // Its lane opens, sends one request and closes; somebody holds its origin meanwhile.
+    let mut hold = |frontier: &mut Frontier, host: &str| {
+        id += 1;
+        let scopes = ScopeSet::ordered([throttle.scope(host)]);
+        let url = CrawlUrl::parse(&format!("http://{host}/")).expect("a URL");
+        frontier.push(Job::seed(id, url.clone()), &scopes, &mut throttle, now);
+        let lane = frontier.lane(&url, None, &scopes, &mut throttle);
+        let number = frontier.hold_origin(lane);
+        throttle.withdraw(lane, now);
+        frontier.released(lane, now);
+        let Next::Send(page) = frontier.next(lane, &throttle, now) else {
+            panic!("nothing stands in its way");
+        };
+        frontier.ended(lane, &page, true, &mut throttle, now);
+        assert_eq!(frontier.lanes_open(), 0);
+        number
+    };
+    let first = hold(&mut frontier, "a.test");
+    let second = hold(&mut frontier, "b.test");
+    assert_ne!(first, second);
+    frontier.hold_origin_again(first);
+    frontier.let_origin_go(first, now);
+    let third = hold(&mut frontier, "c.test");
+    assert_ne!(first, third, "it was held twice");
+    frontier.let_origin_go(first, now);
+    assert_eq!(hold(&mut frontier, "d.test"), first);
+}
+
+#[test]
 fn lanes_of_one_origin_are_told_apart_by_their_scopes_and_found_again() {
     let now = Instant::START;
     let mut frontier = Frontier::new(Settings::default());

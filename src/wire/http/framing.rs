@@ -38,7 +38,9 @@ pub(super) fn of(head: &Head, method_is_head: bool) -> Result<(Framing, bool), H
 /// `Proxy-Connection` is believed only where it is the more careful.
 fn persistent(head: &Head) -> bool {
     let says = |name, token: &str| {
-        members(head, name).any(|member| member.eq_ignore_ascii_case(token.as_bytes()))
+        let mut values = head.headers.get_all(name);
+        values
+            .any(|value| members(value).any(|member| member.eq_ignore_ascii_case(token.as_bytes())))
     };
     if says("connection", "close") || says("proxy-connection", "close") {
         return false;
@@ -53,7 +55,8 @@ fn persistent(head: &Head) -> bool {
 /// word for nothing.
 fn chunked(head: &Head) -> Result<bool, HttpError> {
     let mut chunked = false;
-    for coding in members(head, "transfer-encoding") {
+    let values = head.headers.get_all("transfer-encoding");
+    for coding in values.flat_map(members) {
         if coding.eq_ignore_ascii_case(b"chunked") {
             chunked = true;
         } else if chunked || !coding.eq_ignore_ascii_case(b"identity") {
@@ -66,12 +69,14 @@ fn chunked(head: &Head) -> Result<bool, HttpError> {
 /// The declared length: repeated equal values are one, an empty field is none.
 fn content_length(head: &Head) -> Result<Option<u64>, HttpError> {
     let mut length = None;
-    for member in members(head, "content-length") {
-        let value = decimal(member).ok_or(HttpError::ContentLength)?;
-        if length.is_some_and(|before| before != value) {
-            return Err(HttpError::ContentLength);
+    for value in head.headers.get_all("content-length") {
+        for member in members(value) {
+            let value = decimal(member).ok_or(HttpError::ContentLength)?;
+            if length.is_some_and(|before| before != value) {
+                return Err(HttpError::ContentLength);
+            }
+            length = Some(value);
         }
-        length = Some(value);
     }
     Ok(length)
 }
@@ -84,11 +89,10 @@ fn decimal(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// The members of a list field over all its lines, empty ones left out (RFC 9110 section 5.6.1).
-fn members<'a>(head: &'a Head, name: &'static str) -> impl Iterator<Item = &'a [u8]> {
-    head.headers
-        .get_all(name)
-        .flat_map(|value| value.split(|&byte| byte == b','))
+/// The members of one line of a list field, empty ones left out (RFC 9110 section 5.6.1).
+fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value
+        .split(|&byte| byte == b',')
         .map(<[u8]>::trim_ascii)
         .filter(|member| !member.is_empty())
 }

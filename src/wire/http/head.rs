@@ -1,10 +1,10 @@
 //! Heads: gathered line by line without rescanning, made regular, parsed once by httparse.
 
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use httparse::{EMPTY_HEADER, ParserConfig, Status};
-use smallvec::{SmallVec, smallvec};
+use httparse::{Header, ParserConfig, Status};
 
 use super::{HttpError, Limits};
 
@@ -123,11 +123,10 @@ impl Headers {
     }
 
     fn is_named(&self, field: &Field, name: &str) -> bool {
-        // Most names differ in length already.
-        field.name.len() == name.len()
-            && self
-                .slice(&field.name)
-                .eq_ignore_ascii_case(name.as_bytes())
+        // Most names differ in length already; of one that is the same most letters are, as they stand.
+        let mut letters = self.slice(&field.name).iter().zip(name.as_bytes());
+        length(&field.name) == name.len()
+            && letters.all(|(one, other)| one == other || one.eq_ignore_ascii_case(other))
     }
 
     fn slice(&self, range: &Range<u32>) -> &[u8] {
@@ -357,7 +356,7 @@ impl HeadBuffer {
     pub(super) fn parse(mut self) -> Result<Head, HttpError> {
         let mut fields = std::mem::take(&mut self.fields);
         let (status, version) = self.parts(&mut fields)?;
-        let lengths = fields.iter().map(|field| length_bit(field.name.len()));
+        let lengths = fields.iter().map(|field| length_bit(length(&field.name)));
         let headers = Headers {
             lengths: lengths.fold(0, |all, length| all | length),
             bytes: self.bytes,
@@ -372,14 +371,22 @@ impl HeadBuffer {
 
     /// Status and version; appends the fields.
     fn parts(&self, fields: &mut Vec<Field>) -> Result<(u16, Version), HttpError> {
-        let mut slots: SmallVec<[_; HEADER_LINES_USUAL]> = smallvec![EMPTY_HEADER; self.lines];
-        let mut response = httparse::Response::new(&mut slots);
+        let mut usual = [const { MaybeUninit::<Header<'_>>::uninit() }; HEADER_LINES_USUAL];
+        let mut more = Vec::new();
+        let slots = match usual.get_mut(..self.lines) {
+            Some(slots) => slots,
+            None => {
+                more.resize_with(self.lines, MaybeUninit::uninit);
+                &mut more[..]
+            }
+        };
+        let mut response = httparse::Response::new(&mut []);
         let mut config = ParserConfig::default();
         config
             .allow_multiple_spaces_in_response_status_delimiters(true)
             .allow_spaces_after_header_name_in_responses(true)
             .ignore_invalid_headers_in_responses(true);
-        let parsed = config.parse_response(&mut response, &self.bytes);
+        let parsed = config.parse_response_with_uninit_headers(&mut response, &self.bytes, slots);
         match parsed.map_err(fault)? {
             Status::Complete(used) => debug_assert_eq!(used, self.bytes.len(), "one end of head"),
             Status::Partial => return Err(HttpError::Header),
@@ -389,10 +396,14 @@ impl HeadBuffer {
             Some(0) => Version::Http10,
             _ => Version::Http11,
         };
+        assert!(
+            u32::try_from(self.bytes.len()).is_ok(),
+            "a head is far below 4 GiB"
+        );
+        // Each is a part of the bytes, so no number is cut.
         let range = |part: &[u8]| {
             let start = part.as_ptr() as usize - self.bytes.as_ptr() as usize;
-            let narrow = |at: usize| u32::try_from(at).expect("a head is far below 4 GiB");
-            narrow(start)..narrow(start + part.len())
+            start as u32..(start + part.len()) as u32
         };
         fields.extend(response.headers.iter().map(|header| Field {
             name: range(header.name.as_bytes()),
@@ -400,6 +411,11 @@ impl HeadBuffer {
         }));
         Ok((status.ok_or(HttpError::Status)?, version))
     }
+}
+
+/// Bytes of a part. A range of these numbers can say so itself, but takes a detour by iterators.
+fn length(part: &Range<u32>) -> usize {
+    (part.end - part.start) as usize
 }
 
 /// The bit of a name's length in [`Headers::lengths`].

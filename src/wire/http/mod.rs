@@ -14,7 +14,7 @@ mod request;
 pub use error::{ErrorClass, HttpError};
 pub use framing::Framing;
 pub use head::{Head, Headers, Version};
-pub use request::{RequestError, RequestHead, write_request};
+pub use request::{RequestError, RequestHead, UsualFields, write_request};
 
 use chunked::{Chunks, Step};
 use head::{Bounds, HeadBuffer};

@@ -15,20 +15,53 @@ pub struct RequestHead<'a> {
     /// The value of Proxy-Authorization; empty leaves it out. For the proxy that takes this request
     /// alone.
     pub proxy_authorization: &'a str,
-    /// The value of User-Agent; empty leaves it out.
-    pub user_agent: &'a str,
-    /// The value of Accept; empty leaves it out.
-    pub accept: &'a str,
-    /// The value of Accept-Encoding; empty leaves it out.
-    pub accept_encoding: &'a str,
-    /// Fields that every request has, in order, after those above. One that bears the name of one
-    /// above takes its place.
-    pub usual: &'a [(String, String)],
+    /// Fields that every request has, in order, after those above.
+    pub usual: &'a UsualFields,
     /// This one's own fields, in order, after those above. One that bears the name of one above
     /// takes its place.
     pub headers: &'a [(String, String)],
     /// Bytes of the body that follows; `None` sends no Content-Length.
     pub body_bytes: Option<u64>,
+}
+
+/// The fields that every request has, which are checked and written once: a head takes a copy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UsualFields {
+    fields: Vec<(String, String)>,
+    /// All of them, as they stand in a head.
+    lines: Vec<u8>,
+    /// One of them takes the place of Host.
+    name_host: bool,
+}
+
+impl UsualFields {
+    /// Ours in order, save those without a value, then others, in order. One of the others that bears
+    /// the name of one of ours, or of Host, takes its place.
+    ///
+    /// # Errors
+    /// What [`write_request`] says of fields.
+    pub fn new(ours: &[(&str, &str)], others: &[(String, String)]) -> Result<Self, RequestError> {
+        let ours = ours
+            .iter()
+            .filter(|(name, value)| !value.is_empty() && !bears(others, name))
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let fields: Vec<(String, String)> = ours.chain(others.iter().cloned()).collect();
+        let mut lines = Vec::new();
+        for (name, value) in &fields {
+            check_field(name, value)?;
+            write_field(&mut lines, name, value);
+        }
+        Ok(UsualFields {
+            name_host: bears(&fields, "Host"),
+            fields,
+            lines,
+        })
+    }
+
+    /// Bytes that they take up in a head.
+    pub fn length(&self) -> usize {
+        self.lines.len()
+    }
 }
 
 /// Why a request was not written. Ours or the user's mistake, never the web's.
@@ -74,65 +107,72 @@ impl RequestError {
     }
 }
 
-/// Appends a request's head to `out` (RFC 9112 section 3): Host, User-Agent, Accept,
-/// Accept-Encoding, the usual fields, its own, Content-Length. The body is the caller's to add.
+/// Appends a request's head to `out` (RFC 9112 section 3): Host, the usual fields, its own,
+/// Content-Length. The body is the caller's to add.
 ///
 /// # Errors
 /// Anything that would let one field become two, or a reader see another request than we do.
 /// `out` is then as it was.
 pub fn write_request(out: &mut Vec<u8>, request: &RequestHead<'_>) -> Result<(), RequestError> {
-    let begin = out.len();
-    write_all(out, request).inspect_err(|_| out.truncate(begin))
-}
-
-fn write_all(out: &mut Vec<u8>, request: &RequestHead<'_>) -> Result<(), RequestError> {
-    if !is_token(request.method) {
-        return Err(RequestError::Method(request.method.to_owned()));
-    }
-    let target = request.target.split('#').next().unwrap_or_default();
-    // All octets are looked at, which is quicker than to stop at the first that is wrong.
-    let is_wrong = |wrong: bool, byte: u8| wrong | !byte.is_ascii_graphic();
-    if target.bytes().fold(false, is_wrong) {
-        return Err(RequestError::Target(request.target.to_owned()));
-    }
-    let target = if target.is_empty() { "/" } else { target };
+    request.check()?;
+    let target = match request.target_sent() {
+        "" => "/",
+        target => target,
+    };
     for part in [request.method, " ", target, " HTTP/1.1\r\n"] {
         out.extend_from_slice(part.as_bytes());
     }
-    for (name, value) in [
-        ("Host", request.host),
-        ("Proxy-Authorization", request.proxy_authorization),
-        ("User-Agent", request.user_agent),
-        ("Accept", request.accept),
-        ("Accept-Encoding", request.accept_encoding),
-    ] {
-        let replaced = bears(request.usual, name) || bears(request.headers, name);
-        // An empty Host is sent: RFC 9112 section 3.2 demands the field.
-        if !replaced && (!value.is_empty() || name == "Host") {
-            write_value(out, name, value)?;
-        }
+    let (usual, headers) = (request.usual, request.headers);
+    // An empty Host is sent: RFC 9112 section 3.2 demands the field.
+    if !usual.name_host && !bears(headers, "Host") {
+        write_field(out, "Host", request.host);
     }
-    let usual = request.usual.iter();
-    let usual = usual.filter(|(name, _)| !bears(request.headers, name));
-    for (name, value) in usual.chain(request.headers) {
-        if ["content-length", "transfer-encoding"]
-            .iter()
-            .any(|ours| ours.eq_ignore_ascii_case(name))
-        {
-            return Err(RequestError::Framing(name.clone()));
+    if !request.proxy_authorization.is_empty() {
+        write_field(out, "Proxy-Authorization", request.proxy_authorization);
+    }
+    if headers.is_empty() {
+        out.extend_from_slice(&usual.lines);
+    } else {
+        let usual = usual.fields.iter();
+        let usual = usual.filter(|(name, _)| !bears(headers, name));
+        for (name, value) in usual.chain(headers) {
+            write_field(out, name, value);
         }
-        if name.eq_ignore_ascii_case("proxy-authorization") {
-            return Err(RequestError::Proxy(name.clone()));
-        }
-        write_field(out, name, value)?;
     }
     if let Some(bytes) = request.body_bytes {
         let mut digits = String::new();
         let _ = write!(digits, "{bytes}");
-        write_value(out, "Content-Length", &digits)?;
+        write_field(out, "Content-Length", &digits);
     }
     out.extend_from_slice(b"\r\n");
     Ok(())
+}
+
+impl<'a> RequestHead<'a> {
+    /// Whether [`write_request`] would write it.
+    ///
+    /// # Errors
+    /// Those of [`write_request`].
+    pub fn check(&self) -> Result<(), RequestError> {
+        if !is_token(self.method) {
+            return Err(RequestError::Method(self.method.to_owned()));
+        }
+        // All octets are looked at, which is quicker than to stop at the first that is wrong.
+        let is_wrong = |wrong: bool, byte: u8| wrong | !byte.is_ascii_graphic();
+        if self.target_sent().bytes().fold(false, is_wrong) {
+            return Err(RequestError::Target(self.target.to_owned()));
+        }
+        check_value("Host", self.host)?;
+        check_value("Proxy-Authorization", self.proxy_authorization)?;
+        let mut headers = self.headers.iter();
+        headers.try_for_each(|(name, value)| check_field(name, value))
+    }
+
+    /// The target without its fragment.
+    fn target_sent(&self) -> &'a str {
+        let fragment = self.target.bytes().position(|byte| byte == b'#');
+        &self.target[..fragment.unwrap_or(self.target.len())]
+    }
 }
 
 /// Whether one of these fields has this name.
@@ -141,23 +181,36 @@ fn bears(fields: &[(String, String)], name: &str) -> bool {
     fields.any(|(other, _)| other.eq_ignore_ascii_case(name))
 }
 
-fn write_field(out: &mut Vec<u8>, name: &str, value: &str) -> Result<(), RequestError> {
+/// Whether a field may be set by hand, as it is.
+fn check_field(name: &str, value: &str) -> Result<(), RequestError> {
+    if ["content-length", "transfer-encoding"]
+        .iter()
+        .any(|ours| ours.eq_ignore_ascii_case(name))
+    {
+        return Err(RequestError::Framing(name.to_owned()));
+    }
+    if name.eq_ignore_ascii_case("proxy-authorization") {
+        return Err(RequestError::Proxy(name.to_owned()));
+    }
     if !is_token(name) {
         return Err(RequestError::HeaderName(name.to_owned()));
     }
-    write_value(out, name, value)
+    check_value(name, value)
 }
 
-/// Writes a field whose name is known to be a token.
-fn write_value(out: &mut Vec<u8>, name: &str, value: &str) -> Result<(), RequestError> {
+fn check_value(name: &str, value: &str) -> Result<(), RequestError> {
     let is_wrong = |wrong: bool, byte: u8| wrong | (byte.is_ascii_control() & (byte != b'\t'));
     if value.bytes().fold(false, is_wrong) {
         return Err(RequestError::HeaderValue(name.to_owned()));
     }
+    Ok(())
+}
+
+/// Writes a field that was checked.
+fn write_field(out: &mut Vec<u8>, name: &str, value: &str) {
     for part in [name, ": ", value.trim_ascii(), "\r\n"] {
         out.extend_from_slice(part.as_bytes());
     }
-    Ok(())
 }
 
 /// RFC 9110 section 5.6.2.
@@ -192,13 +245,27 @@ mod tests {
             target: "/a?b",
             host: "a.test:8080",
             proxy_authorization: "",
-            user_agent: "spider/1",
-            accept: "*/*",
-            accept_encoding: "gzip",
-            usual: &[],
+            usual: &NONE,
             headers: &[],
             body_bytes: None,
         }
+    }
+
+    static NONE: UsualFields = UsualFields {
+        fields: Vec::new(),
+        lines: Vec::new(),
+        name_host: false,
+    };
+
+    /// Fields as a crawl has them, and these.
+    fn usual(others: &[(&str, &str)]) -> Result<UsualFields, RequestError> {
+        let ours = [
+            ("User-Agent", "spider/1"),
+            ("Accept", "*/*"),
+            ("Accept-Encoding", "gzip"),
+            ("X-Empty", ""),
+        ];
+        UsualFields::new(&ours, &fields(others))
     }
 
     fn check(request: &RequestHead<'_>, expected: Result<&str, RequestError>) {
@@ -225,6 +292,7 @@ mod tests {
     fn a_request_is_written_in_one_fixed_order() {
         check(
             &RequestHead {
+                usual: &usual(&[]).unwrap(),
                 headers: &fields(&[("X-One", "1"), ("x-two", " 2 ")]),
                 body_bytes: Some(3),
                 ..plain()
@@ -242,14 +310,13 @@ mod tests {
             &RequestHead {
                 target: "http://a.test:8080/a?b#c",
                 proxy_authorization: "Basic eDp5",
-                accept: "",
-                accept_encoding: "",
-                user_agent: "",
+                usual: &usual(&[]).unwrap(),
                 ..plain()
             },
             Ok(
                 "GET http://a.test:8080/a?b HTTP/1.1\r\nHost: a.test:8080\r\n\
-                Proxy-Authorization: Basic eDp5\r\n\r\n",
+                Proxy-Authorization: Basic eDp5\r\nUser-Agent: spider/1\r\nAccept: */*\r\n\
+                Accept-Encoding: gzip\r\n\r\n",
             ),
         );
     }
@@ -258,27 +325,41 @@ mod tests {
     fn a_field_of_the_callers_takes_the_place_of_ours() {
         check(
             &RequestHead {
+                usual: &usual(&[("X-Usual", "1")]).unwrap(),
                 headers: &fields(&[("accept", "text/html"), ("USER-AGENT", "me")]),
                 ..plain()
             },
             Ok(
-                "GET /a?b HTTP/1.1\r\nHost: a.test:8080\r\nAccept-Encoding: gzip\r\n\
+                "GET /a?b HTTP/1.1\r\nHost: a.test:8080\r\nAccept-Encoding: gzip\r\nX-Usual: 1\r\n\
                 accept: text/html\r\nUSER-AGENT: me\r\n\r\n",
             ),
         );
     }
 
     #[test]
+    fn a_usual_field_takes_the_place_of_ours_and_of_host_and_gives_way_to_the_requests_own() {
+        let usual = usual(&[("accept", "b"), ("host", "c.test"), ("x-d", " e ")]).unwrap();
+        let before = "GET /a?b HTTP/1.1\r\nUser-Agent: spider/1\r\nAccept-Encoding: gzip\r\n";
+        let check_with = |headers: &[(&str, &str)], expected: &str| {
+            check(
+                &RequestHead {
+                    usual: &usual,
+                    headers: &fields(headers),
+                    ..plain()
+                },
+                Ok(&format!("{before}{expected}\r\n")),
+            );
+        };
+        check_with(&[], "accept: b\r\nhost: c.test\r\nx-d: e\r\n");
+        check_with(&[("X-D", "f")], "accept: b\r\nhost: c.test\r\nX-D: f\r\n");
+        check_with(&[("Host", "g")], "accept: b\r\nx-d: e\r\nHost: g\r\n");
+    }
+
+    #[test]
     fn a_fragment_is_never_sent() {
         for target in ["#top", "", "/#a#b"] {
             check(
-                &RequestHead {
-                    target,
-                    accept: "",
-                    accept_encoding: "",
-                    user_agent: "",
-                    ..plain()
-                },
+                &RequestHead { target, ..plain() },
                 Ok("GET / HTTP/1.1\r\nHost: a.test:8080\r\n\r\n"),
             );
         }
@@ -326,7 +407,7 @@ mod tests {
         for name in ["Proxy-Authorization", "proxy-authorization"] {
             check(
                 &RequestHead {
-                    usual: &fields(&[(name, "Basic eDp5")]),
+                    headers: &fields(&[(name, "Basic eDp5")]),
                     ..plain()
                 },
                 Err(RequestError::Proxy(name.to_owned())),
@@ -341,5 +422,23 @@ mod tests {
                 Err(RequestError::Framing(name.to_owned())),
             );
         }
+    }
+
+    #[test]
+    fn nothing_is_smuggled_into_every_request_either() {
+        let check = |name: &str, value: &str, expected: RequestError| {
+            assert_eq!(usual(&[(name, value)]), Err(expected));
+        };
+        check(
+            "X-A",
+            "a\r\nX: y",
+            RequestError::HeaderValue("X-A".to_owned()),
+        );
+        check("a b", "v", RequestError::HeaderName("a b".to_owned()));
+        check("te", "a\n", RequestError::HeaderValue("te".to_owned()));
+        let name = "Proxy-Authorization";
+        check(name, "Basic eDp5", RequestError::Proxy(name.to_owned()));
+        let name = "content-length";
+        check(name, "5", RequestError::Framing(name.to_owned()));
     }
 }
