@@ -114,9 +114,10 @@ impl Throttle {
     /// Counts a departure to the scopes that its lane gained after it was released: their gap runs
     /// from it, too.
     pub fn follow_departure(&mut self, lane: LaneId, ticket: TicketId, sent: Instant) {
-        for id in self.lanes[lane.0 as usize].scopes_apart() {
-            if self.ticket_scopes(ticket).all(|held| held != id) {
-                self.scope_mut(id).follow(sent);
+        for id in self.lanes[lane.0 as usize].scopes() {
+            if self.ticket_scopes(ticket).all(|held| held != *id) {
+                let scope = self.roll.get_mut(*id);
+                scope.expect("a lane's scopes exist").follow(sent);
             }
         }
     }
