@@ -122,6 +122,15 @@ impl Queue {
         matches!(self, Queue::Empty)
     }
 
+    /// Reads the beginning of what lies elsewhere.
+    pub fn touch(&self) -> u64 {
+        match self {
+            Queue::Empty => 0,
+            Queue::One(only) => only.id(),
+            Queue::Many(many) => many.run.len() as u64,
+        }
+    }
+
     /// Takes out those that `wanted` wants, in no order that means anything.
     pub fn extract(&mut self, wanted: impl Fn(&Queued) -> bool) -> Vec<Queued> {
         // Of a million lanes few have any.

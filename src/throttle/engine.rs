@@ -244,6 +244,17 @@ impl Throttle {
         None
     }
 
+    /// The lanes that stand first where something may be released at `now`, as far as is known, the
+    /// first of them first.
+    pub fn coming(&mut self, now: Instant) -> impl Iterator<Item = LaneId> + '_ {
+        self.look_around(now);
+        let scopes = self.ready.iter().filter_map(|id| self.roll.get(*id));
+        let lasts = scopes.map(|scope| scope.waiting);
+        lasts
+            .filter(|last| *last != NOBODY)
+            .map(|last| LaneId(self.lanes[last as usize].next))
+    }
+
     /// Finds scopes to look at: once for each `now`, and once there are none left where that was not
     /// all.
     fn look_around(&mut self, now: Instant) {

@@ -629,8 +629,11 @@ impl Scope {
 }
 
 /// A delay times a factor, to the nearest nanosecond, in a tenth of the time that `mul_f64` takes:
-/// it is asked several times a request.
+/// it is asked several times a request, mostly of no delay at all.
 fn stretched(delay: Duration, factor: f64) -> Duration {
+    if delay.is_zero() {
+        return Duration::ZERO;
+    }
     Duration::from_nanos((nanos(delay) as f64 * factor + 0.5) as u64)
 }
 

@@ -48,6 +48,13 @@ impl Throttle {
         &mut self.roll.names
     }
 
+    /// Reads what is known of these names, some of [`Throttle::names`], so that it is at hand when it
+    /// is asked for. No read waits for another name's: the memory serves them together. The sum of it
+    /// means nothing.
+    pub fn touch_names(&self, names: &[u32]) -> u64 {
+        self.roll.touch(names)
+    }
+
     /// The scope that is named as the host of its request is: a host with a quota is paced as well.
     pub fn host_scope(&mut self, name: &str) -> ScopeId {
         let id = self.scope(name);
