@@ -1,6 +1,7 @@
 //! The state of a crawl and its turn: wait; take what arrived; fire what is due; submit.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ use super::timer::{Deadlines, Timer};
 use crate::base::disk::{DiskDone, DiskJob};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use smallvec::SmallVec;
 
 use crate::base::slab::{Key, Slab};
 use crate::base::time::Instant;
@@ -161,6 +163,8 @@ const GRANTS_PER_TURN: usize = 256;
 /// How many of them may be releases, each of which opens a connection: in the meantime others'
 /// connections become ready and their requests late.
 const RELEASES_PER_TURN: usize = 32;
+/// So many scopes, and what belongs to them, are more than the processor's caches hold.
+const SCOPES_BEYOND_CACHES: usize = 20_000;
 /// After so many events what may depart does, and after so many grants what departs leaves: reading
 /// a page through or opening a connection takes as long as many a request may be late.
 const EVENTS_PER_DEPARTURE: usize = 16;
@@ -404,6 +408,13 @@ impl<I: Io> Core<I> {
             && self.unresolved.is_empty()
             && self.resolving < self.resolving_max();
         self.throttle.set_releasing(releasing);
+        if releasing && self.throttle.scopes_len() >= SCOPES_BEYOND_CACHES {
+            let lanes = self.throttle.coming(self.now).take(RELEASES_PER_TURN);
+            let lanes: SmallVec<[LaneId; RELEASES_PER_TURN]> = lanes.collect();
+            if lanes.len() > 1 {
+                black_box(self.frontier.touch(&lanes, &self.throttle));
+            }
+        }
         let mut releases = 0;
         for number in 0..GRANTS_PER_TURN {
             if number % GRANTS_PER_SUBMIT == GRANTS_PER_SUBMIT - 1 {

@@ -459,6 +459,22 @@ impl Frontier {
         self.has_queued(lane).then(|| self.take(lane, throttle))
     }
 
+    /// Reads what the next requests of these lanes will be made of, a step of the way for all of them
+    /// before the next step for any: none of the reads of a step waits for another, so the memory, in
+    /// which millions of lanes lie about, serves them together. The sum of it means nothing.
+    pub fn touch(&self, lanes: &[LaneId], throttle: &Throttle) -> u64 {
+        let slots = || lanes.iter().map(|lane| &self.lanes[lane.0 as usize]);
+        let origins: SmallVec<[u32; 32]> = slots().map(|slot| slot.origin).collect();
+        let mut sum: u64 = slots().map(|slot| slot.queue.touch()).sum();
+        let hosts = origins.iter().map(|origin| self.origins.get(*origin).host);
+        let hosts: SmallVec<[u32; 32]> = hosts.map(|host| host.0).collect();
+        for host in hosts.iter().map(|host| HostId(*host)) {
+            sum += u64::from(self.hosts.get(host).is_seed);
+            sum += u64::from(self.origins.first_of(host));
+        }
+        sum.wrapping_add(throttle.touch_names(&hosts))
+    }
+
     /// The throttle has released a lane. Whether its host may be asked now; if not, `next` says
     /// what comes of it.
     pub fn released(&mut self, lane: LaneId, now: Instant) -> bool {

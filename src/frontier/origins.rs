@@ -96,6 +96,13 @@ impl Origins {
         &mut self.origins[id as usize]
     }
 
+    /// The number of a host's first origin, or one that none has: read ahead, see
+    /// [`super::lanes::Frontier::touch`].
+    pub fn first_of(&self, host: HostId) -> u32 {
+        let first = self.first.get(host.0 as usize);
+        first.copied().unwrap_or(NONE)
+    }
+
     /// Forgets an origin that nobody uses.
     pub fn forget(&mut self, id: u32) {
         let origin = &mut self.origins[id as usize];

@@ -33,6 +33,12 @@ pub(super) enum Queued {
     /// A seed that says no more than its URL. Where it leads its lane's origin knows, save for the
     /// target.
     Plain(Plain),
+    /// A page that another of its origin has a link to, and of which no more is to be said: in one
+    /// piece of memory, where a job would be in three. Most of what a crawl finds is such a page, and
+    /// lies untouched so long that no cache holds it any more.
+    Link(Box<Link<LINK_USUAL>>),
+    /// The same with longer texts.
+    LongLink(Box<Link<LINK_LONG>>),
     /// Any other.
     Whole(Box<Job>),
 }
@@ -48,6 +54,22 @@ pub(super) struct Plain {
     length: u8,
     target: [u8; TARGET_MAX],
 }
+
+/// See [`Queued::Link`].
+#[derive(Clone, Debug)]
+pub(super) struct Link<const TEXT_MAX: usize> {
+    id: [u8; ID_BYTES],
+    parent: [u8; ID_BYTES],
+    depth: u16,
+    /// Of the target, and of that of the page with the link.
+    lengths: [u8; 2],
+    /// Both targets, one behind the other.
+    text: [u8; TEXT_MAX],
+}
+
+/// What is left of 64 bytes, and of 128.
+const LINK_USUAL: usize = 48;
+const LINK_LONG: usize = 112;
 
 /// Enough to count 280 million million attempts.
 const ID_BYTES: usize = 6;
@@ -98,6 +120,15 @@ impl Queue {
 
     pub fn is_empty(&self) -> bool {
         matches!(self, Queue::Empty)
+    }
+
+    /// Reads the beginning of what lies elsewhere.
+    pub fn touch(&self) -> u64 {
+        match self {
+            Queue::Empty => 0,
+            Queue::One(only) => only.id(),
+            Queue::Many(many) => many.run.len() as u64,
+        }
     }
 
     /// Takes out those that `wanted` wants, in no order that means anything.
@@ -151,10 +182,16 @@ impl Many {
 impl Queued {
     /// A request as it is queued.
     pub fn of(job: Job) -> Self {
-        match Plain::of(&job) {
-            Some(plain) => Queued::Plain(plain),
-            None => Queued::Whole(Box::new(job)),
+        if job.seed {
+            if let Some(plain) = Plain::of(&job) {
+                return Queued::Plain(plain);
+            }
+        } else if let Some(link) = Link::of(&job) {
+            return Queued::Link(Box::new(link));
+        } else if let Some(link) = Link::of(&job) {
+            return Queued::LongLink(Box::new(link));
         }
+        Queued::Whole(Box::new(job))
     }
 
     /// The request, whose lane is of this origin: whether it is https, its host and its port.
@@ -164,16 +201,20 @@ impl Queued {
                 let url = CrawlUrl::of_parts(is_https, host, port, plain.target());
                 Job {
                     heard: plain.is_heard(),
-                    ..Job::seed(plain.id(), url)
+                    ..Job::seed(number(plain.id), url)
                 }
             }
+            Queued::Link(link) => link.job(is_https, host, port),
+            Queued::LongLink(link) => link.job(is_https, host, port),
             Queued::Whole(job) => *job,
         }
     }
 
     pub fn id(&self) -> u64 {
         match self {
-            Queued::Plain(plain) => plain.id(),
+            Queued::Plain(plain) => number(plain.id),
+            Queued::Link(link) => number(link.id),
+            Queued::LongLink(link) => number(link.id),
             Queued::Whole(job) => job.id,
         }
     }
@@ -181,21 +222,23 @@ impl Queued {
     /// The attempt that it descends from; see [`Job::root`].
     pub fn root(&self) -> u64 {
         match self {
-            Queued::Plain(plain) => plain.id(),
             Queued::Whole(job) => job.root(),
+            first => first.id(),
         }
     }
 
     pub fn kind(&self) -> Kind {
         match self {
-            Queued::Plain(_) => Kind::Page,
             Queued::Whole(job) => job.kind,
+            _ => Kind::Page,
         }
     }
 
     pub fn depth(&self) -> u32 {
         match self {
             Queued::Plain(_) => 0,
+            Queued::Link(link) => link.depth.into(),
+            Queued::LongLink(link) => link.depth.into(),
             Queued::Whole(job) => job.depth,
         }
     }
@@ -204,21 +247,23 @@ impl Queued {
     pub fn target(&self) -> &str {
         match self {
             Queued::Plain(plain) => plain.target(),
+            Queued::Link(link) => link.targets().0,
+            Queued::LongLink(link) => link.targets().0,
             Queued::Whole(job) => job.url.request_target(),
         }
     }
 
     pub fn extra(&self) -> Option<&Extra> {
         match self {
-            Queued::Plain(_) => None,
             Queued::Whole(job) => job.extra.as_deref(),
+            _ => None,
         }
     }
 
     fn rank(&self) -> Rank {
         match self {
-            Queued::Plain(plain) => (0, 0, 0, std::cmp::Reverse(plain.id())),
             Queued::Whole(job) => job.rank(),
+            plain => (0, 0, 0, std::cmp::Reverse(plain.id())),
         }
     }
 }
@@ -236,23 +281,14 @@ impl Plain {
             || job.priority != 0
             || job.share != 0.0
             || job.extra.is_some();
-        let [low @ .., 0, 0] = job.id.to_le_bytes() else {
-            return None;
-        };
         let text = job.url.request_target().as_bytes();
         let mut target = [0; TARGET_MAX];
         target.get_mut(..text.len())?.copy_from_slice(text);
         (!says_more).then_some(Plain {
-            id: low,
+            id: short(job.id)?,
             length: text.len() as u8 | if job.heard { HEARD } else { 0 },
             target,
         })
-    }
-
-    fn id(&self) -> u64 {
-        let mut bytes = [0; 8];
-        bytes[..ID_BYTES].copy_from_slice(&self.id);
-        u64::from_le_bytes(bytes)
     }
 
     fn target(&self) -> &str {
@@ -263,6 +299,71 @@ impl Plain {
     fn is_heard(&self) -> bool {
         self.length & HEARD != 0
     }
+}
+
+impl<const TEXT_MAX: usize> Link<TEXT_MAX> {
+    fn of(job: &Job) -> Option<Self> {
+        let says_more = job.kind != Kind::Page
+            || job.seed
+            || job.fresh
+            || job.heard
+            || job.redirects != 0
+            || job.attempt != 1
+            || job.priority != 0
+            || job.share != 0.0
+            || job.extra.is_some();
+        let from = job.via.as_deref()?.strip_prefix(job.url.origin())?;
+        let target = job.url.request_target();
+        // What does not go on like this is another origin, whose name only begins like this one's.
+        if says_more || !from.starts_with('/') {
+            return None;
+        }
+        let mut text = [0; TEXT_MAX];
+        let (place, rest) = text.split_at_mut_checked(target.len())?;
+        place.copy_from_slice(target.as_bytes());
+        rest.get_mut(..from.len())?.copy_from_slice(from.as_bytes());
+        Some(Link {
+            id: short(job.id)?,
+            parent: short(job.parent)?,
+            depth: u16::try_from(job.depth).ok()?,
+            lengths: [target.len() as u8, from.len() as u8],
+            text,
+        })
+    }
+
+    fn job(&self, is_https: bool, host: &str, port: u16) -> Job {
+        let (target, from) = self.targets();
+        let url = CrawlUrl::of_parts(is_https, host, port, target);
+        let via = [url.origin(), from].concat();
+        Job {
+            parent: number(self.parent),
+            via: Some(via.into()),
+            seed: false,
+            depth: self.depth.into(),
+            ..Job::seed(number(self.id), url)
+        }
+    }
+
+    /// The target, and that of the page with the link.
+    fn targets(&self) -> (&str, &str) {
+        let [target, from] = self.lengths.map(usize::from);
+        let text = str::from_utf8(&self.text[..target + from]);
+        text.expect("it was text when it came").split_at(target)
+    }
+}
+
+/// A number as few bytes, if it is not too large.
+fn short(number: u64) -> Option<[u8; ID_BYTES]> {
+    match number.to_le_bytes() {
+        [low @ .., 0, 0] => Some(low),
+        _ => None,
+    }
+}
+
+fn number(short: [u8; ID_BYTES]) -> u64 {
+    let mut bytes = [0; 8];
+    bytes[..ID_BYTES].copy_from_slice(&short);
+    u64::from_le_bytes(bytes)
 }
 
 /// The greater of two goes first.
@@ -302,6 +403,67 @@ mod tests {
     #[test]
     fn it_is_no_larger_than_what_a_million_lanes_can_afford() {
         assert_eq!(size_of::<Queue>(), 16);
+        assert_eq!(size_of::<Link<LINK_USUAL>>(), 64);
+        assert_eq!(size_of::<Link<LINK_LONG>>(), 128);
+    }
+
+    #[test]
+    fn a_link_to_a_page_of_the_same_origin_needs_no_job_and_comes_back_as_it_was() {
+        let check = |job: Job, size: usize| {
+            let url = job.url.clone();
+            let (told, rank, depth) = (format!("{job:?}"), job.rank(), job.depth);
+            let queued = Queued::of(job);
+            let of = match &queued {
+                Queued::Link(_) => 64,
+                Queued::LongLink(_) => 128,
+                _ => 0,
+            };
+            assert_eq!(of, size, "{told}");
+            assert_eq!(queued.target(), url.request_target());
+            assert_eq!((queued.rank(), queued.depth()), (rank, depth));
+            let again = queued.into_job((url.is_https(), url.host_str(), url.port()));
+            assert_eq!(format!("{again:?}"), told);
+        };
+        let link = |url: &str, via: &str| Job {
+            parent: 5,
+            via: Some(via.into()),
+            seed: false,
+            depth: 3,
+            ..Job::seed(7, CrawlUrl::parse(url).expect(url))
+        };
+        let plain = || link("http://a.test/x?y", "http://a.test/");
+        check(plain(), 64);
+        check(link("https://[::1]:8080/b", "https://[::1]:8080/a"), 64);
+        let at = |length: usize| format!("http://a.test/{}", "x".repeat(length - 1));
+        check(link(&at(30), &at(18)), 64);
+        check(link(&at(30), &at(19)), 128);
+        check(link(&at(60), &at(52)), 128);
+        check(link(&at(60), &at(53)), 0);
+        check(link(&at(300), &at(1)), 0);
+        check(link("http://a.test/", "http://a.test:81/"), 0);
+        check(link("http://a.test/", "https://a.test/"), 0);
+        check(link("http://a.test/", "http://b.test/"), 0);
+        let via = None;
+        check(Job { via, ..plain() }, 0);
+        let says_more: [fn(&mut Job); 12] = [
+            |job| job.kind = Kind::Sitemap,
+            |job| job.seed = true,
+            |job| job.fresh = true,
+            |job| job.heard = true,
+            |job| job.redirects = 1,
+            |job| job.attempt = 2,
+            |job| job.priority = 1,
+            |job| job.share = 0.5,
+            |job| job.extra = Some(Box::default()),
+            |job| job.id = 1 << 48,
+            |job| job.parent = 1 << 48,
+            |job| job.depth = 1 << 16,
+        ];
+        for change in says_more {
+            let mut job = plain();
+            change(&mut job);
+            check(job, 0);
+        }
     }
 
     #[test]

@@ -2,19 +2,53 @@
 //!
 //! Written by hand into a buffer that is used again: a line costs no allocation.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use crate::base::time::{Wall, nanos};
+use crate::base::time::Wall;
+use crate::wire::warc::Digest;
 
 /// The line so far, and how each kind of value is written.
 pub(super) struct Line<'a> {
     pub out: &'a mut Vec<u8>,
 }
 
+/// Appends a key that is not the first of its object, and its value: one of the values that are
+/// named here by their texts, one that `with` writes, or else null. A key and what always follows it
+/// are one text, which is appended at once: there are three dozen on a line.
+macro_rules! field {
+    ($line:ident, $name:literal) => {
+        $line.raw(concat!(", \"", $name, "\": "))
+    };
+    ($line:ident, $name:literal, $is:expr) => {
+        $line.raw(match $is {
+            true => concat!(", \"", $name, "\": true"),
+            false => concat!(", \"", $name, "\": false"),
+        })
+    };
+    ($line:ident, $name:literal, $value:expr, with $write:expr) => {
+        match $value {
+            Some(value) => {
+                $write($line.raw(concat!(", \"", $name, "\": ")), value);
+            }
+            None => {
+                $line.raw(concat!(", \"", $name, "\": null"));
+            }
+        }
+    };
+}
+pub(super) use field;
+
 impl Line<'_> {
-    // Inlined, the names are of a known length: there are three dozen on a line.
+    /// Appends a text of ours as it is.
+    #[inline(always)]
+    pub fn raw(&mut self, text: &'static str) -> &mut Self {
+        self.out.extend_from_slice(text.as_bytes());
+        self
+    }
+
+    // Inlined, the names are of a known length.
     #[inline(always)]
     pub fn first(&mut self, name: &str) -> &mut Self {
         self.out.push(b'"');
@@ -42,10 +76,11 @@ impl Line<'_> {
     }
 
     pub fn number(&mut self, value: u64) {
-        let width = value.checked_ilog10().map_or(1, |log| log as usize + 1);
-        let mut text = [0; 20];
-        put_digits(&mut text[..width], value);
-        self.put(text, width);
+        if value < 10 {
+            return self.out.push(b'0' + value as u8);
+        }
+        let mut digits = itoa::Buffer::new();
+        self.out.extend_from_slice(digits.format(value).as_bytes());
     }
 
     /// Appends the beginning of a short text. Of a known length it needs no call to be copied, and
@@ -58,34 +93,22 @@ impl Line<'_> {
 
     /// A span as seconds: no exponent, up to nine digits after the point, no idle zeros.
     pub fn seconds(&mut self, span: Duration) {
-        let nanos = nanos(span);
-        self.number(nanos / 1_000_000_000);
-        let mut fraction = nanos % 1_000_000_000;
+        self.number(span.as_secs());
+        let fraction = span.subsec_nanos();
         if fraction == 0 {
             return;
         }
-        let mut width = 9;
-        while fraction.is_multiple_of(10) {
-            fraction /= 10;
+        let mut text = *b".000000000";
+        put_digits(&mut text[1..], fraction);
+        let mut width = text.len();
+        while text[width - 1] == b'0' {
             width -= 1;
         }
-        let mut text = *b".000000000";
-        put_digits(&mut text[1..=width], fraction);
-        self.put(text, 1 + width);
+        self.put(text, width);
     }
 
-    /// As [`Wall`] shows itself, in a tenth of the time: there are three on a line.
     pub fn wall(&mut self, wall: Wall) {
-        let (year, month, day, hour, minute, second) = wall.civil();
-        let mut text = *b"\"0000-00-00T00:00:00.000000000Z\"";
-        put_digits(&mut text[1..5], year.unsigned_abs());
-        put_digits(&mut text[6..8], month.into());
-        put_digits(&mut text[9..11], day.into());
-        put_digits(&mut text[12..14], hour.into());
-        put_digits(&mut text[15..17], minute.into());
-        put_digits(&mut text[18..20], second.into());
-        put_digits(&mut text[21..30], wall.0 % 1_000_000_000);
-        self.out.extend_from_slice(&text);
+        self.out.extend_from_slice(WallText::new().of(wall));
     }
 
     pub fn text(&mut self, text: &str) {
@@ -94,12 +117,17 @@ impl Line<'_> {
         self.out.push(b'"');
     }
 
-    /// What needs no escape is copied a stretch at a time. Most texts need none at all: to see that
-    /// all octets are looked at, which is quicker than to stop at the first that does.
+    /// A text of ours that holds nothing to escape.
+    pub fn word(&mut self, text: &'static str) {
+        self.out.push(b'"');
+        self.out.extend_from_slice(text.as_bytes());
+        self.out.push(b'"');
+    }
+
+    /// What needs no escape is copied a stretch at a time. Most texts need none at all.
     pub fn escaped(&mut self, text: &str) {
         let bytes = text.as_bytes();
-        let needs = |any: bool, byte: &u8| any | (*byte < 0x20) | matches!(*byte, b'"' | b'\\');
-        if !bytes.iter().fold(false, needs) {
+        if is_plain(bytes) {
             return self.out.extend_from_slice(bytes);
         }
         let mut from = 0;
@@ -128,24 +156,27 @@ impl Line<'_> {
 
     /// As the address shows itself, in a tenth of the time where it is IPv4: there are two on a line.
     pub fn address(&mut self, address: SocketAddr) {
-        let IpAddr::V4(host) = address.ip() else {
-            return self.shown(address);
-        };
-        let mut before = b'"';
-        for octet in host.octets() {
-            self.out.push(before);
-            self.number(octet.into());
-            before = b'.';
+        self.out.push(b'"');
+        match address.ip() {
+            IpAddr::V4(host) => {
+                for octet in host.octets() {
+                    let (text, length) = OCTETS[usize::from(octet)];
+                    self.put(text, usize::from(length));
+                }
+                *self.out.last_mut().expect("four octets were written") = b':';
+                self.number(address.port().into());
+            }
+            IpAddr::V6(_) => {
+                use std::io::Write as _;
+                write!(self.out, "{address}").expect("a vector takes all that is written");
+            }
         }
-        self.out.push(b':');
-        self.number(address.port().into());
         self.out.push(b'"');
     }
 
-    /// Something whose text is ours and holds nothing to escape.
-    pub fn shown(&mut self, value: impl fmt::Display) {
+    pub fn digest(&mut self, digest: Digest) {
         self.out.push(b'"');
-        write!(Text(self.out), "{value}").expect("a vector takes all that is written");
+        self.out.extend_from_slice(&digest.text());
         self.out.push(b'"');
     }
 
@@ -180,8 +211,65 @@ impl Line<'_> {
     }
 }
 
+/// Wall times as they show themselves, in a tenth of the time. Those of a line are mostly of the same
+/// second, whose date is worked out once.
+pub(super) struct WallText {
+    second: u64,
+    text: [u8; 32],
+}
+
+impl WallText {
+    pub fn new() -> Self {
+        WallText {
+            second: u64::MAX,
+            text: *b"\"0000-00-00T00:00:00.000000000Z\"",
+        }
+    }
+
+    /// In quotation marks.
+    pub fn of(&mut self, wall: Wall) -> &[u8; 32] {
+        let text = &mut self.text;
+        if self.second != wall.unix_seconds() {
+            self.second = wall.unix_seconds();
+            let (year, month, day, hour, minute, second) = wall.civil();
+            put_digits(&mut text[1..5], year.unsigned_abs() as u32);
+            put_digits(&mut text[6..8], month);
+            put_digits(&mut text[9..11], day);
+            put_digits(&mut text[12..14], hour);
+            put_digits(&mut text[15..17], minute);
+            put_digits(&mut text[18..20], second);
+        }
+        put_digits(&mut text[21..30], (wall.0 % 1_000_000_000) as u32);
+        text
+    }
+}
+
+/// Whether JSON has these octets of a text as they are. Eight are looked at at once: of each the top
+/// bit of a difference tells whether it is below a bound, or equal to another.
+fn is_plain(bytes: &[u8]) -> bool {
+    const ONES: u64 = u64::MAX / 0xff;
+    const TOPS: u64 = ONES << 7;
+    let below = |word: u64, bound: u8| word.wrapping_sub(ONES * u64::from(bound)) & !word;
+    let needs = |octets: [u8; 8]| {
+        let word = u64::from_le_bytes(octets);
+        let equals = |octet: u8| below(word ^ (ONES * u64::from(octet)), 1);
+        below(word, 0x20) | equals(b'"') | equals(b'\\')
+    };
+    let (eights, rest) = bytes.as_chunks::<8>();
+    let mut any = eights.iter().fold(0, |any, octets| any | needs(*octets));
+    any |= match bytes.last_chunk::<8>() {
+        Some(last) => needs(*last),
+        None => {
+            let mut last = [b' '; 8];
+            last[..rest.len()].copy_from_slice(rest);
+            needs(last)
+        }
+    };
+    any & TOPS == 0
+}
+
 /// Fills a place with the last digits of a number, two at a time.
-fn put_digits(place: &mut [u8], number: u64) {
+fn put_digits(place: &mut [u8], number: u32) {
     let mut rest = number;
     let mut pairs = place.rchunks_exact_mut(2);
     for pair in &mut pairs {
@@ -192,6 +280,31 @@ fn put_digits(place: &mut [u8], number: u64) {
         *digit = b'0' + (rest % 10) as u8;
     }
 }
+
+/// 0 to 255 with a point behind, and how long that is.
+const OCTETS: [([u8; 4], u8); 256] = {
+    let mut octets = [([b'.'; 4], 0); 256];
+    let mut number = 0;
+    while number < 256 {
+        let digits = [number / 100, number / 10 % 10, number % 10];
+        let mut at = if number < 10 {
+            2
+        } else if number < 100 {
+            1
+        } else {
+            0
+        };
+        while at < 3 {
+            let length = &mut octets[number].1;
+            octets[number].0[*length as usize] = b'0' + digits[at] as u8;
+            *length += 1;
+            at += 1;
+        }
+        octets[number].1 += 1;
+        number += 1;
+    }
+    octets
+};
 
 /// 00 to 99.
 const PAIRS: [[u8; 2]; 100] = {
@@ -212,15 +325,5 @@ impl fmt::Display for Seconds {
         let mut text = Vec::new();
         Line { out: &mut text }.seconds(self.0);
         f.write_str(str::from_utf8(&text).expect("digits are ASCII"))
-    }
-}
-
-/// Lets `write!` write into bytes.
-struct Text<'a>(&'a mut Vec<u8>);
-
-impl fmt::Write for Text<'_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.extend_from_slice(text.as_bytes());
-        Ok(())
     }
 }

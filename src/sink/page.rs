@@ -164,6 +164,28 @@ impl Page {
 }
 
 #[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_names_the_phases_whose_end_is_an_upper_bound() {
+        let bounds = |page: &Page| page.bounds().collect::<Vec<_>>();
+        let mut page = samples::page(7);
+        assert_eq!(bounds(&page), [""; 0]);
+        page.timings.connect_bound = true;
+        page.timings.body_bound = true;
+        // A handshake of another attempt is no phase of this one.
+        page.timings.tls_by_user = true;
+        assert_eq!(bounds(&page), ["connect", "body"]);
+        page.timings.tls_handshake = page.timings.connect;
+        page.timings.first_byte_bound = true;
+        page.timings.headers_bound = true;
+        let all = ["connect", "tls_handshake", "first_byte", "headers", "body"];
+        assert_eq!(bounds(&page), all);
+    }
+}
+
+#[cfg(test)]
 pub(crate) mod samples {
     //! Pages for the tests of sinks.
 

@@ -2,7 +2,7 @@
 
 use crate::base::time::Instant;
 use crate::fetch::failure::Failure;
-use crate::sink::line::Line;
+use crate::sink::line::{Line, WallText, field};
 use crate::sink::page::{Page, TlsInfo};
 use crate::wire::warc::Digest;
 
@@ -27,45 +27,43 @@ pub fn write_line(page: &Page, place: Option<RecordPlace<'_>>, out: &mut Vec<u8>
 /// The line up to the value of `warc`, which is known only when the disk has written the record,
 /// long after the page is gone.
 pub(super) fn write_until_place(page: &Page, digest: Option<Digest>, out: &mut Vec<u8>) {
+    out.reserve(LINE_USUAL);
     let mut line = Line { out };
 
-    line.out.push(b'{');
-    line.first("id").number(page.id);
-    line.key("parent").or_null(page.parent, Line::number);
-    line.key("seed").boolean(page.seed);
-    line.key("final").boolean(page.final_);
-    line.key("kind").text(page.kind);
-    line.key("url").text(&page.url);
-    line.key("method").text(&page.method);
-    line.key("depth").number(page.depth.into());
-    line.key("attempt").number(page.attempt.into());
-    line.key("scopes")
-        .list(page.scopes.iter().map(String::as_str));
+    line.raw("{\"id\": ").number(page.id);
+    let parent = page.parent;
+    field!(line, "parent", parent, with Line::number);
+    field!(line, "seed", page.seed);
+    field!(line, "final", page.final_);
+    field!(line, "kind").word(page.kind);
+    field!(line, "url").text(&page.url);
+    field!(line, "method").text(&page.method);
+    field!(line, "depth").number(page.depth.into());
+    field!(line, "attempt").number(page.attempt.into());
+    field!(line, "scopes").list(page.scopes.iter().map(String::as_str));
 
     let status = page.status.map(u64::from);
-    line.key("status").or_null(status, Line::number);
-    line.key("error")
-        .or_null(page.failure.as_ref(), Line::failure);
+    field!(line, "status", status, with Line::number);
+    field!(line, "error", page.failure.as_ref(), with Line::failure);
     let truncated = page.truncated.map(|reason| reason.name());
-    line.key("truncated").or_null(truncated, Line::text);
-    line.key("redirect")
-        .or_null(page.redirect.as_deref(), Line::text);
-    line.key("version").or_null(page.version, Line::text);
-    line.key("content_type")
-        .or_null(page.content_type.as_deref(), Line::text);
+    field!(line, "truncated", truncated, with Line::word);
+    field!(line, "redirect", page.redirect.as_deref(), with Line::text);
+    field!(line, "version", page.version, with Line::word);
+    let content_type = page.content_type.as_deref();
+    field!(line, "content_type", content_type, with Line::text);
 
-    line.key("remote").or_null(page.remote, Line::address);
-    line.key("local").or_null(page.local, Line::address);
-    line.key("reused").boolean(page.reused);
-    line.key("tls").or_null(page.tls, Line::tls);
+    field!(line, "remote", page.remote, with Line::address);
+    field!(line, "local", page.local, with Line::address);
+    field!(line, "reused", page.reused);
+    field!(line, "tls", page.tls, with Line::tls);
 
-    line.key("bytes_wire").number(page.bytes_wire);
-    line.key("bytes_body")
-        .number(page.body.len() as u64 + page.bytes_taken);
-    line.key("digest").or_null(digest, Line::shown);
-    line.key("links")
-        .or_null(page.links.map(u64::from), Line::number);
-    line.key("warc");
+    field!(line, "bytes_wire").number(page.bytes_wire);
+    let bytes_body = page.body.len() as u64 + page.bytes_taken;
+    field!(line, "bytes_body").number(bytes_body);
+    field!(line, "digest", digest, with Line::digest);
+    let links = page.links.map(u64::from);
+    field!(line, "links", links, with Line::number);
+    field!(line, "warc");
 }
 
 /// Appends the value of `warc`.
@@ -82,40 +80,57 @@ pub(super) fn write_place(place: Option<RecordPlace<'_>>, out: &mut Vec<u8>) {
 
 /// The line from behind the value of `warc` to its end.
 pub(super) fn write_from_place(page: &Page, out: &mut Vec<u8>) {
-    let wall = |at: Instant| page.wall_at_start.at(at);
     let timings = &page.timings;
-    let phase = |end: Option<Instant>| end.map(|end| end.saturating_since(timings.started));
+    let mut text = WallText::new();
+    let mut wall = |line: &mut Line<'_>, at: Instant| {
+        line.out
+            .extend_from_slice(text.of(page.wall_at_start.at(at)));
+    };
     let mut line = Line { out };
 
-    line.key("started").wall(wall(timings.started));
-    line.key("due").or_null(timings.due.map(wall), Line::wall);
-    line.key("sent").or_null(timings.sent.map(wall), Line::wall);
+    wall(field!(line, "started"), timings.started);
+    field!(line, "due", timings.due, with &mut wall);
+    field!(line, "sent", timings.sent, with &mut wall);
 
-    for (name, end) in page.phases() {
-        line.key(name).or_null(phase(end), Line::seconds);
-    }
+    let phase = |line: &mut Line<'_>, end: Instant| {
+        line.seconds(end.saturating_since(timings.started));
+    };
+    let [
+        dns,
+        connect,
+        tls_handshake,
+        request,
+        first_byte,
+        headers,
+        body,
+    ] = page.phases().map(|(_, end)| end);
+    field!(line, "dns", dns, with phase);
+    field!(line, "connect", connect, with phase);
+    field!(line, "tls_handshake", tls_handshake, with phase);
+    field!(line, "request", request, with phase);
+    field!(line, "first_byte", first_byte, with phase);
+    field!(line, "headers", headers, with phase);
+    field!(line, "body", body, with phase);
 
-    line.key("latency")
-        .or_null(timings.latency(), Line::seconds);
-    line.key("server_latency")
-        .or_null(timings.server_latency(), Line::seconds);
+    field!(line, "latency", timings.latency(), with Line::seconds);
+    let server_latency = timings.server_latency();
+    field!(line, "server_latency", server_latency, with Line::seconds);
     let clock = timings
         .headers
         .map(|_| if timings.kernel { "kernel" } else { "user" });
-    line.key("clock").or_null(clock, Line::text);
+    field!(line, "clock", clock, with Line::word);
     if clock.is_some() && timings.bound {
-        line.key("bound").boolean(true);
+        field!(line, "bound", true);
     }
-    if page.bounds().next().is_some() {
-        line.key("bounds").list(page.bounds());
-    }
-    line.key("lateness")
-        .or_null(timings.lateness(), Line::seconds);
-    line.key("delay").or_null(page.delay, Line::seconds);
-    line.key("meta")
-        .or_null(page.meta.as_deref().map(|meta| meta.get()), Line::verbatim);
-    line.out.extend_from_slice(b"}\n");
+    field!(line, "lateness", timings.lateness(), with Line::seconds);
+    field!(line, "delay", page.delay, with Line::seconds);
+    let meta = page.meta.as_deref().map(|meta| meta.get());
+    field!(line, "meta", meta, with Line::verbatim);
+    line.raw("}\n");
 }
+
+/// About as long as a line is that says nothing unusual.
+const LINE_USUAL: usize = 1200;
 
 impl Line<'_> {
     fn failure(&mut self, failure: &Failure) {

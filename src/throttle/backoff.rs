@@ -159,9 +159,8 @@ impl Backoff {
         })
     }
 
-    /// Whether it carries nothing that a fresh one would not, the measured rate aside.
-    #[cfg(test)]
-    pub fn is_blank(&self) -> bool {
+    /// Whether it asks for nothing; what rampup looks for aside.
+    pub fn is_calm(&self) -> bool {
         matches!(self.state, State::Calm) && self.cuts == 0
     }
 
@@ -182,8 +181,13 @@ impl Backoff {
             ),
             _ => (asked.max(base.delay), base.concurrency),
         };
-        let factor = rules.backoff.concurrency_factor.powi(i32::from(self.cuts));
-        let concurrency = ((f64::from(lanes) * factor) as u32).max(1);
+        let concurrency = match self.cuts {
+            0 => lanes.max(1),
+            cuts => {
+                let factor = rules.backoff.concurrency_factor.powi(i32::from(cuts));
+                ((f64::from(lanes) * factor) as u32).max(1)
+            }
+        };
         Pace { delay, concurrency }
     }
 
@@ -219,11 +223,7 @@ impl Backoff {
         now: Instant,
     ) -> Option<Step> {
         let before = self.pace(rules);
-        if now.saturating_since(self.meter.quiet_since) >= rules.backoff.window {
-            self.noise.is_none();
-        }
-        self.noise.answered();
-        self.meter.accepted(sent, latency, nanos(before.delay));
+        self.hear(rules, before.delay, sent, latency, now);
         if let (Some(rampup), State::Calm) = (rules.rampup, &self.state) {
             let start = Bracket::ramping(before, rampup, now);
             self.state = State::Following(start);
@@ -249,6 +249,34 @@ impl Backoff {
         self.calm_down(rules);
         self.step(rules, before, why)
             .filter(|step| step.before != step.after)
+    }
+
+    /// The same of one that is calm, and where rampup looks for nothing: no more comes of it than a
+    /// better measure.
+    pub fn measure(
+        &mut self,
+        rules: &Rules<'_>,
+        sent: Instant,
+        latency: Option<Duration>,
+        now: Instant,
+    ) {
+        self.hear(rules, rules.base.delay, sent, latency, now);
+        self.meter.forget_slowly();
+    }
+
+    fn hear(
+        &mut self,
+        rules: &Rules<'_>,
+        asked: Duration,
+        sent: Instant,
+        latency: Option<Duration>,
+        now: Instant,
+    ) {
+        if now.saturating_since(self.meter.quiet_since) >= rules.backoff.window {
+            self.noise.is_none();
+        }
+        self.noise.answered();
+        self.meter.accepted(sent, latency, nanos(asked));
     }
 
     /// A refusal of a request that departed at `sent`. `None` where it belongs to a round that was

@@ -44,7 +44,7 @@ use self::tickets::Ticket;
 use super::backoff::Learned;
 use super::cause::Cause;
 use super::decision::Decision;
-use super::scope::{Change, NOBODY, Profile, Queued, ScopeId};
+use super::scope::{Change, NOBODY, Profile, Queued, Scope, ScopeId};
 use super::settings::Settings;
 use super::signal::Feedback;
 use super::strategies::Strategies;
@@ -77,6 +77,8 @@ pub struct Throttle {
     ready: VecDeque<ScopeId>,
     /// When the wheel was last asked.
     advanced: Option<Instant>,
+    /// It had no more for that moment, and has been given nothing for it since.
+    drained: bool,
     /// Those who waited for the global cap and for whom there is room: before all others.
     let_in: VecDeque<ScopeId>,
     capped: VecDeque<ScopeId>,
@@ -140,6 +142,7 @@ impl Throttle {
             departing: VecDeque::new(),
             ready: VecDeque::new(),
             advanced: None,
+            drained: false,
             let_in: VecDeque::new(),
             capped: VecDeque::new(),
             in_flight: 0,
@@ -217,7 +220,7 @@ impl Throttle {
                 Looked::Capped => {
                     self.scope_mut(id).queued = Queued::Capped;
                     self.capped.push_back(id);
-                    self.account_waiting(id, self.first_in_line(id, now), now);
+                    self.account_capped(id, now);
                     // Departures of a capped scope still need the wheel.
                     self.arm_departure(id, now);
                 }
@@ -241,9 +244,21 @@ impl Throttle {
         None
     }
 
-    /// Finds scopes to look at: once for each `now`, and once there are none left.
+    /// The lanes that stand first where something may be released at `now`, as far as is known, the
+    /// first of them first.
+    pub fn coming(&mut self, now: Instant) -> impl Iterator<Item = LaneId> + '_ {
+        self.look_around(now);
+        let scopes = self.ready.iter().filter_map(|id| self.roll.get(*id));
+        let lasts = scopes.map(|scope| scope.waiting);
+        lasts
+            .filter(|last| *last != NOBODY)
+            .map(|last| LaneId(self.lanes[last as usize].next))
+    }
+
+    /// Finds scopes to look at: once for each `now`, and once there are none left where that was not
+    /// all.
     fn look_around(&mut self, now: Instant) {
-        if self.ready.is_empty() || self.advanced != Some(now) {
+        if self.advanced != Some(now) || self.ready.is_empty() && !self.drained {
             self.advanced = Some(now);
             self.advance(now);
         }
@@ -296,7 +311,7 @@ impl Throttle {
     /// Takes what is due off the wheel.
     fn advance(&mut self, now: Instant) {
         let mut due = std::mem::take(&mut self.due);
-        self.wheel.expire(now, EXPIRE_BUDGET, &mut due);
+        self.drained = !self.wheel.expire(now, EXPIRE_BUDGET, &mut due);
         // Void entries go first. No such look waits for another, so the memory, in which millions of
         // scopes lie about, serves several at once; the looks below depend on one another.
         due.retain(|(id, at)| {
@@ -309,7 +324,8 @@ impl Throttle {
             };
             if scope.wake_at == at {
                 scope.wake_at = Instant::FAR_FUTURE;
-                self.look_now(ScopeId(id), now);
+                let may_depart = self.may_depart_at(ScopeId(id)).is_some_and(|at| at <= now);
+                self.look_now(ScopeId(id), may_depart);
             }
         }
         self.due = due;
@@ -377,38 +393,42 @@ impl Throttle {
     /// The scope that keeps a lane longest at `now`, and whether by a place it has not; `None` if
     /// none does. A claiming lane stops at the first, having claimed all before it.
     fn keeper_of_lane(&mut self, lane: u32, now: Instant, claims: bool) -> Option<(ScopeId, bool)> {
-        let mut scopes = self.lanes[lane as usize].scopes_apart();
         if claims {
-            // All claim in one order, so that no two wait for each other.
-            scopes.sort_unstable();
+            return self.claim(lane, now);
         }
+        let state = &self.lanes[lane as usize];
         let mut keeper: Option<(ScopeId, Instant, bool)> = None;
-        for id in scopes {
-            let cost = self.cost(lane, id);
-            let scope = self.scope_mut(id);
-            let claimed_by = scope.claimed_by();
-            let foreign = claimed_by != NOBODY && claimed_by != lane;
-            let at = if foreign {
-                None
-            } else {
-                scope.releases_at(cost, now)
-            };
-            if claims && !foreign {
-                scope.claim(lane);
-            }
-            let (at, wants_place) = match at {
+        for id in state.scopes() {
+            let scope = self.scope_ref(*id);
+            let (at, wants_place) = match scope.releases_for(lane, state.cost(*id), now) {
                 Some(at) if at <= now => continue,
                 Some(at) => (at, false),
                 None => (Instant::FAR_FUTURE, true),
             };
-            if claims {
-                return Some((id, wants_place));
-            }
             if keeper.is_none_or(|(_, latest, _)| at > latest) {
-                keeper = Some((id, at, wants_place));
+                keeper = Some((*id, at, wants_place));
             }
         }
         keeper.map(|(id, _, wants_place)| (id, wants_place))
+    }
+
+    /// Claims a lane's scopes, all in one order, so that no two wait for each other, up to the first
+    /// that keeps it.
+    fn claim(&mut self, lane: u32, now: Instant) -> Option<(ScopeId, bool)> {
+        let mut scopes = self.lanes[lane as usize].scopes_apart();
+        scopes.sort_unstable();
+        for id in scopes {
+            let cost = self.cost(lane, id);
+            let scope = self.scope_mut(id);
+            let at = scope.releases_for(lane, cost, now);
+            if scope.is_free_for(lane) {
+                scope.claim(lane);
+            }
+            if at.is_none_or(|at| at > now) {
+                return Some((id, at.is_none()));
+            }
+        }
+        None
     }
 
     /// What a lane waits for that a scope keeps.
@@ -458,21 +478,45 @@ impl Throttle {
 
     /// Sees to it that the scope is looked at when it can next do something: now or by the wheel.
     fn look_at(&mut self, id: ScopeId, now: Instant) {
-        let first = self.first_in_line(id, now);
+        let scope = self.scope_ref(id);
+        let (departing, waiting) = (self.first_departing(id), self.first_waiting(id));
+        let departs = departing != NOBODY && scope.has_room_on_the_wire();
+        let releases = waiting != NOBODY && scope.has_place();
+        // Both go by the gap, and it is dear.
+        let departs_at = match departs || releases {
+            true => scope.departs_at(),
+            false => Instant::START,
+        };
+        let departs = departs.then(|| departs_at.max(self.ticket_at(departing).due));
+        let first = (waiting != NOBODY).then(|| {
+            let lane = &self.lanes[waiting as usize];
+            let cost = lane.cost(id);
+            FirstInLine {
+                lane: waiting,
+                is_offered: lane.is_offered(),
+                cost,
+                releases: match releases {
+                    true => scope.releases_after(departs_at, cost, now),
+                    false => None,
+                },
+            }
+        });
+        let at = self.acts_at(scope, departs, first);
         self.account_waiting(id, first, now);
-        let Some(at) = self.acts_at(id, first) else {
+        let Some(at) = at else {
             return;
         };
         let scope = self.scope_mut(id);
         match scope.queued {
             Queued::Departing => {}
-            Queued::Ready | Queued::Capped if scope.departing == NOBODY => {}
-            _ if at <= now => self.look_now(id, now),
+            Queued::Ready | Queued::Capped if departing == NOBODY => {}
+            _ if at <= now => self.look_now(id, departs.is_some_and(|at| at <= now)),
             Queued::Ready => {}
             Queued::Capped | Queued::No => {
                 if at < scope.wake_at {
                     scope.wake_at = at;
                     self.wheel.insert(at, id.0);
+                    self.drained &= self.advanced.is_some_and(|asked| at > asked);
                 }
             }
         }
@@ -484,8 +528,7 @@ impl Throttle {
         }
     }
 
-    fn look_now(&mut self, id: ScopeId, now: Instant) {
-        let may_depart = self.may_depart_at(id).is_some_and(|at| at <= now);
+    fn look_now(&mut self, id: ScopeId, may_depart: bool) {
         let scope = self.scope_mut(id);
         match (scope.queued, may_depart) {
             (Queued::Departing, _) | (Queued::Ready, false) => {}
@@ -504,35 +547,21 @@ impl Throttle {
     /// When the first of the scope's prepared requests may depart, if there is one.
     fn may_depart_at(&self, id: ScopeId) -> Option<Instant> {
         let first = self.first_departing(id);
-        (first != NOBODY && self.scope_ref(id).has_room_on_the_wire()).then(|| {
-            let departs_at = self.scope_ref(id).departs_at();
-            departs_at.max(self.ticket_at(first).due)
-        })
-    }
-
-    /// The lane that stands first in the line of a scope, if one does.
-    fn first_in_line(&self, id: ScopeId, now: Instant) -> Option<FirstInLine> {
-        let lane = self.first_waiting(id);
-        (lane != NOBODY).then(|| {
-            let cost = self.cost(lane, id);
-            let releases = self.scope_ref(id).releases_at(cost, now);
-            FirstInLine {
-                lane,
-                cost,
-                releases,
-            }
-        })
+        let scope = self.scope_ref(id);
+        (first != NOBODY && scope.has_room_on_the_wire())
+            .then(|| scope.departs_at().max(self.ticket_at(first).due))
     }
 
     /// When the scope can next let something go, or be forgotten.
-    fn acts_at(&self, id: ScopeId, first: Option<FirstInLine>) -> Option<Instant> {
-        let scope = self.scope_ref(id);
-        let departs = self.may_depart_at(id);
-        let releases = first.and_then(|first| {
-            // Claimed for a lane that waits elsewhere: looked at again when the claim ends.
-            let claimed = scope.claimed_by() != NOBODY && scope.claimed_by() != first.lane;
-            first.releases.filter(|_| !claimed)
-        });
+    fn acts_at(
+        &self,
+        scope: &Scope,
+        departs: Option<Instant>,
+        first: Option<FirstInLine>,
+    ) -> Option<Instant> {
+        // Claimed for a lane that waits elsewhere: looked at again when the claim ends.
+        let first = first.filter(|first| scope.is_free_for(first.lane));
+        let releases = first.and_then(|first| first.releases);
         match (departs, releases) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (None, None) => scope.blank_at(),
@@ -555,6 +584,8 @@ impl fmt::Debug for Throttle {
 #[derive(Clone, Copy)]
 struct FirstInLine {
     lane: u32,
+    /// It has something to send; if not, it just still stands there.
+    is_offered: bool,
     /// What its request is expected to cost the scope.
     cost: f64,
     /// When the scope lets it go; `None` while every place is taken.

@@ -222,6 +222,13 @@ impl Digest {
         Digest::made(&hash.finish())
     }
 
+    /// As it shows itself.
+    pub fn text(&self) -> [u8; 37] {
+        let mut text = *b"sha1:00000000000000000000000000000000";
+        BASE32.encode_mut(&self.0, &mut text[5..]);
+        text
+    }
+
     fn made(digest: &digest::Digest) -> Self {
         Digest(digest.as_ref().try_into().expect("SHA-1 has 20 octets"))
     }
@@ -229,10 +236,7 @@ impl Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = [0; 32];
-        BASE32.encode_mut(&self.0, &mut text);
-        f.write_str("sha1:")?;
-        f.write_str(str::from_utf8(&text).expect("base32 is ASCII"))
+        f.write_str(str::from_utf8(&self.text()).expect("base32 is ASCII"))
     }
 }
 

@@ -57,29 +57,6 @@ fn a_line_has_the_fields_of_the_contract_in_their_order() {
 }
 
 #[test]
-fn a_line_names_the_phases_whose_end_is_an_upper_bound() {
-    let mut page = samples::page(7);
-    assert!(parsed(&page).get("bounds").is_none());
-    page.timings.connect_bound = true;
-    page.timings.body_bound = true;
-    assert_eq!(
-        parsed(&page)["bounds"],
-        serde_json::json!(["connect", "body"])
-    );
-    // A handshake of another attempt is no phase of this one.
-    page.timings.tls_by_user = true;
-    assert_eq!(
-        parsed(&page)["bounds"],
-        serde_json::json!(["connect", "body"])
-    );
-    page.timings.tls_handshake = page.timings.connect;
-    page.timings.first_byte_bound = true;
-    page.timings.headers_bound = true;
-    let all = ["connect", "tls_handshake", "first_byte", "headers", "body"];
-    assert_eq!(parsed(&page)["bounds"], serde_json::json!(all));
-}
-
-#[test]
 fn what_did_not_happen_is_null_and_never_zero() {
     let mut page = samples::page(1);
     page.status = None;
@@ -231,5 +208,45 @@ proptest! {
         let mut text = Vec::new();
         Line { out: &mut text }.wall(Wall(nanos));
         prop_assert_eq!(String::from_utf8(text).unwrap(), format!("\"{}\"", Wall(nanos)));
+    }
+}
+
+#[test]
+fn what_needs_an_escape_has_one_wherever_in_a_text_it_stands() {
+    for length in 0..20 {
+        for at in 0..length {
+            for octet in 0..0x80 {
+                let mut text = "~".repeat(length);
+                text.replace_range(at..=at, &char::from(octet).to_string());
+                let mut out = Vec::new();
+                Line { out: &mut out }.text(&text);
+                let read: String = serde_json::from_slice(&out).expect("it is JSON");
+                assert_eq!(read, text);
+            }
+        }
+    }
+}
+
+#[test]
+fn addresses_are_as_they_show_themselves() {
+    let check = |address: &str| {
+        let mut out = Vec::new();
+        Line { out: &mut out }.address(address.parse().expect("an address"));
+        assert_eq!(String::from_utf8(out).unwrap(), format!("\"{address}\""));
+    };
+    for octet in 0..=255 {
+        check(&format!("{octet}.{octet}.0.{octet}:{octet}"));
+    }
+    check("127.0.0.1:65535");
+    check("[2001:db8::1]:8080");
+}
+
+#[test]
+fn wall_times_of_a_line_that_are_of_several_seconds_are_each_their_own() {
+    let mut text = WallText::new();
+    let seconds = [59, 59, 60, 0, u64::MAX / 1_000_000_000, 60];
+    for (nanos, second) in seconds.into_iter().enumerate() {
+        let wall = Wall(second * 1_000_000_000 + nanos as u64);
+        assert_eq!(text.of(wall), format!("\"{wall}\"").as_bytes());
     }
 }

@@ -191,7 +191,7 @@ fn f36_quiet_leads_back_to_the_base_and_leaves_nothing() {
             let mut scope = Scope::new(base, defaults());
             scope.refuse(refusals).serve(quiet);
             assert_eq!(scope.delay(), base, "after {refusals} refusals");
-            assert!(scope.backoff.is_blank() && scope.backoff.compact().is_none());
+            assert!(scope.backoff.is_calm() && scope.backoff.compact().is_none());
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::cause::Cause;
 use super::super::decision::Event;
-use super::super::scope::{NOBODY, Profile, ScopeId};
+use super::super::scope::{NOBODY, Profile, Scope, ScopeId};
 use super::super::signal::Signal;
 use super::super::strategy::Pace;
 use super::median::Median;
@@ -264,6 +264,22 @@ impl Accounts {
     fn get_mut(&mut self, row: u32) -> Option<&mut Account> {
         self.rows.get_mut(row as usize)
     }
+
+    pub fn departed(&mut self, scope: &Scope, at: Instant) {
+        if let Some(account) = self.get_mut(scope.account) {
+            // It has hardly ever changed, and counting owners costs more than a look.
+            if !Arc::ptr_eq(&account.profile, &scope.profile) {
+                account.profile = Arc::clone(&scope.profile);
+            }
+            account.departed(scope.pace(), at);
+        }
+    }
+
+    pub fn ended(&mut self, scope: &Scope, now: Instant) {
+        if let Some(account) = self.get_mut(scope.account) {
+            account.on_the_wire(-1, now);
+        }
+    }
 }
 
 impl Throttle {
@@ -284,18 +300,6 @@ impl Throttle {
 
     pub(super) fn close_account(&mut self, row: u32) {
         self.accounts.close(row);
-    }
-
-    pub(super) fn account_departed(&mut self, id: ScopeId, at: Instant) {
-        let scope = self.roll.get(id).expect("a scope that departs exists");
-        let (row, pace) = (scope.account, scope.pace());
-        if let Some(account) = self.accounts.get_mut(row) {
-            // It has hardly ever changed, and counting owners costs more than a look.
-            if !Arc::ptr_eq(&account.profile, &scope.profile) {
-                account.profile = Arc::clone(&scope.profile);
-            }
-            account.departed(pace, at);
-        }
     }
 
     /// The answer to a request of the scope, or that there is none.
@@ -352,13 +356,6 @@ impl Throttle {
         self.accounts.decided[event as usize]
     }
 
-    pub(super) fn account_ended(&mut self, id: ScopeId, now: Instant) {
-        let row = self.scope_ref(id).account;
-        if let Some(account) = self.accounts.get_mut(row) {
-            account.on_the_wire(-1, now);
-        }
-    }
-
     pub(super) fn account_refused(&mut self, id: ScopeId) {
         let row = self.scope_ref(id).account;
         if let Some(account) = self.accounts.get_mut(row) {
@@ -388,11 +385,15 @@ impl Throttle {
         first: Option<FirstInLine>,
         now: Instant,
     ) {
-        let cause = first.and_then(|first| self.waits_for(id, first, now));
         let row = self.scope_ref(id).account;
-        let Some(account) = self.accounts.rows.get_mut(row as usize) else {
+        let Some(account) = self.accounts.rows.get(row as usize) else {
             return;
         };
+        if first.is_none() && account.waiting.is_none() {
+            return;
+        }
+        let cause = first.and_then(|first| self.waits_for(id, first, now));
+        let account = &mut self.accounts.rows[row as usize];
         let spends = Some(Cause::Quota);
         let comes_to_spend = cause == spends && account.waiting.map(|(cause, _)| cause) != spends;
         match (&mut account.waiting, cause) {
@@ -405,6 +406,18 @@ impl Throttle {
         if comes_to_spend && let Some(first) = first {
             self.note_quota(id, first.cost, now);
         }
+    }
+
+    /// The first in a scope's line waits for the global cap, which its own scopes know nothing of.
+    pub(super) fn account_capped(&mut self, id: ScopeId, now: Instant) {
+        let waiting = self.first_waiting(id);
+        let first = self.lanes.get(waiting as usize).map(|lane| FirstInLine {
+            lane: waiting,
+            is_offered: lane.is_offered(),
+            cost: lane.cost(id),
+            releases: self.scope_ref(id).releases_at(lane.cost(id), now),
+        });
+        self.account_waiting(id, first, now);
     }
 
     /// The wait of the first in a scope's line is over.
@@ -420,7 +433,7 @@ impl Throttle {
     /// What the first in a scope's line waits for; `None` where there is none, or it waits for our
     /// own machine.
     fn waits_for(&self, id: ScopeId, first: FirstInLine, now: Instant) -> Option<Cause> {
-        if !self.lanes[first.lane as usize].is_offered() {
+        if !first.is_offered {
             return None;
         }
         match first.releases {

@@ -27,9 +27,9 @@ impl Throttle {
     /// The answer to a request, when its final head is there or none will come: each of its scopes
     /// may change its pace. `id` is the attempt's number.
     pub fn answer(&mut self, ticket: TicketId, id: u64, signal: &Signal, now: Instant) {
-        let held = self.ticket(ticket).held.clone();
         let refused = self.refused(ticket, signal, now);
-        let sent = self.ticket(ticket).sent;
+        let state = self.ticket(ticket);
+        let (held, sent) = (SmallVec::<[Held; 2]>::from_slice(&state.held), state.sent);
         for Held { id: scope, slot } in &held {
             let heard = Heard {
                 signal,
@@ -42,13 +42,19 @@ impl Throttle {
             }
             let mut changes = std::mem::take(&mut self.changes);
             let state = self.scope_mut(*scope);
+            let was_calm = state.is_calm() && !heard.refused;
             state.answer(&heard, *slot, now, &mut changes);
+            let is_calm = was_calm && state.is_calm();
             self.note(*scope, Some(id), signal.status, &mut changes, now);
             self.changes = changes;
-            if let Some((wait, source)) = self.asked_hold(ticket, *scope, signal, heard.refused) {
+            let asked = self.asked_hold(ticket, *scope, signal, heard.refused);
+            if let Some((wait, source)) = asked {
                 self.hold_for(*scope, wait, source, id, signal, now);
             }
-            self.look_at(*scope, now);
+            // What stays as it is was looked at before.
+            if asked.is_some() || !is_calm {
+                self.look_at(*scope, now);
+            }
         }
         for feedback in &signal.feedback {
             let known = held.iter().map(|held| held.id);
@@ -129,13 +135,13 @@ impl Throttle {
 
     /// The scopes that an answer is a refusal of.
     fn refused(&mut self, ticket: TicketId, signal: &Signal, now: Instant) -> ScopeIds {
-        let held = self.ticket(ticket).ids();
-        let mut refused: ScopeIds = held
-            .iter()
-            .copied()
-            .filter(|id| self.is_exhausted(*id, signal))
-            .collect();
-        if !held.iter().any(|id| self.scope_ref(*id).refuses(signal)) {
+        let mut refused = ScopeIds::new();
+        if !signal.feedback.is_empty() {
+            let held = self.ticket_scopes(ticket);
+            refused.extend(held.filter(|id| self.is_exhausted(*id, signal)));
+        }
+        let refuses = |id: ScopeId| self.scope_ref(id).refuses(signal);
+        if !self.ticket_scopes(ticket).any(refuses) {
             return refused;
         }
         let about = self.about(ticket, signal);

@@ -90,6 +90,11 @@ impl Lane {
         &self.scopes()[..usize::from(self.named)]
     }
 
+    /// What its next request is expected to cost a scope.
+    pub fn cost(&self, scope: ScopeId) -> f64 {
+        cost_of(self.costs(), scope)
+    }
+
     fn costs(&self) -> &[(ScopeId, f64)] {
         self.more.as_ref().map_or(&[], |more| &more.costs)
     }
@@ -227,7 +232,7 @@ impl Throttle {
 
     /// What the next request of a lane is expected to cost a scope.
     pub(super) fn cost(&self, lane: u32, scope: ScopeId) -> f64 {
-        cost_of(self.lanes[lane as usize].costs(), scope)
+        self.lanes[lane as usize].cost(scope)
     }
 
     /// Says what the next request of a lane is expected to cost its scopes: 1 where nothing is said.
@@ -264,14 +269,14 @@ impl Throttle {
         };
         slot.offered_at = now;
         slot.passed = 0;
-        let linked = slot.is_linked();
-        let scopes = slot.scopes_apart();
-        if !linked {
-            self.stand(lane.0, scopes[0], End::Back);
+        if !slot.is_linked() {
+            let first = slot.scopes()[0];
+            self.stand(lane.0, first, End::Back);
+            return self.look_at(first, now);
         }
         // A lane that was withdrawn still stands in one of these lines, and now waits again.
-        for id in &scopes[..if linked { scopes.len() } else { 1 }] {
-            self.look_at(*id, now);
+        for id in slot.scopes_apart() {
+            self.look_at(id, now);
         }
     }
 

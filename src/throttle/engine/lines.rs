@@ -79,7 +79,8 @@ impl Throttle {
         }
     }
 
-    pub(super) fn stand_departing(&mut self, slot: u32, id: ScopeId) {
+    /// A ticket stands last in a scope's line. Whether it is the first as well.
+    pub(super) fn stand_departing(&mut self, slot: u32, id: ScopeId) -> bool {
         let last = self.scope_ref(id).departing;
         if last == NOBODY {
             self.ticket_at_mut(slot).next = slot;
@@ -88,6 +89,7 @@ impl Throttle {
             self.ticket_at_mut(last).next = slot;
         }
         self.scope_mut(id).departing = slot;
+        last == NOBODY
     }
 
     /// The first ticket leaves the line.

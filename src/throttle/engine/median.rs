@@ -34,6 +34,9 @@ impl Median {
             }
         }
         self.rises = rises;
+        if span == self.value {
+            return;
+        }
         // Never past what was seen: where all are equal it is what they are.
         self.value = if rises {
             (self.value * self.step.exp2()).min(span)

@@ -1,5 +1,7 @@
 //! The scopes by name and by number.
 
+use smallvec::SmallVec;
+
 use super::super::scope::{NOBODY, Scope, ScopeId};
 use crate::base::chunked::ChunkedVec;
 use crate::base::intern::Interner;
@@ -48,6 +50,25 @@ impl Roll {
         let name = self.name_of[id.0 as usize];
         self.of_name[name as usize] = NOBODY;
         self.names.remove(name);
+    }
+
+    /// Reads what a look-up of each of these names reads; see [`super::Throttle::touch_names`].
+    pub fn touch(&self, names: &[u32]) -> u64 {
+        let mut sum = 0;
+        let mut scopes: SmallVec<[u32; 32]> = SmallVec::new();
+        for name in names {
+            scopes.extend(self.of_name.get(*name as usize).copied());
+            sum += self.names.name(*name).len() as u64;
+        }
+        for name in names {
+            let found = self.names.get(self.names.name(*name));
+            sum += u64::from(found.unwrap_or(NOBODY));
+        }
+        for scope in scopes {
+            let name = self.name_of.get(scope as usize).copied();
+            sum += u64::from(name.unwrap_or(NOBODY));
+        }
+        sum
     }
 
     /// The name of a scope.

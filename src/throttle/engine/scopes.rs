@@ -48,6 +48,13 @@ impl Throttle {
         &mut self.roll.names
     }
 
+    /// Reads what is known of these names, some of [`Throttle::names`], so that it is at hand when it
+    /// is asked for. No read waits for another name's: the memory serves them together. The sum of it
+    /// means nothing.
+    pub fn touch_names(&self, names: &[u32]) -> u64 {
+        self.roll.touch(names)
+    }
+
     /// The scope that is named as the host of its request is: a host with a quota is paced as well.
     pub fn host_scope(&mut self, name: &str) -> ScopeId {
         let id = self.scope(name);
@@ -114,9 +121,10 @@ impl Throttle {
     /// Counts a departure to the scopes that its lane gained after it was released: their gap runs
     /// from it, too.
     pub fn follow_departure(&mut self, lane: LaneId, ticket: TicketId, sent: Instant) {
-        for id in self.lanes[lane.0 as usize].scopes_apart() {
-            if self.ticket_scopes(ticket).all(|held| held != id) {
-                self.scope_mut(id).follow(sent);
+        for id in self.lanes[lane.0 as usize].scopes() {
+            if self.ticket_scopes(ticket).all(|held| held != *id) {
+                let scope = self.roll.get_mut(*id);
+                scope.expect("a lane's scopes exist").follow(sent);
             }
         }
     }

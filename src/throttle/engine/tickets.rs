@@ -42,6 +42,8 @@ pub(super) struct Ticket {
     pub next: u32,
 }
 
+const USED: &str = "a ticket is used until it is given back, once";
+
 /// A place in one scope.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
@@ -72,20 +74,22 @@ impl Throttle {
             Waiting::Offered { wanted_place: true } => now,
             _ => slot.offered_at,
         };
-        let scopes = slot.scopes_apart();
+        let (slot, roll) = (&self.lanes[lane as usize], &mut self.roll);
         let mut charges = Vec::new();
-        let held = scopes
+        let held: SmallVec<[Held; 2]> = slot
+            .scopes()
             .iter()
             .map(|id| {
-                let cost = self.cost(lane, *id);
-                let scope = self.scope_mut(*id);
-                charges.extend(scope.charge(cost).map(|charge| (*id, charge)));
+                let scope = roll.get_mut(*id).expect("a lane's scopes exist");
+                if let Some(charge) = scope.charge(slot.cost(*id)) {
+                    charges.push((*id, charge));
+                }
                 let (slot, free_at) = scope.reserve();
                 due = due.max(free_at);
                 Held { id: *id, slot }
             })
             .collect();
-        let slot = &self.lanes[lane as usize];
+        let first = held[0].id;
         TicketId(self.tickets.insert(Ticket {
             held,
             charges,
@@ -94,7 +98,7 @@ impl Throttle {
             due,
             sent: Instant::START,
             gap: Duration::ZERO,
-            kept: (scopes[0], Cause::Delay, Instant::FAR_FUTURE),
+            kept: (first, Cause::Delay, Instant::FAR_FUTURE),
             state: TicketState::Preparing,
             next: NOBODY,
         }))
@@ -119,6 +123,9 @@ impl Throttle {
     /// lane was offered for. `false` where it does not fit: then it must be put back.
     pub fn recharge(&mut self, ticket: TicketId, costs: &[(ScopeId, f64)], now: Instant) -> bool {
         let mut charges = std::mem::take(&mut self.ticket_mut(ticket).charges);
+        if charges.is_empty() {
+            return true;
+        }
         let mut fits = true;
         for (id, charge) in &mut charges {
             let cost = cost_of(costs, *id);
@@ -142,64 +149,67 @@ impl Throttle {
             "a request is ready once"
         );
         state.state = TicketState::Ready;
-        let ids = state.ids();
         if let Some(setup) = setup {
-            for id in &ids {
-                self.scope_mut(*id).learn_setup(setup);
+            for id in state.ids() {
+                self.scope_mut(id).learn_setup(setup);
             }
         }
-        let keeper = self
-            .keeper_of_ticket(self.ticket(ticket), now)
-            .map_or(ids[0], |(id, _)| id);
-        let cause = self.cause(keeper, 0.0, false, now);
-        self.ticket_mut(ticket).kept = (keeper, cause, now);
-        self.stand_departing(ticket.0.slot, keeper);
-        self.look_at(keeper, now);
+        let state = self.ticket(ticket);
+        let keeper = self.keeper_of_ticket(state, now);
+        let (id, goes) = (
+            keeper.map_or(state.held[0].id, |(id, _)| id),
+            keeper.is_none(),
+        );
+        let cause = self.cause(id, 0.0, false, now);
+        self.ticket_mut(ticket).kept = (id, cause, now);
+        let is_first = self.stand_departing(ticket.0.slot, id);
+        if goes && is_first {
+            // What else there is to know of the scope is looked at once this has departed.
+            self.look_now(id, true);
+        } else {
+            self.look_at(id, now);
+        }
     }
 
     /// Charges the gap of a departing request to each of its scopes.
     pub(super) fn charge(&mut self, ticket: TicketId, now: Instant) {
-        let held = self.ticket(ticket).held.clone();
-        let mut due = self.ticket(ticket).due;
+        let (tickets, roll) = (&mut self.tickets, &mut self.roll);
+        let state = tickets.get_mut(ticket.0).expect(USED);
         let mut gap = Duration::ZERO;
-        for Held { id, slot } in &held {
-            let jitter = self.scope_ref(*id).jitter();
+        for Held { id, slot } in &state.held {
+            let scope = roll.get_mut(*id).expect("a ticket's scopes exist");
+            let jitter = scope.jitter();
             let factor = 1.0 + self.rng.range_f64(jitter.low, jitter.high);
-            let scope = self.scope_mut(*id);
-            due = due.max(scope.departs_at());
-            if scope.last_sent().is_some() {
-                gap = gap.max(scope.gap());
-            }
+            let (departs_at, left) = scope.departs_after();
+            state.due = state.due.max(departs_at);
+            gap = gap.max(left);
             scope.depart(*slot, now, factor as f32);
-            self.account_departed(*id, now);
+            self.accounts.departed(scope, now);
         }
-        let mut charges = std::mem::take(&mut self.ticket_mut(ticket).charges);
-        for (id, charge) in &mut charges {
-            *charge = self.scope_mut(*id).charged(*charge, now);
+        for (id, charge) in &mut state.charges {
+            let scope = roll.get_mut(*id).expect("a ticket's scopes exist");
+            *charge = scope.charged(*charge, now);
         }
-        self.ticket_mut(ticket).charges = charges;
-        let (keeper, cause, ready_at) = self.ticket(ticket).kept;
-        self.account_wait(keeper, cause, ready_at, now);
-        let state = self.ticket_mut(ticket);
         state.state = TicketState::Departed;
-        state.due = due;
         state.sent = now;
         state.gap = gap;
+        let (keeper, cause, ready_at) = state.kept;
+        self.account_wait(keeper, cause, ready_at, now);
     }
 
     /// The moment by which a departed request was gone: the next gap runs from here, and the window
     /// of what it spent. It is later than the moment that was charged, so nothing can come of it
     /// sooner than was planned. May be told again, of a later moment.
     pub fn sent(&mut self, ticket: TicketId, at: Instant) {
-        let state = self.ticket_mut(ticket);
+        let state = self.tickets.get_mut(ticket.0).expect(USED);
         state.sent = at;
-        let charges = std::mem::take(&mut state.charges);
-        for (id, charge) in &charges {
-            self.scope_mut(*id).gone(*charge, at);
+        for (id, charge) in &state.charges {
+            let scope = self.roll.get_mut(*id).expect("a ticket's scopes exist");
+            scope.gone(*charge, at);
         }
-        self.ticket_mut(ticket).charges = charges;
-        for Held { id, slot } in self.ticket(ticket).held.clone() {
-            self.scope_mut(id).sent(slot, at);
+        for Held { id, slot } in &state.held {
+            let scope = self.roll.get_mut(*id).expect("a ticket's scopes exist");
+            scope.sent(*slot, at);
         }
     }
 
@@ -245,10 +255,7 @@ impl Throttle {
     }
 
     pub(super) fn release_places(&mut self, ticket: TicketId, now: Instant) {
-        let ticket = self
-            .tickets
-            .remove(ticket.0)
-            .expect("a ticket is given back once");
+        let ticket = self.tickets.remove(ticket.0).expect(USED);
         let departed = ticket.state == TicketState::Departed;
         self.in_flight -= 1;
         for (id, charges) in ticket.charges {
@@ -261,12 +268,13 @@ impl Throttle {
         }
         // Those who wait for the cap come before those who just had a place.
         self.use_cap();
-        for Held { id, slot } in ticket.held {
-            self.scope_mut(id).free(slot, departed);
+        for Held { id, slot } in &ticket.held {
+            let scope = self.roll.get_mut(*id).expect("a ticket's scopes exist");
+            scope.free(*slot, departed);
             if departed {
-                self.account_ended(id, now);
+                self.accounts.ended(scope, now);
             }
-            self.settle(id, now);
+            self.settle(*id, now);
         }
     }
 
@@ -276,15 +284,11 @@ impl Throttle {
     }
 
     pub(super) fn ticket(&self, id: TicketId) -> &Ticket {
-        self.tickets
-            .get(id.0)
-            .expect("a ticket is used until it is given back")
+        self.tickets.get(id.0).expect(USED)
     }
 
     pub(super) fn ticket_mut(&mut self, id: TicketId) -> &mut Ticket {
-        self.tickets
-            .get_mut(id.0)
-            .expect("a ticket is used until it is given back")
+        self.tickets.get_mut(id.0).expect(USED)
     }
 
     pub(super) fn ticket_at(&self, slot: u32) -> &Ticket {

@@ -349,6 +349,14 @@ impl Rules {
             // Nothing was heard of the server: neither a refusal nor its absence.
             return;
         }
+        if !heard.refused
+            && by_slot.is_none()
+            && profile.settings.rampup.is_none()
+            && let Some(backoff) = self.backoff.as_mut().filter(|it| it.is_calm())
+        {
+            let rules = profile.backoff(self.base);
+            return backoff.measure(&rules, heard.sent, latency, now);
+        }
         let step = if let Some(slots) = by_slot {
             slots.answer(slot, heard, profile, now)
         } else if heard.refused {
@@ -496,6 +504,14 @@ impl Rules {
         suspect.is_some_and(|suspect| suspect.kind().is_some())
     }
 
+    /// Whether an answer that is no refusal changes nothing here but what is measured.
+    pub fn is_calm(&self) -> bool {
+        let follows = !matches!(self.adapts, Adapts::No) || self.suspect.is_some();
+        let counts = self.slots.is_some() || self.is_bounded();
+        let is_calm = self.backoff.as_ref().is_none_or(|it| it.is_calm());
+        is_calm && !follows && !counts && self.probing_from.is_none()
+    }
+
     /// Whether it learns from how a reply ends.
     pub fn listens(&self) -> bool {
         let adapts = matches!(self.adapts, Adapts::Robust(_) | Adapts::Custom(_));
@@ -553,8 +569,8 @@ impl Rules {
     }
 
     /// The rule that decides, where the gap is over at `gap_over`.
-    pub fn slowest(&self, _settings: &ScopeSettings, gap_over: Instant) -> Source {
-        if self.held.until > gap_over {
+    pub fn slowest(&self, gap_over: impl FnOnce() -> Instant) -> Source {
+        if self.held.until > Instant::START && self.held.until > gap_over() {
             self.held.source
         } else if self.floor > self.pace.delay {
             Source::Robots

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::world::*;
+use crate::throttle::engine::Grant;
 use crate::throttle::scope::ScopeSet;
 use crate::throttle::settings::{ScopePatch, Settings};
 
@@ -142,4 +143,23 @@ fn f29_an_address_caps_all_names_on_it() {
     }
     world.run(at(10.0));
     assert_eq!(world.peak("ip/127.0.0.9"), 2);
+}
+
+#[test]
+fn what_is_coming_is_what_is_released_next_and_a_look_at_it_changes_nothing() {
+    let mut world = World::new(pace(1, 1.0, 0.0));
+    let lanes = ["c.test", "a.test", "b.test"].map(|name| world.lane(&[name]));
+    for lane in lanes {
+        world.queue(lane, 2, page(0.01));
+    }
+    world.run(at(0.5));
+    let later = at(1.5);
+    for _ in 0..2 {
+        assert!(world.throttle.coming(later).eq(lanes));
+    }
+    for lane in lanes {
+        let released = world.throttle.poll(later);
+        assert!(matches!(released, Some(Grant::Release(next, _)) if next == lane));
+    }
+    assert_eq!(world.throttle.coming(later).count(), 0);
 }
