@@ -6,9 +6,10 @@
 //! ```
 //!
 //! The server is a thread of its own that does as little as it can; all drop their pages. Of each
-//! crawl the first tenth is left out. A figure is the median of the rounds, with the least and the
-//! most. Python is left out, loudly, where the package `argiope` cannot be imported: ARGIOPE_PYTHON
-//! names the interpreter that can (`tools/python/README.md` says how it is built).
+//! crawl the first tenth is left out; where pages are pulled some hundreds wait, so take many. A
+//! figure is the median of the rounds, with the least and the most. Python is left out, loudly, where
+//! the package `argiope` cannot be imported: ARGIOPE_PYTHON names the interpreter that can
+//! (`tools/python/README.md` says how it is built).
 
 mod server;
 

@@ -198,10 +198,10 @@ void argiope_handle_shutdown(const struct ArgiopeHandle *handle, uint64_t grace)
 // As `argiope_handle_cancel`; the pointer is not used again.
 void argiope_handle_free(struct ArgiopeHandle *handle);
 
-// What is known of a page. `page` must not be null.
+// What is known of a page; nothing of a null.
 //
 // # Safety
-// `page` comes from `argiope_next` and has not been freed.
+// `page` is null, or comes from `argiope_next` and has not been freed.
 struct ArgiopeView argiope_view(const struct ArgiopePage *page);
 
 // Gives a page back.
@@ -322,10 +322,10 @@ void argiope_handle_shutdown(const struct ArgiopeHandle *handle, uint64_t grace)
 // As `argiope_handle_cancel`; the pointer is not used again.
 void argiope_handle_free(struct ArgiopeHandle *handle);
 
-// What is known of a page. `page` must not be null.
+// What is known of a page; nothing of a null.
 //
 // # Safety
-// `page` comes from `argiope_next` and has not been freed.
+// `page` is null, or comes from `argiope_next` and has not been freed.
 struct ArgiopeView argiope_view(const struct ArgiopePage *page);
 
 // Gives a page back.
