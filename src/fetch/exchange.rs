@@ -455,7 +455,6 @@ impl Exchange {
     }
 
     /// The same of an exchange whose own memory is wanted for another one. Nothing is left of it.
-    #[inline]
     pub fn take_outcome(&mut self) -> Outcome {
         let received = std::mem::take(&mut self.received);
         let begun = received.head.is_some();

@@ -55,12 +55,9 @@ const SOURCES: &[(&str, Source)] = &[
 ];
 
 fn source_of(name: &[u8]) -> Option<Source> {
-    // Most names end here: those that begin otherwise than all of these do.
-    match name {
-        [b'a' | b'A', b'g' | b'G', ..] => {}
-        [b'c' | b'C', b'a' | b'A' | b'f' | b'F', ..] => {}
-        [b'x' | b'X', b'-', ..] => {}
-        _ => return None,
+    // Most names end here.
+    if !matches!(name.first()?, b'a' | b'A' | b'c' | b'C' | b'x' | b'X') {
+        return None;
     }
     let is = |known: &&(&str, _)| name.eq_ignore_ascii_case(known.0.as_bytes());
     SOURCES.iter().find(is).map(|(_, source)| *source)

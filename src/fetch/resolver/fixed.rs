@@ -94,9 +94,7 @@ pub(super) fn plain_host(host: &str) -> Cow<'_, str> {
         .and_then(|rest| rest.strip_suffix(']'))
         .unwrap_or(host);
     let host = host.strip_suffix('.').unwrap_or(host);
-    // All are looked at, which is quicker than to stop at the first.
-    let has_capital = |has: bool, octet: u8| has | octet.is_ascii_uppercase();
-    if host.bytes().fold(false, has_capital) {
+    if host.bytes().any(|octet| octet.is_ascii_uppercase()) {
         host.to_ascii_lowercase().into()
     } else {
         host.into()

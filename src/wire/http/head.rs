@@ -125,7 +125,7 @@ impl Headers {
     fn is_named(&self, field: &Field, name: &str) -> bool {
         // Most names differ in length already; of one that is the same most letters are, as they stand.
         let mut letters = self.slice(&field.name).iter().zip(name.as_bytes());
-        length(&field.name) == name.len()
+        field.name.len() == name.len()
             && letters.all(|(one, other)| one == other || one.eq_ignore_ascii_case(other))
     }
 
@@ -356,7 +356,7 @@ impl HeadBuffer {
     pub(super) fn parse(mut self) -> Result<Head, HttpError> {
         let mut fields = std::mem::take(&mut self.fields);
         let (status, version) = self.parts(&mut fields)?;
-        let lengths = fields.iter().map(|field| length_bit(length(&field.name)));
+        let lengths = fields.iter().map(|field| length_bit(field.name.len()));
         let headers = Headers {
             lengths: lengths.fold(0, |all, length| all | length),
             bytes: self.bytes,
@@ -411,11 +411,6 @@ impl HeadBuffer {
         }));
         Ok((status.ok_or(HttpError::Status)?, version))
     }
-}
-
-/// Bytes of a part. A range of these numbers can say so itself, but takes a detour by iterators.
-fn length(part: &Range<u32>) -> usize {
-    (part.end - part.start) as usize
 }
 
 /// The bit of a name's length in [`Headers::lengths`].
