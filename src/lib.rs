@@ -1,4 +1,4 @@
-#![doc = include_str!("../README.md")]
+#![doc = include_str!("lib.md")]
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("argiope runs on Linux only: it lives on epoll, timerfd and kernel receive stamps");
@@ -87,3 +87,8 @@ pub use serde_json;
 pub use wire::proxy::{Proxy, ProxyError, Route};
 #[doc(inline)]
 pub use wire::url::CrawlUrl;
+
+/// The README's examples compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

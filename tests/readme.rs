@@ -1,4 +1,5 @@
-//! The README keeps its word: what it names is there, and what must be named in it is.
+//! The README and the library's first page keep their word: what they name is there, and what must be
+//! named is.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,6 +8,7 @@ use std::path::Path;
 use argiope::{Pacing, Progress, Stats};
 
 const README: &str = include_str!("../README.md");
+const LIBRARY: &str = include_str!("../src/lib.md");
 const ROWS: &str = include_str!("throttling_rows.md");
 /// What stands in place of the tests of a row that is not judged yet.
 const PENDING: &str = "pending";
@@ -74,8 +76,10 @@ fn every_file_that_is_named_exists() {
 
 #[test]
 fn every_setting_that_is_named_exists() {
-    for word in README.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')) {
+    let pages = [README, LIBRARY].concat();
+    for word in pages.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')) {
         let shouted = word.contains('_')
+            && word.starts_with(|c: char| c.is_ascii_uppercase())
             && !word.starts_with("ARGIOPE_")
             && word.chars().all(|c| c.is_ascii_uppercase() || c == '_');
         let there = || argiope::settings::all().iter().any(|s| s.name == word);
