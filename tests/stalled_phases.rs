@@ -133,6 +133,10 @@ impl<I: Io> Io for Late<I> {
         self.io.wait(Some(self.io.now()), events);
     }
 
+    fn untold(&self) -> &[Event] {
+        self.io.untold()
+    }
+
     fn has_news(&self) -> bool {
         !self.untold.is_empty() || self.io.has_news()
     }

@@ -294,14 +294,19 @@ impl<I: Io> Core<I> {
             let (Event::Sent { token, gone, .. } | Event::Gone { token, at: gone }) = event else {
                 continue;
             };
-            if let Some(Socket::Http(http)) = self.sockets.get(key_of(*token))
-                && let Some(flight) = http.flight.and_then(|key| self.flights.get(key))
-                && matches!(flight.stage, Stage::Exchanging { .. })
-            {
-                self.throttle.sent(flight.ticket, *gone);
-                self.throttle
-                    .follow_departure(flight.lane, flight.ticket, *gone);
-            }
+            self.begin_gap(key_of(*token), *gone);
+        }
+    }
+
+    /// The same of what one connection has sent.
+    pub fn begin_gap(&mut self, socket: Key, gone: Instant) {
+        if let Some(Socket::Http(http)) = self.sockets.get(socket)
+            && let Some(flight) = http.flight.and_then(|key| self.flights.get(key))
+            && matches!(flight.stage, Stage::Exchanging { .. })
+        {
+            self.throttle.sent(flight.ticket, gone);
+            self.throttle
+                .follow_departure(flight.lane, flight.ticket, gone);
         }
     }
 

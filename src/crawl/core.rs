@@ -126,6 +126,8 @@ pub(super) struct Core<I: Io> {
     /// Scopes of the user's whose delay was warned of: no more than there are in the settings.
     pub warned: BTreeSet<String>,
     pub(super) events: Vec<Event>,
+    /// What a turn has sent so far, each time it looks at the clock: which connection, and gone when.
+    pub(super) sent: Vec<(Key, Instant)>,
     /// When it wakes unasked; `None` while it sleeps for want of anything to do.
     pub(super) next_tick: Option<Instant>,
     pub(super) stats_path: Option<std::path::PathBuf>,
@@ -165,8 +167,9 @@ const GRANTS_PER_TURN: usize = 256;
 const RELEASES_PER_TURN: usize = 32;
 /// So many scopes, and what belongs to them, are more than the processor's caches hold.
 const SCOPES_BEYOND_CACHES: usize = 20_000;
-/// After so many events what may depart does, and after so many grants what departs leaves: reading
-/// a page through or opening a connection takes as long as many a request may be late.
+/// After so many events what is due by then is released and departs, and after so many grants what
+/// departs leaves: reading a page through or opening a connection takes as long as many a request may
+/// be late.
 const EVENTS_PER_DEPARTURE: usize = 16;
 const GRANTS_PER_SUBMIT: usize = 8;
 /// Timers that fire in one turn: a thousand hosts that fell silent together are given up together.
@@ -199,11 +202,9 @@ impl<I: Io> Core<I> {
         let deadline = self.next_deadline().into_iter().chain(until).min();
         let mut events = std::mem::take(&mut self.events);
         self.io.wait(deadline, &mut events);
-        self.now = self.io.now();
-        let began = self.now;
-        self.tls.set_now(self.now);
-        self.throttle.set_clock(self.now);
         self.begin_gaps(&events);
+        self.see_time();
+        let began = self.now;
         for (number, event) in events.drain(..).enumerate() {
             self.take(event);
             if number % EVENTS_PER_DEPARTURE == EVENTS_PER_DEPARTURE - 1 {
@@ -211,6 +212,8 @@ impl<I: Io> Core<I> {
             }
         }
         self.events = events;
+        // What fell due in the meantime leaves in this turn, not after the next one's news.
+        self.see_time();
         self.unfinished = false;
         self.heed();
         self.take_in();
@@ -247,6 +250,23 @@ impl<I: Io> Core<I> {
             // Whoever sleeps is not woken for nothing.
             self.next_tick = Some(self.now + TICK);
         }
+    }
+
+    /// Looks at the clock. A turn may do so again and again: what it sent has its gap from when it was
+    /// gone by then, like all that was sent before.
+    fn see_time(&mut self) {
+        let mut news = std::mem::take(&mut self.sent);
+        news.extend(self.io.untold().iter().filter_map(|event| match event {
+            Event::Sent { token, gone, .. } => Some((key_of(*token), *gone)),
+            _ => None,
+        }));
+        for (key, gone) in news.drain(..) {
+            self.begin_gap(key, gone);
+        }
+        self.sent = news;
+        self.now = self.io.now();
+        self.tls.set_now(self.now);
+        self.throttle.set_clock(self.now);
     }
 
     /// When there is something to do, if nothing arrives.
@@ -398,8 +418,8 @@ impl<I: Io> Core<I> {
         is_due(self.next_tick).then_some(Timer::Tick)
     }
 
-    /// Lets go what the throttle allows.
-    fn grant(&mut self) {
+    /// Lets go what the throttle allows; whether there was anything.
+    fn grant(&mut self) -> bool {
         let releasing = self.phase == Phase::Running
             && !self.halted
             && self.sink.is_ready()
@@ -432,24 +452,23 @@ impl<I: Io> Core<I> {
                         break;
                     }
                 }
-                None => return,
+                None => return number > 0,
             }
         }
         self.unfinished = true;
+        true
     }
 
-    /// Sends what may depart now, in the midst of a turn.
+    /// Sends what may depart now, in the midst of a turn, and releases what is due by now.
     fn let_depart(&mut self) {
+        self.see_time();
         let mut departed = false;
         while let Some(ticket) = self.throttle.poll_departure(self.now) {
             self.depart(ticket);
             departed = true;
         }
-        if self.arrive() {
-            self.grant();
-            departed = true;
-        }
-        if departed {
+        self.arrive();
+        if self.grant() || departed {
             self.io.submit();
         }
     }

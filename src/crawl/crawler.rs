@@ -335,6 +335,7 @@ impl<I: Io> Crawler<I> {
             jar: config.fetch.cookies.then(Default::default),
             warned: BTreeSet::new(),
             events: Vec::new(),
+            sent: Vec::new(),
             next_tick: Some(now + Duration::from_secs(1)),
             stats_path: parts.stats_path,
             stats_written: now,

@@ -567,6 +567,10 @@ impl Io for Epoll {
         self.serve_line(events);
     }
 
+    fn untold(&self) -> &[Event] {
+        &self.news
+    }
+
     fn has_news(&self) -> bool {
         !self.news.is_empty() || self.cut || (!self.line.is_empty() && self.pool.has_free())
     }

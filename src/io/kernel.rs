@@ -131,6 +131,10 @@ impl Io for Kernel {
         either!(self, io => io.wait(until, events));
     }
 
+    fn untold(&self) -> &[Event] {
+        either!(self, io => io.untold())
+    }
+
     fn has_news(&self) -> bool {
         either!(self, io => io.has_news())
     }

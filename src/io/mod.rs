@@ -102,6 +102,10 @@ pub trait Io {
     /// Sends what was queued. Each send is stamped just before its own system call.
     fn submit(&mut self);
 
+    /// News of what was submitted that the next wait will tell first: what has left is known to have left
+    /// before that.
+    fn untold(&self) -> &[Event];
+
     /// Waits for news until `until` (forever if `None`) and appends it to `events`.
     ///
     /// May come back early with nothing, never late by choice. The events it appends are bounded

@@ -427,6 +427,10 @@ impl Io for Sim {
         }
     }
 
+    fn untold(&self) -> &[Event] {
+        &self.news
+    }
+
     fn has_news(&self) -> bool {
         !self.news.is_empty() || (!self.line.is_empty() && self.pool.has_free())
     }
@@ -447,6 +451,12 @@ impl Io for Sim {
     }
 
     fn release(&mut self, chunk: Chunk) {
+        let busy = self.net.chunk_takes();
+        if !busy.is_zero() {
+            let mut news = std::mem::take(&mut self.news);
+            self.pass(busy, &mut news);
+            self.news = news;
+        }
         self.pool.put_back(chunk.buffer);
     }
 }

@@ -464,6 +464,10 @@ impl Io for Uring {
         self.lend();
     }
 
+    fn untold(&self) -> &[Event] {
+        &self.news
+    }
+
     fn has_news(&self) -> bool {
         !self.news.is_empty() || self.cut || !self.line.is_empty()
     }

@@ -196,6 +196,10 @@ impl Io for Nowhere {
         }
     }
 
+    fn untold(&self) -> &[Event] {
+        &self.news
+    }
+
     fn has_news(&self) -> bool {
         !self.news.is_empty()
     }

@@ -287,22 +287,22 @@ impl Load {
 }
 
 impl<I: Io> Core<I> {
-    /// Takes in the requests of a probe that are due; whether there were any.
-    pub fn arrive(&mut self) -> bool {
+    /// Takes in the requests of a probe that are due.
+    pub fn arrive(&mut self) {
         let Some(load) = &mut self.load else {
-            return false;
+            return;
         };
         if self.phase != Phase::Running {
             load.close(self.now);
-            return false;
+            return;
         }
         // A turn may be long, and they are due whatever it has to do.
         self.now = self.io.now();
-        for taken in 0..ARRIVALS_PER_TURN {
+        for _ in 0..ARRIVALS_PER_TURN {
             let waiting = self.frontier.queued();
             let load = self.load.as_mut().expect("it was just there");
             match load.take(waiting, self.now) {
-                None => return taken > 0,
+                None => return,
                 Some(None) => {}
                 Some(Some(mut job)) => {
                     job.id = self.frontier.number();
@@ -311,7 +311,6 @@ impl<I: Io> Core<I> {
             }
         }
         self.unfinished = true;
-        true
     }
 }
 

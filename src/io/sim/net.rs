@@ -104,6 +104,8 @@ pub struct Weather {
     /// The longest that a system call takes that sends. What it sends leaves at its very end, and
     /// nobody is told that it was held up.
     pub send_max: Duration,
+    /// How long our thread is busy with each chunk that it reads, before it gives it back.
+    pub chunk_takes: Duration,
 }
 
 impl Default for Weather {
@@ -117,6 +119,7 @@ impl Default for Weather {
             ports_max: usize::MAX,
             sockets_max: usize::MAX,
             send_max: Duration::ZERO,
+            chunk_takes: Duration::ZERO,
         }
     }
 }
@@ -308,6 +311,11 @@ impl Net {
             Duration::ZERO => Duration::ZERO,
             most => Duration::from_nanos(self.sends.below(nanos(most) + 1)),
         }
+    }
+
+    /// How long our thread is busy with a chunk.
+    pub(super) fn chunk_takes(&self) -> Duration {
+        self.weather.chunk_takes
     }
 
     /// Carries bytes to the world.
