@@ -199,9 +199,9 @@ fn settings(plan: &Plan) -> [(&'static str, String); 8] {
 }
 
 fn config(plan: &Plan) -> Result<Config, ConfigError> {
-    let settings = settings(plan).into_iter();
-    settings.fold(Ok(Config::default()), |config, (name, value)| {
-        config?.with(name, value)
+    let mut settings = settings(plan).into_iter();
+    settings.try_fold(Config::default(), |config, (name, value)| {
+        config.with(name, value)
     })
 }
 
