@@ -100,10 +100,10 @@ pub enum Step {
 pub struct Exchange {
     state: State,
     request: Vec<u8>,
-    method_is_head: bool,
+    /// Reads the reply, head and body: it lies here for both, since it is large to be moved.
+    reader: ResponseReader,
     /// A proxy is asked, which forwards it.
     is_forwarded: bool,
-    limits: Limits,
     budget: Budget,
     keep_wire: bool,
     wish: Wish,
@@ -122,9 +122,9 @@ enum State {
     /// The request has not been handed out.
     Queued,
     /// No final head yet, interim ones perhaps.
-    AwaitingHead(ResponseReader),
+    AwaitingHead,
     /// The body is on its way.
-    ReadingBody(ResponseReader, Body),
+    ReadingBody(Body),
     /// Nothing more is taken.
     #[default]
     Over,
@@ -142,7 +142,7 @@ struct Received {
     /// Bytes of the body that were taken from here.
     taken: u64,
     truncated: Option<Truncation>,
-    /// Memory for the head, until the request leaves.
+    /// Memory for the head of the next reply, once this exchange is over.
     room: Headers,
 }
 
@@ -244,9 +244,8 @@ impl Exchange {
         let Exchange {
             state,
             request: _,
-            method_is_head,
+            reader,
             is_forwarded,
-            limits: limits_here,
             budget,
             keep_wire,
             wish,
@@ -255,12 +254,12 @@ impl Exchange {
             pulse,
             arrived,
             kept_waiting,
-            received: _,
+            received,
         } = self;
         *state = State::Queued;
-        *method_is_head = description.method == "HEAD";
+        let room = std::mem::take(&mut received.room);
+        *reader = ResponseReader::new(description.method == "HEAD", limits).in_memory_of(room);
         *is_forwarded = description.proxy.is_some();
-        *limits_here = limits;
         *budget = Budget {
             bytes_max: description.body_max.unwrap_or(settings.body_max),
             ratio_max: u64::from(settings.ratio_max),
@@ -286,9 +285,7 @@ impl Exchange {
     /// The request's bytes, which are now on their way.
     pub fn hand_out(&mut self) -> &[u8] {
         assert!(self.is_queued(), "a request is handed out once");
-        let room = std::mem::take(&mut self.received.room);
-        let reader = ResponseReader::new(self.method_is_head, self.limits).in_memory_of(room);
-        self.state = State::AwaitingHead(reader);
+        self.state = State::AwaitingHead;
         &self.request
     }
 
@@ -330,7 +327,7 @@ impl Exchange {
     /// that close_notify came.
     pub fn handle_end(&mut self, whole: bool) -> Step {
         let finished = match &mut self.state {
-            State::AwaitingHead(reader) | State::ReadingBody(reader, _) => reader.finish(),
+            State::AwaitingHead | State::ReadingBody(_) => self.reader.finish(),
             State::Queued => Err(HttpError::NoReply),
             State::Over => unreachable!("an exchange that is over hears no more"),
         };
@@ -357,6 +354,8 @@ impl Exchange {
             };
         }
         self.state = State::Over;
+        // It may hold a head that came in part.
+        self.reader = ResponseReader::default();
         Step::Over {
             failure: Some(failure),
             reusable: false,
@@ -412,7 +411,7 @@ impl Exchange {
     pub fn set_wish(&mut self, wish: Wish) {
         self.wish = wish;
         self.keep_wire &= wish == Wish::Keep;
-        if let State::ReadingBody(_, body) = &mut self.state {
+        if let State::ReadingBody(body) = &mut self.state {
             body.set_wish(wish);
         }
     }
@@ -480,8 +479,8 @@ impl Exchange {
     fn read(&mut self, input: &mut &[u8], arrival: Arrival) -> Option<Step> {
         loop {
             let read = match &mut self.state {
-                State::AwaitingHead(_) => self.read_head(input, arrival),
-                State::ReadingBody(..) => self.read_body(input, arrival),
+                State::AwaitingHead => self.read_head(input, arrival),
+                State::ReadingBody(_) => self.read_body(input, arrival),
                 State::Queued | State::Over => return None,
             };
             match read {
@@ -493,16 +492,13 @@ impl Exchange {
     }
 
     fn read_head(&mut self, input: &mut &[u8], arrival: Arrival) -> Read {
-        let State::AwaitingHead(reader) = &mut self.state else {
-            unreachable!("only an awaited head is read");
-        };
         let before = *input;
-        let item = reader.next(input);
+        let item = self.reader.next(input);
         self.received.take(before, input, self.keep_wire);
         match item {
             Err(error) => Read::Done(self.fail(http_failure(error))),
             Ok(None) => {
-                if !reader.has_begun() {
+                if !self.reader.has_begun() {
                     // Blank lines ahead of a reply are no part of it.
                     self.received.start_again();
                 } else {
@@ -518,13 +514,9 @@ impl Exchange {
             Ok(Some(Item::Head(head))) => {
                 self.timings.begin_reply(arrival);
                 self.timings.end_headers(arrival);
-                self.received.framing = reader.framing();
+                self.received.framing = self.reader.framing();
                 self.received.take_head(head);
-                let state = std::mem::replace(&mut self.state, State::Over);
-                let State::AwaitingHead(reader) = state else {
-                    unreachable!("only an awaited head is read");
-                };
-                self.state = State::ReadingBody(reader, Body::new(self.budget));
+                self.state = State::ReadingBody(Body::new(self.budget));
                 Read::Done(Step::Head)
             }
             Ok(Some(_)) => {
@@ -537,11 +529,11 @@ impl Exchange {
     }
 
     fn read_body(&mut self, input: &mut &[u8], arrival: Arrival) -> Read {
-        let State::ReadingBody(reader, body) = &mut self.state else {
+        let State::ReadingBody(body) = &mut self.state else {
             unreachable!("only a body on its way is read");
         };
         let before = *input;
-        let item = reader.next(input);
+        let item = self.reader.next(input);
         self.received.take(before, input, self.keep_wire);
         match item {
             Err(error) => Read::Done(self.fail(http_failure(error))),
@@ -587,7 +579,7 @@ impl Exchange {
 
     fn body(&mut self) -> &mut Body {
         match &mut self.state {
-            State::ReadingBody(_, body) => body,
+            State::ReadingBody(body) => body,
             _ => unreachable!("only a body on its way ends"),
         }
     }

@@ -91,6 +91,12 @@ pub struct ResponseReader {
     reusable: bool,
 }
 
+impl Default for ResponseReader {
+    fn default() -> Self {
+        ResponseReader::new(false, Limits::default())
+    }
+}
+
 #[derive(Debug)]
 enum State {
     Head(HeadBuffer),
