@@ -177,9 +177,9 @@ impl<I: Io> Core<I> {
             });
         }
         if elsewhere {
-            // Credentials are for whom they were given.
+            // Credentials are for whom they were given, and a Host names who is asked.
             extra.headers.retain(|(name, _)| {
-                !["authorization", "cookie", "proxy-authorization"]
+                !["authorization", "cookie", "host", "proxy-authorization"]
                     .iter()
                     .any(|secret| name.eq_ignore_ascii_case(secret))
             });
@@ -258,7 +258,7 @@ impl<I: Io> Core<I> {
             self.admit_found(job, &via, url, Kind::Sitemap, job.depth);
         }
         for url in sitemap.pages {
-            self.admit_found(job, &via, url, Kind::Page, job.depth + 1);
+            self.admit_found(job, &via, url, Kind::Page, job.depth.saturating_add(1));
         }
     }
 
@@ -294,7 +294,7 @@ impl<I: Io> Core<I> {
         }
         let via = Arc::from(page.url.as_str());
         for link in found.links {
-            self.admit_found(job, &via, link.url, Kind::Page, job.depth + 1);
+            self.admit_found(job, &via, link.url, Kind::Page, job.depth.saturating_add(1));
         }
     }
 

@@ -1,6 +1,7 @@
 //! Requests as they leave: exactly what was asked for, and nothing smuggled in.
 
 use std::fmt::Write as _;
+use std::mem::replace;
 
 /// Everything that stands in a request's head.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +28,8 @@ pub struct RequestHead<'a> {
     /// This one's own fields, in order, after those above. One that bears the name of one above
     /// takes its place.
     pub headers: &'a [(String, String)],
-    /// Bytes of the body that follows; `None` sends no Content-Length.
+    /// Bytes of the body that follows. With `None` there is none, and no Content-Length but for the
+    /// methods that have a meaning for one: POST, PUT and PATCH say that it is 0 (RFC 9110 section 8.6).
     pub body_bytes: Option<u64>,
 }
 
@@ -37,6 +39,9 @@ pub enum RequestError {
     /// The method is no token.
     #[error("the method {0:?} is no token")]
     Method(String),
+    /// CONNECT asks a proxy for a tunnel, and no origin for anything.
+    #[error("CONNECT is no request to an origin; the setting PROXY makes tunnels")]
+    Connect,
     /// The target holds white space, a control character, or bytes beyond ASCII.
     #[error("the request target {0:?} holds a character that must be encoded")]
     Target(String),
@@ -49,6 +54,12 @@ pub enum RequestError {
     /// Content-Length and Transfer-Encoding follow from the body; they cannot be set by hand.
     #[error("the header {0:?} follows from the body and cannot be set")]
     Framing(String),
+    /// What is said to the next hop about the connection is ours: Connection, TE, Trailer, Upgrade.
+    #[error("the header {0:?} is about the connection and cannot be set")]
+    Connection(String),
+    /// A Host of the caller's is empty, or not the only one (RFC 9112 section 3.2).
+    #[error("Host is sent once, and is not empty")]
+    Host,
     /// Proxy-Authorization follows from the proxy: set by hand, it would reach origins.
     #[error("the header {0:?} follows from the proxy, whose URL may hold user and password")]
     Proxy(String),
@@ -68,6 +79,9 @@ pub fn write_request(out: &mut Vec<u8>, request: &RequestHead<'_>) -> Result<(),
 fn write_all(out: &mut Vec<u8>, request: &RequestHead<'_>) -> Result<(), RequestError> {
     if !is_token(request.method) {
         return Err(RequestError::Method(request.method.to_owned()));
+    }
+    if request.method == "CONNECT" {
+        return Err(RequestError::Connect);
     }
     let target = request.target.split('#').next().unwrap_or_default();
     // All octets are looked at, which is quicker than to stop at the first that is wrong.
@@ -94,19 +108,25 @@ fn write_all(out: &mut Vec<u8>, request: &RequestHead<'_>) -> Result<(), Request
     }
     let usual = request.usual.iter();
     let usual = usual.filter(|(name, _)| !bears(request.headers, name));
+    let mut has_host = false;
     for (name, value) in usual.chain(request.headers) {
-        if ["content-length", "transfer-encoding"]
-            .iter()
-            .any(|ours| ours.eq_ignore_ascii_case(name))
-        {
+        let is_one_of = |ours: &[&str]| ours.iter().any(|ours| ours.eq_ignore_ascii_case(name));
+        if is_one_of(&["content-length", "transfer-encoding"]) {
             return Err(RequestError::Framing(name.clone()));
         }
-        if name.eq_ignore_ascii_case("proxy-authorization") {
+        if is_one_of(&["connection", "te", "trailer", "upgrade"]) {
+            return Err(RequestError::Connection(name.clone()));
+        }
+        if is_one_of(&["proxy-authorization"]) {
             return Err(RequestError::Proxy(name.clone()));
+        }
+        if is_one_of(&["host"]) && (value.trim_ascii().is_empty() || replace(&mut has_host, true)) {
+            return Err(RequestError::Host);
         }
         write_field(out, name, value)?;
     }
-    if let Some(bytes) = request.body_bytes {
+    let means_a_body = ["POST", "PUT", "PATCH"].contains(&request.method);
+    if let Some(bytes) = request.body_bytes.or(means_a_body.then_some(0)) {
         let mut digits = String::new();
         let _ = write!(digits, "{bytes}");
         write_value(out, "Content-Length", &digits)?;
@@ -319,6 +339,56 @@ mod tests {
                     ..plain()
                 },
                 Err(RequestError::Framing(name.to_owned())),
+            );
+        }
+        for name in ["Connection", "te", "Trailer", "UPGRADE"] {
+            check(
+                &RequestHead {
+                    headers: &fields(&[(name, "close")]),
+                    ..plain()
+                },
+                Err(RequestError::Connection(name.to_owned())),
+            );
+        }
+        for hosts in [
+            &[("Host", "a.test"), ("host", "b.test")][..],
+            &[("Host", "")],
+            &[("host", " ")],
+        ] {
+            check(
+                &RequestHead {
+                    headers: &fields(hosts),
+                    ..plain()
+                },
+                Err(RequestError::Host),
+            );
+        }
+        check(
+            &RequestHead {
+                method: "CONNECT",
+                ..plain()
+            },
+            Err(RequestError::Connect),
+        );
+    }
+
+    #[test]
+    fn a_method_that_means_a_body_says_that_there_is_none() {
+        for method in ["POST", "PUT", "PATCH", "GET", "DELETE", "OPTIONS"] {
+            let length = match method {
+                "POST" | "PUT" | "PATCH" => "Content-Length: 0\r\n",
+                _ => "",
+            };
+            let expected = format!("{method} /a?b HTTP/1.1\r\nHost: a.test:8080\r\n{length}\r\n");
+            check(
+                &RequestHead {
+                    method,
+                    accept: "",
+                    accept_encoding: "",
+                    user_agent: "",
+                    ..plain()
+                },
+                Ok(&expected),
             );
         }
     }
