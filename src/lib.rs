@@ -31,8 +31,8 @@ pub use crawl::probe;
 pub use crawl::config::{Config, ConfigError};
 #[doc(inline)]
 pub use crawl::{
-    Builder, Closed, Crawler, Handle, NotTaken, NotTold, Pending, Refused, SetUpError, Snapshot,
-    Stopper, Turn,
+    Builder, Closed, Crawler, End, Ended, Handle, NotTaken, NotTold, Pending, Refused, SetUpError,
+    Snapshot, Source, SourceError, Stopper, Supply, Turn, Wake,
 };
 #[doc(inline)]
 pub use frontier::filter::Filtered;
@@ -57,13 +57,15 @@ pub use fetch::timings::{Label, Timings};
 #[doc(inline)]
 pub use sink::function::FunctionSink;
 #[doc(inline)]
-pub use sink::page::{Page, TlsInfo};
+pub use sink::later::LinksLater;
+#[doc(inline)]
+pub use sink::page::{Certificates, Page, TlsInfo};
 #[doc(inline)]
 pub use sink::reply::{Flow, Reply, Resume, Wish};
 #[doc(inline)]
 pub use sink::{Sink, WriteError};
 #[doc(inline)]
-pub use throttle::decision::{Decision, Event, Source};
+pub use throttle::decision::{Decision, Event, Source as DecisionSource};
 
 // What an embedder may bring instead of what is built in.
 #[doc(inline)]

@@ -12,7 +12,8 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("fetch", &["base", "wire"]),
     ("throttle", &["base", "wire", "fetch"]),
     ("frontier", &["base", "wire", "throttle"]),
-    ("sink", &["base", "wire", "fetch", "throttle"]),
+    // A sink may find links, and links are requests.
+    ("sink", &["base", "wire", "fetch", "throttle", "frontier"]),
     (
         "crawl",
         &[

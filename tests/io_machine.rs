@@ -48,6 +48,57 @@ fn standard_output_is_a_file_like_the_others() {
 }
 
 #[test]
+fn a_reader_who_does_not_read_is_waited_for_until_he_is_given_up() {
+    if inside() {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        // SAFETY: both descriptors are open.
+        unsafe { libc::dup2(writer.as_raw_fd(), 1) };
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut io = back_end();
+        io.disk(DiskJob::Stdout { file: FileId(1) });
+        let line = [b'!'; 1000];
+        append(&mut io, &line).result.expect("a pipe takes it");
+        let more = |io: &mut Epoll| {
+            io.disk(DiskJob::Append {
+                file: FileId(1),
+                bytes: line.repeat(1000),
+                gzip: false,
+                tag: 1,
+            });
+        };
+        more(&mut io);
+        let path = folder.path().join("after");
+        io.disk(DiskJob::Replace {
+            path: path.clone(),
+            bytes: line.to_vec(),
+            tag: 2,
+        });
+        let mut events = Vec::new();
+        io.wait(Some(io.now() + Duration::from_millis(100)), &mut events);
+        assert!(events.is_empty(), "no pipe takes a megabyte: {events:?}");
+        io.give_up_stdout();
+        more(&mut io);
+        let patient_until = io.now() + Duration::from_secs(20);
+        while events.len() < 3 && io.now() < patient_until {
+            io.wait(Some(patient_until), &mut events);
+        }
+        let told = events.iter().map(|event| match event {
+            Event::Disk(done) => (done.tag, done.result.as_ref().err().map(|e| e.kind())),
+            other => panic!("{other:?}"),
+        });
+        let late = Some(ErrorKind::TimedOut);
+        assert_eq!(told.collect::<Vec<_>>(), [(1, late), (2, None), (1, late)]);
+        assert_eq!(fs::read(path).expect("it was written"), line);
+        // Nothing holds it up that it goes.
+        drop(io);
+        drop(reader);
+        std::process::exit(7);
+    }
+    let mut child = again("a_reader_who_does_not_read_is_waited_for_until_he_is_given_up");
+    assert_eq!(child.wait().expect("it ends").code(), Some(7));
+}
+
+#[test]
 fn a_reader_that_goes_away_is_an_error_and_not_the_end() {
     if inside() {
         let (reader, writer) = std::io::pipe().expect("a pipe");

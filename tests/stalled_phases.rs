@@ -84,6 +84,10 @@ impl<I: Io> Io for Late<I> {
         self.io.connect(token, to);
     }
 
+    fn local(&self, token: Token) -> Option<SocketAddr> {
+        self.io.local(token)
+    }
+
     fn open_datagram(&mut self, token: Token, to: SocketAddr) {
         self.io.open_datagram(token, to);
     }

@@ -332,3 +332,84 @@ fn noise(bytes: usize) -> Vec<u8> {
     };
     std::iter::repeat_with(next).take(bytes).collect()
 }
+
+/// Takes what ends on `/taken`, and has no room after any piece; remembers how to go on.
+#[derive(Clone, Default)]
+struct NeverReady {
+    ended: Arc<Mutex<Vec<String>>>,
+    resumes: Arc<Mutex<Vec<Resume>>>,
+}
+
+impl Sink for NeverReady {
+    fn on_head(&mut self, reply: &Reply<'_>) -> Wish {
+        if !reply.url.ends_with("/taken") {
+            return Wish::Keep;
+        }
+        self.resumes.lock().expect("whole").push(reply.resume());
+        Wish::Take
+    }
+
+    fn on_body(&mut self, _id: u64, _piece: &[u8]) -> Flow {
+        Flow::Full
+    }
+
+    fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
+        self.ended.lock().expect("whole").push(page.url.clone());
+    }
+}
+
+#[test]
+fn a_body_whose_last_piece_found_no_room_leaves_its_connection_to_the_next_request() {
+    for io in ["epoll", "uring"] {
+        let server = Server::start(|_| Answer::page("a short body"));
+        let config = server.config().with("IO", io).expect("it is one");
+        let sink = NeverReady::default();
+        let mut crawler = Crawler::builder(config)
+            .sink(sink.clone())
+            .build()
+            .expect("a crawler");
+        for path in ["taken", "next"] {
+            let url = format!("http://a.test/{path}");
+            crawler.submit(Request::get(url)).expect("it is a URL");
+        }
+        assert_eq!(crawler.run(), "finished");
+        let ended = sink.ended.lock().expect("whole");
+        assert_eq!(*ended, ["http://a.test/taken", "http://a.test/next"]);
+        assert_eq!(crawler.stats().connections, 1, "{io}");
+    }
+}
+
+#[test]
+fn bodies_that_a_sink_holds_keep_no_room_from_those_that_are_kept() {
+    let (long, page) = ("x".repeat(1 << 20), "y".repeat(200 << 10));
+    let server = Server::start(move |asked| match asked.target.as_str() {
+        "/taken" => Answer::page(&long),
+        _ => Answer::page(&page),
+    });
+    let config = server.config().with("DOWNLOAD_MAXSIZE", "256KiB");
+    let config = config.and_then(|config| config.with("BUFFERED_BODIES_MAX", "256KiB"));
+    let sink = NeverReady::default();
+    let mut crawler = Crawler::builder(config.expect("sizes"))
+        .sink(sink.clone())
+        .build()
+        .expect("a crawler");
+    for number in 0..3 {
+        let taken = Request::get(format!("http://held-{number}.test/taken"));
+        crawler.submit(taken).expect("it is a URL");
+    }
+    for number in 0..6 {
+        let kept = Request::get(format!("http://kept-{number}.test/kept"));
+        crawler.submit(kept).expect("it is a URL");
+    }
+    let ended = || sink.ended.lock().expect("whole").len();
+    while ended() < 6 {
+        assert_eq!(crawler.turn(None), Turn::GoesOn);
+    }
+    // The held ones go on from piece to piece.
+    while ended() < 9 {
+        for resume in &*sink.resumes.lock().expect("whole") {
+            resume.resume();
+        }
+        assert_eq!(crawler.turn(None), Turn::GoesOn);
+    }
+}

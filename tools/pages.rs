@@ -3,6 +3,7 @@
 //!
 //! ```sh
 //! cargo run --release --example pages -- [--pages N] [--hosts N] [--in-flight N] [--lines] [--robots]
+//!     [--uring]
 //! ```
 //!
 //! As many hosts as pages make a new connection for each page; a few keep theirs. `--lines` writes
@@ -17,6 +18,13 @@
 //! ```
 //!
 //! counts those of the turns and of nothing else; divide by the pages.
+//!
+//! System calls of the crawl's thread alone, and without slowing it down as `strace` does, so that it
+//! is not taken for a busy machine and asks the kernel about its stamps:
+//!
+//! ```sh
+//! perf stat -i -e 'syscalls:sys_enter_*' target/release/examples/pages --hosts 20000
+//! ```
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
@@ -68,6 +76,7 @@ struct Plan {
     in_flight: u64,
     lines: bool,
     robots: bool,
+    uring: bool,
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -117,6 +126,7 @@ fn plan() -> Plan {
         in_flight: 256,
         lines: false,
         robots: false,
+        uring: false,
     };
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
@@ -130,6 +140,7 @@ fn plan() -> Plan {
             "--in-flight" => plan.in_flight = number(),
             "--lines" => plan.lines = true,
             "--robots" => plan.robots = true,
+            "--uring" => plan.uring = true,
             _ => usage(&name),
         }
     }
@@ -137,7 +148,9 @@ fn plan() -> Plan {
 }
 
 fn usage(wrong: &str) -> ! {
-    eprintln!("{wrong}: pages [--pages N] [--hosts N] [--in-flight N] [--lines] [--robots]");
+    eprintln!(
+        "{wrong}: pages [--pages N] [--hosts N] [--in-flight N] [--lines] [--robots] [--uring]"
+    );
     std::process::exit(2);
 }
 
@@ -150,7 +163,8 @@ fn config(plan: &Plan) -> Result<Config, argiope::ConfigError> {
         .with("CONCURRENT_REQUESTS", plan.in_flight)?
         .with("CONCURRENT_REQUESTS_PER_DOMAIN", each)?
         .with("ROBOTSTXT_OBEY", plan.robots)?
-        .with("FOLLOW", "none")
+        .with("FOLLOW", "none")?
+        .with("IO", if plan.uring { "uring" } else { "epoll" })
 }
 
 /// What was used by a moment.
@@ -190,6 +204,10 @@ struct Marking {
 }
 
 impl Sink for Marking {
+    fn reads_local(&self) -> bool {
+        self.lines.is_some()
+    }
+
     fn put(&mut self, page: &mut Page, disk: &mut Vec<DiskJob>) {
         if page.kind == "page" {
             assert_eq!(page.status, Some(200), "{:?}", page.failure);

@@ -161,6 +161,7 @@ impl fmt::Display for Network {
 
 /// Why a text is no network.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum NetworkError {
     /// The part before the slash is no address.
     #[error("`{0}` is no network: write an address, ADDRESS/BITS, `loopback` or `private`")]
@@ -168,6 +169,21 @@ pub enum NetworkError {
     /// The part after the slash is no number of bits.
     #[error("`{0}` is no network: after the slash stands a number from 0 to {1}")]
     Prefix(String, u8),
+}
+
+impl NetworkError {
+    /// The stable name.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            NetworkError::Address(_) => "network.address",
+            NetworkError::Prefix(..) => "network.prefix",
+        }
+    }
+
+    /// Whether another try may end otherwise: never.
+    pub const fn is_retryable(&self) -> bool {
+        false
+    }
 }
 
 /// IANA IPv4 Special-Purpose Address Registry.

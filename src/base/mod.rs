@@ -13,6 +13,7 @@ pub mod shared;
 pub mod pool;
 
 pub mod disk;
+pub mod machine;
 pub mod address;
 #[cfg(test)]
 pub mod loud;

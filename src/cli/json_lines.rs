@@ -41,7 +41,7 @@ where
         let answered = match &answered {
             Ok(answer) => serde_json::to_string(answer)?,
             Err(error) => serde_json::to_string(&Refusal {
-                error: format!("{error:#}"),
+                error: super::told(error),
             })?,
         };
         if !put_line(&mut out, &answered)? {

@@ -46,7 +46,7 @@ pub fn main() -> ExitCode {
         Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(FAILED)),
         Err(error) if is_reader_gone(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("argiope: {}", one_line(&format!("{error:#}")));
+            eprintln!("argiope: {}", one_line(&told(&error)));
             let misused = error.is::<Usage>() || error.is::<ConfigError>();
             ExitCode::from(if misused { MISUSED } else { FAILED })
         }
@@ -111,6 +111,20 @@ fn is_reader_gone(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<io::Error>()
         .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// An error and its causes, save those that it names itself.
+fn told(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |mut told, cause| {
+        let cause = cause.to_string();
+        if !told.contains(&cause) {
+            if !told.is_empty() {
+                told.push_str(": ");
+            }
+            told.push_str(&cause);
+        }
+        told
+    })
 }
 
 fn one_line(text: &str) -> String {

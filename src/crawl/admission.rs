@@ -1,6 +1,8 @@
 //! What can be said of a request before it comes in: on the crawl's thread, or on that of whoever
 //! submits it.
 
+use std::borrow::Cow;
+
 use super::carry::check_request;
 use super::config::Config;
 use crate::frontier::filter::Filtered;
@@ -11,22 +13,42 @@ use crate::wire::url::{CrawlUrl, UrlError};
 
 /// Why a request was not admitted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Refused {
     /// It is no URL that can be fetched.
     #[error("it is no URL to fetch: {0}")]
-    Url(UrlError),
+    Url(#[source] UrlError),
     /// A filter leaves it out.
     #[error("it is left out ({})", .0.name())]
     Filtered(Filtered),
     /// It cannot be throttled under the scopes that it names.
-    #[error("{0}")]
+    #[error(transparent)]
     Scopes(ScopesError),
     /// It cannot be put on the wire.
-    #[error("{0}")]
+    #[error(transparent)]
     Request(RequestError),
     /// The crawl is over.
     #[error("the crawl is over")]
     Over,
+}
+
+impl Refused {
+    /// The stable name, after its family: `url.relative`, `filtered.duplicate`, `scopes.cost`,
+    /// `request.method`, or `over`.
+    pub fn code(&self) -> Cow<'static, str> {
+        match self {
+            Refused::Url(error) => format!("url.{}", error.code()).into(),
+            Refused::Filtered(filtered) => format!("filtered.{}", filtered.name()).into(),
+            Refused::Scopes(error) => error.code().into(),
+            Refused::Request(error) => format!("request.{}", error.code()).into(),
+            Refused::Over => "over".into(),
+        }
+    }
+
+    /// Whether the same request may be admitted later: where the frontier was full.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Refused::Filtered(Filtered::FrontierFull))
+    }
 }
 
 /// The first attempt that a request asks for, without a number. What can never be sent is refused.

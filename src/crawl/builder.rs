@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::config::Config;
 use super::crawler::{Crawler, NamedManager, Parts, SetUpError};
+use super::feed::Source;
 use crate::fetch::resolver;
 use crate::io::sim::web::Web;
 use crate::io::sim::{Sim, Weather};
@@ -56,6 +57,12 @@ impl Builder {
         let results = Results::new(pages);
         self.parts.sink = Box::new(results.clone());
         self.parts.results = Some(results);
+        self
+    }
+
+    /// Where requests are fetched from while there is room, beside those that are submitted.
+    pub fn source(mut self, source: impl Source + 'static) -> Self {
+        self.parts.source = Some(Box::new(source));
         self
     }
 

@@ -216,14 +216,16 @@ impl<I: Io> Core<I> {
         }
     }
 
-    pub fn on_connected(&mut self, key: Key, local: SocketAddr, started: Instant, stamp: Stamp) {
+    pub fn on_connected(&mut self, key: Key, started: Instant, stamp: Stamp) {
+        let is_local_read = self.sink.reads_local();
         match self.sockets.get_mut(key) {
             Some(Socket::Http(http)) => {
                 let flight = http.flight.expect("a new connection is somebody's");
                 self.ports.granted(http.connection.remote(), self.now);
-                let news = http
-                    .connection
-                    .handle_connected(local, started, arrival(stamp));
+                let local = is_local_read.then(|| self.io.local(token_of(key)));
+                let news =
+                    http.connection
+                        .handle_connected(local.flatten(), started, arrival(stamp));
                 self.won(flight, key);
                 if let Some(news) = news {
                     self.on_news(key, news);
@@ -302,6 +304,8 @@ impl<I: Io> Core<I> {
                 && matches!(flight.stage, Stage::Exchanging { .. })
             {
                 self.throttle.sent(flight.ticket, *gone);
+                self.throttle
+                    .follow_departure(flight.lane, flight.ticket, *gone);
             }
         }
     }
@@ -606,6 +610,9 @@ impl<I: Io> Core<I> {
             unreachable!("only what is ready departs");
         };
         flight.stage = Stage::Exchanging { socket };
+        if let Some(feed) = &mut self.feed {
+            feed.begin(flight.job.root());
+        }
         exchange.timings_mut().due = Some(self.throttle.due(ticket));
         self.throttle
             .follow_departure(flight.lane, ticket, self.now);
@@ -687,7 +694,7 @@ impl<I: Io> Core<I> {
 
     /// Whether no more should be read of a connection for now: there is no room, or the sink is busy.
     fn must_wait(&self, key: Key) -> bool {
-        !self.sink.is_ready() || self.is_full() && self.favoured != Some(key)
+        !self.sink.is_ready() || self.is_full() && self.favoured != Some(key) && self.fills(key)
     }
 
     fn pause(&mut self, key: Key) {
@@ -706,14 +713,14 @@ impl<I: Io> Core<I> {
     /// connection had read when it was stopped.
     pub fn make_room(&mut self) {
         // What is read is kept twice, as it came and decoded, in memory that grows by doubling.
-        let at_once = 4 * self.config.io.read_budget as u64;
+        let at_once = (self.config.io.read_budget as u64).saturating_mul(4);
         let bound = self.config.buffered_bodies_max;
         let mut room = bound.saturating_sub(self.buffered as u64);
         while let Some(key) = self.paused.front().copied() {
             if !self.sink.is_ready() {
                 return;
             }
-            if room < at_once {
+            if room < at_once && self.fills(key) {
                 if self.favoured != Some(key) && self.favours_one() {
                     return;
                 }
@@ -735,8 +742,14 @@ impl<I: Io> Core<I> {
 
     /// Whether there still is a connection that reads on without room.
     fn favours_one(&self) -> bool {
-        let socket = self.favoured.and_then(|key| self.sockets.get(key));
-        matches!(socket, Some(Socket::Http(http)) if http.connection.exchange().is_some())
+        self.favoured.is_some_and(|key| self.fills(key))
+    }
+
+    /// Whether reading on takes room, and coming to the end makes some: what a sink takes in pieces
+    /// does neither.
+    fn fills(&self, key: Key) -> bool {
+        let http = self.sockets.get(key).and_then(Socket::http);
+        http.is_some_and(|http| http.connection.exchange().is_some() && !http.is_taken())
     }
 
     /// Closes a socket and forgets it.

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use super::config::Config;
 use super::delayed::{Crowd, Delayed};
+use super::feed::Feed;
 use super::flight::{Flight, Socket};
+use super::found::Found;
 use super::guard::Guard;
 use super::inbox::{Inbox, Stop, Waiting};
 use super::mapping::Mapping;
@@ -35,6 +37,7 @@ use crate::frontier::Frontier;
 use crate::frontier::job::Job;
 use crate::io::{Event, Io, Token};
 use crate::sink::Sink;
+use crate::sink::later::Leads;
 use crate::throttle::engine::{Grant, LaneId, Throttle};
 use crate::throttle::map::ScopeMap;
 use crate::throttle::signal::Classify;
@@ -45,8 +48,14 @@ pub(super) struct Core<I: Io> {
     pub now: Instant,
     pub config: Arc<Config>,
     pub inbox: Inbox,
+    /// Where it fetches requests for itself.
+    pub feed: Option<Box<Feed>>,
     /// Requests that come in by the clock, where this is no crawl but a probe.
     pub load: Option<Box<Load>>,
+    /// Links from outside, and the pages that are held open for them.
+    pub found: Arc<Found>,
+    /// The same, as the sink has it.
+    pub leads: Arc<dyn Leads>,
     pub frontier: Frontier,
     pub throttle: Throttle,
     pub resolver: Resolver,
@@ -134,8 +143,12 @@ pub(super) enum Phase {
         reason: &'static str,
         until: Instant,
     },
-    /// The sink writes the rest.
-    Flushing { reason: &'static str },
+    /// The sink writes the rest. Once the crawl was told to stop, whoever reads its standard output has
+    /// until a moment to take that.
+    Flushing {
+        reason: &'static str,
+        until: Option<Instant>,
+    },
     /// It is over.
     Over { reason: &'static str },
 }
@@ -152,7 +165,7 @@ const GRANTS_PER_SUBMIT: usize = 8;
 /// Timers that fire in one turn: a thousand hosts that fell silent together are given up together.
 const TIMERS_PER_TURN: usize = 64;
 /// Requests taken in from outside in one turn, a few microseconds each.
-const SUBMITTED_PER_TURN: usize = 64;
+pub(super) const SUBMITTED_PER_TURN: usize = 64;
 /// Requests whose scopes were told that go on in one turn.
 const MAPPED_PER_TURN: usize = 64;
 /// How often statistics are written and sinks flushed.
@@ -161,6 +174,11 @@ const TICK: Duration = Duration::from_secs(1);
 const ASK_SINK_EVERY: Duration = Duration::from_millis(5);
 /// How often `stats.json` is replaced.
 const STATS_EVERY: Duration = Duration::from_secs(3);
+/// Why a crawl ends that was told to stop.
+const SHUTDOWN: &str = "shutdown";
+/// What whoever reads our standard output has at least to take the rest of it, however soon a crawl is
+/// to stop. Files have all the time they need.
+const READER_PATIENCE: Duration = Duration::from_secs(1);
 /// The tag of disk jobs that replace `stats.json`, which belong to no open file.
 pub(super) const STATS_TAG: u64 = u64::MAX;
 
@@ -214,6 +232,10 @@ impl<I: Io> Core<I> {
         }
         if is_over {
             self.inbox.close();
+            self.found.close();
+            if let Some(feed) = &mut self.feed {
+                feed.conclude();
+            }
         } else if self.next_tick.is_none() && !self.is_idle() {
             // Whoever sleeps is not woken for nothing.
             self.next_tick = Some(self.now + TICK);
@@ -242,6 +264,7 @@ impl<I: Io> Core<I> {
             self.delayed.next(),
             self.load.as_ref().and_then(|load| load.next()),
             self.next_tick,
+            self.draws_at(),
             self.ends_at().filter(|_| self.is_running()),
             draining,
         ]
@@ -256,8 +279,7 @@ impl<I: Io> Core<I> {
                 token,
                 started,
                 stamp,
-                local,
-            } => self.on_connected(key_of(token), local, started, stamp),
+            } => self.on_connected(key_of(token), started, stamp),
             Event::Failed { token, error, at } => self.on_failed(key_of(token), error, at),
             Event::Sent {
                 token, at, slack, ..
@@ -281,9 +303,11 @@ impl<I: Io> Core<I> {
     /// Takes in what was submitted from outside, as far as there is room.
     fn take_in(&mut self) {
         self.stats.seeds_bad += self.inbox.take_bad_seeds();
+        self.take_found();
         if self.phase != Phase::Running {
             return;
         }
+        self.draw();
         let mut mapped = 0;
         while let Some(answer) = self.inbox.take_mapped() {
             self.on_mapped(answer);
@@ -295,7 +319,7 @@ impl<I: Io> Core<I> {
             }
         }
         let mut taken = 0;
-        while self.frontier.has_room() && !self.mapping.is_full() && !self.has_too_many_ended() {
+        while self.takes_more() {
             if taken == SUBMITTED_PER_TURN {
                 self.unfinished = true;
                 return;
@@ -305,6 +329,11 @@ impl<I: Io> Core<I> {
             }
             taken += 1;
         }
+    }
+
+    /// Whether there is room for one more request from outside.
+    pub fn takes_more(&self) -> bool {
+        self.frontier.has_room() && !self.mapping.is_full() && !self.has_too_many_ended()
     }
 
     /// Takes in one request that was submitted from outside, if there is one.
@@ -482,24 +511,26 @@ impl<I: Io> Core<I> {
         match self.phase {
             Phase::Running => {
                 if let Some(stop) = self.inbox.take_stop() {
-                    let grace = match stop {
-                        Stop::Configured => self.config.stop_grace,
-                        Stop::Within(grace) => grace,
-                    };
-                    self.drain("shutdown", grace);
+                    self.drain(SHUTDOWN, self.grace_of(stop));
                 } else if self.frontier.is_spent() {
                     self.drain("closespider_pagecount", self.config.stop_grace);
                 } else if self.has_failed_too_often() {
                     self.drain("closespider_errorcount", self.config.stop_grace);
                 } else if self.ends_at().is_some_and(|at| at <= self.now) {
                     self.drain("closespider_timeout", self.config.stop_grace);
+                } else if self
+                    .feed
+                    .as_ref()
+                    .is_some_and(|feed| feed.failure().is_some())
+                {
+                    self.drain("source_failed", self.config.stop_grace);
                 } else if let Some(why) = self.load.as_ref().and_then(|l| l.is_stuck(self.now)) {
                     self.drain(why, Duration::ZERO);
                 } else if self.is_exhausted() {
                     // Submitted before the last handle went, and not yet taken.
                     match self.take_one_in() {
                         true => self.unfinished = true,
-                        false => self.flush("finished"),
+                        false => self.flush("finished", None),
                     }
                 }
             }
@@ -508,19 +539,42 @@ impl<I: Io> Core<I> {
                     until = until.min(self.now + grace);
                     self.phase = Phase::Draining { reason, until };
                 }
-                if self.flights.is_empty() && self.ending.is_empty() {
-                    self.flush(reason);
-                } else if self.now >= until {
+                let is_over = self.flights.is_empty() && self.ending.is_empty();
+                if !is_over && self.now >= until {
                     self.cancel_all();
-                    self.flush(reason);
+                }
+                if is_over || self.now >= until {
+                    self.flush(reason, Some(until).filter(|_| reason == SHUTDOWN));
                 }
             }
-            Phase::Flushing { reason } => {
+            Phase::Flushing { reason, until } => {
                 if self.sink.is_done() {
                     self.phase = Phase::Over { reason };
+                } else if let Some(stop) = self.inbox.take_stop() {
+                    let grace = self.grace_of(stop).max(READER_PATIENCE);
+                    log::warn!(
+                        "the last results wait to be read; in {} s those on standard output are \
+                         given up",
+                        grace.as_secs_f64()
+                    );
+                    let sooner = until.into_iter().chain([self.now + grace]).min();
+                    self.phase = Phase::Flushing {
+                        reason,
+                        until: sooner,
+                    };
+                } else if until.is_some_and(|until| until <= self.now) {
+                    // Who waits for it hears of its failure; without that there is nothing to wait for.
+                    self.io.give_up_stdout();
                 }
             }
             Phase::Over { .. } => {}
+        }
+    }
+
+    fn grace_of(&self, stop: Stop) -> Duration {
+        match stop {
+            Stop::Configured => self.config.stop_grace,
+            Stop::Within(grace) => grace,
         }
     }
 
@@ -546,6 +600,8 @@ impl<I: Io> Core<I> {
             && self.delayed.len() == 0
             && self.ending.is_empty()
             && self.load.as_ref().is_none_or(|load| load.is_spent())
+            && self.feed.as_ref().is_none_or(|feed| feed.is_finished())
+            && !self.found.is_any_open()
             // Whoever takes them may submit what they lead to.
             && self.pull.as_ref().is_none_or(Pull::is_empty)
             && self.inbox.is_closed()
@@ -560,8 +616,9 @@ impl<I: Io> Core<I> {
         self.unfinished = true;
     }
 
-    fn flush(&mut self, reason: &'static str) {
-        self.phase = Phase::Flushing { reason };
+    fn flush(&mut self, reason: &'static str, until: Option<Instant>) {
+        let until = until.map(|until| until.max(self.now + READER_PATIENCE));
+        self.phase = Phase::Flushing { reason, until };
         self.throttle.conclude(self.now);
         self.write_stats();
         self.tell_decisions();
@@ -581,7 +638,7 @@ impl<I: Io> Core<I> {
         let wall = self.io.wall_at_start();
         Progress {
             finish_reason: match self.phase {
-                Phase::Over { reason } | Phase::Flushing { reason } => Some(reason),
+                Phase::Over { reason } | Phase::Flushing { reason, .. } => Some(reason),
                 _ => None,
             },
             io: self.io.name(),

@@ -1,5 +1,6 @@
 //! A crawler as its user sees it.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -14,6 +15,8 @@ use super::admission::Refused;
 use super::config::{Config, ConfigError};
 use super::core::{Core, Phase};
 use super::delayed::{Crowd, Delayed};
+use super::feed::{Feed, Source, SourceError};
+use super::found::Found;
 use super::guard::Guard;
 use super::handle::{Handle, Stopper};
 use super::inbox::Inbox;
@@ -29,6 +32,7 @@ use super::steer::Unwanted;
 use super::stop::Pending;
 use super::timer::Deadlines;
 use crate::base::address;
+use crate::base::machine;
 use crate::base::rng::Rng;
 use crate::base::slab::Slab;
 use crate::base::time::Instant;
@@ -63,6 +67,8 @@ pub struct Parts {
     pub sink: Box<dyn Sink>,
     /// The other end of that sink, where results are pulled.
     pub(super) results: Option<Results>,
+    /// Where requests are fetched from.
+    pub source: Option<Box<dyn Source>>,
     /// Which scopes a request is throttled under; `None` where the configuration decides.
     pub scope_map: Option<Box<dyn ScopeMap>>,
     /// What an answer means.
@@ -88,6 +94,7 @@ impl Parts {
         Parts {
             sink: Box::new(sink),
             results: None,
+            source: None,
             scope_map: None,
             classify: None,
             strategies: Strategies::default(),
@@ -105,12 +112,13 @@ pub enum Turn {
     /// It goes on: take another turn.
     GoesOn,
     /// It is over, for this reason: `finished`, `shutdown`, `closespider_pagecount`,
-    /// `closespider_timeout`, `closespider_errorcount` or `sink_failed`.
+    /// `closespider_timeout`, `closespider_errorcount`, `source_failed` or `sink_failed`.
     Over(&'static str),
 }
 
 /// Why a crawl cannot begin.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SetUpError {
     /// A setting, or two together, cannot be taken.
     #[error(transparent)]
@@ -129,6 +137,7 @@ pub enum SetUpError {
         /// The file.
         path: String,
         /// What the machine said.
+        #[source]
         cause: io::Error,
     },
     /// A setting that only shows its fault here.
@@ -139,6 +148,29 @@ pub enum SetUpError {
         /// What is wrong with it.
         reason: String,
     },
+}
+
+impl SetUpError {
+    /// The stable name, after its family: `config`, `setting`, `ca_file.empty`, or, of what the machine
+    /// refused, `io.open_files` or `file.not_found`.
+    pub fn code(&self) -> Cow<'static, str> {
+        match self {
+            SetUpError::Config(error) => error.code().into(),
+            SetUpError::Io(error) => format!("io.{}", machine::code(error)).into(),
+            SetUpError::Tls(error) => error.code().into(),
+            SetUpError::Unreadable { cause, .. } => format!("file.{}", machine::code(cause)).into(),
+            SetUpError::Setting { .. } => "setting".into(),
+        }
+    }
+
+    /// Whether the same crawl may begin later, with nothing mended.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            SetUpError::Io(error) => machine::passes(error),
+            SetUpError::Unreadable { cause, .. } => machine::passes(cause),
+            SetUpError::Config(_) | SetUpError::Tls(_) | SetUpError::Setting { .. } => false,
+        }
+    }
 }
 
 impl Crawler<Kernel> {
@@ -244,11 +276,16 @@ impl<I: Io> Crawler<I> {
         let frontier = Frontier::new(config.frontier.clone());
         let config = Arc::new(config);
         let waker = io.waker();
+        let found = Found::new(waker.clone(), Arc::clone(&config), frontier.numbers());
+        let found = Arc::new(found);
         let core = Core {
             now,
             inbox: Inbox::new(waker.clone(), Arc::clone(&config), frontier.numbers()),
+            feed: parts.source.map(|s| Box::new(Feed::new(s, waker.clone()))),
             pieces: Pieces::new(waker),
             load: None,
+            leads: Arc::<Found>::clone(&found),
+            found,
             frontier,
             throttle,
             resolver: Resolver::new(resolver, rng.fork("resolver")),
@@ -427,9 +464,15 @@ impl<I: Io> Crawler<I> {
         self.core.sink.failure()
     }
 
+    /// Why the source gave no more, after `source_failed`.
+    pub fn source_error(&self) -> Option<&SourceError> {
+        self.core.feed.as_ref()?.failure()
+    }
+
     /// What was still to be fetched when the crawl ended early, in order of admission. Of what was
     /// submitted by a [`Handle`], only what has had no final page; of what was submitted otherwise,
-    /// and of links, also what was cancelled on its way. What is not taken goes with the crawler.
+    /// and of links, also what was cancelled on its way. A [`Source`] has heard of its own, which are not
+    /// among them. What is not taken goes with the crawler.
     pub fn take_pending(&mut self) -> impl Iterator<Item = Pending> + '_ {
         self.core.take_pending()
     }

@@ -35,6 +35,11 @@ impl Delayed {
         Some(self.waiting.pop_first()?.1)
     }
 
+    /// The numbers of the attempts that wait.
+    pub fn ids(&self) -> impl Iterator<Item = u64> {
+        self.waiting.keys().map(|(_, id)| *id)
+    }
+
     /// Takes out those that `is_unwanted` names.
     pub fn take_out(&mut self, is_unwanted: impl Fn(&Job) -> bool) -> Vec<Job> {
         let waiting = std::mem::take(&mut self.waiting).into_iter();

@@ -10,7 +10,7 @@ use crate::fetch::connection::Connection;
 use crate::fetch::exchange::Exchange;
 use crate::fetch::eyeballs::Race;
 use crate::fetch::resolver::SocketId;
-use crate::fetch::tls::TlsInfo;
+use crate::fetch::tls::{Certificates, TlsInfo};
 use crate::frontier::job::Job;
 use crate::io::{NetError, Stamp};
 use crate::throttle::decision::Decision;
@@ -148,12 +148,13 @@ impl HttpSocket {
 }
 
 /// The connection that carried an attempt, as its result line tells of it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Carrier {
     pub remote: Option<SocketAddr>,
     pub local: Option<SocketAddr>,
     pub reused: bool,
     pub tls: Option<TlsInfo>,
+    pub certificates: Certificates,
 }
 
 impl Carrier {
@@ -163,6 +164,7 @@ impl Carrier {
             local: connection.local(),
             reused: connection.used() > 1,
             tls: connection.tls(),
+            certificates: connection.certificates(),
         }
     }
 }

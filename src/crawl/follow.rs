@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::admission::without_dropped;
 use super::carry::IDLE_CLOSED;
 use super::core::Core;
+use super::steer::ASKED;
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::filter::{self, Filtered};
 use crate::frontier::job::Job;
@@ -30,10 +31,21 @@ const ROBOTS_REDIRECTS_MAX: u8 = 5;
 /// Attempts are counted in two octets; nobody means to try so often.
 const RETRIES_MAX: u32 = 60_000;
 
+/// Whether somebody wanted the attempt to end.
+fn is_called_off(page: &Page) -> bool {
+    let failure = page.failure.as_ref();
+    failure.is_some_and(|f| f.kind == FailureKind::Cancelled && f.code == ASKED)
+}
+
 impl<I: Io> Core<I> {
     /// Does what follows from a finished attempt, and notes in its page what that is.
     pub fn follow(&mut self, job: &Job, page: &mut Page) {
         page.final_ = false;
+        if is_called_off(page) {
+            // Whoever asked for its end did not mean what it leads to.
+            page.final_ = true;
+            return;
+        }
         if self.is_retried(job, page) {
             return self.retry(job, page);
         }

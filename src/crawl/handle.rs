@@ -1,6 +1,7 @@
 //! What others hold of a crawl, on any thread: to feed it, to steer it, to stop it, to ask how it
 //! does.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -69,6 +70,7 @@ pub struct Closed(pub Box<Request>);
 
 /// Why a request was not taken. It comes back, as it went in.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum NotTaken {
     /// As many wait as may; try again later.
     #[error("the crawl has no room now for {}", .0.url)]
@@ -82,6 +84,7 @@ pub enum NotTaken {
         /// What was submitted.
         request: Box<Request>,
         /// What is wrong with it. Filters have no say here.
+        #[source]
         why: Refused,
     },
 }
@@ -101,7 +104,53 @@ pub enum NotTold {
     Unsound(#[from] ConfigError),
 }
 
+impl Closed {
+    /// The stable name.
+    pub const fn code(&self) -> &'static str {
+        "over"
+    }
+
+    /// Whether it may be taken later: never.
+    pub const fn is_retryable(&self) -> bool {
+        false
+    }
+}
+
+impl NotTold {
+    /// The stable name.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            NotTold::Busy => "busy",
+            NotTold::Over => "over",
+            NotTold::Unsound(_) => "unsound",
+        }
+    }
+
+    /// Whether the crawl may be told later.
+    pub const fn is_retryable(&self) -> bool {
+        matches!(self, NotTold::Busy)
+    }
+}
+
 impl NotTaken {
+    /// The stable name: `full`, `over`, or [`Refused::code`].
+    pub fn code(&self) -> Cow<'static, str> {
+        match self {
+            NotTaken::Full(_) => "full".into(),
+            NotTaken::Closed(_) => "over".into(),
+            NotTaken::Refused { why, .. } => why.code(),
+        }
+    }
+
+    /// Whether the same request may be taken later.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            NotTaken::Full(_) => true,
+            NotTaken::Closed(_) => false,
+            NotTaken::Refused { why, .. } => why.is_retryable(),
+        }
+    }
+
     /// The request that was not taken.
     pub fn into_request(self) -> Request {
         match self {
@@ -205,8 +254,9 @@ impl Handle {
     }
 
     /// Cancels every request that is throttled under this scope, as [`Handle::cancel`] does: those
-    /// that have been submitted by now, whoever did, and the links found by now. A robots.txt is
-    /// fetched all the same; others wait for it.
+    /// that have their number by now, whoever submitted them, and the links found by now. A seed has
+    /// none before it is admitted, at the crawl's next turn. A robots.txt is fetched all the same;
+    /// others wait for it.
     ///
     /// # Errors
     /// As [`Handle::cancel`].
@@ -299,7 +349,9 @@ impl Clone for Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.stopper.shared.handles.fetch_sub(1, Ordering::SeqCst);
+        if self.stopper.shared.handles.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.resume();
+        }
         self.stopper.waker.wake();
     }
 }

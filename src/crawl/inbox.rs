@@ -253,6 +253,19 @@ impl Inbox {
         out
     }
 
+    /// The lowest number of those that have one.
+    pub fn lowest_number(&self) -> Option<u64> {
+        let submitted = self.shared().submitted();
+        let numbers = submitted
+            .waiting
+            .iter()
+            .filter_map(|waiting| match waiting {
+                Waiting::Numbered(job) => Some(job.id),
+                Waiting::Seed(_) => None,
+            });
+        numbers.min()
+    }
+
     /// Whether nothing waits to be taken in.
     pub fn is_empty(&self) -> bool {
         self.shared().submitted().waiting.is_empty()

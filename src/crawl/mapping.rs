@@ -82,6 +82,11 @@ impl Mapping {
         warns
     }
 
+    /// The numbers of the attempts that wait.
+    pub fn ids(&self) -> impl Iterator<Item = u64> {
+        self.waiting.values().map(|waiting| waiting.job.id)
+    }
+
     /// Takes out those that `is_unwanted` names: their answers are nobody's.
     pub fn take_out(&mut self, is_unwanted: impl Fn(&Job) -> bool) -> Vec<Job> {
         let waiting = std::mem::take(&mut self.waiting).into_iter();

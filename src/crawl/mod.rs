@@ -24,6 +24,8 @@ mod mapping;
 mod delayed;
 mod admission;
 mod handle;
+mod feed;
+mod found;
 mod inbox;
 mod steer;
 mod snapshot;
@@ -34,6 +36,8 @@ pub mod config;
 mod crawler;
 pub mod probe;
 #[cfg(test)]
+mod trial;
+#[cfg(test)]
 mod adversity;
 #[cfg(test)]
 mod handshakes;
@@ -42,6 +46,7 @@ mod builder;
 pub use admission::Refused;
 pub use builder::Builder;
 pub use crawler::{Crawler, Parts, SetUpError, Turn};
+pub use feed::{End, Ended, Source, SourceError, Supply, Wake};
 pub use handle::{Closed, Handle, NotTaken, NotTold, Stopper};
 pub use snapshot::Snapshot;
 pub use stop::Pending;

@@ -90,6 +90,14 @@ pub(super) enum Read {
     All,
 }
 
+impl HttpSocket {
+    /// Whether the body of the reply on its way is taken in pieces.
+    pub fn is_taken(&self) -> bool {
+        let exchange = self.connection.exchange();
+        exchange.is_some_and(|exchange| exchange.wish() == Wish::Take)
+    }
+}
+
 impl<I: Io> Core<I> {
     /// Asks the sink what it wants of the body whose head has just come.
     pub fn ask_for_body(&mut self, key: Key, socket: Key) {
@@ -114,12 +122,17 @@ impl<I: Io> Core<I> {
             headers: &head.headers,
             remote: connection.remote(),
             tls: connection.tls(),
+            certificates: connection.certificates(),
             timings: exchange.timings(),
             held: Held {
                 attempt: id,
                 socket,
             },
             resumed: self.pieces.resumed.tell(),
+            root: job.root(),
+            depth: job.depth,
+            route: job.route(),
+            leads: &self.leads,
         });
         let now = self.now;
         let connection = &mut self.http(socket).connection;
@@ -141,6 +154,7 @@ impl<I: Io> Core<I> {
     pub fn hold(&mut self, key: Key) {
         let now = self.now;
         let http = self.http(key);
+        assert!(http.is_taken(), "what is over is held by nobody");
         http.held = true;
         if http.paused.is_none() {
             http.paused = Some(now);

@@ -81,9 +81,11 @@ impl<I: Io> Crawler<I> {
     /// for others; but whoever takes turns and no result is not pressed again and again. What is left
     /// can still be taken after the last turn.
     pub fn try_next_result(&mut self) -> Option<Page> {
-        let page = self.core.pull.as_mut()?.take()?;
-        self.core.hear_of_room();
-        Some(page)
+        let page = self.core.pull.as_mut()?.take();
+        if page.is_some() {
+            self.core.hear_of_room();
+        }
+        page
     }
 }
 

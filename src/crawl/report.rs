@@ -8,6 +8,7 @@ use super::flight::{Carrier, Flight};
 use crate::fetch::exchange::{Buffers, Outcome};
 use crate::fetch::failure::Failure;
 use crate::fetch::timings::Timings;
+use crate::fetch::tls::Certificates;
 use crate::frontier::job::Job;
 use crate::frontier::request::Kind;
 use crate::io::Io;
@@ -36,6 +37,7 @@ impl<I: Io> Core<I> {
         page.local = carrier.local;
         page.reused = carrier.reused;
         page.tls = carrier.tls;
+        page.certificates = carrier.certificates.clone();
         page.timings = outcome.timings;
         page.delay = outcome.timings.sent.map(|_| gap);
         page.bytes_wire = outcome.bytes_wire;
@@ -97,6 +99,7 @@ impl<I: Io> Core<I> {
             local: None,
             reused: false,
             tls: None,
+            certificates: Certificates::default(),
             bytes_wire: 0,
             links: None,
             timings: Timings {
@@ -163,7 +166,15 @@ impl<I: Io> Core<I> {
             load.end(&mut page);
         }
         self.stats.count(&page);
+        let feed = self.feed.as_ref();
+        let ending = feed.and_then(|feed| feed.ending_of(&page));
         self.sink.put(&mut page, &mut self.disk);
+        if let Some(ending) = ending
+            && let Some(feed) = &mut self.feed
+        {
+            let is_open = self.found.is_open(ending.root);
+            feed.end(ending, is_open);
+        }
         self.spare.put_page(page)
     }
 }

@@ -11,7 +11,6 @@ use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
 use super::pacing::Pacing;
-use super::steer::ASKED;
 use crate::base::time::{Instant, Wall, nanos};
 use crate::fetch::failure::FailureKind;
 use crate::fetch::timings::{Label, Timings};
@@ -130,8 +129,13 @@ impl Stats {
             self.pages += 1;
         }
         let failed = page.failure.as_ref().is_some_and(|failure| {
-            let left_out = matches!(failure.kind, FailureKind::Robots | FailureKind::Filtered);
-            !left_out && (failure.kind != FailureKind::Cancelled || failure.code != ASKED)
+            // What somebody wanted to end so is no failure of the crawl.
+            let wanted = [
+                FailureKind::Robots,
+                FailureKind::Filtered,
+                FailureKind::Cancelled,
+            ];
+            !wanted.contains(&failure.kind)
         });
         self.pages_failed += u64::from(page.kind == "page" && page.final_ && failed);
         self.bytes_wire += page.bytes_wire;

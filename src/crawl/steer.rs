@@ -29,6 +29,10 @@ const ENDED_PER_TURN: usize = 64;
 /// While so many are still to be told nothing is taken in from outside.
 const ENDED_MAX: usize = 1024;
 
+/// From so many scopes on, those that nobody waits under are looked for, each time that they have
+/// doubled.
+const UNWANTED_LOOKED_THROUGH: usize = 64;
+
 /// Scopes whose requests are not wanted any more, and up to which number.
 ///
 /// Kept for those whose scopes are not known yet: they are in the inbox, or wait for the scope map or
@@ -64,20 +68,23 @@ impl<I: Io> Core<I> {
         }
         let mut ids = BTreeSet::new();
         let mut scopes = Vec::new();
+        let mut called_off = false;
         for word in words {
             match word {
                 Word::Cancel(id) => {
                     ids.insert(id);
+                    called_off = true;
                 }
                 Word::CancelScope(name, until) => {
                     scopes.extend(self.throttle.known_scope(&name));
-                    self.unwanted.0.insert(name, until);
+                    self.remember_unwanted(name, until);
+                    called_off = true;
                 }
                 Word::SetScope(name, patch) => self.throttle.set_scope(&name, *patch, self.now),
                 Word::Feedback(feedback) => self.throttle.feedback(&feedback, self.now),
             }
         }
-        if !ids.is_empty() || !self.unwanted.0.is_empty() {
+        if called_off {
             self.call_off(&ids, &scopes);
         }
     }
@@ -154,6 +161,19 @@ impl<I: Io> Core<I> {
         flight
     }
 
+    /// Keeps in mind that this scope's requests are not wanted up to this number, until all of them
+    /// have been seen.
+    fn remember_unwanted(&mut self, name: String, until: u64) {
+        let names = self.unwanted.0.len();
+        if names >= UNWANTED_LOOKED_THROUGH && names.is_power_of_two() {
+            let waiting = self.mapping.ids().chain(self.delayed.ids());
+            let first = waiting.chain(self.inbox.lowest_number()).min();
+            let meant = |until: u64| first.is_some_and(|first| first <= until);
+            self.unwanted.0.retain(|_, until| meant(*until));
+        }
+        self.unwanted.0.insert(name, until);
+    }
+
     /// Whether a request that is to be queued is not wanted any more; then it ends.
     pub fn is_unwanted(&mut self, job: &Job, scopes: &Scopes) -> bool {
         let unwanted = self.unwanted.has(job, scopes);
@@ -191,6 +211,7 @@ impl<I: Io> Core<I> {
             && self.mapping.is_empty()
             && self.delayed.len() == 0
             && self.inbox.is_empty()
+            && self.found.is_empty()
         {
             // The scopes of all that were meant are known.
             self.unwanted.0.clear();

@@ -81,10 +81,16 @@ impl<I: Io> Core<I> {
 
     /// What was still to be fetched when the crawl ended, in order of admission.
     pub fn take_pending(&mut self) -> impl Iterator<Item = Pending> + '_ {
+        let found = self.drain_found().into_iter();
         let waiting = self.mapping.drain().chain(self.delayed.drain());
-        let outside = waiting.map(|job| *job).chain(self.cancelled.drain(..));
+        let outside = waiting
+            .map(|job| *job)
+            .chain(self.cancelled.drain(..))
+            .chain(found);
         let jobs = self.frontier.drain(outside, &self.throttle);
-        let pages = jobs.filter(|job| job.kind == Kind::Page);
+        let feed = self.feed.as_deref();
+        let told = move |job: &Job| feed.is_some_and(|feed| feed.gave(job.root()));
+        let pages = jobs.filter(move |job| job.kind == Kind::Page && !told(job));
         let submitted = std::iter::from_fn(|| self.inbox.take()).map(|waiting| match waiting {
             Waiting::Numbered(job) => Pending::of(&job),
             Waiting::Seed(request) => Pending {

@@ -12,7 +12,7 @@ use super::exchange::{Exchange, Step};
 use super::failure::{Failure, FailureKind};
 use super::settings::Settings;
 use super::timings::{Arrival, Established};
-use super::tls::{TlsInfo, TlsSession};
+use super::tls::{Certificates, TlsInfo, TlsSession};
 use super::transport::Transport;
 use super::tunnel::Tunnel;
 use crate::base::time::Instant;
@@ -155,10 +155,11 @@ impl Connection {
         }
     }
 
-    /// The kernel has established it, by an attempt that left at `left`.
+    /// The kernel has established it, by an attempt that left at `left`; `local` is our own address,
+    /// where somebody wants to know it.
     pub fn handle_connected(
         &mut self,
-        local: SocketAddr,
+        local: Option<SocketAddr>,
         left: Instant,
         arrival: Arrival,
     ) -> Option<News> {
@@ -171,7 +172,7 @@ impl Connection {
             return None;
         };
         let (opened, released, tunnel) = (*opened, *released, tunnel.take());
-        self.local = Some(local);
+        self.local = local;
         self.established = Some(Established::after(left, arrival));
         if let Some(tunnel) = tunnel {
             self.state = State::Tunnelling {
@@ -512,6 +513,11 @@ impl Connection {
     /// What TLS agreed on, where there is TLS and its handshake is over.
     pub fn tls(&self) -> Option<TlsInfo> {
         self.transport.info()
+    }
+
+    /// What the server showed, where there is TLS and its handshake is over.
+    pub fn certificates(&self) -> Certificates {
+        self.transport.certificates()
     }
 
     /// Bytes of memory that its buffers hold, its exchange's included.

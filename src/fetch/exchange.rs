@@ -102,8 +102,8 @@ pub struct Exchange {
     timeout: Option<Duration>,
     timings: Timings,
     pulse: Pulse,
-    /// When the last bytes of the reply arrived.
-    arrived: Instant,
+    /// How the last bytes of the reply arrived.
+    arrived: Arrival,
     /// How long we did not read what had perhaps arrived.
     kept_waiting: Duration,
     received: Received,
@@ -238,7 +238,11 @@ impl Exchange {
             timeout: description.timeout,
             timings,
             pulse: Pulse::new(settings),
-            arrived: Instant::START,
+            arrived: Arrival {
+                at: Instant::START,
+                kernel: false,
+                slack: Duration::ZERO,
+            },
             kept_waiting: Duration::ZERO,
             received: Received {
                 wire: buffers.wire,
@@ -275,7 +279,7 @@ impl Exchange {
         if input.len() < offered {
             let taken = offered - input.len();
             self.pulse.beat(arrival.at, taken as u64);
-            self.arrived = arrival.at;
+            self.arrived = arrival;
         }
         step
     }
@@ -471,8 +475,8 @@ impl Exchange {
                 if !reader.has_begun() {
                     // Blank lines ahead of a reply are no part of it.
                     self.received.start_again();
-                } else if self.timings.first_byte.is_none() {
-                    self.timings.first_byte = Some(arrival.at);
+                } else {
+                    self.timings.begin_reply(arrival);
                 }
                 Read::More
             }
@@ -482,7 +486,7 @@ impl Exchange {
                 Read::Done(self.fail(tunnel::unauthorized(detail)))
             }
             Ok(Some(Item::Head(head))) => {
-                self.timings.first_byte.get_or_insert(arrival.at);
+                self.timings.begin_reply(arrival);
                 self.timings.end_headers(arrival);
                 self.received.framing = reader.framing();
                 self.received.take_head(head);
@@ -539,7 +543,7 @@ impl Exchange {
                 let taken = body.take(piece, headers, room, out);
                 self.took(taken, arrival)
             }
-            Ok(Some(Item::End { reusable })) => Read::Done(self.complete(reusable, arrival.at)),
+            Ok(Some(Item::End { reusable })) => Read::Done(self.complete(reusable, arrival)),
             Ok(_) => Read::Again,
         }
     }
@@ -550,24 +554,24 @@ impl Exchange {
             Taken::All | Taken::Some => Read::Again,
             Taken::Cut { over } => {
                 self.received.drop_last(over);
-                Read::Done(self.cut(arrival.at))
+                Read::Done(self.cut(arrival))
             }
             Taken::Bomb(failure) => Read::Done(self.fail(failure)),
         }
     }
 
     /// The reply is whole.
-    fn complete(&mut self, reusable: bool, at: Instant) -> Step {
+    fn complete(&mut self, reusable: bool, arrival: Arrival) -> Step {
         if self.received.framing != Some(Framing::None) {
-            self.timings.body = Some(at);
+            self.timings.end_body(arrival);
         }
         let failure = self.take_body().finish();
         Step::Over { failure, reusable }
     }
 
     /// The body has reached its limit: what fits is kept, and nothing more is read.
-    fn cut(&mut self, at: Instant) -> Step {
-        self.timings.body = Some(at);
+    fn cut(&mut self, arrival: Arrival) -> Step {
+        self.timings.end_body(arrival);
         self.received.truncated = Some(Truncation::Length);
         Step::Over {
             failure: self.take_body().trouble(),

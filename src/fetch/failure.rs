@@ -37,6 +37,38 @@ impl Failure {
     }
 }
 
+impl std::error::Error for Failure {}
+
+impl Failure {
+    /// Its stable name, as `error.code` of a result line has it: `dns.nxdomain`.
+    pub fn code(&self) -> String {
+        format!("{}.{}", self.kind.name(), self.code)
+    }
+
+    /// Whether the same request may end otherwise when it is made later, as far as this tells. What
+    /// the crawl itself tries again `RETRY_EXCEPTIONS` says; here belongs also what takes longer to
+    /// mend: an unreachable robots.txt, a host that is down, a stopped crawl.
+    pub fn is_retryable(&self) -> bool {
+        match self.kind {
+            FailureKind::Connect
+            | FailureKind::Timeout
+            | FailureKind::Reset
+            | FailureKind::Truncated
+            | FailureKind::HostDown => true,
+            FailureKind::Dns => matches!(self.code, "timeout" | "servfail"),
+            FailureKind::Robots => self.code == "unreachable",
+            FailureKind::Cancelled => self.code == "stopped",
+            FailureKind::Tls
+            | FailureKind::Protocol
+            | FailureKind::TooLarge
+            | FailureKind::ContentEncoding
+            | FailureKind::Redirect
+            | FailureKind::BlockedAddress
+            | FailureKind::Filtered => false,
+        }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}: {}", self.kind.name(), self.code, self.detail)
@@ -45,6 +77,7 @@ impl fmt::Display for Failure {
 
 /// The families of failures, as they stand in result lines and in `BACKOFF_EXCEPTIONS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum FailureKind {
     /// The name could not be resolved.
     Dns,

@@ -19,6 +19,9 @@ pub struct Timings {
     /// How long that took, from the SYN's departure: what kept us from sending it is nobody's
     /// latency.
     pub connect_took: Option<Duration>,
+    /// The end of that is an upper bound: the kernel measured no round trip, as of a SYN that was sent
+    /// again, and we noticed when we got round to it; or our thread was held up while it sent.
+    pub connect_bound: bool,
     /// The TLS handshake was complete.
     pub tls_handshake: Option<Instant>,
     /// How long that handshake took, from the ClientHello's departure: our own wait before it is
@@ -30,11 +33,18 @@ pub struct Timings {
     pub sent: Option<Instant>,
     /// The first byte of the final reply arrived.
     pub first_byte: Option<Instant>,
+    /// That may have been earlier.
+    pub first_byte_bound: bool,
     /// The last byte of the final head arrived.
     pub headers: Option<Instant>,
+    /// That may have been earlier.
+    pub headers_bound: bool,
     /// The last byte of the body arrived. Where only the end of the connection tells that it was
     /// the last one, that end is no part of this: it brings nothing, and no kernel stamps it.
     pub body: Option<Instant>,
+    /// That may have been earlier: the kernel's stamp is perhaps that of another segment, or we stamped
+    /// it when we got round to it.
+    pub body_bound: bool,
     /// The arrivals that its latencies end with were stamped by the kernel.
     pub kernel: bool,
     /// Its latencies are upper bounds.
@@ -104,11 +114,27 @@ impl Timings {
         let phase = established.filter(|tcp| tcp.at >= self.started);
         self.connect = phase.map(|tcp| tcp.at);
         self.connect_took = phase.map(|tcp| tcp.took);
+        self.connect_bound = phase.is_some_and(|tcp| tcp.bound);
+    }
+
+    /// The first byte of what may be the final reply is there, with bytes that arrived like this.
+    pub(super) fn begin_reply(&mut self, arrival: Arrival) {
+        if self.first_byte.is_none() {
+            self.first_byte = Some(arrival.at);
+            self.first_byte_bound = arrival.is_bound();
+        }
+    }
+
+    /// The last byte of the body is there, with bytes that arrived like this.
+    pub(super) fn end_body(&mut self, arrival: Arrival) {
+        self.body = Some(arrival.at);
+        self.body_bound = arrival.is_bound();
     }
 
     /// The final head is complete, with bytes that arrived like this.
     pub(super) fn end_headers(&mut self, arrival: Arrival) {
         self.headers = Some(arrival.at);
+        self.headers_bound = arrival.is_bound();
         self.kernel = arrival.kernel && !self.tls_by_user;
         self.slack += arrival.slack;
         // A departure that was held up makes a bound of the best stamp.
@@ -133,6 +159,13 @@ pub struct Arrival {
     pub slack: Duration,
 }
 
+impl Arrival {
+    /// It happened then or before.
+    pub fn is_bound(&self) -> bool {
+        !self.kernel || !self.slack.is_zero()
+    }
+}
+
 /// A TCP handshake that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Established {
@@ -140,6 +173,8 @@ pub struct Established {
     pub at: Instant,
     /// How long it took, from the SYN's departure.
     pub took: Duration,
+    /// It may have been earlier.
+    pub bound: bool,
 }
 
 impl Established {
@@ -155,6 +190,7 @@ impl Established {
         Established {
             at,
             took: at.saturating_since(left + doubt),
+            bound: arrival.is_bound(),
         }
     }
 }
@@ -178,6 +214,10 @@ mod tests {
             let established = Established::after(at(10), arrival);
             assert_eq!(established.at, at(50));
             assert_eq!(established.took, Duration::from_millis(took));
+            assert_eq!(established.bound, !kernel || slack > 0);
+            let mut timings = Timings::default();
+            timings.end_connect(Some(established));
+            assert_eq!(timings.connect_bound, established.bound);
         };
         check(true, 0, 40);
         // The attempt left up to 30 ms later than it began to, and took a round trip from there.
@@ -193,9 +233,19 @@ mod tests {
             ..Timings::default()
         };
         let took = Duration::from_millis(5);
-        timings.end_connect(Some(Established { at: at(19), took }));
+        let bound = true;
+        timings.end_connect(Some(Established {
+            at: at(19),
+            took,
+            bound,
+        }));
+        assert!(!timings.connect_bound);
         assert_eq!((timings.connect, timings.connect_took), (None, None));
-        timings.end_connect(Some(Established { at: at(20), took }));
+        timings.end_connect(Some(Established {
+            at: at(20),
+            took,
+            bound,
+        }));
         assert_eq!(timings.connect, Some(at(20)));
         assert_eq!(timings.connect_took, Some(took));
     }

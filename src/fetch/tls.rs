@@ -4,6 +4,7 @@
 //! come out, and the time is whatever the crawl last said with [`TlsConfig::set_now`].
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::fmt;
 use std::io::{BufRead, Write};
 use std::sync::Arc;
@@ -61,6 +62,7 @@ pub struct CaFile {
 
 /// Why TLS cannot be set up at all: our own machine's trouble, not the web's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TlsConfigError {
     /// Not a PEM file, or a broken one.
     #[error("CA file {name}: {reason}")]
@@ -91,6 +93,23 @@ pub enum TlsConfigError {
     Provider(String),
 }
 
+impl TlsConfigError {
+    /// The stable name.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            TlsConfigError::CaFileUnreadable { .. } => "ca_file.unreadable",
+            TlsConfigError::CaFileEmpty { .. } => "ca_file.empty",
+            TlsConfigError::CaFileCertificate { .. } => "ca_file.certificate",
+            TlsConfigError::Provider(_) => "tls.provider",
+        }
+    }
+
+    /// Whether another try may end otherwise: never.
+    pub const fn is_retryable(&self) -> bool {
+        false
+    }
+}
+
 /// What TLS agreed on; `tls` of a result line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TlsInfo {
@@ -102,6 +121,49 @@ pub struct TlsInfo {
     pub resumed: bool,
     /// The certificate was verified (false under `--insecure`).
     pub verified: bool,
+}
+
+/// The certificates that a server showed, its own first, as they came: DER of X.509 (RFC 5280). Of a
+/// resumed session they are those of the first. A clone shares them; without TLS there is nothing.
+///
+/// Whether they are to be believed [`TlsInfo::verified`] says. They are not sorted, and the root is
+/// among them only where the server sent it.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Certificates(Option<Arc<[Box<[u8]>]>>);
+
+impl Certificates {
+    /// Each of them, in DER, in the order of the handshake.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.0
+            .as_deref()
+            .unwrap_or_default()
+            .iter()
+            .map(|der| &**der)
+    }
+
+    /// The server's own certificate, in DER.
+    pub fn end_entity(&self) -> Option<&[u8]> {
+        self.iter().next()
+    }
+
+    /// How many there are: 0 where there was no TLS.
+    pub fn len(&self) -> usize {
+        self.iter().len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lengths = self.iter().map(<[u8]>::len);
+        f.debug_list()
+            .entries(lengths.map(|length| format!("{length} octets")))
+            .finish()
+    }
 }
 
 /// What all sessions of a crawl share. Cheap to clone.
@@ -160,6 +222,8 @@ pub struct TlsSession {
     connection: ClientConnection,
     verified: bool,
     peer_closed: bool,
+    /// Copied once, for all exchanges of the connection.
+    certificates: OnceCell<Certificates>,
 }
 
 impl TlsSession {
@@ -179,6 +243,7 @@ impl TlsSession {
             connection,
             verified: config.verified,
             peer_closed: false,
+            certificates: OnceCell::new(),
         })
     }
 
@@ -252,6 +317,18 @@ impl TlsSession {
             resumed: self.connection.handshake_kind() == Some(HandshakeKind::Resumed),
             verified: self.verified,
         })
+    }
+
+    /// What the server showed; nothing before the end of the handshake.
+    pub fn certificates(&self) -> Certificates {
+        if self.is_handshaking() {
+            return Certificates::default();
+        }
+        let copied = self.certificates.get_or_init(|| {
+            let chain = self.connection.peer_certificates();
+            Certificates(chain.map(|chain| chain.iter().map(|der| der.as_ref().into()).collect()))
+        });
+        copied.clone()
     }
 
     fn take_plain(&mut self, plain: &mut Vec<u8>) {

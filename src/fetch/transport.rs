@@ -1,7 +1,7 @@
 //! What lies between the wire and HTTP: nothing, or TLS.
 
 use super::failure::Failure;
-use super::tls::{TlsInfo, TlsSession};
+use super::tls::{Certificates, TlsInfo, TlsSession};
 
 /// The layer between the wire and HTTP.
 #[derive(Debug)]
@@ -119,6 +119,13 @@ impl Transport {
         match self {
             Transport::Plain => None,
             Transport::Tls(tls) => tls.session.info(),
+        }
+    }
+
+    pub(super) fn certificates(&self) -> Certificates {
+        match self {
+            Transport::Plain => Certificates::default(),
+            Transport::Tls(tls) => tls.session.certificates(),
         }
     }
 

@@ -7,6 +7,7 @@ use crate::wire::url::CrawlUrl;
 
 /// Why a URL is not admitted. Filtered links are counted, by name; they have no result line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Filtered {
     /// It was admitted before.
     Duplicate,

@@ -221,6 +221,7 @@ impl Request {
 
 /// Why a request cannot have the scopes that it names.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ScopesError {
     /// One has no name.
     #[error("a scope's name is empty")]
@@ -234,6 +235,23 @@ pub enum ScopesError {
     /// A cost that is none.
     #[error("a cost is a number from 0 up, not {0}")]
     Cost(String),
+}
+
+impl ScopesError {
+    /// The stable name.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            ScopesError::Unnamed => "scopes.unnamed",
+            ScopesError::TooMany(_) => "scopes.too_many",
+            ScopesError::CostsOfNothing => "scopes.costs",
+            ScopesError::Cost(_) => "scopes.cost",
+        }
+    }
+
+    /// Whether another try may end otherwise: never.
+    pub const fn is_retryable(&self) -> bool {
+        false
+    }
 }
 
 /// What a request is for; `kind` of a result line.

@@ -69,6 +69,7 @@ impl Request {
 
 /// Why a line is no seed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SeedError {
     /// Neither a URL nor a host.
     #[error("{0:?} is neither a URL nor a host; write one like http://example.com/ or example.com")]
@@ -87,6 +88,23 @@ pub enum SeedError {
         /// What is wrong with its value, and what to write instead.
         what: String,
     },
+}
+
+impl SeedError {
+    /// The stable name.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            SeedError::NotAUrl(_) => "seed.url",
+            SeedError::Scheme(_) => "seed.scheme",
+            SeedError::Json(_) => "seed.json",
+            SeedError::Value { .. } => "seed.value",
+        }
+    }
+
+    /// Whether another try may end otherwise: never.
+    pub const fn is_retryable(&self) -> bool {
+        false
+    }
 }
 
 /// The URL that a text stands for.

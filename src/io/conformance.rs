@@ -63,7 +63,6 @@ pub(super) enum Seen {
         token: Token,
         started: Instant,
         stamp: Stamp,
-        local: SocketAddr,
     },
     Failed(Token, NetError),
     Sent(Token, Instant),
@@ -111,12 +110,10 @@ impl<B: Bench> Watch<B> {
                     token,
                     started,
                     stamp,
-                    local,
                 } => Seen::Connected {
                     token,
                     started,
                     stamp,
-                    local,
                 },
                 Event::Failed { token, error, .. } => Seen::Failed(token, error),
                 Event::Sent {

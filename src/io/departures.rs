@@ -230,18 +230,9 @@ mod tests {
         check(5020, true, None);
     }
 
-    /// A connection and its other end.
-    fn connected() -> (Socket, std::net::TcpStream) {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        let to = listener.local_addr().expect("an address");
-        let socket = Socket::stream(to).expect("a socket");
-        socket.connect(to).expect("the listener accepts");
-        (socket, listener.accept().expect("we connected").0)
-    }
-
     #[test]
     fn the_kernel_tells_when_it_sent_and_once() {
-        let (socket, _peer) = connected();
+        let (socket, _peer) = Socket::connected();
         let (mut departures, stamps) = (Departures::start(), Stamps::start());
         let held_up = Duration::from_millis(5);
         for _ in 0..3 {
@@ -263,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_stamp_that_came_too_late_is_not_the_next_departures() {
-        let (socket, _peer) = connected();
+        let (socket, _peer) = Socket::connected();
         let (mut departures, stamps) = (Departures::start(), Stamps::start());
         assert_eq!(socket.send_stamped(b"?"), Ok(Some(1)));
         std::thread::sleep(Duration::from_millis(1));

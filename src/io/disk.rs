@@ -7,11 +7,13 @@ mod files;
 
 use std::io;
 use std::mem;
+use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use flate2::{Compress, Compression, FlushCompress, Status};
+use rustix::event::{EventfdFlags, eventfd};
 
 use super::Event;
 use crate::base::disk::{DiskDone, DiskJob, Written};
@@ -25,6 +27,8 @@ pub(super) struct Disk {
     done: Arc<Mutex<Vec<DiskDone>>>,
     wake: Wake,
     thread: Option<JoinHandle<()>>,
+    /// Readable once standard output is given up; `None` where the system has no such thing for us.
+    given_up: Option<Arc<OwnedFd>>,
 }
 
 /// Tells the loop that there is something to take.
@@ -37,11 +41,14 @@ impl Disk {
         let wake = Wake(Arc::new(wake));
         let done = Arc::new(Mutex::new(Vec::new()));
         let (jobs, inbox) = channel();
+        let given_up = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let given_up = given_up.ok().map(Arc::new);
         let thread = {
             let (done, wake) = (Arc::clone(&done), wake.clone());
+            let files = Files::new(given_up.clone());
             thread::Builder::new()
                 .name("disk".into())
-                .spawn(move || work(&inbox, &done, &wake))
+                .spawn(move || work(files, &inbox, &done, &wake))
         };
         let thread = thread
             .inspect_err(|error| log::error!("the disk's thread cannot be started: {error}"))
@@ -51,6 +58,15 @@ impl Disk {
             done,
             wake,
             thread,
+            given_up,
+        }
+    }
+
+    /// Nobody is waited for any more who reads standard output.
+    pub(super) fn give_up_stdout(&self) {
+        if let Some(given_up) = &self.given_up {
+            // It has room for 2⁶⁴ of them.
+            let _ = rustix::io::write(given_up, &1_u64.to_ne_bytes());
         }
     }
 
@@ -123,9 +139,8 @@ impl Gzip {
     }
 }
 
-fn work(inbox: &Receiver<DiskJob>, done: &Mutex<Vec<DiskDone>>, wake: &Wake) {
+fn work(mut files: Files, inbox: &Receiver<DiskJob>, done: &Mutex<Vec<DiskDone>>, wake: &Wake) {
     block_signals();
-    let mut files = Files::default();
     while let Ok(job) = inbox.recv() {
         let silent = is_silent(&job);
         let result = files.perform(&job);

@@ -242,23 +242,16 @@ impl Epoll {
             match connection.socket.attempt() {
                 Attempt::Pending => return,
                 Attempt::Failed(error) => return self.fail(token, error, events),
-                Attempt::Established(rtt) => match connection.socket.local() {
-                    Ok(local) => {
-                        events.push(Event::Connected {
-                            token,
-                            started: connection.floor,
-                            stamp: established(
-                                connection.floor,
-                                connection.attempt_slack,
-                                rtt,
-                                now,
-                            ),
-                            local,
-                        });
-                        entry.establish();
-                    }
-                    Err(error) => return self.fail(token, net_error(&error), events),
-                },
+                Attempt::Established(rtt) => {
+                    let (started, slack) = (connection.floor, connection.attempt_slack);
+                    let stamp = established(started, slack, rtt, now);
+                    events.push(Event::Connected {
+                        token,
+                        started,
+                        stamp,
+                    });
+                    entry.establish();
+                }
             }
         }
         let Some(connection) = self.entries[slot].connection() else {
@@ -268,7 +261,7 @@ impl Epoll {
             && let Some(backlog) = &mut connection.backlog
         {
             let drained = backlog.drain(
-                &connection.socket,
+                &mut connection.socket,
                 || self.stamps.now(),
                 |left| events.push(self.departures.news(token, left)),
             );
@@ -414,6 +407,7 @@ impl Epoll {
         if mark && self.watchful > 0 && self.allowance.spend() {
             connection.count_segments();
         }
+        connection.socket.prepare_send();
         let before = self.stamps.now();
         match (connection.socket.send(bytes)?, connection.kind) {
             (Some(taken), Kind::Stream) if taken < bytes.len() => {
@@ -467,6 +461,13 @@ impl Io for Epoll {
         self.open(token, Kind::Stream, to);
     }
 
+    fn local(&self, token: Token) -> Option<SocketAddr> {
+        let entry = self.entries.get(token.slot as usize)?;
+        Some(entry)
+            .filter(|entry| entry.generation == token.generation)?
+            .local()
+    }
+
     fn open_datagram(&mut self, token: Token, to: SocketAddr) {
         self.open(token, Kind::Datagram, to);
     }
@@ -505,6 +506,12 @@ impl Io for Epoll {
             Disk::start(move || bell.ring())
         });
         disk.push(job);
+    }
+
+    fn give_up_stdout(&mut self) {
+        if let Some(disk) = &self.disk {
+            disk.give_up_stdout();
+        }
     }
 
     fn submit(&mut self) {

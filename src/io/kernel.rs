@@ -95,6 +95,10 @@ impl Io for Kernel {
         either!(self, io => io.connect(token, to));
     }
 
+    fn local(&self, token: Token) -> Option<SocketAddr> {
+        either!(self, io => io.local(token))
+    }
+
     fn open_datagram(&mut self, token: Token, to: SocketAddr) {
         either!(self, io => io.open_datagram(token, to));
     }
@@ -113,6 +117,10 @@ impl Io for Kernel {
 
     fn disk(&mut self, job: DiskJob) {
         either!(self, io => io.disk(job));
+    }
+
+    fn give_up_stdout(&mut self) {
+        either!(self, io => io.give_up_stdout());
     }
 
     fn submit(&mut self) {

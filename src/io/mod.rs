@@ -60,6 +60,10 @@ pub trait Io {
     /// sent before it is established leaves when it is. The token is taken until `close`.
     fn connect(&mut self, token: Token, to: SocketAddr);
 
+    /// Our own address of an established connection; `None` where it is closed or has failed. Under the
+    /// kernel it is a system call, which not every connection needs.
+    fn local(&self, token: Token) -> Option<SocketAddr>;
+
     /// Opens a UDP socket bound to an unpredictable port and connected to `to`.
     ///
     /// The port is the kernel's choice, at random from its ephemeral range. Ready for `send` at
@@ -90,6 +94,10 @@ pub trait Io {
     /// What the disk has not done yet is held in memory, without a bound here: the caller counts
     /// [`DiskJob::held`] against [`DiskDone::held`]. Dropping the back end waits for the disk.
     fn disk(&mut self, job: DiskJob);
+
+    /// What waits for somebody to read our standard output waits no longer: it fails, as does all that is
+    /// written there from now on. A pipe that nobody reads would be waited for without end.
+    fn give_up_stdout(&mut self) {}
 
     /// Sends what was queued. Each send is stamped just before its own system call.
     fn submit(&mut self);
@@ -135,8 +143,6 @@ pub enum Event {
         started: Instant,
         /// When it was established, by the best clock there is.
         stamp: Stamp,
-        /// Our own address.
-        local: SocketAddr,
     },
     /// A socket failed: while connecting, sending or receiving. No event for it follows.
     Failed {

@@ -116,11 +116,12 @@ impl Backlog {
     /// Sends what the socket takes; calls `tell` for each marked one that begins or ends with that.
     pub(super) fn drain(
         &mut self,
-        socket: &Socket,
+        socket: &mut Socket,
         now: impl Fn() -> Instant,
         mut tell: impl FnMut(Left),
     ) -> Result<(), NetError> {
         while self.sent < self.bytes.len() {
+            socket.prepare_send();
             let before = now();
             let Some(taken) = socket.send(&self.bytes[self.sent..])? else {
                 return Ok(());
@@ -157,17 +158,12 @@ const KEPT: usize = 256 * 1024;
 mod tests {
     use std::cell::Cell;
     use std::io::Read;
-    use std::net::TcpListener;
 
     use super::*;
 
     #[test]
     fn a_marked_send_is_told_when_its_first_byte_leaves_and_when_its_last_one_does() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let to = listener.local_addr().expect("an address");
-        let socket = Socket::stream(to).expect("a socket");
-        socket.connect(to).expect("the listener accepts");
-        let (mut peer, _) = listener.accept().expect("we connected");
+        let (mut socket, mut peer) = Socket::connected();
         let length = 50_000_000;
         let mut backlog = Backlog::default();
         for held in [Held::Marked, Held::Unmarked, Held::Rest] {
@@ -181,7 +177,7 @@ mod tests {
         };
         let mut told = Vec::new();
         let mut drain = |backlog: &mut Backlog| {
-            let drained = backlog.drain(&socket, tick, |left| told.push(left));
+            let drained = backlog.drain(&mut socket, tick, |left| told.push(left));
             drained.expect("the peer is there");
             told.clone()
         };

@@ -179,7 +179,6 @@ impl Sim {
             token,
             started: socket.started,
             stamp: Stamp::exact(at),
-            local: local_address(id, socket.to),
         });
         for Held { bytes, mark } in std::mem::take(&mut socket.held) {
             self.net.send(id, &bytes);
@@ -307,6 +306,16 @@ impl Io for Sim {
 
     fn connect(&mut self, token: Token, to: SocketAddr) {
         self.open(token, to, false);
+    }
+
+    fn local(&self, token: Token) -> Option<SocketAddr> {
+        let entry = self.entries.get(token.slot as usize)?;
+        match &entry.state {
+            State::Open(socket) if entry.generation == token.generation => {
+                Some(local_address(socket.id, socket.to))
+            }
+            _ => None,
+        }
     }
 
     fn open_datagram(&mut self, token: Token, to: SocketAddr) {

@@ -13,7 +13,22 @@ use super::{Close, NetError};
 
 /// A non-blocking socket whose arrivals the kernel stamps.
 #[derive(Debug)]
-pub(super) struct Socket(Raw);
+pub(super) struct Socket {
+    raw: Raw,
+    holds_back: HoldsBack,
+}
+
+/// Whether the kernel may hold back what is sent until what was sent before is acknowledged (Nagle's
+/// algorithm). It does so with a small segment behind another small one; so the first send of a
+/// connection, mostly the only one, leaves at once in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HoldsBack {
+    /// Nothing was sent yet.
+    NotTheFirst,
+    /// Something was sent, all of which may be unacknowledged whatever was answered since.
+    TheNext,
+    Nothing,
+}
 
 /// What one read found.
 #[derive(Debug)]
@@ -57,9 +72,11 @@ impl Socket {
             Type::STREAM.nonblocking(),
             Some(Protocol::TCP),
         )?;
-        raw.set_tcp_nodelay(true)?;
         stamp(raw.as_fd());
-        Ok(Socket(raw))
+        Ok(Socket {
+            raw,
+            holds_back: HoldsBack::NotTheFirst,
+        })
     }
 
     /// A UDP socket connected to `to`: the kernel drops what comes from elsewhere, and draws the
@@ -72,18 +89,35 @@ impl Socket {
         )?;
         stamp(raw.as_fd());
         raw.connect(&SockAddr::from(to))?;
-        Ok(Socket(raw))
+        Ok(Socket::of_datagrams(raw))
     }
 
     /// Two that talk to each other and to nobody else.
     pub(super) fn pair() -> io::Result<(Self, Self)> {
         let (one, other) = Raw::pair(Domain::UNIX, Type::DGRAM.nonblocking(), None)?;
-        Ok((Socket(one), Socket(other)))
+        Ok((Socket::of_datagrams(one), Socket::of_datagrams(other)))
+    }
+
+    fn of_datagrams(raw: Raw) -> Self {
+        let holds_back = HoldsBack::Nothing;
+        Socket { raw, holds_back }
+    }
+
+    /// A connection and its other end, which sends each write at once.
+    #[cfg(test)]
+    pub(super) fn connected() -> (Self, std::net::TcpStream) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let to = listener.local_addr().expect("an address");
+        let socket = Socket::stream(to).expect("a socket");
+        socket.connect(to).expect("the listener accepts");
+        let (peer, _) = listener.accept().expect("we connected");
+        peer.set_nodelay(true).expect("it is a TCP socket");
+        (socket, peer)
     }
 
     /// Sends the SYN.
     pub(super) fn connect(&self, to: SocketAddr) -> io::Result<()> {
-        match self.0.connect(&SockAddr::from(to)) {
+        match self.raw.connect(&SockAddr::from(to)) {
             Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(()),
             other => other,
         }
@@ -91,11 +125,11 @@ impl Socket {
 
     /// How the attempt stands, and how long the handshake took.
     pub(super) fn attempt(&self) -> Attempt {
-        let Ok(info) = tcp_info(self.0.as_fd()) else {
+        let Ok(info) = tcp_info(self.raw.as_fd()) else {
             return self.attempt_by_peer();
         };
         match info.tcpi_state {
-            TCP_SYN_SENT => match self.0.take_error() {
+            TCP_SYN_SENT => match self.raw.take_error() {
                 Ok(Some(error)) => Attempt::Failed(net_error(&error)),
                 _ => Attempt::Pending,
             },
@@ -111,7 +145,7 @@ impl Socket {
 
     /// The same where the kernel tells nothing of TCP: who has a peer is connected.
     fn attempt_by_peer(&self) -> Attempt {
-        match (self.0.take_error(), self.0.peer_addr()) {
+        match (self.raw.take_error(), self.raw.peer_addr()) {
             (Ok(None), Ok(_)) => Attempt::Established(None),
             (Ok(None), Err(_)) => Attempt::Pending,
             (Ok(Some(error)) | Err(error), _) => Attempt::Failed(net_error(&error)),
@@ -131,7 +165,7 @@ impl Socket {
         // SAFETY: `info` has room for `length` bytes, and the kernel writes no more than that.
         let result = unsafe {
             libc::getsockopt(
-                self.0.as_raw_fd(),
+                self.raw.as_raw_fd(),
                 libc::IPPROTO_TCP,
                 libc::TCP_INFO,
                 info.as_mut_ptr().cast(),
@@ -147,42 +181,56 @@ impl Socket {
     }
 
     fn error(&self) -> NetError {
-        match self.0.take_error() {
+        match self.raw.take_error() {
             Ok(Some(error)) | Err(error) => net_error(&error),
             Ok(None) => NetError::Reset,
         }
     }
 
     pub(super) fn local(&self) -> io::Result<SocketAddr> {
-        self.0
+        self.raw
             .local_addr()?
             .as_socket()
             .ok_or_else(|| ErrorKind::AddrNotAvailable.into())
     }
 
+    /// Sees to it that the next send leaves at once. To be called before each, and before the clock is
+    /// read for it.
+    pub(super) fn prepare_send(&mut self) {
+        self.holds_back = match self.holds_back {
+            HoldsBack::NotTheFirst => HoldsBack::TheNext,
+            HoldsBack::TheNext => {
+                // One that cannot be told is late at the worst.
+                let _ = self.raw.set_tcp_nodelay(true);
+                HoldsBack::Nothing
+            }
+            HoldsBack::Nothing => HoldsBack::Nothing,
+        };
+    }
+
     /// Hands bytes to the kernel; how many it took, `None` if it takes none now.
     pub(super) fn send(&self, bytes: &[u8]) -> Result<Option<usize>, NetError> {
-        taken(|| self.0.send_with_flags(bytes, libc::MSG_NOSIGNAL))
+        taken(|| self.raw.send_with_flags(bytes, libc::MSG_NOSIGNAL))
     }
 
     /// The same, and the kernel stamps the moment at which the last of what it takes leaves.
     /// [`Socket::departed`] tells it.
     pub(super) fn send_stamped(&self, bytes: &[u8]) -> Result<Option<usize>, NetError> {
-        taken(|| send_stamped(self.0.as_fd(), bytes))
+        taken(|| send_stamped(self.raw.as_fd(), bytes))
     }
 
     /// The next of the moments that [`Socket::send_stamped`] asked for; `None` if there is none yet.
     /// A socket for which one waits is polled as one with an error.
     pub(super) fn departed(&self) -> Option<Timespec> {
         // Such a message has no bytes of its own.
-        let received = receive_stamped(self.0.as_fd(), &mut [], libc::MSG_ERRQUEUE);
+        let received = receive_stamped(self.raw.as_fd(), &mut [], libc::MSG_ERRQUEUE);
         received.ok()?.1
     }
 
     /// Reads into `buffer` what has arrived, at most what it holds. A longer datagram is cut.
     pub(super) fn receive(&self, buffer: &mut [u8]) -> Result<Read, NetError> {
         loop {
-            match receive_stamped(self.0.as_fd(), buffer, 0) {
+            match receive_stamped(self.raw.as_fd(), buffer, 0) {
                 Ok((0, _)) => return Ok(Read::End),
                 Ok((length, stamp)) => return Ok(Read::Bytes { length, stamp }),
                 Err(error) => match error.kind() {
@@ -198,14 +246,14 @@ impl Socket {
     pub(super) fn prepare_close(&self, how: Close) {
         if how == Close::Reset {
             // A socket that cannot be told to reset is closed like any other.
-            let _ = self.0.set_linger(Some(Duration::ZERO));
+            let _ = self.raw.set_linger(Some(Duration::ZERO));
         }
     }
 }
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.raw.as_fd()
     }
 }
 
@@ -399,3 +447,26 @@ const OUT_OF_ORDER: usize = 56;
 /// States of a TCP socket as `tcp_info` has them.
 const TCP_SYN_SENT: u8 = 2;
 const TCP_CLOSE: u8 = 7;
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    #[test]
+    fn from_the_second_send_on_nothing_is_held_back_behind_what_is_unacknowledged() {
+        let (mut socket, mut peer) = Socket::connected();
+        let told = [(); 3].map(|()| {
+            socket.prepare_send();
+            let told = socket.raw.tcp_nodelay().expect("it is a TCP socket");
+            assert_eq!(socket.send(b"?"), Ok(Some(1)));
+            // What it says need not acknowledge all that we sent.
+            peer.read_exact(&mut [0]).expect("it was sent");
+            peer.write_all(b"!").expect("we are there");
+            told
+        });
+        // A first send has nothing to wait for, and most connections have no other.
+        assert_eq!(told, [false, true, true]);
+    }
+}

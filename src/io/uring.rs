@@ -220,6 +220,7 @@ impl Uring {
             return Ok(None);
         }
         let stamped = mark && stamped && connection.kind == Kind::Stream;
+        connection.socket.prepare_send();
         let before = self.stamps.now();
         if mark {
             connection.asked = before;
@@ -346,6 +347,13 @@ impl Io for Uring {
         self.open(token, Kind::Stream, to);
     }
 
+    fn local(&self, token: Token) -> Option<SocketAddr> {
+        let entry = self.entries.get(token.slot as usize)?;
+        Some(entry)
+            .filter(|entry| entry.generation == token.generation)?
+            .local()
+    }
+
     fn open_datagram(&mut self, token: Token, to: SocketAddr) {
         self.open(token, Kind::Datagram, to);
     }
@@ -385,6 +393,12 @@ impl Io for Uring {
             Disk::start(move || bell.ring())
         });
         disk.push(job);
+    }
+
+    fn give_up_stdout(&mut self) {
+        if let Some(disk) = &self.disk {
+            disk.give_up_stdout();
+        }
     }
 
     fn submit(&mut self) {

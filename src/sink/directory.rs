@@ -1,8 +1,11 @@
 //! The output directory before a crawl: made if need be, and never one that holds another crawl.
 
+use std::borrow::Cow;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+
+use crate::base::machine;
 
 /// Makes `folder` ready to take a crawl.
 ///
@@ -50,6 +53,7 @@ pub fn prepare(folder: &Path, overwrite: bool) -> Result<(), DirectoryError> {
 
 /// Why a directory cannot take a crawl.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum DirectoryError {
     /// It holds a crawl, and nobody said that it may be deleted.
     #[error(
@@ -78,6 +82,25 @@ pub enum DirectoryError {
         #[source]
         cause: io::Error,
     },
+}
+
+impl DirectoryError {
+    /// The stable name.
+    pub fn code(&self) -> Cow<'static, str> {
+        match self {
+            DirectoryError::HoldsACrawl { .. } => "directory.holds_a_crawl".into(),
+            DirectoryError::HoldsState(_) => "directory.holds_state".into(),
+            DirectoryError::NotADirectory(_) => "directory.not_one".into(),
+            DirectoryError::Unusable { cause, .. } => {
+                format!("directory.{}", machine::code(cause)).into()
+            }
+        }
+    }
+
+    /// Whether it may take a crawl later, with nothing mended.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, DirectoryError::Unusable { cause, .. } if machine::passes(cause))
+    }
 }
 
 /// What a crawl left in a directory.

@@ -2,6 +2,7 @@
 
 pub mod page;
 pub mod reply;
+pub(crate) mod later;
 mod line;
 pub mod results;
 mod decisions;
@@ -17,6 +18,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::base::disk::{DiskDone, DiskJob};
+use crate::base::machine;
 use crate::base::time::Wall;
 use crate::throttle::decision::Decision;
 use page::Page;
@@ -40,6 +42,12 @@ pub trait Sink: Send {
     /// of one body come in their order, those of several in turn.
     fn on_body(&mut self, _id: u64, _piece: &[u8]) -> Flow {
         Flow::Ready
+    }
+
+    /// Whether it wants to know our own address of each connection ([`Page::local`]), which takes a
+    /// system call; if not, that is `None`.
+    fn reads_local(&self) -> bool {
+        true
     }
 
     /// Takes a finished attempt. Whatever is to be written is pushed to `disk`.
@@ -83,6 +91,10 @@ pub trait Sink: Send {
 pub struct Nowhere;
 
 impl Sink for Nowhere {
+    fn reads_local(&self) -> bool {
+        false
+    }
+
     fn put(&mut self, _page: &mut Page, _disk: &mut Vec<DiskJob>) {}
 }
 
@@ -101,10 +113,22 @@ pub struct WriteError {
     /// The file.
     pub path: PathBuf,
     /// What the machine said, of which file, when we tried what.
+    #[source]
     pub cause: io::Error,
 }
 
 impl WriteError {
+    /// The stable name: `full`, `denied`, `read_only`, `not_found`, `open_files`, `memory`,
+    /// `unsupported` or `other`.
+    pub fn code(&self) -> &'static str {
+        machine::code(&self.cause)
+    }
+
+    /// Whether it may be written later with nothing mended. The result that it held is lost either way.
+    pub fn is_retryable(&self) -> bool {
+        machine::passes(&self.cause)
+    }
+
     /// The disk names the file in what it says; a system call does not.
     fn told(&self) -> String {
         let (path, cause) = (self.path.display().to_string(), self.cause.to_string());

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use crate::base::time::{Instant, Wall};
 use crate::fetch::failure::{Failure, Truncation};
 use crate::fetch::timings::Timings;
-pub use crate::fetch::tls::TlsInfo;
+pub use crate::fetch::tls::{Certificates, TlsInfo};
 use crate::sink::reply::Wish;
 use crate::wire::http::Headers;
 use crate::wire::warc::Digest;
@@ -57,19 +57,23 @@ pub struct Page {
     pub content_type: Option<String>,
     /// The peer.
     pub remote: Option<SocketAddr>,
-    /// Our end.
+    /// Our end; `None` also where the sink does not [read](crate::sink::Sink::reads_local) it.
     pub local: Option<SocketAddr>,
     /// The connection had carried an exchange before.
     pub reused: bool,
     /// TLS, where there was any.
     pub tls: Option<TlsInfo>,
+    /// The certificate chain that the server showed, shared by the pages of a connection; none without
+    /// TLS.
+    pub certificates: Certificates,
     /// Bytes of the final reply as they came over the wire (above TLS).
     pub bytes_wire: u64,
     /// Links found, before filters; `None` where none were looked for.
     pub links: Option<u32>,
     /// When each phase ended.
     pub timings: Timings,
-    /// The gap that throttling asked for before this request.
+    /// The gap that throttling asked for before this request, jitter included: the longest of its
+    /// scopes'. Zero before a scope's first; `None` where nothing was sent.
     pub delay: Option<Duration>,
     /// Wall time when the crawl began.
     pub wall_at_start: Wall,
@@ -128,6 +132,23 @@ impl Page {
         ]
     }
 
+    /// Those of them whose end is an upper bound.
+    pub fn bounds(&self) -> impl Iterator<Item = &'static str> {
+        let timings = &self.timings;
+        let tls = timings.tls_by_user || !timings.tls_slack.is_zero();
+        let bounds = [
+            ("connect", timings.connect_bound),
+            ("tls_handshake", tls && timings.tls_handshake.is_some()),
+            ("first_byte", timings.first_byte_bound),
+            ("headers", timings.headers_bound),
+            ("body", timings.body_bound),
+        ];
+        bounds
+            .into_iter()
+            .filter(|(_, is)| *is)
+            .map(|(name, _)| name)
+    }
+
     /// Wall time of the capture: when the request left, or when the attempt began.
     pub fn captured_at(&self) -> Wall {
         let at = self.timings.sent.unwrap_or(self.timings.started);
@@ -179,6 +200,7 @@ pub(crate) mod samples {
             local: Some(([127, 0, 0, 1], 40112).into()),
             reused: false,
             tls: None,
+            certificates: Certificates::default(),
             bytes_wire: (head.len() + body.len()) as u64,
             links: None,
             timings: Timings {

@@ -45,9 +45,10 @@ impl Results {
     /// The first of those that wait.
     pub(crate) fn take(&self) -> Option<Page> {
         let mut waiting = self.waiting();
-        let page = waiting.pages.pop_front()?;
-        waiting.bytes -= bytes_of(&page);
-        Some(page)
+        // A page is large, and moves no more often than it must.
+        let page = waiting.pages.pop_front();
+        waiting.bytes -= page.as_ref().map_or(0, bytes_of);
+        page
     }
 
     /// Whether none waits.
@@ -74,9 +75,8 @@ impl Sink for Results {
     fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
         let mut waiting = self.waiting();
         if !waiting.dropped {
-            let page = mem::take(page);
-            waiting.bytes += bytes_of(&page);
-            waiting.pages.push_back(page);
+            waiting.bytes += bytes_of(page);
+            waiting.pages.push_back(mem::take(page));
         }
     }
 

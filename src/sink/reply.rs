@@ -1,17 +1,20 @@
 //! A reply whose head is there and whose body is still to come: what a sink wants of it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::base::slab::Key;
 use crate::fetch::timings::Timings;
-use crate::fetch::tls::TlsInfo;
+use crate::fetch::tls::{Certificates, TlsInfo};
 pub use crate::fetch::wish::Wish;
+use crate::sink::later::{Leads, LinksLater, OpenPage};
 use crate::wire::http::Headers;
+use crate::wire::proxy::Route;
 
 /// The head of a page's reply, as [`Sink::on_head`](super::Sink::on_head) sees it.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Reply<'a> {
     /// Number of the attempt: the `id` of its page.
     pub id: u64,
@@ -30,10 +33,16 @@ pub struct Reply<'a> {
     pub remote: SocketAddr,
     /// TLS, where there is any.
     pub tls: Option<TlsInfo>,
+    /// The certificate chain that the server showed; none without TLS.
+    pub certificates: Certificates,
     /// When each phase until now ended.
     pub timings: &'a Timings,
     pub(crate) held: Held,
     pub(crate) resumed: &'a Tell,
+    pub(crate) root: u64,
+    pub(crate) depth: u32,
+    pub(crate) route: Option<&'a Route>,
+    pub(crate) leads: &'a Arc<dyn Leads>,
 }
 
 /// Whom to tell that a body may be read on.
@@ -46,6 +55,20 @@ impl Reply<'_> {
             held: self.held,
             resumed: Arc::clone(self.resumed),
         }
+    }
+
+    /// Holds the page open until its links are known, on whatever thread they are looked for. Each
+    /// attempt is a page of its own: drop it where the page turns out not to be
+    /// [final](super::page::Page::final_).
+    pub fn links_later(&self) -> LinksLater {
+        let page = OpenPage {
+            id: self.id,
+            root: self.root,
+            url: self.url.into(),
+            depth: self.depth,
+            route: self.route.cloned(),
+        };
+        LinksLater::new(page, Arc::clone(self.leads))
     }
 }
 
@@ -64,6 +87,8 @@ impl<'a> Reply<'a> {
     /// The head of this page, which nobody resumes.
     pub(crate) fn of(page: &'a super::page::Page) -> Self {
         static NOBODY: std::sync::LazyLock<Tell> = std::sync::LazyLock::new(|| Arc::new(|_| ()));
+        static NOWHERE: std::sync::LazyLock<Arc<dyn Leads>> =
+            std::sync::LazyLock::new(|| Arc::new(super::later::Nowhere));
         Reply {
             id: page.id,
             tag: page.tag,
@@ -73,6 +98,7 @@ impl<'a> Reply<'a> {
             headers: &page.headers,
             remote: page.remote.expect("it came from somewhere"),
             tls: page.tls,
+            certificates: page.certificates.clone(),
             timings: &page.timings,
             held: Held {
                 attempt: page.id,
@@ -82,6 +108,10 @@ impl<'a> Reply<'a> {
                 },
             },
             resumed: &NOBODY,
+            root: page.root,
+            depth: page.depth,
+            route: None,
+            leads: &NOWHERE,
         }
     }
 }
@@ -106,7 +136,7 @@ pub struct Resume {
 }
 
 /// A body that a sink holds: of which attempt, and on which connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Held {
     pub attempt: u64,
     pub socket: Key,
@@ -127,19 +157,19 @@ impl fmt::Debug for Resume {
 
 /// Bodies that may be read on, until the crawl looks for them.
 pub(crate) struct Resumed {
-    bodies: Arc<Mutex<Vec<Held>>>,
+    bodies: Arc<Mutex<BTreeSet<Held>>>,
     tell: Tell,
 }
 
 impl Resumed {
     /// `wake` is called when there is one after there was none.
     pub(crate) fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
-        let bodies: Arc<Mutex<Vec<Held>>> = Arc::default();
+        let bodies: Arc<Mutex<BTreeSet<Held>>> = Arc::default();
         let told = Arc::clone(&bodies);
         let tell = Arc::new(move |body| {
             let mut bodies = lock(&told);
-            bodies.push(body);
-            let first = bodies.len() == 1;
+            let first = bodies.is_empty();
+            bodies.insert(body);
             drop(bodies);
             if first {
                 wake();
@@ -155,12 +185,12 @@ impl Resumed {
 
     /// Takes one that was told and not taken yet.
     pub(crate) fn take(&self) -> Option<Held> {
-        lock(&self.bodies).pop()
+        lock(&self.bodies).pop_first()
     }
 }
 
 /// Whoever panicked while holding it left a list that is whole.
-fn lock(bodies: &Mutex<Vec<Held>>) -> MutexGuard<'_, Vec<Held>> {
+fn lock(bodies: &Mutex<BTreeSet<Held>>) -> MutexGuard<'_, BTreeSet<Held>> {
     bodies.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -106,6 +106,9 @@ pub(super) fn write_from_place(page: &Page, out: &mut Vec<u8>) {
     if clock.is_some() && timings.bound {
         line.key("bound").boolean(true);
     }
+    if page.bounds().next().is_some() {
+        line.key("bounds").list(page.bounds());
+    }
     line.key("lateness")
         .or_null(timings.lateness(), Line::seconds);
     line.key("delay").or_null(page.delay, Line::seconds);

@@ -86,7 +86,7 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
     fn on_head(&mut self, reply: &Reply<'_>) -> Wish {
         let [first, second] = [0, 1].map(|which| Reply {
             resumed: &self.gates[which],
-            ..*reply
+            ..reply.clone()
         });
         let wishes = [self.first.on_head(&first), self.second.on_head(&second)];
         // From the one that needs all to the one that wants nothing.
@@ -126,6 +126,10 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
             true => Flow::Full,
             false => Flow::Ready,
         }
+    }
+
+    fn reads_local(&self) -> bool {
+        self.first.reads_local() || self.second.reads_local()
     }
 
     fn put(&mut self, page: &mut Page, disk: &mut Vec<DiskJob>) {

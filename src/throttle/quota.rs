@@ -57,8 +57,13 @@ pub(super) enum Fit {
 /// What has departed, by kind of window.
 #[derive(Clone, Debug)]
 enum Spent {
-    /// The window began with the first departure since the last one ended.
-    Fixed { began: Option<Instant>, sum: Sum },
+    /// The window began with the first departure since the last one ended. That was gone as much
+    /// later, and the window ends so much later.
+    Fixed {
+        began: Option<Instant>,
+        late: Duration,
+        sum: Sum,
+    },
     /// Departures of the last window, oldest first.
     Sliding { log: VecDeque<Slice>, sum: Sum },
 }
@@ -107,6 +112,7 @@ impl Ledger {
             spent: match quota.kind {
                 WindowKind::Fixed => Spent::Fixed {
                     began: None,
+                    late: Duration::ZERO,
                     sum: 0,
                 },
                 WindowKind::Sliding => Spent::Sliding {
@@ -197,6 +203,27 @@ impl Ledger {
         }
     }
 
+    /// What has departed was gone at this moment, a little later: its window runs from there, or what
+    /// leaves at the end of it would be one too many for the server.
+    pub fn gone(&mut self, charge: Charge, at: Instant) {
+        let departed = charge.at;
+        match &mut self.spent {
+            Spent::Fixed { began, late, .. } => {
+                if *began == Some(departed) {
+                    *late = at.saturating_since(departed).max(*late);
+                }
+            }
+            Spent::Sliding { log, .. } => {
+                let slice = log
+                    .iter_mut()
+                    .rfind(|slice| slice.first <= departed && departed <= slice.last);
+                if let Some(slice) = slice {
+                    slice.last = slice.last.max(at);
+                }
+            }
+        }
+    }
+
     /// It never left.
     pub fn give_back(&mut self, charge: Charge, now: Instant) {
         let cost = Sum::from(charge.cost);
@@ -273,9 +300,9 @@ impl Ledger {
             return Instant::FAR_FUTURE;
         }
         let spent_until = match &self.spent {
-            Spent::Fixed { began, sum } => {
-                began.filter(|_| *sum > 0).map(|began| began + self.window)
-            }
+            Spent::Fixed { began, late, sum } => began
+                .filter(|_| *sum > 0)
+                .map(|began| began + *late + self.window),
             Spent::Sliding { log, .. } => log
                 .iter()
                 .rfind(|slice| slice.sum > 0)
@@ -299,8 +326,8 @@ impl Ledger {
     /// What has departed and counts now.
     fn spent_at(&self, now: Instant) -> Sum {
         match &self.spent {
-            Spent::Fixed { began, sum } => match began {
-                Some(began) if now < *began + self.window => *sum,
+            Spent::Fixed { began, late, sum } => match began {
+                Some(began) if now < *began + *late + self.window => *sum,
                 _ => 0,
             },
             Spent::Sliding { log, sum } => {
@@ -315,8 +342,8 @@ impl Ledger {
     /// When no more than `most` of what has departed counts.
     fn spent_within(&self, most: Sum, now: Instant) -> Instant {
         match &self.spent {
-            Spent::Fixed { began, sum } => match began {
-                Some(began) if *sum > most => *began + self.window,
+            Spent::Fixed { began, late, sum } => match began {
+                Some(began) if *sum > most => *began + *late + self.window,
                 _ => now,
             },
             Spent::Sliding { log, sum } => {
@@ -327,7 +354,8 @@ impl Ledger {
                     && let Some(slice) = slices.next()
                 {
                     counts -= slice.sum;
-                    at = slice.last + self.window;
+                    // One may end after the next has begun: its last was gone that late.
+                    at = at.max(slice.last + self.window);
                 }
                 at
             }
@@ -338,10 +366,11 @@ impl Ledger {
     fn spend(&mut self, amount: Sum, at: Instant) -> Instant {
         let window = self.window;
         match &mut self.spent {
-            Spent::Fixed { began, sum } => {
+            Spent::Fixed { began, late, sum } => {
                 let start = *began.get_or_insert(at);
-                if at >= start + window {
+                if at >= start + *late + window {
                     *began = Some(at);
+                    *late = Duration::ZERO;
                     *sum = 0;
                     self.view = None;
                 }
@@ -405,8 +434,8 @@ impl Ledger {
     /// Whether what departed at `at` counts at `now`.
     fn is_current(&self, at: Instant, now: Instant) -> bool {
         match &self.spent {
-            Spent::Fixed { began, .. } => {
-                began.is_some_and(|began| began <= at && now < began + self.window)
+            Spent::Fixed { began, late, .. } => {
+                began.is_some_and(|began| began <= at && now < began + *late + self.window)
             }
             Spent::Sliding { .. } => now < at + self.window,
         }
@@ -423,9 +452,12 @@ impl Ledger {
             self.spend(0, now);
         }
         let (spent, until) = match &self.spent {
-            Spent::Fixed { began, .. } => {
+            Spent::Fixed { began, late, .. } => {
                 let before = self.view.map_or(0, |view| view.spent);
-                (spent.max(before), began.unwrap_or(now) + self.window)
+                (
+                    spent.max(before),
+                    began.unwrap_or(now) + *late + self.window,
+                )
             }
             Spent::Sliding { .. } => (spent, now + self.window),
         };

@@ -476,6 +476,13 @@ impl Scope {
         }
     }
 
+    /// What has left was gone at this moment.
+    pub fn gone(&mut self, charges: Charges, at: Instant) {
+        if let Some(rules) = &mut self.rules {
+            rules.gone(charges, at);
+        }
+    }
+
     /// What was reserved will not leave.
     pub fn give_back(&mut self, charges: Charges, now: Instant) {
         if let Some(rules) = &mut self.rules {

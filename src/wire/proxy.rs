@@ -85,6 +85,24 @@ pub enum ProxyError {
     Rest,
 }
 
+impl ProxyError {
+    /// The stable name.
+    pub const fn code(self) -> &'static str {
+        match self {
+            ProxyError::Protocol => "protocol",
+            ProxyError::Host => "host",
+            ProxyError::Port => "port",
+            ProxyError::Credentials => "credentials",
+            ProxyError::Rest => "rest",
+        }
+    }
+
+    /// Whether another try may end otherwise: never.
+    pub const fn is_retryable(self) -> bool {
+        false
+    }
+}
+
 impl Proxy {
     /// How it is spoken to.
     pub fn protocol(&self) -> Protocol {

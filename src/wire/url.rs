@@ -407,6 +407,7 @@ pub struct Reading {
 
 /// Why a text is no URL that we can fetch.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum UrlError {
     /// Nothing there.
     #[error("the URL is empty")]
@@ -447,6 +448,11 @@ impl UrlError {
             UrlError::Idn => "idn",
             UrlError::Port => "port",
         }
+    }
+
+    /// Whether another try may end otherwise: never.
+    pub const fn is_retryable(&self) -> bool {
+        false
     }
 }
 

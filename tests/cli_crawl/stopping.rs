@@ -104,6 +104,42 @@ fn twice_stops_at_once_and_the_files_are_whole() {
 }
 
 #[test]
+fn a_reader_who_does_not_read_is_waited_for_until_a_signal_and_a_second_more() {
+    // More than a pipe holds.
+    let server = Server::new(|_: &Asked| page("a page"));
+    let seeds: String = (0..200)
+        .map(|n| format!("{}\n", server.url(&format!("/{n}"))))
+        .collect();
+    let args = ["--results", "-", "--no-warc", "-s", "DOWNLOAD_DELAY=0"];
+    let crawl = Crawl::of(&["--seeds", "seeds"]).with(&args).aloud();
+    crawl.file("seeds", seeds.as_bytes());
+    let mut going = crawl.start_without_reader();
+    let stdout = going.stdout();
+    server.wait_for(200);
+    // All is done but for the last lines.
+    std::thread::sleep(Duration::from_millis(500));
+    going.signal(Signal::INT);
+    std::thread::sleep(Duration::from_millis(200));
+    going.signal(Signal::INT);
+    let ended = going.wait();
+    assert!(ended.took < Duration::from_secs(10), "{:?}", ended.took);
+    assert_eq!(ended.code, Some(1), "results are lost: {}", ended.err);
+    assert!(
+        ended
+            .err
+            .contains("in 1 s those on standard output are given up"),
+        "{}",
+        ended.err
+    );
+    assert!(
+        ended.err.contains("nobody read it in time"),
+        "{}",
+        ended.err
+    );
+    drop(stdout);
+}
+
+#[test]
 fn a_crawl_that_only_waits_stops_at_once() {
     let server = Server::new(web);
     let (one, two) = (server.url("/1"), server.url("/2"));

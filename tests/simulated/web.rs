@@ -386,10 +386,10 @@ impl PoliteWeb {
     }
 
     /// Whether what arrives now left when a site's Crawl-delay had come. A page waits for it;
-    /// a neighbour's robots.txt may be on its way while its last bytes are.
+    /// a neighbour's robots.txt may be on its way while its last bytes are, or have its connection made.
     fn delay_is_known(&self, now: Instant, path: &str, site: &Site) -> bool {
         let slack = match path.starts_with("/robots") {
-            true => self.round_trip + SLACK,
+            true => 2 * self.round_trip + SLACK,
             false => Duration::ZERO,
         };
         let decided = self.decided(site).filter(|_| self.promise.obeys_robots);

@@ -10,7 +10,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use argiope::probe::{Probe, ProbeReport};
-use argiope::{Config, Page, Request, SetUpError, Sink, Turn};
+use argiope::sink::Nowhere;
+use argiope::{Config, Request, SetUpError, Sink, Turn};
 use serde_json::{Value, json};
 
 use self::hdr::HdrLog;
@@ -32,7 +33,7 @@ pub fn run(config: Config, args: &Asked) -> anyhow::Result<i32> {
         })
         .collect::<Result<Vec<_>, _>>()?;
     let (mut probe, writer) = match &args.results {
-        None => (set_up(config, args, &targets, |_: Page| {})?, None),
+        None => (set_up(config, args, &targets, Nowhere)?, None),
         Some(_) => {
             let (lines, writer) = lines();
             (set_up(config, args, &targets, lines)?, Some(writer))

@@ -1,5 +1,6 @@
 //! Where a setting was said, and what is wrong with it: every error names the place and the mend.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -40,12 +41,13 @@ impl Source {
 
     /// How a person finds the setting `name` there.
     fn locate(&self, name: &str) -> String {
+        let name = shown(name);
         match self {
             Source::Flag(flag) => flag.clone(),
             Source::Option => format!("-s {name}"),
             Source::File { line: 0, .. } | Source::Preset(_) => format!("{self}: {name}"),
             Source::File { .. } => format!("{self}: {}", name.to_ascii_lowercase()),
-            Source::Default | Source::Program => name.to_owned(),
+            Source::Default | Source::Program => name.into_owned(),
         }
     }
 }
@@ -74,6 +76,18 @@ pub struct ConfigError {
     pub name: String,
     /// What is wrong.
     pub problem: Box<Problem>,
+}
+
+impl ConfigError {
+    /// The stable name.
+    pub const fn code(&self) -> &'static str {
+        "config"
+    }
+
+    /// Whether another try may end otherwise: never.
+    pub const fn is_retryable(&self) -> bool {
+        false
+    }
 }
 
 /// What is wrong with a value, and how to mend it; it does not know who said it.
@@ -127,6 +141,22 @@ impl fmt::Display for Problem {
     }
 }
 
+/// A name that may be anything, on one line.
+fn shown(name: &str) -> Cow<'_, str> {
+    match name.chars().any(char::is_control) || name.len() > NAME_MAX {
+        false => Cow::Borrowed(name),
+        true => {
+            let start: String = name.chars().take(NAME_MAX).collect();
+            let rest = if start.len() < name.len() { "…" } else { "" };
+            Cow::Owned(format!("{start:?}{rest}"))
+        }
+    }
+}
+
+/// No setting's name is as long: more of one that is none tells nobody anything, nor is it the mistyped
+/// name of one.
+const NAME_MAX: usize = 80;
+
 /// The keys as TOML writes them: `."example.com".delay`.
 fn path(entry: &[String]) -> String {
     let bare = |key: &str| {
@@ -146,6 +176,9 @@ fn path(entry: &[String]) -> String {
 
 /// The name in `known` that `name` was probably meant to be.
 pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    if name.len() > NAME_MAX {
+        return None;
+    }
     let name = name.to_ascii_lowercase();
     known
         .map(|candidate| (distance(&name, &candidate.to_ascii_lowercase()), candidate))

@@ -55,6 +55,18 @@ pub struct CeilingError {
     mend: String,
 }
 
+impl CeilingError {
+    /// The stable name.
+    pub const fn code(&self) -> &'static str {
+        "ceiling"
+    }
+
+    /// Whether another try may end otherwise: never.
+    pub const fn is_retryable(&self) -> bool {
+        false
+    }
+}
+
 impl Ceiling {
     /// Says in one line by how much the figure is exceeded; `None` where it is not. A figure of
     /// which there is none is exceeded, too: nobody has seen it kept.

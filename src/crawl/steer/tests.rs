@@ -1,142 +1,19 @@
 //! Steering in virtual time.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::base::disk::DiskJob;
 use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::crawl::adversity::Moody;
-use crate::crawl::config::Config;
-use crate::crawl::{Crawler, Handle, NotTaken, NotTold, Parts, Refused, Turn};
+use crate::crawl::trial::{calm, crawl, finish, get, run_for};
+use crate::crawl::{NotTaken, NotTold, Refused, Turn};
 use crate::fetch::failure::FailureKind;
-use crate::fetch::resolver;
 use crate::frontier::request::Request;
-use crate::io::sim::{Origins, Sim, Weather, World};
-use crate::io::{Io, Settings};
+use crate::io::sim::Origins;
 use crate::sink::page::Page;
-use crate::sink::{Sink, WriteError};
-use crate::throttle::settings::{Jitter, ScopePatch};
-
-/// What a test sees of a crawl's sink, and says to it.
-#[derive(Clone, Default)]
-struct Told {
-    pages: Shared<Vec<Page>>,
-    /// How many pages it takes before it is full; `None` for any number.
-    room: Shared<Option<usize>>,
-    fails: Shared<bool>,
-}
-
-struct Keeps {
-    told: Told,
-    failure: WriteError,
-}
-
-impl Sink for Keeps {
-    fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
-        self.told.pages.borrow_mut().push(std::mem::take(page));
-    }
-
-    fn is_ready(&self) -> bool {
-        let room = self.told.room.get();
-        room.is_none_or(|room| self.told.pages.borrow().len() < room)
-    }
-
-    fn failure(&self) -> Option<&WriteError> {
-        self.told.fails.get().then_some(&self.failure)
-    }
-}
-
-impl Told {
-    /// How the page of a number says that it ended, if it is final: `200`, or `cancelled.asked`.
-    fn end(&self, id: u64) -> Option<String> {
-        let pages = self.pages.borrow();
-        let mut ends = pages.iter().filter(|page| page.root == id && page.final_);
-        let end = ends.next()?;
-        assert!(ends.next().is_none(), "{id} has ended twice");
-        Some(match (&end.failure, end.status) {
-            (Some(failure), _) => format!("{}.{}", failure.kind.name(), failure.code),
-            (None, status) => status.unwrap_or(0).to_string(),
-        })
-    }
-}
-
-/// A crawler through a world, its handle, and what its sink is told.
-fn crawl(
-    world: impl World + 'static,
-    seed: u64,
-    edit: impl FnOnce(&mut Config, &mut Settings),
-) -> (Crawler<Sim>, Handle, Told) {
-    let mut config = Config::default();
-    config.throttle.default.delay = Duration::ZERO;
-    config.throttle.default.delay_per_slot = Duration::ZERO;
-    config.throttle.default.jitter = Jitter::NONE;
-    config.frontier.robots_obey = false;
-    config.allow_net = vec!["10.0.0.0/8".to_owned()];
-    config.random_seed = Some(seed);
-    let mut settings = Settings::default();
-    edit(&mut config, &mut settings);
-    let io = Sim::with(seed, settings, Weather::default(), Box::new(world));
-    let told = Told::default();
-    let sink = Keeps {
-        told: told.clone(),
-        failure: WriteError {
-            path: PathBuf::from("nowhere"),
-            cause: io::ErrorKind::StorageFull.into(),
-        },
-    };
-    let names = resolver::Settings {
-        servers: vec!["10.0.0.53:53".parse().expect("an address")],
-        ..resolver::Settings::default()
-    };
-    let config = config.finish().expect("a sound config");
-    let crawler = Crawler::on(io, config, names, Parts::new(sink)).expect("a crawler");
-    let handle = crawler.handle();
-    (crawler, handle, told)
-}
-
-/// Servers at 10.0.0.1 to 10.0.0.3, each with many pages, after so long a thought.
-fn calm(think: Duration) -> Shared<Origins> {
-    let mut origins = Origins::default();
-    for host in 1..=3 {
-        let at: SocketAddr = format!("10.0.0.{host}:80").parse().expect("an address");
-        for page in 0..300 {
-            let reply = b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n!";
-            origins.reply(at, &format!("/{page}"), think, reply);
-        }
-        let reply = b"HTTP/1.1 302 Found\r\nlocation: /1\r\ncontent-length: 0\r\n\r\n";
-        origins.reply(at, "/there", think, reply);
-    }
-    Shared::new(origins)
-}
-
-fn get(host: u32, page: u32) -> Request {
-    Request::get(format!("http://10.0.0.{host}/{page}"))
-}
-
-/// Goes on for so long.
-fn run_for(crawler: &mut Crawler<Sim>, span: Duration) -> usize {
-    let until = crawler.io().now() + span;
-    let mut turns = 0;
-    while crawler.io().now() < until {
-        let left = until.saturating_since(crawler.io().now());
-        assert_eq!(crawler.turn(Some(left)), Turn::GoesOn);
-        turns += 1;
-    }
-    turns
-}
-
-fn finish(crawler: &mut Crawler<Sim>) -> &'static str {
-    for _ in 0..300_000 {
-        if let Turn::Over(reason) = crawler.turn(Some(Duration::from_secs(3600))) {
-            return reason;
-        }
-    }
-    panic!("the crawl does not end: {:?}", crawler.progress());
-}
+use crate::throttle::settings::ScopePatch;
 
 #[test]
 fn whatever_happens_each_number_ends_once() {
@@ -376,6 +253,30 @@ fn all_of_a_scope_is_cancelled_and_nothing_else() {
 }
 
 #[test]
+fn what_was_cancelled_on_its_way_leads_nowhere() {
+    let origins = calm(Duration::from_millis(10));
+    let at: SocketAddr = "10.0.0.1:80".parse().expect("an address");
+    let kind = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 1000";
+    let half = format!("{kind}\r\n\r\n<a href=/1>1</a> <a href=/2>2</a>");
+    let moved = "HTTP/1.1 302 Found\r\nlocation: /3\r\ncontent-length: 1000\r\n\r\n";
+    for (path, reply) in [("/half", half.as_str()), ("/moved", moved)] {
+        let mut origins = origins.borrow_mut();
+        origins.reply(at, path, Duration::from_millis(10), reply.as_bytes());
+    }
+    for path in ["half", "moved"] {
+        let (mut crawler, handle, told) = crawl(Shared::clone(&origins), 1, |_, _| {});
+        let url = format!("http://10.0.0.1/{path}");
+        let id = handle.submit(Request::get(url)).expect("there is room");
+        run_for(&mut crawler, Duration::from_secs(1));
+        handle.cancel_scope("10.0.0.1").expect("it listens");
+        drop(handle);
+        assert_eq!(finish(&mut crawler), "finished");
+        assert_eq!(told.end(id).as_deref(), Some("cancelled.asked"));
+        assert_eq!(told.pages.borrow().len(), 1, "{path} led on");
+    }
+}
+
+#[test]
 fn a_sink_that_is_full_hears_of_cancelled_requests_when_it_has_room() {
     let (mut crawler, handle, told) = crawl(calm(Duration::from_secs(5)), 1, |_, _| {});
     for page in 0..100 {
@@ -435,8 +336,12 @@ fn a_pause_ends_with_the_last_handle() {
     run_for(&mut crawler, Duration::from_secs(1));
     assert_eq!(told.end(id), None);
     drop(handle);
-    assert_eq!(finish(&mut crawler), "finished");
+    // Whoever has the next one knows of no pause.
+    let next = crawler.handle();
+    run_for(&mut crawler, Duration::from_secs(1));
     assert_eq!(told.end(id).as_deref(), Some("200"));
+    drop(next);
+    assert_eq!(finish(&mut crawler), "finished");
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn exchange() -> Box<Exchange> {
 fn ready() -> Connection {
     let mut connection = Connection::open(address(80), None, at(0), at(0));
     assert_eq!(
-        connection.handle_connected(address(4000), at(2), arrival(10)),
+        connection.handle_connected(Some(address(4000)), at(2), arrival(10)),
         Some(News::Ready)
     );
     connection
@@ -247,7 +247,7 @@ fn each_phase_has_its_timeout() {
     let mut late = Connection::open(address(80), None, at(0), at(115_000));
     check(&mut late, 120_000, "total");
     let mut handshaking = Connection::open(address(443), Some(session(&trust())), at(0), at(0));
-    handshaking.handle_connected(address(4000), at(2), arrival(2000));
+    handshaking.handle_connected(Some(address(4000)), at(2), arrival(2000));
     check(&mut handshaking, 12_000, "tls");
 
     let mut idle = ready();
@@ -298,7 +298,7 @@ fn secured(trust: &(Authority, TlsConfig), step: usize) -> (Connection, Server) 
     let mut out = Vec::new();
     assert!(!connection.take_output(&mut out), "nobody hears it yet");
     assert_eq!(
-        connection.handle_connected(address(4000), at(2), arrival(10)),
+        connection.handle_connected(Some(address(4000)), at(2), arrival(10)),
         None
     );
     assert!(connection.take_output(&mut out), "the hello wants a mark");
@@ -325,7 +325,7 @@ fn only_the_hello_begins_a_handshake() {
     let server = trust.0.server("a.test", (2020, 2040), &[&TLS12]);
     let mut server = Server::new(&server);
     let mut connection = Connection::open(address(443), Some(session(&trust)), at(0), at(0));
-    connection.handle_connected(address(4000), at(2), arrival(10));
+    connection.handle_connected(Some(address(4000)), at(2), arrival(10));
     let mut out = Vec::new();
     assert!(connection.take_output(&mut out));
     connection.handle_sent(at(15), Duration::ZERO);
@@ -425,7 +425,7 @@ fn a_latency_is_as_sure_as_the_least_of_its_ends() {
     let check = |slacks: [u64; 4], kernel: bool, label: Label| {
         let mut server = Server::new(&authority);
         let mut connection = Connection::open(address(443), Some(session(&trust)), at(0), at(0));
-        connection.handle_connected(address(4000), at(2), arrival(10));
+        connection.handle_connected(Some(address(4000)), at(2), arrival(10));
         let mut out = Vec::new();
         assert!(connection.take_output(&mut out));
         connection.handle_sent(at(10), millis(slacks[0]));
@@ -598,7 +598,7 @@ fn a_handshake_that_fails_is_a_failure_of_the_connection() {
     let session = || TlsSession::new(&stranger, "a.test").expect("a name");
     let mut server = Server::new(&authority.good_server("a.test"));
     let mut connection = Connection::open(address(443), Some(session()), at(0), at(0));
-    connection.handle_connected(address(4000), at(2), arrival(10));
+    connection.handle_connected(Some(address(4000)), at(2), arrival(10));
     let mut out = Vec::new();
     assert!(connection.take_output(&mut out));
     let (answer, _) = server.exchange(&out);
@@ -610,7 +610,7 @@ fn a_handshake_that_fails_is_a_failure_of_the_connection() {
     assert!(!out.is_empty(), "the server is told why");
 
     let mut connection = Connection::open(address(443), Some(session()), at(0), at(0));
-    connection.handle_connected(address(4000), at(2), arrival(10));
+    connection.handle_connected(Some(address(4000)), at(2), arrival(10));
     assert_eq!(failure(connection.handle_end(at(20))), "tls.closed");
 }
 
@@ -654,7 +654,7 @@ fn tunnelling(proxy: &str, url: &str, tls: Option<TlsSession>) -> Connection {
     let mut out = Vec::new();
     assert!(!connection.take_output(&mut out) && out.is_empty());
     assert_eq!(
-        connection.handle_connected(address(4000), at(2), arrival(10)),
+        connection.handle_connected(Some(address(4000)), at(2), arrival(10)),
         None
     );
     assert!(

@@ -108,6 +108,45 @@ fn check(reply: &[u8], result: &str, body: &[u8]) -> Outcome {
     seen.outcome
 }
 
+#[test]
+fn each_phase_of_a_reply_says_whether_its_end_is_an_upper_bound() {
+    let parts: [&[u8]; 3] = [b"HTTP/1.1 200 ", b"OK\r\nContent-Length: 2\r\n\r\n", b"ok"];
+    let late = Duration::from_millis(1);
+    for bound in 0..parts.len() {
+        for kernel in [false, true] {
+            let mut exchange = exchange(&description(), &small());
+            for (part, mut input) in parts.into_iter().enumerate() {
+                let is_bound = part == bound;
+                let arrival = Arrival {
+                    kernel: kernel || !is_bound,
+                    slack: if is_bound { late } else { Duration::ZERO },
+                    ..arrival(2 + part as u64)
+                };
+                while exchange.handle_bytes(&mut input, arrival).is_some() {}
+            }
+            let timings = exchange.timings();
+            let bounds = [
+                timings.first_byte_bound,
+                timings.headers_bound,
+                timings.body_bound,
+            ];
+            assert_eq!(bounds, [bound == 0, bound == 1, bound == 2]);
+            assert_eq!(timings.bound, bound == 1);
+        }
+    }
+    // Where its connection's end says that the body is whole, it is its last bytes that count.
+    let mut exchange = exchange(&description(), &small());
+    let mut input: &[u8] = b"HTTP/1.1 200 OK\r\n\r\nok";
+    let kernel = false;
+    let arrival = Arrival {
+        kernel,
+        ..arrival(2)
+    };
+    while exchange.handle_bytes(&mut input, arrival).is_some() {}
+    exchange.handle_end(true);
+    assert!(exchange.timings().body_bound);
+}
+
 fn with_body(headers: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let mut reply = format!("HTTP/1.1 200 OK\r\n{headers}Content-Length: {length}\r\n\r\n");

@@ -127,6 +127,7 @@ impl FromStr for Override {
 
 /// Why an override cannot be read; each says what to write instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum OverrideInvalid {
     /// Not three parts.
     #[error("expected HOST:PORT:ADDR, as in example.com:443:127.0.0.1:8443")]
@@ -140,6 +141,23 @@ pub enum OverrideInvalid {
     /// No address, or its port is none.
     #[error("expected an IP address after the port, as in 127.0.0.1, 127.0.0.1:8443 or [::1]:8443")]
     Address,
+}
+
+impl OverrideInvalid {
+    /// The stable name.
+    pub const fn code(self) -> &'static str {
+        match self {
+            OverrideInvalid::Shape => "shape",
+            OverrideInvalid::Host => "host",
+            OverrideInvalid::Port => "port",
+            OverrideInvalid::Address => "address",
+        }
+    }
+
+    /// Whether another try may end otherwise: never.
+    pub const fn is_retryable(self) -> bool {
+        false
+    }
 }
 
 /// Reads a name server as `--dns` has it: `ADDR` or `ADDR:PORT`, port 53 if there is none.

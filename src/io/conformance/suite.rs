@@ -16,14 +16,16 @@ fn a_connection_tells_when_it_began_and_when_it_stood<B: Bench>() {
         token: whose,
         started,
         stamp,
-        local,
     } = watch.next()
     else {
         panic!("a listening peer accepts");
     };
     assert_eq!(whose, token(3));
     assert!(before <= started && started <= stamp.at && stamp.at <= watch.io().now());
-    assert!(local.port() != 0);
+    let ours = watch.io().local(token(3)).expect("it is established");
+    assert!(ours.port() != 0 && ours.ip().is_loopback() == peer.ip().is_loopback());
+    watch.close(token(3));
+    assert_eq!(watch.io().local(token(3)), None);
 }
 
 fn a_refused_connection_fails_once<B: Bench>() {

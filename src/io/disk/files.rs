@@ -3,17 +3,22 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::event::{PollFd, PollFlags, poll};
 
 use super::Gzip;
 use crate::base::disk::{DiskJob, FileId, Written};
 
 /// The files that are open.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Files {
     open: BTreeMap<FileId, Open>,
     gzip: Gzip,
+    /// Readable once standard output is given up.
+    given_up: Option<Arc<OwnedFd>>,
 }
 
 #[derive(Debug)]
@@ -28,11 +33,21 @@ struct Open {
 enum Target {
     /// A file; whether its folder has been made to remember it.
     Path { path: PathBuf, remembered: bool },
-    /// The process's standard output, which can be neither cut nor synced.
-    Stdout,
+    /// The process's standard output, which can be neither cut nor synced. Whoever reads it is waited
+    /// for until this is readable.
+    Stdout { given_up: Option<Arc<OwnedFd>> },
 }
 
 impl Files {
+    /// None yet. `given_up` becomes readable once nobody is waited for who reads standard output.
+    pub(super) fn new(given_up: Option<Arc<OwnedFd>>) -> Self {
+        Files {
+            open: BTreeMap::new(),
+            gzip: Gzip::default(),
+            given_up,
+        }
+    }
+
     /// Does a job. An error says what failed, and where.
     pub(super) fn perform(&mut self, job: &DiskJob) -> io::Result<Written> {
         match job {
@@ -76,7 +91,9 @@ impl Files {
             .into();
         let open = Open {
             file,
-            target: Target::Stdout,
+            target: Target::Stdout {
+                given_up: self.given_up.clone(),
+            },
             end: 0,
         };
         self.open.insert(id, open);
@@ -119,7 +136,13 @@ impl Open {
     /// Appends all of the bytes or none: of a failed append nothing stays in the file.
     fn append(&mut self, bytes: &[u8]) -> io::Result<Written> {
         let offset = self.end;
-        if let Err(error) = self.file.write_all(bytes) {
+        let written = match &self.target {
+            Target::Stdout {
+                given_up: Some(given_up),
+            } => write_to_reader(&mut self.file, bytes, given_up),
+            _ => self.file.write_all(bytes),
+        };
+        if let Err(error) = written {
             if matches!(self.target, Target::Path { .. }) {
                 // Where even this fails, the file's end tells how much of it is whole.
                 let _ = self.file.set_len(offset);
@@ -154,9 +177,28 @@ impl Open {
     fn name(&self) -> &Path {
         match &self.target {
             Target::Path { path, .. } => path,
-            Target::Stdout => STDOUT.as_ref(),
+            Target::Stdout { .. } => STDOUT.as_ref(),
         }
     }
+}
+
+/// Writes what a pipe takes without waiting, whenever it does, until it is given up.
+fn write_to_reader(file: &mut File, bytes: &[u8], given_up: &OwnedFd) -> io::Result<()> {
+    for piece in bytes.chunks(PIPE_BUF) {
+        let mut wait_for = [
+            PollFd::new(&*file, PollFlags::OUT),
+            PollFd::new(given_up, PollFlags::IN),
+        ];
+        poll(&mut wait_for, None)?;
+        if wait_for[0].revents().is_empty() {
+            return Err(io::Error::new(
+                ErrorKind::TimedOut,
+                "nobody read it in time",
+            ));
+        }
+        file.write_all(piece)?;
+    }
+    Ok(())
 }
 
 fn find(open: &mut BTreeMap<FileId, Open>, id: FileId) -> io::Result<&mut Open> {
@@ -211,3 +253,6 @@ fn at(what: &str, path: &Path, error: &io::Error) -> io::Error {
 }
 
 const STDOUT: &str = "standard output";
+
+/// What a pipe that has room takes whole.
+const PIPE_BUF: usize = libc::PIPE_BUF;

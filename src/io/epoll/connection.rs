@@ -6,6 +6,7 @@
 //! ```
 //! From each of them a failure leads to `Failed`, and `close` back to `Vacant`.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::base::time::Instant;
@@ -93,6 +94,16 @@ impl Entry {
         Token {
             slot: slot as u32,
             generation: self.generation,
+        }
+    }
+
+    /// Our own address, if it is established.
+    pub(super) fn local(&self) -> Option<SocketAddr> {
+        match &self.state {
+            State::Open(connection) | State::HalfClosed(connection) => {
+                connection.socket.local().ok()
+            }
+            State::Vacant | State::Connecting(_) | State::Failed => None,
         }
     }
 

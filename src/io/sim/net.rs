@@ -126,6 +126,8 @@ impl Default for Weather {
 pub struct Net {
     now: Instant,
     rng: Rng,
+    /// For how long sends take, so that no other chance depends on them.
+    sends: Rng,
     weather: Weather,
     paths: BTreeMap<ConnId, Path>,
     queue: BinaryHeap<Reverse<Scheduled>>,
@@ -252,6 +254,7 @@ impl Net {
     pub(super) fn new(rng: Rng, weather: Weather) -> Self {
         Net {
             now: Instant::START,
+            sends: rng.fork("sends"),
             rng,
             weather,
             paths: BTreeMap::new(),
@@ -303,7 +306,7 @@ impl Net {
     pub(super) fn send_takes(&mut self) -> Duration {
         match self.weather.send_max {
             Duration::ZERO => Duration::ZERO,
-            most => Duration::from_nanos(self.rng.below(nanos(most) + 1)),
+            most => Duration::from_nanos(self.sends.below(nanos(most) + 1)),
         }
     }
 

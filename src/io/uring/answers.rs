@@ -7,7 +7,7 @@ use super::READS_MAX;
 use super::Uring;
 use super::asks::Ask;
 use super::connection::{Blind, Ending, Kind, Receive, State, current, named};
-use super::ring::{Answer, OVERHEAD, What};
+use super::ring::{Answer, Name, OVERHEAD, What};
 use crate::base::time::Instant;
 use crate::io::socket::{Attempt, net_error};
 use crate::io::stamps::established;
@@ -49,9 +49,20 @@ impl Uring {
                     }
                     self.keep_watching(answer);
                 }
-                // There was nothing to end any more.
-                What::Cancel => {}
+                What::Cancel => self.cancel_again(answer.name),
             }
+        }
+    }
+
+    /// A cancel was refused, mostly since there was nothing to end any more. A receive that could not be
+    /// ended at that moment would go on for good, and what is untold grow without a bound.
+    fn cancel_again(&mut self, refused: Name) {
+        if let Some(entry) = named(&mut self.entries, refused)
+            && let State::Open(connection) = &entry.state
+            && connection.receive == Receive::Stopping
+        {
+            let what = What::Receive;
+            self.asks.push(Ask::Cancel(Name { what, ..refused }));
         }
     }
 
@@ -78,21 +89,17 @@ impl Uring {
             match connection.socket.attempt() {
                 Attempt::Pending => return self.await_ready(slot),
                 Attempt::Failed(error) => return self.fail(token, error, events),
-                Attempt::Established(rtt) => match connection.socket.local() {
-                    Ok(local) => {
-                        let stamp =
-                            established(connection.floor, connection.attempt_slack, rtt, now);
-                        connection.blind.since = stamp.at;
-                        events.push(Event::Connected {
-                            token,
-                            started: connection.floor,
-                            stamp,
-                            local,
-                        });
-                        entry.establish();
-                    }
-                    Err(error) => return self.fail(token, net_error(&error), events),
-                },
+                Attempt::Established(rtt) => {
+                    let (started, slack) = (connection.floor, connection.attempt_slack);
+                    let stamp = established(started, slack, rtt, now);
+                    connection.blind.since = stamp.at;
+                    events.push(Event::Connected {
+                        token,
+                        started,
+                        stamp,
+                    });
+                    entry.establish();
+                }
             }
             self.consider_receiving(slot);
         }
@@ -101,7 +108,7 @@ impl Uring {
         };
         if let Some(backlog) = &mut connection.backlog {
             let drained = backlog.drain(
-                &connection.socket,
+                &mut connection.socket,
                 || self.stamps.now(),
                 |left| events.push(self.departures.news(token, left)),
             );
@@ -191,6 +198,7 @@ impl Uring {
         let stamp = self
             .watch
             .judge(message.stamp, connection, &self.stamps, all_seen);
+        connection.judged();
         if stamp.clock == Clock::Kernel {
             connection.floor = stamp.at;
         }

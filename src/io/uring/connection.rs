@@ -15,6 +15,7 @@
 //!  └── buffers came back ── Starved ◄─┘ no buffers
 //! ```
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::buffers::Queue;
@@ -148,6 +149,16 @@ impl Entry {
         Token {
             slot: slot as u32,
             generation: self.generation,
+        }
+    }
+
+    /// Our own address, if it is established.
+    pub(super) fn local(&self) -> Option<SocketAddr> {
+        match &self.state {
+            State::Open(connection) | State::HalfClosed(connection) => {
+                connection.socket.local().ok()
+            }
+            State::Vacant | State::Connecting(_) | State::Failed => None,
         }
     }
 
@@ -308,18 +319,12 @@ pub(super) fn current(entries: &mut [Entry], token: Token) -> Option<&mut Entry>
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::net::TcpListener;
 
     use super::*;
 
     #[test]
     fn where_segments_came_together_no_arrival_of_that_time_is_known_to_be_one() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let to = listener.local_addr().expect("an address");
-        let socket = Socket::stream(to).expect("a socket");
-        socket.connect(to).expect("the listener accepts");
-        let (mut peer, _) = listener.accept().expect("we connected");
-        peer.set_nodelay(true).expect("it is a TCP socket");
+        let (socket, mut peer) = Socket::connected();
         let mut connection = Connection::new(socket, Kind::Stream, Instant::START);
         let mut say = |segments| (0..segments).for_each(|_| peer.write_all(b"!").expect("heard"));
         let judge = |connection: &mut Connection| {

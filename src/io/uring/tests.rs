@@ -135,6 +135,39 @@ fn what_lay_unseen_while_nobody_received_is_a_bound() {
 }
 
 #[test]
+fn a_receive_whose_cancel_was_refused_is_cancelled_again() {
+    let Some(mut io) = uring(Settings::default()) else {
+        return;
+    };
+    let mut peer = connected(&mut io, 0);
+    io.set_reading(token(0), false);
+    // The kernel cannot do it at this moment.
+    let Some(Ask::Cancel(receive)) = io.asks.pop() else {
+        panic!("what is not to be read is not to be received");
+    };
+    let what = What::Cancel;
+    io.answers = vec![Answer {
+        name: Name { what, ..receive },
+        result: Err(libc::EALREADY),
+        buffer: None,
+        more: false,
+    }];
+    let mut events = Vec::new();
+    io.handle_answers(io.now(), &mut events);
+    io.submit();
+    peer.write_all(b"!").expect("there is room for it");
+    io.wait(Some(io.now() + Duration::from_millis(20)), &mut events);
+    let State::Open(connection) = &io.entries[0].state else {
+        panic!("it is open");
+    };
+    assert_eq!(connection.receive, Receive::Off);
+    assert!(connection.untold.is_empty(), "nobody received it");
+    // What it said is still there.
+    io.set_reading(token(0), true);
+    assert_eq!(arrivals(&mut io, 1)[0].0, 1);
+}
+
+#[test]
 fn more_is_asked_for_at_once_than_the_ring_holds() {
     let Some(mut io) = uring(Settings::default()) else {
         return;

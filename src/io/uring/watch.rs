@@ -170,20 +170,8 @@ impl Watch {
     ///
     /// That our thread had its processor does not tell it all. On a busy machine segments wait,
     /// stamped, for the kernel to deliver them together. So segments are counted wherever there is
-    /// [time](Watch::has_leisure) for it.
+    /// [time](Watch::has_leisure) for it. When that is done it is [judged](Connection::judged).
     pub(super) fn judge(
-        &self,
-        kernel: Option<Timespec>,
-        connection: &mut Connection,
-        stamps: &Stamps,
-        all_seen: impl FnOnce() -> bool,
-    ) -> Stamp {
-        let stamp = self.judge_next(kernel, connection, stamps, all_seen);
-        connection.judged();
-        stamp
-    }
-
-    fn judge_next(
         &self,
         kernel: Option<Timespec>,
         connection: &mut Connection,
@@ -254,7 +242,6 @@ const LEISURE_MAX: Duration = Duration::from_millis(100);
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::net::TcpListener;
 
     use super::*;
     use crate::io::socket::Socket;
@@ -283,12 +270,7 @@ mod tests {
 
     /// The stamp of two segments that made one arrival, at the end of what kept us from looking.
     fn judge_two_segments(kept: impl Fn()) -> Stamp {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let to = listener.local_addr().expect("an address");
-        let socket = Socket::stream(to).expect("a socket");
-        socket.connect(to).expect("the listener accepts");
-        let (mut peer, _) = listener.accept().expect("we connected");
-        peer.set_nodelay(true).expect("it is a TCP socket");
+        let (socket, mut peer) = Socket::connected();
         let (mut watch, mut stamps) = (Watch::start(), Stamps::start());
         let mut connection = Connection::new(socket, Kind::Stream, stamps.now());
         connection.blind.until = stamps.now();

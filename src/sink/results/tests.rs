@@ -57,6 +57,29 @@ fn a_line_has_the_fields_of_the_contract_in_their_order() {
 }
 
 #[test]
+fn a_line_names_the_phases_whose_end_is_an_upper_bound() {
+    let mut page = samples::page(7);
+    assert!(parsed(&page).get("bounds").is_none());
+    page.timings.connect_bound = true;
+    page.timings.body_bound = true;
+    assert_eq!(
+        parsed(&page)["bounds"],
+        serde_json::json!(["connect", "body"])
+    );
+    // A handshake of another attempt is no phase of this one.
+    page.timings.tls_by_user = true;
+    assert_eq!(
+        parsed(&page)["bounds"],
+        serde_json::json!(["connect", "body"])
+    );
+    page.timings.tls_handshake = page.timings.connect;
+    page.timings.first_byte_bound = true;
+    page.timings.headers_bound = true;
+    let all = ["connect", "tls_handshake", "first_byte", "headers", "body"];
+    assert_eq!(parsed(&page)["bounds"], serde_json::json!(all));
+}
+
+#[test]
 fn what_did_not_happen_is_null_and_never_zero() {
     let mut page = samples::page(1);
     page.status = None;

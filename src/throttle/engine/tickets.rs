@@ -187,10 +187,17 @@ impl Throttle {
         state.gap = gap;
     }
 
-    /// The exact moment a departed request was sent: the next gap runs from here. It is later than
-    /// the moment that was charged, so nothing can come of it sooner than was planned.
+    /// The moment by which a departed request was gone: the next gap runs from here, and the window
+    /// of what it spent. It is later than the moment that was charged, so nothing can come of it
+    /// sooner than was planned. May be told again, of a later moment.
     pub fn sent(&mut self, ticket: TicketId, at: Instant) {
-        self.ticket_mut(ticket).sent = at;
+        let state = self.ticket_mut(ticket);
+        state.sent = at;
+        let charges = std::mem::take(&mut state.charges);
+        for (id, charge) in &charges {
+            self.scope_mut(*id).gone(*charge, at);
+        }
+        self.ticket_mut(ticket).charges = charges;
         for Held { id, slot } in self.ticket(ticket).held.clone() {
             self.scope_mut(id).sent(slot, at);
         }

@@ -95,6 +95,18 @@ impl ScopeMap for Combined {
 #[error("{0:?} is no scope map; there are {list}", list = MapKind::names())]
 pub struct UnknownMap(pub String);
 
+impl UnknownMap {
+    /// The stable name.
+    pub const fn code(&self) -> &'static str {
+        "scope_map.unknown"
+    }
+
+    /// Whether another try may end otherwise: never.
+    pub const fn is_retryable(&self) -> bool {
+        false
+    }
+}
+
 impl MapKind {
     /// All of them.
     pub const ALL: [MapKind; 5] = [

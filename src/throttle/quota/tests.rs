@@ -499,3 +499,29 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_window_runs_from_when_what_was_spent_in_it_was_gone() {
+    for kind in BOTH {
+        let mut ledger = ledger(2.0, kind);
+        // Both are charged at the beginning of a turn, and leave in the course of it.
+        let charges = [at(0.0), at(0.0)].map(|now| send(&mut ledger, 1.0, now));
+        ledger.gone(charges[0], at(0.002));
+        ledger.gone(charges[1], at(0.004));
+        assert_eq!(ledger.fits_at(1.0, at(1.0)), Fit::At(at(60.004)));
+        // What it did not cost is given back all the same.
+        for charge in charges {
+            ledger.settle(charge, Some(0.0), None, at(1.0));
+        }
+        check_consumed(&ledger, at(1.0), 0.0);
+    }
+}
+
+#[test]
+fn a_departure_that_was_gone_late_counts_longest_though_others_came_after_it() {
+    let mut ledger = ledger(2.0, WindowKind::Sliding);
+    let charge = send(&mut ledger, 1.0, at(0.0));
+    send(&mut ledger, 1.0, at(1.0));
+    ledger.gone(charge, at(2.0));
+    assert_eq!(ledger.fits_at(2.0, at(3.0)), Fit::At(at(62.0)));
+}

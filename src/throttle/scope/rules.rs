@@ -599,6 +599,12 @@ impl Rules {
         }
     }
 
+    /// What has left was gone at this moment.
+    pub fn gone(&mut self, charges: Charges, at: Instant) {
+        paired(&mut self.quota, charges.quota, |l, c| l.gone(c, at));
+        paired(&mut self.minute, charges.minute, |l, c| l.gone(c, at));
+    }
+
     /// What was reserved will not leave.
     pub fn give_back(&mut self, charges: Charges, now: Instant) {
         paired(&mut self.quota, charges.quota, |l, c| l.give_back(c, now));

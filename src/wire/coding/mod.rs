@@ -58,6 +58,7 @@ pub enum Coding {
 
 /// Why a body cannot be decoded (further). What was decoded before stays valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CodingError {
     /// A coding we do not know. The body may still be of use as it came.
     #[error("unknown content coding {0:?}")]
@@ -257,6 +258,11 @@ impl CodingError {
             CodingError::Window => "window",
             CodingError::Bomb => "bomb",
         }
+    }
+
+    /// Whether another try may end otherwise: what was cut off may come whole.
+    pub const fn is_retryable(&self) -> bool {
+        matches!(self, CodingError::Truncated(_))
     }
 }
 

@@ -2,6 +2,7 @@
 
 /// What is wrong with a reply. Variants name the fact; what follows from it is the caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum HttpError {
     /// The connection ended before the first byte of the awaited head.
     #[error("the connection ended before the first byte of a reply")]
@@ -67,6 +68,7 @@ pub enum HttpError {
 
 /// The families of [`HttpError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ErrorClass {
     /// Larger than its limits.
     TooLarge,
@@ -100,6 +102,11 @@ impl HttpError {
             HttpError::ChunkExtrasTooLarge => "chunk_extras",
             HttpError::TooManyInterim => "interim",
         }
+    }
+
+    /// Whether another try may end otherwise: what was cut off may come whole.
+    pub const fn is_retryable(self) -> bool {
+        matches!(self.class(), ErrorClass::Truncated)
     }
 
     /// The family it belongs to.

@@ -35,6 +35,7 @@ pub struct RequestHead<'a> {
 
 /// Why a request was not written. Ours or the user's mistake, never the web's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RequestError {
     /// The method is no token.
     #[error("the method {0:?} is no token")]
@@ -63,6 +64,28 @@ pub enum RequestError {
     /// Proxy-Authorization follows from the proxy: set by hand, it would reach origins.
     #[error("the header {0:?} follows from the proxy, whose URL may hold user and password")]
     Proxy(String),
+}
+
+impl RequestError {
+    /// The stable name.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            RequestError::Method(_) => "method",
+            RequestError::Target(_) => "target",
+            RequestError::HeaderName(_) => "header_name",
+            RequestError::HeaderValue(_) => "header_value",
+            RequestError::Framing(_) => "framing",
+            RequestError::Connection(_) => "connection",
+            RequestError::Proxy(_) => "proxy",
+            RequestError::Host => "host",
+            RequestError::Connect => "connect",
+        }
+    }
+
+    /// Whether another try may end otherwise: never.
+    pub const fn is_retryable(&self) -> bool {
+        false
+    }
 }
 
 /// Appends a request's head to `out` (RFC 9112 section 3): Host, User-Agent, Accept,

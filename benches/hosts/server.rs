@@ -1,0 +1,60 @@
+//! A server on the loopback device: each request, which comes whole, has the same reply.
+
+use std::collections::HashMap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::thread;
+
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+
+/// Starts it in a thread of its own; gives its port.
+pub fn start() -> io::Result<u16> {
+    let mut listener = TcpListener::bind(([127, 0, 0, 1], 0).into())?;
+    let port = listener.local_addr()?.port();
+    let mut poll = Poll::new()?;
+    let listening = Token(usize::MAX);
+    poll.registry()
+        .register(&mut listener, listening, Interest::READABLE)?;
+    thread::spawn(move || {
+        let reply = reply();
+        let mut events = Events::with_capacity(256);
+        let mut streams: HashMap<Token, TcpStream> = HashMap::new();
+        let mut next = 0;
+        let mut buffer = [0; 4096];
+        loop {
+            match poll.poll(&mut events, None) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                polled => polled.expect("it polls its own"),
+            }
+            for event in &events {
+                let token = event.token();
+                if token == listening {
+                    while let Ok((mut stream, _)) = listener.accept() {
+                        poll.registry()
+                            .register(&mut stream, Token(next), Interest::READABLE)
+                            .expect("a new descriptor");
+                        streams.insert(Token(next), stream);
+                        next += 1;
+                    }
+                    continue;
+                }
+                while let Some(stream) = streams.get_mut(&token) {
+                    match stream.read(&mut buffer) {
+                        Ok(length) if length > 0 => drop(stream.write(&reply)),
+                        Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                        _ => drop(streams.remove(&token)),
+                    }
+                }
+            }
+        }
+    });
+    Ok(port)
+}
+
+/// A page of about a kilobyte without links.
+fn reply() -> Vec<u8> {
+    let body = format!("<html><body><p>{}</p></body></html>\n", "x".repeat(700));
+    let length = body.len();
+    format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {length}\r\n\r\n{body}")
+        .into_bytes()
+}

@@ -1,0 +1,162 @@
+//! What a page tells of how it came: certificates, header fields, who stamped what, scopes and pace.
+
+#[allow(dead_code, reason = "other tests ask it for more")]
+mod loopback;
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use argiope::{Config, Crawler, Label, Page, Request};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use loopback::{Reply, Server};
+
+const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// A server that shows two certificates; its port, and what they are.
+fn serve() -> (u16, Vec<Vec<u8>>) {
+    let mut params = CertificateParams::new(Vec::new()).expect("no names");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().expect("a key");
+    let issuer = CertifiedIssuer::self_signed(params, key).expect("an issuer");
+    let key = KeyPair::generate().expect("a key");
+    let own = CertificateParams::new(vec!["a.test".to_owned()]).expect("a name");
+    let own = own.signed_by(&key, &issuer).expect("a certificate");
+    let chain = [own.der().to_vec(), issuer.der().to_vec()];
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("the versions are known")
+        .with_no_client_auth()
+        .with_single_cert(
+            chain.iter().cloned().map(CertificateDer::from).collect(),
+            PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der())),
+        )
+        .expect("certificate and key fit");
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let session = ServerConnection::new(Arc::clone(&config)).expect("a session");
+            thread::spawn(move || {
+                let mut stream = StreamOwned::new(session, stream);
+                let mut head = Vec::new();
+                let mut octet = [0];
+                while let Ok(1) = stream.read(&mut octet) {
+                    head.push(octet[0]);
+                    if head.ends_with(b"\r\n\r\n") {
+                        head.clear();
+                        let _ = stream.write_all(REPLY).and_then(|()| stream.flush());
+                    }
+                }
+            });
+        }
+    });
+    (port, chain.to_vec())
+}
+
+fn set(config: Config, name: &str, value: impl Into<argiope::serde_json::Value>) -> Config {
+    config.with(name, value).expect("the setting is sound")
+}
+
+/// The pages of these requests, one after the other.
+fn pages(config: Config, requests: Vec<Request>) -> Vec<Page> {
+    let config = set(config, "CONCURRENT_REQUESTS_PER_DOMAIN", 1);
+    let mut crawler = Crawler::builder(config).build().expect("a crawler");
+    for request in requests {
+        crawler.submit(request).expect("it is a URL");
+    }
+    let pages: Vec<Page> = std::iter::from_fn(|| crawler.next_result()).collect();
+    for page in &pages {
+        assert_eq!((page.status, &page.failure), (Some(200), &None));
+    }
+    pages
+}
+
+#[test]
+fn the_certificates_of_a_connection_are_shared_by_its_pages_and_told_when_it_is_resumed() {
+    let (port, chain) = serve();
+    let config = [
+        ("ALLOW_NET", "loopback".to_owned()),
+        ("RESOLVE", format!("a.test:443:127.0.0.1:{port}")),
+        ("INSECURE", "true".to_owned()),
+        ("DOWNLOAD_DELAY", "0".to_owned()),
+        ("ROBOTSTXT_OBEY", "false".to_owned()),
+    ];
+    let config = config
+        .into_iter()
+        .fold(Config::default(), |config, (name, value)| {
+            set(config, name, value)
+        });
+    let get = |page| Request::get(format!("https://a.test/{page}"));
+    // What is not to be sent twice has a connection of its own.
+    let again = Request::post("https://a.test/3", "body");
+    let pages = pages(config, vec![get(1), get(2), again]);
+    for page in &pages {
+        let shown: Vec<&[u8]> = page.certificates.iter().collect();
+        assert_eq!(shown, chain);
+        assert_eq!(page.certificates.end_entity(), Some(&chain[0][..]));
+    }
+    let places: Vec<_> = pages
+        .iter()
+        .map(|page| page.certificates.end_entity().map(<[u8]>::as_ptr))
+        .collect();
+    assert!(pages[1].reused && !pages[2].reused);
+    assert!(pages[2].tls.expect("it came by TLS").resumed);
+    assert_eq!(places[0], places[1], "copied once for the connection");
+    assert_ne!(places[0], places[2]);
+}
+
+#[test]
+fn header_fields_come_in_their_order_and_case_and_a_plain_page_has_no_certificates() {
+    let server = Server::start(|_| {
+        Reply::page("ok")
+            .field("X-Last", 1)
+            .field("x-first", 2)
+            .field("X-LAST", 3)
+    });
+    let pages = pages(server.config(), vec![Request::get("http://a.test/")]);
+    let fields: Vec<(&str, &[u8])> = pages[0].headers.iter().collect();
+    let expected: [(&str, &[u8]); 5] = [
+        ("Content-Type", b"text/html"),
+        ("X-Last", b"1"),
+        ("x-first", b"2"),
+        ("X-LAST", b"3"),
+        ("Content-Length", b"2"),
+    ];
+    assert_eq!(fields, expected);
+    assert!(pages[0].certificates.is_empty());
+}
+
+#[test]
+fn a_page_tells_its_scopes_the_gap_it_waited_for_and_who_stamped_its_times() {
+    let server = Server::start(|_| Reply::page("ok"));
+    let config = set(server.config(), "DOWNLOAD_DELAY", "150ms");
+    let config = set(config, "AUTOTHROTTLE_ENABLED", false);
+    let get = |page| {
+        Request::get(format!("http://a.test/{page}"))
+            .scope("key-7")
+            .scope("a.test")
+    };
+    let pages = pages(config, vec![get(1), get(2)]);
+    for page in &pages {
+        assert_eq!(page.scopes, ["key-7", "a.test"]);
+        assert!(page.timings.label().is_some(), "{:?}", page.timings);
+        assert_eq!(
+            page.timings.label() == Some(Label::User),
+            !page.timings.kernel
+        );
+    }
+    assert_eq!(
+        pages[0].delay,
+        Some(Duration::ZERO),
+        "nothing was before it"
+    );
+    assert_eq!(pages[1].delay, Some(Duration::from_millis(150)));
+}

@@ -1,0 +1,191 @@
+//! A crawl that is fed from behind, and links that other threads find, over loopback.
+
+#[allow(dead_code, reason = "other tests ask it for more")]
+mod loopback;
+
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread;
+use std::time::{Duration, Instant as Clock};
+
+use argiope::{
+    Crawler, DiskJob, Ended, LinksLater, Page, Reply, Request, Sink, Source, SourceError, Supply,
+    Turn, Wake, Wish,
+};
+
+use loopback::{Reply as Answer, Server};
+
+/// No crawl here takes longer, however busy the machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Hands each page, with what holds it open, to a thread that looks for its links.
+struct ToThread {
+    pages: Sender<(Page, LinksLater)>,
+    open: Vec<(u64, LinksLater)>,
+}
+
+impl Sink for ToThread {
+    fn on_head(&mut self, reply: &Reply<'_>) -> Wish {
+        self.open.push((reply.id, reply.links_later()));
+        Wish::Keep
+    }
+
+    fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
+        let place = self.open.iter().position(|(id, _)| *id == page.id);
+        let later = self.open.swap_remove(place.expect("it had a head")).1;
+        if page.final_ {
+            let page = std::mem::take(page);
+            self.pages.send((page, later)).expect("the thread lives");
+        }
+    }
+}
+
+#[test]
+fn a_thread_that_takes_its_time_over_each_page_gives_the_crawl_its_links() {
+    const PAGES: usize = 30;
+    let server = Server::start(|asked| match asked.target.as_str() {
+        "/0" => Answer::redirect("302 Found", "/1"),
+        _ => Answer::page("a page"),
+    });
+    let (pages, looks) = channel::<(Page, LinksLater)>();
+    let sink = ToThread {
+        pages,
+        open: Vec::new(),
+    };
+    let config = server.config().with("FOLLOW", "host").expect("it is sound");
+    let mut crawler = Crawler::builder(config)
+        .sink(sink)
+        .build()
+        .expect("a crawler");
+    let first = Request::get("http://a.test/0");
+    crawler.submit(first).expect("it is a URL");
+    let finds = thread::spawn(move || {
+        let mut depths = Vec::new();
+        for (page, later) in looks {
+            // The crawl has long had nothing else to do.
+            thread::sleep(Duration::from_millis(3));
+            depths.push(page.depth);
+            let number = depths.len() + 1;
+            if number <= PAGES {
+                assert_eq!(later.links([Request::get(format!("/{number}"))]), 1);
+            }
+        }
+        depths
+    });
+    assert_eq!(crawler.run(), "finished");
+    assert_eq!(crawler.stats().pages, PAGES as u64);
+    drop(crawler);
+    let depths = finds.join().expect("it looks at every page");
+    assert_eq!(depths, (0..PAGES as u32).collect::<Vec<_>>());
+}
+
+/// What comes by a channel, until that ends.
+struct FromChannel {
+    requests: Receiver<Request>,
+    wakes: Sender<Wake>,
+    ended: Sender<u64>,
+}
+
+impl Source for FromChannel {
+    fn next(&mut self, wake: &Wake) -> Result<Supply, SourceError> {
+        Ok(match self.requests.try_recv() {
+            Ok(request) => Supply::Request(request),
+            Err(TryRecvError::Disconnected) => Supply::Finished,
+            Err(TryRecvError::Empty) => {
+                self.wakes.send(wake.clone()).expect("the test listens");
+                Supply::Nothing
+            }
+        })
+    }
+
+    fn ended(&mut self, ended: &Ended<'_>) {
+        self.ended.send(ended.tag).expect("the test listens");
+    }
+}
+
+#[test]
+fn a_source_that_is_fed_by_another_thread_wakes_the_crawl_within_a_millisecond() {
+    for io in ["epoll", "uring"] {
+        let server = Server::start(|_| Answer::page("a page"));
+        let config = server.config().with("IO", io).expect("it is sound");
+        let (requests, comes) = channel();
+        let (wakes, hears) = channel();
+        let (ended, acknowledged) = channel();
+        let source = FromChannel {
+            requests: comes,
+            wakes,
+            ended,
+        };
+        let mut crawler = Crawler::builder(config)
+            .source(source)
+            .build()
+            .expect("a crawler");
+        let (woke, turns) = channel();
+        let driver = thread::spawn(move || {
+            loop {
+                let turn = crawler.turn(None);
+                woke.send(Clock::now()).expect("the test listens");
+                while crawler.try_next_result().is_some() {}
+                if let Turn::Over(reason) = turn {
+                    return reason;
+                }
+            }
+        });
+        let mut quickest = PATIENCE;
+        for tag in 1..=12 {
+            let wake = hears.recv_timeout(PATIENCE).expect("it is asked");
+            // It has been asleep for a while.
+            thread::sleep(Duration::from_millis(5));
+            while turns.try_recv().is_ok() {}
+            let request = Request::get(format!("http://a.test/{tag}")).tag(tag);
+            requests.send(request).expect("the source lives");
+            let said = Clock::now();
+            wake.wake();
+            let woken = turns.recv_timeout(PATIENCE).expect("it wakes");
+            quickest = quickest.min(woken.saturating_duration_since(said));
+            assert_eq!(acknowledged.recv_timeout(PATIENCE), Ok(tag));
+        }
+        // Others need the processor, too: now and then none of them does.
+        assert!(quickest < Duration::from_millis(1), "{io}: {quickest:?}");
+        drop(requests);
+        let wake = hears.recv_timeout(PATIENCE).expect("it is asked");
+        wake.wake();
+        assert_eq!(driver.join().expect("it ends"), "finished");
+    }
+}
+
+#[test]
+fn whoever_holds_a_page_open_wakes_the_crawl_within_a_millisecond() {
+    for io in ["epoll", "uring"] {
+        let server = Server::start(|_| Answer::page("a page"));
+        let config = server.config().with("IO", io).expect("it is sound");
+        let mut crawler = Crawler::builder(config).build().expect("a crawler");
+        let first = Request::get("http://a.test/0");
+        crawler.submit(first).expect("it is a URL");
+        let page = crawler.next_result().expect("a page");
+        let open: Vec<LinksLater> = (0..12).map(|_| crawler.links_later(&page)).collect();
+        let (woke, turns) = channel();
+        let driver = thread::spawn(move || {
+            loop {
+                let turn = crawler.turn(None);
+                woke.send(Clock::now()).expect("the test listens");
+                if let Turn::Over(reason) = turn {
+                    return reason;
+                }
+            }
+        });
+        let tries = open.into_iter().enumerate().map(|(number, later)| {
+            thread::sleep(Duration::from_millis(5));
+            while turns.try_recv().is_ok() {}
+            let said = Clock::now();
+            match number % 2 {
+                0 => drop(later),
+                _ => drop(later.links([])),
+            }
+            let woken = turns.recv_timeout(PATIENCE).expect("it wakes");
+            woken.saturating_duration_since(said)
+        });
+        let quickest = tries.min().expect("some tries");
+        assert!(quickest < Duration::from_millis(1), "{io}: {quickest:?}");
+        assert_eq!(driver.join().expect("it ends"), "finished");
+    }
+}

@@ -1,0 +1,122 @@
+//! What other threads of a program in C hold of a crawl.
+
+use std::ffi::c_char;
+use std::time::Duration;
+
+use argiope::{Handle, NotTaken, NotTold};
+
+use crate::crawler::{request, text};
+use crate::error::{ArgiopeStatus, guarded, refuse};
+
+/// Feeds a crawl and steers it, from any thread; each call wakes a sleeping crawl at once.
+pub struct ArgiopeHandle(pub(crate) Handle);
+
+/// Submits a request, as `argiope_submit`. Never waits.
+///
+/// # Safety
+/// `handle` comes from `argiope_handle`; `request` is a text; `id` is null or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn argiope_handle_submit(
+    handle: *const ArgiopeHandle,
+    request: *const c_char,
+    tag: u64,
+    id: *mut u64,
+) -> ArgiopeStatus {
+    guarded(ArgiopeStatus::Broken, || {
+        // SAFETY: the caller's promises.
+        match unsafe { (handle.as_ref(), text(request)) } {
+            (None, _) => refuse("handle is null"),
+            (_, Err(why)) => refuse(why),
+            // SAFETY: the caller's promise.
+            (Some(handle), Ok(line)) => unsafe { tell(&handle.0, line, tag, id) },
+        }
+    })
+}
+
+/// Cancels the request of this number, wherever it is: its last page fails as `cancelled.asked`.
+///
+/// # Safety
+/// `handle` comes from `argiope_handle`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn argiope_handle_cancel(
+    handle: *const ArgiopeHandle,
+    id: u64,
+) -> ArgiopeStatus {
+    guarded(ArgiopeStatus::Broken, || {
+        // SAFETY: the caller's promise.
+        match unsafe { handle.as_ref() }.map(|handle| handle.0.cancel(id)) {
+            None => refuse("handle is null"),
+            Some(Ok(())) => ArgiopeStatus::Ok,
+            Some(Err(NotTold::Busy)) => ArgiopeStatus::Full,
+            Some(Err(NotTold::Over)) => ArgiopeStatus::Over,
+        }
+    })
+}
+
+/// Lets nothing more depart, or lets requests depart again.
+///
+/// # Safety
+/// As `argiope_handle_cancel`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn argiope_handle_pause(handle: *const ArgiopeHandle, paused: bool) {
+    guarded((), || {
+        // SAFETY: the caller's promise.
+        match (unsafe { handle.as_ref() }, paused) {
+            (None, _) => {}
+            (Some(handle), true) => handle.0.pause(),
+            (Some(handle), false) => handle.0.resume(),
+        }
+    });
+}
+
+/// Ends the crawl in good order: nothing more is sent, what is in flight is finished within `grace`
+/// nanoseconds and then cancelled.
+///
+/// # Safety
+/// As `argiope_handle_cancel`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn argiope_handle_shutdown(handle: *const ArgiopeHandle, grace: u64) {
+    guarded((), || {
+        // SAFETY: the caller's promise.
+        if let Some(handle) = unsafe { handle.as_ref() } {
+            handle.0.shutdown(Duration::from_nanos(grace));
+        }
+    });
+}
+
+/// Gives a handle back. The crawl may end after the last.
+///
+/// # Safety
+/// As `argiope_handle_cancel`; the pointer is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn argiope_handle_free(handle: *mut ArgiopeHandle) {
+    guarded((), || {
+        if !handle.is_null() {
+            // SAFETY: it came from `Box::into_raw`, and is given back once.
+            drop(unsafe { Box::from_raw(handle) });
+        }
+    });
+}
+
+/// Submits what the line says.
+///
+/// # Safety
+/// `id` is null or may be written to.
+pub(crate) unsafe fn tell(handle: &Handle, line: &str, tag: u64, id: *mut u64) -> ArgiopeStatus {
+    let request = match request(line) {
+        Ok(request) => request.tag(tag),
+        Err(why) => return refuse(why),
+    };
+    match handle.try_submit(request) {
+        Ok(number) => {
+            if !id.is_null() {
+                // SAFETY: the caller's promise.
+                unsafe { id.write(number) };
+            }
+            ArgiopeStatus::Ok
+        }
+        Err(NotTaken::Full(_)) => ArgiopeStatus::Full,
+        Err(NotTaken::Closed(_)) => ArgiopeStatus::Over,
+        Err(error @ NotTaken::Refused { .. }) => refuse(error),
+    }
+}

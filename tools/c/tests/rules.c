@@ -1,0 +1,83 @@
+/* What a careless program does, and what it is told. Nothing listens where this asks. */
+#include <argiope.h>
+#include <assert.h>
+#include <pthread.h>
+#include <string.h>
+
+static void *submits(void *handle) {
+    for (int number = 0; number < 100; number++)
+        assert(argiope_handle_submit(handle, "http://127.0.0.1:9/", 1000 + number, NULL) ==
+               ARGIOPE_STATUS_OK);
+    argiope_handle_free(handle);
+    return NULL;
+}
+
+int main(void) {
+    uint64_t id = 0;
+
+    /* Nulls are refused, or nothing. */
+    assert(argiope_submit(NULL, "http://a.test/", 0, &id) == ARGIOPE_STATUS_REFUSED);
+    assert(strstr(argiope_error(), "null"));
+    assert(argiope_turn(NULL, 0) == ARGIOPE_STATUS_REFUSED);
+    assert(argiope_fd(NULL) == -1 && !argiope_next(NULL) && !argiope_reason(NULL) && !argiope_handle(NULL));
+    argiope_close(NULL);
+    argiope_free(NULL);
+    argiope_page_free(NULL);
+    argiope_handle_free(NULL);
+    argiope_handle_pause(NULL, true);
+
+    /* A name without a value, and what is no UTF-8. */
+    const char *odd[] = {"ALLOW_NET", NULL}, *strange[] = {"ALLOW_NET", "\xff", NULL};
+    assert(!argiope_new(odd) && strstr(argiope_error(), "ALLOW_NET"));
+    assert(!argiope_new(strange));
+
+    const char *settings[] = {"ALLOW_NET", "loopback", "DOWNLOAD_DELAY", "0", "ROBOTSTXT_OBEY", "false",
+                              "RETRY_TIMES", "0", NULL};
+    ArgiopeCrawler *crawler = argiope_new(settings);
+    assert(crawler && argiope_fd(crawler) >= 0);
+    assert(argiope_submit(crawler, "no url", 0, &id) == ARGIOPE_STATUS_REFUSED);
+    assert(argiope_submit(crawler, "# a comment", 0, &id) == ARGIOPE_STATUS_REFUSED);
+    assert(argiope_submit(crawler, NULL, 0, &id) == ARGIOPE_STATUS_REFUSED);
+
+    /* A request with more to say comes back with what it said. */
+    assert(argiope_submit(crawler, "{\"url\": \"http://127.0.0.1:9/\", \"meta\": {\"a\": 1}}", 7, &id) ==
+           ARGIOPE_STATUS_OK);
+    ArgiopePage *page = NULL;
+    while (!(page = argiope_next(crawler)))
+        assert(argiope_turn(crawler, -1) == ARGIOPE_STATUS_OK);
+    ArgiopeView view = argiope_view(page);
+    assert(view.root == id && view.tag == 7 && view.is_final && view.status == 0);
+    assert(view.server_latency == -1 && view.body.length == 0 && !view.body.data);
+    assert(!strncmp((const char *)view.meta.data, "{\"a\": 1}", view.meta.length));
+    assert(!strncmp((const char *)view.error.data, "connect.refused", view.error.length));
+    argiope_page_free(page);
+
+    /* Another thread submits while this one waits; the crawl ends behind it, and is held back by pages
+     * that nobody takes only beyond a thousand. */
+    pthread_t thread;
+    assert(!pthread_create(&thread, NULL, submits, argiope_handle(crawler)));
+    ArgiopeHandle *late = argiope_handle(crawler);
+    argiope_close(crawler);
+    assert(argiope_submit(crawler, "http://127.0.0.1:9/", 0, NULL) == ARGIOPE_STATUS_OVER);
+    pthread_join(thread, NULL);
+    argiope_handle_shutdown(late, 0);
+    while (argiope_turn(crawler, -1) == ARGIOPE_STATUS_OK)
+        ;
+    assert(!strcmp(argiope_reason(crawler), "shutdown") && argiope_fd(crawler) >= 0);
+    assert(argiope_turn(crawler, 0) == ARGIOPE_STATUS_OVER && !argiope_handle(crawler));
+    assert(argiope_handle_submit(late, "http://127.0.0.1:9/", 0, NULL) == ARGIOPE_STATUS_OVER);
+    assert(argiope_handle_cancel(late, 1) == ARGIOPE_STATUS_OVER);
+
+    /* Pages that were not taken go with the crawler; its handles outlive it. */
+    argiope_free(crawler);
+    assert(argiope_handle_cancel(late, 1) == ARGIOPE_STATUS_OVER);
+    argiope_handle_free(late);
+
+    /* One that is freed on its way. */
+    crawler = argiope_new(settings);
+    late = argiope_handle(crawler);
+    assert(argiope_submit(crawler, "http://127.0.0.1:9/", 0, NULL) == ARGIOPE_STATUS_OK);
+    argiope_free(crawler);
+    argiope_handle_free(late);
+    return 0;
+}

@@ -1,0 +1,111 @@
+//! What submits requests and steers, from any thread.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use argiope::{NotTaken, NotTold, Request};
+use pyo3::create_exception;
+use pyo3::exceptions::{PyException, PyValueError};
+use pyo3::prelude::*;
+
+create_exception!(
+    argiope,
+    Full,
+    PyException,
+    "There is no room now; try again after a turn."
+);
+create_exception!(argiope, Over, PyException, "The crawl is over.");
+
+/// Feeds a crawl and steers it, from any thread. The crawl does not end while one lives that is not
+/// closed.
+#[pyclass(frozen, module = "argiope")]
+pub struct Handle(Mutex<Option<argiope::Handle>>);
+
+#[pymethods]
+impl Handle {
+    /// Submits a request; gives its number, which each of its pages has as `root`. Raises `Full` where
+    /// there is no room, `Over` after the end or `close`, and `ValueError` where it can never be sent.
+    ///
+    /// `request` is a URL, or JSON text as a line of seeds has it: an object with `url` and perhaps
+    /// `method`, `headers`, `body_b64`, `scopes`, `priority`, `meta`.
+    #[pyo3(signature = (request, *, tag = 0))]
+    fn submit(&self, request: &str, tag: u64) -> PyResult<u64> {
+        self.with(|handle| submit(handle, request, tag))
+    }
+
+    /// Cancels the request of this number, wherever it is.
+    fn cancel(&self, id: u64) -> PyResult<()> {
+        self.with(|handle| told(handle.cancel(id)))
+    }
+
+    /// Cancels all that are throttled under this scope.
+    fn cancel_scope(&self, name: &str) -> PyResult<()> {
+        self.with(|handle| told(handle.cancel_scope(name)))
+    }
+
+    /// Lets nothing more depart until `resume`.
+    fn pause(&self) -> PyResult<()> {
+        self.with(|handle| {
+            handle.pause();
+            Ok(())
+        })
+    }
+
+    /// Lets requests depart again.
+    fn resume(&self) -> PyResult<()> {
+        self.with(|handle| {
+            handle.resume();
+            Ok(())
+        })
+    }
+
+    /// Ends the crawl in good order: what is in flight has `grace` seconds.
+    #[pyo3(signature = (grace = 25.0))]
+    fn shutdown(&self, grace: f64) -> PyResult<()> {
+        let grace = Duration::try_from_secs_f64(grace);
+        let grace = grace.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        self.with(|handle| {
+            handle.shutdown(grace);
+            Ok(())
+        })
+    }
+
+    /// Says that no more comes from this handle.
+    fn close(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+impl Handle {
+    pub fn new(handle: argiope::Handle) -> Self {
+        Handle(Mutex::new(Some(handle)))
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&argiope::Handle) -> PyResult<T>) -> PyResult<T> {
+        let handle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*handle {
+            Some(handle) => work(handle),
+            None => Err(Over::new_err("the handle is closed")),
+        }
+    }
+}
+
+fn submit(handle: &argiope::Handle, line: &str, tag: u64) -> PyResult<u64> {
+    let refused = |why: String| PyValueError::new_err(why);
+    let request = Request::from_line(line).map_err(|error| refused(error.to_string()))?;
+    let request = request.ok_or_else(|| refused(format!("there is no URL in {line:?}")))?;
+    handle
+        .try_submit(request.tag(tag))
+        .map_err(|error| match error {
+            NotTaken::Full(_) => Full::new_err(error.to_string()),
+            NotTaken::Closed(_) => Over::new_err(error.to_string()),
+            NotTaken::Refused { .. } => refused(error.to_string()),
+        })
+}
+
+fn told(result: Result<(), NotTold>) -> PyResult<()> {
+    result.map_err(|error| match error {
+        NotTold::Busy => Full::new_err(error.to_string()),
+        NotTold::Over => Over::new_err(error.to_string()),
+    })
+}

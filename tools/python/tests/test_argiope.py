@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+"""What the package promises, against a server on the loopback device: `python3 tests/test_argiope.py`."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+import time
+import unittest
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import argiope
+
+HOME = Path(__file__).resolve().parent.parent
+
+
+class Server:
+    """Answers every path with its name; keeps what it was asked, and when."""
+
+    def __init__(self):
+        asked = self.asked = []
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                asked.append((time.monotonic(), self.path))
+                if self.path.startswith("/slow"):
+                    time.sleep(0.3)
+                body = self.path.encode()
+                self.send_response(404 if self.path == "/robots.txt" else 200)
+                self.send_header("Content-Length", str(len(body)))
+                self.send_header("X-Twice", "1")
+                self.send_header("X-Twice", "2")
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def settings(self, **more):
+        port = self.server.server_address[1]
+        return {"ALLOW_NET": "loopback", "RESOLVE": f"*:80:127.0.0.1:{port}", "DOWNLOAD_DELAY": 0,
+                "ROBOTSTXT_OBEY": False, "RETRY_TIMES": 0, **more}
+
+
+async def pages_of(requests, settings):
+    return [page async for page in argiope.crawl(requests, settings)]
+
+
+def crawl(requests, settings):
+    return asyncio.run(asyncio.wait_for(pages_of(requests, settings), 60))
+
+
+class Crawls(unittest.TestCase):
+    def setUp(self):
+        self.server = Server()
+
+    def test_a_page_has_what_came(self):
+        request = json.dumps({"url": "http://a.test/1?x=y", "meta": {"n": 1}})
+        [page] = crawl([request], self.server.settings())
+        self.assertEqual((page.status, page.url, page.body), (200, "http://a.test/1?x=y", b"/1?x=y"))
+        self.assertEqual((page.kind, page.is_final, page.error), ("page", True, None))
+        self.assertEqual(json.loads(page.meta), {"n": 1})
+        self.assertEqual([v for n, v in page.headers if n.lower() == b"x-twice"], [b"1", b"2"])
+        self.assertGreater(page.server_latency, 0)
+        self.assertEqual(page.scopes, ["a.test"])
+
+    def test_what_fails_is_a_page_too(self):
+        [page] = crawl(["http://127.0.0.1:9/"], self.server.settings())
+        self.assertEqual((page.status, page.error), (None, "connect.refused"))
+        self.assertIn("connect.refused", repr(page))
+
+    def test_requests_may_come_asynchronously_and_one_after_the_other(self):
+        answered = []
+
+        async def requests():
+            for number in range(3):
+                while len(answered) < number:
+                    await asyncio.sleep(0.001)
+                yield f"http://a.test/{number}"
+
+        async def main():
+            async for page in argiope.crawl(requests(), self.server.settings()):
+                answered.append(page.url)
+
+        asyncio.run(asyncio.wait_for(main(), 60))
+        self.assertEqual(answered, [f"http://a.test/{number}" for number in range(3)])
+
+    def test_a_pace_is_kept_to_the_millisecond_by_the_descriptor_alone(self):
+        for _ in range(5):
+            self.server.asked.clear()
+            settings = self.server.settings(DOWNLOAD_DELAY="50ms", RANDOMIZE_DOWNLOAD_DELAY=False)
+            pages = crawl([f"http://a.test/{number}" for number in range(12)], settings)
+            late = sorted(page.lateness for page in pages)
+            # Others need the processor, too, now and then for longer. What a loop rounds it always rounds.
+            if late[6] < 0.001:
+                break
+        self.assertLess(late[6], 0.001)
+        moments = [page.sent for page in pages]
+        for before, after in zip(moments, moments[1:]):
+            self.assertGreaterEqual(after - before, 0.05)
+
+    def test_more_requests_than_there_is_room_for_are_fed_as_there_is_room(self):
+        count = 10_000
+        settings = self.server.settings(DENY=".*")
+        pages = crawl((f"http://a.test/{number}" for number in range(count)), settings)
+        self.assertEqual(len({page.root for page in pages}), count)
+        self.assertEqual({page.error.split(".")[0] for page in pages}, {"filtered"})
+
+    def test_the_crawl_goes_on_while_a_page_is_looked_at(self):
+        async def main():
+            pages = argiope.crawl([f"http://{n}.test/" for n in range(20)], self.server.settings())
+            await pages.__anext__()
+            deadline = time.monotonic() + 30
+            while len(self.server.asked) < 20 and time.monotonic() < deadline:
+                await asyncio.sleep(0.01)
+            self.assertEqual(len(self.server.asked), 20)
+            return 1 + len([page async for page in pages])
+
+        self.assertEqual(asyncio.run(main()), 20)
+
+    def test_who_leaves_the_loop_ends_the_crawl(self):
+        async def main():
+            pages = argiope.crawl([f"http://a.test/slow/{n}" for n in range(50)], self.server.settings())
+            async for _ in pages:
+                break
+            await pages.aclose()
+            asked = len(self.server.asked)
+            await asyncio.sleep(0.7)
+            self.assertEqual(len(self.server.asked), asked)
+
+        asyncio.run(main())
+
+    def test_what_cannot_be_is_refused_by_name(self):
+        for settings in ({"NO_SUCH_SETTING": 1}, {"DOWNLOAD_DELAY": "soon"}, {"DOWNLOAD_DELAY": object()}):
+            with self.assertRaises(ValueError):
+                argiope.Crawler(settings)
+        with self.assertRaisesRegex(ValueError, "DOWNLOAD_DELAY"):
+            argiope.Crawler({"DOWNLOAD_DELAY": "soon"})
+        with self.assertRaisesRegex(ValueError, "no url"):
+            crawl(["http://a.test/", "no url"], self.server.settings())
+
+    def test_settings_may_be_tables_and_lists(self):
+        settings = self.server.settings(THROTTLING_SCOPES={"a.test": {"delay": 0.2, "jitter": [0, 0]}})
+        pages = crawl(["http://a.test/1", "http://a.test/2"], settings)
+        self.assertGreaterEqual(pages[1].sent - pages[0].sent, 0.2)
+
+    def test_other_threads_run_while_a_turn_waits_and_may_submit(self):
+        crawler = argiope.Crawler(self.server.settings())
+        handle = crawler.handle()
+        numbers = []
+
+        def feed():
+            time.sleep(0.1)
+            numbers.append(handle.submit("http://a.test/1", tag=7))
+            handle.close()
+
+        began = time.monotonic()
+        feeder = threading.Thread(target=feed)
+        feeder.start()
+        while crawler.turn(30):
+            pass
+        self.assertLess(time.monotonic() - began, 20)
+        feeder.join()
+        page = crawler.take()
+        self.assertEqual(([page.root], page.tag, page.status), (numbers, 7, 200))
+        self.assertEqual((crawler.take(), crawler.reason), (None, "finished"))
+        with self.assertRaises(argiope.Over):
+            handle.submit("http://a.test/2")
+        with self.assertRaises(argiope.Over):
+            crawler.handle()
+
+    def test_a_crawl_is_steered_by_its_handle(self):
+        crawler = argiope.Crawler(self.server.settings())
+        handle = crawler.handle()
+        handle.pause()
+        number = handle.submit("http://a.test/1")
+        handle.submit("http://b.test/2")
+        handle.cancel(number)
+        while (page := crawler.take()) is None:
+            crawler.turn(1)
+        self.assertEqual((page.root, page.error), (number, "cancelled.asked"))
+        self.assertEqual(self.server.asked, [])
+        handle.shutdown(0)
+        while crawler.turn(None):
+            pass
+        self.assertEqual(crawler.reason, "shutdown")
+
+    def test_the_example_crawls_while_its_loop_goes_on(self):
+        example = HOME / "examples" / "crawl.py"
+        self.assertLessEqual(len(example.read_text().splitlines()), 40)
+        settings = [f"{name}={value}" for name, value in self.server.settings().items()]
+        ran = subprocess.run([sys.executable, example, *settings, "http://a.test/slow", "http://b.test/2"],
+                             capture_output=True, text=True, timeout=60)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        lines = ran.stdout.splitlines()
+        self.assertIn("200 http://a.test/slow 5 bytes ", lines)
+        self.assertIn("200 http://b.test/2 2 bytes ", lines)
+        self.assertGreater(int(lines[-1].split()[0]), 5)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,80 @@
+//! How soon each word of a handle wakes a crawl that sleeps: from before the call to the end of the
+//! turn that it led to, on the crawl's own thread.
+//!
+//! ```sh
+//! cargo run --release --example wakes -- [--io epoll|uring] [TRIES]
+//! ```
+//!
+//! The aim is a millisecond at the 99th percentile. Nothing is asked of any network.
+
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use argiope::settings::ScopePatch;
+use argiope::{Config, Crawler, Feedback, Handle, Page, Request, Turn};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let (mut io, mut tries) = ("auto".to_owned(), 1000);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--io" => io = arguments.next().ok_or("--io takes a name")?,
+            number => tries = number.parse().map_err(|_| "wakes [--io NAME] [TRIES]")?,
+        }
+    }
+    let config = Config::default().with("IO", io)?;
+    let mut crawler = Crawler::builder(config).sink(|_: Page| {}).build()?;
+    let handle = crawler.handle();
+    println!("{}, {tries} tries each, µs:", crawler.progress().io);
+    let (woke, wakes) = channel();
+    let driver = thread::spawn(move || {
+        loop {
+            let turn = crawler.turn(None);
+            if woke.send(Instant::now()).is_err() || turn != Turn::GoesOn {
+                return;
+            }
+        }
+    });
+    println!("{:14} {:>8} {:>8} {:>8}", "", "p50", "p99", "max");
+    for (name, word) in WORDS {
+        let mut took: Vec<f64> = Vec::with_capacity(tries);
+        for _ in 0..tries {
+            // It has been asleep for a while.
+            thread::sleep(Duration::from_millis(2));
+            while wakes.try_recv().is_ok() {}
+            let said = Instant::now();
+            word(&handle);
+            let woke = wakes.recv()?;
+            took.push(woke.saturating_duration_since(said).as_secs_f64() * 1e6);
+        }
+        took.sort_by(f64::total_cmp);
+        let at = |share: f64| took[((tries - 1) as f64 * share) as usize];
+        println!("{name:14} {:8.1} {:8.1} {:8.1}", at(0.5), at(0.99), at(1.0));
+    }
+    handle.shutdown(Duration::ZERO);
+    driver.join().expect("it takes turns");
+    Ok(())
+}
+
+type Word = fn(&Handle);
+
+/// What can be said. Nobody hears of what was refused or comes too late: it is the wake that counts.
+const WORDS: &[(&str, Word)] = &[
+    ("try_submit", |handle| {
+        // Refused as no public address, so that no answer wakes the crawl again.
+        drop(handle.try_submit(Request::get("http://0.0.0.0/")));
+    }),
+    ("cancel", |handle| drop(handle.cancel(1))),
+    ("cancel_scope", |handle| drop(handle.cancel_scope("a.test"))),
+    ("set_scope", |handle| {
+        drop(handle.set_scope("a.test", ScopePatch::default()));
+    }),
+    ("feedback", |handle| {
+        drop(handle.feedback(Feedback::of("a.test")))
+    }),
+    ("pause", Handle::pause),
+    ("resume", Handle::resume),
+    ("stats", |handle| drop(handle.stats())),
+    ("clone, drop", |handle| drop(handle.clone())),
+];
