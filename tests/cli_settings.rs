@@ -537,3 +537,16 @@ fn the_toml_that_settings_prints_is_the_same_config() {
         "ALLOW_NET=",
     ]);
 }
+
+#[test]
+fn a_proxys_password_is_shown_to_nobody_but_stands_in_the_file() {
+    let said = ["settings", "-s", "PROXY=socks5://me:s3cret@127.0.0.1:1080"];
+    for format in [None, Some("--json")] {
+        let args: Vec<&str> = said.into_iter().chain(format).collect();
+        let text = stdout(&args);
+        assert!(!text.contains("s3cret"), "{format:?}");
+        assert!(text.contains("socks5://me:"), "{format:?}");
+    }
+    let file = stdout(&[said[0], said[1], said[2], "--toml"]);
+    assert!(file.contains("socks5://me:s3cret@127.0.0.1:1080"));
+}

@@ -11,8 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant as Clock};
 
 use argiope::base::shared::Shared;
-use argiope::settings::ScopePatch;
-use argiope::{Config, Crawler, Feedback, Handle, Page, Request, Stopper, Turn};
+use argiope::settings::{AutoThrottlePatch, BackoffPatch, ScopePatch};
+use argiope::{Config, Crawler, Feedback, Handle, NotTold, Page, Request, Stopper, Turn};
 use rustix::event::{PollFd, PollFlags, epoll};
 
 use loopback::{Reply, Server};
@@ -265,6 +265,127 @@ fn each_word_wakes_a_sleeping_crawl_within_a_millisecond() {
         quickest("clone and drop", &|| drop(handle.clone()));
         handle.shutdown(Duration::ZERO);
         assert_eq!(driver.join().expect("it ends"), "shutdown");
+    }
+}
+
+#[test]
+fn what_cannot_be_said_of_a_scope_is_refused_where_it_is_said() {
+    let (_, mut crawler) = kept(Config::default());
+    let handle = crawler.handle();
+    let nothing = ScopePatch::default;
+    let wrong = [
+        ScopePatch {
+            concurrency: Some(0),
+            ..nothing()
+        },
+        ScopePatch {
+            delay: Some(Duration::MAX),
+            ..nothing()
+        },
+        ScopePatch {
+            delay_per_slot: Some(Duration::MAX),
+            ..nothing()
+        },
+        ScopePatch {
+            quota: Some(f64::NAN),
+            ..nothing()
+        },
+        ScopePatch {
+            quota: Some(f64::INFINITY),
+            ..nothing()
+        },
+        ScopePatch {
+            quota: Some(-1.0),
+            ..nothing()
+        },
+        ScopePatch {
+            quota: Some(0.0),
+            ..nothing()
+        },
+        ScopePatch {
+            window: Some(Duration::MAX),
+            ..nothing()
+        },
+        ScopePatch {
+            requests_per_minute: Some(f64::NAN),
+            ..nothing()
+        },
+        ScopePatch {
+            requests_per_minute: Some(-5.0),
+            ..nothing()
+        },
+        ScopePatch {
+            autothrottle: AutoThrottlePatch {
+                target_concurrency: Some(0.0),
+                ..AutoThrottlePatch::default()
+            },
+            ..nothing()
+        },
+        ScopePatch {
+            backoff: BackoffPatch {
+                min_delay: Some(Duration::from_secs(10)),
+                max_delay: Some(Duration::from_secs(1)),
+                ..BackoffPatch::default()
+            },
+            ..nothing()
+        },
+    ];
+    for patch in wrong {
+        for name in ["a.test", "default", "*.example.org"] {
+            let told = handle.set_scope(name, patch.clone());
+            assert!(
+                matches!(told, Err(NotTold::Unsound(_))),
+                "{patch:?}: {told:?}"
+            );
+            assert!(crawler.set_scope(name, patch.clone()).is_err(), "{patch:?}");
+        }
+    }
+    let mended = handle.set_scope(
+        "a.test",
+        ScopePatch {
+            concurrency: Some(0),
+            ..nothing()
+        },
+    );
+    let text = mended.expect_err("it is unsound").to_string();
+    assert!(
+        text.starts_with("THROTTLING_SCOPES.\"a.test\".concurrency: "),
+        "{text}"
+    );
+    for name in ["", " a.test", "http://a.test/", "a*b", "ip/here"] {
+        assert!(handle.set_scope(name, nothing()).is_err(), "{name:?}");
+    }
+    // What can be written down is fit to be used, at its edges, too.
+    let edges = [
+        ScopePatch {
+            delay: Some(Duration::from_secs(3_000_000_000)),
+            ..nothing()
+        },
+        ScopePatch {
+            quota: Some(f64::MAX),
+            window: Some(Duration::ZERO),
+            ..nothing()
+        },
+        ScopePatch {
+            quota: Some(f64::MIN_POSITIVE),
+            ..nothing()
+        },
+        ScopePatch {
+            concurrency: Some(65_535),
+            ..nothing()
+        },
+    ];
+    for patch in edges {
+        let server = Server::start(|_| Reply::page("a page"));
+        let (_, mut crawler) = kept(server.config());
+        crawler.set_scope("a.test", patch).expect("it is sound");
+        for number in 0..3 {
+            let request = Request::get(format!("http://a.test/{number}"));
+            crawler.submit(request).expect("a URL");
+        }
+        for _ in 0..20 {
+            crawler.turn(Some(Duration::from_millis(5)));
+        }
     }
 }
 

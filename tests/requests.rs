@@ -9,7 +9,7 @@ mod loopback;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use argiope::{Config, Crawler, Page, Request, Truncation};
+use argiope::{Config, Crawler, Page, Refused, Request, Truncation};
 
 use loopback::{Asked, Reply, Server};
 
@@ -164,4 +164,70 @@ fn links_lead_nowhere_and_filters_hold_nothing_back_where_a_request_says_so() {
     urls.sort_unstable();
     assert_eq!(urls, ["/denied", "/denied", "/end", "/end", "/moved"]);
     assert!(pages.iter().all(|page| page.links.is_none()));
+}
+
+#[test]
+fn a_host_of_the_callers_is_for_one_origin_and_said_once() {
+    let server = Server::start(|asked| match asked.target.as_str() {
+        "/here" => Reply::redirect("302 Found", "/again"),
+        "/again" => Reply::redirect("302 Found", "http://b.test/elsewhere"),
+        _ => Reply::page("there"),
+    });
+    let own = Request::get("http://a.test/here").header("Host", "internal.test");
+    crawl(server.config(), vec![own]);
+    let hosts: Vec<String> = server
+        .asked()
+        .iter()
+        .map(|asked| asked.host.clone())
+        .collect();
+    assert_eq!(hosts, ["internal.test", "internal.test", "b.test"]);
+
+    let get = || Request::get("http://a.test/");
+    let wrong = [
+        get().header("Host", "a.test").header("host", "b.test"),
+        get().header("Host", " "),
+        get().header("Connection", "close"),
+        get().header("TE", "trailers"),
+        Request {
+            method: "CONNECT".to_owned(),
+            ..get()
+        },
+    ];
+    let mut crawler = Crawler::builder(server.config())
+        .build()
+        .expect("a crawler");
+    for request in wrong {
+        let told = crawler.submit(request.clone());
+        assert!(
+            matches!(told, Err(Refused::Request(_))),
+            "{request:?}: {told:?}"
+        );
+    }
+}
+
+#[test]
+fn what_stands_at_the_edge_of_its_range_ends_like_any_other() {
+    let server = Server::start(|_| Reply::page("<a href=/next>on</a>"));
+    let get = |path: &str| Request::get(format!("http://a.test/{path}"));
+    let edges = vec![
+        Request {
+            depth: u32::MAX,
+            ..get("deep")
+        },
+        get("patient").timeout(Duration::MAX),
+        get("all").body_max(u64::MAX),
+        get("nothing").body_max(0),
+        get("last").priority(i32::MIN),
+        Request::post("http://a.test/posted", ""),
+    ];
+    let submitted = edges.len();
+    let config = set(server.config(), "FOLLOW", "host");
+    let pages = crawl(config, edges);
+    let bad: Vec<_> = pages.iter().filter(|page| page.failure.is_some()).collect();
+    assert!(bad.is_empty(), "{bad:?}");
+    assert_eq!(pages.len(), submitted + 1, "and where the links lead");
+    let asked = server.asked();
+    let posted = asked.iter().find(|asked| asked.method == "POST");
+    let length = field(posted.expect("it was asked"), "content-length");
+    assert_eq!(length, Some("0"));
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use argiope::settings::{Setting, Source, all as settings};
-use argiope::{Config, ConfigError};
+use argiope::{Config, ConfigError, Proxy};
 use serde_json::{Map, Value, json};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -179,7 +179,7 @@ fn as_json(config: &Config) -> String {
                 "name": setting.name,
                 "kind": setting.kind,
                 "default": setting.default(),
-                "value": config.get(setting.name),
+                "value": shown(config, setting),
                 "source": config.source(setting.name).to_string(),
                 "scope_key": setting.scope_key,
                 "meaning": setting.meaning,
@@ -201,11 +201,11 @@ fn as_table(config: &Config) -> String {
         "MEANING".to_owned(),
     ]];
     for setting in settings() {
-        let shown = |value: &Value| cut(&plain(setting, value));
+        let cell = |value: &Value| cut(&plain(setting, value));
         rows.push([
             setting.name.to_owned(),
-            shown(&setting.default()),
-            shown(&value_of(config, setting)),
+            cell(&setting.default()),
+            cell(&shown(config, setting)),
             config.source(setting.name).to_string(),
             setting.scope_key.unwrap_or("-").to_owned(),
             setting.meaning.to_owned(),
@@ -223,7 +223,16 @@ fn as_table(config: &Config) -> String {
     text
 }
 
-/// A file that `--config` reads back to the same config. What nobody chose is commented out, so that
+/// A value for people, and for whoever looks over their shoulders: without a proxy's password.
+fn shown(config: &Config, setting: &Setting) -> Value {
+    let value = value_of(config, setting);
+    match value.as_str().map(str::parse::<Proxy>) {
+        Some(Ok(proxy)) if setting.name == "PROXY" => proxy.to_shown_url().into(),
+        _ => value,
+    }
+}
+
+/// A file that `--config` reads back to the same config, passwords included. What nobody chose is commented out, so that
 /// what follows from other settings still does.
 fn as_toml(config: &Config) -> anyhow::Result<String> {
     let mut text = String::from(

@@ -6,7 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::core::{Core, key_of, token_of};
-use super::flight::{Carrier, Flight, HttpSocket, Socket, Stage};
+use super::flight::{Carrier, End, Flight, HttpSocket, Socket, Stage, Unread};
 use super::names::Found;
 use super::origins::Origin;
 use super::timer::Timer;
@@ -187,6 +187,7 @@ impl<I: Io> Core<I> {
             origin: flight.origin,
             paused: None,
             held: false,
+            unread: Unread::default(),
             counted: 0,
         }));
         if let Stage::Connecting { race, sockets, .. } = &mut flight.stage {
@@ -257,6 +258,9 @@ impl<I: Io> Core<I> {
 
     pub fn on_failed(&mut self, key: Key, error: NetError, at: Instant) {
         match self.sockets.get_mut(key) {
+            Some(Socket::Http(http)) if http.held => {
+                http.unread.end = Some(End::Failed(error, at));
+            }
             Some(Socket::Http(http)) => {
                 let (code, detail) = words(error);
                 if let Some(news) = http.connection.handle_failed(code, detail, at) {
@@ -273,6 +277,7 @@ impl<I: Io> Core<I> {
 
     pub fn on_ended(&mut self, key: Key, stamp: Stamp) {
         match self.sockets.get_mut(key) {
+            Some(Socket::Http(http)) if http.held => http.unread.end = Some(End::Ended(stamp)),
             Some(Socket::Http(http)) => {
                 if let Some(news) = http.connection.handle_end(arrival(stamp).at) {
                     self.on_news(key, news);
@@ -355,6 +360,7 @@ impl<I: Io> Core<I> {
                 let flight = self.http(key).flight.expect("a reply is somebody's");
                 self.on_head(flight, key);
             }
+            News::Piece => unreachable!("it is handed over where it was read"),
             News::Ended { failure, reusable } => self.on_exchange_over(key, failure, reusable),
             News::DiedIdle => self.on_died_idle(key),
             News::Closed => self.on_closed_by_peer(key),
@@ -734,6 +740,7 @@ impl<I: Io> Core<I> {
                 let waited = self.now.saturating_since(since);
                 http.connection.handle_resumed(waited, self.now);
                 self.io.set_reading(token_of(key), true);
+                self.read_on(key);
             }
         }
     }

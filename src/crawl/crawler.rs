@@ -362,7 +362,18 @@ impl<I: Io> Crawler<I> {
     }
 
     /// Says something else of a scope from now on, in place of what the configuration said of it;
-    /// the next gap obeys. What the scope has learned stays learned.
+    /// the next gap obeys. What the scope has learned stays learned. A patch that says nothing takes
+    /// back all that was said of the scope; any other is kept for as long as the crawl lasts, about
+    /// a kilobyte each.
+    ///
+    /// The name is one of `THROTTLING_SCOPES`: a host, a scope of your own, `*.example.com`, `ip/*`,
+    /// `domain/*`. `default` stands for every scope of which nothing else is said, and what such a
+    /// patch does not say stays as it is there. A single scope costs some microseconds; with a pattern
+    /// and with `default` all that is known of scopes is looked through, about a microsecond each.
+    ///
+    /// # Errors
+    /// By the rules of `THROTTLING_SCOPES`: no name of a scope; a concurrency of 0 or above 65535; a delay of a hundred
+    /// years or more; a quota or a rate that is no number above 0; a factor beyond its range.
     ///
     /// ```
     /// use argiope::settings::ScopePatch;
@@ -371,13 +382,15 @@ impl<I: Io> Crawler<I> {
     ///
     /// let mut crawler = Crawler::builder(Config::default()).sink(|_: Page| {}).build()?;
     /// let slower = ScopePatch { delay: Some(Duration::from_secs(10)), ..ScopePatch::default() };
-    /// crawler.set_scope("example.com", slower);
+    /// crawler.set_scope("example.com", slower)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn set_scope(&mut self, name: &str, patch: ScopePatch) {
+    pub fn set_scope(&mut self, name: &str, patch: ScopePatch) -> Result<(), ConfigError> {
         let core = &mut self.core;
+        let name = core.config.check_scope(name, &patch)?;
         core.stir();
-        core.throttle.set_scope(name, patch, core.io.now());
+        core.throttle.set_scope(&name, patch, core.io.now());
+        Ok(())
     }
 
     /// Tells what is known of a scope otherwise than from its answers: that it is exhausted, for how

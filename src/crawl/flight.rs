@@ -13,6 +13,7 @@ use crate::fetch::eyeballs::Race;
 use crate::fetch::resolver::SocketId;
 use crate::fetch::tls::{Certificates, TlsInfo};
 use crate::frontier::job::Job;
+use crate::io::{NetError, Stamp};
 use crate::throttle::decision::Decision;
 use crate::throttle::engine::{LaneId, TicketId};
 use crate::throttle::signal::Signal;
@@ -107,14 +108,41 @@ pub(super) struct HttpSocket {
     pub paused: Option<Instant>,
     /// It is the sink that stopped it, until it says so.
     pub held: bool,
+    /// What had been read by then.
+    pub unread: Unread,
     /// Bytes of its buffers that the crawl's total holds.
     pub counted: usize,
 }
 
+/// What was read of a connection before the sink stopped it: less than the size of a read, and perhaps
+/// the end.
+#[derive(Debug, Default)]
+pub(super) struct Unread {
+    pub bytes: Vec<u8>,
+    /// When the last of it arrived.
+    pub stamp: Option<Stamp>,
+    pub end: Option<End>,
+}
+
+/// How a connection ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// In good order.
+    Ended(Stamp),
+    /// So, at that time.
+    Failed(NetError, Instant),
+}
+
 impl HttpSocket {
+    /// Puts by what has been read, until the sink has room for it.
+    pub fn put_by(&mut self, bytes: &[u8], stamp: Stamp) {
+        self.unread.bytes.extend_from_slice(bytes);
+        self.unread.stamp = Some(stamp);
+    }
+
     /// The crawl's total of buffered bytes, with this connection's present share in it.
     pub fn recount(&mut self, total: usize) -> usize {
-        let present = self.connection.memory();
+        let present = self.connection.memory() + self.unread.bytes.capacity();
         let total = total - self.counted + present;
         self.counted = present;
         total

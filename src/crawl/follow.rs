@@ -189,9 +189,9 @@ impl<I: Io> Core<I> {
             });
         }
         if elsewhere {
-            // Credentials are for whom they were given.
+            // Credentials are for whom they were given, and a Host names who is asked.
             extra.headers.retain(|(name, _)| {
-                !["authorization", "cookie", "proxy-authorization"]
+                !["authorization", "cookie", "host", "proxy-authorization"]
                     .iter()
                     .any(|secret| name.eq_ignore_ascii_case(secret))
             });

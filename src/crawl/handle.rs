@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::admission::{Refused, job_of};
+use super::config::ConfigError;
 use super::inbox::{Shared, Waiting, Word};
 use super::snapshot::Snapshot;
 use crate::frontier::request::Request;
@@ -18,7 +19,8 @@ use crate::throttle::signal::Feedback;
 /// Feeds a crawl and steers it, from any thread.
 ///
 /// While a handle lives the crawl does not end for lack of work: it sleeps, and each call here wakes
-/// it. Drop the last handle to say that no more requests come.
+/// it. Drop the last handle to say that no more requests come. A sink, a scope map or a strategy that owns
+/// one keeps the crawl from ever ending by itself: give those a [`Stopper`], or what ends before the crawl.
 ///
 /// # Every number ends once
 ///
@@ -88,7 +90,7 @@ pub enum NotTaken {
 }
 
 /// Why the crawl was not told something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotTold {
     /// It was told more than it could heed since its last turn; try again later.
@@ -97,6 +99,9 @@ pub enum NotTold {
     /// It is over.
     #[error("the crawl is over")]
     Over,
+    /// It cannot be said of a scope, for this reason.
+    #[error(transparent)]
+    Unsound(#[from] ConfigError),
 }
 
 impl Closed {
@@ -113,15 +118,16 @@ impl Closed {
 
 impl NotTold {
     /// The stable name.
-    pub const fn code(self) -> &'static str {
+    pub const fn code(&self) -> &'static str {
         match self {
             NotTold::Busy => "busy",
             NotTold::Over => "over",
+            NotTold::Unsound(_) => "unsound",
         }
     }
 
     /// Whether the crawl may be told later.
-    pub const fn is_retryable(self) -> bool {
+    pub const fn is_retryable(&self) -> bool {
         matches!(self, NotTold::Busy)
     }
 }
@@ -260,14 +266,16 @@ impl Handle {
         self.tell(Word::CancelScope(name.to_owned(), until))
     }
 
-    /// Says something else of a scope from now on: see [`Crawler::set_scope`].
+    /// Says something else of a scope from now on: see [`Crawler::set_scope`]. It is heeded in the
+    /// order in which it was said: 64 single scopes in a turn, and a pattern or `default` alone.
     ///
     /// # Errors
-    /// As [`Handle::cancel`].
+    /// As [`Handle::cancel`], and [`NotTold::Unsound`].
     ///
     /// [`Crawler::set_scope`]: crate::Crawler::set_scope
     pub fn set_scope(&self, name: &str, patch: ScopePatch) -> Result<(), NotTold> {
-        self.tell(Word::SetScope(name.to_owned(), Box::new(patch)))
+        let name = self.stopper.shared.config.check_scope(name, &patch)?;
+        self.tell(Word::SetScope(name, Box::new(patch)))
     }
 
     /// Tells what is known of a scope otherwise than from its answers: see [`Crawler::feedback`].

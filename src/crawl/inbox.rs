@@ -14,6 +14,7 @@ use crate::frontier::job::Job;
 use crate::frontier::numbers::Numbers;
 use crate::frontier::request::Request;
 use crate::io::Waker;
+use crate::throttle::engine::says_of_many;
 use crate::throttle::map::Later;
 use crate::throttle::settings::ScopePatch;
 use crate::throttle::signal::Feedback;
@@ -69,6 +70,18 @@ pub(super) enum Word {
     Feedback(Box<Feedback>),
 }
 
+impl Word {
+    /// How much of [`WORDS_TIME`] it takes.
+    fn takes(&self) -> u32 {
+        match self {
+            // They are looked for together.
+            Word::Cancel(_) | Word::CancelScope(..) => 0,
+            Word::SetScope(name, _) if says_of_many(name) => WORDS_TIME,
+            Word::SetScope(..) | Word::Feedback(_) => 1,
+        }
+    }
+}
+
 /// What was told of the crawl.
 #[derive(Default)]
 struct Figures {
@@ -82,6 +95,9 @@ struct Figures {
 const SUBMITTED_MAX: usize = 4096;
 /// Words that wait to be heeded.
 const WORDS_MAX: usize = 4096;
+/// Words about single scopes that are heeded in one turn, some 10 µs each. One about all of them takes as
+/// long as there are many, and comes alone.
+const WORDS_TIME: u32 = 64;
 /// How long one who asks for figures waits for a turn to end.
 const FIGURES_PATIENCE: Duration = Duration::from_millis(100);
 
@@ -255,10 +271,23 @@ impl Inbox {
         self.shared().submitted().waiting.is_empty()
     }
 
-    /// What the crawl was told since the last call, in that order.
-    pub fn take_words(&mut self) -> Vec<Word> {
+    /// What the crawl was told since the last call, in that order, as far as one turn has time for it;
+    /// and whether there is more.
+    pub fn take_words(&mut self) -> (Vec<Word>, bool) {
         let mut words = lock(&self.shared().words);
-        words.as_mut().map(std::mem::take).unwrap_or_default()
+        let Some(words) = words.as_mut() else {
+            return (Vec::new(), false);
+        };
+        let mut time = WORDS_TIME;
+        let takes_all = |word: &Word| {
+            time = time.saturating_sub(word.takes());
+            time == 0
+        };
+        let until = words.iter().position(takes_all);
+        let now: Vec<Word> = words
+            .drain(..until.map_or(words.len(), |last| last + 1))
+            .collect();
+        (now, !words.is_empty())
     }
 
     /// Whether nothing may depart. Without a handle nobody could ever say otherwise.
@@ -441,6 +470,27 @@ mod tests {
         assert_eq!(numbers.collect::<Vec<_>>(), [1, 2]);
         inbox.later(3, 0).answer("a");
         assert_eq!(wakes.load(Ordering::SeqCst), 2);
+    }
+
+    #[test]
+    fn words_about_scopes_are_heeded_a_few_in_each_turn_and_cancels_together() {
+        let (mut inbox, _) = inbox();
+        let handle = inbox.handle();
+        let say = |name: &str| handle.set_scope(name, ScopePatch::default());
+        for number in 0..100 {
+            say(&format!("key-{number}")).expect("it goes on");
+        }
+        say("default").expect("it goes on");
+        say("*.example.org").expect("it goes on");
+        for id in 0..1000 {
+            handle.cancel(id).expect("it goes on");
+        }
+        let turns: Vec<(usize, bool)> = (0..5)
+            .map(|_| inbox.take_words())
+            .map(|(words, is_more)| (words.len(), is_more))
+            .collect();
+        let expected = [(64, true), (37, true), (1, true), (1000, false), (0, false)];
+        assert_eq!(turns, expected);
     }
 
     #[test]

@@ -6,10 +6,10 @@
 //! `follow.rs`, what is told of it in `report.rs`.
 
 use super::admission::{Refused, job_of};
-use super::carry::arrival;
 use super::core::Core;
 use super::flight::{Carrier, Socket, Stage};
 use super::names::Resolved;
+use super::pieces::Read;
 use crate::base::slab::Key;
 use crate::fetch::exchange::Exchange;
 use crate::fetch::failure::{Failure, FailureKind};
@@ -18,7 +18,6 @@ use crate::frontier::job::Job;
 use crate::frontier::request::Request;
 use crate::frontier::{Next, Unsent};
 use crate::io::{Chunk, Io, Stamp};
-use crate::sink::reply::Flow;
 use crate::throttle::engine::{LaneId, TicketId};
 
 /// Requests of one lane that may end unsent before others have their turn.
@@ -131,25 +130,17 @@ impl<I: Io> Core<I> {
     /// 5. Bytes arrived: head, body, end, as the connection reads them.
     pub fn on_bytes(&mut self, key: Key, chunk: &Chunk, stamp: Stamp) {
         let mut used = 0;
-        let mut full = false;
         loop {
             let bytes = self.io.bytes(chunk);
             let mut rest = &bytes[used..];
-            let news = match self.sockets.get_mut(key) {
+            let read = match self.sockets.get_mut(key) {
                 Some(Socket::Http(http)) => {
-                    let later = http.until_a_piece(&mut rest);
-                    let news = http.connection.handle_bytes(&mut rest, arrival(stamp));
-                    if let Some(flow) = self.pieces.hand_over(http, &self.flights, &mut *self.sink)
-                    {
-                        full = flow == Flow::Full;
-                    }
+                    let read =
+                        self.pieces
+                            .read(http, &mut rest, stamp, &self.flights, &mut *self.sink);
                     self.buffered = http.recount(self.buffered);
-                    used = bytes.len() - rest.len() - later;
-                    match news {
-                        None if later > 0 => continue,
-                        None if full => return self.hold(key),
-                        news => news,
-                    }
+                    used = bytes.len() - rest.len();
+                    read
                 }
                 Some(Socket::Dns(socket)) => {
                     let at = stamp.at;
@@ -157,13 +148,12 @@ impl<I: Io> Core<I> {
                 }
                 Some(Socket::Parting) | None => return,
             };
-            match news {
-                Some(news) => {
-                    self.on_news(key, news);
-                    // Where that was the end, there is no more of what the sink has no room for.
-                    full = false;
-                }
-                None => return self.carry_on_with_request(key),
+            match read {
+                Read::Again => {}
+                Read::News(news) => self.on_news(key, news),
+                Read::Full => return self.hold(key),
+                Read::Held => return,
+                Read::All => return self.carry_on_with_request(key),
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Names to addresses: lanes that wait for one, and the resolver's sockets.
 
+use std::net::IpAddr;
+
 use super::core::{Core, token_of};
 use super::flight::Socket;
 use crate::base::slab::Key;
@@ -21,6 +23,14 @@ pub(super) enum Resolved {
 pub(super) struct Found {
     pub addresses: Addresses,
     pub port: u16,
+}
+
+/// The address that a host is, where it is no name.
+fn literal(host: &str) -> Option<IpAddr> {
+    host.trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse()
+        .ok()
 }
 
 impl<I: Io> Core<I> {
@@ -68,8 +78,19 @@ impl<I: Io> Core<I> {
     ) -> Resolved {
         let mut refused = None;
         let mut addresses = Addresses::new();
-        // Whoever names a proxy wants it, and whatever lies behind it is not seen from here.
+        // Whoever names a proxy wants it. What lies behind it is not seen from here, unless the URL says
+        // it itself.
         let is_proxy = self.frontier.proxy_of(lane).is_some();
+        let literal = match is_proxy {
+            true => literal(self.frontier.origin_host(lane, &self.throttle)),
+            false => None,
+        };
+        if let Some(address) = literal
+            && let Err(failure) = self.guard.check(address)
+        {
+            self.end_front(lane, ticket, failure, false);
+            return Resolved::Later;
+        }
         for address in &answer.addresses {
             if is_proxy {
                 addresses.push(*address);

@@ -1,13 +1,15 @@
 //! Bodies that the sink takes while they come: what it wants of each, their pieces, and those that it
 //! holds.
 
+use super::carry::arrival;
 use super::core::{Core, token_of};
-use super::flight::{Flight, HttpSocket, Socket};
+use super::flight::{End, Flight, HttpSocket, Socket};
 use crate::base::slab::{Key, Slab};
+use crate::fetch::connection::News;
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::fetch::wish::Wish;
 use crate::frontier::request::Kind;
-use crate::io::{Io, Waker};
+use crate::io::{Io, Stamp, Waker};
 use crate::sink::Sink;
 use crate::sink::reply::{Flow, Held, Reply, Resumed};
 
@@ -20,12 +22,6 @@ pub(super) struct Pieces {
     piece: Vec<u8>,
 }
 
-/// Bytes of the wire that one piece is made of: what they decode to is in memory at once.
-const PIECE_WIRE: usize = 4 << 10;
-
-/// Memory that is kept from one piece to the next.
-const PIECE_KEPT: usize = 64 << 10;
-
 impl Pieces {
     pub fn new(waker: Waker) -> Self {
         Pieces {
@@ -34,8 +30,35 @@ impl Pieces {
         }
     }
 
+    /// Reads from a connection until there is news of it or a piece of a body, which the sink is given.
+    /// What the sink has no room for is put by.
+    pub fn read(
+        &mut self,
+        http: &mut HttpSocket,
+        bytes: &mut &[u8],
+        stamp: Stamp,
+        flights: &Slab<Flight>,
+        sink: &mut dyn Sink,
+    ) -> Read {
+        if http.held {
+            http.put_by(std::mem::take(bytes), stamp);
+            return Read::Held;
+        }
+        let news = http.connection.handle_bytes(bytes, arrival(stamp));
+        let flow = self.hand_over(http, flights, sink);
+        match news {
+            Some(News::Piece) | None if flow == Some(Flow::Full) => {
+                http.put_by(std::mem::take(bytes), stamp);
+                Read::Full
+            }
+            Some(News::Piece) => Read::Again,
+            Some(news) => Read::News(news),
+            None => Read::All,
+        }
+    }
+
     /// Gives the sink what there is of a body that it takes. `None` where there is nothing.
-    pub fn hand_over(
+    fn hand_over(
         &mut self,
         http: &mut HttpSocket,
         flights: &Slab<Flight>,
@@ -49,9 +72,22 @@ impl Pieces {
         let id = flight.expect("a reply is somebody's").job.id;
         let flow = sink.on_body(id, &self.piece);
         self.piece.clear();
-        self.piece.shrink_to(PIECE_KEPT);
         Some(flow)
     }
+}
+
+/// What reading came to.
+pub(super) enum Read {
+    /// There may be more in what was read.
+    Again,
+    /// This has happened.
+    News(News),
+    /// The sink has no room for more of the body, from now on.
+    Full,
+    /// The sink has none.
+    Held,
+    /// There is no more.
+    All,
 }
 
 impl HttpSocket {
@@ -59,17 +95,6 @@ impl HttpSocket {
     pub fn is_taken(&self) -> bool {
         let exchange = self.connection.exchange();
         exchange.is_some_and(|exchange| exchange.wish() == Wish::Take)
-    }
-
-    /// Leaves of `bytes` what one piece may be made of, where the body is taken in pieces; how many
-    /// are left for later.
-    pub fn until_a_piece(&self, bytes: &mut &[u8]) -> usize {
-        if !self.is_taken() {
-            return 0;
-        }
-        let (now, later) = bytes.split_at(bytes.len().min(PIECE_WIRE));
-        *bytes = now;
-        later.len()
     }
 }
 
@@ -103,7 +128,7 @@ impl<I: Io> Core<I> {
                 attempt: id,
                 socket,
             },
-            resumed: &self.pieces.resumed,
+            resumed: self.pieces.resumed.tell(),
             root: job.root(),
             depth: job.depth,
             route: job.route(),
@@ -136,6 +161,39 @@ impl<I: Io> Core<I> {
             self.io.set_reading(token_of(key), false);
         }
         self.carry_on(key);
+    }
+
+    /// Goes on with what was put by of a connection that is read again.
+    pub fn read_on(&mut self, key: Key) {
+        let unread = std::mem::take(&mut self.http(key).unread);
+        let Some(stamp) = unread.stamp else {
+            return;
+        };
+        let mut bytes = &unread.bytes[..];
+        loop {
+            let Some(http) = self.sockets.get_mut(key).and_then(Socket::http_mut) else {
+                return;
+            };
+            let read = self
+                .pieces
+                .read(http, &mut bytes, stamp, &self.flights, &mut *self.sink);
+            self.buffered = http.recount(self.buffered);
+            match read {
+                Read::Again => {}
+                Read::News(news) => self.on_news(key, news),
+                Read::Full => {
+                    http.unread.end = unread.end;
+                    return self.hold(key);
+                }
+                Read::Held => unreachable!("it was just let go"),
+                Read::All => break,
+            }
+        }
+        match unread.end {
+            None => self.carry_on_with_request(key),
+            Some(End::Ended(stamp)) => self.on_ended(key, stamp),
+            Some(End::Failed(error, at)) => self.on_failed(key, error, at),
+        }
     }
 
     /// A connection is held no longer, for what it carried is over.

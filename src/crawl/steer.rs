@@ -61,7 +61,8 @@ impl<I: Io> Core<I> {
             // All that is left is given back as it is.
             return;
         }
-        let words = self.inbox.take_words();
+        let (words, is_more) = self.inbox.take_words();
+        self.unfinished |= is_more;
         if words.is_empty() {
             return;
         }

@@ -18,6 +18,8 @@ pub(super) struct Body {
     budget: Budget,
     /// Bytes of its coded form so far.
     coded: u64,
+    /// What came and was not decoded yet, since as much was as had been asked for.
+    paused: Option<Vec<u8>>,
 }
 
 #[derive(Debug)]
@@ -39,6 +41,8 @@ enum State {
 pub(super) enum Taken {
     /// All of it was taken.
     All,
+    /// As much was decoded as was asked for; there may be more.
+    Some,
     /// The limit is reached; so many bytes at the piece's end are over it.
     Cut { over: usize },
     /// It expands beyond what is allowed.
@@ -51,6 +55,7 @@ impl Body {
             state: State::Untouched,
             budget,
             coded: 0,
+            paused: None,
         }
     }
 
@@ -64,8 +69,15 @@ impl Body {
         }
     }
 
-    /// Decodes a piece and appends it to `out`. The limit holds for both forms.
-    pub(super) fn take(&mut self, piece: &[u8], headers: &Headers, out: &mut Vec<u8>) -> Taken {
+    /// Decodes a piece and appends it to `out`, at most `decoded_max` bytes. What is left of it then is
+    /// kept, for [`Body::go_on`]. The limit holds for both forms.
+    pub(super) fn take(
+        &mut self,
+        piece: &[u8],
+        headers: &Headers,
+        decoded_max: usize,
+        out: &mut Vec<u8>,
+    ) -> Taken {
         if let State::Untouched = self.state {
             self.state = match Decoder::new(headers.get_all("content-encoding"), self.budget) {
                 Ok(decoder) => State::Decoding(decoder),
@@ -75,17 +87,23 @@ impl Body {
         let room = self.budget.bytes_max.saturating_sub(self.coded);
         let fits = usize::try_from(room).map_or(piece.len(), |room| room.min(piece.len()));
         let over = piece.len() - fits;
-        let piece = &piece[..fits];
+        let mut piece = &piece[..fits];
         self.coded += fits as u64;
         let mut full = over > 0;
         match &mut self.state {
             State::Untouched => unreachable!("decided above"),
-            State::Decoding(decoder) => match decoder.write(piece, out) {
-                Ok(Progress::More) => {}
-                Ok(Progress::Full) => full = true,
-                Err(error @ CodingError::Bomb) => return Taken::Bomb(failure(&error)),
-                Err(error) => self.state = State::Stuck(failure(&error)),
-            },
+            State::Decoding(decoder) => {
+                match decoder.write_some(&mut piece, decoded_max as u64, out) {
+                    Ok(Progress::More) => {}
+                    Ok(Progress::Paused) => {
+                        self.paused = Some(piece.to_vec());
+                        return Taken::Some;
+                    }
+                    Ok(Progress::Full) => full = true,
+                    Err(error @ CodingError::Bomb) => return Taken::Bomb(failure(&error)),
+                    Err(error) => self.state = State::Stuck(failure(&error)),
+                }
+            }
             State::AsItCame(_) => out.extend_from_slice(piece),
             State::Stuck(_) | State::Dropped => {}
         }
@@ -94,6 +112,18 @@ impl Body {
         } else {
             Taken::All
         }
+    }
+
+    /// Decodes as much again of what is left of an earlier piece; `None` where nothing is.
+    pub(super) fn go_on(
+        &mut self,
+        headers: &Headers,
+        decoded_max: usize,
+        out: &mut Vec<u8>,
+    ) -> Option<Taken> {
+        let left = self.paused.take()?;
+        self.coded -= left.len() as u64;
+        Some(self.take(&left, headers, decoded_max, out))
     }
 
     /// The body is complete on the wire: what was wrong with its coding.

@@ -26,6 +26,9 @@ pub enum News {
     Failed(Failure),
     /// The final head is there: [`Connection::exchange`]. The body follows.
     Head,
+    /// A piece of a body that is taken while it comes is there: [`Exchange::swap_body`]. More of it may
+    /// be in what has been read.
+    Piece,
     /// The exchange is over: [`Connection::take_exchange`].
     Ended {
         /// What went wrong.
@@ -297,7 +300,8 @@ impl Connection {
         }
     }
 
-    /// Takes bytes from the wire. Call until it returns `None`: `bytes` is then used up.
+    /// Takes bytes from the wire. Call until it returns `None`: `bytes` is then used up. After
+    /// [`News::Piece`] the rest may as well be kept for later; there may be more although it is empty.
     pub fn handle_bytes(&mut self, bytes: &mut &[u8], arrival: Arrival) -> Option<News> {
         if let State::Tunnelling { .. } = self.state {
             let news = self.hear_proxy(bytes, arrival);
@@ -603,6 +607,7 @@ impl Connection {
                 Some(self.on_step(Step::Over { failure, reusable }, arrival.at))
             }
             Some(Step::Head) => Some(News::Head),
+            Some(Step::Piece) => Some(News::Piece),
             None => self.look_beneath(arrival.at),
         }
     }

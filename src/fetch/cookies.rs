@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ::url::Url;
-use cookie_store::{Cookie, RawCookie};
+use cookie_store::{Cookie, CookieDomain, RawCookie};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
@@ -66,7 +66,8 @@ impl Jar {
     /// Takes the values of a reply's Set-Cookie fields. `wall` is what a calendar says at `now`.
     ///
     /// Left out are cookies for a public suffix or for somebody else, what is longer than 4096 bytes,
-    /// what could not be sent again, and `Secure` ones that came in the clear.
+    /// what could not be sent again, `Secure` ones that came in the clear, what would take the place of one
+    /// in the clear, and names that promise what the cookie does not keep (`__Secure-`, `__Host-`).
     pub fn take<'a>(
         &mut self,
         url: &CrawlUrl,
@@ -86,7 +87,10 @@ impl Jar {
                 return;
             };
             if let Some((cookie, until)) = read(text, url, by, wall, now) {
-                self.keep(url.registrable_domain(), cookie, until, now);
+                let domain = url.registrable_domain();
+                if url.is_https() || !self.covers_secure(domain, &cookie, now) {
+                    self.keep(domain, cookie, until, now);
+                }
             }
         }
     }
@@ -113,6 +117,20 @@ impl Jar {
             value.push_str(held);
         }
         (!value.is_empty()).then_some(value)
+    }
+
+    /// Whether a cookie that came in the clear would stand in front of a `Secure` one of its name (RFC
+    /// 6265bis, section 5.7, step 16).
+    fn covers_secure(&self, domain: &str, cookie: &Cookie<'_>, now: Instant) -> bool {
+        let all = self.domains.get(domain).map_or(&[][..], Vec::as_slice);
+        all.iter().any(|kept| {
+            let other = &kept.cookie;
+            other.secure() == Some(true)
+                && !kept.is_over(now)
+                && other.name() == cookie.name()
+                && are_kin(domain_of(other), domain_of(cookie))
+                && path_matches(&cookie.path, &other.path)
+        })
     }
 
     fn keep(
@@ -197,6 +215,9 @@ fn read(
     if text.len() > COOKIE_MAX || !can_be_sent || raw.secure() == Some(true) && !url.is_https() {
         return None;
     }
+    if !keeps_its_promise(&raw) {
+        return None;
+    }
     let domain = raw.domain().map(str::to_ascii_lowercase);
     if let Some(domain) = domain.as_deref().filter(|name| is_public_suffix(name)) {
         if domain != url.host_str() {
@@ -211,6 +232,41 @@ fn read(
     raw.unset_expires();
     let cookie = Cookie::try_from_raw_cookie(&raw, by).ok()?;
     Some((cookie.into_owned(), until))
+}
+
+/// Whom a cookie is for: a host, or a domain and all below it.
+fn domain_of<'a>(cookie: &'a Cookie<'_>) -> &'a str {
+    match &cookie.domain {
+        CookieDomain::HostOnly(name) | CookieDomain::Suffix(name) => name,
+        CookieDomain::NotPresent | CookieDomain::Empty => "",
+    }
+}
+
+/// Whether one of these domains is the other, or lies below it.
+fn are_kin(one: &str, other: &str) -> bool {
+    let below = |name: &str, domain: &str| {
+        let rest = name.strip_suffix(domain);
+        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    below(one, other) || below(other, one)
+}
+
+/// Section 5.1.4.
+fn path_matches(path: &str, of: &str) -> bool {
+    let rest = path.strip_prefix(of);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || of.ends_with('/'))
+}
+
+/// Whether a cookie is what its name promises (RFC 6265bis, section 4.1.3): these are what a server can
+/// know of one that it did not set just now.
+fn keeps_its_promise(raw: &RawCookie<'_>) -> bool {
+    let begins = |prefix: &str| {
+        let start = raw.name().get(..prefix.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+    };
+    let is_secure = raw.secure() == Some(true);
+    let is_hosts = raw.domain().is_none() && raw.path() == Some("/");
+    (is_secure || !begins("__Secure-")) && (is_secure && is_hosts || !begins("__Host-"))
 }
 
 /// How long a cookie is kept, where it says so: Max-Age goes before Expires (section 5.3).
@@ -297,6 +353,56 @@ mod tests {
             "n=v",
             &[("http://127.0.0.1/", "n=v"), ("http://127.0.0.2/", "")],
         );
+    }
+
+    #[test]
+    fn a_secure_cookie_is_not_overwritten_in_the_clear() {
+        let check = |theirs: &str, by: &str, expected: &str| {
+            let mut jar = Jar::default();
+            set(
+                &mut jar,
+                "https://a.example.com/x",
+                "sid=ours; Secure; Path=/x",
+                0,
+            );
+            set(&mut jar, by, theirs, 1);
+            let sent = jar.header(&url("https://a.example.com/x/y"), at(2));
+            assert_eq!(sent.unwrap_or_default(), expected, "{by} set {theirs:?}");
+        };
+        let (clear, safe) = ("http://a.example.com/x", "https://a.example.com/x");
+        check("sid=theirs; Path=/x", clear, "sid=ours");
+        check("sid=theirs; Path=/x/y", clear, "sid=ours");
+        check("sid=theirs; Domain=example.com; Path=/x", clear, "sid=ours");
+        check("sid=; Max-Age=0; Path=/x", clear, "sid=ours");
+        check("sid=theirs; Path=/", clear, "sid=ours; sid=theirs");
+        check("other=theirs; Path=/", clear, "sid=ours; other=theirs");
+        check("sid=theirs; Path=/x", safe, "sid=theirs");
+    }
+
+    #[test]
+    fn a_name_that_promises_something_is_kept_to_it() {
+        let (clear, safe) = ("http://a.example.com/x", "https://a.example.com/x");
+        for (by, field, is_kept) in [
+            (safe, "__Secure-n=v; Secure", true),
+            (safe, "__Secure-n=v", false),
+            (clear, "__Secure-n=v; Secure", false),
+            (safe, "__Host-n=v; Secure; Path=/", true),
+            (safe, "__host-n=v; Secure; Path=/x", false),
+            (
+                safe,
+                "__Host-n=v; Secure; Path=/; Domain=a.example.com",
+                false,
+            ),
+            (safe, "__Host-n=v; Path=/", false),
+            (safe, "__Hostess=v", true),
+        ] {
+            let value = field
+                .split(';')
+                .next()
+                .filter(|_| is_kept)
+                .unwrap_or_default();
+            check(by, field, &[(safe, value)]);
+        }
     }
 
     #[test]

@@ -81,6 +81,9 @@ impl Description<'_> {
 pub enum Step {
     /// The final head is complete; the body follows.
     Head,
+    /// As much of a body that is [taken](Wish::Take) is there as a piece may be:
+    /// [`Exchange::swap_body`], before more is read.
+    Piece,
     /// The exchange is over.
     Over {
         /// What went wrong; a body cut at its limit is no failure.
@@ -532,26 +535,53 @@ impl Exchange {
         let State::ReadingBody(body) = &mut self.state else {
             unreachable!("only a body on its way is read");
         };
-        let before = *input;
-        let item = self.reader.next(input);
-        self.received.take(before, input, self.keep_wire);
+        let (wire_max, room) = match self.wish {
+            Wish::Take => (
+                WIRE_STEP,
+                PIECE_MAX.saturating_sub(self.received.body.len()),
+            ),
+            Wish::Keep | Wish::Skip | Wish::Cancel => (usize::MAX, usize::MAX),
+        };
+        if room == 0 {
+            return Read::Done(Step::Piece);
+        }
+        let Received {
+            head, body: out, ..
+        } = &mut self.received;
+        let headers = &head.as_ref().expect("a body follows its head").headers;
+        if let Some(taken) = body.go_on(headers, room, out) {
+            return self.took(taken, arrival);
+        }
+        let (mut now, _) = input.split_at(input.len().min(wire_max).min(room));
+        let before = now;
+        let item = self.reader.next(&mut now);
+        self.received.take(before, now, self.keep_wire);
+        *input = &input[before.len() - now.len()..];
         match item {
             Err(error) => Read::Done(self.fail(http_failure(error))),
-            Ok(None) => Read::More,
+            Ok(None) if input.is_empty() => Read::More,
             Ok(Some(Item::Body(piece))) => {
-                let received = &mut self.received;
-                let head = received.head.as_ref().expect("a body follows its head");
-                match body.take(piece, &head.headers, &mut received.body) {
-                    Taken::All => Read::Again,
-                    Taken::Cut { over } => {
-                        received.drop_last(over);
-                        Read::Done(self.cut(arrival))
-                    }
-                    Taken::Bomb(failure) => Read::Done(self.fail(failure)),
-                }
+                let Received {
+                    head, body: out, ..
+                } = &mut self.received;
+                let headers = &head.as_ref().expect("a body follows its head").headers;
+                let taken = body.take(piece, headers, room, out);
+                self.took(taken, arrival)
             }
             Ok(Some(Item::End { reusable })) => Read::Done(self.complete(reusable, arrival)),
-            Ok(Some(_)) => Read::Again,
+            Ok(_) => Read::Again,
+        }
+    }
+
+    /// What follows from what became of a piece of the body.
+    fn took(&mut self, taken: Taken, arrival: Arrival) -> Read {
+        match taken {
+            Taken::All | Taken::Some => Read::Again,
+            Taken::Cut { over } => {
+                self.received.drop_last(over);
+                Read::Done(self.cut(arrival))
+            }
+            Taken::Bomb(failure) => Read::Done(self.fail(failure)),
         }
     }
 
@@ -678,6 +708,13 @@ fn http_failure(error: HttpError) -> Failure {
 
 /// Bytes of an ordinary request beside its target, Host and the usual fields, or a few more.
 const REQUEST_REST: usize = 64;
+
+/// Bytes of a body that one piece has at most, content codings undone.
+const PIECE_MAX: usize = 64 << 10;
+
+/// Bytes of the wire that are read at once for pieces: what is left of them, when a piece is whole, is
+/// kept apart.
+const WIRE_STEP: usize = 16 << 10;
 
 /// Memory that is kept for other exchanges, in each of their buffers.
 const BUFFER_KEPT: usize = 32 * 1024;

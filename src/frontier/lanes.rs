@@ -496,6 +496,11 @@ impl Frontier {
         (host, port)
     }
 
+    /// The host that a lane's requests are for, whatever they go through.
+    pub fn origin_host<'a>(&self, lane: LaneId, throttle: &'a Throttle) -> &'a str {
+        self.address_of(lane, throttle).1
+    }
+
     /// The URL of a lane's first request.
     pub fn front_url(&self, lane: LaneId, throttle: &Throttle) -> Option<CrawlUrl> {
         let front = self.lanes[lane.0 as usize].queue.peek()?;
@@ -660,7 +665,7 @@ impl Frontier {
     ) -> LaneId {
         let route = route.filter(|route| !self.is_usual(route));
         let host = self.hosts.host(url.host_str(), throttle.names_mut());
-        let origin = self.origins.origin(url, host);
+        let origin = self.origins.origin(url, host, route);
         let scopes = throttle.lane_scopes_of(scopes);
         let first = self.origins.get(origin).lane;
         let goes_so = |lane| self.routes.get(&lane).map(|way| &way.route) == route;

@@ -1,14 +1,15 @@
-//! Origins by number: scheme, host and port, and what is known of each one's robots.txt.
+//! Origins by number: scheme, host and port, by which way, and what is known of each one's robots.txt.
 
 use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
+use hashbrown::{HashMap, HashTable};
 
 use super::hosts::HostId;
 use super::robots::Standing;
 use crate::base::chunked::ChunkedVec;
 use crate::throttle::engine::LaneId;
+use crate::wire::proxy::Route;
 use crate::wire::url::CrawlUrl;
 
 /// All origins that are remembered. Numbers of forgotten ones are used again.
@@ -20,6 +21,9 @@ pub(super) struct Origins {
     first: ChunkedVec<u32>,
     /// The others.
     table: HashTable<u32>,
+    /// The way to those that are not reached as the settings say. What stands in between may answer in
+    /// an origin's name, so whoever goes another way is told something else.
+    ways: HashMap<u32, Route, FixedState>,
     hasher: FixedState,
 }
 
@@ -44,22 +48,19 @@ const NONE: u32 = u32::MAX;
 pub(super) const NO_LANE: LaneId = LaneId(u32::MAX);
 
 impl Origins {
-    /// The number of the origin of a URL, whose host is known.
-    pub fn origin(&mut self, url: &CrawlUrl, host: HostId) -> u32 {
+    /// The number of the origin of a URL, whose host is known, by a route other than the settings'.
+    pub fn origin(&mut self, url: &CrawlUrl, host: HostId, route: Option<&Route>) -> u32 {
         let key = (host, url.port(), url.is_https());
         self.first.grow_to(host.0 as usize + 1, || NONE);
         let first = self.first[host.0 as usize];
-        if first != NONE && self.origins[first as usize].key() == key {
+        if first != NONE && self.key(first) == (key, route) {
             return first;
         }
-        let hash = self.hasher.hash_one(key);
-        let (origins, hasher) = (&mut self.origins, &self.hasher);
-        let found = self
-            .table
-            .find(hash, |id| origins[*id as usize].key() == key);
-        if let Some(id) = found {
+        let hash = self.hasher.hash_one((key, route));
+        if let Some(id) = self.table.find(hash, |id| self.key(*id) == (key, route)) {
             return *id;
         }
+        let origins = &mut self.origins;
         let origin = Origin {
             robots: Standing::Unknown,
             users: 0,
@@ -79,13 +80,26 @@ impl Origins {
                 u32::try_from(origins.len() - 1).expect("at most 2^32 origins are held")
             }
         };
+        if let Some(route) = route {
+            self.ways.insert(id, route.clone());
+        }
         if first == NONE {
             self.first[host.0 as usize] = id;
         } else {
+            let (origins, ways) = (&self.origins, &self.ways);
+            let key = |id: &u32| (origins[*id as usize].key(), ways.get(id));
             self.table
-                .insert_unique(hash, id, |id| hasher.hash_one(origins[*id as usize].key()));
+                .insert_unique(hash, id, |id| self.hasher.hash_one(key(id)));
         }
         id
+    }
+
+    fn key(&self, id: u32) -> (Key, Option<&Route>) {
+        let way = match self.ways.is_empty() {
+            true => None,
+            false => self.ways.get(&id),
+        };
+        (self.origins[id as usize].key(), way)
     }
 
     pub fn get(&self, id: u32) -> &Origin {
@@ -105,20 +119,26 @@ impl Origins {
 
     /// Forgets an origin that nobody uses.
     pub fn forget(&mut self, id: u32) {
+        let hash = self.hasher.hash_one(self.key(id));
         let origin = &mut self.origins[id as usize];
         origin.robots = Standing::Unknown;
         let first = &mut self.first[origin.host.0 as usize];
         if *first == id {
             *first = NONE;
-            return self.free.push(id);
-        }
-        let hash = self.hasher.hash_one(origin.key());
-        if let Ok(entry) = self.table.find_entry(hash, |other| *other == id) {
+        } else if let Ok(entry) = self.table.find_entry(hash, |other| *other == id) {
             entry.remove();
-            self.free.push(id);
+        } else {
+            return;
         }
+        if !self.ways.is_empty() {
+            self.ways.remove(&id);
+        }
+        self.free.push(id);
     }
 }
+
+/// Host, port, and whether it is https.
+type Key = (HostId, u16, bool);
 
 impl Origin {
     /// Whether it is https, and its port.
@@ -126,13 +146,15 @@ impl Origin {
         (self.https, self.port)
     }
 
-    fn key(&self) -> (HostId, u16, bool) {
+    fn key(&self) -> Key {
         (self.host, self.port, self.https)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
@@ -145,7 +167,7 @@ mod tests {
         let mut origins = Origins::default();
         let mut id = |url: &str, host: u32| {
             let url = CrawlUrl::parse(url).expect("a URL");
-            origins.origin(&url, HostId(host))
+            origins.origin(&url, HostId(host), None)
         };
         let a = id("http://a.test/x", 0);
         assert_eq!(id("http://a.test:80/y", 0), a);
@@ -158,13 +180,39 @@ mod tests {
         origins.forget(a);
         origins.forget(a);
         let url = CrawlUrl::parse("http://c.test/").expect("a URL");
-        assert_eq!(origins.origin(&url, HostId(2)), a);
+        assert_eq!(origins.origin(&url, HostId(2), None), a);
         let url = CrawlUrl::parse("http://a.test/").expect("a URL");
-        assert_eq!(origins.origin(&url, HostId(0)), 4);
+        assert_eq!(origins.origin(&url, HostId(0), None), 4);
         let url = CrawlUrl::parse("https://a.test/").expect("a URL");
-        assert_eq!(origins.origin(&url, HostId(0)), 1, "not the host's first");
+        assert_eq!(
+            origins.origin(&url, HostId(0), None),
+            1,
+            "not the host's first"
+        );
         origins.forget(1);
         origins.forget(1);
         assert_eq!(origins.free, [1]);
+    }
+
+    #[test]
+    fn each_way_to_an_origin_has_a_number_of_its_own_until_it_is_forgotten() {
+        let mut origins = Origins::default();
+        let url = CrawlUrl::parse("http://a.test/").expect("a URL");
+        let proxy = |text: &str| Route::Proxy(Arc::new(text.parse().expect("a proxy")));
+        let ways = [
+            None,
+            Some(Route::Direct),
+            Some(proxy("http://p.test:1")),
+            Some(proxy("http://p.test:2")),
+        ];
+        let mut id = |way: &Option<Route>| origins.origin(&url, HostId(0), way.as_ref());
+        let all = [0, 1, 2, 3].map(|way| id(&ways[way]));
+        assert_eq!(all, [0, 1, 2, 3]);
+        assert_eq!([0, 1, 2, 3].map(|way| id(&ways[way])), all);
+        origins.forget(2);
+        assert_eq!(origins.origin(&url, HostId(0), ways[3].as_ref()), 3);
+        let other = CrawlUrl::parse("http://b.test/").expect("a URL");
+        assert_eq!(origins.origin(&other, HostId(1), None), 2);
+        assert_eq!(origins.ways.len(), 2);
     }
 }

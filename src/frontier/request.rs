@@ -22,7 +22,8 @@ pub struct Request {
     pub body: Vec<u8>,
     /// Higher goes first within its lane; 0 is the default.
     pub priority: i32,
-    /// Links followed from a seed to get here.
+    /// Links followed from a seed to get here: 0 for a seed. What it links to has one more, and
+    /// `DEPTH_LIMIT` counts from here.
     pub depth: u32,
     /// The scopes to be throttled under, in place of the mapped ones; none at all means that only
     /// the global limits hold.
@@ -32,9 +33,12 @@ pub struct Request {
     pub scope_costs: Vec<f64>,
     /// Scrapy's `autothrottle_dont_adjust_delay`: the reply teaches AutoThrottle nothing.
     pub dont_adjust_delay: bool,
-    /// How long its fetch may take from its release, in place of `DOWNLOAD_TIMEOUT`.
+    /// How long its fetch may take from its release, in place of `DOWNLOAD_TIMEOUT`. Waits for its turn
+    /// and for the sink do not count. Zero lets it do nothing in time, and a hundred years are the most.
     pub timeout: Option<Duration>,
-    /// Bytes of its body that are kept, in place of `DOWNLOAD_MAXSIZE`.
+    /// Bytes of its body that are kept, in place of `DOWNLOAD_MAXSIZE`; 0 keeps none, and any number
+    /// is allowed: memory is bounded by `BUFFERED_BODIES_MAX` and this one body. Of no effect on a body
+    /// that is [taken](crate::Wish::Take) in pieces.
     pub body_max: Option<u64>,
     /// Its robots.txt is not asked. What is queued before it in its lane still is.
     pub ignore_robots: bool,
@@ -125,7 +129,8 @@ impl Request {
         self.header("Authorization", format!("Bearer {token}"))
     }
 
-    /// May take so long from its release, whatever `DOWNLOAD_TIMEOUT` says.
+    /// May take so long from its release, whatever `DOWNLOAD_TIMEOUT` says: see [`Request::timeout`]
+    /// (the field).
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -158,9 +163,9 @@ impl Request {
     /// Goes through this proxy, whatever `PROXY` says, and so does what follows from it: its
     /// redirects, its links, the robots.txt it asks for and the sitemaps named there.
     ///
-    /// Its origin's address is then the proxy's to find and to judge: `ALLOW_NET`, `EXCLUDE`'s
-    /// networks and `RESOLVE` look at the proxy's own name alone, and the proxy, having been named,
-    /// may have any address.
+    /// Its origin's address is then the proxy's to find and to judge: `RESOLVE` looks at the proxy's own
+    /// name alone, and the proxy, having been named, may have any address. `ALLOW_NET` and `EXCLUDE`'s
+    /// networks hold for a host that is an address itself; what a name leads to they do not see.
     pub fn proxy(mut self, proxy: Proxy) -> Self {
         self.route = Some(Route::Proxy(Arc::new(proxy)));
         self

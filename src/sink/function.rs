@@ -7,15 +7,34 @@ use crate::sink::page::Page;
 /// Hands every finished attempt to a function, on the crawl's thread.
 ///
 /// While the function runs the crawl stands still; no latency is measured wrong by that, but
-/// nothing is sent either. A function that hands pages on, to a channel say, tells with
-/// [`FunctionSink::ready_when`] whether there is room for more.
+/// nothing is sent either. So it is to wait for nobody: a function that hands pages on, to a channel say,
+/// tells with [`FunctionSink::ready_when`] whether there is room for more. What is on its way then is
+/// still put, up to what is in flight: the channel itself has no bound, and what is in it is counted.
 ///
 /// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+/// use std::sync::mpsc::channel;
+///
+/// use argiope::Page;
 /// use argiope::sink::function::FunctionSink;
 ///
-/// let (pages, inbox) = std::sync::mpsc::sync_channel(1000);
-/// let sink = FunctionSink::new(move |page| pages.send(page).expect("the reader lives"));
-/// # let _ = (sink, inbox);
+/// let (pages, inbox) = channel::<Page>();
+/// let waiting = Arc::new(AtomicUsize::new(0));
+/// let (more, now) = (Arc::clone(&waiting), Arc::clone(&waiting));
+/// let sink = FunctionSink::new(move |page| {
+///     more.fetch_add(1, Ordering::SeqCst);
+///     // Whoever read it may be gone: then it is dropped.
+///     let _ = pages.send(page);
+/// })
+/// .ready_when(move || now.load(Ordering::SeqCst) < 1000);
+/// # let _ = sink;
+/// std::thread::spawn(move || {
+///     for page in inbox {
+///         waiting.fetch_sub(1, Ordering::SeqCst);
+///         println!("{}", page.url);
+///     }
+/// });
 /// ```
 pub struct FunctionSink<F, R = fn() -> bool> {
     function: F,

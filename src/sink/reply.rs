@@ -1,6 +1,7 @@
 //! A reply whose head is there and whose body is still to come: what a sink wants of it.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +14,7 @@ use crate::wire::http::Headers;
 use crate::wire::proxy::Route;
 
 /// The head of a page's reply, as [`Sink::on_head`](super::Sink::on_head) sees it.
-#[derive(Debug)]
+#[derive(Clone)]
 pub struct Reply<'a> {
     /// Number of the attempt: the `id` of its page.
     pub id: u64,
@@ -37,19 +38,22 @@ pub struct Reply<'a> {
     /// When each phase until now ended.
     pub timings: &'a Timings,
     pub(crate) held: Held,
-    pub(crate) resumed: &'a Resumed,
+    pub(crate) resumed: &'a Tell,
     pub(crate) root: u64,
     pub(crate) depth: u32,
     pub(crate) route: Option<&'a Route>,
     pub(crate) leads: &'a Arc<dyn Leads>,
 }
 
+/// Whom to tell that a body may be read on.
+pub(crate) type Tell = Arc<dyn Fn(Held) + Send + Sync>;
+
 impl Reply<'_> {
     /// What lets the body be read on after [`Flow::Full`], from any thread.
     pub fn resume(&self) -> Resume {
         Resume {
             held: self.held,
-            resumed: self.resumed.clone(),
+            resumed: Arc::clone(self.resumed),
         }
     }
 
@@ -68,12 +72,21 @@ impl Reply<'_> {
     }
 }
 
+impl fmt::Debug for Reply<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply")
+            .field("id", &self.id)
+            .field("url", &self.url)
+            .field("status", &self.status)
+            .finish_non_exhaustive()
+    }
+}
+
 #[cfg(test)]
 impl<'a> Reply<'a> {
     /// The head of this page, which nobody resumes.
     pub(crate) fn of(page: &'a super::page::Page) -> Self {
-        static NOBODY: std::sync::LazyLock<Resumed> =
-            std::sync::LazyLock::new(|| Resumed::new(|| ()));
+        static NOBODY: std::sync::LazyLock<Tell> = std::sync::LazyLock::new(|| Arc::new(|_| ()));
         static NOWHERE: std::sync::LazyLock<Arc<dyn Leads>> =
             std::sync::LazyLock::new(|| Arc::new(super::later::Nowhere));
         Reply {
@@ -108,16 +121,18 @@ impl<'a> Reply<'a> {
 pub enum Flow {
     /// It does.
     Ready,
-    /// It does not. What was read already still comes, less than the size of a read and what that
-    /// decodes to; then this connection is read no more until [`Resume::resume`] is called. Others go on.
+    /// It does not. Nothing more of this body comes until [`Resume::resume`] is called, and no more is read
+    /// of its connection: beside what the sink was given, one body that is held costs what had been read
+    /// by then, in its coded form (256 KiB at most), what its codings need to go on (some tens of KiB; 8 MiB
+    /// for zstd, 16 MiB for br at their largest windows), and the buffers of the kernel. Others go on.
     Full,
 }
 
 /// Lets the body of one reply be read on. Of no effect where that is not held, or over.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Resume {
     pub(crate) held: Held,
-    pub(crate) resumed: Resumed,
+    pub(crate) resumed: Tell,
 }
 
 /// A body that a sink holds: of which attempt, and on which connection.
@@ -130,49 +145,57 @@ pub(crate) struct Held {
 impl Resume {
     /// There is room again.
     pub fn resume(&self) {
-        self.resumed.push(self.held);
+        (self.resumed)(self.held);
+    }
+}
+
+impl fmt::Debug for Resume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Resume").field(&self.held).finish()
     }
 }
 
 /// Bodies that may be read on, until the crawl looks for them.
-#[derive(Clone)]
 pub(crate) struct Resumed {
     bodies: Arc<Mutex<BTreeSet<Held>>>,
-    wake: Arc<dyn Fn() + Send + Sync>,
+    tell: Tell,
 }
 
 impl Resumed {
     /// `wake` is called when there is one after there was none.
     pub(crate) fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
-        Resumed {
-            bodies: Arc::default(),
-            wake: Arc::new(wake),
-        }
+        let bodies: Arc<Mutex<BTreeSet<Held>>> = Arc::default();
+        let told = Arc::clone(&bodies);
+        let tell = Arc::new(move |body| {
+            let mut bodies = lock(&told);
+            let first = bodies.is_empty();
+            bodies.insert(body);
+            drop(bodies);
+            if first {
+                wake();
+            }
+        });
+        Resumed { bodies, tell }
     }
 
-    fn push(&self, body: Held) {
-        let mut bodies = self.bodies();
-        let first = bodies.is_empty();
-        bodies.insert(body);
-        drop(bodies);
-        if first {
-            (self.wake)();
-        }
+    /// Whom to tell of one.
+    pub(crate) fn tell(&self) -> &Tell {
+        &self.tell
     }
 
     /// Takes one that was told and not taken yet.
     pub(crate) fn take(&self) -> Option<Held> {
-        self.bodies().pop_first()
-    }
-
-    fn bodies(&self) -> MutexGuard<'_, BTreeSet<Held>> {
-        // Whoever panicked while holding it left a list that is whole.
-        self.bodies.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.bodies).pop_first()
     }
 }
 
-impl std::fmt::Debug for Resumed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+/// Whoever panicked while holding it left a list that is whole.
+fn lock(bodies: &Mutex<BTreeSet<Held>>) -> MutexGuard<'_, BTreeSet<Held>> {
+    bodies.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Resumed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Resumed")
     }
 }

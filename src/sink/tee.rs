@@ -1,18 +1,20 @@
 //! Two sinks as one.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::base::disk::{DiskDone, DiskJob};
 use crate::base::time::Wall;
 use crate::sink::page::Page;
-use crate::sink::reply::{Flow, Reply, Wish};
+use crate::sink::reply::{Flow, Reply, Resume, Tell, Wish};
 use crate::sink::{Sink, WriteError};
 use crate::throttle::decision::Decision;
 
 /// Puts every page into both sinks, at the pace of the slower one.
 ///
 /// Of a body each gets what it wants, but where one takes it in pieces and the other keeps it: it is
-/// then kept for both ([`Page::wish`] says so).
+/// then kept for both ([`Page::wish`] says so). Where both take it, it goes on while neither is full:
+/// each has a [`Resume`] of its own.
 ///
 /// Two that write files must have file ids of their own
 /// ([`FileSinkOptions::files_from`](crate::sink::files::FileSinkOptions::files_from)).
@@ -21,45 +23,109 @@ pub struct Tee<A, B> {
     pub first: A,
     /// The other.
     pub second: B,
-    /// Which of them take the bodies that come in pieces, by their attempt.
-    taken_by: BTreeMap<u64, [bool; 2]>,
+    doors: Doors,
+    /// Whom either of them tells that it has room again.
+    gates: [Tell; 2],
+}
+
+/// The bodies that come in pieces, by their attempt.
+type Doors = Arc<Mutex<BTreeMap<u64, Door>>>;
+
+/// A body on its way to both.
+struct Door {
+    /// Which of them take it.
+    takes: [bool; 2],
+    /// Which of these are full.
+    full: [bool; 2],
+    /// What lets it be read on.
+    resume: Resume,
 }
 
 impl<A, B> Tee<A, B> {
     /// Both of them.
     pub fn new(first: A, second: B) -> Self {
+        let doors = Doors::default();
         Tee {
             first,
             second,
-            taken_by: BTreeMap::new(),
+            gates: [0, 1].map(|which| gate(&doors, which)),
+            doors,
         }
     }
 }
 
+/// What one of the two tells when it has room again: the body is read on once the other has, too.
+fn gate(doors: &Doors, which: usize) -> Tell {
+    let doors = Arc::clone(doors);
+    Arc::new(move |held| {
+        let mut doors = lock(&doors);
+        let Some(door) = doors.get_mut(&held.attempt) else {
+            return;
+        };
+        let was_full = std::mem::take(&mut door.full[which]);
+        if was_full && !door.is_full() {
+            let resume = door.resume.clone();
+            drop(doors);
+            resume.resume();
+        }
+    })
+}
+
+impl Door {
+    fn is_full(&self) -> bool {
+        self.full != [false; 2]
+    }
+}
+
+/// Whoever panicked while holding it left something whole.
+fn lock(doors: &Doors) -> MutexGuard<'_, BTreeMap<u64, Door>> {
+    doors.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl<A: Sink, B: Sink> Sink for Tee<A, B> {
     fn on_head(&mut self, reply: &Reply<'_>) -> Wish {
-        let wishes = [self.first.on_head(reply), self.second.on_head(reply)];
+        let [first, second] = [0, 1].map(|which| Reply {
+            resumed: &self.gates[which],
+            ..reply.clone()
+        });
+        let wishes = [self.first.on_head(&first), self.second.on_head(&second)];
         // From the one that needs all to the one that wants nothing.
         let order = [Wish::Keep, Wish::Take, Wish::Skip, Wish::Cancel];
         let wish = order.into_iter().find(|wish| wishes.contains(wish));
         let wish = wish.expect("every wish is among all of them");
         if wish == Wish::Take {
-            let takes = wishes.map(|wish| wish == Wish::Take);
-            self.taken_by.insert(reply.id, takes);
+            let door = Door {
+                takes: wishes.map(|wish| wish == Wish::Take),
+                full: [false; 2],
+                resume: reply.resume(),
+            };
+            lock(&self.doors).insert(reply.id, door);
         }
         wish
     }
 
     fn on_body(&mut self, id: u64, piece: &[u8]) -> Flow {
-        let [first, second] = self.taken_by.get(&id).copied().unwrap_or_default();
-        let mut flow = Flow::Ready;
-        if first && self.first.on_body(id, piece) == Flow::Full {
-            flow = Flow::Full;
+        let takes = match lock(&self.doors).get_mut(&id) {
+            None => return Flow::Ready,
+            Some(door) => {
+                // One may have room again before it has said that it has none: that is not to be lost.
+                door.full = door.takes;
+                door.takes
+            }
+        };
+        let ready = [
+            takes[0] && self.first.on_body(id, piece) == Flow::Ready,
+            takes[1] && self.second.on_body(id, piece) == Flow::Ready,
+        ];
+        let mut doors = lock(&self.doors);
+        let door = doors.get_mut(&id).expect("a body on its way has its door");
+        for (full, ready) in door.full.iter_mut().zip(ready) {
+            *full &= !ready;
         }
-        if second && self.second.on_body(id, piece) == Flow::Full {
-            flow = Flow::Full;
+        match door.is_full() {
+            true => Flow::Full,
+            false => Flow::Ready,
         }
-        flow
     }
 
     fn reads_local(&self) -> bool {
@@ -67,7 +133,7 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
     }
 
     fn put(&mut self, page: &mut Page, disk: &mut Vec<DiskJob>) {
-        self.taken_by.remove(&page.id);
+        lock(&self.doors).remove(&page.id);
         self.first.put(&mut page.clone(), disk);
         self.second.put(page, disk);
     }
@@ -133,6 +199,56 @@ mod tests {
         assert!(!sink.is_ready());
     }
 
+    /// Takes every body, one piece at a time.
+    #[derive(Default)]
+    struct OneAtATime(Option<Resume>);
+
+    impl Sink for OneAtATime {
+        fn on_head(&mut self, reply: &Reply<'_>) -> Wish {
+            self.0 = Some(reply.resume());
+            Wish::Take
+        }
+
+        fn on_body(&mut self, _id: u64, piece: &[u8]) -> Flow {
+            if piece == b"drained at once" {
+                self.resume();
+            }
+            Flow::Full
+        }
+
+        fn put(&mut self, _page: &mut Page, _disk: &mut Vec<DiskJob>) {}
+    }
+
+    impl OneAtATime {
+        fn resume(&self) {
+            self.0.as_ref().expect("a head came").resume();
+        }
+    }
+
+    #[test]
+    fn a_body_goes_on_once_both_sinks_have_room() {
+        let page = samples::page(7);
+        let resumed = Arc::new(Mutex::new(0));
+        let told = Arc::clone(&resumed);
+        let tell: Tell = Arc::new(move |_| *told.lock().unwrap() += 1);
+        let mut sink = Tee::new(OneAtATime::default(), OneAtATime::default());
+        let reply = Reply {
+            resumed: &tell,
+            ..Reply::of(&page)
+        };
+        assert_eq!(sink.on_head(&reply), Wish::Take);
+        assert_eq!(sink.on_body(7, b"hello"), Flow::Full);
+        for _ in 0..3 {
+            sink.second.resume();
+        }
+        assert_eq!(*resumed.lock().unwrap(), 0, "the first one is full");
+        sink.first.resume();
+        assert_eq!(*resumed.lock().unwrap(), 1);
+        assert_eq!(sink.on_body(7, b"drained at once"), Flow::Ready);
+        sink.put(&mut page.clone(), &mut Vec::new());
+        sink.first.resume();
+    }
+
     /// Wants this of every body, and counts the octets that it is given of it.
     struct Wants(Wish, Flow, usize);
 
@@ -162,7 +278,7 @@ mod tests {
             assert_eq!(sink.on_body(7, b"hello"), flow, "{wishes:?} {flows:?}");
             assert_eq!([sink.first.2, sink.second.2], octets, "{wishes:?}");
             sink.put(&mut page.clone(), &mut Vec::new());
-            assert!(sink.taken_by.is_empty());
+            assert!(lock(&sink.doors).is_empty());
         };
         check([Take, Take], [Ready, Ready], Take, Ready, [5, 5]);
         check([Take, Take], [Full, Ready], Take, Full, [5, 5]);

@@ -33,6 +33,7 @@ use hashbrown::HashMap;
 
 pub use self::accounts::Account;
 pub use self::lanes::LaneId;
+pub use self::scopes::says_of_many;
 pub use self::tickets::TicketId;
 
 use self::accounts::Accounts;

@@ -138,6 +138,15 @@ impl Proxy {
         text
     }
 
+    /// The same without the password, to be shown.
+    pub fn to_shown_url(&self) -> String {
+        let mut shown = self.clone();
+        if let Some(credentials) = &mut shown.credentials {
+            credentials.password = PASSWORD_SHOWN.into();
+        }
+        shown.to_url()
+    }
+
     /// Whether it is asked for this URL itself, not for a tunnel.
     pub(crate) fn forwards(&self, url: &CrawlUrl) -> bool {
         self.protocol == Protocol::Http && !url.is_https()
@@ -157,6 +166,9 @@ impl Proxy {
         }
     }
 }
+
+/// What stands for a password where it would be seen.
+const PASSWORD_SHOWN: &str = "***";
 
 impl FromStr for Proxy {
     type Err = ProxyError;

@@ -154,7 +154,11 @@ fn a_socks5_proxy_is_told_names_and_tunnels_http_and_https() {
             ("https://a.test/x", secured.at, "secured", "NAME a.test:443"),
         ] {
             let proxy = Proxy::socks(manner, origin);
-            let config = config(&[("PROXY", &proxy.url(scheme)), ("CA_FILE", ca)]);
+            let config = config(&[
+                ("PROXY", &proxy.url(scheme)),
+                ("CA_FILE", ca),
+                ("ALLOW_NET", "loopback"),
+            ]);
             let page = fetch(config, url);
             assert_eq!(
                 (page.status, code(&page).as_str()),
@@ -416,11 +420,8 @@ fn a_named_proxy_may_have_any_address_but_what_goes_without_it_may_not() {
     let origin = Origin::start(|_| page("there"));
     let proxy = Proxy::http(Manner::Good, origin.at);
     let settings = config(&[("PROXY", &proxy.url("http"))]);
-    // Behind the proxy lies what we cannot see.
-    assert_eq!(
-        fetch(settings.clone(), "http://10.0.0.1/").status,
-        Some(200)
-    );
+    // Behind the proxy a name leads to what we cannot see.
+    assert_eq!(fetch(settings.clone(), "http://a.test/").status, Some(200));
     let url = format!("http://{}/", origin.at);
     let pages = crawl(settings, vec![Request::get(url).without_proxy()]);
     assert_eq!(code(&pages[0]), "blocked_address.not_global");
@@ -452,4 +453,74 @@ fn credentials_for_a_proxy_are_not_set_by_hand() {
         let error = Config::default().with("PROXY", wrong).expect_err(wrong);
         assert!(error.to_string().contains("no proxy"), "{error}");
     }
+}
+
+#[test]
+fn what_a_proxy_makes_of_robots_txt_decides_for_nobody_who_goes_round_it() {
+    let origin = Origin::start(|target| match target {
+        "/robots.txt" => page("User-agent: *\nDisallow: /private\n"),
+        _ => page("there"),
+    });
+    let refuses = Proxy::http(
+        Manner::Says(b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n"),
+        origin.at,
+    );
+    let breaks = Proxy::http(Manner::Says(b""), origin.at);
+    for proxy in [&refuses, &breaks] {
+        let settings = config(&[
+            ("ROBOTSTXT_OBEY", "true"),
+            ("ALLOW_NET", "loopback"),
+            ("CONCURRENT_REQUESTS_PER_DOMAIN", "1"),
+            ("RESOLVE", &format!("a.test:80:{}", origin.at)),
+        ]);
+        let by = proxy.url("http").parse().expect("a proxy");
+        let pages = crawl(
+            settings,
+            vec![
+                Request::get("http://a.test/by-proxy").proxy(by),
+                Request::get("http://a.test/direct"),
+                Request::get("http://a.test/private"),
+            ],
+        );
+        let end_of = |path: &str| {
+            let page = pages.iter().find(|page| page.url.ends_with(path));
+            code(page.expect("it ended"))
+        };
+        assert_eq!(end_of("/direct"), "");
+        assert_eq!(end_of("/private"), "robots.disallowed");
+        let files = pages.iter().filter(|page| page.kind == "robots");
+        let mut ways: Vec<_> = files.map(|page| page.remote).collect();
+        ways.sort_unstable();
+        let mut expected = [Some(proxy.at), Some(origin.at)];
+        expected.sort_unstable();
+        assert_eq!(ways, expected);
+    }
+}
+
+#[test]
+fn an_address_that_may_not_be_asked_is_not_asked_through_a_proxy_either() {
+    let origin = Origin::start(|_| page("there"));
+    let proxy = Proxy::http(Manner::Good, origin.at);
+    let end_of = |more: &[(&str, &str)], url: &str| {
+        let by = proxy.url("http");
+        let all: Vec<_> = [("PROXY", by.as_str())]
+            .iter()
+            .chain(more)
+            .copied()
+            .collect();
+        code(&fetch(config(&all), url))
+    };
+    for url in ["http://127.0.0.1/", "http://[::1]/", "http://10.0.0.1/"] {
+        assert_eq!(end_of(&[], url), "blocked_address.not_global", "{url}");
+    }
+    let excluded = [("EXCLUDE", "192.0.2.0/24"), ("ALLOW_NET", "192.0.2.0/24")];
+    let end = end_of(&excluded, "http://192.0.2.7/");
+    assert_eq!(end, "filtered.excluded_address");
+    assert_eq!(proxy.asked(), [""; 0]);
+    assert_eq!(
+        end_of(&[("ALLOW_NET", "loopback")], "http://127.0.0.1/"),
+        ""
+    );
+    assert_eq!(end_of(&[], "http://192.88.99.1.a.test/"), "");
+    assert_eq!(proxy.asked().len(), 2);
 }

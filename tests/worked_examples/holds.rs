@@ -332,7 +332,7 @@ fn f81_a_scope_obeys_what_is_said_of_it_in_the_middle_of_a_crawl() {
             concurrency: Some(concurrency),
             ..ScopePatch::default()
         };
-        crawler.set_scope("a.test", patch);
+        crawler.set_scope("a.test", patch).expect("a sound patch");
         server.asked().len()
     };
     let slower = told(&mut crawler, 2, 500, 1);

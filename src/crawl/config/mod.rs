@@ -221,7 +221,8 @@ impl Config {
         Ok(())
     }
 
-    /// The present value of a setting; `None` where there is no such setting.
+    /// The present value of a setting, whole: `PROXY` with its password, which is not to be shown.
+    /// `None` where there is no such setting.
     pub fn get(&self, name: &str) -> Option<Value> {
         let setting = table::find(name).ok()?;
         Some((setting.read)(self))
@@ -394,49 +395,74 @@ impl Config {
         };
     }
 
+    /// Reads what is to be said of a scope while the crawl goes on, by the rules of
+    /// `THROTTLING_SCOPES`: the scope's name as URLs have it.
+    pub(crate) fn check_scope(
+        &self,
+        name: &str,
+        patch: &ScopePatch,
+    ) -> Result<String, ConfigError> {
+        let at = |problem: Problem| {
+            problem
+                .within(name)
+                .at(Source::Program, "THROTTLING_SCOPES")
+        };
+        let known = scopes::check(name, patch).map_err(at)?;
+        check_pace(&self.throttle.scope(patch)).map_err(at)?;
+        Ok(known)
+    }
+
     /// Checks what single values cannot show: paces that were put together, or written directly.
     fn check_paces(&self) -> Result<(), ConfigError> {
-        let check = |pace: &ScopeSettings| {
-            let backoff = &pace.backoff;
-            let number = |key: &str, read: Result<f64, Problem>| {
-                read.map(|_| ()).map_err(|problem| problem.within(key))
-            };
-            number("delay_factor", AboveOne::read(&backoff.delay_factor.into()))?;
-            number(
-                "concurrency_factor",
-                BelowOne::read(&backoff.concurrency_factor.into()),
-            )?;
-            if backoff.min_delay > backoff.max_delay {
-                let what = format!(
-                    "min_delay is {:?}, more than max_delay, which is {:?}",
-                    backoff.min_delay, backoff.max_delay
-                );
-                let mend =
-                    "lower min_delay (BACKOFF_MIN_DELAY) or raise max_delay (BACKOFF_MAX_DELAY)";
-                return Err(Problem::new(what, mend).within("min_delay"));
-            }
-            Ok(())
-        };
-        let target = |pace: &ScopeSettings| match &pace.autothrottle {
-            Some(auto) => AboveZero::read(&auto.target_concurrency.into()).map(|_| ()),
-            None => Ok(()),
-        };
         let default = &self.throttle.default;
         // The bound that somebody chose is the one to speak of.
         let bound = match self.source("BACKOFF_MIN_DELAY") {
             Source::Default => "BACKOFF_MAX_DELAY",
             _ => "BACKOFF_MIN_DELAY",
         };
-        check(default).map_err(|problem| self.blame(problem.whole(), bound))?;
-        target(default)
+        check_backoff(default).map_err(|problem| self.blame(problem.whole(), bound))?;
+        check_target(default)
             .map_err(|problem| self.blame(problem, "AUTOTHROTTLE_TARGET_CONCURRENCY"))?;
         for name in self.throttle.scopes.keys() {
             let pace = self.throttle.of(name);
             let named = |problem: Problem| self.blame(problem.within(name), "THROTTLING_SCOPES");
-            check(&pace).map_err(|problem| named(problem.within("backoff")))?;
-            target(&pace).map_err(|problem| named(problem.within("autothrottle")))?;
+            check_pace(&pace).map_err(named)?;
         }
         Ok(())
+    }
+}
+
+/// What is wrong with the pace of a scope of its own.
+fn check_pace(pace: &ScopeSettings) -> Result<(), Problem> {
+    check_backoff(pace).map_err(|problem| problem.within("backoff"))?;
+    check_target(pace).map_err(|problem| problem.within("autothrottle"))
+}
+
+fn check_backoff(pace: &ScopeSettings) -> Result<(), Problem> {
+    let backoff = &pace.backoff;
+    let number = |key: &str, read: Result<f64, Problem>| {
+        read.map(|_| ()).map_err(|problem| problem.within(key))
+    };
+    number("delay_factor", AboveOne::read(&backoff.delay_factor.into()))?;
+    number(
+        "concurrency_factor",
+        BelowOne::read(&backoff.concurrency_factor.into()),
+    )?;
+    if backoff.min_delay > backoff.max_delay {
+        let what = format!(
+            "min_delay is {:?}, more than max_delay, which is {:?}",
+            backoff.min_delay, backoff.max_delay
+        );
+        let mend = "lower min_delay (BACKOFF_MIN_DELAY) or raise max_delay (BACKOFF_MAX_DELAY)";
+        return Err(Problem::new(what, mend).within("min_delay"));
+    }
+    Ok(())
+}
+
+fn check_target(pace: &ScopeSettings) -> Result<(), Problem> {
+    match &pace.autothrottle {
+        Some(auto) => AboveZero::read(&auto.target_concurrency.into()).map(|_| ()),
+        None => Ok(()),
     }
 }
 

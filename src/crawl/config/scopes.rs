@@ -72,6 +72,13 @@ impl Form for Keys {
     }
 }
 
+/// Whether this may be said of the scope of this name: whatever cannot be written cannot be said
+/// otherwise. Gives the name as URLs have it.
+pub(super) fn check(name: &str, patch: &ScopePatch) -> Result<String, Problem> {
+    Keys::read(&Keys::write(patch))?;
+    scope_name(name)
+}
+
 /// What holds: a scope's entry among the scopes goes before the one among the slots, key by key,
 /// and where a delay is chosen a slot's own delay is 0 unless it is chosen too.
 pub(super) fn effective(slots: &Patches, scopes: &Patches) -> Patches {

@@ -69,6 +69,7 @@ fn feed(mut exchange: Exchange, parts: &[&[u8]]) -> Seen {
         while let Some(step) = exchange.handle_bytes(&mut input, arrival(seconds)) {
             match step {
                 Step::Head => heads += 1,
+                Step::Piece => unreachable!("nobody takes the body while it comes"),
                 Step::Over { .. } => over = Some(step),
             }
             if over.is_some() {
@@ -577,6 +578,7 @@ fn wished(wish: Wish, reply: &[u8], settings: &Settings) -> (Vec<u8>, Outcome) {
         while let Some(step) = exchange.handle_bytes(&mut input, arrival(2)) {
             match step {
                 Step::Head => exchange.set_wish(wish),
+                Step::Piece => unreachable!("what there is was taken after every byte"),
                 Step::Over { failure, reusable } => {
                     assert_eq!((failure, reusable), (None, true));
                     over = true;

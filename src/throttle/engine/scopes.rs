@@ -191,13 +191,29 @@ impl Throttle {
         }
     }
 
-    /// Says something else of a scope from now on, in place of what the configuration said of it.
-    /// What it has learned stays learned, where it still applies.
+    /// Says something else of a scope from now on, in place of what the configuration said of it; a
+    /// patch that says nothing takes back what was said. What it has learned stays learned, where it
+    /// still applies.
+    ///
+    /// This looks at one scope; where the name [stands for others](says_of_many), at all that there are.
     pub fn set_scope(&mut self, name: &str, patch: ScopePatch, now: Instant) {
         if name == "default" {
             self.settings.default = self.settings.scope(&patch);
+        } else if patch == ScopePatch::default() {
+            self.settings.scopes.remove(name);
+            self.profiles.remove(name);
         } else {
             self.settings.scopes.insert(name.to_owned(), patch);
+        }
+        if !says_of_many(name) {
+            if self.settings.scopes.contains_key(name) {
+                let fresh = profile(&self.settings, name);
+                self.profiles.insert(name.to_owned(), Arc::new(fresh));
+            }
+            if let Some(id) = self.roll.find(name) {
+                self.refresh(id, now);
+            }
+            return;
         }
         // What an entry says may stand in others, too: those below a pattern, or all.
         self.default = Arc::new(default_profile(&self.settings));
@@ -301,6 +317,11 @@ impl Throttle {
     }
 }
 
+/// Whether what is said under this name holds for other scopes, too: those below a pattern, or all.
+pub fn says_of_many(name: &str) -> bool {
+    name == "default" || name.contains('*')
+}
+
 /// The profile of the scopes of which the configuration says nothing.
 pub(super) fn default_profile(settings: &Settings) -> Profile {
     Profile {
@@ -359,4 +380,33 @@ fn is_only_quota(name: &str, patch: &ScopePatch) -> bool {
         ..patch.clone()
     };
     patch.quota.is_some() && others == ScopePatch::default() && !name.contains(['.', ':', '/'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_one_scope_costs_no_look_at_the_others_and_is_forgotten_when_taken_back() {
+        let mut throttle = Throttle::new(Settings::default(), 1, Instant::START);
+        let configured = throttle.settings.scopes.len();
+        let delay = |seconds| ScopePatch {
+            delay: Some(Duration::from_secs(seconds)),
+            ..ScopePatch::default()
+        };
+        let other = |throttle: &Throttle| Arc::as_ptr(throttle.profile_of("key-0"));
+        throttle.set_scope("key-0", delay(3), Instant::START);
+        let before = other(&throttle);
+        // A look at it would make it anew.
+        throttle.settings.default.concurrency += 1;
+        throttle.set_scope("key-1", delay(3), Instant::START);
+        assert_eq!(other(&throttle), before);
+        throttle.set_scope("*.example.org", delay(3), Instant::START);
+        assert_ne!(other(&throttle), before, "it may stand below a pattern");
+        for name in ["key-0", "key-1", "*.example.org"] {
+            throttle.set_scope(name, ScopePatch::default(), Instant::START);
+        }
+        assert_eq!(throttle.settings.scopes.len(), configured);
+        assert_eq!(throttle.profiles.len(), configured);
+    }
 }

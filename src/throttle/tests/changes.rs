@@ -130,6 +130,30 @@ fn f81_a_hold_and_a_backoff_outlast_a_change_of_delay() {
 }
 
 #[test]
+fn f81_a_patch_that_says_nothing_takes_back_what_was_said() {
+    for pattern in [None, Some("*.example.org")] {
+        let mut settings = pace(1, 1.0, 0.0);
+        let below = pattern.map(|pattern| (pattern.to_owned(), delay(2.0)));
+        settings.scopes.extend(below);
+        let usual = if pattern.is_some() { 2.0 } else { 1.0 };
+        let mut world = World::new(settings);
+        let lane = world.lane(&["a.example.org"]);
+        world.queue(lane, 8, page(0.01));
+        world.run(at(0.5));
+        let now = world.now;
+        world.throttle.set_scope("a.example.org", delay(3.0), now);
+        world.run(at(7.0));
+        let now = world.now;
+        world
+            .throttle
+            .set_scope("a.example.org", ScopePatch::default(), now);
+        world.run(at(60.0));
+        let expected = [3.0, 3.0, usual, usual, usual, usual, usual];
+        assert_eq!(differ(&world.gaps(lane), &expected), None);
+    }
+}
+
+#[test]
 fn f81_what_is_said_of_all_the_others_reaches_them() {
     let mut world = World::new(pace(1, 1.0, 0.0));
     let lane = world.lane(&["a.test"]);

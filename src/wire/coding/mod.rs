@@ -5,6 +5,8 @@
 
 mod engine;
 
+use std::ops::Range;
+
 pub use engine::gzip;
 
 use engine::{Engine, Turn};
@@ -37,6 +39,8 @@ pub enum Progress {
     More,
     /// Nothing more: the body was cut at the budget's bytes, and what fits is kept.
     Full,
+    /// Nothing before it is asked again, by the same call: it has decoded as much as was asked for.
+    Paused,
 }
 
 /// The content codings we undo (RFC 9110 section 8.4.1, RFC 7932, RFC 8878).
@@ -128,6 +132,7 @@ impl Decoder {
                 budget,
                 wire: 0,
                 kept: 0,
+                pause_at: u64::MAX,
             },
             failed: None,
         })
@@ -148,16 +153,30 @@ impl Decoder {
     /// [`CodingError::Bomb`] it is at most 1 MiB, or the ratio's share of what came. How much
     /// comes out ahead of damage may depend on how the input was cut; nothing else does.
     pub fn write(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<Progress, CodingError> {
+        self.write_some(&mut &*input, u64::MAX, out)
+    }
+
+    /// The same, but stops once it has appended `bytes_max` bytes, however much the piece would become:
+    /// what is left of it is then in `input`, and some may be left in here though that is empty.
+    ///
+    /// # Errors
+    /// As [`Decoder::write`].
+    pub fn write_some(
+        &mut self,
+        input: &mut &[u8],
+        bytes_max: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<Progress, CodingError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        if !input.is_empty()
-            && let Err(error) = pump(&mut self.layers, input, out, &mut self.meter)
-        {
-            self.failed = Some(error.clone());
-            return Err(error);
+        if input.is_empty() && !self.meter.is_paused() {
+            return Ok(self.meter.progress());
         }
-        Ok(self.meter.progress())
+        self.meter.pause_at = self.meter.kept.saturating_add(bytes_max);
+        pump(&mut self.layers, input, out, &mut self.meter).inspect_err(|error| {
+            self.failed = Some(error.clone());
+        })
     }
 
     /// The body has ended. No body at all is an empty one, whatever its codings.
@@ -255,6 +274,8 @@ struct Meter {
     wire: u64,
     /// Decoded bytes, what was cut included.
     kept: u64,
+    /// How many of these are asked for until now.
+    pause_at: u64,
 }
 
 impl Meter {
@@ -262,18 +283,27 @@ impl Meter {
         self.kept > self.budget.bytes_max
     }
 
-    /// Appends what fits.
-    fn keep(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Progress {
+    fn is_paused(&self) -> bool {
+        self.kept >= self.pause_at
+    }
+
+    /// Appends what fits of as much as is asked for, which it takes.
+    fn keep(&mut self, bytes: &mut &[u8], out: &mut Vec<u8>) -> Progress {
+        let within = |room: u64| usize::try_from(room).unwrap_or(usize::MAX);
+        let asked = bytes.len().min(within(self.pause_at - self.kept));
+        let (taken, later) = bytes.split_at(asked);
+        *bytes = later;
         let room = self.budget.bytes_max.saturating_sub(self.kept);
-        let fits = usize::try_from(room).map_or(bytes.len(), |room| room.min(bytes.len()));
-        out.extend_from_slice(&bytes[..fits]);
-        self.kept = self.kept.saturating_add(bytes.len() as u64);
+        out.extend_from_slice(&taken[..taken.len().min(within(room))]);
+        self.kept = self.kept.saturating_add(taken.len() as u64);
         self.progress()
     }
 
     fn progress(&self) -> Progress {
         if self.is_full() {
             Progress::Full
+        } else if self.is_paused() {
+            Progress::Paused
         } else {
             Progress::More
         }
@@ -292,7 +322,7 @@ impl Meter {
 /// Drives a piece through the layers, a step of the outermost at a time.
 fn pump(
     layers: &mut [Layer],
-    mut input: &[u8],
+    input: &mut &[u8],
     out: &mut Vec<u8>,
     meter: &mut Meter,
 ) -> Result<Progress, CodingError> {
@@ -303,19 +333,24 @@ fn pump(
         return Ok(meter.keep(input, out));
     };
     loop {
+        // What was left when it paused goes on first; the layers within may have something, too.
+        let mut rest = &layer.scratch[layer.left.clone()];
+        let progress = pump(inner, &mut rest, out, meter)?;
+        layer.left.start = layer.left.end - rest.len();
+        if progress != Progress::More {
+            return Ok(progress);
+        }
         let before = input.len();
-        let decoded = layer.step(&mut input)?;
+        let decoded = layer.step(input)?;
         if layer.is_outermost {
             meter.wire += (before - input.len()) as u64;
         }
         if decoded == 0 && input.is_empty() && !layer.has_failed() {
             return Ok(Progress::More);
         }
+        layer.left = 0..decoded;
         layer.decoded += decoded as u64;
         meter.weigh(layer.decoded)?;
-        if decoded > 0 && pump(inner, &layer.scratch[..decoded], out, meter)? == Progress::Full {
-            return Ok(Progress::Full);
-        }
     }
 }
 
@@ -325,6 +360,8 @@ struct Layer {
     engine: Engine,
     place: Place,
     scratch: Box<[u8]>,
+    /// What of it has not been handed on.
+    left: Range<usize>,
     /// Bytes it has decoded.
     decoded: u64,
     /// It reads what came on the wire.
@@ -357,6 +394,7 @@ impl Layer {
             engine: Engine::new(coding)?,
             place: Place::Start,
             scratch: vec![0; STEP_BYTES].into_boxed_slice(),
+            left: 0..0,
             decoded: 0,
             is_outermost: false,
         })

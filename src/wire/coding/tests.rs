@@ -58,7 +58,35 @@ fn decoded_with(codings: &str, body: &[u8], budget: Budget) -> Decoded {
         assert_same(&cut, &whole);
     }
     assert_same(&decode(codings, body.chunks(1), budget), &whole);
+    for bytes_max in [1, 7, 5_000] {
+        if whole.0.len() as u64 / bytes_max < 20_000 {
+            assert_same(&in_portions(codings, body, bytes_max, budget), &whole);
+        }
+    }
     whole
+}
+
+/// The same, decoded as much at a time as is asked for.
+fn in_portions(codings: &str, body: &[u8], bytes_max: u64, budget: Budget) -> Decoded {
+    let mut out = Vec::new();
+    let mut decoder = match Decoder::new([codings.as_bytes()], budget) {
+        Ok(decoder) => decoder,
+        Err(error) => return (out, Err(error)),
+    };
+    let mut body = body;
+    loop {
+        let before = out.len();
+        let progress = decoder.write_some(&mut body, bytes_max, &mut out);
+        assert!(
+            (out.len() - before) as u64 <= bytes_max,
+            "more than was asked for"
+        );
+        match progress {
+            Ok(Progress::Paused) => {}
+            Ok(last) => return (out, decoder.finish().map(|()| last)),
+            Err(error) => return (out, Err(error)),
+        }
+    }
 }
 
 /// The same end and the same bytes; ahead of damage the libraries give what they have got to.
@@ -379,6 +407,28 @@ fn high_ratios_are_no_bomb_while_little_came_out() {
     let zeros = vec![0; 1 << 20];
     let (out, end) = decode("gzip", [&gzip(&zeros)[..]], Budget::default());
     assert_eq!((out.len(), end), (1 << 20, Ok(Progress::More)));
+}
+
+#[test]
+fn what_a_few_bytes_become_comes_as_much_at_a_time_as_is_asked_for() {
+    let zeros = vec![0; 4 << 20];
+    let coded = gzip(&gzip(&zeros));
+    assert!(coded.len() < 1 << 10, "{} bytes", coded.len());
+    let mut decoder = Decoder::new(
+        [&b"gzip, gzip"[..]],
+        Budget {
+            ratio_max: 100_000,
+            ..Budget::default()
+        },
+    )
+    .unwrap();
+    let (mut input, mut out, mut times) = (&coded[..], Vec::new(), 0);
+    while decoder.write_some(&mut input, 64 << 10, &mut out) == Ok(Progress::Paused) {
+        assert_eq!(out.len(), 64 << 10);
+        times += 1;
+        out.clear();
+    }
+    assert_eq!((times, out.len(), decoder.finish()), (64, 0, Ok(())));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Requests as they leave: exactly what was asked for, and nothing smuggled in.
 
 use std::fmt::Write as _;
+use std::mem::replace;
 
 /// Everything that stands in a request's head.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +21,8 @@ pub struct RequestHead<'a> {
     /// This one's own fields, in order, after those above. One that bears the name of one above
     /// takes its place.
     pub headers: &'a [(String, String)],
-    /// Bytes of the body that follows; `None` sends no Content-Length.
+    /// Bytes of the body that follows. With `None` there is none, and no Content-Length but for the
+    /// methods that have a meaning for one: POST, PUT and PATCH say that it is 0 (RFC 9110 section 8.6).
     pub body_bytes: Option<u64>,
 }
 
@@ -47,8 +49,8 @@ impl UsualFields {
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let fields: Vec<(String, String)> = ours.chain(others.iter().cloned()).collect();
         let mut lines = Vec::new();
+        check_fields(&fields)?;
         for (name, value) in &fields {
-            check_field(name, value)?;
             write_field(&mut lines, name, value);
         }
         Ok(UsualFields {
@@ -71,6 +73,9 @@ pub enum RequestError {
     /// The method is no token.
     #[error("the method {0:?} is no token")]
     Method(String),
+    /// CONNECT asks a proxy for a tunnel, and no origin for anything.
+    #[error("CONNECT is no request to an origin; the setting PROXY makes tunnels")]
+    Connect,
     /// The target holds white space, a control character, or bytes beyond ASCII.
     #[error("the request target {0:?} holds a character that must be encoded")]
     Target(String),
@@ -83,6 +88,12 @@ pub enum RequestError {
     /// Content-Length and Transfer-Encoding follow from the body; they cannot be set by hand.
     #[error("the header {0:?} follows from the body and cannot be set")]
     Framing(String),
+    /// What is said to the next hop about the connection is ours: Connection, TE, Trailer, Upgrade.
+    #[error("the header {0:?} is about the connection and cannot be set")]
+    Connection(String),
+    /// A Host of the caller's is empty, or not the only one (RFC 9112 section 3.2).
+    #[error("Host is sent once, and is not empty")]
+    Host,
     /// Proxy-Authorization follows from the proxy: set by hand, it would reach origins.
     #[error("the header {0:?} follows from the proxy, whose URL may hold user and password")]
     Proxy(String),
@@ -97,7 +108,10 @@ impl RequestError {
             RequestError::HeaderName(_) => "header_name",
             RequestError::HeaderValue(_) => "header_value",
             RequestError::Framing(_) => "framing",
+            RequestError::Connection(_) => "connection",
             RequestError::Proxy(_) => "proxy",
+            RequestError::Host => "host",
+            RequestError::Connect => "connect",
         }
     }
 
@@ -139,7 +153,8 @@ pub fn write_request(out: &mut Vec<u8>, request: &RequestHead<'_>) -> Result<(),
             write_field(out, name, value);
         }
     }
-    if let Some(bytes) = request.body_bytes {
+    let means_a_body = ["POST", "PUT", "PATCH"].contains(&request.method);
+    if let Some(bytes) = request.body_bytes.or(means_a_body.then_some(0)) {
         let mut digits = String::new();
         let _ = write!(digits, "{bytes}");
         write_field(out, "Content-Length", &digits);
@@ -157,6 +172,9 @@ impl<'a> RequestHead<'a> {
         if !is_token(self.method) {
             return Err(RequestError::Method(self.method.to_owned()));
         }
+        if self.method == "CONNECT" {
+            return Err(RequestError::Connect);
+        }
         // All octets are looked at, which is quicker than to stop at the first that is wrong.
         let is_wrong = |wrong: bool, byte: u8| wrong | !byte.is_ascii_graphic();
         if self.target_sent().bytes().fold(false, is_wrong) {
@@ -164,8 +182,7 @@ impl<'a> RequestHead<'a> {
         }
         check_value("Host", self.host)?;
         check_value("Proxy-Authorization", self.proxy_authorization)?;
-        let mut headers = self.headers.iter();
-        headers.try_for_each(|(name, value)| check_field(name, value))
+        check_fields(self.headers)
     }
 
     /// The target without its fragment.
@@ -181,16 +198,32 @@ fn bears(fields: &[(String, String)], name: &str) -> bool {
     fields.any(|(other, _)| other.eq_ignore_ascii_case(name))
 }
 
+/// Whether these fields may be set by hand, as they are.
+fn check_fields(fields: &[(String, String)]) -> Result<(), RequestError> {
+    let mut has_host = false;
+    for (name, value) in fields {
+        check_field(name, value)?;
+        if name.eq_ignore_ascii_case("host") && replace(&mut has_host, true) {
+            return Err(RequestError::Host);
+        }
+    }
+    Ok(())
+}
+
 /// Whether a field may be set by hand, as it is.
 fn check_field(name: &str, value: &str) -> Result<(), RequestError> {
-    if ["content-length", "transfer-encoding"]
-        .iter()
-        .any(|ours| ours.eq_ignore_ascii_case(name))
-    {
+    let is_one_of = |ours: &[&str]| ours.iter().any(|ours| ours.eq_ignore_ascii_case(name));
+    if is_one_of(&["content-length", "transfer-encoding"]) {
         return Err(RequestError::Framing(name.to_owned()));
     }
-    if name.eq_ignore_ascii_case("proxy-authorization") {
+    if is_one_of(&["connection", "te", "trailer", "upgrade"]) {
+        return Err(RequestError::Connection(name.to_owned()));
+    }
+    if is_one_of(&["proxy-authorization"]) {
         return Err(RequestError::Proxy(name.to_owned()));
+    }
+    if is_one_of(&["host"]) && value.trim_ascii().is_empty() {
+        return Err(RequestError::Host);
     }
     if !is_token(name) {
         return Err(RequestError::HeaderName(name.to_owned()));
@@ -422,6 +455,47 @@ mod tests {
                 Err(RequestError::Framing(name.to_owned())),
             );
         }
+        for name in ["Connection", "te", "Trailer", "UPGRADE"] {
+            check(
+                &RequestHead {
+                    headers: &fields(&[(name, "close")]),
+                    ..plain()
+                },
+                Err(RequestError::Connection(name.to_owned())),
+            );
+        }
+        for hosts in [
+            &[("Host", "a.test"), ("host", "b.test")][..],
+            &[("Host", "")],
+            &[("host", " ")],
+        ] {
+            check(
+                &RequestHead {
+                    headers: &fields(hosts),
+                    ..plain()
+                },
+                Err(RequestError::Host),
+            );
+        }
+        check(
+            &RequestHead {
+                method: "CONNECT",
+                ..plain()
+            },
+            Err(RequestError::Connect),
+        );
+    }
+
+    #[test]
+    fn a_method_that_means_a_body_says_that_there_is_none() {
+        for method in ["POST", "PUT", "PATCH", "GET", "DELETE", "OPTIONS"] {
+            let length = match method {
+                "POST" | "PUT" | "PATCH" => "Content-Length: 0\r\n",
+                _ => "",
+            };
+            let expected = format!("{method} /a?b HTTP/1.1\r\nHost: a.test:8080\r\n{length}\r\n");
+            check(&RequestHead { method, ..plain() }, Ok(&expected));
+        }
     }
 
     #[test]
@@ -435,7 +509,7 @@ mod tests {
             RequestError::HeaderValue("X-A".to_owned()),
         );
         check("a b", "v", RequestError::HeaderName("a b".to_owned()));
-        check("te", "a\n", RequestError::HeaderValue("te".to_owned()));
+        check("dnt", "a\n", RequestError::HeaderValue("dnt".to_owned()));
         let name = "Proxy-Authorization";
         check(name, "Basic eDp5", RequestError::Proxy(name.to_owned()));
         let name = "content-length";
