@@ -273,7 +273,7 @@ fn alike(mut lines: Vec<Value>) -> Vec<Value> {
 }
 
 /// What a busy machine may make different, or chance.
-const DIFFERING: [&str; 5] = ["id", "local", "bound", "bounds", "delay"];
+const DIFFERING: [&str; 4] = ["id", "local", "bound", "delay"];
 
 /// Of these it matters whether they are there.
 const TIMES: [&str; 13] = [

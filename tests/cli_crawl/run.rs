@@ -388,9 +388,7 @@ fn check_line(line: &Value) {
         };
         assert!(kind.split('|').any(fits), "{key} of {line} is not {kind}");
     }
-    let added = ["bound", "bounds"];
-    let allowed =
-        |key: &String| KEYS.iter().any(|(known, _)| known == key) || added.contains(&key.as_str());
+    let allowed = |key: &String| KEYS.iter().any(|(known, _)| known == key) || key == "bound";
     assert!(object.keys().all(allowed), "a key more in {line}");
     if let Some(error) = line["error"].as_object() {
         let keys: Vec<&str> = error.keys().map(String::as_str).collect();
