@@ -49,6 +49,7 @@ pub unsafe extern "C" fn argiope_handle_cancel(
             Some(Ok(())) => ArgiopeStatus::Ok,
             Some(Err(NotTold::Busy)) => ArgiopeStatus::Full,
             Some(Err(NotTold::Over)) => ArgiopeStatus::Over,
+            Some(Err(error)) => refuse(error),
         }
     })
 }
@@ -117,6 +118,6 @@ pub(crate) unsafe fn tell(handle: &Handle, line: &str, tag: u64, id: *mut u64) -
         }
         Err(NotTaken::Full(_)) => ArgiopeStatus::Full,
         Err(NotTaken::Closed(_)) => ArgiopeStatus::Over,
-        Err(error @ NotTaken::Refused { .. }) => refuse(error),
+        Err(error) => refuse(error),
     }
 }

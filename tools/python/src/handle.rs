@@ -99,7 +99,7 @@ fn submit(handle: &argiope::Handle, line: &str, tag: u64) -> PyResult<u64> {
         .map_err(|error| match error {
             NotTaken::Full(_) => Full::new_err(error.to_string()),
             NotTaken::Closed(_) => Over::new_err(error.to_string()),
-            NotTaken::Refused { .. } => refused(error.to_string()),
+            _ => refused(error.to_string()),
         })
 }
 
@@ -107,5 +107,6 @@ fn told(result: Result<(), NotTold>) -> PyResult<()> {
     result.map_err(|error| match error {
         NotTold::Busy => Full::new_err(error.to_string()),
         NotTold::Over => Over::new_err(error.to_string()),
+        _ => PyValueError::new_err(error.to_string()),
     })
 }
