@@ -15,10 +15,6 @@ fn the_header_is_made_from_the_library() {
     let made = cbindgen::Builder::new()
         .with_config(config.expect("a configuration"))
         .with_src(Path::new(HOME).join("src/lib.rs"))
-        .with_src(Path::new(HOME).join("src/error.rs"))
-        .with_src(Path::new(HOME).join("src/crawler.rs"))
-        .with_src(Path::new(HOME).join("src/handle.rs"))
-        .with_src(Path::new(HOME).join("src/page.rs"))
         .generate()
         .expect("what can be said in C");
     let mut header = Vec::new();
