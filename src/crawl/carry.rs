@@ -120,14 +120,13 @@ impl<I: Io> Core<I> {
         proxy: Option<&Proxy>,
         timings: Timings,
     ) -> Result<Box<Exchange>, RequestError> {
-        let asked = describe(job, proxy, &self.usual);
+        #[cfg_attr(not(feature = "cookies"), expect(unused_mut, reason = "they are all"))]
+        let mut fields = job.fields();
         #[cfg(feature = "cookies")]
-        let fields = self.fields_with_cookies(job);
-        #[cfg(feature = "cookies")]
-        let asked = Description {
-            headers: fields.as_deref().unwrap_or(asked.headers),
-            ..asked
-        };
+        if let Some(cookies) = self.cookies_for(job, &fields) {
+            fields.push(("Cookie".to_owned(), cookies));
+        }
+        let asked = describe(job, &fields, proxy, &self.usual);
         let (settings, limits) = (&self.config.fetch, Limits::default());
         let mut exchange = self.spare.take_exchange();
         exchange.renew(&asked, settings, limits, timings)?;
@@ -825,14 +824,17 @@ impl<I: Io> Core<I> {
 /// Whether a job's request can be put on the wire, as far as the job goes: the fields of every
 /// request were checked before the crawl began.
 pub(super) fn check_request(job: &Job) -> Result<(), RequestError> {
-    describe(job, None, &UsualFields::default()).check()
+    describe(job, &job.fields(), None, &UsualFields::default()).check()
 }
 
-/// What a job asks for, of a proxy where there is one that forwards.
-fn describe<'a>(job: &'a Job, proxy: Option<&'a Proxy>, usual: &'a UsualFields) -> Description<'a> {
+/// What a job asks for with these fields, of a proxy where there is one that forwards.
+fn describe<'a>(
+    job: &'a Job,
+    fields: &'a [(String, String)],
+    proxy: Option<&'a Proxy>,
+    usual: &'a UsualFields,
+) -> Description<'a> {
     let proxy = proxy.filter(|proxy| proxy.forwards(&job.url));
-    let extra = job.extra.as_deref();
-    let body = extra.map(|extra| extra.body.as_slice());
     Description {
         method: job.method(),
         target: match proxy {
@@ -841,12 +843,12 @@ fn describe<'a>(job: &'a Job, proxy: Option<&'a Proxy>, usual: &'a UsualFields) 
         },
         host: job.url.authority(),
         usual,
-        headers: extra.map_or(&[], |extra| &extra.headers),
-        body: body.filter(|body| !body.is_empty()),
+        headers: fields,
+        body: Some(job.body()).filter(|body| !body.is_empty()),
         keep_wire: true,
         body_max: match job.kind {
             Kind::Robots => Some(robots::LENGTH_MAX as u64),
-            Kind::Page | Kind::Sitemap => extra.and_then(|extra| extra.body_max),
+            Kind::Page | Kind::Sitemap => job.body_max(),
         },
         timeout: job.timeout(),
         proxy,

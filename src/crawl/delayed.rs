@@ -94,6 +94,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::frontier::extra::Flags;
     use crate::frontier::request::Kind;
     use crate::wire::url::CrawlUrl;
 
@@ -112,6 +113,7 @@ mod tests {
             depth: 0,
             priority: 0,
             share: 0.0,
+            flags: Flags::default(),
             extra: None,
         }
     }

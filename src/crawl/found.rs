@@ -224,7 +224,7 @@ impl<I: Io> Core<I> {
 
     fn lets_link_in(&mut self, job: &Job) -> bool {
         let throttle = &mut self.throttle;
-        if job.dont_filter() {
+        if job.flags.dont_filter {
             self.frontier.let_in(&job.url, false, throttle);
             return true;
         }

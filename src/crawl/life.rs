@@ -51,7 +51,7 @@ impl<I: Io> Core<I> {
     /// Whether a request from outside comes in.
     fn let_in(&mut self, job: &Job) -> Result<(), Filtered> {
         let throttle = &mut self.throttle;
-        if job.dont_filter() {
+        if job.flags.dont_filter {
             self.frontier.let_in(&job.url, true, throttle);
             return Ok(());
         }
@@ -78,7 +78,7 @@ impl<I: Io> Core<I> {
         for _ in 0..UNSENT_PER_RELEASE {
             match self.frontier.next(lane, &self.throttle, self.now) {
                 Next::Send(job) => {
-                    if !self.throttle.recharge(ticket, job.costs(), self.now) {
+                    if !self.throttle.recharge(ticket, &job.costs(), self.now) {
                         // Not the one that the lane was offered for, and dearer.
                         self.throttle.cancel(ticket, self.now);
                         let throttle = &mut self.throttle;

@@ -127,8 +127,8 @@ fn by_host(url: &CrawlUrl) -> Scopes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frontier::job::Extra;
-    use crate::frontier::request::{Kind, Request};
+    use crate::frontier::extra::Flags;
+    use crate::frontier::request::Kind;
 
     fn job(id: u64) -> Job {
         Job {
@@ -145,7 +145,8 @@ mod tests {
             depth: 0,
             priority: 0,
             share: 0.0,
-            extra: Extra::of(&Request::get("http://a.test:81/")),
+            flags: Flags::default(),
+            extra: None,
         }
     }
 

@@ -108,7 +108,7 @@ impl<I: Io> Core<I> {
             return;
         }
         let job = &flight.job;
-        let (id, tag) = (job.id, job.extra.as_deref().map_or(0, |extra| extra.tag));
+        let (id, tag) = (job.id, job.tag());
         let http = self.sockets.get(socket).and_then(Socket::http);
         let connection = &http.expect("a reply comes on a connection").connection;
         let exchange = connection.exchange().expect("a head has its exchange");

@@ -21,6 +21,7 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 use smallvec::SmallVec;
 
+use super::extra::{Costs, Extra};
 use super::filter::{self, Filtered, Site};
 use super::hosts::{Given, Health, HostId, Hosts};
 use super::job::Job;
@@ -303,8 +304,7 @@ impl Frontier {
         }
         let slot = &self.lanes[lane.0 as usize];
         let front = slot.queue.peek().expect("the front was just seen");
-        let ignores = front.extra().is_some_and(|extra| extra.ignore_robots);
-        if !self.settings.robots_obey || ignores {
+        if !self.settings.robots_obey || front.flags().ignore_robots {
             return Next::Send(self.take(lane, throttle));
         }
         let origin = self.origins.get_mut(slot.origin);
@@ -370,10 +370,13 @@ impl Frontier {
             depth: front.depth(),
             ..Job::seed(id, CrawlUrl::of_parts(is_https, host, port, "/robots.txt"))
         };
-        job.extra_mut().robots_for = Some(slot.origin);
-        // Custom scopes pace everything that is sent on their requests' behalf.
-        job.extra_mut().scopes = front.extra().and_then(|extra| extra.scopes.clone());
-        job.extra_mut().route = front.extra().and_then(|extra| extra.route.clone());
+        let extra = job.extra_mut();
+        extra.set_robots_for(slot.origin);
+        if let Some(front) = front.extra() {
+            // Custom scopes pace everything that is sent on their requests' behalf.
+            extra.share_scopes(front);
+            extra.route = front.route.clone();
+        }
         job
     }
 
@@ -526,8 +529,8 @@ impl Frontier {
         let slot = &mut self.lanes[lane.0 as usize];
         slot.stands = Stands::Offered;
         if let Some(front) = slot.queue.peek() {
-            let costs = front.extra().map_or(&[][..], |extra| &extra.costs);
-            throttle.expect(lane, costs, now);
+            let costs = front.extra().map_or_else(Costs::new, Extra::costs);
+            throttle.expect(lane, &costs, now);
         }
         throttle.offer(lane, now);
     }

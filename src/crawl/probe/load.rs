@@ -10,7 +10,8 @@ use crate::base::time::{Instant, Wall};
 use crate::crawl::carry::{EXHAUSTED, NO_PORT};
 use crate::crawl::core::{Core, Phase};
 use crate::fetch::failure::FailureKind;
-use crate::frontier::job::{Extra, Job};
+use crate::frontier::extra::{Extra, Flags};
+use crate::frontier::job::Job;
 use crate::frontier::request::{Kind, Request};
 use crate::io::Io;
 use crate::sink::page::Page;
@@ -173,7 +174,7 @@ impl Load {
     pub(super) fn job_of(&self, target: &Target, slot: u32) -> Job {
         let mut extra = Extra::of(&target.request).unwrap_or_default();
         // Given back as the caller's own when the request has ended.
-        extra.tag = u64::from(slot);
+        extra.set_tag(slot.into());
         Job {
             id: 0,
             parent: 0,
@@ -188,6 +189,7 @@ impl Load {
             depth: target.request.depth,
             priority: 0,
             share: 0.0,
+            flags: Flags::of(&target.request),
             extra: Some(extra),
         }
     }
