@@ -107,6 +107,7 @@ impl<I: Io> Core<I> {
             },
             delay: None,
             wall_at_start: self.io.wall_at_start(),
+            route: job.route().cloned(),
             meta: job.meta().map(ToOwned::to_owned),
             tag: job.tag(),
             request_bytes: Vec::new(),

@@ -67,7 +67,7 @@ where
         Ok(match supply {
             Supply::Request(request) => {
                 self.seen.given.borrow_mut().push(tag);
-                Supply::Request(request.tag(tag))
+                Supply::Request(request.tag(tag).meta([tag]))
             }
             other => other,
         })
@@ -84,6 +84,8 @@ where
             End::Unfinished => "unfinished".to_owned(),
             End::Refused(_) => "refused".to_owned(),
         };
+        let meta = ended.meta.map(RawValue::get);
+        assert_eq!(meta, Some(&*format!("[{}]", ended.tag)), "it is its own");
         if matches!(ended.end, End::Final { .. }) {
             let told = self.told.borrow();
             let told = told.as_ref().expect("the test has set it");
