@@ -187,6 +187,7 @@ impl<I: Io> Core<I> {
             paused: None,
             held: false,
             unread: Unread::default(),
+            given: 0,
             counted: 0,
         }));
         if let Stage::Connecting { race, sockets, .. } = &mut flight.stage {

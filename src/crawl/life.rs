@@ -152,6 +152,7 @@ impl<I: Io> Core<I> {
                 Read::Again => {}
                 Read::News(news) => self.on_news(key, news),
                 Read::Full => return self.hold(key),
+                Read::Enough => return self.hold_for_others(key),
                 Read::Held => return,
                 Read::All => return self.carry_on_with_request(key),
             }
