@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::throttle::engine::{Grant, TicketId};
 use crate::throttle::settings::{Jitter, ScopeSettings, Settings as Pace};
+use crate::wire::proxy::{Proxy, Route};
 use crate::wire::robots::Robots as RobotsFile;
 
 /// A frontier with a throttle that keeps nobody waiting.
