@@ -2,6 +2,7 @@
 
 mod life;
 mod carry;
+mod reading;
 mod scopes;
 mod names;
 mod follow;
