@@ -8,7 +8,6 @@ use super::carry::IDLE_CLOSED;
 use super::core::Core;
 use super::steer::ASKED;
 use crate::fetch::failure::{Failure, FailureKind};
-use crate::frontier::extra::Flags;
 use crate::frontier::filter::{self, Filtered};
 use crate::frontier::job::Job;
 use crate::frontier::request::Kind;
@@ -316,22 +315,14 @@ impl<I: Io> Core<I> {
         if self.frontier.check(&url, depth, false, throttle).is_err() {
             return;
         }
+        let id = self.frontier.number();
         let mut job = Job {
-            id: self.frontier.number(),
             parent: from.id,
             via: Some(Arc::clone(via)),
-            url,
             kind,
             seed: false,
-            fresh: false,
-            heard: false,
-            redirects: 0,
-            attempt: 1,
             depth,
-            priority: 0,
-            share: 0.0,
-            flags: Flags::default(),
-            extra: None,
+            ..Job::seed(id, url)
         };
         if let Some(route) = from.route() {
             job.extra_mut().route = Some(Box::new(route.clone()));

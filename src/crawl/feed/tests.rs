@@ -207,21 +207,12 @@ fn whatever_happens_each_request_that_was_given_is_acknowledged_once() {
                     later.links(links.collect::<Vec<_>>());
                 }
             }
-            let taken = told.pages.borrow().len();
-            told.room
-                .set(rng.chance(0.2).then_some(taken + rng.below(3) as usize));
+            told.change_room(&mut rng);
             if step == stops_at {
-                let stopper = crawl.stopper();
-                match how {
-                    0 => stopper.shutdown(Duration::from_millis(rng.below(2500))),
-                    1 => stopper.stop_now(),
-                    2 => stopper.stop(),
-                    3 => told.fails.set(true),
-                    4 => {
-                        crawler = None;
-                        break;
-                    }
-                    _ => {}
+                told.stop(how, &crawl.stopper(), &mut rng);
+                if how == 4 {
+                    crawler = None;
+                    break;
                 }
             }
             if step > 100

@@ -12,7 +12,7 @@ use crate::crawl::core::{Core, Phase};
 use crate::fetch::failure::FailureKind;
 use crate::frontier::extra::{Extra, Flags};
 use crate::frontier::job::Job;
-use crate::frontier::request::{Kind, Request};
+use crate::frontier::request::Request;
 use crate::io::Io;
 use crate::sink::page::Page;
 use crate::throttle::map::Scopes;
@@ -176,21 +176,11 @@ impl Load {
         // Given back as the caller's own when the request has ended.
         extra.set_tag(slot.into());
         Job {
-            id: 0,
-            parent: 0,
-            via: None,
-            url: target.url.clone(),
-            kind: Kind::Page,
-            seed: true,
             fresh: self.new_connections,
-            heard: false,
-            redirects: 0,
-            attempt: 1,
             depth: target.request.depth,
-            priority: 0,
-            share: 0.0,
             flags: Flags::of(&target.request),
             extra: Some(extra),
+            ..Job::seed(0, target.url.clone())
         }
     }
 
