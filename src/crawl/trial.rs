@@ -90,6 +90,17 @@ pub fn crawl_from(
     seed: u64,
     edit: impl FnOnce(&mut Config, &mut Settings),
 ) -> (Crawler<Sim>, Told) {
+    crawl_under(Weather::default(), source, world, seed, edit)
+}
+
+/// The same on such a network.
+pub fn crawl_under(
+    weather: Weather,
+    source: Option<Box<dyn Source>>,
+    world: impl World + 'static,
+    seed: u64,
+    edit: impl FnOnce(&mut Config, &mut Settings),
+) -> (Crawler<Sim>, Told) {
     let mut config = Config::default();
     config.throttle.default.delay = Duration::ZERO;
     config.throttle.default.delay_per_slot = Duration::ZERO;
@@ -99,7 +110,7 @@ pub fn crawl_from(
     config.random_seed = Some(seed);
     let mut settings = Settings::default();
     edit(&mut config, &mut settings);
-    let io = Sim::with(seed, settings, Weather::default(), Box::new(world));
+    let io = Sim::with(seed, settings, weather, Box::new(world));
     let told = Told::default();
     let sink = Keeps {
         told: told.clone(),
