@@ -19,7 +19,7 @@ impl<I: Io> Core<I> {
 
     /// What a host's turn is: turns without a wait as long as each finds news, and then the descriptor
     /// set. What comes in the meantime is taken without a way through the host's own wait and back,
-    /// which would cost a busy crawl a tenth of its pages.
+    /// which would cost a busy crawl a tenth of its pages. Results to be taken end it.
     pub fn turn_for_host(&mut self) {
         let began = self.io.now();
         let mut goes_on = true;
@@ -29,7 +29,7 @@ impl<I: Io> Core<I> {
                 return;
             }
             let took = self.io.now().saturating_since(began);
-            goes_on = had_news && took < HOSTS_TURN;
+            goes_on = had_news && took < HOSTS_TURN && !self.results_wait();
         }
         self.arm_descriptor();
     }

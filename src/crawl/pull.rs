@@ -152,7 +152,7 @@ impl Pull {
 
 impl<I: Io> Core<I> {
     /// Whether results wait to be taken.
-    fn results_wait(&self) -> bool {
+    pub fn results_wait(&self) -> bool {
         self.pull.as_ref().is_some_and(|pull| !pull.is_empty())
     }
 
