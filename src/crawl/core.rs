@@ -6,22 +6,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::config::Config;
-use super::delayed::{Crowd, Delayed};
-use super::feed::Feed;
-use super::flight::{Flight, Socket};
-use super::found::Found;
-use super::guard::Guard;
-use super::inbox::{Inbox, Stop, Waiting};
-use super::mapping::Mapping;
-use super::origins::Ways;
+use super::embed::feed::Feed;
+use super::embed::found::Found;
+use super::embed::inbox::{Inbox, Stop, Waiting};
+use super::embed::pull::Pull;
+use super::embed::steer::{Ended, Unwanted};
+use super::life::delayed::{Crowd, Delayed};
+use super::life::flight::{Flight, Socket};
+use super::life::guard::Guard;
+use super::life::mapping::Mapping;
+use super::life::origins::Ways;
+use super::life::pieces::Pieces;
+use super::life::room::{Ports, Room};
+use super::life::spare::Spare;
 use super::pacing::{MOST, MOST_RUNNING, Pacing};
-use super::pieces::Pieces;
 use super::probe::Load;
-use super::pull::Pull;
-use super::room::{Ports, Room};
-use super::spare::Spare;
 use super::stats::{Progress, Stats};
-use super::steer::{Ended, Unwanted};
 use super::timer::{Deadlines, Timer};
 use crate::base::disk::{DiskDone, DiskJob};
 use foldhash::fast::FixedState;
@@ -193,8 +193,9 @@ const READER_PATIENCE: Duration = Duration::from_secs(1);
 pub(super) const STATS_TAG: u64 = u64::MAX;
 
 impl<I: Io> Core<I> {
-    /// One turn. Waits for news until something is due, at most until `until`.
-    pub fn turn(&mut self, until: Option<Instant>) {
+    /// One turn. Waits for news until something is due, at most until `until`. Tells whether there was
+    /// any: where there was, there soon is more.
+    pub fn turn(&mut self, until: Option<Instant>) -> bool {
         self.armed = false;
         if let Some(pull) = &mut self.pull {
             pull.begin_turn();
@@ -202,6 +203,7 @@ impl<I: Io> Core<I> {
         let deadline = self.next_deadline().into_iter().chain(until).min();
         let mut events = std::mem::take(&mut self.events);
         self.io.wait(deadline, &mut events);
+        let had_news = !events.is_empty();
         self.begin_gaps(&events);
         self.see_time();
         let began = self.now;
@@ -250,6 +252,7 @@ impl<I: Io> Core<I> {
             // Whoever sleeps is not woken for nothing.
             self.next_tick = Some(self.now + TICK);
         }
+        had_news
     }
 
     /// Looks at the clock. A turn may do so again and again: what it sent has its gap from when it was

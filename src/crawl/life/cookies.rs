@@ -1,0 +1,37 @@
+//! The cookies of a crawl: which requests carry them, and which replies add to them.
+
+use super::flight::Socket;
+use crate::base::slab::Key;
+use crate::crawl::core::Core;
+use crate::frontier::job::Job;
+use crate::io::Io;
+
+impl<I: Io> Core<I> {
+    /// The cookies that a job's request carries beside its own fields, if there are any, as the value
+    /// of their field.
+    pub fn cookies_for(&self, job: &Job, own: &[(String, String)]) -> Option<String> {
+        let jar = self.jar.as_ref()?;
+        let is_cookie = |(name, _): &(String, String)| name.eq_ignore_ascii_case("cookie");
+        let usual = &self.config.fetch.headers;
+        if job.flags.dont_merge_cookies || own.iter().chain(usual).any(is_cookie) {
+            return None;
+        }
+        jar.header(&job.url, self.now)
+    }
+
+    /// Keeps the cookies of a reply whose head has just come.
+    pub fn keep_cookies(&mut self, key: Key, socket: Key) {
+        let (Some(jar), Some(flight)) = (&mut self.jar, self.flights.get(key)) else {
+            return;
+        };
+        let connection = self.sockets.get(socket).and_then(Socket::http);
+        let exchange = connection.and_then(|http| http.connection.exchange());
+        if let Some(head) = exchange.and_then(|exchange| exchange.head())
+            && !flight.job.flags.dont_merge_cookies
+        {
+            let wall = self.io.wall_at_start().at(self.now);
+            let fields = head.headers.get_all("set-cookie");
+            jar.take(&flight.job.url, fields, wall, self.now);
+        }
+    }
+}
