@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -146,11 +146,15 @@ impl Feeder {
     /// waited for: nothing of it was read that is not told of.
     pub fn unfed(self) -> Option<Unfed> {
         let patience = Instant::now() + STDIN_PATIENCE;
-        while self.may_block && !self.thread.is_finished() {
-            if Instant::now() > patience {
-                return None;
+        while self.may_block {
+            let left = patience.saturating_duration_since(Instant::now());
+            match self.failure.recv_timeout(left) {
+                // Whoever wanted to know has asked.
+                Ok(_) => {}
+                // The thread's end of it goes with the thread.
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => return None,
             }
-            thread::sleep(Duration::from_millis(10));
         }
         self.thread.join().ok()
     }
