@@ -11,8 +11,9 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::base::time::Instant;
-use crate::crawl::core::{Core, Phase, SUBMITTED_PER_TURN};
+use crate::crawl::core::{Core, SUBMITTED_PER_TURN};
 use crate::crawl::life::admission::{Refused, job_of};
+use crate::crawl::phase::Phase;
 use crate::fetch::failure::Failure;
 use crate::frontier::request::{Kind, Request};
 use crate::io::{Io, Waker};
