@@ -12,7 +12,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use super::config::{Config, ConfigError};
-use super::core::{Core, Phase};
+use super::core::Core;
 use super::embed::feed::{Feed, Source, SourceError};
 use super::embed::found::Found;
 use super::embed::handle::{Handle, Stopper};
@@ -29,6 +29,7 @@ use super::life::pieces::Pieces;
 use super::life::room::{Ports, Room};
 use super::life::spare::Spare;
 use super::pacing::{MOST, Pacing};
+use super::phase::Phase;
 use super::stats::{Progress, Stats};
 use super::timer::Deadlines;
 use crate::base::address;

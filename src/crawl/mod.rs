@@ -1,6 +1,7 @@
 //! The loop, where the floors meet: a crawler, and how to run, embed, feed and stop it.
 
 mod core;
+mod phase;
 mod timer;
 mod life;
 mod crawler;

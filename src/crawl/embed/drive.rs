@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use super::snapshot::Snapshot;
-use crate::crawl::core::{Core, Phase};
+use crate::crawl::core::Core;
+use crate::crawl::phase::Phase;
 use crate::io::Io;
 
 /// How long a host waits for its turn to end, about: what else it does may be as pressing.

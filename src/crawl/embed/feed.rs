@@ -12,8 +12,9 @@ use hashbrown::HashMap;
 use serde_json::value::RawValue;
 
 use crate::base::time::Instant;
-use crate::crawl::core::{Core, Phase, SUBMITTED_PER_TURN};
+use crate::crawl::core::{Core, SUBMITTED_PER_TURN};
 use crate::crawl::life::admission::{Refused, job_of};
+use crate::crawl::phase::Phase;
 use crate::fetch::failure::Failure;
 use crate::frontier::request::{Kind, Request};
 use crate::io::{Io, Waker};

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::crawl::core::{Core, Phase};
+use crate::crawl::core::Core;
 use crate::crawl::crawler::{Crawler, Turn};
+use crate::crawl::phase::Phase;
 use crate::io::Io;
 use crate::sink::page::Page;
 use crate::sink::pull::Results;

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::inbox::Word;
 use crate::base::slab::Key;
-use crate::crawl::core::{Core, Phase};
+use crate::crawl::core::Core;
 use crate::crawl::life::flight::{Flight, Stage};
+use crate::crawl::phase::Phase;
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::job::Job;
 use crate::frontier::request::Kind;
