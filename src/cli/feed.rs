@@ -145,18 +145,23 @@ impl Feeder {
     /// What the crawl, which is over, did not take. Standard input that says nothing now is not
     /// waited for: nothing of it was read that is not told of.
     pub fn unfed(self) -> Option<Unfed> {
+        if self.may_block && !self.ends_soon() {
+            return None;
+        }
+        self.thread.join().ok()
+    }
+
+    /// Whether the thread ends before patience does: its end of the channel goes with it.
+    fn ends_soon(&self) -> bool {
         let patience = Instant::now() + STDIN_PATIENCE;
-        while self.may_block {
+        loop {
             let left = patience.saturating_duration_since(Instant::now());
             match self.failure.recv_timeout(left) {
                 // Whoever wanted to know has asked.
                 Ok(_) => {}
-                // The thread's end of it goes with the thread.
-                Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => return None,
+                Err(error) => return error == RecvTimeoutError::Disconnected,
             }
         }
-        self.thread.join().ok()
     }
 }
 
