@@ -303,16 +303,11 @@ const PIECE_MAX: usize = 64 << 10;
 const PERIOD: u64 = 1_000_003;
 
 fn pattern() -> Arc<[u8]> {
-    let mut state = 7_u64;
-    let next = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    };
-    let mut once: Vec<u8> = std::iter::repeat_with(next).take(PERIOD as usize).collect();
-    once.extend_from_within(..PIECE_MAX);
-    once.into()
+    let mut rng = Rng::from_seed(7);
+    let once = std::iter::repeat_with(|| rng.below(256) as u8);
+    let mut bytes: Vec<u8> = once.take(PERIOD as usize).collect();
+    bytes.extend_from_within(..PIECE_MAX);
+    bytes.into()
 }
 
 /// So many bytes of the body from there on.

@@ -91,9 +91,11 @@ impl Job {
 
     /// Its own header fields, in order. Most have none.
     pub fn fields(&self) -> Vec<(String, String)> {
-        let fields = self.extra.iter().flat_map(|extra| extra.fields());
-        let owned = fields.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        owned.collect()
+        let Some(extra) = &self.extra else {
+            return Vec::new();
+        };
+        let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        extra.fields().map(owned).collect()
     }
 
     /// The body; empty means none.

@@ -221,7 +221,7 @@ struct Given {
     /// Something of it was sent.
     begun: bool,
     /// It has had its final page, while somebody still holds that open.
-    page: Option<Ending>,
+    page: Option<Box<Ending>>,
 }
 
 /// How a page ended, once the sink has taken it.
@@ -319,7 +319,7 @@ impl Feed {
     pub fn end(&mut self, ending: Ending, is_open: bool) {
         if is_open {
             if let Some(given) = self.given.get_mut(&ending.root) {
-                given.page = Some(ending);
+                given.page = Some(Box::new(ending));
             }
             return;
         }
@@ -332,7 +332,7 @@ impl Feed {
     pub fn close(&mut self, root: u64) {
         let given = self.given.get_mut(&root);
         if let Some(ending) = given.and_then(|given| given.page.take()) {
-            self.end(ending, false);
+            self.end(*ending, false);
         }
     }
 
