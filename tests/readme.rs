@@ -2,13 +2,15 @@
 //! named is.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
+use std::{env, fs};
 
+use argiope::serde_json::Value;
 use argiope::{Pacing, Progress, Stats};
 
 const README: &str = include_str!("../README.md");
 const LIBRARY: &str = include_str!("../src/lib.md");
+const SETTINGS: &str = include_str!("../src/settings.md");
 const ROWS: &str = include_str!("throttling_rows.md");
 /// What stands in place of the tests of a row that is not judged yet.
 const PENDING: &str = "pending";
@@ -84,6 +86,84 @@ fn every_setting_that_is_named_exists() {
             && word.chars().all(|c| c.is_ascii_uppercase() || c == '_');
         let there = || argiope::settings::all().iter().any(|s| s.name == word);
         assert!(!shouted || there(), "{word} is named but is no setting");
+    }
+}
+
+/// `ARGIOPE_WRITE=1 cargo test --test readme` writes the table anew.
+#[test]
+fn every_setting_is_told_with_its_default() {
+    let (before, _) = SETTINGS.split_once("| name").unwrap_or((SETTINGS, ""));
+    let mut expected = format!(
+        "{before}| name | value | default | meaning | in a scope |\n|---|---|---|---|---|\n"
+    );
+    for setting in argiope::settings::all() {
+        let cells = [
+            format!("`{}`", setting.name),
+            escaped(setting.kind),
+            in_code(&readable(&setting.default(), setting.kind)),
+            escaped(setting.meaning),
+            in_code(setting.scope_key.unwrap_or_default()),
+        ];
+        expected.push_str(&format!("| {} |\n", cells.join(" | ")));
+    }
+    if env::var_os("ARGIOPE_WRITE").is_some() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/settings.md");
+        fs::write(path, expected).expect("it is written");
+    } else {
+        assert!(
+            SETTINGS == expected,
+            "src/settings.md does not tell what the settings are"
+        );
+    }
+}
+
+/// A value as a person writes it.
+fn readable(value: &Value, kind: &str) -> String {
+    let units: &[(f64, &str)] = match kind {
+        "duration" => &[
+            (3600.0, "h"),
+            (60.0, "m"),
+            (1.0, "s"),
+            (1e-3, "ms"),
+            (1e-9, "ns"),
+        ],
+        "bytes" => &[(1073741824.0, "GiB"), (1048576.0, "MiB"), (1024.0, "KiB")],
+        _ => &[],
+    };
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Array(entries) => {
+            let entries: Vec<_> = entries.iter().map(|entry| readable(entry, "")).collect();
+            entries.join(",")
+        }
+        Value::Number(number) => {
+            let number = number.as_f64().expect("it is a number");
+            let whole = units
+                .iter()
+                .find(|(unit, _)| number >= *unit && number % unit == 0.0);
+            whole.map_or(value.to_string(), |(unit, name)| {
+                format!("{}{name}", number / unit)
+            })
+        }
+        Value::Object(entries) if entries.is_empty() => String::new(),
+        other => other.to_string(),
+    }
+}
+
+/// Text that means nothing to Markdown.
+fn escaped(text: &str) -> String {
+    let marks = ['*', '[', ']', '<', '_'];
+    text.chars()
+        .flat_map(|c| marks.contains(&c).then_some('\\').into_iter().chain([c]))
+        .collect()
+}
+
+fn in_code(text: &str) -> String {
+    if text.is_empty() {
+        String::new()
+    } else {
+        format!("`{text}`")
     }
 }
 

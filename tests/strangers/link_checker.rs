@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::future::Future;
+use std::io;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -54,11 +55,11 @@ pub async fn check(
     config: Config,
     targets_max: usize,
     stop: impl Future<Output = ()>,
-) -> Result<Report, Box<dyn Error>> {
+) -> Result<Report, Box<dyn Error + Send + Sync>> {
     let start = CrawlUrl::parse(start)?;
     let crawler = Crawler::builder(config.with("FOLLOW", "none")?).build()?;
     // SAFETY: a crawler has the same descriptor for as long as it lives.
-    let mut crawler = unsafe { AsyncFd::register(crawler)? };
+    let mut crawler = unsafe { AsyncFd::register(crawler) }.map_err(io::Error::from)?;
     let mut site = Site {
         authority: start.authority().to_owned(),
         targets_max,
@@ -82,7 +83,7 @@ pub async fn check(
             break reason;
         }
         tokio::select! {
-            ready = crawler.readable() => ready?.clear_ready(),
+            ready = crawler.readable_mut() => ready?.clear_ready(),
             () = &mut stop, if !is_stopping => {
                 is_stopping = true;
                 crawler.get_ref().stopper().shutdown(Duration::from_secs(1));
@@ -135,9 +136,9 @@ impl Site {
         let target = &mut self.report.targets[index];
         // Each is asked for once as it is, and what redirects to it does not count.
         let mut request = Request::get(target.url.as_str())
+            .method(method)
             .tag(index as u64)
             .dont_filter();
-        request.method = method.to_owned();
         if target.url.authority() != self.authority {
             request = request.body_max(0);
         }
