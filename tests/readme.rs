@@ -6,10 +6,11 @@ use std::path::Path;
 use std::{env, fs};
 
 use argiope::serde_json::Value;
-use argiope::{Pacing, Progress, Stats};
+use argiope::{FailureKind, Pacing, Progress, Stats};
 
 const README: &str = include_str!("../README.md");
 const LIBRARY: &str = include_str!("../src/lib.md");
+const FAILURES: &str = include_str!("../src/fetch/failure.rs");
 const SETTINGS: &str = include_str!("../src/settings.md");
 const ROWS: &str = include_str!("throttling_rows.md");
 /// What stands in place of the tests of a row that is not judged yet.
@@ -165,6 +166,42 @@ fn in_code(text: &str) -> String {
     } else {
         format!("`{text}`")
     }
+}
+
+#[test]
+fn every_code_of_a_failure_that_a_test_knows_stands_below_its_kind() {
+    // What looks like one and is none.
+    const OTHERS: [&str; 4] = ["dns.test", "robots.json", "robots.txt", "tls.provider"];
+    let (_, kinds) = FAILURES
+        .split_once("pub enum FailureKind {")
+        .expect("it is there");
+    let (mut docs, mut told) = (String::new(), Vec::new());
+    for line in kinds.lines().skip(1).take_while(|line| *line != "}") {
+        match line.trim_start().strip_prefix("///") {
+            Some(words) => docs.push_str(words),
+            None => told.push(std::mem::take(&mut docs)),
+        }
+    }
+    let code: Vec<String> = ["src", "tests"].iter().flat_map(|f| sources(f)).collect();
+    let mut known = 0;
+    for (kind, told) in FailureKind::ALL.iter().zip(told) {
+        // The names of filters stand elsewhere.
+        if *kind == FailureKind::Filtered {
+            continue;
+        }
+        let begin = format!("\"{}.", kind.name());
+        for rest in code.iter().flat_map(|code| code.split(&begin).skip(1)) {
+            let code = rest.split('"').next().unwrap_or_default();
+            let is_word =
+                !code.is_empty() && code.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+            if is_word && !OTHERS.contains(&format!("{}.{code}", kind.name()).as_str()) {
+                let is_told = told.contains(&format!("`{code}`"));
+                assert!(is_told, "{kind:?} has {code}, which is not told: {told}");
+                known += 1;
+            }
+        }
+    }
+    assert!(known > 100, "{known}");
 }
 
 /// The row that a test judges by its name: `F05` of `f05_the_global_cap_holds`.

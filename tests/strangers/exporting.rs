@@ -258,20 +258,28 @@ fn what_is_no_target_is_refused() {
 }
 
 #[test]
-fn the_end_of_the_certificate_that_ends_first_is_told() {
+fn the_end_of_the_certificate_that_ends_first_is_told_if_it_is_trusted() {
     let folder = tempfile::tempdir().expect("a folder");
     let authority = folder.path().join("authority.pem");
     let port = serve_tls(&authority);
     let config = Config::default()
         .with("ALLOW_NET", "loopback")
-        .and_then(|config| config.with("CA_FILE", authority.to_str().expect("a path")))
         .and_then(|config| config.with("RESOLVE", format!("*:443:127.0.0.1:{port}")))
         .expect("it is sound");
-    let answers = scraped(config, &[("probe?target=https://a.test/", 30.0)]);
-    let told = metrics(&answers[0]);
-    assert_eq!(told["probe_success"], 1.0, "{told:?}");
-    assert_eq!(told["probe_ssl_earliest_cert_expiry"], 4_102_444_800.0); // 2100-01-01
-    assert!(phase(&told, "tls") > 0.0);
+    let trusting = config.clone();
+    let trusting = trusting.with("CA_FILE", authority.to_str().expect("a path"));
+    let told = |config| metrics(&scraped(config, &[("probe?target=https://a.test/", 30.0)])[0]);
+
+    let trusted = told(trusting.expect("it is sound"));
+    assert_eq!(trusted["probe_success"], 1.0, "{trusted:?}");
+    let ends = trusted["probe_ssl_earliest_cert_expiry"];
+    assert_eq!(ends, 4_102_444_800.0); // 2100-01-01
+    assert!(phase(&trusted, "tls") > 0.0);
+
+    let untrusted = told(config);
+    assert_eq!(untrusted["probe_success"], 0.0);
+    assert_eq!(failures(&untrusted), ["tls.untrusted"]);
+    assert!(!untrusted.contains_key("probe_ssl_earliest_cert_expiry"));
 }
 
 /// Serves a page under a certificate to the year 2100, of an authority to 2200 that it writes to a file.
