@@ -38,8 +38,9 @@ pub trait Sink: Send {
         Wish::Keep
     }
 
-    /// A piece of a body that is [taken](Wish::Take), of the attempt of this `id`, never empty. Pieces
-    /// of one body come in their order, those of several in turn.
+    /// A piece of a body that is [taken](Wish::Take), of the attempt of this `id`: 1 byte to 64 KiB.
+    /// Pieces of one body come in their order, those of several in turn: after a mebibyte of one, or
+    /// what was read of it at once, it is others' turn.
     fn on_body(&mut self, _id: u64, _piece: &[u8]) -> Flow {
         Flow::Ready
     }

@@ -13,6 +13,7 @@ use crate::fetch::timings::Timings;
 pub use crate::fetch::tls::{Certificates, TlsInfo};
 use crate::sink::reply::Wish;
 use crate::wire::http::Headers;
+use crate::wire::proxy::Route;
 use crate::wire::warc::Digest;
 
 /// One finished attempt. Times are on the crawl's clock; `wall_at_start` makes wall time of them.
@@ -78,6 +79,8 @@ pub struct Page {
     pub delay: Option<Duration>,
     /// Wall time when the crawl began.
     pub wall_at_start: Wall,
+    /// How it went, where its request said that, or the page that led to it: else as `PROXY` says.
+    pub route: Option<Route>,
     /// The caller's own JSON: that of the request it descends from by retries and redirects.
     pub meta: Option<Box<RawValue>>,
     /// The caller's own number: that of the request it descends from by retries and redirects. 0 with
@@ -241,6 +244,7 @@ pub(crate) mod samples {
             },
             delay: Some(Duration::from_millis(250)),
             wall_at_start: Wall(1_795_219_200_000_000_000),
+            route: None,
             meta: None,
             tag: 0,
             request_bytes: format!("GET /{id} HTTP/1.1\r\nHost: a.test\r\n\r\n").into(),

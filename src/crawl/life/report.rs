@@ -68,7 +68,6 @@ impl<I: Io> Core<I> {
     /// A page that says what was asked for, and nothing of what came. Its scopes are still those of
     /// some other page.
     fn blank_page(&mut self, job: &Job) -> Box<Page> {
-        let extra = job.extra.as_deref();
         let mut page = self.spare.take_page();
         let mut url = mem::take(&mut page.url);
         rewrite(&mut url, job.url.as_str());
@@ -108,8 +107,9 @@ impl<I: Io> Core<I> {
             },
             delay: None,
             wall_at_start: self.io.wall_at_start(),
-            meta: extra.and_then(|extra| extra.meta.clone()),
-            tag: extra.map_or(0, |extra| extra.tag),
+            route: job.route().cloned(),
+            meta: job.meta().map(ToOwned::to_owned),
+            tag: job.tag(),
             request_bytes: Vec::new(),
             response_bytes: Vec::new(),
             head_length: 0,
