@@ -65,7 +65,8 @@ pub trait Sink: Send {
     /// Hears of a finished disk job, whoever asked for it.
     fn disk_done(&mut self, _done: &DiskDone, _disk: &mut Vec<DiskJob>) {}
 
-    /// Whether it takes more now. What is on its way when it says no is still put.
+    /// Whether it takes more now. What is on its way when it says no is still put. It is asked in each
+    /// turn, and every few milliseconds while it says no: nobody has to wake the crawl.
     fn is_ready(&self) -> bool {
         true
     }

@@ -58,7 +58,14 @@ use crate::sink::page::Page;
 ///
 /// Both methods are called on the crawl's thread, which stands still meanwhile: neither may wait. A
 /// client that blocks belongs on a thread of its own, from which batches come by a channel; where it
-/// is empty the source says [`Supply::Nothing`], and that thread calls [`Wake::wake`] once it is not.
+/// is empty the source says [`Supply::Nothing`], and that thread calls [`Wake::wake`] once it is not: a
+/// clone of the [`Wake`] is sent to it when the source is first asked. A database in the same process
+/// that answers in microseconds may be asked directly.
+///
+/// That a request has ended means that the sink has had its page, not that a sink with a thread of its
+/// own has written it. Where results are to be safe before the request is forgotten, source and sink
+/// tell that thread by one channel: what the sink had comes first. `tests/strangers/harvest.rs` in the
+/// repository does so, with SQLite.
 ///
 /// Every request that the crawl was given ends once, whatever happens: by a final page, which the
 /// sink has had by then; unsent or unfinished, when the crawl is over or dropped; or refused. What
