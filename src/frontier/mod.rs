@@ -6,6 +6,7 @@
 
 mod lanes;
 mod queue;
+mod queued;
 pub mod numbers;
 mod origins;
 pub mod request;

@@ -4,7 +4,7 @@ use super::{Frontier, Stands};
 use crate::base::time::Instant;
 use crate::frontier::job::Job;
 use crate::frontier::origins::NO_LANE;
-use crate::frontier::queue::Queued;
+use crate::frontier::queued::Queued;
 use crate::frontier::request::Kind;
 use crate::throttle::engine::{LaneId, Throttle};
 use crate::throttle::scope::ScopeId;

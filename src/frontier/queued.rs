@@ -1,0 +1,469 @@
+//! A request as it is queued: in as little memory as what it says takes.
+
+use std::cmp::Ordering;
+
+use super::extra::{Extra, Flags};
+use super::job::{Job, Rank};
+use super::request::Kind;
+use crate::wire::url::CrawlUrl;
+
+/// A request that is queued.
+#[derive(Debug)]
+pub(super) enum Queued {
+    /// A seed that says no more than its URL. Where it leads its lane's origin knows, save for the
+    /// target.
+    Plain(Plain),
+    /// A page that another of its origin has a link to, and of which no more is to be said: in one
+    /// piece of memory, where a job would be in three. Most of what a crawl finds is such a page, and
+    /// lies untouched so long that no cache holds it any more.
+    Link(Box<Link<LINK_USUAL>>),
+    /// The same with longer texts.
+    LongLink(Box<Link<LINK_LONG>>),
+    /// Any other.
+    Whole(Box<Job>),
+}
+
+/// A page that a seed asks for, without anything else that a [`Job`] could say.
+///
+/// A crawl may begin with millions of these, most of them the front page of a host of its own: then
+/// they take no memory beyond their lanes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plain {
+    id: [u8; ID_BYTES],
+    /// Of the target; and [`HEARD`].
+    length: u8,
+    target: [u8; TARGET_MAX],
+}
+
+/// See [`Queued::Link`].
+#[derive(Clone, Debug)]
+pub(super) struct Link<const TEXT_MAX: usize> {
+    id: [u8; ID_BYTES],
+    parent: [u8; ID_BYTES],
+    depth: u16,
+    /// Of the target, and of that of the page with the link.
+    lengths: [u8; 2],
+    /// Both targets, one behind the other.
+    text: [u8; TEXT_MAX],
+}
+
+/// What is left of 64 bytes, and of 128.
+const LINK_USUAL: usize = 48;
+const LINK_LONG: usize = 112;
+
+/// Enough to count 280 million million attempts.
+const ID_BYTES: usize = 6;
+/// What is left of sixteen bytes.
+const TARGET_MAX: usize = 8;
+/// Beside a length: whoever submitted it waits to hear how it ends.
+const HEARD: u8 = 0x80;
+
+impl Queued {
+    /// A request as it is queued.
+    pub fn of(job: Job) -> Self {
+        if job.seed {
+            if let Some(plain) = Plain::of(&job) {
+                return Queued::Plain(plain);
+            }
+        } else if let Some(link) = Link::of(&job) {
+            return Queued::Link(Box::new(link));
+        } else if let Some(link) = Link::of(&job) {
+            return Queued::LongLink(Box::new(link));
+        }
+        Queued::Whole(Box::new(job))
+    }
+
+    /// The request, whose lane is of this origin: whether it is https, its host and its port.
+    pub fn into_job(self, (is_https, host, port): (bool, &str, u16)) -> Job {
+        match self {
+            Queued::Plain(plain) => {
+                let url = CrawlUrl::of_parts(is_https, host, port, plain.target());
+                Job {
+                    heard: plain.is_heard(),
+                    ..Job::seed(number(plain.id), url)
+                }
+            }
+            Queued::Link(link) => link.job(is_https, host, port),
+            Queued::LongLink(link) => link.job(is_https, host, port),
+            Queued::Whole(job) => *job,
+        }
+    }
+
+    pub fn id(&self) -> u64 {
+        match self {
+            Queued::Plain(plain) => number(plain.id),
+            Queued::Link(link) => number(link.id),
+            Queued::LongLink(link) => number(link.id),
+            Queued::Whole(job) => job.id,
+        }
+    }
+
+    /// The attempt that it descends from; see [`Job::root`].
+    pub fn root(&self) -> u64 {
+        match self {
+            Queued::Whole(job) => job.root(),
+            first => first.id(),
+        }
+    }
+
+    pub fn kind(&self) -> Kind {
+        match self {
+            Queued::Whole(job) => job.kind,
+            _ => Kind::Page,
+        }
+    }
+
+    pub fn depth(&self) -> u32 {
+        match self {
+            Queued::Plain(_) => 0,
+            Queued::Link(link) => link.depth.into(),
+            Queued::LongLink(link) => link.depth.into(),
+            Queued::Whole(job) => job.depth,
+        }
+    }
+
+    /// Path and query of its URL.
+    pub fn target(&self) -> &str {
+        match self {
+            Queued::Plain(plain) => plain.target(),
+            Queued::Link(link) => link.targets().0,
+            Queued::LongLink(link) => link.targets().0,
+            Queued::Whole(job) => job.url.request_target(),
+        }
+    }
+
+    pub fn flags(&self) -> Flags {
+        match self {
+            Queued::Whole(job) => job.flags,
+            _ => Flags::default(),
+        }
+    }
+
+    pub fn extra(&self) -> Option<&Extra> {
+        match self {
+            Queued::Whole(job) => job.extra.as_deref(),
+            _ => None,
+        }
+    }
+
+    fn rank(&self) -> Rank {
+        match self {
+            Queued::Whole(job) => job.rank(),
+            plain => (0, 0, 0, std::cmp::Reverse(plain.id())),
+        }
+    }
+}
+
+impl Plain {
+    fn of(job: &Job) -> Option<Self> {
+        let says_more = job.parent != 0
+            || job.via.is_some()
+            || job.kind != Kind::Page
+            || !job.seed
+            || job.fresh
+            || job.redirects != 0
+            || job.attempt != 1
+            || job.depth != 0
+            || job.priority != 0
+            || job.share != 0.0
+            || job.flags != Flags::default()
+            || job.extra.is_some();
+        let text = job.url.request_target().as_bytes();
+        let mut target = [0; TARGET_MAX];
+        target.get_mut(..text.len())?.copy_from_slice(text);
+        (!says_more).then_some(Plain {
+            id: short(job.id)?,
+            length: text.len() as u8 | if job.heard { HEARD } else { 0 },
+            target,
+        })
+    }
+
+    fn target(&self) -> &str {
+        std::str::from_utf8(&self.target[..usize::from(self.length & !HEARD)])
+            .expect("it was text when it came")
+    }
+
+    fn is_heard(&self) -> bool {
+        self.length & HEARD != 0
+    }
+}
+
+impl<const TEXT_MAX: usize> Link<TEXT_MAX> {
+    fn of(job: &Job) -> Option<Self> {
+        let says_more = job.kind != Kind::Page
+            || job.seed
+            || job.fresh
+            || job.heard
+            || job.redirects != 0
+            || job.attempt != 1
+            || job.priority != 0
+            || job.share != 0.0
+            || job.flags != Flags::default()
+            || job.extra.is_some();
+        let from = job.via.as_deref()?.strip_prefix(job.url.origin())?;
+        let target = job.url.request_target();
+        // What does not go on like this is another origin, whose name only begins like this one's.
+        if says_more || !from.starts_with('/') {
+            return None;
+        }
+        let mut text = [0; TEXT_MAX];
+        let (place, rest) = text.split_at_mut_checked(target.len())?;
+        place.copy_from_slice(target.as_bytes());
+        rest.get_mut(..from.len())?.copy_from_slice(from.as_bytes());
+        Some(Link {
+            id: short(job.id)?,
+            parent: short(job.parent)?,
+            depth: u16::try_from(job.depth).ok()?,
+            lengths: [target.len() as u8, from.len() as u8],
+            text,
+        })
+    }
+
+    fn job(&self, is_https: bool, host: &str, port: u16) -> Job {
+        let (target, from) = self.targets();
+        let url = CrawlUrl::of_parts(is_https, host, port, target);
+        let via = [url.origin(), from].concat();
+        Job {
+            parent: number(self.parent),
+            via: Some(via.into()),
+            seed: false,
+            depth: self.depth.into(),
+            ..Job::seed(number(self.id), url)
+        }
+    }
+
+    /// The target, and that of the page with the link.
+    fn targets(&self) -> (&str, &str) {
+        let [target, from] = self.lengths.map(usize::from);
+        let text = str::from_utf8(&self.text[..target + from]);
+        text.expect("it was text when it came").split_at(target)
+    }
+}
+
+/// A number as few bytes, if it is not too large.
+fn short(number: u64) -> Option<[u8; ID_BYTES]> {
+    match number.to_le_bytes() {
+        [low @ .., 0, 0] => Some(low),
+        _ => None,
+    }
+}
+
+fn number(short: [u8; ID_BYTES]) -> u64 {
+    let mut bytes = [0; 8];
+    bytes[..ID_BYTES].copy_from_slice(&short);
+    u64::from_le_bytes(bytes)
+}
+
+/// The greater of two goes first.
+impl Ord for Queued {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.rank().cmp(&other.rank())
+    }
+}
+
+impl PartialOrd for Queued {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Queued {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Queued {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_fill_whole_pieces_of_memory() {
+        assert_eq!(size_of::<Link<LINK_USUAL>>(), 64);
+        assert_eq!(size_of::<Link<LINK_LONG>>(), 128);
+    }
+
+    #[test]
+    fn a_link_to_a_page_of_the_same_origin_needs_no_job_and_comes_back_as_it_was() {
+        let check = |job: Job, size: usize| {
+            let url = job.url.clone();
+            let (told, rank, depth) = (format!("{job:?}"), job.rank(), job.depth);
+            let queued = Queued::of(job);
+            let of = match &queued {
+                Queued::Link(_) => 64,
+                Queued::LongLink(_) => 128,
+                _ => 0,
+            };
+            assert_eq!(of, size, "{told}");
+            assert_eq!(queued.target(), url.request_target());
+            assert_eq!((queued.rank(), queued.depth()), (rank, depth));
+            let again = queued.into_job((url.is_https(), url.host_str(), url.port()));
+            assert_eq!(format!("{again:?}"), told);
+        };
+        let link = |url: &str, via: &str| Job {
+            parent: 5,
+            via: Some(via.into()),
+            seed: false,
+            depth: 3,
+            ..Job::seed(7, CrawlUrl::parse(url).expect(url))
+        };
+        let plain = || link("http://a.test/x?y", "http://a.test/");
+        check(plain(), 64);
+        check(link("https://[::1]:8080/b", "https://[::1]:8080/a"), 64);
+        let at = |length: usize| format!("http://a.test/{}", "x".repeat(length - 1));
+        check(link(&at(30), &at(18)), 64);
+        check(link(&at(30), &at(19)), 128);
+        check(link(&at(60), &at(52)), 128);
+        check(link(&at(60), &at(53)), 0);
+        check(link(&at(300), &at(1)), 0);
+        check(link("http://a.test/", "http://a.test:81/"), 0);
+        check(link("http://a.test/", "https://a.test/"), 0);
+        check(link("http://a.test/", "http://b.test/"), 0);
+        let via = None;
+        check(Job { via, ..plain() }, 0);
+        let says_more: [fn(&mut Job); 13] = [
+            |job| job.kind = Kind::Sitemap,
+            |job| job.seed = true,
+            |job| job.fresh = true,
+            |job| job.heard = true,
+            |job| job.redirects = 1,
+            |job| job.attempt = 2,
+            |job| job.priority = 1,
+            |job| job.share = 0.5,
+            |job| job.flags.dont_follow = true,
+            |job| job.extra = Some(Box::default()),
+            |job| job.id = 1 << 48,
+            |job| job.parent = 1 << 48,
+            |job| job.depth = 1 << 16,
+        ];
+        for change in says_more {
+            let mut job = plain();
+            change(&mut job);
+            check(job, 0);
+        }
+    }
+
+    #[test]
+    fn a_seed_that_says_no_more_than_its_url_needs_no_job_and_comes_back_as_it_was() {
+        let check = |job: Job, is_plain: bool| {
+            let url = job.url.clone();
+            let told = format!("{job:?}");
+            let queued = Queued::of(job);
+            assert_eq!(matches!(queued, Queued::Plain(_)), is_plain, "{told}");
+            assert_eq!(queued.target(), url.request_target());
+            let again = queued.into_job((url.is_https(), url.host_str(), url.port()));
+            assert_eq!(format!("{again:?}"), told);
+        };
+        let seed = |url: &str| Job::seed(7, CrawlUrl::parse(url).expect(url));
+        check(seed("http://a.test/"), true);
+        check(seed("https://[::1]:8080/?a=b"), true);
+        check(seed("http://a.test/1234567"), true);
+        check(seed("http://a.test/12345678"), false);
+        let plain = || seed("http://a.test/");
+        check(
+            Job {
+                heard: true,
+                ..plain()
+            },
+            true,
+        );
+        check(
+            Job {
+                id: (1 << 48) - 1,
+                ..plain()
+            },
+            true,
+        );
+        check(
+            Job {
+                id: 1 << 48,
+                ..plain()
+            },
+            false,
+        );
+        check(
+            Job {
+                parent: 3,
+                ..plain()
+            },
+            false,
+        );
+        check(
+            Job {
+                via: Some("http://b.test/".into()),
+                ..plain()
+            },
+            false,
+        );
+        check(
+            Job {
+                kind: Kind::Sitemap,
+                ..plain()
+            },
+            false,
+        );
+        check(
+            Job {
+                seed: false,
+                ..plain()
+            },
+            false,
+        );
+        check(
+            Job {
+                fresh: true,
+                ..plain()
+            },
+            false,
+        );
+        check(
+            Job {
+                redirects: 1,
+                ..plain()
+            },
+            false,
+        );
+        check(
+            Job {
+                attempt: 2,
+                ..plain()
+            },
+            false,
+        );
+        check(
+            Job {
+                depth: 1,
+                ..plain()
+            },
+            false,
+        );
+        check(
+            Job {
+                priority: -1,
+                ..plain()
+            },
+            false,
+        );
+        check(
+            Job {
+                share: 0.5,
+                ..plain()
+            },
+            false,
+        );
+        let flags = Flags {
+            dont_filter: true,
+            ..Flags::default()
+        };
+        check(Job { flags, ..plain() }, false);
+        check(
+            Job {
+                extra: Some(Box::default()),
+                ..plain()
+            },
+            false,
+        );
+    }
+}
