@@ -9,6 +9,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
+use smol_str::SmolStr;
 
 use super::pacing::Pacing;
 use crate::base::time::{Instant, Wall, nanos};
@@ -62,7 +63,8 @@ pub struct Stats {
     pub lateness: Spread,
     /// Length of a turn: from the end of one wait to the beginning of the next.
     pub lag: Spread,
-    scopes: HashMap<Box<str>, Tally, FixedState>,
+    /// By names that are short, mostly: these lie where they are compared.
+    scopes: HashMap<SmolStr, Tally, FixedState>,
     scopes_untold: u64,
 }
 
@@ -200,7 +202,7 @@ impl Stats {
                 self.scopes_untold += 1;
                 return;
             }
-            None => self.scopes.entry(scope.into()).or_default(),
+            None => self.scopes.entry(SmolStr::new(scope)).or_default(),
         };
         tally.sent += 1;
         tally.refused += u64::from(refused);
@@ -230,7 +232,7 @@ impl Stats {
             };
             let worst = best.peek().map_or(0, |Reverse((rank, _))| *rank);
             if best.len() < count || rank >= worst {
-                best.push(Reverse((rank, Reverse(&**name))));
+                best.push(Reverse((rank, Reverse(name.as_str()))));
             }
             if best.len() > count {
                 best.pop();
