@@ -32,8 +32,38 @@ pub(crate) const fn equal(word: u64, octet: u8) -> u64 {
     below(word ^ (ONES * octet as u64), 1)
 }
 
+/// Whether two texts are the same but for the case of ASCII letters.
+#[inline]
+pub(super) fn same_but_for_case(one: &[u8], other: &[u8]) -> bool {
+    let (Some(one_last), Some(other_last)) = (one.last_chunk(), other.last_chunk()) else {
+        return one.eq_ignore_ascii_case(other);
+    };
+    let ((ones, _), (others, _)) = (one.as_chunks(), other.as_chunks());
+    one.len() == other.len()
+        && eight_are_same(one_last, other_last)
+        && ones
+            .iter()
+            .zip(others)
+            .all(|(one, other)| eight_are_same(one, other))
+}
+
+/// The same of eight octets.
+#[inline]
+fn eight_are_same(one: &[u8; 8], other: &[u8; 8]) -> bool {
+    const CASE: u64 = ONES * 0x20;
+    let (one, other) = (u64::from_le_bytes(*one), u64::from_le_bytes(*other));
+    let differs = one ^ other;
+    // No carry leaves an octet whose top bit is not set.
+    let lower = (one | CASE) & !TOPS;
+    let from_a = lower + ONES * (0x80 - b'a' as u64);
+    let beyond_z = lower + ONES * (0x80 - b'z' as u64 - 1);
+    let letters = from_a & !beyond_z & !one & TOPS;
+    differs & !CASE == 0 && (differs << 2) & !letters == 0
+}
+
 /// How many octets there are before the first that stands in no value of a header field: a control
 /// character, most often the CR behind it.
+#[inline]
 pub(super) fn value_length(octets: &[u8]) -> usize {
     let (eights, rest) = octets.as_chunks::<8>();
     for (number, eight) in eights.iter().enumerate() {
@@ -93,6 +123,24 @@ mod tests {
             |text| usize::from(text.iter().any(plainly)),
         );
         assert!(!is(b""));
+    }
+
+    #[test]
+    fn texts_are_the_same_but_for_the_case_of_their_letters() {
+        for one in 0..=u8::MAX {
+            for other in 0..=u8::MAX {
+                for length in [1, 8, 11] {
+                    let mut texts = [vec![b'-'; length], vec![b'-'; length]];
+                    for place in [0, length / 2, length - 1] {
+                        (texts[0][place], texts[1][place]) = (one, other);
+                    }
+                    let same = texts[0].eq_ignore_ascii_case(&texts[1]);
+                    assert_eq!(same_but_for_case(&texts[0], &texts[1]), same, "{texts:?}");
+                }
+            }
+        }
+        assert!(!same_but_for_case(b"12345678", b"123456789"));
+        assert!(!same_but_for_case(b"1234567", b"12345678"));
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Heads: gathered line by line without rescanning, made regular, parsed once by httparse.
 
 use std::fmt;
+use std::iter;
 use std::mem::MaybeUninit;
 
 use httparse::{Header, ParserConfig, Status};
 
 use super::request::IS_TOKEN;
 use super::{HttpError, Limits};
-use crate::wire::octets::value_length;
+use crate::wire::octets::{same_but_for_case, value_length};
 
 /// The status line and the header fields of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,9 +56,11 @@ impl Version {
 pub struct Headers {
     bytes: Vec<u8>,
     fields: Vec<Field>,
-    /// A bit for each length that a name has, and one for each letter that one begins with: most names
-    /// that are looked for are not there, and that is seen without a look at the fields.
-    lengths: u64,
+    /// Of the names of each length the first field's number, from 1; all long ones count as of one
+    /// length. Most names that are looked for are not there, and the others are the only ones of their
+    /// length, so that fields are not searched.
+    firsts: [u16; LENGTHS],
+    /// A bit for each letter that a name begins with.
     initials: u32,
 }
 
@@ -65,6 +68,8 @@ pub struct Headers {
 struct Field {
     name: Part,
     value: Part,
+    /// The number of the next field with a name of this length, or 0.
+    next: u16,
 }
 
 /// A part of the bytes of a head.
@@ -90,17 +95,13 @@ impl Part {
 impl Headers {
     /// The value of the first field of this name, in any case, without surrounding white space.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
-        let field = self
-            .fields_of(name)
-            .find(|field| self.is_named(field, name));
+        let field = self.fields_of(name).next();
         field.map(|field| self.slice(field.value))
     }
 
     /// The values of every field of this name, in any case, in order.
     pub fn get_all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
-        self.fields_of(name)
-            .filter(move |field| self.is_named(field, name))
-            .map(|field| self.slice(field.value))
+        self.fields_of(name).map(|field| self.slice(field.value))
     }
 
     /// Every field as name and value, in order.
@@ -142,21 +143,15 @@ impl Headers {
         self.bytes.capacity() + self.fields.capacity() * size_of::<Field>()
     }
 
-    /// The fields, if one of them can have this name.
-    fn fields_of(&self, name: &str) -> std::slice::Iter<'_, Field> {
-        let may_be_there = self.lengths & length_bit(name.len()) != 0;
-        if may_be_there {
-            self.fields.iter()
-        } else {
-            [].iter()
-        }
-    }
-
-    fn is_named(&self, field: &Field, name: &str) -> bool {
-        // Most names differ in length already; of one that is the same most letters are, as they stand.
-        let mut letters = self.slice(field.name).iter().zip(name.as_bytes());
-        field.name.len() == name.len()
-            && letters.all(|(one, other)| one == other || one.eq_ignore_ascii_case(other))
+    /// The fields of this name, in order.
+    fn fields_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Field> {
+        let mut next = self.firsts[length_place(name.len())];
+        let each = iter::from_fn(move || {
+            let field = self.fields.get(usize::from(next.checked_sub(1)?))?;
+            next = field.next;
+            Some(field)
+        });
+        each.filter(|field| same_but_for_case(self.slice(field.name), name.as_bytes()))
     }
 
     fn slice(&self, part: Part) -> &[u8] {
@@ -391,15 +386,21 @@ impl HeadBuffer {
             Some(found) => found,
             None => self.parts(&mut fields)?,
         };
-        let (mut lengths, mut initials) = (0, 0);
-        for Field { name, .. } in &fields {
-            lengths |= length_bit(name.len());
-            initials |= initial_bit(self.bytes[name.start as usize]);
+        let Ok(end) = u16::try_from(fields.len() + 1) else {
+            // Far beyond any limit that makes sense.
+            return Err(HttpError::TooManyHeaderLines);
+        };
+        let (mut firsts, mut initials) = ([0; LENGTHS], 0);
+        for (field, number) in fields.iter_mut().rev().zip((1..end).rev()) {
+            let first = &mut firsts[length_place(field.name.len())];
+            field.next = *first;
+            *first = number;
+            initials |= initial_bit(self.bytes[field.name.start as usize]);
         }
         let headers = Headers {
             bytes: self.bytes,
             fields,
-            lengths,
+            firsts,
             initials,
         };
         Ok(Head {
@@ -451,14 +452,15 @@ impl HeadBuffer {
         fields.extend(response.headers.iter().map(|header| Field {
             name: part(header.name.as_bytes()),
             value: part(header.value),
+            next: 0,
         }));
         Ok((status.ok_or(HttpError::Status)?, version))
     }
 }
 
-/// The bit of a name's length in [`Headers::lengths`].
-fn length_bit(length: usize) -> u64 {
-    1 << length.min(63)
+/// The place of a name's length in [`Headers::firsts`].
+fn length_place(length: usize) -> usize {
+    length.min(LENGTHS - 1)
 }
 
 /// The bit of a name's first letter in [`Headers::initials`]: the same in either case.
@@ -529,6 +531,7 @@ fn read_regular(bytes: &[u8], fields: &mut Vec<Field>) -> Option<Regular> {
                 0 => Part::new(0, 0),
                 _ => Part::new(value, end),
             },
+            next: 0,
         });
     }
 }
@@ -576,6 +579,9 @@ const STATUS_LINE_START: &[u8] = b"HTTP/1.";
 const VERSION_BYTES: usize = 8;
 
 const TRAILERS_STATUS_LINE: &[u8] = b"HTTP/1.1 200\n";
+
+/// Lengths of names that are told apart: few names are longer.
+const LENGTHS: usize = 24;
 
 /// Room that most heads fit in.
 const HEAD_BYTES_USUAL: usize = 1024;
@@ -646,7 +652,9 @@ mod tests {
         #[test]
         fn a_head_says_the_same_at_one_look_as_by_lines(
             lines in prop::collection::vec(
-                ("[A-Za-z0-9!#^_`|~-]{0,20}", ":[ \t]{0,3}", "[\t -~\u{80}-\u{2fff}]{0,40}"), 0..9),
+                ("[A-Za-z0-9!#^_`|~-]{1,20}", ":[ \t]{0,3}", "([ \t]|[!-~]|[\u{80}-\u{7ff}]){0,20}"),
+                0..9,
+            ),
             change in prop::option::of((any::<prop::sample::Index>(), any::<u8>())),
         ) {
             let mut head = String::from("HTTP/1.1 200 OK\r\n");

@@ -192,7 +192,9 @@ impl<'a> RequestHead<'a> {
             }
         }
         check_value("Host", self.host)?;
-        check_value("Proxy-Authorization", self.proxy_authorization)?;
+        if !self.proxy_authorization.is_empty() {
+            check_value("Proxy-Authorization", self.proxy_authorization)?;
+        }
         check_fields(self.headers)?;
         Ok(target)
     }
