@@ -123,7 +123,14 @@ impl Throttle {
     /// from it, too.
     pub fn follow_departure(&mut self, lane: LaneId, ticket: TicketId, sent: Instant) {
         let held = &self.tickets.get(ticket.0).expect(USED).held;
-        for id in self.lanes[lane.0 as usize].scopes() {
+        let scopes = self.lanes[lane.0 as usize].scopes();
+        // One scope and no other since, as mostly.
+        if let ([scope], [held]) = (scopes, &held[..])
+            && *scope == held.id
+        {
+            return;
+        }
+        for id in scopes {
             if held.iter().all(|held| held.id != *id) {
                 let scope = self.roll.get_mut(*id);
                 scope.expect("a lane's scopes exist").follow(sent);
