@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::config::Config;
 use super::crawler::{Crawler, NamedManager, Parts, SetUpError};
-use super::feed::Source;
+use super::embed::feed::Source;
 use crate::fetch::resolver;
 use crate::io::sim::web::Web;
 use crate::io::sim::{Sim, Weather};

@@ -6,22 +6,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::config::Config;
-use super::delayed::{Crowd, Delayed};
-use super::feed::Feed;
-use super::flight::{Flight, Socket};
-use super::found::Found;
-use super::guard::Guard;
-use super::inbox::{Inbox, Stop, Waiting};
-use super::mapping::Mapping;
-use super::origins::Ways;
+use super::embed::feed::Feed;
+use super::embed::found::Found;
+use super::embed::inbox::{Inbox, Waiting};
+use super::embed::pull::Pull;
+use super::embed::steer::{Ended, Unwanted};
+use super::life::delayed::{Crowd, Delayed};
+use super::life::flight::{Flight, Socket};
+use super::life::guard::Guard;
+use super::life::mapping::Mapping;
+use super::life::origins::Ways;
+use super::life::pieces::Pieces;
+use super::life::room::{Ports, Room};
+use super::life::spare::Spare;
 use super::pacing::{MOST, MOST_RUNNING, Pacing};
-use super::pieces::Pieces;
+use super::phase::Phase;
 use super::probe::Load;
-use super::pull::Pull;
-use super::room::{Ports, Room};
-use super::spare::Spare;
 use super::stats::{Progress, Stats};
-use super::steer::{Ended, Unwanted};
 use super::timer::{Deadlines, Timer};
 use crate::base::disk::{DiskDone, DiskJob};
 use foldhash::fast::FixedState;
@@ -140,26 +141,6 @@ pub(super) struct Core<I: Io> {
     pub(super) unfinished: bool,
 }
 
-/// How far a crawl has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// It sends.
-    Running,
-    /// It sends nothing more and waits for what is in flight.
-    Draining {
-        reason: &'static str,
-        until: Instant,
-    },
-    /// The sink writes the rest. Once the crawl was told to stop, whoever reads its standard output has
-    /// until a moment to take that.
-    Flushing {
-        reason: &'static str,
-        until: Option<Instant>,
-    },
-    /// It is over.
-    Over { reason: &'static str },
-}
-
 /// Grants taken in one turn, so that its length stays bounded.
 const GRANTS_PER_TURN: usize = 256;
 /// How many of them may be releases, each of which opens a connection: in the meantime others'
@@ -184,17 +165,13 @@ const TICK: Duration = Duration::from_secs(1);
 const ASK_SINK_EVERY: Duration = Duration::from_millis(5);
 /// How often `stats.json` is replaced.
 const STATS_EVERY: Duration = Duration::from_secs(3);
-/// Why a crawl ends that was told to stop.
-const SHUTDOWN: &str = "shutdown";
-/// What whoever reads our standard output has at least to take the rest of it, however soon a crawl is
-/// to stop. Files have all the time they need.
-const READER_PATIENCE: Duration = Duration::from_secs(1);
 /// The tag of disk jobs that replace `stats.json`, which belong to no open file.
 pub(super) const STATS_TAG: u64 = u64::MAX;
 
 impl<I: Io> Core<I> {
-    /// One turn. Waits for news until something is due, at most until `until`.
-    pub fn turn(&mut self, until: Option<Instant>) {
+    /// One turn. Waits for news until something is due, at most until `until`. Tells whether there was
+    /// any: where there was, there soon is more.
+    pub fn turn(&mut self, until: Option<Instant>) -> bool {
         self.armed = false;
         if let Some(pull) = &mut self.pull {
             pull.begin_turn();
@@ -202,6 +179,7 @@ impl<I: Io> Core<I> {
         let deadline = self.next_deadline().into_iter().chain(until).min();
         let mut events = std::mem::take(&mut self.events);
         self.io.wait(deadline, &mut events);
+        let had_news = !events.is_empty();
         self.begin_gaps(&events);
         self.see_time();
         let began = self.now;
@@ -250,6 +228,7 @@ impl<I: Io> Core<I> {
             // Whoever sleeps is not woken for nothing.
             self.next_tick = Some(self.now + TICK);
         }
+        had_news
     }
 
     /// Looks at the clock. A turn may do so again and again: what it sent has its gap from when it was
@@ -364,7 +343,7 @@ impl<I: Io> Core<I> {
     }
 
     /// Takes in one request that was submitted from outside, if there is one.
-    fn take_one_in(&mut self) -> bool {
+    pub fn take_one_in(&mut self) -> bool {
         match self.inbox.take() {
             None => return false,
             Some(Waiting::Numbered(job)) => self.admit_heard(*job),
@@ -530,135 +509,6 @@ impl<I: Io> Core<I> {
             return;
         }
         self.sink.disk_done(done, &mut self.disk);
-    }
-
-    /// Moves on to the next phase once this one has nothing left.
-    fn advance_phase(&mut self) {
-        if self.sink.failure().is_some() && !matches!(self.phase, Phase::Over { .. }) {
-            self.cancel_all();
-            self.phase = Phase::Over {
-                reason: "sink_failed",
-            };
-            return;
-        }
-        match self.phase {
-            Phase::Running => {
-                if let Some(stop) = self.inbox.take_stop() {
-                    self.drain(SHUTDOWN, self.grace_of(stop));
-                } else if self.frontier.is_spent() {
-                    self.drain("closespider_pagecount", self.config.stop_grace);
-                } else if self.has_failed_too_often() {
-                    self.drain("closespider_errorcount", self.config.stop_grace);
-                } else if self.ends_at().is_some_and(|at| at <= self.now) {
-                    self.drain("closespider_timeout", self.config.stop_grace);
-                } else if self
-                    .feed
-                    .as_ref()
-                    .is_some_and(|feed| feed.failure().is_some())
-                {
-                    self.drain("source_failed", self.config.stop_grace);
-                } else if let Some(why) = self.load.as_ref().and_then(|l| l.is_stuck(self.now)) {
-                    self.drain(why, Duration::ZERO);
-                } else if self.is_exhausted() {
-                    // Submitted before the last handle went, and not yet taken.
-                    match self.take_one_in() {
-                        true => self.unfinished = true,
-                        false => self.flush("finished", None),
-                    }
-                }
-            }
-            Phase::Draining { reason, mut until } => {
-                if let Some(Stop::Within(grace)) = self.inbox.take_stop() {
-                    until = until.min(self.now + grace);
-                    self.phase = Phase::Draining { reason, until };
-                }
-                let is_over = self.flights.is_empty() && self.ending.is_empty();
-                if !is_over && self.now >= until {
-                    self.cancel_all();
-                }
-                if is_over || self.now >= until {
-                    self.flush(reason, Some(until).filter(|_| reason == SHUTDOWN));
-                }
-            }
-            Phase::Flushing { reason, until } => {
-                if self.sink.is_done() {
-                    self.phase = Phase::Over { reason };
-                } else if let Some(stop) = self.inbox.take_stop() {
-                    let grace = self.grace_of(stop).max(READER_PATIENCE);
-                    log::warn!(
-                        "the last results wait to be read; in {} s those on standard output are \
-                         given up",
-                        grace.as_secs_f64()
-                    );
-                    let sooner = until.into_iter().chain([self.now + grace]).min();
-                    self.phase = Phase::Flushing {
-                        reason,
-                        until: sooner,
-                    };
-                } else if until.is_some_and(|until| until <= self.now) {
-                    // Who waits for it hears of its failure; without that there is nothing to wait for.
-                    self.io.give_up_stdout();
-                }
-            }
-            Phase::Over { .. } => {}
-        }
-    }
-
-    fn grace_of(&self, stop: Stop) -> Duration {
-        match stop {
-            Stop::Configured => self.config.stop_grace,
-            Stop::Within(grace) => grace,
-        }
-    }
-
-    /// When its time is over (`CLOSESPIDER_TIMEOUT`), if that is limited.
-    fn ends_at(&self) -> Option<Instant> {
-        Some(Instant::START + self.config.max_time?)
-    }
-
-    /// Whether it still sends.
-    pub fn is_running(&self) -> bool {
-        self.phase == Phase::Running
-    }
-
-    fn has_failed_too_often(&self) -> bool {
-        let max = self.frontier.settings().errors_max;
-        max > 0 && self.stats.pages_failed >= max
-    }
-
-    pub fn is_exhausted(&self) -> bool {
-        self.flights.is_empty()
-            && self.frontier.queued() == 0
-            && self.mapping.is_empty()
-            && self.delayed.len() == 0
-            && self.ending.is_empty()
-            && self.load.as_ref().is_none_or(|load| load.is_spent())
-            && self.feed.as_ref().is_none_or(|feed| feed.is_finished())
-            && !self.found.is_any_open()
-            // Whoever takes them may submit what they lead to.
-            && self.pull.as_ref().is_none_or(Pull::is_empty)
-            && self.inbox.is_closed()
-    }
-
-    fn drain(&mut self, reason: &'static str, grace: Duration) {
-        self.phase = Phase::Draining {
-            reason,
-            until: self.now + grace,
-        };
-        self.cancel_unsent();
-        self.unfinished = true;
-    }
-
-    fn flush(&mut self, reason: &'static str, until: Option<Instant>) {
-        let until = until.map(|until| until.max(self.now + READER_PATIENCE));
-        self.phase = Phase::Flushing { reason, until };
-        self.throttle.conclude(self.now);
-        self.write_stats();
-        self.tell_decisions();
-        self.sink.finish(&mut self.disk);
-        self.hand_to_disk();
-        self.io.submit();
-        self.unfinished = true;
     }
 
     /// How the scopes were paced so far: of each kind of those that are most of something, so many.

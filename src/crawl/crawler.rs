@@ -11,25 +11,26 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::admission::Refused;
 use super::config::{Config, ConfigError};
-use super::core::{Core, Phase};
-use super::delayed::{Crowd, Delayed};
-use super::feed::{Feed, Source, SourceError};
-use super::found::Found;
-use super::guard::Guard;
-use super::handle::{Handle, Stopper};
-use super::inbox::Inbox;
-use super::mapping::Mapping;
-use super::origins::Ways;
+use super::core::Core;
+use super::embed::feed::{Feed, Source, SourceError};
+use super::embed::found::Found;
+use super::embed::handle::{Handle, Stopper};
+use super::embed::inbox::Inbox;
+use super::embed::pull::Pull;
+use super::embed::steer::Unwanted;
+use super::embed::stop::Pending;
+use super::life::admission::Refused;
+use super::life::delayed::{Crowd, Delayed};
+use super::life::guard::Guard;
+use super::life::mapping::Mapping;
+use super::life::origins::Ways;
+use super::life::pieces::Pieces;
+use super::life::room::{Ports, Room};
+use super::life::spare::Spare;
 use super::pacing::{MOST, Pacing};
-use super::pieces::Pieces;
-use super::pull::Pull;
-use super::room::{Ports, Room};
-use super::spare::Spare;
+use super::phase::Phase;
 use super::stats::{Progress, Stats};
-use super::steer::Unwanted;
-use super::stop::Pending;
 use super::timer::Deadlines;
 use crate::base::address;
 use crate::base::machine;
@@ -428,8 +429,9 @@ impl<I: Io> Crawler<I> {
     }
 
     /// One turn: waits for news, at most for `patience` (for ever, if `None`), and does what there is
-    /// to do, as far as that takes a millisecond or so. Without any patience it does not wait, and
-    /// leaves the [descriptor](Crawler::as_fd) set for a host's own wait.
+    /// to do, as far as that takes a millisecond or so. Without any patience it does not wait, goes on
+    /// with what comes in that millisecond, and leaves the [descriptor](Crawler::as_fd) set for a
+    /// host's own wait.
     ///
     /// Turns may be taken by one thread after the other. What the kernel does by the thread (the
     /// slack of timers, `TIMER_SLACK`; the account of waits for a processor; on io_uring, receiving)
@@ -440,14 +442,15 @@ impl<I: Io> Crawler<I> {
             return Turn::Over(reason);
         }
         let until = patience.map(|patience| self.core.io.now() + patience);
-        self.core.turn(until);
-        if let Phase::Over { reason } = self.core.phase {
-            return Turn::Over(reason);
-        }
         if patience == Some(Duration::ZERO) {
-            self.core.arm_descriptor();
+            self.core.turn_for_host();
+        } else {
+            self.core.turn(until);
         }
-        Turn::GoesOn
+        match self.core.phase {
+            Phase::Over { reason } => Turn::Over(reason),
+            _ => Turn::GoesOn,
+        }
     }
 
     /// What was measured so far.

@@ -1,15 +1,34 @@
 //! The life of a URL, in seven functions, in this order:
 //! `admit`, `release_later`, `on_release`, `on_ready`, `on_bytes`, `on_head`, `on_end`.
 //!
-//! What a step needs beyond itself lives beside: scopes in `scopes.rs`, names in `names.rs`,
+//! What a step needs beyond itself lives below: scopes in `scopes.rs`, names in `names.rs`,
 //! connections in `carry.rs`, what the throttle hears in `hearing.rs`, what a reply leads to in
 //! `follow.rs`, what is told of it in `report.rs`.
 
-use super::admission::{Refused, job_of};
+pub(super) mod admission;
+pub(super) mod scopes;
+pub(super) mod mapping;
+pub(super) mod names;
+pub(super) mod guard;
+pub(super) mod origins;
+pub(super) mod carry;
+pub(super) mod flight;
+pub(super) mod room;
+pub(super) mod spare;
+pub(super) mod pieces;
+#[cfg(feature = "cookies")]
+pub(super) mod cookies;
+pub(super) mod hearing;
+pub(super) mod follow;
+pub(super) mod delayed;
+pub(super) mod report;
+pub(super) mod decisions;
+
+use self::admission::{Refused, job_of};
+use self::flight::{Carrier, Socket, Stage};
+use self::names::Resolved;
+use self::pieces::Read;
 use super::core::Core;
-use super::flight::{Carrier, Socket, Stage};
-use super::names::Resolved;
-use super::pieces::Read;
 use crate::base::slab::Key;
 use crate::fetch::exchange::Exchange;
 use crate::fetch::failure::{Failure, FailureKind};

@@ -18,11 +18,11 @@ pub(super) use self::load::Load;
 
 use self::load::Target;
 use self::schedule::Schedule;
-use super::carry::check_request;
 use super::config::{Config, Source, settings};
-use super::core::Phase;
 use super::crawler::{Crawler, Parts, SetUpError, Turn};
-use super::handle::Stopper;
+use super::embed::handle::Stopper;
+use super::life::carry::check_request;
+use super::phase::Phase;
 use crate::base::rng::Rng;
 use crate::fetch::resolver;
 use crate::frontier::filter;

@@ -1,0 +1,119 @@
+//! What lets a host drive a crawl from a loop of its own: the descriptor's deadline, and sleep while
+//! there is nothing to do.
+
+use std::time::Duration;
+
+use super::snapshot::Snapshot;
+use crate::crawl::core::Core;
+use crate::crawl::phase::Phase;
+use crate::io::Io;
+
+/// How long a host waits for its turn to end, about: what else it does may be as pressing.
+const HOSTS_TURN: Duration = Duration::from_millis(1);
+
+impl<I: Io> Core<I> {
+    /// Tells whoever asked how the crawl does.
+    pub fn answer(&self) {
+        let snapshot = Snapshot::of(&self.stats, self.progress(), self.halted);
+        self.inbox.answer(snapshot);
+    }
+
+    /// What a host's turn is: turns without a wait as long as each finds news, and then the descriptor
+    /// set. What comes in the meantime is taken without a way through the host's own wait and back,
+    /// which would cost a busy crawl a tenth of its pages. Results to be taken end it.
+    pub fn turn_for_host(&mut self) {
+        let began = self.io.now();
+        let mut goes_on = true;
+        while goes_on {
+            let had_news = self.turn(Some(began));
+            if matches!(self.phase, Phase::Over { .. }) {
+                return;
+            }
+            let took = self.io.now().saturating_since(began);
+            goes_on = had_news && took < HOSTS_TURN && !self.results_wait();
+        }
+        self.arm_descriptor();
+    }
+
+    /// Sets the deadline that the descriptor carries. What there is to do at once makes it readable.
+    pub fn arm_descriptor(&mut self) {
+        let deadline = match self.io.has_news() {
+            true => Some(self.now),
+            false => self.next_deadline(),
+        };
+        self.io.arm(deadline);
+        self.armed = true;
+    }
+
+    /// There is something to do that came from outside of a turn: a host that waits takes one.
+    pub fn stir(&mut self) {
+        self.unfinished = true;
+        if std::mem::take(&mut self.armed) {
+            self.io.arm(Some(self.now));
+        }
+    }
+
+    /// Whether nothing at all is under way that somebody outside does not begin.
+    pub fn is_idle(&self) -> bool {
+        self.flights.is_empty()
+            && self.sockets.is_empty()
+            && self.frontier.queued() == 0
+            && self.mapping.is_empty()
+            && self.delayed.len() == 0
+            && self.ending.is_empty()
+            && self.load.is_none()
+            && self.stats_path.is_none()
+            && self.sink.is_ready()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::base::shared::Shared;
+    use crate::crawl::Turn;
+    use crate::crawl::tests::trial::{crawl_under, get, run_for};
+    use crate::io::sim::{Origins, Weather};
+
+    /// Replies come faster than they are read.
+    #[test]
+    fn a_hosts_turn_goes_on_with_what_comes_meanwhile_for_about_a_millisecond() {
+        const PAGES: u32 = 200;
+        let think = Duration::from_millis(50);
+        let reading = Duration::from_micros(250);
+        let mut origins = Origins::default();
+        let at: SocketAddr = "10.0.0.1:80".parse().expect("an address");
+        for page in 0..PAGES {
+            let reply = b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n!";
+            origins.reply(at, &format!("/{page}"), think, reply);
+        }
+        let weather = Weather {
+            chunk_takes: reading,
+            ..Weather::default()
+        };
+        let (mut crawler, told) =
+            crawl_under(weather, None, Shared::new(origins), 1, |config, _| {
+                config.throttle.concurrent_requests = PAGES as usize;
+                config.throttle.default.concurrency = PAGES;
+            });
+        for page in 0..PAGES {
+            crawler.submit(get(1, page)).expect("it is a URL");
+        }
+        run_for(&mut crawler, think);
+        let taken = || told.pages.borrow().len();
+        let mut longest = Duration::ZERO;
+        while taken() < PAGES as usize {
+            let began = crawler.io().now();
+            if crawler.turn(Some(Duration::ZERO)) != Turn::GoesOn {
+                break;
+            }
+            longest = longest.max(crawler.io().now().saturating_since(began));
+            run_for(&mut crawler, reading);
+        }
+        assert_eq!(taken(), PAGES as usize);
+        assert!(longest > HOSTS_TURN, "it ends early: {longest:?}");
+        assert!(longest < HOSTS_TURN * 2, "it goes on: {longest:?}");
+    }
+}

@@ -1,0 +1,434 @@
+//! Requests that the crawl fetches for itself, from a source behind it: a database, a queue, a file
+//! that grows. The source hears how each of them ended.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use crate::base::time::Instant;
+use crate::crawl::core::{Core, SUBMITTED_PER_TURN};
+use crate::crawl::life::admission::{Refused, job_of};
+use crate::crawl::phase::Phase;
+use crate::fetch::failure::Failure;
+use crate::frontier::request::{Kind, Request};
+use crate::io::{Io, Waker};
+use crate::sink::page::Page;
+
+/// Where a crawl's requests come from: pulled while there is room for them, and told how they end.
+///
+/// ```
+/// use argiope::{Config, Crawler, End, Ended, Page, Request, Source, SourceError, Supply, Wake};
+///
+/// /// Rows of a table, each handed out once. Its number is the request's tag.
+/// struct Rows {
+///     fresh: Vec<(u64, String)>,
+///     done: Vec<u64>,
+/// }
+///
+/// impl Source for Rows {
+///     fn next(&mut self, _wake: &Wake) -> Result<Supply, SourceError> {
+///         Ok(match self.fresh.pop() {
+///             Some((row, url)) => Supply::Request(Request::get(url).tag(row)),
+///             None => Supply::Finished,
+///         })
+///     }
+///
+///     fn ended(&mut self, ended: &Ended<'_>) {
+///         match ended.is_to_be_given_again() {
+///             true => {} // The row stays fresh for the next crawl.
+///             false => self.done.push(ended.tag),
+///         }
+///     }
+/// }
+///
+/// let rows = Rows { fresh: vec![(7, "http://127.0.0.1:9/".to_owned())], done: Vec::new() };
+/// let mut crawler = Crawler::builder(Config::default())
+///     .source(rows)
+///     .sink(|page: Page| println!("{}: {:?}", page.tag, page.status))
+///     .build()?;
+/// assert_eq!(crawler.run(), "finished");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Both methods are called on the crawl's thread, which stands still meanwhile: neither may wait. A
+/// client that blocks belongs on a thread of its own, from which batches come by a channel; where it
+/// is empty the source says [`Supply::Nothing`], and that thread calls [`Wake::wake`] once it is not.
+///
+/// Every request that the crawl was given ends once, whatever happens: by a final page, which the
+/// sink has had by then; unsent or unfinished, when the crawl is over or dropped; or refused. What
+/// has not ended when the process dies was never acknowledged, so whoever hands out the requests can
+/// tell what to hand out again.
+pub trait Source: Send {
+    /// The next request, if there is one now. Not called again before the crawl has room, nor, after
+    /// anything but a request, before that says so.
+    ///
+    /// # Errors
+    /// Where there will never be one again, though there should be: the crawl sends nothing more,
+    /// finishes what is in flight within `STOP_GRACE` and ends as `source_failed`. What only fails for
+    /// now is no error: say [`Supply::Later`].
+    fn next(&mut self, wake: &Wake) -> Result<Supply, SourceError>;
+
+    /// One of its requests has ended.
+    fn ended(&mut self, ended: &Ended<'_>);
+
+    /// How many of its requests may be in the crawl at once, from when they are given until they
+    /// end: 10 000 where nothing else is said, 1 at least. They should be of far more hosts, or
+    /// scopes, than are to be busy at once, for those of one wait for each other. `FRONTIER_MAX`
+    /// bounds them too.
+    fn at_once(&self) -> usize {
+        AT_ONCE
+    }
+}
+
+/// Why a source gives no more.
+pub type SourceError = Box<dyn Error + Send + Sync>;
+
+/// What a source has to give.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are requests, and none is kept"
+)]
+pub enum Supply {
+    /// A request. It is a seed: its depth is what it says, its host one of the seeds'.
+    Request(Request),
+    /// None now. It is asked again after [`Wake::wake`], and until then the crawl sleeps when it has
+    /// nothing else to do.
+    Nothing,
+    /// None for so long, a millisecond at least; or until [`Wake::wake`].
+    Later(Duration),
+    /// None any more. The crawl ends once nothing is left to do, if no [`Handle`](crate::Handle)
+    /// lives either.
+    Finished,
+}
+
+/// Has a source asked again, from any thread: within a millisecond, if the crawl has room.
+#[derive(Clone)]
+pub struct Wake {
+    asked: Arc<AtomicBool>,
+    waker: Waker,
+}
+
+/// One of a source's requests, and how it ended.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Ended<'a> {
+    /// The number it was given: [`Page::root`] of all its pages. `None` where it was refused.
+    pub id: Option<u64>,
+    /// What it brought as [`Request::tag`].
+    pub tag: u64,
+    /// How it ended.
+    pub end: End<'a>,
+}
+
+/// How a source's request ended.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum End<'a> {
+    /// By a final page, which the sink has had. Here belong what failed, what was cancelled on its
+    /// way (`cancelled.stopped`, `cancelled.asked`), and what a filter left out (`filtered`).
+    Final {
+        /// The status, where there was a final head.
+        status: Option<u16>,
+        /// What went wrong, if anything did.
+        failure: Option<&'a Failure>,
+    },
+    /// The crawl was over before anything of it was sent. There was no page of it.
+    NotBegun,
+    /// The crawl was over while it was to be tried again, or waited for a redirect's target: it was
+    /// sent, and has had no final page.
+    Unfinished,
+    /// It could never be sent. There was no page of it.
+    Refused(&'a Refused),
+}
+
+impl Ended<'_> {
+    /// Whether another crawl should have it: it was we who ended it, and neither the web nor anybody's
+    /// wish.
+    pub fn is_to_be_given_again(&self) -> bool {
+        match self.end {
+            End::NotBegun | End::Unfinished => true,
+            End::Final { failure, .. } => {
+                failure.is_some_and(|failure| failure.is_named("cancelled.stopped"))
+            }
+            End::Refused(_) => false,
+        }
+    }
+}
+
+impl Wake {
+    /// There is something to be had.
+    pub fn wake(&self) {
+        if !self.asked.swap(true, Ordering::SeqCst) {
+            self.waker.wake();
+        }
+    }
+}
+
+impl fmt::Debug for Wake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Wake")
+    }
+}
+
+/// Of a source's requests as many are in the crawl at once: enough hosts for a broad crawl, and a few
+/// megabytes.
+const AT_ONCE: usize = 10_000;
+/// A source that wants to be asked again at once would keep the crawl from sleeping.
+const LATER_MIN: Duration = Duration::from_millis(1);
+
+/// A source, and what the crawl owes it.
+pub(in crate::crawl) struct Feed {
+    source: Box<dyn Source>,
+    wake: Wake,
+    state: State,
+    /// What it gave, until it was told how that ended.
+    given: HashMap<u64, Given, FixedState>,
+    failure: Option<SourceError>,
+}
+
+/// When the source is asked again.
+///
+/// ```text
+/// Asks ──► Waits ──► Asks          (its time has come, or it was woken)
+///   └────► Finished ──► Told       (it failed, perhaps; the crawl is over)
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// As soon as there is room.
+    Asks,
+    /// When it is woken, and at this moment, if there is one.
+    Waits(Option<Instant>),
+    /// Never.
+    Finished,
+    /// Never, and it has heard how everything ended.
+    Told,
+}
+
+/// A request of a source.
+#[derive(Debug)]
+struct Given {
+    tag: u64,
+    /// Something of it was sent.
+    begun: bool,
+    /// It has had its final page, while somebody still holds that open.
+    page: Option<Ending>,
+}
+
+/// How a page ended, once the sink has taken it.
+#[derive(Debug)]
+pub(in crate::crawl) struct Ending {
+    pub root: u64,
+    status: Option<u16>,
+    failure: Option<Failure>,
+}
+
+impl Feed {
+    pub fn new(source: Box<dyn Source>, waker: Waker) -> Self {
+        let asked = Arc::default();
+        Feed {
+            source,
+            wake: Wake { asked, waker },
+            state: State::Asks,
+            given: HashMap::default(),
+            failure: None,
+        }
+    }
+
+    /// Whether it will give nothing more.
+    pub fn is_finished(&self) -> bool {
+        matches!(self.state, State::Finished | State::Told)
+    }
+
+    /// Why it failed, if it did.
+    pub fn failure(&self) -> Option<&SourceError> {
+        self.failure.as_ref()
+    }
+
+    /// When it is to be asked; `None` while it waits to be woken, or there is no room.
+    fn asks_at(&self, now: Instant) -> Option<Instant> {
+        if self.given.len() >= self.source.at_once().max(1) {
+            return None;
+        }
+        match self.state {
+            State::Asks => Some(now),
+            State::Waits(_) if self.wake.asked.load(Ordering::SeqCst) => Some(now),
+            State::Waits(until) => until,
+            State::Finished | State::Told => None,
+        }
+    }
+
+    /// What it has to give, if it is to be asked now.
+    fn draw(&mut self, now: Instant) -> Option<Request> {
+        self.asks_at(now).filter(|at| *at <= now)?;
+        // Forgotten first: whoever wakes from here on may know of more than this finds.
+        self.wake.asked.store(false, Ordering::SeqCst);
+        match self.source.next(&self.wake) {
+            Ok(Supply::Request(request)) => {
+                self.state = State::Asks;
+                return Some(request);
+            }
+            Ok(Supply::Nothing) => self.state = State::Waits(None),
+            Ok(Supply::Later(wait)) => self.state = State::Waits(Some(now + wait.max(LATER_MIN))),
+            Ok(Supply::Finished) => self.state = State::Finished,
+            Err(error) => {
+                self.failure = Some(error);
+                self.state = State::Finished;
+            }
+        }
+        None
+    }
+
+    fn refuse(&mut self, tag: u64, why: &Refused) {
+        self.source.ended(&Ended {
+            id: None,
+            tag,
+            end: End::Refused(why),
+        });
+    }
+
+    /// Something of an attempt leaves.
+    pub fn begin(&mut self, root: u64) {
+        if let Some(given) = self.given.get_mut(&root) {
+            given.begun = true;
+        }
+    }
+
+    /// How a page ends, where that is the end of a request of the source's. Asked before the sink
+    /// takes it.
+    pub fn ending_of(&self, page: &Page) -> Option<Ending> {
+        let ends = page.final_ && page.kind == Kind::Page.name();
+        (ends && self.given.contains_key(&page.root)).then(|| Ending {
+            root: page.root,
+            status: page.status,
+            failure: page.failure.clone(),
+        })
+    }
+
+    /// The sink has taken that page. The source hears of it, unless the page is still held open.
+    pub fn end(&mut self, ending: Ending, is_open: bool) {
+        if is_open {
+            if let Some(given) = self.given.get_mut(&ending.root) {
+                given.page = Some(ending);
+            }
+            return;
+        }
+        if let Some(given) = self.given.remove(&ending.root) {
+            self.source.ended(&ending.told(given.tag));
+        }
+    }
+
+    /// Nobody holds a page of this request open any more.
+    pub fn close(&mut self, root: u64) {
+        let given = self.given.get_mut(&root);
+        if let Some(ending) = given.and_then(|given| given.page.take()) {
+            self.end(ending, false);
+        }
+    }
+
+    /// Whether the source gave the request of this number, which has had no final page.
+    pub fn gave(&self, root: u64) -> bool {
+        self.given.contains_key(&root)
+    }
+
+    /// The crawl is over: what has had no final page will have none. What it was stays known.
+    pub fn conclude(&mut self) {
+        if self.state == State::Told {
+            return;
+        }
+        self.state = State::Told;
+        let mut rest: Vec<(&u64, &Given)> = self.given.iter().collect();
+        rest.sort_unstable_by_key(|(id, _)| **id);
+        for (id, given) in rest {
+            let end = match (&given.page, given.begun) {
+                (Some(ending), _) => ending.told(given.tag).end,
+                (None, true) => End::Unfinished,
+                (None, false) => End::NotBegun,
+            };
+            self.source.ended(&Ended {
+                id: Some(*id),
+                tag: given.tag,
+                end,
+            });
+        }
+    }
+}
+
+/// Whoever drops a crawl has ended it.
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.conclude();
+    }
+}
+
+impl Ending {
+    fn told(&self, tag: u64) -> Ended<'_> {
+        Ended {
+            id: Some(self.root),
+            tag,
+            end: End::Final {
+                status: self.status,
+                failure: self.failure.as_ref(),
+            },
+        }
+    }
+}
+
+impl<I: Io> Core<I> {
+    /// Takes in what the source has to give, as far as there is room.
+    pub fn draw(&mut self) {
+        for _ in 0..SUBMITTED_PER_TURN {
+            if !self.takes_more() {
+                return;
+            }
+            let now = self.now;
+            let Some(request) = self.feed.as_mut().and_then(|feed| feed.draw(now)) else {
+                return;
+            };
+            self.admit_given(&request);
+        }
+    }
+
+    /// When the source is to be asked.
+    pub fn draws_at(&self) -> Option<Instant> {
+        let feed = self.feed.as_ref()?;
+        if self.phase != Phase::Running || !self.takes_more() {
+            return None;
+        }
+        feed.asks_at(self.now)
+    }
+
+    /// A request of the source's comes in. Whatever becomes of it, the source hears.
+    fn admit_given(&mut self, request: &Request) {
+        let job = job_of(request, &self.config);
+        let feed = self.feed.as_mut().expect("it gave something");
+        match job {
+            Ok(mut job) => {
+                job.id = self.frontier.number();
+                job.heard = true;
+                feed.given.insert(
+                    job.id,
+                    Given {
+                        tag: request.tag,
+                        begun: false,
+                        page: None,
+                    },
+                );
+                self.admit_heard(job);
+            }
+            Err(why) => {
+                log::warn!("{}: {why}", request.url);
+                self.stats.seeds_bad += 1;
+                feed.refuse(request.tag, &why);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,243 @@
+//! Links that were found outside of the crawl, and the pages that are held open until they are.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use crate::crawl::config::Config;
+use crate::crawl::core::{Core, SUBMITTED_PER_TURN};
+use crate::crawl::crawler::Crawler;
+use crate::crawl::life::admission::job_of;
+use crate::frontier::filter::Filtered;
+use crate::frontier::job::Job;
+use crate::frontier::numbers::Numbers;
+use crate::frontier::request::Request;
+use crate::io::{Io, Waker};
+use crate::sink::later::{Leads, LinksLater, OpenPage};
+use crate::sink::page::Page;
+use crate::wire::url::CrawlUrl;
+
+/// What the crawl and those who hold its pages open have in common.
+pub struct Found {
+    waker: Waker,
+    config: Arc<Config>,
+    numbers: Numbers,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// How often each page is held open, by the number that it descends from. As long as the crawl
+    /// has not taken note that it is not any more.
+    open: HashMap<u64, usize, FixedState>,
+    /// What the crawl has not taken in yet: at most `LINKS_PER_PAGE_MAX` for each page that is held
+    /// open.
+    news: VecDeque<News>,
+    closed: bool,
+}
+
+/// What the crawl hears of a page that is held open.
+enum News {
+    /// A link, numbered.
+    Link(Box<Job>),
+    /// So many more were too many.
+    Cut(u64),
+    /// One holds it no longer, of those who do.
+    Closed(u64),
+}
+
+impl Found {
+    pub fn new(waker: Waker, config: Arc<Config>, numbers: Numbers) -> Self {
+        Found {
+            waker,
+            config,
+            numbers,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Whether any page is held open, or was, and what came of it is not taken in yet.
+    pub fn is_any_open(&self) -> bool {
+        !self.state().open.is_empty()
+    }
+
+    /// The same of the pages that descend from the request of this number.
+    pub fn is_open(&self, root: u64) -> bool {
+        self.state().open.contains_key(&root)
+    }
+
+    /// Whether nothing waits to be taken in.
+    pub fn is_empty(&self) -> bool {
+        self.state().news.is_empty()
+    }
+
+    /// The crawl is over: links are nobody's from now on.
+    pub fn close(&self) {
+        self.state().closed = true;
+    }
+
+    /// Takes out the links that were not taken in.
+    pub fn drain(&self) -> Vec<Job> {
+        let news = std::mem::take(&mut self.state().news).into_iter();
+        news.filter_map(|news| match news {
+            News::Link(job) => Some(*job),
+            News::Cut(_) | News::Closed(_) => None,
+        })
+        .collect()
+    }
+
+    fn take(&self) -> Option<News> {
+        let mut state = self.state();
+        let news = state.news.pop_front()?;
+        if let News::Closed(root) = news
+            && let Some(times) = state.open.get_mut(&root)
+        {
+            *times -= 1;
+            if *times == 0 {
+                state.open.remove(&root);
+            }
+        }
+        Some(news)
+    }
+
+    fn tell(&self, all: impl IntoIterator<Item = News>) {
+        let mut state = self.state();
+        if state.closed {
+            return;
+        }
+        // One that left some comes back for them unasked; one that found none sleeps.
+        let asleep = state.news.is_empty();
+        state.news.extend(all);
+        let wakes = asleep && !state.news.is_empty();
+        drop(state);
+        if wakes {
+            self.waker.wake();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Whoever panicked while holding it left it whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The first attempt at a link of a page.
+    fn job_of(&self, page: &OpenPage, mut link: Request) -> Option<Job> {
+        let url = CrawlUrl::with_base(&page.url, &link.url).ok()?;
+        link.url = url.as_str().to_owned();
+        link.depth = page.depth.saturating_add(1);
+        if link.route.is_none() {
+            link.route.clone_from(&page.route);
+        }
+        Some(Job {
+            id: self.numbers.next(),
+            parent: page.id,
+            via: Some(Arc::clone(&page.url)),
+            seed: false,
+            ..job_of(&link, &self.config).ok()?
+        })
+    }
+}
+
+impl fmt::Debug for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Found")
+    }
+}
+
+impl Leads for Found {
+    fn open(&self, page: &OpenPage) {
+        *self.state().open.entry(page.root).or_default() += 1;
+    }
+
+    fn add(&self, page: &OpenPage, links: &mut dyn Iterator<Item = Request>) -> usize {
+        if self.state().closed {
+            return 0;
+        }
+        let most = self.config.frontier.links_per_page_max;
+        let taken: Vec<News> = (&mut *links)
+            .take(most)
+            .filter_map(|link| self.job_of(page, link))
+            .map(|job| News::Link(Box::new(job)))
+            .collect();
+        let count = taken.len();
+        let cut = links.count() as u64;
+        self.tell(taken.into_iter().chain((cut > 0).then_some(News::Cut(cut))));
+        count
+    }
+
+    fn close(&self, page: &OpenPage) {
+        self.tell([News::Closed(page.root)]);
+    }
+}
+
+impl<I: Io> Crawler<I> {
+    /// Holds a page open that was pulled, until its links are known: see [`LinksLater`]. The links go
+    /// as `PROXY` says where they say nothing else: a page does not tell by which proxy it came.
+    pub fn links_later(&self, page: &Page) -> LinksLater {
+        let page = OpenPage {
+            id: page.id,
+            root: page.root,
+            url: page.url.as_str().into(),
+            depth: page.depth,
+            route: None,
+        };
+        let found = Arc::clone(&self.core.found);
+        LinksLater::new(page, found)
+    }
+}
+
+impl<I: Io> Core<I> {
+    /// Takes in the links that were found outside. A crawl that sends nothing more still does: they
+    /// are among what was left to be fetched.
+    pub fn take_found(&mut self) {
+        for _ in 0..SUBMITTED_PER_TURN {
+            if self.mapping.is_full() {
+                return;
+            }
+            let Some(news) = self.found.take() else {
+                return;
+            };
+            match news {
+                News::Link(job) => self.admit_link(*job),
+                News::Cut(count) => self.frontier.count_filtered(Filtered::LinksPerPage, count),
+                News::Closed(root) => {
+                    if let Some(feed) = &mut self.feed
+                        && !self.found.is_open(root)
+                    {
+                        feed.close(root);
+                    }
+                }
+            }
+        }
+        self.unfinished |= !self.found.is_empty();
+    }
+
+    /// A link comes in, if no filter leaves it out.
+    fn admit_link(&mut self, job: Job) {
+        if self.lets_link_in(&job) {
+            self.release_later(job);
+        }
+    }
+
+    fn lets_link_in(&mut self, job: &Job) -> bool {
+        let throttle = &mut self.throttle;
+        if job.dont_filter() {
+            self.frontier.let_in(&job.url, false, throttle);
+            return true;
+        }
+        let verdict = self.frontier.check(&job.url, job.depth, false, throttle);
+        verdict.is_ok()
+    }
+
+    /// The links that came too late for a crawl that is over, as far as no filter leaves them out.
+    pub fn drain_found(&mut self) -> Vec<Job> {
+        let links = self.found.drain().into_iter();
+        links.filter(|job| self.lets_link_in(job)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

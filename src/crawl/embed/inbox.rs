@@ -1,0 +1,512 @@
+//! The crawl's end of what comes from elsewhere: requests submitted, scopes answered, words to
+//! steer by and the word to stop.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::handle::{Handle, NotTold, Stopper};
+use super::snapshot::Snapshot;
+use crate::crawl::config::Config;
+use crate::crawl::life::mapping::Mapped;
+use crate::frontier::job::Job;
+use crate::frontier::numbers::Numbers;
+use crate::frontier::request::Request;
+use crate::io::Waker;
+use crate::throttle::engine::says_of_many;
+use crate::throttle::map::Later;
+use crate::throttle::settings::ScopePatch;
+use crate::throttle::signal::Feedback;
+
+/// What the crawl and its handles have in common.
+pub struct Shared {
+    /// What requests are checked by.
+    pub config: Arc<Config>,
+    pub numbers: Numbers,
+    pub handles: AtomicUsize,
+    /// In nanoseconds, the least that was said; or one of the two below.
+    grace: AtomicU64,
+    pub paused: AtomicBool,
+    pub bad_seeds: AtomicU64,
+    submitted: Mutex<Submitted>,
+    /// What the crawl was told and has not heeded yet; `None` once it is over.
+    words: Mutex<Option<Vec<Word>>>,
+    /// No more than the crawl has asked for and not taken.
+    mapped: Mutex<VecDeque<Mapped>>,
+    /// Somebody may go on: there is room, or never will be.
+    room: Condvar,
+    figures: Mutex<Figures>,
+    /// Whoever asked for figures can have them.
+    figures_told: Condvar,
+    /// Somebody asks for figures.
+    asked: AtomicBool,
+}
+
+/// Requests that were submitted and not yet taken in.
+#[derive(Default)]
+pub struct Submitted {
+    waiting: VecDeque<Waiting>,
+    pub closed: bool,
+}
+
+/// One of them.
+pub enum Waiting {
+    /// It has its number, and whoever submitted it waits for its end.
+    Numbered(Box<Job>),
+    /// Nobody does.
+    Seed(Box<Request>),
+}
+
+/// What a crawl is told by whoever steers it.
+pub enum Word {
+    /// The request of this number is not wanted any more.
+    Cancel(u64),
+    /// Those of this scope are not, up to this number.
+    CancelScope(String, u64),
+    /// This holds for the scope from now on.
+    SetScope(String, Box<ScopePatch>),
+    /// This is known of a scope.
+    Feedback(Box<Feedback>),
+}
+
+impl Word {
+    /// How much of [`WORDS_TIME`] it takes.
+    fn takes(&self) -> u32 {
+        match self {
+            // They are looked for together.
+            Word::Cancel(_) | Word::CancelScope(..) => 0,
+            Word::SetScope(name, _) if says_of_many(name) => WORDS_TIME,
+            Word::SetScope(..) | Word::Feedback(_) => 1,
+        }
+    }
+}
+
+/// What was told of the crawl.
+#[derive(Default)]
+struct Figures {
+    /// How often they were asked for, and how many of those were answered.
+    asked: u64,
+    answered: u64,
+    last: Snapshot,
+}
+
+/// Requests submitted and not yet taken in. [`Handle::submit`] waits while there are so many.
+const SUBMITTED_MAX: usize = 4096;
+/// Words that wait to be heeded.
+const WORDS_MAX: usize = 4096;
+/// Words about single scopes that are heeded in one turn, some 10 µs each. One about all of them takes as
+/// long as there are many, and comes alone.
+const WORDS_TIME: u32 = 64;
+/// How long one who asks for figures waits for a turn to end.
+const FIGURES_PATIENCE: Duration = Duration::from_millis(100);
+
+impl Submitted {
+    pub fn is_full(&self) -> bool {
+        self.waiting.len() >= SUBMITTED_MAX
+    }
+
+    /// Adds one. Whether it is the only one: the crawl does not come for it unasked.
+    pub fn add(&mut self, waiting: Waiting) -> bool {
+        self.waiting.push_back(waiting);
+        self.waiting.len() == 1
+    }
+}
+
+impl Shared {
+    /// A grace that nobody has said: the crawl goes on.
+    const NEVER: u64 = u64::MAX;
+    /// The grace that the configuration says.
+    pub const CONFIGURED: u64 = u64::MAX - 1;
+
+    fn new(config: Arc<Config>, numbers: Numbers) -> Self {
+        Shared {
+            config,
+            numbers,
+            handles: AtomicUsize::new(0),
+            grace: AtomicU64::new(Self::NEVER),
+            paused: AtomicBool::new(false),
+            bad_seeds: AtomicU64::new(0),
+            submitted: Mutex::default(),
+            words: Mutex::new(Some(Vec::new())),
+            mapped: Mutex::default(),
+            room: Condvar::new(),
+            figures: Mutex::default(),
+            figures_told: Condvar::new(),
+            asked: AtomicBool::new(false),
+        }
+    }
+
+    pub fn submitted(&self) -> MutexGuard<'_, Submitted> {
+        lock(&self.submitted)
+    }
+
+    /// The same once there is room, or the crawl is over.
+    pub fn when_there_is_room(&self) -> MutexGuard<'_, Submitted> {
+        let full = |submitted: &mut Submitted| !submitted.closed && submitted.is_full();
+        self.room
+            .wait_while(self.submitted(), full)
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the crawl something. Whether it is the only thing, so that the crawl must be woken.
+    pub fn tell(&self, word: Word) -> Result<bool, NotTold> {
+        let mut words = lock(&self.words);
+        let words = words.as_mut().ok_or(NotTold::Over)?;
+        if words.len() >= WORDS_MAX {
+            return Err(NotTold::Busy);
+        }
+        words.push(word);
+        Ok(words.len() == 1)
+    }
+
+    /// Only a shorter grace changes anything.
+    pub fn stop_within(&self, nanos: u64) {
+        self.grace.fetch_min(nanos, Ordering::SeqCst);
+    }
+
+    /// Asks how the crawl does, which `wake` wakes.
+    pub fn ask(&self, wake: impl FnOnce()) -> Snapshot {
+        let mut figures = lock(&self.figures);
+        figures.asked += 1;
+        let question = figures.asked;
+        self.asked.store(true, Ordering::SeqCst);
+        drop(figures);
+        wake();
+        let waits = |figures: &mut Figures| figures.answered < question;
+        let (figures, _) = self
+            .figures_told
+            .wait_timeout_while(lock(&self.figures), FIGURES_PATIENCE, waits)
+            .unwrap_or_else(PoisonError::into_inner);
+        figures.last.clone()
+    }
+}
+
+/// Whoever panicked while holding one of these left something whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The crawl's end of it.
+#[derive(Debug)]
+pub struct Inbox {
+    stopper: Stopper,
+    /// The grace that the crawl was told of last.
+    heeded: u64,
+}
+
+/// The word to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Within the grace time of the configuration.
+    Configured,
+    /// Within this time.
+    Within(Duration),
+}
+
+impl Inbox {
+    /// `numbers`: where attempts get theirs.
+    pub fn new(waker: Waker, config: Arc<Config>, numbers: Numbers) -> Self {
+        Inbox {
+            stopper: Stopper::of(Arc::new(Shared::new(config, numbers)), waker),
+            heeded: Shared::NEVER,
+        }
+    }
+
+    fn shared(&self) -> &Shared {
+        self.stopper.shared()
+    }
+
+    pub fn handle(&self) -> Handle {
+        Handle::of(self.stopper())
+    }
+
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    pub fn take(&mut self) -> Option<Waiting> {
+        let mut submitted = self.shared().submitted();
+        let waiting = submitted.waiting.pop_front()?;
+        // Who waits for room is told when there is room for many: told of every single place, two
+        // threads would do little but wake each other.
+        if submitted.waiting.len() == SUBMITTED_MAX / 2 {
+            self.shared().room.notify_all();
+        }
+        Some(waiting)
+    }
+
+    /// Takes out those with a number that are not wanted any more.
+    pub fn take_out(&mut self, is_unwanted: impl Fn(&Job) -> bool) -> Vec<Job> {
+        let mut submitted = self.shared().submitted();
+        let mut out = Vec::new();
+        let all = std::mem::take(&mut submitted.waiting);
+        for waiting in all {
+            match waiting {
+                Waiting::Numbered(job) if is_unwanted(&job) => out.push(*job),
+                wanted => submitted.waiting.push_back(wanted),
+            }
+        }
+        if !out.is_empty() {
+            self.shared().room.notify_all();
+        }
+        out
+    }
+
+    /// The lowest number of those that have one.
+    pub fn lowest_number(&self) -> Option<u64> {
+        let submitted = self.shared().submitted();
+        let numbers = submitted
+            .waiting
+            .iter()
+            .filter_map(|waiting| match waiting {
+                Waiting::Numbered(job) => Some(job.id),
+                Waiting::Seed(_) => None,
+            });
+        numbers.min()
+    }
+
+    /// Whether nothing waits to be taken in.
+    pub fn is_empty(&self) -> bool {
+        self.shared().submitted().waiting.is_empty()
+    }
+
+    /// What the crawl was told since the last call, in that order, as far as one turn has time for it;
+    /// and whether there is more.
+    pub fn take_words(&mut self) -> (Vec<Word>, bool) {
+        let mut words = lock(&self.shared().words);
+        let Some(words) = words.as_mut() else {
+            return (Vec::new(), false);
+        };
+        let mut time = WORDS_TIME;
+        let takes_all = |word: &Word| {
+            time = time.saturating_sub(word.takes());
+            time == 0
+        };
+        let until = words.iter().position(takes_all);
+        let now: Vec<Word> = words
+            .drain(..until.map_or(words.len(), |last| last + 1))
+            .collect();
+        (now, !words.is_empty())
+    }
+
+    /// Whether nothing may depart. Without a handle nobody could ever say otherwise.
+    pub fn is_paused(&self) -> bool {
+        self.shared().paused.load(Ordering::SeqCst) && !self.is_closed()
+    }
+
+    /// What tells the crawl the scopes of a request, once they are known.
+    pub fn later(&self, number: u64, part: usize) -> Later {
+        let stopper = self.stopper();
+        Later::new(move |scopes| {
+            let mut mapped = lock(&stopper.shared().mapped);
+            // As with requests: one that is asleep is woken, one that left some comes back.
+            let asleep = mapped.is_empty();
+            mapped.push_back(Mapped {
+                number,
+                part,
+                scopes,
+            });
+            drop(mapped);
+            if asleep {
+                stopper.waker().wake();
+            }
+        })
+    }
+
+    pub fn take_mapped(&mut self) -> Option<Mapped> {
+        lock(&self.shared().mapped).pop_front()
+    }
+
+    /// Whether somebody asks how the crawl does.
+    pub fn is_asked(&self) -> bool {
+        self.shared().asked.load(Ordering::SeqCst)
+    }
+
+    /// Tells all who asked.
+    pub fn answer(&self, snapshot: Snapshot) {
+        let shared = self.shared();
+        let mut figures = lock(&shared.figures);
+        shared.asked.store(false, Ordering::SeqCst);
+        figures.answered = figures.asked;
+        figures.last = snapshot;
+        drop(figures);
+        shared.figures_told.notify_all();
+    }
+
+    /// The crawl is over: nothing more is taken. What was taken until now can still be had.
+    pub fn close(&mut self) {
+        let shared = self.shared();
+        shared.submitted().closed = true;
+        lock(&shared.words).take();
+        shared.room.notify_all();
+        // Nobody waits for a turn that will not come.
+        lock(&shared.figures).answered = u64::MAX;
+        shared.figures_told.notify_all();
+    }
+
+    /// Whether no handle lives any more. Requests that were submitted before may still be there,
+    /// so this is asked after the inbox was found empty.
+    pub fn is_closed(&self) -> bool {
+        self.shared().handles.load(Ordering::SeqCst) == 0
+    }
+
+    /// Takes the count of lines that were no requests.
+    pub fn take_bad_seeds(&self) -> u64 {
+        self.shared().bad_seeds.swap(0, Ordering::SeqCst)
+    }
+
+    /// Whether the word to stop has been said.
+    pub fn is_stopping(&self) -> bool {
+        self.shared().grace.load(Ordering::SeqCst) < Shared::NEVER
+    }
+
+    /// The word to stop, or to stop sooner, once.
+    pub fn take_stop(&mut self) -> Option<Stop> {
+        let grace = self.shared().grace.load(Ordering::SeqCst);
+        if grace >= self.heeded {
+            return None;
+        }
+        self.heeded = grace;
+        Some(match grace {
+            Shared::CONFIGURED => Stop::Configured,
+            nanos => Stop::Within(Duration::from_nanos(nanos)),
+        })
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::crawl::embed::handle::NotTaken;
+
+    fn inbox() -> (Inbox, Arc<AtomicUsize>) {
+        let wakes = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&wakes);
+        let waker = Waker::new(move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+        });
+        let inbox = Inbox::new(waker, Arc::default(), Numbers::default());
+        (inbox, wakes)
+    }
+
+    #[test]
+    fn a_full_inbox_takes_nothing_until_there_is_room() {
+        let (mut inbox, _) = inbox();
+        let handle = inbox.handle();
+        for number in 0..SUBMITTED_MAX {
+            let request = Request::get("http://a.test/").tag(number as u64);
+            handle.try_submit(request).expect("there is room");
+        }
+        let more = handle.try_submit(Request::get("http://a.test/more"));
+        assert!(matches!(more, Err(NotTaken::Full(request)) if request.url.ends_with("more")));
+        assert!(inbox.take().is_some());
+        handle
+            .try_submit(Request::get("http://a.test/more"))
+            .expect("there is room again");
+    }
+
+    #[test]
+    fn whoever_waits_for_room_goes_on_once_half_is_taken() {
+        let (mut inbox, _) = inbox();
+        let handle = inbox.handle();
+        let total = SUBMITTED_MAX * 3;
+        let submits = thread::spawn(move || {
+            for _ in 0..total {
+                handle
+                    .submit(Request::get("http://a.test/"))
+                    .expect("the crawl goes on");
+            }
+        });
+        let mut taken = 0;
+        while taken < total {
+            match inbox.take() {
+                Some(_) => taken += 1,
+                None => thread::yield_now(),
+            }
+        }
+        submits.join().expect("it does not wait for ever");
+    }
+
+    #[test]
+    fn whoever_waits_for_room_hears_that_the_crawl_is_over() {
+        let (mut inbox, _) = inbox();
+        let handle = inbox.handle();
+        for _ in 0..SUBMITTED_MAX {
+            handle
+                .try_submit(Request::get("http://a.test/"))
+                .expect("there is room");
+        }
+        let (told, hears) = channel();
+        let waits = thread::spawn(move || {
+            told.send(()).expect("the test listens");
+            handle.submit(Request::get("http://a.test/late"))
+        });
+        hears.recv().expect("it is about to wait");
+        thread::sleep(Duration::from_millis(20));
+        inbox.close();
+        let refused = waits.join().expect("it does not wait for ever");
+        assert!(matches!(refused, Err(NotTaken::Closed(request)) if request.url.ends_with("late")));
+        assert!(inbox.take().is_some(), "what was taken is still there");
+    }
+
+    #[test]
+    fn f67_a_crawl_is_woken_for_the_first_answer_only() {
+        let (mut inbox, wakes) = inbox();
+        inbox.later(1, 0).answer("a");
+        drop(inbox.later(2, 0));
+        assert_eq!(wakes.load(Ordering::SeqCst), 1);
+        let numbers = std::iter::from_fn(|| inbox.take_mapped()).map(|mapped| mapped.number);
+        assert_eq!(numbers.collect::<Vec<_>>(), [1, 2]);
+        inbox.later(3, 0).answer("a");
+        assert_eq!(wakes.load(Ordering::SeqCst), 2);
+    }
+
+    #[test]
+    fn words_about_scopes_are_heeded_a_few_in_each_turn_and_cancels_together() {
+        let (mut inbox, _) = inbox();
+        let handle = inbox.handle();
+        let say = |name: &str| handle.set_scope(name, ScopePatch::default());
+        for number in 0..100 {
+            say(&format!("key-{number}")).expect("it goes on");
+        }
+        say("default").expect("it goes on");
+        say("*.example.org").expect("it goes on");
+        for id in 0..1000 {
+            handle.cancel(id).expect("it goes on");
+        }
+        let turns: Vec<(usize, bool)> = (0..5)
+            .map(|_| inbox.take_words())
+            .map(|(words, is_more)| (words.len(), is_more))
+            .collect();
+        let expected = [(64, true), (37, true), (1, true), (1000, false), (0, false)];
+        assert_eq!(turns, expected);
+    }
+
+    #[test]
+    fn a_crawl_is_woken_for_the_first_request_only() {
+        let (mut inbox, wakes) = inbox();
+        let handle = inbox.handle();
+        let submit = || {
+            handle
+                .try_submit(Request::get("http://a.test/"))
+                .expect("there is room");
+        };
+        submit();
+        submit();
+        assert_eq!(wakes.load(Ordering::SeqCst), 1);
+        while inbox.take().is_some() {}
+        submit();
+        assert_eq!(wakes.load(Ordering::SeqCst), 2);
+    }
+}

@@ -1,0 +1,257 @@
+//! Results that the crawl's owner takes one by one, in place of a sink that they are pushed to.
+
+use std::time::Duration;
+
+use crate::crawl::core::Core;
+use crate::crawl::crawler::{Crawler, Turn};
+use crate::crawl::phase::Phase;
+use crate::io::Io;
+use crate::sink::page::Page;
+use crate::sink::pull::Results;
+
+/// How long the crawl is left alone while its owner takes results that are there: others' requests
+/// are due meanwhile.
+const TURN_EVERY: Duration = Duration::from_millis(1);
+
+impl<I: Io> Crawler<I> {
+    /// The next result of a crawler that was built without a sink: drives the crawl until there is
+    /// one. `None` once the crawl is over and all have been taken; why it is over
+    /// [`Progress::finish_reason`](crate::Progress::finish_reason) tells.
+    ///
+    /// ```
+    /// use argiope::{Config, Crawler, Request};
+    ///
+    /// let config = Config::default().with("ALLOW_NET", "loopback")?;
+    /// let mut crawler = Crawler::builder(config).build()?;
+    /// crawler.submit(Request::get("http://127.0.0.1:9/"))?;
+    /// while let Some(page) = crawler.next_result() {
+    ///     println!("{:?} {}", page.status, page.url);
+    /// }
+    /// # assert_eq!(crawler.progress().finish_reason, Some("finished"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Every finished attempt is a result, in order of finishing: also those that are
+    /// [not final](Page::final_), and each robots.txt ([`Page::kind`]). As many wait as
+    /// [`Builder::results_max`](crate::Builder::results_max) says, and at most 8 MiB of what they
+    /// carry; then the crawl sends nothing new and reads no more until one is taken, so that neither
+    /// costs memory. It does not end before the last is taken: what follows from that one may still
+    /// be submitted.
+    ///
+    /// Between two calls the crawl stands still. Requests that come due meanwhile leave late: whoever
+    /// takes more than a millisecond or so over a result hands it to another thread.
+    ///
+    /// In a crawler with a sink results go there: this one runs to its end, and gives none.
+    pub fn next_result(&mut self) -> Option<Page> {
+        loop {
+            if self.core.results_wait() {
+                if self.core.is_left_behind(TURN_EVERY) {
+                    self.turn(Some(Duration::ZERO));
+                }
+                return self.try_next_result();
+            }
+            if let Turn::Over(_) = self.turn(None) {
+                return self.try_next_result();
+            }
+        }
+    }
+
+    /// The next result if one waits: drives nothing. For whoever takes the turns, in a loop of their
+    /// own; what [`Crawler::next_result`] says holds here too.
+    ///
+    /// ```
+    /// use argiope::{Config, Crawler, Turn};
+    /// use rustix::event::{PollFd, PollFlags, poll};
+    /// use std::time::Duration;
+    ///
+    /// let mut crawler = Crawler::builder(Config::default()).build()?;
+    /// loop {
+    ///     let turn = crawler.turn(Some(Duration::ZERO));
+    ///     while let Some(page) = crawler.try_next_result() {
+    ///         println!("{:?} {}", page.status, page.url);
+    ///     }
+    ///     match turn {
+    ///         Turn::GoesOn => poll(&mut [PollFd::new(&crawler, PollFlags::IN)], None)?,
+    ///         Turn::Over(_) => break,
+    ///     };
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// The [descriptor](Crawler::as_fd) is readable while results wait, and a turn does not wait
+    /// for others; but whoever takes turns and no result is not pressed again and again. What is left
+    /// can still be taken after the last turn.
+    pub fn try_next_result(&mut self) -> Option<Page> {
+        let page = self.core.pull.as_mut()?.take();
+        if page.is_some() {
+            self.core.hear_of_room();
+        }
+        page
+    }
+}
+
+/// The sink's other end, and whether its owner comes for what is there.
+#[derive(Debug)]
+pub struct Pull {
+    results: Results,
+    owner: Owner,
+}
+
+/// What the owner makes of results that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// They are taken, or there are none.
+    Takes,
+    /// The last turn ended with some, and none was taken since.
+    Told,
+    /// Another turn was taken instead.
+    Ignores,
+}
+
+impl Pull {
+    pub fn new(results: Results) -> Self {
+        Pull {
+            results,
+            owner: Owner::Takes,
+        }
+    }
+
+    /// Nobody will take any.
+    pub fn give_up(&self) {
+        self.results.give_up();
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.results.is_empty()
+    }
+
+    /// A turn begins.
+    pub fn begin_turn(&mut self) {
+        if self.owner == Owner::Told {
+            self.owner = Owner::Ignores;
+        }
+    }
+
+    /// A turn ends.
+    pub fn end_turn(&mut self) {
+        if self.owner == Owner::Takes && !self.results.is_empty() {
+            self.owner = Owner::Told;
+        }
+    }
+
+    /// Whether to come back at once to an owner who takes what is there.
+    pub fn is_pressing(&self) -> bool {
+        self.owner != Owner::Ignores && !self.results.is_empty()
+    }
+
+    fn take(&mut self) -> Option<Page> {
+        self.owner = Owner::Takes;
+        self.results.take()
+    }
+}
+
+impl<I: Io> Core<I> {
+    /// Whether results wait to be taken.
+    pub fn results_wait(&self) -> bool {
+        self.pull.as_ref().is_some_and(|pull| !pull.is_empty())
+    }
+
+    /// Whether its last turn is so long ago.
+    fn is_left_behind(&self, bound: Duration) -> bool {
+        self.io.now().saturating_since(self.now) > bound
+    }
+
+    /// A result was taken: what waited for that goes on.
+    fn hear_of_room(&mut self) {
+        let is_empty = !self.results_wait();
+        let reads_on = self.sink_was_busy && self.sink.is_ready();
+        if reads_on || is_empty && self.phase == Phase::Running && self.is_exhausted() {
+            self.stir();
+        } else if is_empty && self.armed {
+            // It was readable for the results' sake.
+            self.arm_descriptor();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::crawl::config::Config;
+    use crate::fetch::resolver;
+    use crate::frontier::request::Request;
+    use crate::io::Settings;
+    use crate::io::sim::{Origins, Sim, Weather};
+    use crate::throttle::settings::Jitter;
+
+    /// A crawl of so many pages of one server, one at a time and as quick as it answers, 10 ms after
+    /// it was asked.
+    fn crawl(pages: u32, results_max: usize) -> Crawler<Sim> {
+        let mut config = Config::default();
+        config.throttle.default.delay = Duration::ZERO;
+        config.throttle.default.delay_per_slot = Duration::ZERO;
+        config.throttle.default.jitter = Jitter::NONE;
+        config.throttle.default.concurrency = 1;
+        config.frontier.robots_obey = false;
+        config.allow_net = vec!["10.0.0.0/8".to_owned()];
+        let at: SocketAddr = "10.0.0.1:80".parse().expect("an address");
+        let mut origins = Origins::default();
+        for page in 0..pages {
+            origins.page(at, &format!("/{page}"), "a page");
+        }
+        let io = Sim::with(
+            1,
+            Settings::default(),
+            Weather::default(),
+            Box::new(origins),
+        );
+        let mut crawler = Crawler::builder(config)
+            .results_max(results_max)
+            .build_on(io, resolver::Settings::default())
+            .expect("a crawler");
+        for page in 0..pages {
+            let request = Request::get(format!("http://10.0.0.1/{page}"));
+            crawler.submit(request).expect("it is a URL");
+        }
+        crawler
+    }
+
+    #[test]
+    fn a_short_queue_and_the_end_cost_no_time() {
+        let took = |results_max| {
+            let mut crawler = crawl(200, results_max);
+            let results = std::iter::from_fn(|| crawler.next_result());
+            assert_eq!(results.count(), 200);
+            crawler.elapsed()
+        };
+        let (short, long) = (took(1), took(256));
+        assert_eq!(short, long);
+    }
+
+    #[test]
+    fn a_turn_does_not_wait_while_a_result_does() {
+        let mut crawler = crawl(4, 4);
+        while crawler.stats().pages < 2 {
+            assert_eq!(crawler.turn(None), Turn::GoesOn);
+        }
+        // The third is on its way.
+        crawler.turn(Some(Duration::ZERO));
+        let before = crawler.io().now();
+        assert!(crawler.try_next_result().is_some());
+        assert_eq!(crawler.turn(None), Turn::GoesOn);
+        assert_eq!(crawler.io().now(), before);
+        assert!(crawler.try_next_result().is_some());
+        assert_eq!(crawler.turn(None), Turn::GoesOn);
+        assert!(crawler.io().now() > before, "there is none to be taken");
+        // Nor does it go round and round for an owner who never comes.
+        let mut turns = 0;
+        while crawler.elapsed() < Duration::from_secs(1) {
+            assert_eq!(crawler.turn(None), Turn::GoesOn);
+            turns += 1;
+            assert!(turns < 1000, "{:?}", crawler.progress());
+        }
+    }
+}

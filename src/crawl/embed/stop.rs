@@ -1,0 +1,103 @@
+//! Stopping: what is not sent goes back to the frontier, what is on its way ends as `cancelled`.
+
+use super::inbox::Waiting;
+use crate::base::slab::Key;
+use crate::crawl::core::Core;
+use crate::crawl::life::flight::Stage;
+use crate::fetch::failure::{Failure, FailureKind};
+use crate::frontier::job::Job;
+use crate::frontier::request::{Kind, Request};
+use crate::io::{Close, Io};
+
+/// A request that had not been fetched when its crawl ended early.
+#[derive(Clone, Debug)]
+pub struct Pending {
+    /// The number that its submission was given, or the first attempt at a link; `None` where it
+    /// never had one.
+    pub id: Option<u64>,
+    /// What would have it fetched. Where it had been redirected it asks for the target.
+    pub request: Request,
+}
+
+impl Pending {
+    fn of(job: &Job) -> Self {
+        Pending {
+            id: Some(job.root()),
+            request: job.to_request(),
+        }
+    }
+}
+
+impl<I: Io> Core<I> {
+    /// Takes back every request that has not departed: nothing more is sent.
+    pub fn cancel_unsent(&mut self) {
+        for key in self.flights_where(|stage| !matches!(stage, Stage::Exchanging { .. })) {
+            let flight = self.withdraw(key);
+            self.frontier
+                .put_back(flight.lane, flight.job, &mut self.throttle, self.now);
+        }
+        while let Some(idle) = self.pool.evict() {
+            if let Some(key) = self.sockets.key_of(idle) {
+                self.close_socket(key, Close::Finish);
+            }
+        }
+    }
+
+    /// Ends what is on its way. It is still to be fetched, so it is kept for `pending.jsonl`; but
+    /// whoever waits to hear of it hears of its end here, and once.
+    pub fn cancel_all(&mut self) {
+        self.cancel_unsent();
+        self.tell_all_ended();
+        for key in self.flights_where(|_| true) {
+            let Some(Stage::Exchanging { socket }) = self.flights.get(key).map(|f| &f.stage) else {
+                continue;
+            };
+            let socket = *socket;
+            if let Some(flight) = self.flights.get(key)
+                && flight.job.kind == Kind::Page
+                && !flight.job.heard
+            {
+                self.cancelled.push(flight.job.clone());
+            }
+            let now = self.now;
+            let failure = Failure::new(
+                FailureKind::Cancelled,
+                "stopped",
+                "the crawl was stopped before the reply was whole",
+            );
+            if let Some(news) = self.http(socket).connection.abort(failure, now) {
+                self.on_news(socket, news);
+            }
+        }
+    }
+
+    pub fn flights_where(&self, wanted: impl Fn(&Stage) -> bool) -> Vec<Key> {
+        self.flights
+            .iter()
+            .filter(|(_, flight)| wanted(&flight.stage))
+            .map(|(key, _)| key)
+            .collect()
+    }
+
+    /// What was still to be fetched when the crawl ended, in order of admission.
+    pub fn take_pending(&mut self) -> impl Iterator<Item = Pending> + '_ {
+        let found = self.drain_found().into_iter();
+        let waiting = self.mapping.drain().chain(self.delayed.drain());
+        let outside = waiting
+            .map(|job| *job)
+            .chain(self.cancelled.drain(..))
+            .chain(found);
+        let jobs = self.frontier.drain(outside, &self.throttle);
+        let feed = self.feed.as_deref();
+        let told = move |job: &Job| feed.is_some_and(|feed| feed.gave(job.root()));
+        let pages = jobs.filter(move |job| job.kind == Kind::Page && !told(job));
+        let submitted = std::iter::from_fn(|| self.inbox.take()).map(|waiting| match waiting {
+            Waiting::Numbered(job) => Pending::of(&job),
+            Waiting::Seed(request) => Pending {
+                id: None,
+                request: *request,
+            },
+        });
+        pages.map(|job| Pending::of(&job)).chain(submitted)
+    }
+}

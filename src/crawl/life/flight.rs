@@ -1,0 +1,172 @@
+//! An attempt between its release and its end, and the sockets that carry it.
+
+use std::net::SocketAddr;
+
+use smallvec::SmallVec;
+
+use super::origins::Origin;
+use crate::base::slab::Key;
+use crate::base::time::Instant;
+use crate::fetch::connection::Connection;
+use crate::fetch::exchange::Exchange;
+use crate::fetch::eyeballs::Race;
+use crate::fetch::resolver::SocketId;
+use crate::fetch::tls::{Certificates, TlsInfo};
+use crate::frontier::job::Job;
+use crate::io::{NetError, Stamp};
+use crate::throttle::decision::Decision;
+use crate::throttle::engine::{LaneId, TicketId};
+use crate::throttle::signal::Signal;
+
+/// One attempt on its way.
+#[derive(Debug)]
+pub struct Flight {
+    pub job: Job,
+    pub lane: LaneId,
+    pub ticket: TicketId,
+    /// Where it goes.
+    pub origin: Origin,
+    pub released: Instant,
+    /// What its head said, once that is there.
+    pub signal: Option<Signal>,
+    /// What its head led to, until its body's size is known; empty where nobody wants to know.
+    pub decisions: Vec<Decision>,
+    /// The port to connect to.
+    pub port: u16,
+    pub stage: Stage,
+}
+
+/// What an attempt waits for.
+///
+/// ```text
+/// Connecting ──► Ready ──► Exchanging ──► (taken off at its end)
+///     ▲  (an idle connection skips it)        │
+///     └──── a reused connection died ◄────────┘
+/// ```
+#[derive(Debug)]
+pub enum Stage {
+    /// For one of these connections.
+    Connecting {
+        exchange: Box<Exchange>,
+        race: Race,
+        sockets: SmallVec<[Key; 2]>,
+    },
+    /// For the throttle to let it depart.
+    Ready {
+        exchange: Box<Exchange>,
+        socket: Key,
+        since: Instant,
+    },
+    /// For the reply.
+    Exchanging { socket: Key },
+    /// Between two of the others, within one call.
+    Moving,
+}
+
+/// What a socket is for.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are for pages, and lie where the slab puts them"
+)]
+pub enum Socket {
+    /// Pages.
+    Http(HttpSocket),
+    /// The resolver's.
+    Dns(SocketId),
+    /// Nothing any more: its last bytes are on their way.
+    Parting,
+}
+
+impl Socket {
+    /// The connection, where it is for pages.
+    pub fn http(&self) -> Option<&HttpSocket> {
+        match self {
+            Socket::Http(http) => Some(http),
+            Socket::Dns(_) | Socket::Parting => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn http_mut(&mut self) -> Option<&mut HttpSocket> {
+        match self {
+            Socket::Http(http) => Some(http),
+            Socket::Dns(_) | Socket::Parting => None,
+        }
+    }
+}
+
+/// A connection that carries exchanges.
+#[derive(Debug)]
+pub struct HttpSocket {
+    pub connection: Connection,
+    /// The attempt it is for; `None` while it is idle.
+    pub flight: Option<Key>,
+    /// Where it leads.
+    pub origin: Origin,
+    /// Since when reading is stopped until there is room.
+    pub paused: Option<Instant>,
+    /// It is the sink that stopped it, until it says so.
+    pub held: bool,
+    /// What had been read by then.
+    pub unread: Unread,
+    /// Bytes of its buffers that the crawl's total holds.
+    pub counted: usize,
+}
+
+/// What was read of a connection before the sink stopped it: less than the size of a read, and perhaps
+/// the end.
+#[derive(Debug, Default)]
+pub struct Unread {
+    pub bytes: Vec<u8>,
+    /// When the last of it arrived.
+    pub stamp: Option<Stamp>,
+    pub end: Option<End>,
+}
+
+/// How a connection ended.
+#[derive(Debug)]
+pub enum End {
+    /// In good order.
+    Ended(Stamp),
+    /// So, at that time.
+    Failed(NetError, Instant),
+}
+
+impl HttpSocket {
+    /// Puts by what has been read, until the sink has room for it.
+    pub fn put_by(&mut self, bytes: &[u8], stamp: Stamp) {
+        self.unread.bytes.extend_from_slice(bytes);
+        self.unread.stamp = Some(stamp);
+    }
+
+    /// The crawl's total of buffered bytes, with this connection's present share in it.
+    pub fn recount(&mut self, total: usize) -> usize {
+        let present = self.connection.memory() + self.unread.bytes.capacity();
+        let total = total - self.counted + present;
+        self.counted = present;
+        total
+    }
+}
+
+/// The connection that carried an attempt, as its result line tells of it.
+#[derive(Clone, Debug, Default)]
+pub struct Carrier {
+    pub remote: Option<SocketAddr>,
+    pub local: Option<SocketAddr>,
+    pub reused: bool,
+    pub tls: Option<TlsInfo>,
+    pub certificates: Certificates,
+}
+
+impl Carrier {
+    pub fn of(connection: &Connection) -> Self {
+        Carrier {
+            remote: Some(connection.remote()),
+            local: connection.local(),
+            reused: connection.used() > 1,
+            tls: connection.tls(),
+            certificates: connection.certificates(),
+        }
+    }
+}

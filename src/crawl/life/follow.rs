@@ -1,0 +1,418 @@
+//! What a reply leads to: another try, a redirect's target, rules, sitemaps, links.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::admission::without_dropped;
+use super::carry::IDLE_CLOSED;
+use crate::crawl::core::Core;
+use crate::crawl::embed::steer::ASKED;
+use crate::fetch::failure::{Failure, FailureKind};
+use crate::frontier::filter::{self, Filtered};
+use crate::frontier::job::Job;
+use crate::frontier::request::Kind;
+use crate::frontier::robots::Brought;
+use crate::io::Io;
+use crate::sink::page::Page;
+use crate::sink::reply::Wish;
+use crate::throttle::engine::LaneId;
+use crate::throttle::settings::ScopePatch;
+use crate::wire::charset;
+use crate::wire::coding::{Budget, Decoder};
+use crate::wire::directives::Directives;
+use crate::wire::html::{self, LinkOptions};
+use crate::wire::retry_after;
+use crate::wire::robots::Robots;
+use crate::wire::sitemap::{self, Sitemap};
+use crate::wire::url::CrawlUrl;
+
+/// Redirects of a robots.txt that are followed; RFC 9309, section 2.3.1.2 asks for five at least.
+const ROBOTS_REDIRECTS_MAX: u8 = 5;
+/// Attempts are counted in two octets; nobody means to try so often.
+const RETRIES_MAX: u32 = 60_000;
+
+/// Whether somebody wanted the attempt to end.
+fn is_called_off(page: &Page) -> bool {
+    let failure = page.failure.as_ref();
+    failure.is_some_and(|f| f.kind == FailureKind::Cancelled && f.code == ASKED)
+}
+
+impl<I: Io> Core<I> {
+    /// Does what follows from a finished attempt, and notes in its page what that is.
+    pub fn follow(&mut self, job: &Job, page: &mut Page) {
+        page.final_ = false;
+        if is_called_off(page) {
+            // Whoever asked for its end did not mean what it leads to.
+            page.final_ = true;
+            return;
+        }
+        if self.is_retried(job, page) {
+            return self.retry(job, page);
+        }
+        if self.load.is_some() {
+            // A probe measures the reply itself, wherever that leads.
+            page.final_ = true;
+            return;
+        }
+        if let Some(location) = location(page) {
+            match self.redirect(job, page, &location) {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(failure) => page.failure = Some(failure),
+            }
+        }
+        page.final_ = true;
+        match job.kind {
+            Kind::Robots => self.read_robots(job, page),
+            Kind::Sitemap => self.read_sitemap(job, page),
+            Kind::Page => self.read_links(job, page),
+        }
+    }
+
+    /// Whether the attempt is made again: as whoever reads the answers says, or by the field's codes
+    /// and errors, `RETRY_TIMES` at most. What may not be done twice is not, unless it is told to be.
+    fn is_retried(&self, job: &Job, page: &Page) -> bool {
+        let failure = page.failure.as_ref();
+        if failure.is_some_and(|failure| failure.code == IDLE_CLOSED) {
+            return true;
+        }
+        if failure.is_some_and(|failure| failure.kind == FailureKind::Cancelled) {
+            return false;
+        }
+        if let Some(again) = self.told_to_retry(job, page) {
+            return again && u32::from(job.attempt) <= RETRIES_MAX;
+        }
+        if !job.is_idempotent() {
+            // Nobody knows what came of it.
+            return false;
+        }
+        let settings = self.frontier.settings();
+        if u32::from(job.attempt) > settings.retry_times.min(RETRIES_MAX) {
+            return false;
+        }
+        if let Some(failure) = failure {
+            let passing = &settings.retry_exceptions;
+            return passing.iter().any(|name| failure.is_named(name));
+        }
+        // A robots.txt refused by a 429 means: not for now.
+        let patient = job.kind == Kind::Robots && page.status == Some(429);
+        page.status
+            .is_some_and(|status| settings.retry_codes.contains(&status) && !patient)
+    }
+
+    /// Queues the attempt again, through the gate like any other.
+    fn retry(&mut self, job: &Job, page: &Page) {
+        let died_idle = page.failure.as_ref().is_some_and(|f| f.code == IDLE_CLOSED);
+        let mut again = Job {
+            id: self.frontier.number(),
+            parent: job.id,
+            attempt: job.attempt.saturating_add(1),
+            // Once is enough: no further try of it risks a kept connection.
+            fresh: job.fresh || died_idle,
+            ..job.clone()
+        };
+        again.extra_mut().root = job.root();
+        self.release_later(again);
+    }
+
+    /// Queues a redirect's target in its own lane. False where the redirect is not gone after.
+    fn redirect(&mut self, job: &Job, page: &mut Page, location: &str) -> Result<bool, Failure> {
+        let fail = |code, detail: String| Failure::new(FailureKind::Redirect, code, detail);
+        let target = job
+            .url
+            .join(location)
+            .map_err(|error| fail("invalid", format!("Location {location:?}: {error}")))?;
+        let target = match job.kind {
+            Kind::Page => without_dropped(target, &self.config),
+            Kind::Robots | Kind::Sitemap => target,
+        };
+        page.redirect = Some(target.as_str().to_owned());
+        let settings = self.frontier.settings();
+        let redirects_max = match job.kind {
+            Kind::Robots => u32::from(ROBOTS_REDIRECTS_MAX),
+            Kind::Page | Kind::Sitemap => settings.redirects_max,
+        };
+        // What is counted in one octet ends with it.
+        let redirects_max = redirects_max.min(u8::MAX.into());
+        if u32::from(job.redirects) >= redirects_max {
+            return Err(fail("limit", format!("more than {redirects_max} in a row")));
+        }
+        let here = job.url.fingerprint();
+        let there = target.fingerprint();
+        let extra = job.extra.as_ref();
+        if there == here || extra.is_some_and(|extra| extra.redirected_from.contains(&there)) {
+            return Err(fail("loop", format!("{} was here before", target.as_str())));
+        }
+        let goes_on = match job.kind {
+            Kind::Page if job.dont_filter() => {
+                self.frontier.let_in(&target, job.seed, &mut self.throttle);
+                true
+            }
+            Kind::Page => self
+                .frontier
+                .check(&target, job.depth, job.seed, &mut self.throttle)
+                .is_ok(),
+            Kind::Robots | Kind::Sitemap => !filter::excludes(settings, &target),
+        };
+        if !goes_on {
+            return Ok(false);
+        }
+        let mut next = Job {
+            id: self.frontier.number(),
+            parent: job.id,
+            via: Some(Arc::from(page.url.as_str())),
+            url: target,
+            redirects: job.redirects + 1,
+            attempt: 1,
+            fresh: false,
+            ..job.clone()
+        };
+        let elsewhere = next.url.origin() != job.url.origin();
+        let becomes_get = match page.status {
+            Some(303) => job.method() != "HEAD",
+            Some(301 | 302) => job.method() == "POST",
+            _ => false,
+        };
+        let extra = next.extra_mut();
+        extra.root = job.root();
+        extra.redirected_from.push(here);
+        // The map is asked of every URL.
+        extra.mapped = None;
+        if becomes_get {
+            extra.method = String::new();
+            extra.body = Vec::new();
+            // They speak of a body that is no more (RFC 9110, section 15.4).
+            extra.headers.retain(|(name, _)| {
+                !name
+                    .get(..8)
+                    .is_some_and(|start| start.eq_ignore_ascii_case("content-"))
+            });
+        }
+        if elsewhere {
+            // Credentials are for whom they were given, and a Host names who is asked.
+            extra.headers.retain(|(name, _)| {
+                !["authorization", "cookie", "host", "proxy-authorization"]
+                    .iter()
+                    .any(|secret| name.eq_ignore_ascii_case(secret))
+            });
+        }
+        match self.redirect_delay(page) {
+            None => self.release_later(next),
+            Some(wait) => {
+                let early = self.delayed.wait(next, self.now + wait);
+                self.tell_of_crowd();
+                if let Some(early) = early {
+                    self.release_later(*early);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// How long a redirect asks to be waited for (RFC 9110, section 10.2.3), as far as
+    /// `REDIRECT_MAX_DELAY` lets it. It is this redirect's affair, and no other request's.
+    fn redirect_delay(&self, page: &Page) -> Option<Duration> {
+        let wall = self.io.wall_at_start().at(self.now);
+        let asked = retry_after::read(&page.headers, wall)?;
+        let most = self.config.throttle.redirect_max_delay;
+        if asked > most {
+            log::warn!(
+                "{}: its redirect asks for {asked:.0?} (Retry-After), which REDIRECT_MAX_DELAY caps \
+                 at {most:.0?}",
+                page.url
+            );
+        }
+        Some(asked.min(most)).filter(|wait| !wait.is_zero())
+    }
+
+    /// A robots.txt has come, or not: every URL of its origin that waited hears of it.
+    pub fn read_robots(&mut self, job: &Job, page: &Page) {
+        let extra = job.extra.as_ref();
+        let Some(origin) = extra.and_then(|extra| extra.robots_for) else {
+            return;
+        };
+        let mut sitemaps = Vec::new();
+        let brought = match (page.status, &page.failure) {
+            (Some(200..=299), None) => {
+                let robots = Robots::parse(&page.body);
+                sitemaps = robots.sitemaps().to_vec();
+                let agent = &self.frontier.settings().robots_agent;
+                Brought::Rules(Arc::new(robots.agent(agent)))
+            }
+            // Redirects that lead nowhere are taken for a file that is not there (section 2.3.1.2).
+            (Some(300..=399), _) => Brought::Absent,
+            (Some(429), _) => Brought::Unreachable,
+            (Some(400..=499), None) => Brought::Absent,
+            _ => Brought::Unreachable,
+        };
+        self.frontier
+            .robots_arrived(origin, brought, &mut self.throttle, self.now);
+        if self.frontier.settings().sitemaps {
+            let via = Arc::from(page.url.as_str());
+            for sitemap in sitemaps {
+                if let Ok(url) = job.url.join(&sitemap) {
+                    self.admit_found(job, &via, url, Kind::Sitemap, job.depth);
+                }
+            }
+        }
+    }
+
+    fn read_sitemap(&mut self, job: &Job, page: &Page) {
+        if page.status != Some(200) {
+            return;
+        }
+        let content_type = page.content_type.as_deref();
+        let unpacked = unpacked(&page.body, self.config.fetch.ratio_max);
+        let body = unpacked.as_deref().unwrap_or(&page.body);
+        let sitemap = Sitemap::parse(body, content_type, &job.url);
+        let via = Arc::from(page.url.as_str());
+        for url in sitemap.sitemaps {
+            self.admit_found(job, &via, url, Kind::Sitemap, job.depth);
+        }
+        for url in sitemap.pages {
+            self.admit_found(job, &via, url, Kind::Page, job.depth.saturating_add(1));
+        }
+    }
+
+    fn read_links(&mut self, job: &Job, page: &mut Page) {
+        let settings = self.frontier.settings();
+        let is_end = job.extra.as_ref().is_some_and(|extra| extra.dont_follow);
+        let follows = settings.follow != crate::frontier::settings::Follow::None && !is_end;
+        let is_there = page.wish == Wish::Keep && page.status == Some(200);
+        if !follows || !is_there || !is_html(page) {
+            return;
+        }
+        let options = LinkOptions {
+            resources: settings.follow_resources,
+            nofollow: settings.nofollow,
+            agent: &settings.robots_agent,
+            links_max: settings.links_per_page_max,
+        };
+        let by_header = page
+            .headers
+            .get_all("x-robots-tag")
+            .filter_map(|value| std::str::from_utf8(value).ok())
+            .map(|value| Directives::from_header(value, &settings.robots_agent))
+            .fold(Directives::default(), Directives::and);
+        if by_header.nofollow && settings.nofollow {
+            page.links = Some(0);
+            return;
+        }
+        let text = charset::decode(&page.body, page.content_type.as_deref());
+        let found = html::links(&text, &job.url, &options);
+        page.links = Some(found.links.len() as u32);
+        if found.cut {
+            self.frontier.count_filtered(Filtered::LinksPerPage, 1);
+        }
+        let via = Arc::from(page.url.as_str());
+        for link in found.links {
+            self.admit_found(job, &via, link.url, Kind::Page, job.depth.saturating_add(1));
+        }
+    }
+
+    /// A URL found on the page `via` comes in, if no filter leaves it out.
+    fn admit_found(&mut self, from: &Job, via: &Arc<str>, url: CrawlUrl, kind: Kind, depth: u32) {
+        let url = without_dropped(url, &self.config);
+        let throttle = &mut self.throttle;
+        if self.frontier.check(&url, depth, false, throttle).is_err() {
+            return;
+        }
+        let mut job = Job {
+            id: self.frontier.number(),
+            parent: from.id,
+            via: Some(Arc::clone(via)),
+            url,
+            kind,
+            seed: false,
+            fresh: false,
+            heard: false,
+            redirects: 0,
+            attempt: 1,
+            depth,
+            priority: 0,
+            share: 0.0,
+            extra: None,
+        };
+        if let Some(route) = from.route() {
+            job.extra_mut().route = Some(route.clone());
+        }
+        self.release_later(job);
+    }
+
+    /// robots.txt asks for a gap: it becomes one of the lane's scopes (F51).
+    pub fn heed_crawl_delay(&mut self, lane: LaneId, delay: std::time::Duration) {
+        let Some(front) = self.frontier.front_url(lane, &self.throttle) else {
+            return;
+        };
+        let host = front.scope_key();
+        if let Some(own) = self.throttle.overrules_crawl_delay(host, delay)
+            && self.warned.insert(host.to_owned())
+        {
+            log::warn!(
+                "{host}: its own {} kept, though its robots.txt asks for a Crawl-delay of \
+                 {delay:?} (ignore_robots_txt = true in the scope silences this)",
+                kept(&own)
+            );
+        }
+        if !self.throttle.heeds_crawl_delay(host) {
+            return;
+        }
+        let scope = self.throttle.crawl_delay_scope(host, delay);
+        self.throttle.note_crawl_delay(scope, delay, self.now);
+        self.throttle.follow_lane(scope, lane);
+        self.throttle.add_scope(lane, scope);
+    }
+}
+
+/// What of a scope's own settings is kept, in words.
+fn kept(own: &ScopePatch) -> String {
+    match (own.delay, own.concurrency) {
+        (Some(delay), Some(concurrency)) => {
+            format!("delay of {delay:?} and concurrency of {concurrency} are")
+        }
+        (Some(delay), None) => format!("delay of {delay:?} is"),
+        (None, concurrency) => format!("concurrency of {} is", concurrency.unwrap_or(1)),
+    }
+}
+
+/// Where a redirect leads, as it says; `None` where the reply is none.
+fn location(page: &Page) -> Option<String> {
+    if page.failure.is_some() || !matches!(page.status, Some(301 | 302 | 303 | 307 | 308)) {
+        return None;
+    }
+    let value = page.headers.get("location")?;
+    Some(String::from_utf8_lossy(value).into_owned())
+}
+
+/// The content of a sitemap that is a gzip file; `None` where it is none. As far as it can be read.
+fn unpacked(body: &[u8], ratio_max: u32) -> Option<Vec<u8>> {
+    if !body.starts_with(&[0x1f, 0x8b]) {
+        return None;
+    }
+    let budget = Budget {
+        bytes_max: sitemap::LENGTH_MAX as u64,
+        ratio_max: u64::from(ratio_max),
+    };
+    let mut content = Vec::new();
+    let mut decoder = Decoder::new([&b"gzip"[..]], budget).ok()?;
+    let _ = decoder.write(body, &mut content);
+    Some(content)
+}
+
+/// Whether a page is HTML: by its type, or, where it has none, by how it begins.
+fn is_html(page: &Page) -> bool {
+    match &page.content_type {
+        Some(value) => {
+            let essence = value.split(';').next().unwrap_or("").trim();
+            essence.eq_ignore_ascii_case("text/html")
+                || essence.eq_ignore_ascii_case("application/xhtml+xml")
+        }
+        None => {
+            let start = page.body.iter().find(|byte| !byte.is_ascii_whitespace());
+            start == Some(&b'<')
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

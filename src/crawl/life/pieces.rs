@@ -1,0 +1,227 @@
+//! Bodies that the sink takes while they come: what it wants of each, their pieces, and those that it
+//! holds.
+
+use super::carry::arrival;
+use super::flight::{End, Flight, HttpSocket, Socket};
+use crate::base::slab::{Key, Slab};
+use crate::crawl::core::{Core, token_of};
+use crate::fetch::connection::News;
+use crate::fetch::failure::{Failure, FailureKind};
+use crate::fetch::wish::Wish;
+use crate::frontier::request::Kind;
+use crate::io::{Io, Stamp, Waker};
+use crate::sink::Sink;
+use crate::sink::reply::{Flow, Held, Reply, Resumed};
+
+/// What lies between the network and a sink that takes bodies while they come.
+#[derive(Debug)]
+pub struct Pieces {
+    /// Bodies that may be read on.
+    resumed: Resumed,
+    /// Memory for the piece on its way.
+    piece: Vec<u8>,
+}
+
+impl Pieces {
+    pub fn new(waker: Waker) -> Self {
+        Pieces {
+            resumed: Resumed::new(move || waker.wake()),
+            piece: Vec::new(),
+        }
+    }
+
+    /// Reads from a connection until there is news of it or a piece of a body, which the sink is given.
+    /// What the sink has no room for is put by.
+    pub fn read(
+        &mut self,
+        http: &mut HttpSocket,
+        bytes: &mut &[u8],
+        stamp: Stamp,
+        flights: &Slab<Flight>,
+        sink: &mut dyn Sink,
+    ) -> Read {
+        if http.held {
+            http.put_by(std::mem::take(bytes), stamp);
+            return Read::Held;
+        }
+        let news = http.connection.handle_bytes(bytes, arrival(stamp));
+        let flow = self.hand_over(http, flights, sink);
+        match news {
+            Some(News::Piece) | None if flow == Some(Flow::Full) => {
+                http.put_by(std::mem::take(bytes), stamp);
+                Read::Full
+            }
+            Some(News::Piece) => Read::Again,
+            Some(news) => Read::News(news),
+            None => Read::All,
+        }
+    }
+
+    /// Gives the sink what there is of a body that it takes. `None` where there is nothing.
+    fn hand_over(
+        &mut self,
+        http: &mut HttpSocket,
+        flights: &Slab<Flight>,
+        sink: &mut dyn Sink,
+    ) -> Option<Flow> {
+        let exchange = http.connection.exchange_mut()?;
+        if !exchange.swap_body(&mut self.piece) {
+            return None;
+        }
+        let flight = http.flight.and_then(|key| flights.get(key));
+        let id = flight.expect("a reply is somebody's").job.id;
+        let flow = sink.on_body(id, &self.piece);
+        self.piece.clear();
+        Some(flow)
+    }
+}
+
+/// What reading came to.
+pub enum Read {
+    /// There may be more in what was read.
+    Again,
+    /// This has happened.
+    News(News),
+    /// The sink has no room for more of the body, from now on.
+    Full,
+    /// The sink has none.
+    Held,
+    /// There is no more.
+    All,
+}
+
+impl Read {
+    /// Whether an exchange is over with it.
+    pub fn ends_exchange(&self) -> bool {
+        matches!(self, Read::News(News::Ended { .. }))
+    }
+}
+
+impl HttpSocket {
+    /// Whether the body of the reply on its way is taken in pieces.
+    pub fn is_taken(&self) -> bool {
+        let exchange = self.connection.exchange();
+        exchange.is_some_and(|exchange| exchange.wish() == Wish::Take)
+    }
+}
+
+impl<I: Io> Core<I> {
+    /// Asks the sink what it wants of the body whose head has just come.
+    pub fn ask_for_body(&mut self, key: Key, socket: Key) {
+        let Some(flight) = self.flights.get(key) else {
+            return;
+        };
+        if flight.job.kind != Kind::Page || self.load.is_some() {
+            return;
+        }
+        let job = &flight.job;
+        let (id, tag) = (job.id, job.extra.as_deref().map_or(0, |extra| extra.tag));
+        let http = self.sockets.get(socket).and_then(Socket::http);
+        let connection = &http.expect("a reply comes on a connection").connection;
+        let exchange = connection.exchange().expect("a head has its exchange");
+        let head = exchange.head().expect("the head just came");
+        let wish = self.sink.on_head(&Reply {
+            id,
+            tag,
+            url: job.url.as_str(),
+            attempt: u32::from(job.attempt),
+            status: head.status,
+            headers: &head.headers,
+            remote: connection.remote(),
+            tls: connection.tls(),
+            certificates: connection.certificates(),
+            timings: exchange.timings(),
+            held: Held {
+                attempt: id,
+                socket,
+            },
+            resumed: self.pieces.resumed.tell(),
+            root: job.root(),
+            depth: job.depth,
+            route: job.route(),
+            leads: &self.leads,
+        });
+        let now = self.now;
+        let connection = &mut self.http(socket).connection;
+        let exchange = connection.exchange_mut().expect("it was just there");
+        exchange.set_wish(wish);
+        if wish == Wish::Cancel {
+            let failure = Failure::new(
+                FailureKind::Cancelled,
+                "by_sink",
+                "the sink wanted no more of it than its head",
+            );
+            if let Some(news) = connection.abort(failure, now) {
+                self.on_news(socket, news);
+            }
+        }
+    }
+
+    /// The sink has no room for more of this body: its connection is not read until it has.
+    pub fn hold(&mut self, key: Key) {
+        let now = self.now;
+        let http = self.http(key);
+        assert!(http.is_taken(), "what is over is held by nobody");
+        http.held = true;
+        if http.paused.is_none() {
+            http.paused = Some(now);
+            self.io.set_reading(token_of(key), false);
+        }
+        self.carry_on(key);
+    }
+
+    /// Goes on with what was put by of a connection that is read again.
+    pub fn read_on(&mut self, key: Key) {
+        let unread = std::mem::take(&mut self.http(key).unread);
+        let Some(stamp) = unread.stamp else {
+            return;
+        };
+        let mut bytes = &unread.bytes[..];
+        loop {
+            let Some(http) = self.sockets.get_mut(key).and_then(Socket::http_mut) else {
+                return;
+            };
+            let read = self
+                .pieces
+                .read(http, &mut bytes, stamp, &self.flights, &mut *self.sink);
+            self.buffered = http.recount(self.buffered);
+            match read {
+                Read::Again => {}
+                Read::News(news) => self.on_news(key, news),
+                Read::Full => {
+                    http.unread.end = unread.end;
+                    return self.hold(key);
+                }
+                Read::Held => unreachable!("it was just let go"),
+                Read::All => break,
+            }
+        }
+        match unread.end {
+            None => self.carry_on_with_request(key),
+            Some(End::Ended(stamp)) => self.on_ended(key, stamp),
+            Some(End::Failed(error, at)) => self.on_failed(key, error, at),
+        }
+    }
+
+    /// A connection is held no longer, for what it carried is over.
+    pub fn let_go(&mut self, key: Key) {
+        let http = self.http(key);
+        if std::mem::take(&mut http.held) && http.paused.take().is_some() {
+            self.io.set_reading(token_of(key), true);
+        }
+    }
+
+    /// Bodies for which the sink has room again are read on as soon as there is room for all.
+    pub fn resume(&mut self) {
+        while let Some(Held { attempt, socket }) = self.pieces.resumed.take() {
+            let Some(http) = self.sockets.get_mut(socket).and_then(Socket::http_mut) else {
+                continue;
+            };
+            let flight = http.flight.and_then(|key| self.flights.get(key));
+            if flight.is_some_and(|flight| flight.job.id == attempt) && http.held {
+                http.held = false;
+                self.paused.push_front(socket);
+            }
+        }
+    }
+}
