@@ -102,6 +102,13 @@ pub enum Read {
     All,
 }
 
+impl Read {
+    /// Whether an exchange is over with it.
+    pub fn ends_exchange(&self) -> bool {
+        matches!(self, Read::News(News::Ended { .. }))
+    }
+}
+
 impl HttpSocket {
     /// Whether the body of the reply on its way is taken in pieces.
     pub fn is_taken(&self) -> bool {
