@@ -188,6 +188,7 @@ impl<I: Io> Core<I> {
             held: false,
             unread: Unread::default(),
             given: 0,
+            gave_way: false,
             counted: 0,
         }));
         if let Stage::Connecting { race, sockets, .. } = &mut flight.stage {
