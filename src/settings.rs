@@ -1,7 +1,4 @@
-//! Every setting's type, and the list of them all.
-//!
-//! Most programs name settings ([`Config::with`](crate::Config::with)) and need nothing from here.
-//! These are the types behind the fields of [`Config`](crate::Config), for those that write fields.
+#![doc = include_str!("settings.md")]
 
 #[doc(inline)]
 pub use crate::crawl::config::{

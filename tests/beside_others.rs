@@ -3,14 +3,15 @@
 //! What a process has once is looked at before and after. It is looked at in a process of its own:
 //! this test binary, started again.
 
+mod crawling;
+
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
 use std::thread;
 
-use argiope::{Config, Crawler, Page, Request};
+use argiope::{Config, Page, Request};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -122,42 +123,25 @@ fn lower_open_files() {
 }
 
 fn config(io: &str, port: u16, ca_file: &str) -> Config {
-    [
-        ("IO", io.to_owned()),
-        ("ALLOW_NET", "loopback".to_owned()),
-        ("RESOLVE", format!("a.test:{port}:127.0.0.1")),
-        ("CA_FILE", ca_file.to_owned()),
-        ("DOWNLOAD_DELAY", "0".to_owned()),
-        ("RANDOMIZE_DOWNLOAD_DELAY", "false".to_owned()),
-        ("ROBOTSTXT_OBEY", "false".to_owned()),
-        ("RETRY_TIMES", "0".to_owned()),
-    ]
-    .into_iter()
-    .try_fold(Config::default(), |config, (name, value)| {
-        config.with(name, value)
-    })
-    .expect("these settings are sound")
+    let server = format!("a.test:{port}:127.0.0.1");
+    crawling::config(&[
+        ("IO", io),
+        ("ALLOW_NET", "loopback"),
+        ("RESOLVE", &server),
+        ("CA_FILE", ca_file),
+    ])
 }
 
 /// Crawls some pages; says by which ciphers they came.
 fn crawl(config: Config, port: u16) -> Vec<String> {
-    let (tell, told) = channel();
-    let mut crawler = Crawler::builder(config)
-        .sink(move |page: Page| tell.send(page).expect("somebody listens"))
-        .build()
-        .expect("it can be set up");
-    for number in 0..PAGES {
-        let url = format!("https://a.test:{port}/{number}");
-        crawler.submit(Request::get(url)).expect("it is a URL");
-    }
-    assert_eq!(crawler.run(), "finished");
-    drop(crawler);
+    let request = |number| Request::get(format!("https://a.test:{port}/{number}"));
+    let pages = crawling::crawl(config, (0..PAGES).map(request).collect());
     let cipher = |page: Page| {
         assert_eq!(page.failure.map(|failure| failure.detail), None);
         assert_eq!(page.body, b"safe");
         page.tls.expect("it came by TLS").cipher.to_string()
     };
-    told.into_iter().map(cipher).collect()
+    pages.into_iter().map(cipher).collect()
 }
 
 /// A server that answers each request with a page; its port, and what its certificate is.

@@ -3,8 +3,7 @@
 //! The vectors are not part of this package: `ARGIOPE_VECTORS` names their folder
 //! (`../shared/vectors` beside the project by default). Without them the test says so and passes.
 
-use std::io::Write as _;
-use std::path::PathBuf;
+mod vectors;
 
 use argiope::wire::coding::{Budget, Decoder};
 use argiope::wire::http::{Framing, Item, Limits, ResponseReader};
@@ -243,21 +242,9 @@ fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, decode: bool, close: bool) -
 
 /// The vectors of a tier; none, loudly, where the folder is absent.
 fn tier(name: &str) -> Vec<Case> {
-    let folder = std::env::var_os("ARGIOPE_VECTORS").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/vectors"),
-        PathBuf::from,
-    );
-    let file = folder.join("http1.json");
-    let Ok(text) = std::fs::read_to_string(&file) else {
-        // Not by eprintln, which the test harness swallows.
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED: no HTTP vectors at {} (set ARGIOPE_VECTORS)",
-            file.display()
-        );
+    let Some(json) = vectors::read::<Value>("http1.json") else {
         return Vec::new();
     };
-    let json: Value = serde_json::from_str(&text).expect("the vectors are JSON");
     let cases = json["cases"].as_array().expect("a list of cases");
     let cases = cases.iter().filter(|case| case["tier"] == name);
     let cases: Vec<_> = cases.map(case).collect();

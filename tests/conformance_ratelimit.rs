@@ -3,10 +3,9 @@
 //!
 //! They lie outside the package, in the folder that `ARGIOPE_VECTORS` names.
 
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+mod vectors;
+
 use std::time::Duration;
-use std::{env, fs};
 
 use argiope::Wall;
 use argiope::wire::date;
@@ -18,7 +17,9 @@ use serde_json::Value;
 
 #[test]
 fn the_examples_of_every_draft_are_understood() {
-    let Some(vectors) = vectors() else { return };
+    let Some(vectors) = vectors::read::<Vectors>("ratelimit.json") else {
+        return;
+    };
     check_all("drafts", &vectors.drafts, |case| {
         let headers = headers(&case.headers);
         let now = date::clock_of(&headers, wall_of("2026-11-20T00:00:00Z"));
@@ -61,7 +62,9 @@ fn the_examples_of_every_draft_are_understood() {
 
 #[test]
 fn what_vendors_send_is_understood() {
-    let Some(vectors) = vectors() else { return };
+    let Some(vectors) = vectors::read::<Vectors>("ratelimit.json") else {
+        return;
+    };
     check_all("vendors", &vectors.vendors, |case| {
         let headers = headers(&case.headers);
         let now = Wall(case.now_unix.expect("the time") * 1_000_000_000);
@@ -90,7 +93,9 @@ fn what_vendors_send_is_understood() {
 
 #[test]
 fn retry_after_is_read_in_its_forms_and_no_others() {
-    let Some(vectors) = vectors() else { return };
+    let Some(vectors) = vectors::read::<Vectors>("ratelimit.json") else {
+        return;
+    };
     check_all("retry_after", &vectors.retry_after, |case| {
         let now = wall_of(&case.now);
         let found = retry_after::parse(case.value.as_bytes(), now);
@@ -232,22 +237,4 @@ fn headers(fields: &[(String, String)]) -> Headers {
         }
         other => panic!("no head: {other:?}"),
     }
-}
-
-fn vectors() -> Option<Vectors> {
-    let folder = env::var_os("ARGIOPE_VECTORS").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/vectors"),
-        PathBuf::from,
-    );
-    let file = folder.join("ratelimit.json");
-    let Ok(text) = fs::read_to_string(&file) else {
-        // Not by eprintln, which is not seen when a test passes.
-        let _ = writeln!(
-            io::stderr(),
-            "SKIPPED: no {}; ARGIOPE_VECTORS names the folder of the vectors",
-            file.display()
-        );
-        return None;
-    };
-    Some(serde_json::from_str(&text).expect("ratelimit.json holds cases"))
 }

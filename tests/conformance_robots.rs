@@ -3,10 +3,9 @@
 //!
 //! They lie outside the package, in the folder that `ARGIOPE_VECTORS` names.
 
+mod vectors;
+
 use std::collections::BTreeSet;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::{env, fs};
 
 use argiope::wire::robots::Robots;
 use argiope::wire::url::request_target_of;
@@ -151,20 +150,5 @@ fn wrong<'a>(cases: &'a [Case], tier: &str) -> BTreeSet<&'a str> {
 }
 
 fn cases() -> Option<Vec<Case>> {
-    let folder = env::var_os("ARGIOPE_VECTORS").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/vectors"),
-        PathBuf::from,
-    );
-    let file = folder.join("robots.json");
-    let Ok(text) = fs::read_to_string(&file) else {
-        // Not by eprintln, which is not seen when a test passes.
-        let _ = writeln!(
-            io::stderr(),
-            "SKIPPED: no {}; ARGIOPE_VECTORS names the folder of the vectors",
-            file.display()
-        );
-        return None;
-    };
-    let vectors: Vectors = serde_json::from_str(&text).expect("robots.json holds cases");
-    Some(vectors.cases)
+    Some(vectors::read::<Vectors>("robots.json")?.cases)
 }

@@ -2,13 +2,16 @@
 //! named is.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
+use std::{env, fs};
 
-use argiope::{Pacing, Progress, Stats};
+use argiope::serde_json::Value;
+use argiope::{FailureKind, Pacing, Progress, Stats};
 
 const README: &str = include_str!("../README.md");
 const LIBRARY: &str = include_str!("../src/lib.md");
+const FAILURES: &str = include_str!("../src/fetch/failure.rs");
+const SETTINGS: &str = include_str!("../src/settings.md");
 const ROWS: &str = include_str!("throttling_rows.md");
 /// What stands in place of the tests of a row that is not judged yet.
 const PENDING: &str = "pending";
@@ -85,6 +88,120 @@ fn every_setting_that_is_named_exists() {
         let there = || argiope::settings::all().iter().any(|s| s.name == word);
         assert!(!shouted || there(), "{word} is named but is no setting");
     }
+}
+
+/// `ARGIOPE_WRITE=1 cargo test --test readme` writes the table anew.
+#[test]
+fn every_setting_is_told_with_its_default() {
+    let (before, _) = SETTINGS.split_once("| name").unwrap_or((SETTINGS, ""));
+    let mut expected = format!(
+        "{before}| name | value | default | meaning | in a scope |\n|---|---|---|---|---|\n"
+    );
+    for setting in argiope::settings::all() {
+        let cells = [
+            format!("`{}`", setting.name),
+            escaped(setting.kind),
+            in_code(&readable(&setting.default(), setting.kind)),
+            escaped(setting.meaning),
+            in_code(setting.scope_key.unwrap_or_default()),
+        ];
+        expected.push_str(&format!("| {} |\n", cells.join(" | ")));
+    }
+    if env::var_os("ARGIOPE_WRITE").is_some() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/settings.md");
+        fs::write(path, expected).expect("it is written");
+    } else {
+        assert!(
+            SETTINGS == expected,
+            "src/settings.md does not tell what the settings are"
+        );
+    }
+}
+
+/// A value as a person writes it.
+fn readable(value: &Value, kind: &str) -> String {
+    let units: &[(f64, &str)] = match kind {
+        "duration" => &[
+            (3600.0, "h"),
+            (60.0, "m"),
+            (1.0, "s"),
+            (1e-3, "ms"),
+            (1e-9, "ns"),
+        ],
+        "bytes" => &[(1073741824.0, "GiB"), (1048576.0, "MiB"), (1024.0, "KiB")],
+        _ => &[],
+    };
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Array(entries) => {
+            let entries: Vec<_> = entries.iter().map(|entry| readable(entry, "")).collect();
+            entries.join(",")
+        }
+        Value::Number(number) => {
+            let number = number.as_f64().expect("it is a number");
+            let whole = units
+                .iter()
+                .find(|(unit, _)| number >= *unit && number % unit == 0.0);
+            whole.map_or(value.to_string(), |(unit, name)| {
+                format!("{}{name}", number / unit)
+            })
+        }
+        Value::Object(entries) if entries.is_empty() => String::new(),
+        other => other.to_string(),
+    }
+}
+
+/// Text that means nothing to Markdown.
+fn escaped(text: &str) -> String {
+    let marks = ['*', '[', ']', '<', '_'];
+    text.chars()
+        .flat_map(|c| marks.contains(&c).then_some('\\').into_iter().chain([c]))
+        .collect()
+}
+
+fn in_code(text: &str) -> String {
+    if text.is_empty() {
+        String::new()
+    } else {
+        format!("`{text}`")
+    }
+}
+
+#[test]
+fn every_code_of_a_failure_that_a_test_knows_stands_below_its_kind() {
+    // What looks like one and is none.
+    const OTHERS: [&str; 4] = ["dns.test", "robots.json", "robots.txt", "tls.provider"];
+    let (_, kinds) = FAILURES
+        .split_once("pub enum FailureKind {")
+        .expect("it is there");
+    let (mut docs, mut told) = (String::new(), Vec::new());
+    for line in kinds.lines().skip(1).take_while(|line| *line != "}") {
+        match line.trim_start().strip_prefix("///") {
+            Some(words) => docs.push_str(words),
+            None => told.push(std::mem::take(&mut docs)),
+        }
+    }
+    let code: Vec<String> = ["src", "tests"].iter().flat_map(|f| sources(f)).collect();
+    let mut known = 0;
+    for (kind, told) in FailureKind::ALL.iter().zip(told) {
+        // The names of filters stand elsewhere.
+        if *kind == FailureKind::Filtered {
+            continue;
+        }
+        let begin = format!("\"{}.", kind.name());
+        for rest in code.iter().flat_map(|code| code.split(&begin).skip(1)) {
+            let code = rest.split('"').next().unwrap_or_default();
+            let is_word =
+                !code.is_empty() && code.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+            if is_word && !OTHERS.contains(&format!("{}.{code}", kind.name()).as_str()) {
+                let is_told = told.contains(&format!("`{code}`"));
+                assert!(is_told, "{kind:?} has {code}, which is not told: {told}");
+                known += 1;
+            }
+        }
+    }
+    assert!(known > 100, "{known}");
 }
 
 /// The row that a test judges by its name: `F05` of `f05_the_global_cap_holds`.

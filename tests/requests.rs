@@ -6,30 +6,15 @@
 )]
 mod loopback;
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use argiope::{Config, Crawler, Page, Refused, Request, Truncation};
+use argiope::{Config, Crawler, Refused, Request, Truncation};
 
+use loopback::crawling::crawl;
 use loopback::{Asked, Reply, Server};
 
 fn set(config: Config, name: &str, value: &str) -> Config {
     config.with(name, value).expect("a sound setting")
-}
-
-/// Crawls these requests to the end.
-fn crawl(config: Config, requests: Vec<Request>) -> Vec<Page> {
-    let pages: Arc<Mutex<Vec<Page>>> = Arc::default();
-    let told = Arc::clone(&pages);
-    let mut crawler = Crawler::builder(config)
-        .sink(move |page: Page| told.lock().expect("no test panics").push(page))
-        .build()
-        .expect("a crawler");
-    for request in requests {
-        crawler.submit(request).expect("a sound request");
-    }
-    assert_eq!(crawler.run(), "finished");
-    std::mem::take(&mut pages.lock().expect("no test panics"))
 }
 
 fn field<'a>(asked: &'a Asked, name: &str) -> Option<&'a str> {

@@ -26,19 +26,18 @@
 //! perf stat -i -e 'syscalls:sys_enter_*' target/release/examples/pages --hosts 20000
 //! ```
 
+#[path = "../benches/hosts/server.rs"]
+mod server;
+
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
-use std::collections::HashMap;
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::SocketAddr;
+use std::mem;
+use std::net::Ipv4Addr;
 use std::time::Instant;
-use std::{mem, thread};
 
 use argiope::base::shared::Shared;
 use argiope::sink::files::{FileSink, FileSinkOptions};
 use argiope::{Config, Crawler, DiskDone, DiskJob, Page, Request, Sink};
-use mio::net::{TcpListener, TcpStream};
-use mio::{Events, Interest, Poll, Token};
 
 /// The binary's allocator, which counts for each thread how often it was asked.
 struct Counting;
@@ -82,7 +81,7 @@ struct Plan {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let plan = plan();
-    let port = serve()?.port();
+    let port = server::start(Ipv4Addr::UNSPECIFIED, reply())?;
     let folder = tempfile::tempdir()?;
     let lines = FileSink::new(FileSinkOptions::new(folder.path()));
     let warm = plan.pages / 10;
@@ -258,47 +257,6 @@ impl Sink for Marking {
     fn is_done(&self) -> bool {
         self.lines.as_ref().is_none_or(Sink::is_done)
     }
-}
-
-/// A server on every loopback address: each request, which comes whole, has the same reply.
-fn serve() -> io::Result<SocketAddr> {
-    let mut listener = TcpListener::bind(([0, 0, 0, 0], 0).into())?;
-    let address = listener.local_addr()?;
-    let mut poll = Poll::new()?;
-    let listening = Token(usize::MAX);
-    poll.registry()
-        .register(&mut listener, listening, Interest::READABLE)?;
-    thread::spawn(move || {
-        let reply = reply();
-        let mut events = Events::with_capacity(256);
-        let mut streams: HashMap<usize, TcpStream> = HashMap::new();
-        let mut next = 0;
-        let mut buffer = [0; 4096];
-        loop {
-            poll.poll(&mut events, None).expect("it polls its own");
-            for event in &events {
-                let slot = event.token().0;
-                if event.token() == listening {
-                    while let Ok((mut stream, _)) = listener.accept() {
-                        poll.registry()
-                            .register(&mut stream, Token(next), Interest::READABLE)
-                            .expect("a new descriptor");
-                        streams.insert(next, stream);
-                        next += 1;
-                    }
-                    continue;
-                }
-                while let Some(stream) = streams.get_mut(&slot) {
-                    match stream.read(&mut buffer) {
-                        Ok(length) if length > 0 => drop(stream.write(&reply)),
-                        Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                        _ => drop(streams.remove(&slot)),
-                    }
-                }
-            }
-        }
-    });
-    Ok(address)
 }
 
 /// A page of about a kilobyte without links, as nginx would send it. Every robots.txt is that, too,

@@ -15,6 +15,7 @@ mod server;
 
 use std::env;
 use std::error::Error;
+use std::net::Ipv4Addr;
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -52,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut plan = Plan {
         pages: 50_000,
         rounds: 7,
-        port: server::start()?,
+        port: server::start(Ipv4Addr::LOCALHOST, reply())?,
     };
     let mut arguments = env::args().skip(1);
     while let Some(name) = arguments.next() {
@@ -274,4 +275,12 @@ fn in_python(plan: &Plan) -> Result<Option<Cost>, Box<dyn Error>> {
     let figure = |name: &str| said[name].as_f64().ok_or("the script says no figure");
     let (wall, processor) = (figure("wall")?, figure("processor")?);
     Ok(Some(Cost { wall, processor }))
+}
+
+/// A page of about a kilobyte without links.
+fn reply() -> Vec<u8> {
+    let body = format!("<html><body><p>{}</p></body></html>\n", "x".repeat(700));
+    let length = body.len();
+    format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {length}\r\n\r\n{body}")
+        .into_bytes()
 }

@@ -2,21 +2,21 @@
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
+use std::net::Ipv4Addr;
 use std::thread;
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 
-/// Starts it in a thread of its own; gives its port.
-pub fn start() -> io::Result<u16> {
-    let mut listener = TcpListener::bind(([127, 0, 0, 1], 0).into())?;
+/// Starts it in a thread of its own, on these addresses, with this reply; gives its port.
+pub fn start(on: Ipv4Addr, reply: Vec<u8>) -> io::Result<u16> {
+    let mut listener = TcpListener::bind((on, 0).into())?;
     let port = listener.local_addr()?.port();
     let mut poll = Poll::new()?;
     let listening = Token(usize::MAX);
     poll.registry()
         .register(&mut listener, listening, Interest::READABLE)?;
     thread::spawn(move || {
-        let reply = reply();
         let mut events = Events::with_capacity(256);
         let mut streams: HashMap<Token, TcpStream> = HashMap::new();
         let mut next = 0;
@@ -49,12 +49,4 @@ pub fn start() -> io::Result<u16> {
         }
     });
     Ok(port)
-}
-
-/// A page of about a kilobyte without links.
-fn reply() -> Vec<u8> {
-    let body = format!("<html><body><p>{}</p></body></html>\n", "x".repeat(700));
-    let length = body.len();
-    format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {length}\r\n\r\n{body}")
-        .into_bytes()
 }

@@ -9,6 +9,7 @@ pub mod sharded;
 pub mod intern;
 pub mod rng;
 pub mod shared;
+pub mod records;
 
 pub mod pool;
 

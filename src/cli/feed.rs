@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -145,14 +145,23 @@ impl Feeder {
     /// What the crawl, which is over, did not take. Standard input that says nothing now is not
     /// waited for: nothing of it was read that is not told of.
     pub fn unfed(self) -> Option<Unfed> {
-        let patience = Instant::now() + STDIN_PATIENCE;
-        while self.may_block && !self.thread.is_finished() {
-            if Instant::now() > patience {
-                return None;
-            }
-            thread::sleep(Duration::from_millis(10));
+        if self.may_block && !self.ends_soon() {
+            return None;
         }
         self.thread.join().ok()
+    }
+
+    /// Whether the thread ends before patience does: its end of the channel goes with it.
+    fn ends_soon(&self) -> bool {
+        let patience = Instant::now() + STDIN_PATIENCE;
+        loop {
+            let left = patience.saturating_duration_since(Instant::now());
+            match self.failure.recv_timeout(left) {
+                // Whoever wanted to know has asked.
+                Ok(_) => {}
+                Err(error) => return error == RecvTimeoutError::Disconnected,
+            }
+        }
     }
 }
 

@@ -217,7 +217,9 @@ impl AsFd for Crawler<Kernel> {
 }
 
 /// See [`Crawler::as_fd`]. For loops that know descriptors by their numbers, as tokio's `AsyncFd`: it is
-/// the same one as long as the crawler lives.
+/// the same one as long as the crawler lives, which is what `AsyncFd::register` has to be promised. A
+/// crawler is `Send` and not `Sync`: a task that may move between threads waits by `readable_mut`, and
+/// makes an `io::Error` of the error of `register`, which holds the crawler.
 impl AsRawFd for Crawler<Kernel> {
     fn as_raw_fd(&self) -> RawFd {
         Crawler::as_fd(self).as_raw_fd()

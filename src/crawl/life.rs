@@ -2,8 +2,8 @@
 //! `admit`, `release_later`, `on_release`, `on_ready`, `on_bytes`, `on_head`, `on_end`.
 //!
 //! What a step needs beyond itself lives below: scopes in `scopes.rs`, names in `names.rs`,
-//! connections in `carry.rs`, what the throttle hears in `hearing.rs`, what a reply leads to in
-//! `follow.rs`, what is told of it in `report.rs`.
+//! connections in `carry.rs`, which of them are read in `reading.rs`, what the throttle hears in
+//! `hearing.rs`, what a reply leads to in `follow.rs`, what is told of it in `report.rs`.
 
 pub(super) mod admission;
 pub(super) mod scopes;
@@ -12,6 +12,7 @@ pub(super) mod names;
 pub(super) mod guard;
 pub(super) mod origins;
 pub(super) mod carry;
+mod reading;
 pub(super) mod flight;
 pub(super) mod room;
 pub(super) mod spare;
@@ -70,7 +71,7 @@ impl<I: Io> Core<I> {
     /// Whether a request from outside comes in.
     fn let_in(&mut self, job: &Job) -> Result<(), Filtered> {
         let throttle = &mut self.throttle;
-        if job.dont_filter() {
+        if job.flags.dont_filter {
             self.frontier.let_in(&job.url, true, throttle);
             return Ok(());
         }
@@ -97,7 +98,7 @@ impl<I: Io> Core<I> {
         for _ in 0..UNSENT_PER_RELEASE {
             match self.frontier.next(lane, &self.throttle, self.now) {
                 Next::Send(job) => {
-                    if !self.throttle.recharge(ticket, job.costs(), self.now) {
+                    if !self.throttle.recharge(ticket, &job.costs(), self.now) {
                         // Not the one that the lane was offered for, and dearer.
                         self.throttle.cancel(ticket, self.now);
                         let throttle = &mut self.throttle;
@@ -180,6 +181,7 @@ impl<I: Io> Core<I> {
                     }
                 }
                 Read::Full => return self.hold(key),
+                Read::Enough => return self.hold_for_others(key),
                 Read::Held => return,
                 Read::All => return self.carry_on_with_request(key),
             }

@@ -76,38 +76,79 @@ impl fmt::Display for Failure {
 }
 
 /// The families of failures, as they stand in result lines and in `BACKOFF_EXCEPTIONS`.
+/// Below each stand its codes, which are stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum FailureKind {
     /// The name could not be resolved.
+    ///
+    /// `nxdomain`: there is no such name. `nodata`: it has no address. `servfail`, `refused`, `timeout`,
+    /// `malformed`: so went the name servers. `cname_loop`, `name_invalid`; `no_servers`: none is known.
     Dns,
     /// No connection.
+    ///
+    /// `refused`, `unreachable`, `reset`, `closed`; `timed_out`, by the kernel; `no_port`, `exhausted`: our
+    /// machine has none to give; `other`. By a proxy: `proxy_auth`, `proxy_refused`, `proxy_unreachable`,
+    /// `proxy_protocol`, `proxy_closed`.
     Connect,
     /// No trust or no handshake.
+    ///
+    /// The certificate: `untrusted`, `expired`, `not_yet_valid`, `name_mismatch`, `revoked`,
+    /// `bad_certificate`. The handshake: `handshake` (nothing in common), `alpn`, `unrecognized_name`,
+    /// `client_certificate` (it wants ours), `alert`, `protocol`, `closed`, `name`, `internal`.
     Tls,
     /// A phase took longer than it may.
+    ///
+    /// `connect`, `tls`, `first_byte`, `idle`, `rate` (`DOWNLOAD_MIN_RATE`); `total`: the whole fetch, by
+    /// `DOWNLOAD_TIMEOUT` or the request's own; `proxy`: its tunnel.
     Timeout,
     /// The connection was reset.
+    ///
+    /// `reset`, `timed_out`, `unreachable`, `other`; `idle_closed`: a kept connection ended under the request.
     Reset,
     /// The body ended before its framing said so.
+    ///
+    /// `body`, `chunks`; `head`, `no_reply`: before that; `close_notify`: it may have been cut by somebody on
+    /// the way.
     Truncated,
     /// What came is not HTTP as anyone reads it.
+    ///
+    /// `not_http`, `version`, `status`, `header`, `content_length`, `transfer_encoding`, `chunk_size`,
+    /// `chunk_end`, `switching_protocols`; `unsolicited`: before it was asked.
     Protocol,
     /// Head larger than its limits.
+    ///
+    /// `status_line`, `header_line`, `header_lines`, `head`, `chunk_extras`, `interim`.
     TooLarge,
     /// The content coding is broken, unknown, or a bomb.
+    ///
+    /// `unknown`, `broken`, `truncated`, `bomb`, `window`, `too_many`; `absent`: this build lacks its feature.
     ContentEncoding,
     /// A redirect that leads nowhere, in a loop, or too far.
+    ///
+    /// `invalid`, `loop`, `limit`.
     Redirect,
     /// robots.txt forbids it, or cannot be had.
+    ///
+    /// `disallowed`, `unreachable`.
     Robots,
     /// The address is not globally routable and was not allowed.
+    ///
+    /// `not_global`.
     BlockedAddress,
     /// The host was given up after failing too often.
+    ///
+    /// `gave_up`.
     HostDown,
     /// A filter took it out after it was admitted.
+    ///
+    /// The [name](crate::Filtered::name) of the filter; `excluded_address`: it leads to one of `EXCLUDE`;
+    /// `over_quota`: it costs more than its quota ever holds.
     Filtered,
-    /// The crawl was stopped.
+    /// Somebody wanted its end.
+    ///
+    /// `stopped`: the crawl was. `asked`: [`Handle::cancel`](crate::Handle::cancel) did. `by_sink`:
+    /// [`Wish::Cancel`](crate::Wish::Cancel) did.
     Cancelled,
 }
 

@@ -4,7 +4,12 @@ use std::time::Duration;
 
 use crate::base::time::Instant;
 
-/// The ends of an attempt's phases. A phase that did not happen is `None`.
+/// The ends of an attempt's phases. A phase that did not happen is `None`: a kept connection has neither
+/// `dns` nor `connect` nor `tls_handshake` (`KEEPALIVE_MAX=0` keeps none), and an address that is
+/// remembered no `dns` (as long as its name server says, 30 s at least and a day at most).
+///
+/// A span between two of them is `later.saturating_since(earlier)`. When an attempt failed is not among
+/// them: what a timeout took is the timeout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timings {
     /// The attempt's start: its release by the throttle.
@@ -25,7 +30,8 @@ pub struct Timings {
     /// The TLS handshake was complete.
     pub tls_handshake: Option<Instant>,
     /// How long that handshake took, from the ClientHello's departure: our own wait before it is
-    /// nobody's latency.
+    /// nobody's latency. One that [resumes](crate::TlsInfo::resumed) a session is shorter; sessions are
+    /// resumed wherever a server lets us.
     pub tls_took: Option<Duration>,
     /// The connection was ready to carry the request.
     pub ready: Option<Instant>,

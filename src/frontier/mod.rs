@@ -11,6 +11,7 @@ mod origins;
 pub mod request;
 pub mod seeds;
 pub mod job;
+pub mod extra;
 pub mod filter;
 pub mod seen;
 pub mod hosts;

@@ -3,7 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 
-use super::job::{Extra, Job, Rank};
+use super::extra::{Extra, Flags};
+use super::job::{Job, Rank};
 use super::request::Kind;
 use crate::wire::url::CrawlUrl;
 
@@ -156,8 +157,14 @@ impl Queue {
 impl Many {
     fn push(&mut self, queued: Queued) {
         if self.run.back().is_none_or(|last| queued < *last) {
+            if self.run.len() == self.run.capacity() {
+                self.run.reserve_exact(growth(self.run.len()));
+            }
             self.run.push_back(queued);
         } else {
+            if self.others.len() == self.others.capacity() {
+                self.others.reserve_exact(growth(self.others.len()));
+            }
             self.others.push(queued);
         }
     }
@@ -177,6 +184,12 @@ impl Many {
     fn len(&self) -> usize {
         self.run.len() + self.others.len()
     }
+}
+
+/// By how much a queue of this length grows when it is full: it doubles while it is short, and never
+/// has more than a fifth of its places empty for growth once it is long.
+fn growth(length: usize) -> usize {
+    (length / 4).max(length.clamp(4, 64))
 }
 
 impl Queued {
@@ -253,6 +266,13 @@ impl Queued {
         }
     }
 
+    pub fn flags(&self) -> Flags {
+        match self {
+            Queued::Whole(job) => job.flags,
+            _ => Flags::default(),
+        }
+    }
+
     pub fn extra(&self) -> Option<&Extra> {
         match self {
             Queued::Whole(job) => job.extra.as_deref(),
@@ -280,6 +300,7 @@ impl Plain {
             || job.depth != 0
             || job.priority != 0
             || job.share != 0.0
+            || job.flags != Flags::default()
             || job.extra.is_some();
         let text = job.url.request_target().as_bytes();
         let mut target = [0; TARGET_MAX];
@@ -311,6 +332,7 @@ impl<const TEXT_MAX: usize> Link<TEXT_MAX> {
             || job.attempt != 1
             || job.priority != 0
             || job.share != 0.0
+            || job.flags != Flags::default()
             || job.extra.is_some();
         let from = job.via.as_deref()?.strip_prefix(job.url.origin())?;
         let target = job.url.request_target();
@@ -445,7 +467,7 @@ mod tests {
         check(link("http://a.test/", "http://b.test/"), 0);
         let via = None;
         check(Job { via, ..plain() }, 0);
-        let says_more: [fn(&mut Job); 12] = [
+        let says_more: [fn(&mut Job); 13] = [
             |job| job.kind = Kind::Sitemap,
             |job| job.seed = true,
             |job| job.fresh = true,
@@ -454,6 +476,7 @@ mod tests {
             |job| job.attempt = 2,
             |job| job.priority = 1,
             |job| job.share = 0.5,
+            |job| job.flags.dont_follow = true,
             |job| job.extra = Some(Box::default()),
             |job| job.id = 1 << 48,
             |job| job.parent = 1 << 48,
@@ -596,6 +619,11 @@ mod tests {
             },
             false,
         );
+        let flags = Flags {
+            dont_filter: true,
+            ..Flags::default()
+        };
+        check(Job { flags, ..plain() }, false);
         check(
             Job {
                 extra: Some(Box::default()),

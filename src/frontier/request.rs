@@ -26,10 +26,12 @@ pub struct Request {
     /// `DEPTH_LIMIT` counts from here.
     pub depth: u32,
     /// The scopes to be throttled under, in place of the mapped ones; none at all means that only
-    /// the global limits hold.
+    /// the global limits hold. They hold for its retries, its redirects and the robots.txt it asks for,
+    /// too, and for none of its links. They have no order: a refusal is about all of them.
     pub scopes: Option<Vec<String>>,
     /// What this request is expected to cost each of `scopes`, in the same order, in the units of
-    /// their quotas. Empty where nothing was said: 1 each.
+    /// their quotas. Empty where nothing was said: 1 each. Every retry and redirect costs as much again;
+    /// what an answer did cost [`Feedback::actual`](crate::Feedback::actual) tells.
     pub scope_costs: Vec<f64>,
     /// Scrapy's `autothrottle_dont_adjust_delay`: the reply teaches AutoThrottle nothing.
     pub dont_adjust_delay: bool,
@@ -45,7 +47,8 @@ pub struct Request {
     /// No links are looked for in its page.
     pub dont_follow: bool,
     /// Scrapy's `dont_filter`: it comes in though its URL was seen before or a filter would leave it
-    /// out, and so do the targets of its redirects.
+    /// out, and so do the targets of its redirects. A URL is seen whatever its method was: a GET after a
+    /// HEAD needs this.
     pub dont_filter: bool,
     /// How it goes, in place of `PROXY`. What follows from it goes the same way: its redirects, its
     /// links, the robots.txt it asks for and the sitemaps named there.
@@ -53,9 +56,10 @@ pub struct Request {
     /// Scrapy's `dont_merge_cookies`: it carries none of the cookies that are kept, and none that its
     /// reply sets is.
     pub dont_merge_cookies: bool,
-    /// The caller's own JSON, handed back with the result.
+    /// The caller's own JSON, handed back with every attempt: also after retries and redirects, but not
+    /// with robots.txt, sitemaps and the links that are found.
     pub meta: Option<Box<RawValue>>,
-    /// The caller's own number, handed back with the result.
+    /// The caller's own number, handed back as `meta` is; 0 with what nobody gave one.
     pub tag: u64,
 }
 
@@ -66,6 +70,12 @@ impl Request {
             url: url.into(),
             ..Request::default()
         }
+    }
+
+    /// By this method instead: `HEAD`, say.
+    pub fn method(mut self, method: impl Into<String>) -> Self {
+        self.method = method.into();
+        self
     }
 
     /// A POST of `body` to `url`.

@@ -54,8 +54,9 @@ pub struct Settings {
     pub follow_resources: bool,
     /// `FOLLOW_SITEMAPS`: sitemaps named in robots.txt are read.
     pub sitemaps: bool,
-    /// Hosts that cannot be resolved or connected to are held, and then given up. A crawl's manners,
-    /// which no setting changes; a probe has none.
+    /// Hosts that cannot be resolved or connected to are held, and then given up. A crawl's manners, which
+    /// no setting has a name for; a probe has none, and a program that watches its own servers writes
+    /// `false` here.
     pub gives_up_hosts: bool,
     /// `PROXY`: what every request goes through that says nothing else.
     pub proxy: Option<Arc<Proxy>>,

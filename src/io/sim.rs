@@ -263,6 +263,9 @@ impl Sim {
                     room[..length].copy_from_slice(&bytes[..length]);
                     budget = budget.saturating_sub(length);
                     bytes.drain(..length);
+                    if !socket.datagram {
+                        self.net.read(id, length);
+                    }
                     // The rest of a datagram that is too long is lost.
                     if bytes.is_empty() || socket.datagram {
                         socket.inbox.pop_front();

@@ -50,7 +50,8 @@ impl<F: FnMut(Page)> FunctionSink<F> {
         }
     }
 
-    /// The crawl reads from the network only while `ready` says so.
+    /// The crawl sends, and reads from the network, only while `ready` says so. It is asked in each turn,
+    /// and every few milliseconds while it says no: nobody has to wake the crawl.
     pub fn ready_when<R: Fn() -> bool>(self, ready: R) -> FunctionSink<F, R> {
         FunctionSink {
             function: self.function,

@@ -38,8 +38,9 @@ pub trait Sink: Send {
         Wish::Keep
     }
 
-    /// A piece of a body that is [taken](Wish::Take), of the attempt of this `id`, never empty. Pieces
-    /// of one body come in their order, those of several in turn.
+    /// A piece of a body that is [taken](Wish::Take), of the attempt of this `id`: 1 byte to 64 KiB.
+    /// Pieces of one body come in their order, those of several in turn: after a mebibyte of one, or
+    /// what was read of it at once, it is others' turn.
     fn on_body(&mut self, _id: u64, _piece: &[u8]) -> Flow {
         Flow::Ready
     }
@@ -64,7 +65,8 @@ pub trait Sink: Send {
     /// Hears of a finished disk job, whoever asked for it.
     fn disk_done(&mut self, _done: &DiskDone, _disk: &mut Vec<DiskJob>) {}
 
-    /// Whether it takes more now. What is on its way when it says no is still put.
+    /// Whether it takes more now. What is on its way when it says no is still put. It is asked in each
+    /// turn, and every few milliseconds while it says no: nobody has to wake the crawl.
     fn is_ready(&self) -> bool {
         true
     }

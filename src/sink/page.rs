@@ -13,6 +13,7 @@ use crate::fetch::timings::Timings;
 pub use crate::fetch::tls::{Certificates, TlsInfo};
 use crate::sink::reply::Wish;
 use crate::wire::http::Headers;
+use crate::wire::proxy::Route;
 use crate::wire::warc::Digest;
 
 /// One finished attempt. Times are on the crawl's clock; `wall_at_start` makes wall time of them.
@@ -41,7 +42,8 @@ pub struct Page {
     pub depth: u32,
     /// 1 for the first attempt at this URL.
     pub attempt: u32,
-    /// Names of the scopes it was throttled under.
+    /// Names of the scopes it was throttled under. What it was expected to cost them is the caller's to
+    /// know: its `tag` or `meta` tells.
     pub scopes: Vec<String>,
     /// Status of the final head.
     pub status: Option<u16>,
@@ -64,7 +66,7 @@ pub struct Page {
     /// TLS, where there was any.
     pub tls: Option<TlsInfo>,
     /// The certificate chain that the server showed, shared by the pages of a connection; none without
-    /// TLS.
+    /// TLS, nor where the handshake failed: what was not trusted is not shown.
     pub certificates: Certificates,
     /// Bytes of the final reply as they came over the wire (above TLS).
     pub bytes_wire: u64,
@@ -77,9 +79,12 @@ pub struct Page {
     pub delay: Option<Duration>,
     /// Wall time when the crawl began.
     pub wall_at_start: Wall,
-    /// The caller's own JSON.
+    /// How it went, where its request said that, or the page that led to it: else as `PROXY` says.
+    pub route: Option<Route>,
+    /// The caller's own JSON: that of the request it descends from by retries and redirects.
     pub meta: Option<Box<RawValue>>,
-    /// The caller's own number.
+    /// The caller's own number: that of the request it descends from by retries and redirects. 0 with
+    /// robots.txt, sitemaps and links that were found.
     pub tag: u64,
     /// The request as it left, head and body. Empty where nothing left.
     pub request_bytes: Vec<u8>,
@@ -239,6 +244,7 @@ pub(crate) mod samples {
             },
             delay: Some(Duration::from_millis(250)),
             wall_at_start: Wall(1_795_219_200_000_000_000),
+            route: None,
             meta: None,
             tag: 0,
             request_bytes: format!("GET /{id} HTTP/1.1\r\nHost: a.test\r\n\r\n").into(),

@@ -110,7 +110,7 @@ impl<'a> Reply<'a> {
             resumed: &NOBODY,
             root: page.root,
             depth: page.depth,
-            route: None,
+            route: page.route.as_ref(),
             leads: &NOWHERE,
         }
     }

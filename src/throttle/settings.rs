@@ -366,7 +366,8 @@ impl Default for ScopeSettings {
 /// `BACKOFF_*`: which answers are refusals, and what they do to the pace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Backoff {
-    /// `backoff.enabled`: refusals change the pace at all.
+    /// `backoff.enabled`: refusals change the pace at all. Without it nothing is a refusal, and a
+    /// Retry-After is not heeded either.
     pub enabled: bool,
     /// `BACKOFF_HTTP_CODES`: statuses that are refusals.
     pub http_codes: Vec<u16>,

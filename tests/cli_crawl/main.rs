@@ -5,6 +5,8 @@
 
 #[path = "../../src/base/loud.rs"]
 mod loud;
+#[path = "../authority/mod.rs"]
+mod authority;
 mod run;
 mod server;
 

@@ -1,57 +1,21 @@
 //! Certificates, good and bad.
 
 use std::fs;
-use std::sync::Arc;
 
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair,
-    date_time_ymd,
-};
-use rustls::ServerConfig;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rcgen::{CertificateParams, date_time_ymd};
 use serde_json::Value;
 
+use crate::authority::Authority;
 use crate::run::{Crawl, Going, argiope, code, detail};
 use crate::server::{Server, page};
 
-/// An authority that nobody knows unless told.
-struct Authority {
-    issuer: CertifiedIssuer<'static, KeyPair>,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name = DistinguishedName::new();
-        params
-            .distinguished_name
-            .push(DnType::CommonName, "A test's authority");
-        let key = KeyPair::generate().expect("a key");
-        let issuer = CertifiedIssuer::self_signed(params, key).expect("it signs itself");
-        Authority { issuer }
-    }
-
-    fn pem(&self) -> String {
-        self.issuer.pem()
-    }
-
-    /// A server with a certificate for this name, made after the caller's wishes.
-    fn server(&self, name: &str, wishes: impl FnOnce(&mut CertificateParams)) -> Server {
-        let mut params = CertificateParams::new([name.to_owned()]).expect("a name");
-        wishes(&mut params);
-        let key = KeyPair::generate().expect("a key");
-        let certificate = params.signed_by(&key, &self.issuer).expect("it is signed");
-        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .expect("the versions are known")
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate.der().clone()], key)
-            .expect("certificate and key fit");
-        Server::tls(Arc::new(config), |_| page("safe"))
-    }
+/// A server that an authority vouches for, by a certificate made after the caller's wishes.
+fn vouched(
+    authority: &Authority,
+    name: &str,
+    wishes: impl FnOnce(&mut CertificateParams),
+) -> Server {
+    Server::tls(authority.server(name, wishes), |_| page("safe"))
 }
 
 /// The crawl of a name on a server, and the authority it trusts.
@@ -80,7 +44,7 @@ fn crawl(
 #[test]
 fn a_certificate_is_trusted_once_its_authority_is() {
     let authority = Authority::new();
-    let server = authority.server("a.test", |_| {});
+    let server = vouched(&authority, "a.test", |_| {});
     let (line, _) = crawl(&server, "a.test", None, &[]);
     assert_eq!(code(&line), "tls.untrusted", "{line}");
     assert!(
@@ -113,7 +77,7 @@ fn a_certificate_is_trusted_once_its_authority_is() {
 
 #[test]
 fn an_authority_in_the_file_does_not_vouch_for_another() {
-    let server = Authority::new().server("a.test", |_| {});
+    let server = vouched(&Authority::new(), "a.test", |_| {});
     let (line, _) = crawl(&server, "a.test", Some(&Authority::new()), &[]);
     assert!(
         ["tls.untrusted", "tls.bad_certificate"].contains(&code(&line)),
@@ -124,7 +88,7 @@ fn an_authority_in_the_file_does_not_vouch_for_another() {
 #[test]
 fn a_certificate_for_another_name_is_refused() {
     let authority = Authority::new();
-    let server = authority.server("a.test", |_| {});
+    let server = vouched(&authority, "a.test", |_| {});
     let (line, _) = crawl(&server, "b.test", Some(&authority), &[]);
     assert_eq!(code(&line), "tls.name_mismatch", "{line}");
     assert!(detail(&line).contains("b.test"), "{line}");
@@ -133,13 +97,13 @@ fn a_certificate_for_another_name_is_refused() {
 #[test]
 fn a_certificate_out_of_its_time_is_refused() {
     let authority = Authority::new();
-    let server = authority.server("a.test", |params| {
+    let server = vouched(&authority, "a.test", |params| {
         params.not_before = date_time_ymd(2001, 1, 1);
         params.not_after = date_time_ymd(2002, 1, 1);
     });
     let (line, _) = crawl(&server, "a.test", Some(&authority), &[]);
     assert_eq!(code(&line), "tls.expired", "{line}");
-    let server = authority.server("a.test", |params| {
+    let server = vouched(&authority, "a.test", |params| {
         params.not_before = date_time_ymd(2500, 1, 1);
         params.not_after = date_time_ymd(2501, 1, 1);
     });
@@ -150,7 +114,7 @@ fn a_certificate_out_of_its_time_is_refused() {
 #[test]
 fn whoever_asks_for_no_verification_is_warned_and_told_in_each_line() {
     let authority = Authority::new();
-    let server = authority.server("a.test", |params| {
+    let server = vouched(&authority, "a.test", |params| {
         params.not_after = date_time_ymd(2002, 1, 1)
     });
     let (line, said) = crawl(&server, "b.test", None, &["-k"]);
@@ -180,7 +144,7 @@ fn a_server_that_speaks_no_tls_says_so() {
 #[test]
 fn a_fetch_takes_the_same_options() {
     let authority = Authority::new();
-    let server = authority.server("a.test", |_| {});
+    let server = vouched(&authority, "a.test", |_| {});
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("ca.pem"), authority.pem()).expect("a file");
     let url = format!("https://a.test:{}/", server.port());
@@ -207,7 +171,7 @@ fn a_fetch_takes_the_same_options() {
 #[test]
 fn a_probe_measures_each_handshake() {
     let authority = Authority::new();
-    let server = authority.server("a.test", |_| {});
+    let server = vouched(&authority, "a.test", |_| {});
     let folder = tempfile::tempdir().expect("a folder");
     let ca_file = folder.path().join("ca.pem");
     fs::write(&ca_file, authority.pem()).expect("a file");

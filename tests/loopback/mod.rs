@@ -4,6 +4,8 @@
 //! machine nor the server's own threads make a gap look shorter or more look to be in flight than
 //! the client had.
 
+#[path = "../crawling/mod.rs"]
+pub mod crawling;
 #[path = "../../src/cli/demo/stamp.rs"]
 mod stamp;
 
@@ -81,19 +83,8 @@ impl Server {
 
     /// Every host's port 80 is this server; no delay, no robots.txt, no second tries.
     pub fn config(&self) -> Config {
-        [
-            ("ALLOW_NET", "loopback".to_owned()),
-            ("RESOLVE", self.here()),
-            ("DOWNLOAD_DELAY", "0".to_owned()),
-            ("RANDOMIZE_DOWNLOAD_DELAY", "false".to_owned()),
-            ("ROBOTSTXT_OBEY", "false".to_owned()),
-            ("RETRY_TIMES", "0".to_owned()),
-        ]
-        .into_iter()
-        .try_fold(Config::default(), |config, (name, value)| {
-            config.with(name, value)
-        })
-        .expect("these settings are sound")
+        let here = self.here();
+        crawling::config(&[("ALLOW_NET", "loopback"), ("RESOLVE", &here)])
     }
 }
 

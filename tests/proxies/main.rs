@@ -1,46 +1,26 @@
 //! Crawls through proxies: what they are asked, what origins hear, and what comes of proxies that
 //! refuse, talk nonsense, close or say nothing.
 
+#[path = "../authority/mod.rs"]
+mod authority;
+#[path = "../crawling/mod.rs"]
+mod crawling;
 mod origin;
 mod proxy;
 
 use std::io::Write;
-use std::sync::{Arc, Mutex};
 
 use argiope::{Config, Crawler, Page, Request};
 
-use origin::{Authority, Origin, page, redirect};
+use authority::Authority;
+use crawling::crawl;
+use origin::{Origin, page, redirect};
 use proxy::{Manner, Proxy};
 
 /// A crawl that could look up no name at all, and that may ask no address of this machine's.
 fn config(settings: &[(&str, &str)]) -> Config {
-    let usual = [
-        ("DNS_SERVERS", "127.0.0.1:9"),
-        ("DOWNLOAD_DELAY", "0"),
-        ("RANDOMIZE_DOWNLOAD_DELAY", "false"),
-        ("ROBOTSTXT_OBEY", "false"),
-        ("RETRY_TIMES", "0"),
-        ("FOLLOW", "all"),
-    ];
-    let all = usual.iter().chain(settings);
-    all.fold(Config::default(), |config, (name, value)| {
-        config.with(name, *value).expect("a sound setting")
-    })
-}
-
-/// Crawls these requests to the end.
-fn crawl(config: Config, requests: Vec<Request>) -> Vec<Page> {
-    let pages: Arc<Mutex<Vec<Page>>> = Arc::default();
-    let told = Arc::clone(&pages);
-    let mut crawler = Crawler::builder(config)
-        .sink(move |page: Page| told.lock().expect("no test panics").push(page))
-        .build()
-        .expect("a crawler");
-    for request in requests {
-        crawler.submit(request).expect("a sound request");
-    }
-    assert_eq!(crawler.run(), "finished");
-    std::mem::take(&mut pages.lock().expect("no test panics"))
+    let own = [("DNS_SERVERS", "127.0.0.1:9"), ("FOLLOW", "all")];
+    crawling::config(&[&own, settings].concat())
 }
 
 /// The one page that comes of this URL.

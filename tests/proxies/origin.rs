@@ -5,9 +5,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use crate::authority::Authority;
 
 /// A server on the loopback device.
 pub struct Origin {
@@ -23,7 +23,7 @@ impl Origin {
 
     /// The same with TLS, under a name that an authority vouches for.
     pub fn tls(authority: &Authority, name: &str, answer: fn(&str) -> Reply) -> Self {
-        Origin::with(Some(authority.config(name)), answer)
+        Origin::with(Some(authority.server(name, |_| {})), answer)
     }
 
     fn with(tls: Option<Arc<ServerConfig>>, answer: fn(&str) -> Reply) -> Self {
@@ -72,40 +72,6 @@ pub fn redirect(to: &str) -> Reply {
         status: "302 Found",
         fields: format!("Location: {to}\r\n"),
         body: "",
-    }
-}
-
-/// An authority that nobody knows unless told.
-pub struct Authority {
-    issuer: CertifiedIssuer<'static, KeyPair>,
-}
-
-impl Authority {
-    pub fn new() -> Self {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().expect("a key");
-        let issuer = CertifiedIssuer::self_signed(params, key).expect("it signs itself");
-        Authority { issuer }
-    }
-
-    pub fn pem(&self) -> String {
-        self.issuer.pem()
-    }
-
-    fn config(&self, name: &str) -> Arc<ServerConfig> {
-        let params = CertificateParams::new([name.to_owned()]).expect("a name");
-        let key = KeyPair::generate().expect("a key");
-        let certificate = params.signed_by(&key, &self.issuer).expect("it is signed");
-        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .expect("the versions are known")
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate.der().clone()], key)
-            .expect("certificate and key fit");
-        Arc::new(config)
     }
 }
 

@@ -5,24 +5,6 @@ use std::time::Duration;
 use super::crawl::Plan;
 use super::web::{PoliteWeb, Reply, Step, address};
 
-/// A host with so many pages, each as slow as this, and their URLs.
-fn host(
-    web: &mut PoliteWeb,
-    name: &str,
-    number: u16,
-    pages: usize,
-    think: Duration,
-) -> Vec<String> {
-    let site = web.site(name, address(number));
-    (0..pages)
-        .map(|page| {
-            let path = format!("/{page}");
-            site.path(&path, [Step::new(Reply::Page(Vec::new())).after(think)]);
-            format!("http://{name}{path}")
-        })
-        .collect()
-}
-
 #[test]
 fn a_host_has_as_many_requests_in_flight_as_it_may_and_never_more() {
     for cap in [1, 2, 8] {
@@ -31,7 +13,7 @@ fn a_host_has_as_many_requests_in_flight_as_it_may_and_never_more() {
         let mut plan = Plan::new(&[])
             .set("DOWNLOAD_DELAY", 0)
             .set("CONCURRENT_REQUESTS_PER_DOMAIN", cap);
-        plan.seeds = host(&mut web, "one.test", 1, 40, Duration::from_millis(200));
+        plan.seeds = web.pages("one.test", 1, 40, Duration::from_millis(200));
         let web = web.shared();
         plan.run(&web);
         assert_eq!(web.borrow().hosts["one.test"].peak, cap);
@@ -48,7 +30,7 @@ fn all_hosts_together_have_as_many_in_flight_as_the_crawl_may_and_never_more() {
         .set("CONCURRENT_REQUESTS", 16);
     for number in 1..=20 {
         let name = format!("host{number}.test");
-        let pages = host(&mut web, &name, number, 10, Duration::from_millis(100));
+        let pages = web.pages(&name, number, 10, Duration::from_millis(100));
         plan.seeds.extend(pages);
     }
     let web = web.shared();
@@ -68,7 +50,7 @@ fn ten_names_on_one_address_share_its_places_from_the_first_request() {
         plan.asks_names = asks_names;
         for number in 0..10 {
             let name = format!("name{number}.test");
-            let pages = host(&mut web, &name, 9, 5, Duration::from_millis(100));
+            let pages = web.pages(&name, 9, 5, Duration::from_millis(100));
             plan.seeds.extend(pages);
         }
         let web = web.shared();
@@ -119,7 +101,7 @@ fn no_server_sees_a_gap_that_is_too_short_however_long_the_system_calls_take_tha
         plan.weather.send_max = Duration::from_millis(2);
         for number in 1..=hosts {
             let name = format!("host{number}.test");
-            let pages = host(&mut web, &name, number, 20, Duration::from_millis(10));
+            let pages = web.pages(&name, number, 20, Duration::from_millis(10));
             plan.seeds.extend(pages);
         }
         // Without a fault.
@@ -140,13 +122,8 @@ fn what_falls_due_while_we_are_busy_leaves_between_two_pieces_of_news() {
     plan.weather.chunk_takes = Duration::from_millis(1);
     let think = Duration::from_millis(10);
     for number in 1..=120 {
-        plan.seeds.extend(host(
-            &mut web,
-            &format!("host{number}.test"),
-            number,
-            30,
-            think,
-        ));
+        plan.seeds
+            .extend(web.pages(&format!("host{number}.test"), number, 30, think));
     }
     let web = web.shared();
     let run = plan.run(&web);
@@ -168,7 +145,7 @@ fn a_crawl_that_only_waits_takes_about_a_turn_a_second() {
     let mut plan = Plan::new(&[]).set("DOWNLOAD_DELAY", "1h");
     for number in 1..=50 {
         let name = format!("host{number}.test");
-        let pages = host(&mut web, &name, number, 3, Duration::from_millis(100));
+        let pages = web.pages(&name, number, 3, Duration::from_millis(100));
         plan.seeds.extend(pages);
     }
     let web = web.shared();

@@ -9,24 +9,6 @@ use serde_json::{Value, json};
 use super::crawl::{Plan, Run};
 use super::web::{Arrival, PoliteWeb, Reply, Step, address};
 
-/// Pages of a host, each as slow as this, and their URLs.
-fn host(
-    web: &mut PoliteWeb,
-    name: &str,
-    number: u16,
-    pages: usize,
-    think: Duration,
-) -> Vec<String> {
-    let site = web.site(name, address(number));
-    (0..pages)
-        .map(|page| {
-            let path = format!("/{page}");
-            site.path(&path, [Step::new(Reply::Page(Vec::new())).after(think)]);
-            format!("http://{name}{path}")
-        })
-        .collect()
-}
-
 /// Crawls to the end with `throttle.jsonl`; gives its lines too.
 fn run_debugged(plan: &Plan, web: PoliteWeb) -> (Run, Vec<Value>) {
     let mut options = FileSinkOptions::new("out");
@@ -45,9 +27,9 @@ fn f79_each_response_has_its_decision_which_says_what_the_server_saw() {
         .set("AUTOTHROTTLE_ENABLED", true)
         .set("AUTOTHROTTLE_DEBUG", true)
         .set("AUTOTHROTTLE_MODE", "scrapy");
-    plan.seeds = host(&mut web, "one.test", 1, 30, Duration::from_millis(200));
+    plan.seeds = web.pages("one.test", 1, 30, Duration::from_millis(200));
     plan.seeds
-        .extend(host(&mut web, "two.test", 2, 10, Duration::from_millis(50)));
+        .extend(web.pages("two.test", 2, 10, Duration::from_millis(50)));
     let (run, decisions) = run_debugged(&plan, web);
     let results = run.lines();
     let decisions: Vec<&Value> = decisions
@@ -81,7 +63,7 @@ fn f79_each_response_has_its_decision_which_says_what_the_server_saw() {
 fn without_the_setting_nothing_is_decided_aloud() {
     let mut web = PoliteWeb::default();
     let mut plan = Plan::new(&[]).set("AUTOTHROTTLE_ENABLED", true);
-    plan.seeds = host(&mut web, "one.test", 1, 5, Duration::from_millis(20));
+    plan.seeds = web.pages("one.test", 1, 5, Duration::from_millis(20));
     let (_, decisions) = run_debugged(&plan, web);
     assert_eq!(decisions, [] as [Value; 0]);
 }
@@ -95,7 +77,7 @@ fn busy(in_all: usize) -> (Run, Vec<Value>) {
         .set("RANDOMIZE_DOWNLOAD_DELAY", false)
         .set("CONCURRENT_REQUESTS", in_all)
         .set("THROTTLING_SCOPES", own);
-    plan.seeds = host(&mut web, "one.test", 1, 300, Duration::from_secs(20));
+    plan.seeds = web.pages("one.test", 1, 300, Duration::from_secs(20));
     run_debugged(&plan, web)
 }
 
@@ -135,10 +117,9 @@ fn f78_the_pace_that_came_about_is_what_the_server_measured() {
             .set("DOWNLOAD_DELAY", delay)
             .set("CONCURRENT_REQUESTS_PER_DOMAIN", concurrency);
         let think = Duration::from_millis(think);
-        plan.seeds = host(&mut web, "one.test", 1, 200, think);
+        plan.seeds = web.pages("one.test", 1, 200, think);
         // It ends early: what it did is not thinned by the time that others take.
-        plan.seeds
-            .extend(host(&mut web, "two.test", 2, 30, 20 * think));
+        plan.seeds.extend(web.pages("two.test", 2, 30, 20 * think));
         let web = web.shared();
         let run = plan.run(&web);
         let pacing = run.crawler.pacing();
@@ -188,13 +169,13 @@ fn what_scopes_waited_for_is_told_by_cause() {
                 "five.test": {"concurrency": 8, "delay": 0, "quota": 10, "window": 10},
             }),
         );
-    plan.seeds = host(&mut web, "one.test", 1, 30, Duration::from_millis(20));
+    plan.seeds = web.pages("one.test", 1, 30, Duration::from_millis(20));
     for (name, number) in [("three.test", 3), ("four.test", 4), ("five.test", 5)] {
-        let pages = host(&mut web, name, number, 39, Duration::from_millis(500));
+        let pages = web.pages(name, number, 39, Duration::from_millis(500));
         plan.seeds.extend(pages);
     }
     plan.seeds
-        .extend(host(&mut web, "two.test", 2, 10, Duration::from_millis(20)));
+        .extend(web.pages("two.test", 2, 10, Duration::from_millis(20)));
     web.site("two.test", address(2))
         .rules(Duration::from_secs(5));
     let run = plan.run(&web.shared());
@@ -226,7 +207,7 @@ fn remarks(pages: usize, step: &Step, settings: &[(&'static str, Value)]) -> Vec
     let mut web = PoliteWeb::default();
     let mut plan = Plan::new(&[]).set("AUTOTHROTTLE_ENABLED", true);
     plan.settings.extend_from_slice(settings);
-    plan.seeds = host(&mut web, "one.test", 1, pages, Duration::ZERO);
+    plan.seeds = web.pages("one.test", 1, pages, Duration::ZERO);
     let site = web.site("one.test", address(1));
     for page in 0..pages {
         site.path(&format!("/{page}"), [step.clone()]);
@@ -289,8 +270,7 @@ fn of_many_scopes_those_worth_a_look_are_told_of_and_the_rest_are_counted() {
         // The last ones wait, and send most.
         let pages = if number < 200 { 1 } else { 4 };
         let think = Duration::from_millis(20);
-        plan.seeds
-            .extend(host(&mut web, &name, number, pages, think));
+        plan.seeds.extend(web.pages(&name, number, pages, think));
     }
     let run = plan.run(&web.shared());
     let pacing = run.crawler.pacing();
@@ -316,7 +296,7 @@ fn of_many_scopes_those_worth_a_look_are_told_of_and_the_rest_are_counted() {
 fn a_wait_that_is_not_over_counts_as_well() {
     let mut web = PoliteWeb::default();
     let mut plan = Plan::new(&[]).set("DOWNLOAD_DELAY", "1h");
-    plan.seeds = host(&mut web, "one.test", 1, 3, Duration::from_millis(20));
+    plan.seeds = web.pages("one.test", 1, 3, Duration::from_millis(20));
     let mut run = plan.begin(&web.shared());
     run.until(Duration::from_secs(60));
     let pacing = run.crawler.pacing();

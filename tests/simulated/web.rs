@@ -199,6 +199,18 @@ impl PoliteWeb {
             .or_insert_with(|| Site::new(name, address))
     }
 
+    /// A host with so many pages, each as slow as this; their URLs.
+    pub fn pages(&mut self, name: &str, number: u16, pages: usize, think: Duration) -> Vec<String> {
+        let site = self.site(name, address(number));
+        (0..pages)
+            .map(|page| {
+                let path = format!("/{page}");
+                site.path(&path, [Step::new(Reply::Page(Vec::new())).after(think)]);
+                format!("http://{name}{path}")
+            })
+            .collect()
+    }
+
     pub fn shared(mut self) -> Shared<PoliteWeb> {
         self.listening = self.sites.values().map(|site| site.address).collect();
         Shared::new(self)

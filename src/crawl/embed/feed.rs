@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use serde_json::value::RawValue;
 
 use crate::base::time::Instant;
 use crate::crawl::core::{Core, SUBMITTED_PER_TURN};
@@ -57,7 +58,14 @@ use crate::sink::page::Page;
 ///
 /// Both methods are called on the crawl's thread, which stands still meanwhile: neither may wait. A
 /// client that blocks belongs on a thread of its own, from which batches come by a channel; where it
-/// is empty the source says [`Supply::Nothing`], and that thread calls [`Wake::wake`] once it is not.
+/// is empty the source says [`Supply::Nothing`], and that thread calls [`Wake::wake`] once it is not: a
+/// clone of the [`Wake`] is sent to it when the source is first asked. A database in the same process
+/// that answers in microseconds may be asked directly.
+///
+/// That a request has ended means that the sink has had its page, not that a sink with a thread of its
+/// own has written it. Where results are to be safe before the request is forgotten, source and sink
+/// tell that thread by one channel: what the sink had comes first. `tests/strangers/harvest.rs` in the
+/// repository does so, with SQLite.
 ///
 /// Every request that the crawl was given ends once, whatever happens: by a final page, which the
 /// sink has had by then; unsent or unfinished, when the crawl is over or dropped; or refused. What
@@ -122,6 +130,8 @@ pub struct Ended<'a> {
     pub id: Option<u64>,
     /// What it brought as [`Request::tag`].
     pub tag: u64,
+    /// What it brought as [`Request::meta`].
+    pub meta: Option<&'a RawValue>,
     /// How it ended.
     pub end: End<'a>,
 }
@@ -214,6 +224,7 @@ enum State {
 #[derive(Debug)]
 struct Given {
     tag: u64,
+    meta: Option<Box<RawValue>>,
     /// Something of it was sent.
     begun: bool,
     /// It has had its final page, while somebody still holds that open.
@@ -284,10 +295,11 @@ impl Feed {
         None
     }
 
-    fn refuse(&mut self, tag: u64, why: &Refused) {
+    fn refuse(&mut self, request: &Request, why: &Refused) {
         self.source.ended(&Ended {
             id: None,
-            tag,
+            tag: request.tag,
+            meta: request.meta.as_deref(),
             end: End::Refused(why),
         });
     }
@@ -319,7 +331,7 @@ impl Feed {
             return;
         }
         if let Some(given) = self.given.remove(&ending.root) {
-            self.source.ended(&ending.told(given.tag));
+            self.source.ended(&given.ended(ending.root, ending.end()));
         }
     }
 
@@ -346,15 +358,11 @@ impl Feed {
         rest.sort_unstable_by_key(|(id, _)| **id);
         for (id, given) in rest {
             let end = match (&given.page, given.begun) {
-                (Some(ending), _) => ending.told(given.tag).end,
+                (Some(ending), _) => ending.end(),
                 (None, true) => End::Unfinished,
                 (None, false) => End::NotBegun,
             };
-            self.source.ended(&Ended {
-                id: Some(*id),
-                tag: given.tag,
-                end,
-            });
+            self.source.ended(&given.ended(*id, end));
         }
     }
 }
@@ -366,15 +374,22 @@ impl Drop for Feed {
     }
 }
 
-impl Ending {
-    fn told(&self, tag: u64) -> Ended<'_> {
+impl Given {
+    fn ended<'a>(&'a self, id: u64, end: End<'a>) -> Ended<'a> {
         Ended {
-            id: Some(self.root),
-            tag,
-            end: End::Final {
-                status: self.status,
-                failure: self.failure.as_ref(),
-            },
+            id: Some(id),
+            tag: self.tag,
+            meta: self.meta.as_deref(),
+            end,
+        }
+    }
+}
+
+impl Ending {
+    fn end(&self) -> End<'_> {
+        End::Final {
+            status: self.status,
+            failure: self.failure.as_ref(),
         }
     }
 }
@@ -415,6 +430,7 @@ impl<I: Io> Core<I> {
                     job.id,
                     Given {
                         tag: request.tag,
+                        meta: request.meta.clone(),
                         begun: false,
                         page: None,
                     },
@@ -424,7 +440,7 @@ impl<I: Io> Core<I> {
             Err(why) => {
                 log::warn!("{}: {why}", request.url);
                 self.stats.seeds_bad += 1;
-                feed.refuse(request.tag, &why);
+                feed.refuse(request, &why);
             }
         }
     }

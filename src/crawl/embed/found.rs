@@ -175,14 +175,14 @@ impl Leads for Found {
 
 impl<I: Io> Crawler<I> {
     /// Holds a page open that was pulled, until its links are known: see [`LinksLater`]. The links go
-    /// as `PROXY` says where they say nothing else: a page does not tell by which proxy it came.
+    /// [as the page did](Page::route) where they say nothing else.
     pub fn links_later(&self, page: &Page) -> LinksLater {
         let page = OpenPage {
             id: page.id,
             root: page.root,
             url: page.url.as_str().into(),
             depth: page.depth,
-            route: None,
+            route: page.route.clone(),
         };
         let found = Arc::clone(&self.core.found);
         LinksLater::new(page, found)
@@ -224,7 +224,7 @@ impl<I: Io> Core<I> {
 
     fn lets_link_in(&mut self, job: &Job) -> bool {
         let throttle = &mut self.throttle;
-        if job.dont_filter() {
+        if job.flags.dont_filter {
             self.frontier.let_in(&job.url, false, throttle);
             return true;
         }

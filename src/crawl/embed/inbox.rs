@@ -383,9 +383,9 @@ impl Drop for Inbox {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::sync::mpsc::channel;
-    use std::thread;
-    use std::time::Duration;
+    use std::{fs, thread};
 
     use super::*;
     use crate::crawl::embed::handle::NotTaken;
@@ -438,6 +438,18 @@ mod tests {
         submits.join().expect("it does not wait for ever");
     }
 
+    /// Waits until a thread waits.
+    fn until_asleep(task: &Path) {
+        let is_asleep = || {
+            let stat = fs::read_to_string(task.join("stat")).expect("it lives");
+            let (_, state) = stat.rsplit_once(") ").expect("its name has brackets");
+            state.starts_with('S')
+        };
+        while !is_asleep() {
+            thread::yield_now();
+        }
+    }
+
     #[test]
     fn whoever_waits_for_room_hears_that_the_crawl_is_over() {
         let (mut inbox, _) = inbox();
@@ -449,11 +461,12 @@ mod tests {
         }
         let (told, hears) = channel();
         let waits = thread::spawn(move || {
-            told.send(()).expect("the test listens");
+            let task = fs::read_link("/proc/thread-self").expect("Linux");
+            told.send(task).expect("the test listens");
             handle.submit(Request::get("http://a.test/late"))
         });
-        hears.recv().expect("it is about to wait");
-        thread::sleep(Duration::from_millis(20));
+        let task = hears.recv().expect("it is about to wait");
+        until_asleep(&Path::new("/proc").join(task));
         inbox.close();
         let refused = waits.join().expect("it does not wait for ever");
         assert!(matches!(refused, Err(NotTaken::Closed(request)) if request.url.ends_with("late")));

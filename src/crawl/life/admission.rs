@@ -5,8 +5,9 @@ use std::borrow::Cow;
 
 use super::carry::check_request;
 use crate::crawl::config::Config;
+use crate::frontier::extra::{Extra, Flags};
 use crate::frontier::filter::Filtered;
-use crate::frontier::job::{Extra, Job};
+use crate::frontier::job::Job;
 use crate::frontier::request::{Request, ScopesError};
 use crate::wire::http::RequestError;
 use crate::wire::url::{CrawlUrl, UrlError};
@@ -58,6 +59,7 @@ pub fn job_of(request: &Request, config: &Config) -> Result<Job, Refused> {
     let job = Job {
         depth: request.depth,
         priority: request.priority,
+        flags: Flags::of(request),
         extra: Extra::of(request),
         ..Job::seed(0, without_dropped(url, config))
     };

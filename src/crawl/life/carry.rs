@@ -120,14 +120,13 @@ impl<I: Io> Core<I> {
         proxy: Option<&Proxy>,
         timings: Timings,
     ) -> Result<Box<Exchange>, RequestError> {
-        let asked = describe(job, proxy, &self.usual);
+        #[cfg_attr(not(feature = "cookies"), expect(unused_mut, reason = "they are all"))]
+        let mut fields = job.fields();
         #[cfg(feature = "cookies")]
-        let fields = self.fields_with_cookies(job);
-        #[cfg(feature = "cookies")]
-        let asked = Description {
-            headers: fields.as_deref().unwrap_or(asked.headers),
-            ..asked
-        };
+        if let Some(cookies) = self.cookies_for(job, &fields) {
+            fields.push(("Cookie".to_owned(), cookies));
+        }
+        let asked = describe(job, &fields, proxy, &self.usual);
         let (settings, limits) = (&self.config.fetch, Limits::default());
         let mut exchange = self.spare.take_exchange();
         exchange.renew(&asked, settings, limits, timings)?;
@@ -188,6 +187,7 @@ impl<I: Io> Core<I> {
             paused: None,
             held: false,
             unread: Unread::default(),
+            given: 0,
             counted: 0,
         }));
         if let Stage::Connecting { race, sockets, .. } = &mut flight.stage {
@@ -687,76 +687,6 @@ impl<I: Io> Core<I> {
         self.close_socket(key, how);
     }
 
-    fn recount(&mut self, key: Key) {
-        let total = self.buffered;
-        self.buffered = self.http(key).recount(total);
-    }
-
-    /// Whether the bodies that are buffered have reached their bound.
-    pub fn is_full(&self) -> bool {
-        self.buffered as u64 >= self.config.buffered_bodies_max
-    }
-
-    /// Whether no more should be read of a connection for now: there is no room, or the sink is busy.
-    fn must_wait(&self, key: Key) -> bool {
-        !self.sink.is_ready() || self.is_full() && self.favoured != Some(key) && self.fills(key)
-    }
-
-    fn pause(&mut self, key: Key) {
-        self.http(key).paused = Some(self.now);
-        self.io.set_reading(token_of(key), false);
-        if self.favoured == Some(key) {
-            self.paused.push_front(key);
-        } else {
-            self.paused.push_back(key);
-        }
-    }
-
-    /// Reads on where there is room again, as many at once as the room holds reads of. Where there
-    /// is none, room that only the end of a body can make, one connection reads on all the same
-    /// until its exchange is over: the bound is exceeded by one body at most, beside what each
-    /// connection had read when it was stopped.
-    pub fn make_room(&mut self) {
-        // What is read is kept twice, as it came and decoded, in memory that grows by doubling.
-        let at_once = (self.config.io.read_budget as u64).saturating_mul(4);
-        let bound = self.config.buffered_bodies_max;
-        let mut room = bound.saturating_sub(self.buffered as u64);
-        while let Some(key) = self.paused.front().copied() {
-            if !self.sink.is_ready() {
-                return;
-            }
-            if room < at_once && self.fills(key) {
-                if self.favoured != Some(key) && self.favours_one() {
-                    return;
-                }
-                self.favoured = Some(key);
-            }
-            room = room.saturating_sub(at_once);
-            self.paused.pop_front();
-            if let Some(Socket::Http(http)) = self.sockets.get_mut(key)
-                && !http.held
-                && let Some(since) = http.paused.take()
-            {
-                let waited = self.now.saturating_since(since);
-                http.connection.handle_resumed(waited, self.now);
-                self.io.set_reading(token_of(key), true);
-                self.read_on(key);
-            }
-        }
-    }
-
-    /// Whether there still is a connection that reads on without room.
-    fn favours_one(&self) -> bool {
-        self.favoured.is_some_and(|key| self.fills(key))
-    }
-
-    /// Whether reading on takes room, and coming to the end makes some: what a sink takes in pieces
-    /// does neither.
-    fn fills(&self, key: Key) -> bool {
-        let http = self.sockets.get(key).and_then(Socket::http);
-        http.is_some_and(|http| http.connection.exchange().is_some() && !http.is_taken())
-    }
-
     /// Closes a socket and forgets it.
     pub fn close_socket(&mut self, key: Key, how: Close) {
         self.pool.remove(key.slot);
@@ -825,14 +755,17 @@ impl<I: Io> Core<I> {
 /// Whether a job's request can be put on the wire, as far as the job goes: the fields of every
 /// request were checked before the crawl began.
 pub fn check_request(job: &Job) -> Result<(), RequestError> {
-    describe(job, None, &UsualFields::default()).check()
+    describe(job, &job.fields(), None, &UsualFields::default()).check()
 }
 
-/// What a job asks for, of a proxy where there is one that forwards.
-fn describe<'a>(job: &'a Job, proxy: Option<&'a Proxy>, usual: &'a UsualFields) -> Description<'a> {
+/// What a job asks for with these fields, of a proxy where there is one that forwards.
+fn describe<'a>(
+    job: &'a Job,
+    fields: &'a [(String, String)],
+    proxy: Option<&'a Proxy>,
+    usual: &'a UsualFields,
+) -> Description<'a> {
     let proxy = proxy.filter(|proxy| proxy.forwards(&job.url));
-    let extra = job.extra.as_deref();
-    let body = extra.map(|extra| extra.body.as_slice());
     Description {
         method: job.method(),
         target: match proxy {
@@ -841,12 +774,12 @@ fn describe<'a>(job: &'a Job, proxy: Option<&'a Proxy>, usual: &'a UsualFields) 
         },
         host: job.url.authority(),
         usual,
-        headers: extra.map_or(&[], |extra| &extra.headers),
-        body: body.filter(|body| !body.is_empty()),
+        headers: fields,
+        body: Some(job.body()).filter(|body| !body.is_empty()),
         keep_wire: true,
         body_max: match job.kind {
             Kind::Robots => Some(robots::LENGTH_MAX as u64),
-            Kind::Page | Kind::Sitemap => extra.and_then(|extra| extra.body_max),
+            Kind::Page | Kind::Sitemap => job.body_max(),
         },
         timeout: job.timeout(),
         proxy,

@@ -7,20 +7,16 @@ use crate::frontier::job::Job;
 use crate::io::Io;
 
 impl<I: Io> Core<I> {
-    /// The header fields of a job's request, where it carries cookies beside its own fields.
-    pub fn fields_with_cookies(&self, job: &Job) -> Option<Vec<(String, String)>> {
+    /// The cookies that a job's request carries beside its own fields, if there are any, as the value
+    /// of their field.
+    pub fn cookies_for(&self, job: &Job, own: &[(String, String)]) -> Option<String> {
         let jar = self.jar.as_ref()?;
-        let extra = job.extra.as_deref();
-        let own = extra.map_or(&[][..], |extra| &extra.headers);
         let is_cookie = |(name, _): &(String, String)| name.eq_ignore_ascii_case("cookie");
         let usual = &self.config.fetch.headers;
-        if !merges(job) || own.iter().chain(usual).any(is_cookie) {
+        if job.flags.dont_merge_cookies || own.iter().chain(usual).any(is_cookie) {
             return None;
         }
-        let cookies = jar.header(&job.url, self.now)?;
-        let mut fields = own.to_vec();
-        fields.push(("Cookie".to_owned(), cookies));
-        Some(fields)
+        jar.header(&job.url, self.now)
     }
 
     /// Keeps the cookies of a reply whose head has just come.
@@ -31,17 +27,11 @@ impl<I: Io> Core<I> {
         let connection = self.sockets.get(socket).and_then(Socket::http);
         let exchange = connection.and_then(|http| http.connection.exchange());
         if let Some(head) = exchange.and_then(|exchange| exchange.head())
-            && merges(&flight.job)
+            && !flight.job.flags.dont_merge_cookies
         {
             let wall = self.io.wall_at_start().at(self.now);
             let fields = head.headers.get_all("set-cookie");
             jar.take(&flight.job.url, fields, wall, self.now);
         }
     }
-}
-
-/// Whether a request has to do with the cookies of others.
-fn merges(job: &Job) -> bool {
-    let extra = job.extra.as_deref();
-    !extra.is_some_and(|extra| extra.dont_merge_cookies)
 }

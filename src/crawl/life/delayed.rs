@@ -94,25 +94,12 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::frontier::request::Kind;
     use crate::wire::url::CrawlUrl;
 
     fn job(id: u64) -> Job {
         Job {
-            id,
-            parent: 0,
-            via: None,
-            url: CrawlUrl::parse("http://a.test/").expect("a URL"),
-            kind: Kind::Page,
-            seed: true,
-            fresh: false,
-            heard: false,
             redirects: 1,
-            attempt: 1,
-            depth: 0,
-            priority: 0,
-            share: 0.0,
-            extra: None,
+            ..Job::seed(id, CrawlUrl::parse("http://a.test/").expect("a URL"))
         }
     }
 

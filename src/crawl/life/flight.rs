@@ -106,10 +106,12 @@ pub struct HttpSocket {
     pub origin: Origin,
     /// Since when reading is stopped until there is room.
     pub paused: Option<Instant>,
-    /// It is the sink that stopped it, until it says so.
+    /// It is the sink that stopped it, until it says so; or it was given enough until the next turn.
     pub held: bool,
     /// What had been read by then.
     pub unread: Unread,
+    /// Bytes of bodies that the sink was given since it was last others' turn.
+    pub given: usize,
     /// Bytes of its buffers that the crawl's total holds.
     pub counted: usize,
 }

@@ -111,7 +111,7 @@ impl<I: Io> Core<I> {
             fresh: job.fresh || died_idle,
             ..job.clone()
         };
-        again.extra_mut().root = job.root();
+        again.extra_mut().set_root(job.root());
         self.release_later(again);
     }
 
@@ -140,11 +140,11 @@ impl<I: Io> Core<I> {
         let here = job.url.fingerprint();
         let there = target.fingerprint();
         let extra = job.extra.as_ref();
-        if there == here || extra.is_some_and(|extra| extra.redirected_from.contains(&there)) {
+        if there == here || extra.is_some_and(|extra| extra.was_redirected_from(there)) {
             return Err(fail("loop", format!("{} was here before", target.as_str())));
         }
         let goes_on = match job.kind {
-            Kind::Page if job.dont_filter() => {
+            Kind::Page if job.flags.dont_filter => {
                 self.frontier.let_in(&target, job.seed, &mut self.throttle);
                 true
             }
@@ -174,15 +174,14 @@ impl<I: Io> Core<I> {
             _ => false,
         };
         let extra = next.extra_mut();
-        extra.root = job.root();
-        extra.redirected_from.push(here);
+        extra.set_root(job.root());
+        extra.add_redirected_from(here);
         // The map is asked of every URL.
-        extra.mapped = None;
+        extra.forget_mapped();
         if becomes_get {
-            extra.method = String::new();
-            extra.body = Vec::new();
+            extra.become_get();
             // They speak of a body that is no more (RFC 9110, section 15.4).
-            extra.headers.retain(|(name, _)| {
+            extra.retain_fields(|name| {
                 !name
                     .get(..8)
                     .is_some_and(|start| start.eq_ignore_ascii_case("content-"))
@@ -190,7 +189,7 @@ impl<I: Io> Core<I> {
         }
         if elsewhere {
             // Credentials are for whom they were given, and a Host names who is asked.
-            extra.headers.retain(|(name, _)| {
+            extra.retain_fields(|name| {
                 !["authorization", "cookie", "host", "proxy-authorization"]
                     .iter()
                     .any(|secret| name.eq_ignore_ascii_case(secret))
@@ -227,8 +226,7 @@ impl<I: Io> Core<I> {
 
     /// A robots.txt has come, or not: every URL of its origin that waited hears of it.
     pub fn read_robots(&mut self, job: &Job, page: &Page) {
-        let extra = job.extra.as_ref();
-        let Some(origin) = extra.and_then(|extra| extra.robots_for) else {
+        let Some(origin) = job.robots_for() else {
             return;
         };
         let mut sitemaps = Vec::new();
@@ -276,8 +274,8 @@ impl<I: Io> Core<I> {
 
     fn read_links(&mut self, job: &Job, page: &mut Page) {
         let settings = self.frontier.settings();
-        let is_end = job.extra.as_ref().is_some_and(|extra| extra.dont_follow);
-        let follows = settings.follow != crate::frontier::settings::Follow::None && !is_end;
+        let leads_on = settings.follow != crate::frontier::settings::Follow::None;
+        let follows = leads_on && !job.flags.dont_follow;
         let is_there = page.wish == Wish::Keep && page.status == Some(200);
         if !follows || !is_there || !is_html(page) {
             return;
@@ -317,24 +315,17 @@ impl<I: Io> Core<I> {
         if self.frontier.check(&url, depth, false, throttle).is_err() {
             return;
         }
+        let id = self.frontier.number();
         let mut job = Job {
-            id: self.frontier.number(),
             parent: from.id,
             via: Some(Arc::clone(via)),
-            url,
             kind,
             seed: false,
-            fresh: false,
-            heard: false,
-            redirects: 0,
-            attempt: 1,
             depth,
-            priority: 0,
-            share: 0.0,
-            extra: None,
+            ..Job::seed(id, url)
         };
         if let Some(route) = from.route() {
-            job.extra_mut().route = Some(route.clone());
+            job.extra_mut().route = Some(Box::new(route.clone()));
         }
         self.release_later(job);
     }

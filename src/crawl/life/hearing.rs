@@ -97,7 +97,7 @@ impl<I: Io> Core<I> {
                 server_latency: page.timings.server_latency(),
                 latency: page.timings.latency(),
                 slack: page.timings.latency_slack(),
-                dont_adjust_delay: job.dont_adjust_delay(),
+                dont_adjust_delay: job.flags.dont_adjust_delay,
                 wall: self.io.wall_at_start().at(self.now),
             },
         )
@@ -132,7 +132,7 @@ impl<I: Io> Core<I> {
             server_latency: timings.server_latency().or(waited),
             latency: timings.latency().or(waited),
             slack: timings.latency_slack(),
-            dont_adjust_delay: flight.job.dont_adjust_delay(),
+            dont_adjust_delay: flight.job.flags.dont_adjust_delay,
             wall: self.io.wall_at_start().at(self.now),
         })
     }

@@ -127,26 +127,9 @@ fn by_host(url: &CrawlUrl) -> Scopes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frontier::job::Extra;
-    use crate::frontier::request::{Kind, Request};
 
     fn job(id: u64) -> Job {
-        Job {
-            id,
-            parent: 0,
-            via: None,
-            url: CrawlUrl::parse("http://a.test:81/").expect("a URL"),
-            kind: Kind::Page,
-            seed: true,
-            fresh: false,
-            heard: false,
-            redirects: 0,
-            attempt: 1,
-            depth: 0,
-            priority: 0,
-            share: 0.0,
-            extra: Extra::of(&Request::get("http://a.test:81/")),
-        }
+        Job::seed(id, CrawlUrl::parse("http://a.test:81/").expect("a URL"))
     }
 
     fn answer(number: u64, part: usize, scopes: Option<&str>) -> Mapped {

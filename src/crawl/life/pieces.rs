@@ -13,6 +13,10 @@ use crate::io::{Io, Stamp, Waker};
 use crate::sink::Sink;
 use crate::sink::reply::{Flow, Held, Reply, Resumed};
 
+/// Bytes of one body that a sink is given before others have their turn: a few bytes may decode to
+/// hundreds of megabytes, which a sink that is always ready would otherwise get all at once.
+const GIVEN_AT_ONCE: usize = 1 << 20;
+
 /// What lies between the network and a sink that takes bodies while they come.
 #[derive(Debug)]
 pub struct Pieces {
@@ -51,6 +55,11 @@ impl Pieces {
                 http.put_by(std::mem::take(bytes), stamp);
                 Read::Full
             }
+            Some(News::Piece) if http.given >= GIVEN_AT_ONCE => {
+                http.given = 0;
+                http.put_by(std::mem::take(bytes), stamp);
+                Read::Enough
+            }
             Some(News::Piece) => Read::Again,
             Some(news) => Read::News(news),
             None => Read::All,
@@ -71,6 +80,7 @@ impl Pieces {
         let flight = http.flight.and_then(|key| flights.get(key));
         let id = flight.expect("a reply is somebody's").job.id;
         let flow = sink.on_body(id, &self.piece);
+        http.given += self.piece.len();
         self.piece.clear();
         Some(flow)
     }
@@ -84,6 +94,8 @@ pub enum Read {
     News(News),
     /// The sink has no room for more of the body, from now on.
     Full,
+    /// The sink had enough of the body for now: it is others' turn.
+    Enough,
     /// The sink has none.
     Held,
     /// There is no more.
@@ -115,7 +127,7 @@ impl<I: Io> Core<I> {
             return;
         }
         let job = &flight.job;
-        let (id, tag) = (job.id, job.extra.as_deref().map_or(0, |extra| extra.tag));
+        let (id, tag) = (job.id, job.tag());
         let http = self.sockets.get(socket).and_then(Socket::http);
         let connection = &http.expect("a reply comes on a connection").connection;
         let exchange = connection.exchange().expect("a head has its exchange");
@@ -170,6 +182,17 @@ impl<I: Io> Core<I> {
         self.carry_on(key);
     }
 
+    /// The sink was given enough of this body for now: its connection goes on in the next turn.
+    pub fn hold_for_others(&mut self, key: Key) {
+        self.hold(key);
+        let flight = self.http(key).flight.and_then(|key| self.flights.get(key));
+        let held = Held {
+            attempt: flight.expect("a reply is somebody's").job.id,
+            socket: key,
+        };
+        (self.pieces.resumed.tell())(held);
+    }
+
     /// Goes on with what was put by of a connection that is read again.
     pub fn read_on(&mut self, key: Key) {
         let unread = std::mem::take(&mut self.http(key).unread);
@@ -191,6 +214,10 @@ impl<I: Io> Core<I> {
                 Read::Full => {
                     http.unread.end = unread.end;
                     return self.hold(key);
+                }
+                Read::Enough => {
+                    http.unread.end = unread.end;
+                    return self.hold_for_others(key);
                 }
                 Read::Held => unreachable!("it was just let go"),
                 Read::All => break,

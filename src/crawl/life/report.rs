@@ -71,7 +71,6 @@ impl<I: Io> Core<I> {
     /// A page that says what was asked for, and nothing of what came. Its scopes are still those of
     /// some other page.
     fn blank_page(&mut self, job: &Job) -> Box<Page> {
-        let extra = job.extra.as_deref();
         let mut page = self.spare.take_page();
         // Written where it lies, which is large to be moved there. All fields are named, so that none
         // can be left as it was.
@@ -104,6 +103,7 @@ impl<I: Io> Core<I> {
             timings,
             delay,
             wall_at_start,
+            route,
             meta,
             tag,
             request_bytes,
@@ -148,8 +148,9 @@ impl<I: Io> Core<I> {
         };
         *delay = None;
         *wall_at_start = self.io.wall_at_start();
-        *meta = extra.and_then(|extra| extra.meta.clone());
-        *tag = extra.map_or(0, |extra| extra.tag);
+        *route = job.route().cloned();
+        *meta = job.meta().map(ToOwned::to_owned);
+        *tag = job.tag();
         *request_bytes = Vec::new();
         *response_bytes = Vec::new();
         *head_length = 0;

@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use super::mapping::Mapped;
 use crate::crawl::core::Core;
 use crate::fetch::failure::{Failure, FailureKind};
+use crate::frontier::extra::Costs;
 use crate::frontier::job::Job;
 use crate::io::Io;
 use crate::throttle::map::{Ask, Facts, SCOPES_MAX, Scopes};
@@ -23,11 +24,11 @@ impl<I: Io> Core<I> {
             answers += 1;
             inbox.later(number, answers - 1)
         };
-        let extra = job.extra.as_deref();
+        let fields = job.fields();
         let facts = Facts {
             method: job.method(),
-            headers: extra.map_or(&[], |extra| &extra.headers),
-            meta: extra.and_then(|extra| extra.meta.as_deref()),
+            headers: &fields,
+            meta: job.meta(),
         };
         let mut ask = Ask::new(&job.url, facts, &mut defer);
         self.scope_map.scopes(&mut ask);
@@ -59,7 +60,7 @@ impl<I: Io> Core<I> {
             return;
         };
         // It is not asked again when the request is tried again.
-        job.extra_mut().mapped = Some(Box::new(scopes.clone()));
+        job.extra_mut().set_mapped(&scopes);
         self.queue(job, &scopes);
     }
 
@@ -74,7 +75,7 @@ impl<I: Io> Core<I> {
         if self.is_unwanted(&job, scopes) {
             return;
         }
-        let mut costs = Vec::new();
+        let mut costs = Costs::new();
         let mut share = 0.0_f32;
         let mut ids: SmallVec<[ScopeId; 4]> = SmallVec::new();
         for entry in scopes.entries() {
@@ -97,7 +98,7 @@ impl<I: Io> Core<I> {
             false => ScopeSet::unordered(ids),
         };
         if !costs.is_empty() || job.extra.is_some() {
-            job.extra_mut().costs = costs;
+            job.extra_mut().set_costs(&costs);
         }
         self.frontier.push(job, &set, &mut self.throttle, self.now);
     }
@@ -166,7 +167,7 @@ mod tests {
             .iter()
             .map(|(name, cost)| (core.throttle.scope(name), *cost))
             .collect();
-        assert_eq!(job.costs(), expected);
+        assert_eq!(job.costs().to_vec(), expected);
     }
 
     #[test]

@@ -11,8 +11,9 @@ use crate::crawl::core::Core;
 use crate::crawl::life::carry::{EXHAUSTED, NO_PORT};
 use crate::crawl::phase::Phase;
 use crate::fetch::failure::FailureKind;
-use crate::frontier::job::{Extra, Job};
-use crate::frontier::request::{Kind, Request};
+use crate::frontier::extra::{Extra, Flags};
+use crate::frontier::job::Job;
+use crate::frontier::request::Request;
 use crate::io::Io;
 use crate::sink::page::Page;
 use crate::throttle::map::Scopes;
@@ -174,22 +175,13 @@ impl Load {
     pub(super) fn job_of(&self, target: &Target, slot: u32) -> Job {
         let mut extra = Extra::of(&target.request).unwrap_or_default();
         // Given back as the caller's own when the request has ended.
-        extra.tag = u64::from(slot);
+        extra.set_tag(slot.into());
         Job {
-            id: 0,
-            parent: 0,
-            via: None,
-            url: target.url.clone(),
-            kind: Kind::Page,
-            seed: true,
             fresh: self.new_connections,
-            heard: false,
-            redirects: 0,
-            attempt: 1,
             depth: target.request.depth,
-            priority: 0,
-            share: 0.0,
+            flags: Flags::of(&target.request),
             extra: Some(extra),
+            ..Job::seed(0, target.url.clone())
         }
     }
 

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::base::disk::DiskJob;
+use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::crawl::config::Config;
 use crate::crawl::embed::feed::Source;
-use crate::crawl::{Crawler, Handle, Parts, Turn};
+use crate::crawl::{Crawler, Handle, Parts, Stopper, Turn};
 use crate::fetch::resolver;
 use crate::frontier::request::Request;
 use crate::io::sim::{Origins, Sim, Weather, World};
@@ -170,4 +171,24 @@ pub fn finish(crawler: &mut Crawler<Sim>) -> &'static str {
         }
     }
     panic!("the crawl does not end: {:?}", crawler.progress());
+}
+
+impl Told {
+    /// The sink may have room for a few pages more, or for any number.
+    pub fn change_room(&self, rng: &mut Rng) {
+        let taken = self.pages.borrow().len();
+        self.room
+            .set(rng.chance(0.2).then_some(taken + rng.below(3) as usize));
+    }
+
+    /// Stops a crawl in one of four ways; by any other number not at all.
+    pub fn stop(&self, how: u64, stopper: &Stopper, rng: &mut Rng) {
+        match how {
+            0 => stopper.shutdown(Duration::from_millis(rng.below(2500))),
+            1 => stopper.stop_now(),
+            2 => stopper.stop(),
+            3 => self.fails.set(true),
+            _ => {}
+        }
+    }
 }

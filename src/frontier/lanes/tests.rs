@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::throttle::engine::{Grant, TicketId};
 use crate::throttle::settings::{Jitter, ScopeSettings, Settings as Pace};
+use crate::wire::proxy::{Proxy, Route};
 use crate::wire::robots::Robots as RobotsFile;
 
 /// A frontier with a throttle that keeps nobody waiting.
@@ -87,7 +88,7 @@ impl Bench {
     fn answer_robots(&mut self, file: &str) {
         let (lane, ticket, job) = self.sent().expect("robots.txt is asked for");
         assert_eq!(job.kind, Kind::Robots);
-        let origin = job.extra.as_ref().and_then(|extra| extra.robots_for);
+        let origin = job.robots_for();
         let rules = RobotsFile::parse(file.as_bytes()).agent("argiope");
         self.frontier.robots_arrived(
             origin.expect("it is for an origin"),
@@ -119,7 +120,7 @@ fn every_url_of_a_host_waits_for_the_one_robots_txt() {
     let (lane, ticket, job) = bench.sent().expect("robots.txt");
     assert_eq!(job.url.as_str(), "http://a.test/robots.txt");
     assert!(bench.sent().is_none(), "nothing is sent before the verdict");
-    let origin = job.extra.as_ref().and_then(|extra| extra.robots_for);
+    let origin = job.robots_for();
     bench.frontier.robots_arrived(
         origin.expect("it is for an origin"),
         Brought::Absent,

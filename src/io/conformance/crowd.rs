@@ -1,6 +1,5 @@
 //! Many sockets at once: what one turn may bring, and that none keeps the others waiting.
 
-use std::thread;
 use std::time::Duration;
 
 use super::kernel::{Carried, Kernel, kernels};
@@ -20,9 +19,11 @@ fn of_many_sockets_a_few_are_read_at_once_and_new_connections_come_first<I: Carr
     }
     watch.io().submit();
     // Sixty have something to read before the last one is even asked for.
-    thread::sleep(Duration::from_millis(200));
+    watch.bench.until(peer, |seen| seen.said == many as usize);
     watch.io().connect(token(many), peer);
-    thread::sleep(Duration::from_millis(50));
+    watch
+        .bench
+        .until(peer, |seen| seen.accepted > many as usize);
     let mut events = Vec::new();
     let mut turns = Vec::new();
     while turns.iter().sum::<usize>() < many as usize {
@@ -61,7 +62,7 @@ fn what_is_read_in_one_turn_is_bounded_in_bytes_too<I: Carried>() {
         watch.io().send(token(slot), b"?", false);
     }
     watch.io().submit();
-    thread::sleep(Duration::from_millis(200));
+    watch.bench.until(peer, |seen| seen.said == 8 * 30_000);
     let (mut events, mut left) = (Vec::new(), 8 * 30_000);
     while left > 0 {
         watch.io().wait(None, &mut events);
@@ -101,8 +102,7 @@ fn a_peer_that_sends_without_end_keeps_no_other_waiting<I: Carried>() {
     for round in 0..10 {
         watch.io().send(token(1), b"?", false);
         watch.io().submit();
-        // The answer is there by now.
-        thread::sleep(Duration::from_millis(20));
+        watch.bench.until(other, |seen| seen.said > round);
         let mut turns = 0;
         let mut heard = false;
         while !heard {

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
@@ -19,8 +19,44 @@ use crate::io::{Clock, Epoll, Io, Settings, Uring};
 
 pub(super) struct Kernel<I = Epoll> {
     io: I,
-    heard: BTreeMap<SocketAddr, Arc<Mutex<Vec<u8>>>>,
+    peers: BTreeMap<SocketAddr, Arc<Peer>>,
     folder: tempfile::TempDir,
+}
+
+/// What the connections of a listener have come to, all together.
+#[derive(Default)]
+pub(super) struct Peer {
+    progress: Mutex<Progress>,
+    moved: Condvar,
+}
+
+#[derive(Default)]
+pub(super) struct Progress {
+    /// Connections that stand.
+    pub accepted: usize,
+    /// Bytes that the kernel was given.
+    pub said: usize,
+    heard: Vec<u8>,
+}
+
+impl Peer {
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().expect("no peer panicked")
+    }
+
+    fn go_on(&self, step: impl FnOnce(&mut Progress)) {
+        step(&mut self.lock());
+        self.moved.notify_all();
+    }
+}
+
+impl<I: Carried> Kernel<I> {
+    /// Waits until a listener has come so far. What it said lies with our sockets then.
+    pub(super) fn until(&self, at: SocketAddr, so_far: impl Fn(&Progress) -> bool) {
+        let peer = &self.peers[&at];
+        let waited = peer.moved.wait_while(peer.lock(), |seen| !so_far(seen));
+        drop(waited.expect("no peer panicked"));
+    }
 }
 
 /// A back end that the kernel carries.
@@ -55,7 +91,7 @@ impl<I: Carried> Bench for Kernel<I> {
     fn new(settings: Settings) -> Self {
         Kernel {
             io: I::start(settings),
-            heard: BTreeMap::new(),
+            peers: BTreeMap::new(),
             folder: tempfile::tempdir().expect("a folder"),
         }
     }
@@ -67,12 +103,13 @@ impl<I: Carried> Bench for Kernel<I> {
     fn listen(&mut self, script: Vec<Step>) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let at = listener.local_addr().expect("an address");
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        self.heard.insert(at, Arc::clone(&heard));
+        let peer = Arc::<Peer>::default();
+        self.peers.insert(at, Arc::clone(&peer));
         thread::spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
-                let (script, heard) = (script.clone(), Arc::clone(&heard));
-                thread::spawn(move || follow(script, stream, &heard));
+                peer.go_on(|seen| seen.accepted += 1);
+                let (script, peer) = (script.clone(), Arc::clone(&peer));
+                thread::spawn(move || follow(script, stream, &peer));
             }
         });
         at
@@ -86,7 +123,7 @@ impl<I: Carried> Bench for Kernel<I> {
     }
 
     fn heard(&mut self, at: SocketAddr) -> Vec<u8> {
-        self.heard[&at].lock().expect("no peer panicked").clone()
+        self.peers[&at].lock().heard.clone()
     }
 
     fn echo(&mut self) -> SocketAddr {
@@ -110,7 +147,7 @@ impl<I: Carried> Bench for Kernel<I> {
     }
 }
 
-fn follow(script: Vec<Step>, mut stream: TcpStream, heard: &Mutex<Vec<u8>>) {
+fn follow(script: Vec<Step>, mut stream: TcpStream, peer: &Peer) {
     let mut buffer = vec![0; 65_536];
     for step in script {
         match step {
@@ -121,8 +158,7 @@ fn follow(script: Vec<Step>, mut stream: TcpStream, heard: &Mutex<Vec<u8>>) {
                         Ok(0) | Err(_) => return,
                         Ok(length) => {
                             wanted -= length;
-                            let mut heard = heard.lock().expect("no peer panicked");
-                            heard.extend_from_slice(&buffer[..length]);
+                            peer.go_on(|seen| seen.heard.extend_from_slice(&buffer[..length]));
                         }
                     }
                 }
@@ -131,6 +167,7 @@ fn follow(script: Vec<Step>, mut stream: TcpStream, heard: &Mutex<Vec<u8>>) {
                 if stream.write_all(&bytes).is_err() {
                     return;
                 }
+                peer.go_on(|seen| seen.said += bytes.len());
             }
             Step::Pause(span) => thread::sleep(span),
             Step::End => {
@@ -144,8 +181,7 @@ fn follow(script: Vec<Step>, mut stream: TcpStream, heard: &Mutex<Vec<u8>>) {
     }
     // Holds the connection until the other side ends it; what it says then is heard too.
     while let Ok(length @ 1..) = stream.read(&mut buffer) {
-        let mut heard = heard.lock().expect("no peer panicked");
-        heard.extend_from_slice(&buffer[..length]);
+        peer.go_on(|seen| seen.heard.extend_from_slice(&buffer[..length]));
     }
 }
 

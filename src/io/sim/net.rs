@@ -147,6 +147,8 @@ struct Path {
     arrived_last: Instant,
     /// The world has ended its side.
     ended: bool,
+    /// Bytes that the world said on it and we have not read.
+    unread: usize,
 }
 
 /// Something that is going to happen.
@@ -213,10 +215,17 @@ impl Net {
             self.schedule(at, what);
             if let Some(path) = self.paths.get_mut(&conn) {
                 path.arrived_last = at;
+                path.unread += piece.len();
             }
             at += Duration::from_nanos(self.rng.below(nanos(self.weather.piece_gap_max) + 1));
             rest = later;
         }
+    }
+
+    /// Bytes that were said on a connection and that nobody has read: on their way, or waiting with us.
+    /// A window is for the world to keep: nothing that it says is ever refused.
+    pub fn unread(&self, conn: ConnId) -> usize {
+        self.paths.get(&conn).map_or(0, |path| path.unread)
     }
 
     /// Ends the world's side of a connection, behind all that was said before.
@@ -276,6 +285,7 @@ impl Net {
                 datagram,
                 arrived_last: self.now,
                 ended: false,
+                unread: 0,
             },
         );
         if !datagram {
@@ -332,6 +342,13 @@ impl Net {
             Happening::Datagram(conn, to, bytes.to_vec())
         };
         self.schedule(at, what);
+    }
+
+    /// We have read so many bytes of a connection.
+    pub(super) fn read(&mut self, conn: ConnId, bytes: usize) {
+        if let Some(path) = self.paths.get_mut(&conn) {
+            path.unread -= bytes;
+        }
     }
 
     /// Carries the news that we have ended a connection.

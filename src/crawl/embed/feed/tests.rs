@@ -67,7 +67,7 @@ where
         Ok(match supply {
             Supply::Request(request) => {
                 self.seen.given.borrow_mut().push(tag);
-                Supply::Request(request.tag(tag))
+                Supply::Request(request.tag(tag).meta([tag]))
             }
             other => other,
         })
@@ -84,6 +84,8 @@ where
             End::Unfinished => "unfinished".to_owned(),
             End::Refused(_) => "refused".to_owned(),
         };
+        let meta = ended.meta.map(RawValue::get);
+        assert_eq!(meta, Some(&*format!("[{}]", ended.tag)), "it is its own");
         if matches!(ended.end, End::Final { .. }) {
             let told = self.told.borrow();
             let told = told.as_ref().expect("the test has set it");
@@ -205,21 +207,12 @@ fn whatever_happens_each_request_that_was_given_is_acknowledged_once() {
                     later.links(links.collect::<Vec<_>>());
                 }
             }
-            let taken = told.pages.borrow().len();
-            told.room
-                .set(rng.chance(0.2).then_some(taken + rng.below(3) as usize));
+            told.change_room(&mut rng);
             if step == stops_at {
-                let stopper = crawl.stopper();
-                match how {
-                    0 => stopper.shutdown(Duration::from_millis(rng.below(2500))),
-                    1 => stopper.stop_now(),
-                    2 => stopper.stop(),
-                    3 => told.fails.set(true),
-                    4 => {
-                        crawler = None;
-                        break;
-                    }
-                    _ => {}
+                told.stop(how, &crawl.stopper(), &mut rng);
+                if how == 4 {
+                    crawler = None;
+                    break;
                 }
             }
             if step > 100

@@ -141,8 +141,8 @@ fn a_crawl_that_is_stopped_waits_for_nobody_and_tells_what_links_it_had_left() {
     assert_eq!(open.remove(0).links([get(1, 5)]), 0);
 }
 
-#[test]
-fn whoever_pulls_results_may_look_for_their_links_at_leisure() {
+/// A crawl of forty pages whose results are pulled.
+fn pulled() -> Crawler<Sim> {
     let mut world = Origins::default();
     let at = "10.0.0.1:80".parse().expect("an address");
     for page in 0..40 {
@@ -163,8 +163,33 @@ fn whoever_pulls_results_may_look_for_their_links_at_leisure() {
         Weather::default(),
         Box::new(world),
     );
-    let mut crawler =
-        Crawler::on(io, config, resolver::Settings::default(), parts).expect("a crawler");
+    Crawler::on(io, config, resolver::Settings::default(), parts).expect("a crawler")
+}
+
+#[test]
+fn the_links_of_a_pulled_page_go_its_way_where_they_say_nothing_else() {
+    let mut crawler = pulled();
+    let request = get(1, 0).without_proxy();
+    crawler.submit(request).expect("it is a URL");
+    crawler.submit(get(1, 1)).expect("it is a URL");
+    let mut routes = Vec::new();
+    while let Some(page) = crawler.next_result() {
+        let later = crawler.links_later(&page);
+        if page.depth == 0 {
+            let number = if page.route.is_some() { 2 } else { 3 };
+            later.links([get(1, number)]);
+        }
+        routes.push((page.url.rsplit('/').next().map(str::to_owned), page.route));
+    }
+    routes.sort_by(|one, other| one.0.cmp(&other.0));
+    let direct = Some(Route::Direct);
+    let routes: Vec<_> = routes.into_iter().map(|(_, route)| route).collect();
+    assert_eq!(routes, [direct.clone(), None, direct, None]);
+}
+
+#[test]
+fn whoever_pulls_results_may_look_for_their_links_at_leisure() {
+    let mut crawler = pulled();
     crawler.submit(get(1, 0)).expect("it is a URL");
     let mut depths = Vec::new();
     while let Some(page) = crawler.next_result() {

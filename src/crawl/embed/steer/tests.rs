@@ -76,17 +76,9 @@ fn whatever_happens_each_number_ends_once() {
                 };
                 assert!(matches!(told, Ok(()) | Err(NotTold::Over)), "{told:?}");
             }
-            let taken = told.pages.borrow().len();
-            told.room
-                .set(rng.chance(0.2).then_some(taken + rng.below(3) as usize));
+            told.change_room(&mut rng);
             if steps == stops_at {
-                match how {
-                    0 => stopper.shutdown(Duration::from_millis(rng.below(2500))),
-                    1 => stopper.stop_now(),
-                    2 => stopper.stop(),
-                    3 => told.fails.set(true),
-                    _ => {}
-                }
+                told.stop(how, &stopper, &mut rng);
             }
             if steps > 100
                 && let Some(last) = handle.take()

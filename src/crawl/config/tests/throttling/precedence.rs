@@ -1,0 +1,205 @@
+//! Of several sayings about one scope, which holds.
+
+use super::*;
+
+#[test]
+fn f12_globals_hold_for_scopes_that_do_not_say_otherwise() {
+    let entry = json!({"a.test": {"delay": 0.5}});
+    let settings = throttle(&[
+        ("THROTTLING_SCOPES", entry),
+        ("CONCURRENT_REQUESTS_PER_DOMAIN", json!(3)),
+        ("BACKOFF_JITTER", json!([0.01, 0.33])),
+        ("THROTTLING_WINDOW_KIND", json!("sliding")),
+    ]);
+    let scope = settings.of("a.test");
+    assert_eq!((scope.concurrency, scope.delay), (3, secs(0.5)));
+    let jitter = Jitter {
+        low: 0.01,
+        high: 0.33,
+    };
+    assert_eq!(scope.backoff.jitter, jitter);
+    assert_eq!(settings.window_kind, WindowKind::Sliding);
+}
+
+#[test]
+fn autothrottle_in_one_scope_keeps_what_was_said_of_all() {
+    let on = || {
+        (
+            "THROTTLING_SCOPES",
+            json!({"a.test": {"autothrottle": true}}),
+        )
+    };
+    let check = |sayings: &[(&str, Value)], concurrency, delay: f64| {
+        let scope = throttle(sayings).of("a.test");
+        assert_eq!(
+            (scope.concurrency, scope.delay),
+            (concurrency, secs(delay)),
+            "{sayings:?}"
+        );
+    };
+    check(&[on()], 8, 0.0);
+    check(
+        &[on(), ("CONCURRENT_REQUESTS_PER_DOMAIN", json!(1))],
+        1,
+        0.0,
+    );
+    check(&[on(), ("DOWNLOAD_DELAY", json!(2))], 8, 2.0);
+    let settings = throttle(&[
+        ("AUTOTHROTTLE_ENABLED", json!(true)),
+        (
+            "THROTTLING_SCOPES",
+            json!({"a.test": {"autothrottle": false}}),
+        ),
+    ]);
+    let base = BasePace::usual(false);
+    let scope = settings.of("a.test");
+    assert_eq!(
+        (scope.concurrency, scope.delay),
+        (base.concurrency, base.delay)
+    );
+}
+
+#[test]
+fn the_latency_follows_the_mode_until_it_is_said() {
+    let check = |sayings: &[(&str, Value)], expected| {
+        let settings = throttle(sayings);
+        assert_eq!(settings.autothrottle.latency_from, expected, "{sayings:?}");
+    };
+    let scrapy = || ("AUTOTHROTTLE_MODE", json!("scrapy"));
+    check(&[], LatencyFrom::Send);
+    check(&[scrapy()], LatencyFrom::Connect);
+    check(
+        &[scrapy(), ("LATENCY_FROM", json!("send"))],
+        LatencyFrom::Send,
+    );
+    check(
+        &[("LATENCY_FROM", json!("connect")), scrapy()],
+        LatencyFrom::Connect,
+    );
+    let config = said(&[("AUTOTHROTTLE_ENABLED", json!(true)), scrapy()]);
+    let auto = config.throttle.default.autothrottle.expect("it is on");
+    assert_eq!(auto.latency_from, LatencyFrom::Connect);
+}
+
+#[test]
+fn slots_stand_below_scopes_in_every_table() {
+    let settings = throttle(&[
+        (
+            "DOWNLOAD_SLOTS",
+            json!({"a.test": {"delay": 5, "concurrency": 2}}),
+        ),
+        (
+            "THROTTLING_SCOPES",
+            json!({"a.test": {"concurrency": 3, "rampup": true}}),
+        ),
+    ]);
+    let scope = settings.of("a.test");
+    assert_eq!((scope.concurrency, scope.delay), (3, secs(5.0)));
+    assert_eq!(scope.delay_per_slot, Duration::ZERO);
+    assert!(scope.rampup.is_some());
+}
+
+#[test]
+fn f20_a_slot_and_a_scope_that_say_the_same_are_the_same() {
+    let pace = |name: &str, jitter: &str| {
+        let entry = json!({"a.test": {"concurrency": 2, "delay": 0.2, jitter: false}});
+        throttle(&[(name, entry)]).of("a.test")
+    };
+    assert_eq!(
+        pace("DOWNLOAD_SLOTS", "randomize_delay"),
+        pace("THROTTLING_SCOPES", "jitter")
+    );
+}
+
+#[test]
+fn the_entry_called_default_is_all_other_scopes() {
+    let entries = json!({
+        "default": {"concurrency": 4, "rampup": true, "jitter": false, "quota": 9, "window": 3,
+            "backoff": {"per_slot": true}},
+        "a.test": {"concurrency": 2},
+    });
+    let config = said(&[("THROTTLING_SCOPES", entries)]);
+    let settings = &config.throttle;
+    for name in ["a.test", "b.test"] {
+        let scope = settings.of(name);
+        assert_eq!(scope.concurrency, if name == "a.test" { 2 } else { 4 });
+        assert_eq!(scope.jitter, Jitter::NONE);
+        assert!(scope.rampup.is_some() && scope.backoff.per_slot);
+        let quota = scope.quota.expect("a quota");
+        assert_eq!((quota.units, quota.window), (9.0, secs(3.0)));
+        assert_eq!(scope.delay, secs(1.0));
+    }
+    assert!(!settings.scopes.contains_key("default"));
+    assert_eq!(config.get("CONCURRENT_REQUESTS_PER_DOMAIN"), Some(json!(4)));
+    assert_eq!(
+        config.source("CONCURRENT_REQUESTS_PER_DOMAIN"),
+        &Source::Program
+    );
+    assert_eq!(config.source("BACKOFF_WINDOW"), &Source::Default);
+
+    // A later map without it leaves nothing behind.
+    let config = config.with("THROTTLING_SCOPES", json!({})).expect("a map");
+    let expected = Settings {
+        scopes: Default::default(),
+        ..Settings::default()
+    };
+    assert_eq!(config.throttle, expected);
+
+    let automatic = json!({"default": {"autothrottle": true}, "a": {"autothrottle": false}});
+    let settings = throttle(&[("THROTTLING_SCOPES", automatic)]);
+    assert_eq!(settings.of("b.test").concurrency, 8);
+    assert_eq!(settings.of("a").delay, secs(1.0));
+}
+
+#[test]
+fn f29_the_smaller_of_what_is_said_of_all_addresses_holds() {
+    let check = |sayings: &[(&str, Value)], expected| {
+        let mut config = Config::default();
+        config.preset("broad").expect("a preset");
+        for (name, value) in sayings {
+            config
+                .set(name, value, Source::Option)
+                .expect("a sound value");
+        }
+        let settings = config.finish().expect("a sound config").throttle;
+        let address = settings.of("ip/192.0.2.1").concurrency;
+        // What addresses without an entry share.
+        assert_eq!(settings.of("ip/*").concurrency, address, "{sayings:?}");
+        assert_eq!(address, expected, "{sayings:?}");
+    };
+    let per_ip = |most: u32| ("CONCURRENT_REQUESTS_PER_IP", json!(most));
+    check(&[], 16);
+    check(&[per_ip(1)], 1);
+    check(&[per_ip(16)], 16);
+    check(&[per_ip(40)], 16);
+    check(&[per_ip(0)], 16);
+    let only_delay = ("ADDRESS_SCOPE_DEFAULTS", json!({"delay": 0.1}));
+    let per_domain = ("CONCURRENT_REQUESTS_PER_DOMAIN", json!(8));
+    check(&[only_delay, per_domain, per_ip(2)], 2);
+}
+
+#[test]
+fn f29_what_is_said_of_one_address_goes_before_what_is_said_of_all() {
+    let config = said(&[
+        ("CONCURRENT_REQUESTS_PER_DOMAIN", json!(8)),
+        ("CONCURRENT_REQUESTS_PER_IP", json!(1)),
+        (
+            "THROTTLING_SCOPES",
+            json!({"ip/192.0.2.1": {"concurrency": 4}, "ip/192.0.2.2": {"delay": 4}}),
+        ),
+    ]);
+    let of = |name| config.throttle.of(name).concurrency;
+    assert_eq!((of("ip/192.0.2.1"), of("ip/192.0.2.2")), (4, 1));
+}
+
+#[test]
+fn a_switch_is_not_taken_for_said_where_its_warning_is_silenced() {
+    let config = said(&[(
+        "THROTTLING_SCOPES",
+        json!({"default": {"ignore_robots_txt": true}}),
+    )]);
+    let source = config.source("THROTTLING_ROBOTSTXT_OBEY");
+    assert_eq!(source, &Source::Default);
+    let mut keys = settings().iter().filter_map(|setting| setting.scope_key);
+    assert!(keys.all(|key| key != "ignore_robots_txt"));
+}

@@ -1,0 +1,434 @@
+//! What few requests say beside their URL, in little memory: millions of those few may be queued.
+
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use smallvec::SmallVec;
+
+use super::request::Request;
+use crate::base::records::Records;
+use crate::throttle::map::{Entry, Scopes};
+use crate::throttle::scope::ScopeId;
+use crate::wire::proxy::Route;
+
+/// What few requests have.
+#[derive(Clone, Debug, Default)]
+pub struct Extra {
+    /// All that can be said in bytes, under the labels of [`Label`].
+    said: Records,
+    /// The caller's own JSON.
+    pub meta: Option<Box<RawValue>>,
+    /// How it goes, where that was said.
+    pub route: Option<Box<Route>>,
+}
+
+/// What a request asks of us, beside being fetched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// The reply teaches AutoThrottle nothing.
+    pub dont_adjust_delay: bool,
+    /// Its robots.txt is not asked.
+    pub ignore_robots: bool,
+    /// No links are looked for in its page.
+    pub dont_follow: bool,
+    /// No filter leaves it out, nor what it redirects to.
+    pub dont_filter: bool,
+    /// It neither carries the cookies that are kept nor adds to them.
+    pub dont_merge_cookies: bool,
+}
+
+/// What a request is expected to cost those of its lane's scopes for which that was said.
+pub type Costs = SmallVec<[(ScopeId, f64); 2]>;
+
+/// What a record is.
+#[derive(Clone, Copy, Debug)]
+#[repr(u8)]
+enum Label {
+    /// The caller's own number.
+    Tag,
+    /// The attempt that it descends from by retries and redirects.
+    Root,
+    /// The method; GET has none.
+    Method,
+    /// A header field: its name, NUL, its value.
+    Field,
+    /// The body.
+    Body,
+    /// Nanoseconds that its fetch may take.
+    Timeout,
+    /// Bytes of its reply's body that are kept.
+    BodyMax,
+    /// Its scopes need not be asked for, and are those that follow: why, as an [`Origin`].
+    Scopes,
+    /// The name of one of them.
+    ScopeName,
+    /// The expected cost in the one before it.
+    ScopeCost,
+    /// Scopes of its lane by number, each with the expected cost. The lane keeps the numbers theirs.
+    Costs,
+    /// The fingerprint of a URL that redirected to this one.
+    RedirectedFrom,
+    /// The origin whose robots.txt this fetch is to bring.
+    RobotsFor,
+}
+
+/// Why the scopes of a request need not be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Origin {
+    /// It named them itself: they survive redirects, and are in no order.
+    Said,
+    /// The scope map told them before, after a while.
+    Mapped,
+    /// The same, in no order.
+    MappedUnordered,
+}
+
+/// Bytes of a number and a cost of [`Label::Costs`].
+const COST_BYTES: usize = size_of::<u32>() + size_of::<f64>();
+
+impl Flags {
+    /// What a request says.
+    pub fn of(request: &Request) -> Self {
+        Flags {
+            dont_adjust_delay: request.dont_adjust_delay,
+            ignore_robots: request.ignore_robots,
+            dont_follow: request.dont_follow,
+            dont_filter: request.dont_filter,
+            dont_merge_cookies: request.dont_merge_cookies,
+        }
+    }
+}
+
+impl Extra {
+    /// What a request says beside its URL, if it says anything.
+    pub fn of(request: &Request) -> Option<Box<Extra>> {
+        let mut said = Records::default();
+        if request.tag != 0 {
+            said.push_number(Label::Tag as u8, request.tag);
+        }
+        if !request.method.is_empty() {
+            said.push(Label::Method as u8, request.method.as_bytes());
+        }
+        if let Some(timeout) = request.timeout {
+            let nanos = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+            said.push_number(Label::Timeout as u8, nanos);
+        }
+        if let Some(bytes) = request.body_max {
+            said.push_number(Label::BodyMax as u8, bytes);
+        }
+        for (name, value) in &request.headers {
+            said.push(Label::Field as u8, [name, "\0", value].concat().as_bytes());
+        }
+        if !request.body.is_empty() {
+            said.push(Label::Body as u8, &request.body);
+        }
+        let mut extra = Extra {
+            said,
+            meta: request.meta.clone(),
+            route: request.route.clone().map(Box::new),
+        };
+        if let Some(names) = &request.scopes {
+            let costs = request.scope_costs.iter().copied().map(Some);
+            let costs = costs.chain(std::iter::repeat(None));
+            let names = names.iter().map(String::as_str);
+            extra.push_scopes(Origin::Said, names.zip(costs));
+        }
+        let told = extra.said != Records::default() || extra.meta.is_some();
+        (told || extra.route.is_some()).then(|| Box::new(extra))
+    }
+
+    /// The caller's own number; 0 where it has none.
+    pub fn tag(&self) -> u64 {
+        self.number(Label::Tag).unwrap_or(0)
+    }
+
+    /// Gives it a number of the caller's.
+    pub fn set_tag(&mut self, tag: u64) {
+        self.set_number(Label::Tag, tag);
+    }
+
+    /// The attempt that it descends from by retries and redirects; `None` where it is the first
+    /// itself.
+    pub fn root(&self) -> Option<u64> {
+        self.number(Label::Root)
+    }
+
+    /// Makes it one that descends from another attempt.
+    pub fn set_root(&mut self, root: u64) {
+        self.set_number(Label::Root, root);
+    }
+
+    /// The method, where it is not GET.
+    pub fn method(&self) -> Option<&str> {
+        self.said.get(Label::Method as u8).map(text)
+    }
+
+    /// Its own header fields, in order.
+    pub fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
+        let fields = self.said.all(Label::Field as u8);
+        fields.filter_map(|field| text(field).split_once('\0'))
+    }
+
+    /// Drops those header fields whose names are not wanted.
+    pub fn retain_fields(&mut self, is_wanted: impl Fn(&str) -> bool) {
+        self.said.retain(|label, value| {
+            let name = || text(value).split_once('\0').map_or("", |(name, _)| name);
+            label != Label::Field as u8 || is_wanted(name())
+        });
+    }
+
+    /// The body; empty means none.
+    pub fn body(&self) -> &[u8] {
+        self.said.get(Label::Body as u8).unwrap_or_default()
+    }
+
+    /// Makes it a GET, without a body.
+    pub fn become_get(&mut self) {
+        self.said.remove(Label::Method as u8);
+        self.said.remove(Label::Body as u8);
+    }
+
+    /// How long its fetch may take, where that was said.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.number(Label::Timeout).map(Duration::from_nanos)
+    }
+
+    /// Bytes of its reply's body that are kept, where that was said.
+    pub fn body_max(&self) -> Option<u64> {
+        self.number(Label::BodyMax)
+    }
+
+    /// The scopes that need not be asked for: those that the request named itself, or that the map
+    /// told before.
+    pub fn scopes(&self) -> Option<Scopes> {
+        let origin = self.origin_of_scopes()?;
+        let entries = self.scope_entries().map(|(name, cost)| Entry {
+            name: name.to_owned(),
+            cost,
+        });
+        let scopes: Scopes = entries.collect();
+        Some(match origin {
+            Origin::Mapped => scopes,
+            // A request names a set: none of them is more specific than the others.
+            Origin::Said | Origin::MappedUnordered => scopes.unordered(),
+        })
+    }
+
+    /// The scopes that the request named itself, with the expected costs, where they were said.
+    pub fn said_scopes(&self) -> Option<(Vec<String>, Vec<f64>)> {
+        (self.origin_of_scopes()? == Origin::Said).then(|| {
+            let names = self.scope_entries().map(|(name, _)| name.to_owned());
+            let costs = self.scope_entries().map_while(|(_, cost)| cost);
+            (names.collect(), costs.collect())
+        })
+    }
+
+    /// Takes on the scopes that another request named itself.
+    pub fn share_scopes(&mut self, other: &Extra) {
+        if let Some((names, _)) = other.said_scopes() {
+            self.forget_scopes();
+            let names = names.iter().map(|name| (name.as_str(), None));
+            self.push_scopes(Origin::Said, names);
+        }
+    }
+
+    /// Remembers what the scope map told.
+    pub fn set_mapped(&mut self, scopes: &Scopes) {
+        let origin = match scopes.is_ordered() {
+            true => Origin::Mapped,
+            false => Origin::MappedUnordered,
+        };
+        self.forget_scopes();
+        let entries = scopes.entries().iter();
+        let entries = entries.map(|entry| (entry.name.as_str(), entry.cost));
+        self.push_scopes(origin, entries);
+    }
+
+    /// The map is to be asked again, if it was asked.
+    pub fn forget_mapped(&mut self) {
+        if self.origin_of_scopes() != Some(Origin::Said) {
+            self.forget_scopes();
+        }
+    }
+
+    /// What it is expected to cost those of its lane's scopes for which that was said.
+    pub fn costs(&self) -> Costs {
+        let costs = self.said.get(Label::Costs as u8).unwrap_or_default();
+        let costs = costs.chunks_exact(COST_BYTES).map(|cost| {
+            let (id, cost) = cost.split_at(size_of::<u32>());
+            (ScopeId(u32::from_le_bytes(array(id))), units(cost))
+        });
+        costs.collect()
+    }
+
+    /// Remembers what it is expected to cost.
+    pub fn set_costs(&mut self, costs: &[(ScopeId, f64)]) {
+        self.said.remove(Label::Costs as u8);
+        if !costs.is_empty() {
+            let bytes = costs.iter().flat_map(|(id, cost)| {
+                let (id, cost) = (id.0.to_le_bytes(), cost.to_le_bytes());
+                id.into_iter().chain(cost)
+            });
+            self.said
+                .push(Label::Costs as u8, &bytes.collect::<Vec<u8>>());
+        }
+    }
+
+    /// Whether the URL of this fingerprint redirected to it, at once or over others.
+    pub fn was_redirected_from(&self, print: u64) -> bool {
+        let mut prints = self.said.all(Label::RedirectedFrom as u8);
+        prints.any(|other| other == print.to_le_bytes())
+    }
+
+    /// The URL of this fingerprint redirected to it.
+    pub fn add_redirected_from(&mut self, print: u64) {
+        self.said
+            .push(Label::RedirectedFrom as u8, &print.to_le_bytes());
+    }
+
+    /// The origin whose robots.txt this fetch is to bring (another's, after a redirect).
+    pub fn robots_for(&self) -> Option<u32> {
+        let origin = self.number(Label::RobotsFor)?;
+        Some(u32::try_from(origin).expect("it was set as such"))
+    }
+
+    /// It is to bring the robots.txt of this origin.
+    pub fn set_robots_for(&mut self, origin: u32) {
+        self.set_number(Label::RobotsFor, origin.into());
+    }
+
+    fn number(&self, label: Label) -> Option<u64> {
+        self.said.number(label as u8)
+    }
+
+    fn set_number(&mut self, label: Label, number: u64) {
+        self.said.remove(label as u8);
+        self.said.push_number(label as u8, number);
+    }
+
+    fn origin_of_scopes(&self) -> Option<Origin> {
+        let all = [Origin::Said, Origin::Mapped, Origin::MappedUnordered];
+        let origin = self.number(Label::Scopes)?;
+        all.into_iter().find(|known| *known as u64 == origin)
+    }
+
+    fn push_scopes<'a>(
+        &mut self,
+        origin: Origin,
+        entries: impl Iterator<Item = (&'a str, Option<f64>)>,
+    ) {
+        self.said.push_number(Label::Scopes as u8, origin as u64);
+        for (name, cost) in entries {
+            self.said.push(Label::ScopeName as u8, name.as_bytes());
+            if let Some(cost) = cost {
+                self.said.push(Label::ScopeCost as u8, &cost.to_le_bytes());
+            }
+        }
+    }
+
+    fn scope_entries(&self) -> impl Iterator<Item = (&str, Option<f64>)> {
+        let records = self.said.iter();
+        let mut records = records
+            .skip_while(|(label, _)| *label != Label::ScopeName as u8)
+            .peekable();
+        std::iter::from_fn(move || {
+            let (_, name) = records.next_if(|(label, _)| *label == Label::ScopeName as u8)?;
+            let cost = records.next_if(|(label, _)| *label == Label::ScopeCost as u8);
+            Some((text(name), cost.map(|(_, cost)| units(cost))))
+        })
+    }
+
+    fn forget_scopes(&mut self) {
+        for label in [Label::Scopes, Label::ScopeName, Label::ScopeCost] {
+            self.said.remove(label as u8);
+        }
+    }
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("it was text when it came")
+}
+
+fn units(bytes: &[u8]) -> f64 {
+    f64::from_le_bytes(array(bytes))
+}
+
+fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    bytes.try_into().expect("it was written with this length")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frontier::job::Job;
+    use crate::wire::url::CrawlUrl;
+
+    fn of(request: &Request) -> Extra {
+        *Extra::of(request).expect("it says something")
+    }
+
+    /// What goes into a queue comes out as it was.
+    fn check(request: Request) {
+        let url = CrawlUrl::parse(&request.url).expect("a URL");
+        let job = Job {
+            extra: Extra::of(&request),
+            flags: Flags::of(&request),
+            ..Job::seed(1, url)
+        };
+        assert_eq!(format!("{:?}", job.to_request()), format!("{request:?}"));
+    }
+
+    #[test]
+    fn what_a_request_says_is_what_it_said() {
+        let get = || Request::get("http://a.test/");
+        assert!(Extra::of(&get()).is_none(), "it says no more than its URL");
+        check(get());
+        check(get().tag(u64::MAX));
+        check(get().meta("mine").header("A", "b:\tc").header("a", ""));
+        check(Request::post("http://a.test/", vec![0, 255]).body_max(0));
+        check(get().timeout(Duration::from_micros(1)).body_max(u64::MAX));
+        check(get().without_scopes());
+        check(get().scope_cost("x", 0.1).scope("y"));
+        check(get().without_proxy());
+        check(get().proxy("http://p.test:1".parse().expect("a proxy")));
+        check(get().dont_adjust_delay().ignore_robots());
+        check(get().dont_follow().dont_filter().dont_merge_cookies());
+        let all = get().tag(1).meta(2).header("A", "b").scope_cost("x", 3.0);
+        check(all.timeout(Duration::from_secs(4)).without_proxy());
+    }
+
+    #[test]
+    fn the_scopes_of_the_map_are_forgotten_and_those_of_the_request_are_not() {
+        let mapped = Scopes::from([("x", 2.5), ("y", 1.0)]);
+        let mut extra = of(&Request::get("http://a.test/").tag(1));
+        extra.set_mapped(&mapped);
+        assert_eq!(extra.scopes(), Some(mapped.clone()));
+        let unordered = mapped.unordered();
+        extra.set_mapped(&unordered);
+        assert_eq!(extra.scopes(), Some(unordered));
+        assert_eq!(extra.said_scopes(), None);
+        extra.forget_mapped();
+        assert_eq!((extra.scopes(), extra.tag()), (None, 1));
+        let mut own = of(&Request::get("http://a.test/").scope("z"));
+        own.forget_mapped();
+        assert_eq!(own.scopes(), Some(Scopes::from("z").unordered()));
+        extra.share_scopes(&own);
+        assert_eq!(extra.scopes(), own.scopes());
+    }
+
+    #[test]
+    fn what_it_costs_is_said_anew_for_every_lane() {
+        let mut extra = Extra::default();
+        for costs in [&[(ScopeId(7), 0.5), (ScopeId(u32::MAX), 3.0)][..], &[]] {
+            extra.set_costs(costs);
+            assert_eq!(&extra.costs()[..], costs);
+        }
+    }
+
+    #[test]
+    fn it_is_small() {
+        assert_eq!(size_of::<Extra>(), 40);
+        assert_eq!(size_of::<Job>(), 88);
+    }
+}

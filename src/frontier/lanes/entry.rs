@@ -1,0 +1,90 @@
+//! Which URLs come in: those that no filter leaves out and that were not seen before.
+
+use std::collections::BTreeMap;
+
+use super::Frontier;
+use crate::base::intern::Interner;
+use crate::frontier::filter::{self, Filtered};
+use crate::throttle::engine::Throttle;
+use crate::wire::url::CrawlUrl;
+
+impl Frontier {
+    /// Whether `url` may come in, at `depth` links from its seed; it counts as seen from now on.
+    ///
+    /// `seed`: its host, or domain, is one that `--follow` may lead to from now on.
+    pub fn check(
+        &mut self,
+        url: &CrawlUrl,
+        depth: u32,
+        seed: bool,
+        throttle: &mut Throttle,
+    ) -> Result<(), Filtered> {
+        let verdict = self.verdict(url, depth, seed, throttle.names_mut());
+        if let Err(filtered) = verdict {
+            self.count_filtered(filtered, 1);
+        }
+        verdict
+    }
+
+    /// Lets a URL in that no filter may leave out. It counts as seen, and as a seed's where it is one.
+    pub fn let_in(&mut self, url: &CrawlUrl, seed: bool, throttle: &mut Throttle) {
+        self.seen.insert(url.fingerprint());
+        if seed {
+            self.add_seed(url, throttle.names_mut());
+        }
+    }
+
+    pub(super) fn verdict(
+        &mut self,
+        url: &CrawlUrl,
+        depth: u32,
+        seed: bool,
+        names: &mut Interner,
+    ) -> Result<(), Filtered> {
+        filter::check(&self.settings, url, depth)?;
+        if !seed {
+            let host = self.hosts.find(url.host_str(), names);
+            let seed_host = host.is_some_and(|host| self.hosts.get(host).is_seed);
+            if !self.site.contains(self.settings.follow, url, seed_host) {
+                return Err(Filtered::Offsite);
+            }
+            if self.queued >= self.settings.queued_max {
+                return Err(Filtered::FrontierFull);
+            }
+            let spent = self.settings.pages_per_host_max;
+            if spent > 0 && host.is_some_and(|host| self.hosts.given(host).pages >= spent) {
+                return Err(Filtered::HostPages);
+            }
+        }
+        if !self.seen.insert(url.fingerprint()) {
+            return Err(Filtered::Duplicate);
+        }
+        if seed {
+            self.add_seed(url, names);
+        }
+        Ok(())
+    }
+
+    pub(super) fn add_seed(&mut self, url: &CrawlUrl, names: &mut Interner) {
+        let host = self.hosts.host(url.host_str(), names);
+        self.hosts.get_mut(host).is_seed = true;
+        self.site.add(self.settings.follow, url);
+    }
+
+    /// Counts links that were left out for a reason.
+    pub fn count_filtered(&mut self, reason: Filtered, count: u64) {
+        if count > 0 {
+            *self.filtered.entry(reason).or_default() += count;
+        }
+    }
+
+    /// How often each filter said no.
+    pub fn filtered(&self) -> &BTreeMap<Filtered, u64> {
+        &self.filtered
+    }
+
+    /// URLs admitted so far, by fingerprint.
+    pub fn seen_len(&self) -> usize {
+        self.seen.len()
+    }
+}

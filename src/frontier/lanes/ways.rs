@@ -1,0 +1,139 @@
+//! How the requests of a lane go: to their host or through a proxy, and whether that may be asked.
+
+use std::sync::Arc;
+
+use super::Frontier;
+use crate::base::intern::Interner;
+use crate::base::time::Instant;
+use crate::frontier::hosts::{Health, HostId};
+use crate::throttle::engine::{LaneId, Throttle};
+use crate::wire::proxy::{Proxy, Route};
+
+/// How a lane's requests go, where that was said.
+#[derive(Debug)]
+pub(super) struct Way {
+    pub route: Route,
+    /// The proxy's, where they go through one.
+    pub host: Option<HostId>,
+}
+
+impl Frontier {
+    /// The proxy that a lane's requests go through.
+    pub fn proxy_of(&self, lane: LaneId) -> Option<&Arc<Proxy>> {
+        match self.routes.get(&lane).map(|way| &way.route) {
+            None => self.settings.proxy.as_ref(),
+            Some(Route::Direct) => None,
+            Some(Route::Proxy(proxy)) => Some(proxy),
+        }
+    }
+
+    /// Remembers how a new lane's requests go, and the host that they go through.
+    pub(super) fn note_route(&mut self, lane: LaneId, route: Option<&Route>, names: &mut Interner) {
+        let proxy = match route {
+            None => self.settings.proxy.as_ref(),
+            Some(Route::Direct) => None,
+            Some(Route::Proxy(proxy)) => Some(proxy),
+        };
+        let Some(route) = route else {
+            if let Some(proxy) = proxy
+                && self.proxy_host.is_none()
+            {
+                self.proxy_host = Some(self.hosts.host(proxy.host(), names));
+            }
+            return;
+        };
+        let way = Way {
+            route: route.clone(),
+            host: proxy.map(|proxy| self.hosts.host(proxy.host(), names)),
+        };
+        self.routes.insert(lane, way);
+    }
+
+    /// Whether this is how requests go that say nothing.
+    pub(super) fn is_usual(&self, route: &Route) -> bool {
+        match (route, &self.settings.proxy) {
+            (Route::Direct, usual) => usual.is_none(),
+            (Route::Proxy(proxy), usual) => usual.as_ref() == Some(proxy),
+        }
+    }
+
+    /// The host that a lane's connections lead to, and its port: a proxy's where there is one.
+    pub fn host_and_port<'a>(&'a self, lane: LaneId, throttle: &'a Throttle) -> (&'a str, u16) {
+        if let Some(proxy) = self.proxy_of(lane) {
+            return (proxy.host(), proxy.port());
+        }
+        let (_, host, port) = self.address_of(lane, throttle);
+        (host, port)
+    }
+
+    /// The host that a lane's requests are for, whatever they go through.
+    pub fn origin_host<'a>(&self, lane: LaneId, throttle: &'a Throttle) -> &'a str {
+        self.address_of(lane, throttle).1
+    }
+
+    /// Whether a lane's origin is https, its host and its port.
+    pub(super) fn address_of<'a>(
+        &self,
+        lane: LaneId,
+        throttle: &'a Throttle,
+    ) -> (bool, &'a str, u16) {
+        let origin = self.origins.get(self.lanes[lane.0 as usize].origin);
+        let (is_https, port) = origin.scheme_and_port();
+        (is_https, throttle.names().name(origin.host.0), port)
+    }
+
+    pub(super) fn host_of(&self, lane: LaneId) -> HostId {
+        self.origins.get(self.lanes[lane.0 as usize].origin).host
+    }
+
+    /// The host of the proxy that a lane's requests go through.
+    pub(super) fn proxy_host_of(&self, lane: LaneId) -> Option<HostId> {
+        match self.routes.get(&lane) {
+            None => self.proxy_host,
+            Some(way) => way.host,
+        }
+    }
+
+    /// The host that a lane's connections lead to: its proxy's, or its own.
+    pub(super) fn dialled(&self, lane: LaneId) -> HostId {
+        self.proxy_host_of(lane)
+            .unwrap_or_else(|| self.host_of(lane))
+    }
+
+    /// Whether a lane's host may be asked, and whatever it is reached through.
+    pub(super) fn health(&self, lane: LaneId, now: Instant) -> Health {
+        self.health_of(lane, self.host_of(lane), now)
+    }
+
+    pub(super) fn health_of(&self, lane: LaneId, host: HostId, now: Instant) -> Health {
+        let proxy = self.proxy_host_of(lane);
+        match (self.hosts.health(host, now), proxy) {
+            (Health::Up, Some(proxy)) => self.hosts.health(proxy, now),
+            (health, _) => health,
+        }
+    }
+
+    /// The host that a lane's connections lead to could not be resolved or connected to.
+    pub fn host_failed(&mut self, lane: LaneId, now: Instant) {
+        if self.settings.gives_up_hosts {
+            self.hosts.failed(self.dialled(lane), now);
+        }
+    }
+
+    /// The host that a lane's connections lead to was connected to.
+    pub fn host_connected(&mut self, lane: LaneId) {
+        self.hosts.connected(self.dialled(lane));
+    }
+
+    /// A lane's proxy could not reach the lane's host.
+    pub fn origin_failed(&mut self, lane: LaneId, now: Instant) {
+        if self.settings.gives_up_hosts {
+            self.hosts.failed(self.host_of(lane), now);
+        }
+    }
+
+    /// A lane's proxy reached the lane's host.
+    pub fn origin_connected(&mut self, lane: LaneId) {
+        self.hosts.connected(self.host_of(lane));
+    }
+}

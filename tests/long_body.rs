@@ -1,0 +1,322 @@
+//! What a body costs whose sink takes it slowly, in virtual time: 8 GiB are there in seconds.
+//! `cargo test --test long_body -- --nocapture` shows the figures.
+
+#[expect(dead_code, reason = "how often memory was asked for is others' affair")]
+mod counting;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use argiope::base::rng::Rng;
+use argiope::base::shared::Shared;
+use argiope::crawl::{Crawler, Parts, Turn};
+use argiope::fetch::resolver::Settings as ResolverSettings;
+use argiope::io::Io;
+use argiope::io::sim::{Answer, ConnId, Net, Sim, Weather, World};
+use argiope::{Config, DiskJob, Flow, Instant, Page, Reply, Request, Resume, Sink, Wish};
+use counting::{Counting, held, held_most};
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Bytes a second that the sink takes.
+const RATE: f64 = 1e6;
+/// What it has room for.
+const QUEUE: usize = 256 << 10;
+/// What the kernel has, on our side of a connection: the server sends as long as there is room.
+const WINDOW: usize = 256 << 10;
+/// How often the server looks whether there is.
+const LOOKS_EVERY: Duration = Duration::from_millis(20);
+/// What such a body may cost in all: the crawl's buffers, the kernel's, and whatever else there is.
+const HELD_MAX: isize = 8 << 20;
+
+#[test]
+fn eight_gigabytes_into_a_slow_sink_cost_a_few_buffers() {
+    check(8 << 30);
+}
+
+#[test]
+fn what_few_bytes_expand_to_lets_other_pages_go_between() {
+    const LENGTH: usize = 32 << 20;
+    const ENOUGH: usize = 1 << 20;
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    encoder
+        .write_all(&vec![0; LENGTH])
+        .expect("a vector takes every byte");
+    let coded = encoder.finish().expect("a vector takes every byte");
+    assert!(coded.len() < 64 << 10, "it comes in one read");
+    let sink = Ready::default();
+    let (taken, before) = (sink.taken.clone(), sink.taken_before.clone());
+    let mut crawler = crawler(Both { coded }, Duration::ZERO, sink);
+    for url in ["http://10.0.0.1/coded", "http://10.0.0.2/short"] {
+        crawler.submit(Request::get(url)).expect("it is a URL");
+    }
+    let mut turn_most = 0;
+    loop {
+        let then = taken.get();
+        let turn = crawler.turn(None);
+        turn_most = turn_most.max(taken.get() - then);
+        if turn != Turn::GoesOn {
+            break;
+        }
+    }
+    assert_eq!(taken.get(), LENGTH);
+    // As it comes, and as it goes on at the end of the same turn; the last piece goes over.
+    assert!(
+        turn_most <= 2 * (ENOUGH + PIECE_MAX),
+        "{turn_most} bytes in a turn"
+    );
+    assert!(
+        before.get() <= ENOUGH + PIECE_MAX,
+        "{} bytes before the other page",
+        before.get()
+    );
+}
+
+/// Two servers at the same distance, which answer at the same moment: one with this, one shortly.
+struct Both {
+    coded: Vec<u8>,
+}
+
+impl World for Both {
+    fn distance(&mut self, _to: SocketAddr, _rng: &mut Rng) -> Duration {
+        Duration::from_millis(10)
+    }
+
+    fn connect(&mut self, _conn: ConnId, _to: SocketAddr, _net: &mut Net) -> Answer {
+        Answer::Accept
+    }
+
+    fn bytes(&mut self, conn: ConnId, bytes: &[u8], net: &mut Net) {
+        let (coding, body) = match bytes.starts_with(b"GET /coded ") {
+            true => ("Content-Encoding: gzip\r\n", &self.coded[..]),
+            false => ("", &b"short"[..]),
+        };
+        let length = body.len();
+        let head = format!("HTTP/1.1 200 OK\r\n{coding}Content-Length: {length}\r\n\r\n");
+        net.reply(conn, Duration::ZERO, &[head.as_bytes(), body].concat());
+    }
+}
+
+/// A sink that always has room.
+#[derive(Clone, Default)]
+struct Ready {
+    taken: Shared<usize>,
+    /// What it had taken of the long body when the short page came.
+    taken_before: Shared<usize>,
+}
+
+impl Sink for Ready {
+    fn on_head(&mut self, reply: &Reply<'_>) -> Wish {
+        match reply.url.ends_with("/coded") {
+            true => Wish::Take,
+            false => Wish::Keep,
+        }
+    }
+
+    fn on_body(&mut self, _id: u64, piece: &[u8]) -> Flow {
+        *self.taken.borrow_mut() += piece.len();
+        Flow::Ready
+    }
+
+    fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
+        assert_eq!(page.failure, None);
+        if page.url.ends_with("/short") {
+            self.taken_before.set(self.taken.get());
+        }
+    }
+}
+
+/// A crawl of this world.
+fn crawler(
+    world: impl World + 'static,
+    piece_gap_max: Duration,
+    sink: impl Sink + 'static,
+) -> Crawler<Sim> {
+    let mut config = Config::default();
+    config.frontier.robots_obey = false;
+    config.allow_net = vec!["10.0.0.0/8".to_owned()];
+    let config = config.with("DOWNLOAD_TIMEOUT", "1d").expect("a time");
+    let config = config.with("DECODED_RATIO_MAX", 2000).expect("a number");
+    let config = config.finish().expect("settings that can be");
+    let weather = Weather {
+        piece_bytes_max: PIECE_MAX,
+        piece_gap_max,
+        ..Weather::default()
+    };
+    let sim = Sim::with(1, config.io.clone(), weather, Box::new(world));
+    let names = ResolverSettings::default();
+    Crawler::on(sim, config, names, Parts::new(sink)).expect("a crawl that can begin")
+}
+
+/// Fetches a body of so many bytes.
+fn check(length: u64) {
+    let pattern = pattern();
+    let endless = Endless {
+        length,
+        pattern: Arc::clone(&pattern),
+        sent: BTreeMap::new(),
+    };
+    let heard = Shared::new(Heard::default());
+    let sink = Slow {
+        heard: heard.clone(),
+        pattern,
+    };
+    let mut crawler = crawler(endless, Duration::from_micros(200), sink);
+    let request = Request::get("http://10.0.0.1/endless");
+    crawler.submit(request).expect("it is a URL");
+
+    let before = held();
+    counting::forget_most();
+    let mut buffered = 0;
+    let mut then = crawler.io().now();
+    loop {
+        let patience = heard.borrow().patience();
+        let turn = crawler.turn(Some(patience));
+        buffered = buffered.max(crawler.progress().buffered);
+        let now = crawler.io().now();
+        heard.borrow_mut().pass(now.saturating_since(then));
+        then = now;
+        if turn != Turn::GoesOn {
+            break;
+        }
+    }
+    let most = held_most() - before;
+    let took = then.saturating_since(Instant::START).as_secs_f64();
+    println!(
+        "{length} bytes in {took:.0} s of virtual time: {most} bytes at the most, \
+         {buffered} of them in the crawl's own books"
+    );
+    let heard = heard.borrow();
+    let page = heard.page.as_ref().expect("it ended");
+    assert_eq!((&page.failure, page.bytes_taken), (&None, length));
+    assert_eq!(heard.taken, length);
+    let least = length as f64 / RATE;
+    assert!((least * 0.99..least * 1.05).contains(&took), "{took} s");
+    assert!(most <= HELD_MAX, "{most} bytes");
+}
+
+/// A server of one body, which is made as it is sent.
+struct Endless {
+    length: u64,
+    pattern: Arc<[u8]>,
+    /// How much of it each connection was sent, once it asked.
+    sent: BTreeMap<ConnId, u64>,
+}
+
+impl World for Endless {
+    fn connect(&mut self, _conn: ConnId, _to: SocketAddr, _net: &mut Net) -> Answer {
+        Answer::Accept
+    }
+
+    fn bytes(&mut self, conn: ConnId, bytes: &[u8], net: &mut Net) {
+        assert!(bytes.ends_with(b"\r\n\r\n"), "a request is short");
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", self.length);
+        net.reply(conn, Duration::ZERO, head.as_bytes());
+        self.sent.insert(conn, 0);
+        net.alarm(Duration::ZERO, conn.0);
+    }
+
+    fn alarm(&mut self, what: u64, net: &mut Net) {
+        let conn = ConnId(what);
+        let Some(sent) = self.sent.get_mut(&conn) else {
+            return;
+        };
+        let room = WINDOW.saturating_sub(net.unread(conn));
+        let left = self.length - *sent;
+        let mut room = usize::try_from(left).map_or(room, |left| left.min(room));
+        while room > 0 {
+            let piece = stretch(&self.pattern, *sent, room.min(PIECE_MAX));
+            net.reply(conn, Duration::ZERO, piece);
+            *sent += piece.len() as u64;
+            room -= piece.len();
+        }
+        if *sent < self.length {
+            net.alarm(LOOKS_EVERY, what);
+        }
+    }
+}
+
+/// A sink that takes so much a second.
+struct Slow {
+    heard: Shared<Heard>,
+    pattern: Arc<[u8]>,
+}
+
+#[derive(Default)]
+struct Heard {
+    taken: u64,
+    /// Bytes that it was given and has not got rid of.
+    level: f64,
+    is_full: bool,
+    resume: Option<Resume>,
+    page: Option<Page>,
+}
+
+impl Heard {
+    /// When to look at it again.
+    fn patience(&self) -> Duration {
+        Duration::from_secs_f64((self.level / 2.0 / RATE).max(0.001))
+    }
+
+    /// Time passes.
+    fn pass(&mut self, time: Duration) {
+        self.level = (self.level - time.as_secs_f64() * RATE).max(0.0);
+        if self.is_full && self.level <= QUEUE as f64 / 2.0 {
+            self.is_full = false;
+            self.resume.as_ref().expect("a head came").resume();
+        }
+    }
+}
+
+impl Sink for Slow {
+    fn on_head(&mut self, reply: &Reply<'_>) -> Wish {
+        self.heard.borrow_mut().resume = Some(reply.resume());
+        Wish::Take
+    }
+
+    fn on_body(&mut self, _id: u64, piece: &[u8]) -> Flow {
+        let mut heard = self.heard.borrow_mut();
+        assert!(!heard.is_full, "it said that it has no room");
+        assert!(piece == stretch(&self.pattern, heard.taken, piece.len()));
+        heard.taken += piece.len() as u64;
+        heard.level += piece.len() as f64;
+        heard.is_full = heard.level >= QUEUE as f64;
+        match heard.is_full {
+            true => Flow::Full,
+            false => Flow::Ready,
+        }
+    }
+
+    fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
+        self.heard.borrow_mut().page = Some(std::mem::take(page));
+    }
+}
+
+/// No stretch of the body is longer than is made at once.
+const PIECE_MAX: usize = 64 << 10;
+/// After so many bytes the body begins anew: a prime, so that nothing that is lost or comes twice by
+/// whole buffers goes unseen.
+const PERIOD: u64 = 1_000_003;
+
+fn pattern() -> Arc<[u8]> {
+    let mut state = 7_u64;
+    let next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    let mut once: Vec<u8> = std::iter::repeat_with(next).take(PERIOD as usize).collect();
+    once.extend_from_within(..PIECE_MAX);
+    once.into()
+}
+
+/// So many bytes of the body from there on.
+fn stretch(pattern: &[u8], from: u64, length: usize) -> &[u8] {
+    let start = (from % PERIOD) as usize;
+    &pattern[start..start + length]
+}

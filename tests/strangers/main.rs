@@ -1,0 +1,34 @@
+//! Programs as strangers would write them, made from the documentation alone, each with the crates that
+//! it takes beside this one. They are run against servers on the loopback device: what came of them is
+//! read in what they wrote, and at the servers.
+
+#[allow(dead_code, reason = "other tests ask it for more")]
+#[path = "../loopback/mod.rs"]
+mod loopback;
+
+mod harvest;
+mod harvesting;
+
+mod link_checker;
+mod link_checking;
+
+mod exporter;
+mod exporting;
+
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+/// No program here takes longer, however busy the machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Does this on a thread of its own, and fails where it has no end.
+fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, comes) = channel();
+    let worker = thread::spawn(move || drop(done.send(work())));
+    let outcome = comes.recv_timeout(PATIENCE);
+    if outcome.is_err() && worker.is_finished() {
+        worker.join().expect("it does not panic");
+    }
+    outcome.expect("it ends")
+}
