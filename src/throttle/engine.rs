@@ -198,7 +198,7 @@ impl Throttle {
     }
 
     /// Whether there is anything for [`Throttle::take_decisions`].
-    pub fn has_decisions(&self) -> bool {
+    pub(crate) fn has_decisions(&self) -> bool {
         !self.decisions.is_empty()
     }
 
