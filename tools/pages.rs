@@ -10,14 +10,17 @@
 //! else the results are dropped; `--robots` obeys robots.txt, which is fetched once a host. Of each
 //! crawl the first tenth is left out.
 //!
-//! Instructions are the steadier measure where others use the machine. A build by
-//! `cargo build --release --example pages`, then
+//! Instructions are the steadier measure where others use the machine:
 //!
 //! ```sh
+//! cargo build --release --example pages --features rustix/use-libc-auxv
 //! valgrind --tool=callgrind --toggle-collect='*Core*::turn' target/release/examples/pages
 //! ```
 //!
-//! counts those of the turns and of nothing else; divide by the pages.
+//! counts those of the turns and of nothing else; what two runs with N and with 2 N pages differ by is
+//! the pages' own. (Without the feature a program under valgrind looks for the kernel's clock where a
+//! recent kernel says it is, and valgrind has it elsewhere.) valgrind has no SHA instructions: leave the
+//! digest out of what lines cost.
 //!
 //! System calls of the crawl's thread alone, and without slowing it down as `strace` does, so that it
 //! is not taken for a busy machine and asks the kernel about its stamps:
