@@ -66,7 +66,9 @@ pub struct Page {
     /// TLS, where there was any.
     pub tls: Option<TlsInfo>,
     /// The certificate chain that the server showed, shared by the pages of a connection; none without
-    /// TLS, nor where the handshake failed: what was not trusted is not shown.
+    /// TLS. Also the one that was refused (`tls.expired`, `tls.name_mismatch`, `tls.untrusted` and their
+    /// like): it is **not to be trusted**, and says only what the server, or somebody on the way,
+    /// sent. [`Page::tls`] is `None` then.
     pub certificates: Certificates,
     /// Bytes of the final reply as they came over the wire (above TLS).
     pub bytes_wire: u64,
