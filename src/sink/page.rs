@@ -76,6 +76,10 @@ pub struct Page {
     pub links: Option<u32>,
     /// When each phase ended.
     pub timings: Timings,
+    /// When the attempt ended, well or not: since `timings.started` it took so long, until the timeout or
+    /// the refusal that ended it, or until we had read the last byte (`timings.body` says when that
+    /// arrived). Where nothing was begun the two are the same moment.
+    pub ended: Instant,
     /// The gap that throttling asked for before this request, jitter included: the longest of its
     /// scopes'. Zero before a scope's first; `None` where nothing was sent.
     pub delay: Option<Duration>,
@@ -244,6 +248,7 @@ pub(crate) mod samples {
                 kernel: true,
                 ..Timings::default()
             },
+            ended: at(20_300).unwrap_or_default(),
             delay: Some(Duration::from_millis(250)),
             wall_at_start: Wall(1_795_219_200_000_000_000),
             route: None,

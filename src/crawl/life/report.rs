@@ -105,6 +105,7 @@ impl<I: Io> Core<I> {
                 started: self.now,
                 ..Timings::default()
             },
+            ended: self.now,
             delay: None,
             wall_at_start: self.io.wall_at_start(),
             route: job.route().cloned(),
