@@ -74,12 +74,12 @@ fn how_long_an_attempt_took_is_told_however_it_ended() {
     let thinks = Duration::from_millis(300);
     let web = Web::new(move |asked| match &*asked.host {
         "silent.test" => Reply::silence(),
-        "reset.test" => Reply::reset().after(thinks),
+        "cut.test" => Reply::reset().after(thinks),
         _ => Reply::page("a page").after(thinks),
     });
     let config = set(config(), "DOWNLOAD_TIMEOUT", "7s");
     let requests =
-        ["silent.test", "reset.test", "a.test"].map(|host| Request::get(format!("http://{host}/")));
+        ["silent.test", "cut.test", "a.test"].map(|host| Request::get(format!("http://{host}/")));
     let refused = Request::get("http://127.0.0.1/");
     let pages = crawl(&web, config, requests.into_iter().chain([refused]));
     let page = |host: &str| {
@@ -95,8 +95,8 @@ fn how_long_an_attempt_took_is_told_however_it_ended() {
     let whole = Duration::from_secs(7);
     assert_eq!(failure("silent").as_deref(), Some("timeout.total"));
     assert!(took("silent") >= whole && took("silent") < whole + thinks);
-    assert_eq!(failure("reset").as_deref(), Some("reset.reset"));
-    assert!(took("reset") > thinks && took("reset") < thinks * 2);
+    assert_eq!(failure("cut").as_deref(), Some("reset.reset"));
+    assert!(took("cut") > thinks && took("cut") < thinks * 2);
     assert_eq!(Some(page("a.test").ended), page("a.test").timings.body);
     assert_eq!(
         failure("127").as_deref(),
