@@ -2,11 +2,13 @@
 //! saw can be asked for.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use argiope::sim::{Asked, Reply, Web};
-use argiope::{Config, Crawler, Failure, Page, Request};
+use argiope::{Config, Crawler, Failure, Handle, Page, Request, Turn};
 
 #[test]
 fn what_the_function_answers_is_what_the_sink_gets() {
@@ -187,4 +189,32 @@ fn config() -> Config {
 
 fn set(config: Config, name: &str, value: &str) -> Config {
     config.with(name, value).expect("the setting is sound")
+}
+
+/// What comes meanwhile costs no time there, so the clock does not end such a turn.
+#[test]
+fn a_turn_without_patience_ends_though_each_page_leads_to_the_next_at_once() {
+    let web = Web::new(|_| Reply::page("a page"));
+    let handle: Arc<Mutex<Option<Handle>>> = Arc::default();
+    let (submits, pages) = (Arc::clone(&handle), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&pages);
+    let config = config().with("EXCLUDE", "left-out.test").unwrap();
+    let mut crawler = Crawler::builder(config)
+        .sink(move |_: Page| {
+            let page = count.fetch_add(1, Ordering::Relaxed);
+            assert!(page < 50_000, "the turn does not end");
+            let request = Request::get(format!("http://left-out.test/{page}"));
+            let handle = submits.lock().unwrap();
+            handle.as_ref().unwrap().try_submit(request).unwrap();
+        })
+        .build_in(&web, 1)
+        .unwrap();
+    let own = crawler.handle();
+    let first = Request::get("http://left-out.test/");
+    own.try_submit(first).unwrap();
+    *handle.lock().unwrap() = Some(own);
+    for _ in 0..10 {
+        assert_eq!(crawler.turn(Some(Duration::ZERO)), Turn::GoesOn);
+    }
+    assert!(pages.load(Ordering::Relaxed) > 10);
 }

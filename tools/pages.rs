@@ -3,12 +3,12 @@
 //!
 //! ```sh
 //! cargo run --release --example pages -- [--pages N] [--hosts N] [--in-flight N] [--lines] [--robots]
-//!     [--uring]
+//!     [--new] [--uring]
 //! ```
 //!
-//! As many hosts as pages make a new connection for each page; a few keep theirs. `--lines` writes
-//! result lines, else the results are dropped; `--robots` obeys robots.txt, which is fetched once a
-//! host. Of each crawl the first tenth is left out.
+//! A few hosts keep their connections; `--new` makes one for each page. `--lines` writes result lines,
+//! else the results are dropped; `--robots` obeys robots.txt, which is fetched once a host. Of each
+//! crawl the first tenth is left out.
 //!
 //! Instructions are the steadier measure where others use the machine. A build by
 //! `cargo build --release --example pages`, then
@@ -75,6 +75,7 @@ struct Plan {
     in_flight: u64,
     lines: bool,
     robots: bool,
+    new: bool,
     uring: bool,
 }
 
@@ -125,6 +126,7 @@ fn plan() -> Plan {
         in_flight: 256,
         lines: false,
         robots: false,
+        new: false,
         uring: false,
     };
     let mut arguments = std::env::args().skip(1);
@@ -139,6 +141,7 @@ fn plan() -> Plan {
             "--in-flight" => plan.in_flight = number(),
             "--lines" => plan.lines = true,
             "--robots" => plan.robots = true,
+            "--new" => plan.new = true,
             "--uring" => plan.uring = true,
             _ => usage(&name),
         }
@@ -148,14 +151,19 @@ fn plan() -> Plan {
 
 fn usage(wrong: &str) -> ! {
     eprintln!(
-        "{wrong}: pages [--pages N] [--hosts N] [--in-flight N] [--lines] [--robots] [--uring]"
+        "{wrong}: pages [--pages N] [--hosts N] [--in-flight N] [--lines] [--robots] [--new] \
+         [--uring]"
     );
     std::process::exit(2);
 }
 
 fn config(plan: &Plan) -> Result<Config, argiope::ConfigError> {
     let each = plan.in_flight.div_ceil(plan.hosts);
-    Config::default()
+    let config = match plan.new {
+        true => Config::default().with("KEEPALIVE_MAX", 0)?,
+        false => Config::default(),
+    };
+    config
         .with("ALLOW_NET", "loopback")?
         .with("DOWNLOAD_DELAY", 0)?
         .with("DOWNLOAD_DELAY_PER_SLOT", 0)?

@@ -130,6 +130,8 @@ pub(super) struct Core<I: Io> {
     pub(super) events: Vec<Event>,
     /// What a turn has sent so far, each time it looks at the clock: which connection, and gone when.
     pub(super) sent: Vec<(Key, Instant)>,
+    /// So much of the news that the next wait tells has been looked at.
+    pub(super) seen: usize,
     /// When it wakes unasked; `None` while it sleeps for want of anything to do.
     pub(super) next_tick: Option<Instant>,
     pub(super) stats_path: Option<std::path::PathBuf>,
@@ -180,6 +182,7 @@ impl<I: Io> Core<I> {
         let deadline = self.next_deadline().into_iter().chain(until).min();
         let mut events = std::mem::take(&mut self.events);
         self.io.wait(deadline, &mut events);
+        self.seen = 0;
         let had_news = !events.is_empty();
         self.begin_gaps(&events);
         self.see_time();
@@ -236,7 +239,10 @@ impl<I: Io> Core<I> {
     /// gone by then, like all that was sent before.
     fn see_time(&mut self) {
         let mut news = std::mem::take(&mut self.sent);
-        news.extend(self.io.untold().iter().filter_map(|event| match event {
+        let untold = self.io.untold();
+        let fresh = untold[self.seen..].iter();
+        self.seen = untold.len();
+        news.extend(fresh.filter_map(|event| match event {
             Event::Sent { token, gone, .. } => Some((key_of(*token), *gone)),
             _ => None,
         }));

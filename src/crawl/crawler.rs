@@ -340,6 +340,7 @@ impl<I: Io> Crawler<I> {
             warned: BTreeSet::new(),
             events: Vec::new(),
             sent: Vec::new(),
+            seen: 0,
             next_tick: Some(now + Duration::from_secs(1)),
             stats_path: parts.stats_path,
             stats_written: now,

@@ -152,6 +152,8 @@ impl<I: Io> Core<I> {
     pub fn on_bytes(&mut self, key: Key, chunk: &Chunk, stamp: Stamp) {
         let mut used = 0;
         loop {
+            // Without TLS there is no more to come out of what was read, nor to be sent.
+            let is_last;
             let bytes = self.io.bytes(chunk);
             let mut rest = &bytes[used..];
             let read = match self.sockets.get_mut(key) {
@@ -161,6 +163,8 @@ impl<I: Io> Core<I> {
                             .read(http, &mut rest, stamp, &self.flights, &mut *self.sink);
                     self.buffered = http.recount(self.buffered);
                     used = bytes.len() - rest.len();
+                    let is_plain = http.connection.is_plain();
+                    is_last = rest.is_empty() && is_plain && read.ends_exchange();
                     read
                 }
                 Some(Socket::Dns(socket)) => {
@@ -171,7 +175,12 @@ impl<I: Io> Core<I> {
             };
             match read {
                 Read::Again => {}
-                Read::News(news) => self.on_news(key, news),
+                Read::News(news) => {
+                    self.on_news(key, news);
+                    if is_last {
+                        return;
+                    }
+                }
                 Read::Full => return self.hold(key),
                 Read::Enough => return self.hold_for_others(key),
                 Read::Held => return,

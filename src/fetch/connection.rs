@@ -490,6 +490,11 @@ impl Connection {
         }
     }
 
+    /// Whether nothing lies between the wire and HTTP: no TLS.
+    pub fn is_plain(&self) -> bool {
+        matches!(self.transport, Transport::Plain)
+    }
+
     /// Whether it waits for a request.
     pub fn is_ready(&self) -> bool {
         matches!(self.state, State::Ready { .. })

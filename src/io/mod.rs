@@ -103,7 +103,7 @@ pub trait Io {
     fn submit(&mut self);
 
     /// News of what was submitted that the next wait will tell first: what has left is known to have left
-    /// before that.
+    /// before that. Until the next wait it only grows.
     fn untold(&self) -> &[Event];
 
     /// Waits for news until `until` (forever if `None`) and appends it to `events`.

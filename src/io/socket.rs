@@ -1,4 +1,7 @@
 //! One socket's system calls: opened with stamps on, read with stamps, sent, ended.
+//!
+//! Those that each request makes go straight to the kernel: around each of its own the C library notes
+//! that the thread may be cancelled meanwhile, in two locked instructions, and nobody here ever is.
 
 use std::io::{self, ErrorKind};
 use std::mem::{self, MaybeUninit};
@@ -6,6 +9,8 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::net::SendFlags;
 use rustix::time::Timespec;
 use socket2::{Domain, Protocol, SockAddr, Socket as Raw, Type};
 
@@ -117,9 +122,9 @@ impl Socket {
 
     /// Sends the SYN.
     pub(super) fn connect(&self, to: SocketAddr) -> io::Result<()> {
-        match self.raw.connect(&SockAddr::from(to)) {
-            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(()),
-            other => other,
+        match rustix::net::connect(&self.raw, &to) {
+            Err(Errno::INPROGRESS) => Ok(()),
+            other => Ok(other?),
         }
     }
 
@@ -210,7 +215,7 @@ impl Socket {
 
     /// Hands bytes to the kernel; how many it took, `None` if it takes none now.
     pub(super) fn send(&self, bytes: &[u8]) -> Result<Option<usize>, NetError> {
-        taken(|| self.raw.send_with_flags(bytes, libc::MSG_NOSIGNAL))
+        taken(|| Ok(rustix::net::send(&self.raw, bytes, SendFlags::NOSIGNAL)?))
     }
 
     /// The same, and the kernel stamps the moment at which the last of what it takes leaves.
@@ -351,7 +356,14 @@ fn receive_stamped(
     header.msg_controllen = size_of::<Control>() as _;
     // SAFETY: the header points to one slice, borrowed mutably for as long as the call lasts, and
     // to `control`, aligned for and as long as it says.
-    let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) };
+    let received = unsafe {
+        libc::syscall(
+            libc::SYS_recvmsg,
+            socket.as_raw_fd(),
+            &raw mut header,
+            flags,
+        )
+    };
     let Ok(received) = usize::try_from(received) else {
         return Err(io::Error::last_os_error());
     };

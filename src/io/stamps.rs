@@ -200,11 +200,16 @@ impl Stamps {
         unseen: Unseen,
         floor: Instant,
     ) -> Stamp {
-        let now = self.now();
+        let told = kernel.and_then(|stamp| self.convert(stamp));
+        // What came before the look that found it is of no future, and needs no look at the clock.
+        let now = match told {
+            Some(at) if at <= unseen.found => unseen.found.max(floor),
+            _ => self.now(),
+        };
         let stepped = self.stepped.is_some_and(|stepped| unseen.since <= stepped);
         let possible = |at: &Instant| *at <= now + STEP && (*at >= unseen.since || self.is_true());
-        let told = kernel.and_then(|stamp| self.convert(stamp));
         let Some(at) = told.filter(possible).filter(|_| !stepped) else {
+            let now = self.now();
             return Stamp {
                 at: now,
                 clock: Clock::User,

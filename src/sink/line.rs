@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crate::base::time::Wall;
+use crate::wire::octets::{self, below, equal};
 use crate::wire::warc::Digest;
 
 /// The line so far, and how each kind of value is written.
@@ -93,18 +94,31 @@ impl Line<'_> {
 
     /// A span as seconds: no exponent, up to nine digits after the point, no idle zeros.
     pub fn seconds(&mut self, span: Duration) {
-        self.number(span.as_secs());
-        let fraction = span.subsec_nanos();
+        let (seconds, fraction) = (span.as_secs(), span.subsec_nanos());
+        let mut text = *b"0.000000000";
+        // Nearly all are shorter than ten seconds, and then all digits go at once.
+        let from = match seconds {
+            0..10 => {
+                text[0] += seconds as u8;
+                0
+            }
+            _ => {
+                self.number(seconds);
+                1
+            }
+        };
         if fraction == 0 {
-            return;
+            return self.out.extend_from_slice(&text[from..1]);
         }
-        let mut text = *b".000000000";
-        put_digits(&mut text[1..], fraction);
+        put_digits(&mut text[2..], fraction);
         let mut width = text.len();
         while text[width - 1] == b'0' {
             width -= 1;
         }
-        self.put(text, width);
+        match from {
+            0 => self.put(text, width),
+            _ => self.out.extend_from_slice(&text[from..width]),
+        }
     }
 
     pub fn wall(&mut self, wall: Wall) {
@@ -244,28 +258,11 @@ impl WallText {
     }
 }
 
-/// Whether JSON has these octets of a text as they are. Eight are looked at at once: of each the top
-/// bit of a difference tells whether it is below a bound, or equal to another.
+/// Whether JSON has these octets of a text as they are.
 fn is_plain(bytes: &[u8]) -> bool {
-    const ONES: u64 = u64::MAX / 0xff;
-    const TOPS: u64 = ONES << 7;
-    let below = |word: u64, bound: u8| word.wrapping_sub(ONES * u64::from(bound)) & !word;
-    let needs = |octets: [u8; 8]| {
-        let word = u64::from_le_bytes(octets);
-        let equals = |octet: u8| below(word ^ (ONES * u64::from(octet)), 1);
-        below(word, 0x20) | equals(b'"') | equals(b'\\')
-    };
-    let (eights, rest) = bytes.as_chunks::<8>();
-    let mut any = eights.iter().fold(0, |any, octets| any | needs(*octets));
-    any |= match bytes.last_chunk::<8>() {
-        Some(last) => needs(*last),
-        None => {
-            let mut last = [b' '; 8];
-            last[..rest.len()].copy_from_slice(rest);
-            needs(last)
-        }
-    };
-    any & TOPS == 0
+    !octets::any(bytes, |word| {
+        below(word, b' ') | equal(word, b'"') | equal(word, b'\\')
+    })
 }
 
 /// Fills a place with the last digits of a number, two at a time.

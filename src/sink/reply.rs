@@ -128,7 +128,8 @@ pub enum Flow {
     Full,
 }
 
-/// Lets the body of one reply be read on. Of no effect where that is not held, or over.
+/// Lets the body of one reply be read on. Of no effect where that is over. One that is told before the
+/// sink says [`Flow::Full`] may undo that: the sink then gets one more piece.
 #[derive(Clone)]
 pub struct Resume {
     pub(crate) held: Held,

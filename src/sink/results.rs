@@ -37,7 +37,11 @@ pub(super) fn write_until_place(page: &Page, digest: Option<Digest>, out: &mut V
     field!(line, "final", page.final_);
     field!(line, "kind").word(page.kind);
     field!(line, "url").text(&page.url);
-    field!(line, "method").text(&page.method);
+    let method = field!(line, "method");
+    match &*page.method {
+        "GET" => method.word("GET"),
+        other => method.text(other),
+    }
     field!(line, "depth").number(page.depth.into());
     field!(line, "attempt").number(page.attempt.into());
     field!(line, "scopes").list(page.scopes.iter().map(String::as_str));

@@ -76,6 +76,9 @@ pub struct Throttle {
     /// late there is late on the wire.
     departing: VecDeque<ScopeId>,
     ready: VecDeque<ScopeId>,
+    /// Of which something was just released, and which was not looked at since: mostly its lane is
+    /// offered again at once, and one look is enough for both.
+    released_of: Option<ScopeId>,
     /// When the wheel was last asked.
     advanced: Option<Instant>,
     /// It had no more for that moment, and has been given nothing for it since.
@@ -142,6 +145,7 @@ impl Throttle {
             due: Vec::new(),
             departing: VecDeque::new(),
             ready: VecDeque::new(),
+            released_of: None,
             advanced: None,
             drained: false,
             let_in: VecDeque::new(),
@@ -193,6 +197,11 @@ impl Throttle {
         self.tracing = on;
     }
 
+    /// Whether there is anything for [`Throttle::take_decisions`].
+    pub(crate) fn has_decisions(&self) -> bool {
+        !self.decisions.is_empty()
+    }
+
     /// What was decided since the last call.
     pub fn take_decisions(&mut self) -> std::vec::Drain<'_, Decision> {
         self.decisions.drain(..)
@@ -204,6 +213,7 @@ impl Throttle {
 
     /// The next thing that may happen at `now`; `None` when all wait for time or for one another.
     pub fn poll(&mut self, now: Instant) -> Option<Grant> {
+        self.look_behind(now);
         self.look_around(now);
         while let Some(id) = self.next_to_look_at() {
             let scope = self.scope_mut(id);
@@ -214,7 +224,7 @@ impl Throttle {
             }
             match self.try_release(id, now) {
                 Looked::Granted(grant) => {
-                    self.look_at(id, now);
+                    self.released_of = Some(id);
                     return Some(grant);
                 }
                 Looked::Moved => self.look_at(id, now),
@@ -234,6 +244,7 @@ impl Throttle {
 
     /// The next request that may depart at `now`, among the scopes that are known to have one.
     pub fn poll_departure(&mut self, now: Instant) -> Option<TicketId> {
+        self.look_behind(now);
         while let Some(id) = self.departing.pop_front() {
             self.scope_mut(id).queued = Queued::No;
             let granted = self.try_depart(id, now);
@@ -248,12 +259,22 @@ impl Throttle {
     /// The lanes that stand first where something may be released at `now`, as far as is known, the
     /// first of them first.
     pub fn coming(&mut self, now: Instant) -> impl Iterator<Item = LaneId> + '_ {
+        self.look_behind(now);
         self.look_around(now);
         let scopes = self.ready.iter().filter_map(|id| self.roll.get(*id));
         let lasts = scopes.map(|scope| scope.waiting);
         lasts
             .filter(|last| *last != NOBODY)
             .map(|last| LaneId(self.lanes[last as usize].next))
+    }
+
+    /// Looks at the scope of what was released last, if nobody did since.
+    fn look_behind(&mut self, now: Instant) {
+        if let Some(id) = self.released_of.take()
+            && self.roll.get(id).is_some()
+        {
+            self.look_at(id, now);
+        }
     }
 
     /// Finds scopes to look at: once for each `now`, and once there are none left where that was not
@@ -302,7 +323,8 @@ impl Throttle {
 
     /// When to call [`Throttle::poll`] next, if nothing else happens.
     pub fn next_wake(&self) -> Option<Instant> {
-        if self.departing.is_empty() && self.ready.is_empty() && self.let_in.is_empty() {
+        let queues = [&self.departing, &self.ready, &self.let_in];
+        if queues.iter().all(|queue| queue.is_empty()) && self.released_of.is_none() {
             self.wheel.next()
         } else {
             Some(Instant::START)
@@ -334,7 +356,7 @@ impl Throttle {
 
     fn try_depart(&mut self, id: ScopeId, now: Instant) -> Option<Grant> {
         loop {
-            let slot = self.first_departing(id);
+            let slot = self.first_departing(self.scope_ref(id));
             if slot == NOBODY {
                 return None;
             }
@@ -471,16 +493,20 @@ impl Throttle {
 
     /// Forgets the scope if nothing is left of it, else sees to it that it is looked at in time.
     fn settle(&mut self, id: ScopeId, now: Instant) {
-        self.forget_if_blank(id, now);
-        if self.roll.get(id).is_some() {
+        if !self.forget_if_blank(id, now) {
             self.look_at(id, now);
         }
     }
 
     /// Sees to it that the scope is looked at when it can next do something: now or by the wheel.
     fn look_at(&mut self, id: ScopeId, now: Instant) {
+        // Of all that is done for a request this is done most often: the scope is found once.
+        if self.released_of == Some(id) {
+            self.released_of = None;
+        }
         let scope = self.scope_ref(id);
-        let (departing, waiting) = (self.first_departing(id), self.first_waiting(id));
+        let (queued, wake_at) = (scope.queued, scope.wake_at);
+        let (departing, waiting) = (self.first_departing(scope), self.first_waiting(scope));
         let departs = departing != NOBODY && scope.has_room_on_the_wire();
         let releases = waiting != NOBODY && scope.has_place();
         // Both go by the gap, and it is dear.
@@ -503,23 +529,21 @@ impl Throttle {
             }
         });
         let at = self.acts_at(scope, departs, first);
-        self.account_waiting(id, first, now);
+        self.account_waiting(id, scope.account, first, now);
         let Some(at) = at else {
             return;
         };
-        let scope = self.scope_mut(id);
-        match scope.queued {
+        match queued {
             Queued::Departing => {}
             Queued::Ready | Queued::Capped if departing == NOBODY => {}
             _ if at <= now => self.look_now(id, departs.is_some_and(|at| at <= now)),
             Queued::Ready => {}
-            Queued::Capped | Queued::No => {
-                if at < scope.wake_at {
-                    scope.wake_at = at;
-                    self.wheel.insert(at, id.0);
-                    self.drained &= self.advanced.is_some_and(|asked| at > asked);
-                }
+            Queued::Capped | Queued::No if at < wake_at => {
+                self.scope_mut(id).wake_at = at;
+                self.wheel.insert(at, id.0);
+                self.drained &= self.advanced.is_some_and(|asked| at > asked);
             }
+            Queued::Capped | Queued::No => {}
         }
     }
 
@@ -547,8 +571,8 @@ impl Throttle {
 
     /// When the first of the scope's prepared requests may depart, if there is one.
     fn may_depart_at(&self, id: ScopeId) -> Option<Instant> {
-        let first = self.first_departing(id);
         let scope = self.scope_ref(id);
+        let first = self.first_departing(scope);
         (first != NOBODY && scope.has_room_on_the_wire())
             .then(|| scope.departs_at().max(self.ticket_at(first).due))
     }

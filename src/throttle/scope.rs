@@ -382,6 +382,10 @@ impl Scope {
         };
         let factor = f64::from(self.factor);
         let pace = rules.pace();
+        if pace.delay.is_zero() && self.settings().delay_per_slot.is_zero() {
+            // However it is drawn.
+            return rules.floor;
+        }
         // A pace that changed since the draw may want less randomness than was drawn.
         let drawn = match rules.jitter(&self.profile) {
             Some(jitter) => {

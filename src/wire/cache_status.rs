@@ -12,7 +12,7 @@ use super::structured;
 /// the origin only confirmed (304 to a cache that revalidates) counts as cached: its body cost
 /// nothing there. `Age` is believed only if nothing else speaks.
 pub fn is_cached(headers: &Headers) -> Option<bool> {
-    if !headers.names().any(|name| source_of(name).is_some()) {
+    if !headers.begin_with_any(b"acx") || !headers.names().any(|name| source_of(name).is_some()) {
         return None;
     }
     let mut told = None;
@@ -55,8 +55,12 @@ const SOURCES: &[(&str, Source)] = &[
 ];
 
 fn source_of(name: &[u8]) -> Option<Source> {
-    // Most names end here.
-    if !matches!(name.first()?, b'a' | b'A' | b'c' | b'C' | b'x' | b'X') {
+    // Most names end at their second letter.
+    let begins_so = matches!(
+        (name.first()?, name.get(1)?),
+        (b'a' | b'A', b'g' | b'G') | (b'c' | b'C', b'a' | b'A' | b'f' | b'F') | (b'x' | b'X', b'-')
+    );
+    if !begins_so {
         return None;
     }
     let is = |known: &&(&str, _)| name.eq_ignore_ascii_case(known.0.as_bytes());

@@ -4,6 +4,7 @@ pub mod url;
 pub mod proxy;
 pub mod http;
 mod structured;
+pub(crate) mod octets;
 pub mod date;
 pub mod retry_after;
 pub mod rate_limit;

@@ -77,7 +77,7 @@ impl RateLimit {
     /// where that is sane (see [`date::clock_of`]); those that have passed are zero. What is
     /// negative or no number is as if it were not there.
     pub fn read(headers: &Headers, wall_now: Wall) -> Self {
-        if !headers.names().any(is_about_limits) {
+        if !headers.begin_with_any(b"rx") || !headers.names().any(is_about_limits) {
             return RateLimit::default();
         }
         let mut reading = Reading {

@@ -10,6 +10,8 @@ use crate::io::Io;
 
 /// How long a host waits for its turn to end, about: what else it does may be as pressing.
 const HOSTS_TURN: Duration = Duration::from_millis(1);
+/// Turns that it may have at the most: in virtual time they may take none.
+const TURNS_OF_HOSTS_TURN: usize = 100;
 
 impl<I: Io> Core<I> {
     /// Tells whoever asked how the crawl does.
@@ -23,14 +25,15 @@ impl<I: Io> Core<I> {
     /// which would cost a busy crawl a tenth of its pages. Results to be taken end it.
     pub fn turn_for_host(&mut self) {
         let began = self.io.now();
-        let mut goes_on = true;
-        while goes_on {
+        for _ in 0..TURNS_OF_HOSTS_TURN {
             let had_news = self.turn(Some(began));
             if matches!(self.phase, Phase::Over { .. }) {
                 return;
             }
             let took = self.io.now().saturating_since(began);
-            goes_on = had_news && took < HOSTS_TURN && !self.results_wait();
+            if !had_news || took >= HOSTS_TURN || self.results_wait() {
+                break;
+            }
         }
         self.arm_descriptor();
     }

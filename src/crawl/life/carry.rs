@@ -188,6 +188,7 @@ impl<I: Io> Core<I> {
             held: false,
             unread: Unread::default(),
             given: 0,
+            gave_way: false,
             counted: 0,
         }));
         if let Stage::Connecting { race, sockets, .. } = &mut flight.stage {
@@ -509,7 +510,7 @@ impl<I: Io> Core<I> {
         if self.favoured == Some(key) {
             self.favoured = None;
         }
-        self.deadlines.cancel(Timer::Socket(key.slot));
+        // Its deadline stays on the wheel: the next request's is later, and then costs nothing there.
         self.on_end(flight, exchange, failure, &carrier);
         // A connection with nothing queued for its origin closes at once, and so do those beside it
         // that were kept while there was. The requests of a probe are queued only when they are due.

@@ -12,6 +12,9 @@ impl<I: Io> Core<I> {
     /// Keeps what an answer led to until its exchange has ended: only then the size of the body is
     /// known. So no more is kept than is in flight.
     pub fn keep_decisions(&mut self, key: Key) {
+        if !self.throttle.has_decisions() {
+            return;
+        }
         let Some(flight) = self.flights.get_mut(key) else {
             return;
         };
@@ -26,6 +29,9 @@ impl<I: Io> Core<I> {
 
     /// Tells what an attempt led to whose exchange has ended as this page.
     pub fn tell_decisions_of(&mut self, flight: &mut Flight, page: &Page) {
+        if flight.decisions.is_empty() && !self.throttle.has_decisions() {
+            return;
+        }
         let id = Some(flight.job.id);
         let size = page
             .status
@@ -42,6 +48,9 @@ impl<I: Io> Core<I> {
 
     /// Tells what was decided since the last time.
     pub fn tell_decisions(&mut self) {
+        if !self.throttle.has_decisions() {
+            return;
+        }
         let decided: Vec<Decision> = self.throttle.take_decisions().collect();
         for decision in &decided {
             self.tell(decision);

@@ -112,6 +112,8 @@ pub struct HttpSocket {
     pub unread: Unread,
     /// Bytes of bodies that the sink was given since it was last others' turn.
     pub given: usize,
+    /// It is others' turn, and nobody else stopped it.
+    pub gave_way: bool,
     /// Bytes of its buffers that the crawl's total holds.
     pub counted: usize,
 }

@@ -102,6 +102,13 @@ pub enum Read {
     All,
 }
 
+impl Read {
+    /// Whether an exchange is over with it.
+    pub fn ends_exchange(&self) -> bool {
+        matches!(self, Read::News(News::Ended { .. }))
+    }
+}
+
 impl HttpSocket {
     /// Whether the body of the reply on its way is taken in pieces.
     pub fn is_taken(&self) -> bool {
@@ -177,6 +184,8 @@ impl<I: Io> Core<I> {
 
     /// The sink was given enough of this body for now: its connection goes on in the next turn.
     pub fn hold_for_others(&mut self, key: Key) {
+        let http = self.http(key);
+        http.gave_way = http.paused.is_none();
         self.hold(key);
         let flight = self.http(key).flight.and_then(|key| self.flights.get(key));
         let held = Held {
@@ -240,7 +249,13 @@ impl<I: Io> Core<I> {
             let flight = http.flight.and_then(|key| self.flights.get(key));
             if flight.is_some_and(|flight| flight.job.id == attempt) && http.held {
                 http.held = false;
-                self.paused.push_front(socket);
+                if std::mem::take(&mut http.gave_way) {
+                    // What came before was this body's own time. Others that gave way are first.
+                    http.paused = Some(self.now);
+                    self.paused.push_back(socket);
+                } else {
+                    self.paused.push_front(socket);
+                }
             }
         }
     }

@@ -5,6 +5,10 @@ use crate::base::slab::Key;
 use crate::crawl::core::{Core, token_of};
 use crate::io::Io;
 
+/// How many bodies may be given as much as one is given in a turn: some milliseconds' work, and then
+/// what is due in the meantime has its turn.
+const LONG_READS_PER_TURN: usize = 4;
+
 impl<I: Io> Core<I> {
     /// Whether the bodies that are buffered have reached their bound.
     pub fn is_full(&self) -> bool {
@@ -42,6 +46,7 @@ impl<I: Io> Core<I> {
         let at_once = (self.config.io.read_budget as u64).saturating_mul(4);
         let bound = self.config.buffered_bodies_max;
         let mut room = bound.saturating_sub(self.buffered as u64);
+        let mut long_reads = 0;
         while let Some(key) = self.paused.front().copied() {
             if !self.sink.is_ready() {
                 return;
@@ -60,8 +65,22 @@ impl<I: Io> Core<I> {
             {
                 let waited = self.now.saturating_since(since);
                 http.connection.handle_resumed(waited, self.now);
+                // Its timer may have come round at others' turn each time.
+                let settings = &self.config.fetch;
+                if let Some(news) = http.connection.handle_timeout(settings, self.now) {
+                    self.on_news(key, news);
+                    continue;
+                }
                 self.io.set_reading(token_of(key), true);
                 self.read_on(key);
+                let http = self.sockets.get(key).and_then(Socket::http);
+                if http.is_some_and(|http| http.gave_way) {
+                    long_reads += 1;
+                    if long_reads == LONG_READS_PER_TURN {
+                        self.unfinished = true;
+                        return;
+                    }
+                }
             }
         }
     }

@@ -58,7 +58,10 @@ impl<I: Io> Core<I> {
                 let place = page
                     .content_type
                     .insert(mem::take(&mut self.spare.content_type));
-                rewrite(place, &String::from_utf8_lossy(value));
+                match str::from_utf8(value) {
+                    Ok(text) => rewrite(place, text),
+                    Err(_) => rewrite(place, &String::from_utf8_lossy(value)),
+                }
             }
             page.headers = head.headers;
         }
@@ -69,57 +72,95 @@ impl<I: Io> Core<I> {
     /// some other page.
     fn blank_page(&mut self, job: &Job) -> Box<Page> {
         let mut page = self.spare.take_page();
-        let mut url = mem::take(&mut page.url);
-        rewrite(&mut url, job.url.as_str());
-        let scopes = mem::take(&mut page.scopes);
-        *page = Page {
-            id: job.id,
-            root: job.root(),
-            parent: (job.parent != 0).then_some(job.parent),
-            via: job.via.clone(),
-            seed: job.seed,
-            final_: true,
-            kind: job.kind.name(),
+        // Written where it lies, which is large to be moved there. All fields are named, so that none
+        // can be left as it was.
+        let Page {
+            id,
+            root,
+            parent,
+            via,
+            seed,
+            final_,
+            kind,
             url,
-            method: match job.method() {
-                "GET" => Cow::Borrowed("GET"),
-                other => Cow::Owned(other.to_owned()),
-            },
-            depth: job.depth,
-            attempt: u32::from(job.attempt),
-            scopes,
-            status: None,
-            failure: None,
-            truncated: None,
-            redirect: None,
-            version: None,
-            content_type: None,
-            remote: None,
-            local: None,
-            reused: false,
-            tls: None,
-            certificates: Certificates::default(),
-            bytes_wire: 0,
-            links: None,
-            timings: Timings {
-                started: self.now,
-                ..Timings::default()
-            },
-            ended: self.now,
-            delay: None,
-            wall_at_start: self.io.wall_at_start(),
-            route: job.route().cloned(),
-            meta: job.meta().map(ToOwned::to_owned),
-            tag: job.tag(),
-            request_bytes: Vec::new(),
-            response_bytes: Vec::new(),
-            head_length: 0,
-            chunked: false,
-            headers: Headers::default(),
-            body: Vec::new(),
-            wish: Wish::Keep,
-            bytes_taken: 0,
+            method,
+            depth,
+            attempt,
+            scopes: _,
+            status,
+            failure,
+            truncated,
+            redirect,
+            version,
+            content_type,
+            remote,
+            local,
+            reused,
+            tls,
+            certificates,
+            bytes_wire,
+            links,
+            timings,
+            ended,
+            delay,
+            wall_at_start,
+            route,
+            meta,
+            tag,
+            request_bytes,
+            response_bytes,
+            head_length,
+            chunked,
+            headers,
+            body,
+            wish,
+            bytes_taken,
+        } = &mut *page;
+        *id = job.id;
+        *root = job.root();
+        *parent = (job.parent != 0).then_some(job.parent);
+        via.clone_from(&job.via);
+        *seed = job.seed;
+        *final_ = true;
+        *kind = job.kind.name();
+        rewrite(url, job.url.as_str());
+        *method = match job.method() {
+            "GET" => Cow::Borrowed("GET"),
+            other => Cow::Owned(other.to_owned()),
         };
+        *depth = job.depth;
+        *attempt = u32::from(job.attempt);
+        *status = None;
+        *failure = None;
+        *truncated = None;
+        *redirect = None;
+        *version = None;
+        *content_type = None;
+        *remote = None;
+        *local = None;
+        *reused = false;
+        *tls = None;
+        *certificates = Certificates::default();
+        *bytes_wire = 0;
+        *links = None;
+        *timings = Timings {
+            started: self.now,
+            ..Timings::default()
+        };
+        *ended = self.now;
+        *delay = None;
+        *wall_at_start = self.io.wall_at_start();
+        *route = job.route().cloned();
+        *meta = job.meta().map(ToOwned::to_owned);
+        *tag = job.tag();
+        *request_bytes = Vec::new();
+        *response_bytes = Vec::new();
+        *head_length = 0;
+        *chunked = false;
+        *headers = Headers::default();
+        *body = Vec::new();
+        *wish = Wish::Keep;
+        *bytes_taken = 0;
         page
     }
 

@@ -50,12 +50,19 @@ impl Peer {
     }
 }
 
+/// How long a test waits for what a peer does in a moment.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 impl<I: Carried> Kernel<I> {
     /// Waits until a listener has come so far. What it said lies with our sockets then.
     pub(super) fn until(&self, at: SocketAddr, so_far: impl Fn(&Progress) -> bool) {
         let peer = &self.peers[&at];
-        let waited = peer.moved.wait_while(peer.lock(), |seen| !so_far(seen));
-        drop(waited.expect("no peer panicked"));
+        let waited = peer
+            .moved
+            .wait_timeout_while(peer.lock(), PATIENCE, |seen| !so_far(seen));
+        let (seen, timeout) = waited.expect("no peer panicked");
+        drop(seen);
+        assert!(!timeout.timed_out(), "{at} never comes so far");
     }
 }
 

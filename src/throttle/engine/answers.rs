@@ -6,7 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::super::decision::{Decision, Event, Source};
-use super::super::scope::{Change, Hold, Queued, ScopeId};
+use super::super::scope::{Change, Hold, NOBODY, Queued, ScopeId};
 use super::super::settings::RateLimitHeaders;
 use super::super::signal::{Blame, Ending, Feedback, Signal};
 use super::super::strategy::Heard;
@@ -51,10 +51,15 @@ impl Throttle {
             if let Some((wait, source)) = asked {
                 self.hold_for(*scope, wait, source, id, signal, now);
             }
-            // What stays as it is was looked at before. Where its time has come it may be the global
-            // cap that keeps it, and that depends on others.
+            // What stays as it is was looked at before: it waits for the wheel, or is looked at again
+            // before anything else happens. Where its time has come and it is in no queue it may be the
+            // global cap that keeps it, and that depends on others.
             let state = self.scope_ref(*scope);
-            let waits = state.queued == Queued::No && state.wake_at > now;
+            let waits = match state.queued {
+                Queued::No => state.wake_at > now,
+                Queued::Departing => true,
+                Queued::Ready | Queued::Capped => state.departing == NOBODY,
+            };
             if asked.is_some() || !is_calm || !waits {
                 self.look_at(*scope, now);
             }

@@ -3,7 +3,7 @@
 //! A line is a ring, linked through those who stand in it: a scope knows the last, whose next is
 //! the first. So standing in line allocates nothing, and costs a scope one number.
 
-use super::super::scope::{NOBODY, ScopeId};
+use super::super::scope::{NOBODY, Scope, ScopeId};
 use super::Throttle;
 use super::lanes::Waiting;
 use super::tickets::{TicketId, TicketState};
@@ -17,16 +17,18 @@ pub(super) enum End {
 
 impl Throttle {
     /// The first lane in a scope's line, or `NOBODY`.
-    pub(super) fn first_waiting(&self, id: ScopeId) -> u32 {
-        match self.scope_ref(id).waiting {
+    #[inline]
+    pub(super) fn first_waiting(&self, scope: &Scope) -> u32 {
+        match scope.waiting {
             NOBODY => NOBODY,
             last => self.lanes[last as usize].next,
         }
     }
 
     /// The first ticket in a scope's line, or `NOBODY`.
-    pub(super) fn first_departing(&self, id: ScopeId) -> u32 {
-        match self.scope_ref(id).departing {
+    #[inline]
+    pub(super) fn first_departing(&self, scope: &Scope) -> u32 {
+        match scope.departing {
             NOBODY => NOBODY,
             last => self.ticket_at(last).next,
         }
@@ -35,7 +37,7 @@ impl Throttle {
     /// The first in line that still waits; those who do not any more leave the line.
     pub(super) fn first_offered(&mut self, id: ScopeId) -> Option<u32> {
         loop {
-            let lane = self.first_waiting(id);
+            let lane = self.first_waiting(self.scope_ref(id));
             if lane == NOBODY {
                 return None;
             }

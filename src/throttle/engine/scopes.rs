@@ -9,6 +9,7 @@ use super::super::decision::Source;
 use super::super::scope::{Hold, Profile, Scope, ScopeId};
 use super::super::settings::{Backoff, Jitter, ScopePatch, ScopeSettings, Settings};
 use super::super::strategy::Pace;
+use super::tickets::USED;
 use super::{LaneId, Throttle, TicketId};
 use crate::base::intern::Interner;
 use crate::base::time::Instant;
@@ -121,8 +122,16 @@ impl Throttle {
     /// Counts a departure to the scopes that its lane gained after it was released: their gap runs
     /// from it, too.
     pub fn follow_departure(&mut self, lane: LaneId, ticket: TicketId, sent: Instant) {
-        for id in self.lanes[lane.0 as usize].scopes() {
-            if self.ticket_scopes(ticket).all(|held| held != *id) {
+        let held = &self.tickets.get(ticket.0).expect(USED).held;
+        let scopes = self.lanes[lane.0 as usize].scopes();
+        // One scope and no other since, as mostly.
+        if let ([scope], [held]) = (scopes, &held[..])
+            && *scope == held.id
+        {
+            return;
+        }
+        for id in scopes {
+            if held.iter().all(|held| held.id != *id) {
                 let scope = self.roll.get_mut(*id);
                 scope.expect("a lane's scopes exist").follow(sent);
             }
@@ -284,18 +293,22 @@ impl Throttle {
         }
     }
 
-    pub(super) fn forget_if_blank(&mut self, id: ScopeId, now: Instant) {
-        if let Some(scope) = self.roll.get(id)
-            && scope.is_blank(now)
-        {
-            let row = scope.account;
-            if let Some(learned) = scope.learned() {
-                let name = self.roll.name(id);
-                self.learned.insert(xxh3_64(name.as_bytes()), learned);
-            }
-            self.close_account(row);
-            self.roll.remove(id);
+    /// Forgets a scope of which nothing is left. Whether it is gone.
+    pub(super) fn forget_if_blank(&mut self, id: ScopeId, now: Instant) -> bool {
+        let Some(scope) = self.roll.get(id) else {
+            return true;
+        };
+        if !scope.is_blank(now) {
+            return false;
         }
+        let row = scope.account;
+        if let Some(learned) = scope.learned() {
+            let name = self.roll.name(id);
+            self.learned.insert(xxh3_64(name.as_bytes()), learned);
+        }
+        self.close_account(row);
+        self.roll.remove(id);
+        true
     }
 
     /// Scopes that there is state for.

@@ -34,6 +34,8 @@ pub(super) struct Ticket {
     pub due: Instant,
     /// When it departed, once it has.
     pub sent: Instant,
+    /// The moment by which it was gone, as told last; `FAR_FUTURE` before that.
+    pub gone: Instant,
     /// The gap that was asked for, once departed.
     pub gap: Duration,
     /// The scope whose gap kept it when it was ready, by which rule, and since when.
@@ -42,7 +44,7 @@ pub(super) struct Ticket {
     pub next: u32,
 }
 
-const USED: &str = "a ticket is used until it is given back, once";
+pub(super) const USED: &str = "a ticket is used until it is given back, once";
 
 /// A place in one scope.
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +99,7 @@ impl Throttle {
             ordered: slot.ordered,
             due,
             sent: Instant::START,
+            gone: Instant::FAR_FUTURE,
             gap: Duration::ZERO,
             kept: (first, Cause::Delay, Instant::FAR_FUTURE),
             state: TicketState::Preparing,
@@ -199,10 +202,13 @@ impl Throttle {
 
     /// The moment by which a departed request was gone: the next gap runs from here, and the window
     /// of what it spent. It is later than the moment that was charged, so nothing can come of it
-    /// sooner than was planned. May be told again, of a later moment.
+    /// sooner than was planned. May be told again, of the same moment or a later one.
     pub fn sent(&mut self, ticket: TicketId, at: Instant) {
         let state = self.tickets.get_mut(ticket.0).expect(USED);
-        state.sent = at;
+        if state.gone == at {
+            return;
+        }
+        (state.sent, state.gone) = (at, at);
         for (id, charge) in &state.charges {
             let scope = self.roll.get_mut(*id).expect("a ticket's scopes exist");
             scope.gone(*charge, at);

@@ -39,8 +39,7 @@ pub(super) fn of(head: &Head, method_is_head: bool) -> Result<(Framing, bool), H
 fn persistent(head: &Head) -> bool {
     let says = |name, token: &str| {
         let mut values = head.headers.get_all(name);
-        values
-            .any(|value| members(value).any(|member| member.eq_ignore_ascii_case(token.as_bytes())))
+        values.any(|value| has_member(value, token.as_bytes()))
     };
     if says("connection", "close") || says("proxy-connection", "close") {
         return false;
@@ -70,6 +69,13 @@ fn chunked(head: &Head) -> Result<bool, HttpError> {
 fn content_length(head: &Head) -> Result<Option<u64>, HttpError> {
     let mut length = None;
     for value in head.headers.get_all("content-length") {
+        // Nearly all are one number, and most replies have one.
+        if length.is_none() && value.first().is_some_and(u8::is_ascii_digit) {
+            length = decimal(value);
+            if length.is_some() {
+                continue;
+            }
+        }
         for member in members(value) {
             let value = decimal(member).ok_or(HttpError::ContentLength)?;
             if length.is_some_and(|before| before != value) {
@@ -87,6 +93,15 @@ fn decimal(digits: &[u8]) -> Option<u64> {
         let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
         value.checked_mul(10)?.checked_add(digit)
     })
+}
+
+/// Whether one line of a list field has this member, in any case.
+fn has_member(value: &[u8], wanted: &[u8]) -> bool {
+    // A list of one, as nearly all are, is not taken apart.
+    if !value.contains(&b',') {
+        return value.eq_ignore_ascii_case(wanted);
+    }
+    members(value).any(|member| member.eq_ignore_ascii_case(wanted))
 }
 
 /// The members of one line of a list field, empty ones left out (RFC 9110 section 5.6.1).

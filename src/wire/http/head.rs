@@ -1,12 +1,14 @@
 //! Heads: gathered line by line without rescanning, made regular, parsed once by httparse.
 
 use std::fmt;
+use std::iter;
 use std::mem::MaybeUninit;
-use std::ops::Range;
 
 use httparse::{Header, ParserConfig, Status};
 
+use super::request::IS_TOKEN;
 use super::{HttpError, Limits};
+use crate::wire::octets::{same_but_for_case, value_length};
 
 /// The status line and the header fields of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,47 +56,76 @@ impl Version {
 pub struct Headers {
     bytes: Vec<u8>,
     fields: Vec<Field>,
-    /// A bit for each length that a name has: most names that are looked for are not there, and that
-    /// is seen without a look at the fields.
-    lengths: u64,
+    /// Of the names of each length the first field's number, from 1; all long ones count as of one
+    /// length. Most names that are looked for are not there, and the others are the only ones of their
+    /// length, so that fields are not searched.
+    firsts: [u16; LENGTHS],
+    /// A bit for each letter that a name begins with.
+    initials: u32,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Field {
-    name: Range<u32>,
-    value: Range<u32>,
+    name: Part,
+    value: Part,
+    /// The number of the next field with a name of this length, or 0.
+    next: u16,
+}
+
+/// A part of the bytes of a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
+    start: u32,
+    end: u32,
+}
+
+impl Part {
+    fn new(start: usize, end: usize) -> Self {
+        Part {
+            start: start as u32,
+            end: end as u32,
+        }
+    }
+
+    fn len(self) -> usize {
+        (self.end - self.start) as usize
+    }
 }
 
 impl Headers {
     /// The value of the first field of this name, in any case, without surrounding white space.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
-        let field = self
-            .fields_of(name)
-            .find(|field| self.is_named(field, name));
-        field.map(|field| self.slice(&field.value))
+        let field = self.fields_of(name).next();
+        field.map(|field| self.slice(field.value))
     }
 
     /// The values of every field of this name, in any case, in order.
     pub fn get_all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
-        self.fields_of(name)
-            .filter(move |field| self.is_named(field, name))
-            .map(|field| self.slice(&field.value))
+        self.fields_of(name).map(|field| self.slice(field.value))
     }
 
     /// Every field as name and value, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.fields.iter().map(|field| {
-            let name = std::str::from_utf8(self.slice(&field.name));
+            let name = std::str::from_utf8(self.slice(field.name));
             (
                 name.expect("a field name is ASCII"),
-                self.slice(&field.value),
+                self.slice(field.value),
             )
         })
     }
 
     /// The name of every field, in order: the cheap way to see whether any matters.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
-        self.fields.iter().map(|field| self.slice(&field.name))
+        self.fields.iter().map(|field| self.slice(field.name))
+    }
+
+    /// Whether a name begins with one of these letters, in any case: said without a look at the fields.
+    pub(in crate::wire) fn begin_with_any(&self, letters: &[u8]) -> bool {
+        let wanted = letters
+            .iter()
+            .fold(0, |all, letter| all | initial_bit(*letter));
+        self.initials & wanted != 0
     }
 
     /// How many fields there are.
@@ -112,25 +143,19 @@ impl Headers {
         self.bytes.capacity() + self.fields.capacity() * size_of::<Field>()
     }
 
-    /// The fields, if one of them can have this name.
-    fn fields_of(&self, name: &str) -> std::slice::Iter<'_, Field> {
-        let may_be_there = self.lengths & length_bit(name.len()) != 0;
-        if may_be_there {
-            self.fields.iter()
-        } else {
-            [].iter()
-        }
+    /// The fields of this name, in order.
+    fn fields_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Field> {
+        let mut next = self.firsts[length_place(name.len())];
+        let each = iter::from_fn(move || {
+            let field = self.fields.get(usize::from(next.checked_sub(1)?))?;
+            next = field.next;
+            Some(field)
+        });
+        each.filter(|field| same_but_for_case(self.slice(field.name), name.as_bytes()))
     }
 
-    fn is_named(&self, field: &Field, name: &str) -> bool {
-        // Most names differ in length already; of one that is the same most letters are, as they stand.
-        let mut letters = self.slice(&field.name).iter().zip(name.as_bytes());
-        field.name.len() == name.len()
-            && letters.all(|(one, other)| one == other || one.eq_ignore_ascii_case(other))
-    }
-
-    fn slice(&self, range: &Range<u32>) -> &[u8] {
-        &self.bytes[range.start as usize..range.end as usize]
+    fn slice(&self, part: Part) -> &[u8] {
+        &self.bytes[part.start as usize..part.end as usize]
     }
 }
 
@@ -185,13 +210,16 @@ impl Bounds {
     }
 }
 
-/// A head on its way in. Each byte is looked at once, however it is cut; lines are made regular
-/// as they end, so that httparse sees the whole block once.
+/// A head on its way in. Most come whole and regular, and are read at one look. Of the others each byte
+/// is looked at once, however it is cut; lines are made regular as they end, so that httparse sees the
+/// whole block once.
 #[derive(Debug, Default)]
 pub(super) struct HeadBuffer {
     bytes: Vec<u8>,
-    /// Room for what parsing finds.
+    /// What was found at the one look, or room for what parsing finds.
     fields: Vec<Field>,
+    /// Status and version, found so.
+    found: Option<(u16, Version)>,
     /// Bytes that came in: blank lines ahead included, the line put before trailers not.
     taken: usize,
     /// Where the unfinished line begins.
@@ -229,9 +257,11 @@ impl HeadBuffer {
 
     /// Takes lines from `input` up to and with the empty one; true when that has come.
     pub(super) fn read(&mut self, input: &mut &[u8], bounds: &Bounds) -> Result<bool, HttpError> {
-        if self.read_whole(input, bounds) {
-            return Ok(true);
-        }
+        Ok(self.read_whole(input, bounds) || self.read_by_lines(input, bounds)?)
+    }
+
+    /// The same of a head that comes in pieces, or is not regular.
+    fn read_by_lines(&mut self, input: &mut &[u8], bounds: &Bounds) -> Result<bool, HttpError> {
         if !self.begin(input, bounds)? {
             return Ok(false);
         }
@@ -254,25 +284,22 @@ impl HeadBuffer {
     }
 
     /// Takes a head that is here whole and has nothing to be made regular, as most come: one look at
-    /// all of its bytes in place of one at each line. False if it is not like that; nothing is taken.
+    /// its bytes finds all of its parts. False if it is not like that; nothing is taken.
     fn read_whole(&mut self, input: &mut &[u8], bounds: &Bounds) -> bool {
-        if !self.bytes.is_empty() || !input.starts_with(STATUS_LINE_START) {
+        if !self.bytes.is_empty() {
             return false;
         }
         // Within these no line can be too long either.
         let most = (bounds.bytes - self.taken).min(bounds.first_line_bytes);
         let within = &input[..input.len().min(most).min(bounds.line_bytes)];
-        let Some((length, lines)) = regular_head(within) else {
+        let whole = read_regular(within, &mut self.fields);
+        let Some(regular) = whole.filter(|_| self.fields.len() <= bounds.lines) else {
+            self.fields.clear();
             return false;
         };
-        if lines - 1 > bounds.lines {
-            return false;
-        }
-        let (head, rest) = input.split_at(length);
+        let (head, rest) = input.split_at(regular.length);
         self.bytes.extend_from_slice(head);
-        self.taken += length;
-        self.lines = lines;
-        self.line_start = length - 2;
+        self.found = Some((regular.status, regular.version));
         *input = rest;
         true
     }
@@ -355,12 +382,26 @@ impl HeadBuffer {
     /// The head, when all of it is here.
     pub(super) fn parse(mut self) -> Result<Head, HttpError> {
         let mut fields = std::mem::take(&mut self.fields);
-        let (status, version) = self.parts(&mut fields)?;
-        let lengths = fields.iter().map(|field| length_bit(field.name.len()));
+        let (status, version) = match self.found {
+            Some(found) => found,
+            None => self.parts(&mut fields)?,
+        };
+        let Ok(end) = u16::try_from(fields.len() + 1) else {
+            // Far beyond any limit that makes sense.
+            return Err(HttpError::TooManyHeaderLines);
+        };
+        let (mut firsts, mut initials) = ([0; LENGTHS], 0);
+        for (field, number) in fields.iter_mut().rev().zip((1..end).rev()) {
+            let first = &mut firsts[length_place(field.name.len())];
+            field.next = *first;
+            *first = number;
+            initials |= initial_bit(self.bytes[field.name.start as usize]);
+        }
         let headers = Headers {
-            lengths: lengths.fold(0, |all, length| all | length),
             bytes: self.bytes,
             fields,
+            firsts,
+            initials,
         };
         Ok(Head {
             status,
@@ -400,63 +441,103 @@ impl HeadBuffer {
             u32::try_from(self.bytes.len()).is_ok(),
             "a head is far below 4 GiB"
         );
-        // Each is a part of the bytes, so no number is cut.
-        let range = |part: &[u8]| {
-            let start = part.as_ptr() as usize - self.bytes.as_ptr() as usize;
-            start as u32..(start + part.len()) as u32
+        // Each is a part of the bytes, so no number is cut. What is empty lies nowhere in particular.
+        let part = |part: &[u8]| match part.len() {
+            0 => Part::new(0, 0),
+            length => {
+                let start = part.as_ptr() as usize - self.bytes.as_ptr() as usize;
+                Part::new(start, start + length)
+            }
         };
         fields.extend(response.headers.iter().map(|header| Field {
-            name: range(header.name.as_bytes()),
-            value: range(header.value),
+            name: part(header.name.as_bytes()),
+            value: part(header.value),
+            next: 0,
         }));
         Ok((status.ok_or(HttpError::Status)?, version))
     }
 }
 
-/// The bit of a name's length in [`Headers::lengths`].
-fn length_bit(length: usize) -> u64 {
-    1 << length.min(63)
+/// The place of a name's length in [`Headers::firsts`].
+fn length_place(length: usize) -> usize {
+    length.min(LENGTHS - 1)
 }
 
-/// The length of the head that these bytes begin with, and how many lines it has before the empty
-/// one; `None` unless it is whole and every line ends with CR LF, holds no other CR and does not
-/// begin with a space. Blocks without an end are looked at all bytes at once.
-fn regular_head(bytes: &[u8]) -> Option<(usize, usize)> {
-    let mut lines = 0;
-    let mut at = 0;
-    let (ones, _) = bytes.as_chunks::<32>();
-    let (nexts, _) = bytes.get(1..)?.as_chunks::<32>();
-    for (ones, nexts) in ones.iter().zip(nexts) {
-        let (mut breaks, mut ends, mut wrong) = (0_u8, 0_u8, 0_u8);
-        for (&one, &next) in ones.iter().zip(nexts) {
-            let ended = u8::from(one == b'\n');
-            let spaced = u8::from(next == b' ') | u8::from(next == b'\t');
-            breaks += ended;
-            ends |= ended & u8::from(next == b'\r');
-            wrong |= (u8::from(one == b'\r') ^ u8::from(next == b'\n')) | (ended & spaced);
-        }
-        if ends != 0 {
-            break;
-        }
-        if wrong != 0 {
-            return None;
-        }
-        lines += usize::from(breaks);
-        at += ones.len();
+/// The bit of a name's first letter in [`Headers::initials`]: the same in either case.
+fn initial_bit(letter: u8) -> u32 {
+    1 << (letter % 32)
+}
+
+/// A head that was read at one look.
+struct Regular {
+    length: usize,
+    status: u16,
+    version: Version,
+}
+
+/// Reads the head that these bytes begin with, if it is whole and as the standard has it: every line
+/// ends with CR LF and holds no other CR, none continues the one before, none is no field. Whatever is
+/// not is for others to read, who forgive; of this one httparse says the same (a test holds them
+/// against each other). Appends the fields, in any case.
+fn read_regular(bytes: &[u8], fields: &mut Vec<Field>) -> Option<Regular> {
+    let version = match bytes.first_chunk()? {
+        b"HTTP/1.1 " => Version::Http11,
+        b"HTTP/1.0 " => Version::Http10,
+        _ => return None,
+    };
+    let code: &[u8; 3] = bytes.get(VERSION_BYTES + 1..)?.first_chunk()?;
+    let digits = code.map(|digit| u16::from(digit.wrapping_sub(b'0')));
+    let [hundreds @ 1..=9, tens @ 0..=9, ones @ 0..=9] = digits else {
+        return None;
+    };
+    let reason = VERSION_BYTES + 1 + code.len();
+    let mut at = reason + value_length(&bytes[reason..]);
+    if at > reason && bytes[reason] != b' ' {
+        return None;
     }
     loop {
-        match bytes.get(at..at + 2)? {
-            b"\n\r" => {
-                let whole = bytes.get(at + 2) == Some(&b'\n');
-                return whole.then_some((at + 3, lines + 1));
-            }
-            b"\r\n" => {}
-            [b'\r', _] | [_, b'\n'] | [b'\n', b' ' | b'\t'] => return None,
-            [b'\n', _] => lines += 1,
-            _ => {}
+        let ended: &[u8; 2] = bytes.get(at..)?.first_chunk()?;
+        if ended != b"\r\n" {
+            return None;
         }
-        at += 1;
+        let name = at + 2;
+        let mut colon = name;
+        while IS_TOKEN[usize::from(*bytes.get(colon)?)] {
+            colon += 1;
+        }
+        if colon == name {
+            let empty = bytes[name..].first_chunk()? == b"\r\n";
+            return empty.then_some(Regular {
+                length: name + 2,
+                status: hundreds * 100 + tens * 10 + ones,
+                version,
+            });
+        }
+        if bytes[colon] != b':' {
+            return None;
+        }
+        let mut value = colon + 1;
+        while is_space(*bytes.get(value)?) {
+            value += 1;
+        }
+        at = value + value_length(&bytes[value..]);
+        let mut end = at;
+        while end > value && is_space(bytes[end - 1]) {
+            end -= 1;
+        }
+        fields.push(Field {
+            name: Part::new(name, colon),
+            value: match end - value {
+                0 => Part::new(0, 0),
+                _ => Part::new(value, end),
+            },
+            next: 0,
+        });
     }
+}
+
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t')
 }
 
 /// Where a byte first stands. Written so that the compiler looks at a block at a time; lines are
@@ -499,8 +580,94 @@ const VERSION_BYTES: usize = 8;
 
 const TRAILERS_STATUS_LINE: &[u8] = b"HTTP/1.1 200\n";
 
+/// Lengths of names that are told apart: few names are longer.
+const LENGTHS: usize = 24;
+
 /// Room that most heads fit in.
 const HEAD_BYTES_USUAL: usize = 1024;
 
 /// Header lines of most heads; more go to the heap.
 const HEADER_LINES_USUAL: usize = 48;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Reads a head at one look, if it is regular, and by lines, which must come to the same.
+    fn check(bytes: &[u8]) -> bool {
+        let bounds = Bounds::of_head(&Limits::default());
+        let read = |by_lines: bool| {
+            let (mut buffer, mut input) = (HeadBuffer::default(), bytes);
+            let whole = match by_lines {
+                true => buffer.read_by_lines(&mut input, &bounds),
+                false => Ok(buffer.read_whole(&mut input, &bounds)),
+            };
+            (whole == Ok(true)).then(|| (buffer.parse(), input))
+        };
+        let at_once = read(false);
+        let is_regular = at_once.is_some();
+        if is_regular {
+            assert_eq!(at_once, read(true), "{}", bytes.escape_ascii());
+        }
+        is_regular
+    }
+
+    #[test]
+    fn what_is_regular_is_read_at_one_look() {
+        let regular: [&[u8]; 6] = [
+            b"HTTP/1.1 200\r\n\r\n",
+            b"HTTP/1.0 999 \xff\tno\r\nA:\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length:5\r\nX-Tab: \t a\tb \t\r\nx: :\r\n\r\nbody",
+            b"HTTP/1.1 200 OK\r\nx: 12345678\x80\x80\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nx: 1234567\t\xff\t\t\r\n\r\n\r\n",
+            b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+        ];
+        for head in regular {
+            assert!(check(head), "{}", head.escape_ascii());
+        }
+        let others: [&[u8]; 14] = [
+            b"",
+            b"HTTP/1.1 200 OK\r\n",
+            b"HTTP/1.1 200 OK\r\n\r",
+            b"HTTP/1.1 200 OK\n\n",
+            b"HTTP/1.1 200OK\r\n\r\n",
+            b"HTTP/1.1  200 OK\r\n\r\n",
+            b"HTTP/1.1 099 OK\r\n\r\n",
+            b"HTTP/1.2 200 OK\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nA : 1\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nA\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nA: 1\r\n 2\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nA: 1\r2\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nA: 12345678\x7f\r\n\r\n",
+            b"\r\nHTTP/1.1 200 OK\r\n\r\n",
+        ];
+        for head in others {
+            assert!(!check(head), "{}", head.escape_ascii());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_head_says_the_same_at_one_look_as_by_lines(
+            lines in prop::collection::vec(
+                ("[A-Za-z0-9!#^_`|~-]{1,20}", ":[ \t]{0,3}", "([ \t]|[!-~]|[\u{80}-\u{7ff}]){0,20}"),
+                0..9,
+            ),
+            change in prop::option::of((any::<prop::sample::Index>(), any::<u8>())),
+        ) {
+            let mut head = String::from("HTTP/1.1 200 OK\r\n");
+            for (name, colon, value) in lines {
+                head.extend([&*name, &*colon, &*value, "\r\n"]);
+            }
+            head.push_str("\r\n");
+            let mut head = head.into_bytes();
+            if let Some((place, byte)) = change {
+                let place = place.index(head.len());
+                head[place] = byte;
+            }
+            check(&head);
+        }
+    }
+}

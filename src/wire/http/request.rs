@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::mem::replace;
 
+use crate::wire::octets::{DELETE, any, below, equal, value_length};
+
 /// Everything that stands in a request's head.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestHead<'a> {
@@ -128,8 +130,7 @@ impl RequestError {
 /// Anything that would let one field become two, or a reader see another request than we do.
 /// `out` is then as it was.
 pub fn write_request(out: &mut Vec<u8>, request: &RequestHead<'_>) -> Result<(), RequestError> {
-    request.check()?;
-    let target = match request.target_sent() {
+    let target = match request.checked()? {
         "" => "/",
         target => target,
     };
@@ -169,26 +170,33 @@ impl<'a> RequestHead<'a> {
     /// # Errors
     /// Those of [`write_request`].
     pub fn check(&self) -> Result<(), RequestError> {
+        self.checked().map(drop)
+    }
+
+    /// The same, and the target without its fragment.
+    fn checked(&self) -> Result<&'a str, RequestError> {
         if !is_token(self.method) {
             return Err(RequestError::Method(self.method.to_owned()));
         }
         if self.method == "CONNECT" {
             return Err(RequestError::Connect);
         }
-        // All octets are looked at, which is quicker than to stop at the first that is wrong.
-        let is_wrong = |wrong: bool, byte: u8| wrong | !byte.is_ascii_graphic();
-        if self.target_sent().bytes().fold(false, is_wrong) {
-            return Err(RequestError::Target(self.target.to_owned()));
+        let mut target = self.target;
+        let not_graphic = |word| below(word, b'!') | equal(word, DELETE) | word;
+        if any(target.as_bytes(), |word| {
+            not_graphic(word) | equal(word, b'#')
+        }) {
+            target = target.split('#').next().unwrap_or_default();
+            if any(target.as_bytes(), not_graphic) {
+                return Err(RequestError::Target(self.target.to_owned()));
+            }
         }
         check_value("Host", self.host)?;
-        check_value("Proxy-Authorization", self.proxy_authorization)?;
-        check_fields(self.headers)
-    }
-
-    /// The target without its fragment.
-    fn target_sent(&self) -> &'a str {
-        let fragment = self.target.bytes().position(|byte| byte == b'#');
-        &self.target[..fragment.unwrap_or(self.target.len())]
+        if !self.proxy_authorization.is_empty() {
+            check_value("Proxy-Authorization", self.proxy_authorization)?;
+        }
+        check_fields(self.headers)?;
+        Ok(target)
     }
 }
 
@@ -232,8 +240,7 @@ fn check_field(name: &str, value: &str) -> Result<(), RequestError> {
 }
 
 fn check_value(name: &str, value: &str) -> Result<(), RequestError> {
-    let is_wrong = |wrong: bool, byte: u8| wrong | (byte.is_ascii_control() & (byte != b'\t'));
-    if value.bytes().fold(false, is_wrong) {
+    if value_length(value.as_bytes()) < value.len() {
         return Err(RequestError::HeaderValue(name.to_owned()));
     }
     Ok(())
@@ -251,8 +258,8 @@ fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| IS_TOKEN[usize::from(byte)])
 }
 
-/// Which octets may stand in a token: looked up for every letter of every field that leaves.
-const IS_TOKEN: [bool; 256] = {
+/// Which octets may stand in a token: looked up for every letter of the name of every field.
+pub(super) const IS_TOKEN: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0u8;
     while byte < 128 {

@@ -1,0 +1,117 @@
+//! Bodies that are much longer than what came of them, into a sink that has room for all: neither the
+//! clock nor other connections wait for them.
+
+#[expect(dead_code, reason = "other tests do more")]
+mod crawling;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use argiope::{Crawler, DiskJob, Flow, Page, Reply, Request, Sink, Turn, Wish};
+
+/// Takes bodies as they come, and counts their bytes.
+#[derive(Clone, Default)]
+struct Takes(Arc<AtomicUsize>);
+
+impl Sink for Takes {
+    fn on_head(&mut self, _reply: &Reply<'_>) -> Wish {
+        Wish::Take
+    }
+
+    fn on_body(&mut self, _id: u64, piece: &[u8]) -> Flow {
+        self.0.fetch_add(piece.len(), Ordering::Relaxed);
+        Flow::Ready
+    }
+
+    fn put(&mut self, _page: &mut Page, _disk: &mut Vec<DiskJob>) {}
+}
+
+/// Blocks of deflate that decode to 8 MiB and can be repeated; a hundredth as long, which is allowed.
+fn blocks() -> Vec<u8> {
+    let mut text = vec![0; 8 << 20];
+    let mut state = 1_u64;
+    for chunk in text.chunks_mut(64 << 10) {
+        for byte in &mut chunk[..400] {
+            state = state.wrapping_mul(6_364_136_223_846_793_005) + 1;
+            *byte = (state >> 56) as u8;
+        }
+    }
+    let mut coded = Vec::with_capacity(1 << 20);
+    flate2::Compress::new(flate2::Compression::best(), false)
+        .compress_vec(&text, &mut coded, flate2::FlushCompress::Full)
+        .expect("it compresses");
+    coded
+}
+
+/// A server that answers each connection with gzip for ever, once so many have come. Gives its port.
+fn endless(connections: usize) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let (coded, all) = (Arc::new(blocks()), Arc::new(Barrier::new(connections)));
+    let answer = move |mut stream: TcpStream| -> std::io::Result<()> {
+        // A request is short: it comes in one.
+        let _ = stream.read(&mut [0; 4096])?;
+        all.wait();
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n")?;
+        stream.write_all(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255])?;
+        loop {
+            stream.write_all(&coded)?;
+        }
+    };
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let answer = answer.clone();
+            // It ends when the crawl has had enough.
+            thread::spawn(move || drop(answer(stream)));
+        }
+    });
+    port
+}
+
+fn crawler(port: u16, sink: Takes, hosts: usize, timeout: &str) -> Crawler {
+    let config = crawling::config(&[
+        ("ALLOW_NET", "loopback"),
+        ("RESOLVE", &format!("*:80:127.0.0.1:{port}")),
+        ("DOWNLOAD_TIMEOUT", timeout),
+    ]);
+    let builder = Crawler::builder(config).sink(sink);
+    let mut crawler = builder.build().expect("a crawler");
+    for host in 0..hosts {
+        let request = Request::get(format!("http://host{host}.test/"));
+        crawler.submit(request).expect("it is a URL");
+    }
+    crawler
+}
+
+#[test]
+fn a_body_that_expands_without_end_has_no_longer_than_any_other() {
+    let mut crawler = crawler(endless(1), Takes::default(), 1, "1s");
+    let began = Instant::now();
+    while crawler.turn(Some(Duration::from_millis(100))) == Turn::GoesOn {
+        assert!(began.elapsed() < Duration::from_secs(20), "it never ends");
+    }
+    assert!(crawler.elapsed() < Duration::from_secs(10));
+    assert_eq!(crawler.stats().errors(), 1);
+}
+
+#[test]
+fn a_turn_goes_on_with_a_few_of_many_bodies_that_expand() {
+    const HOSTS: usize = 40;
+    let sink = Takes::default();
+    let taken = || sink.0.load(Ordering::Relaxed) >> 20;
+    let mut crawler = crawler(endless(HOSTS), sink.clone(), HOSTS, "60s");
+    let mut most = 0;
+    while taken() < 10 * HOSTS {
+        let before = taken();
+        crawler.turn(Some(Duration::from_millis(100)));
+        // First of all each is given what came of it at once.
+        if before > 2 * HOSTS {
+            most = most.max(taken() - before);
+        }
+    }
+    assert!(most <= 12, "{most} MiB in one turn");
+}
