@@ -53,7 +53,7 @@ pub use crawl::stats::{Progress, Spread, Stats, Tally};
 #[doc(inline)]
 pub use fetch::failure::{Failure, FailureKind, Truncation};
 #[doc(inline)]
-pub use fetch::timings::{Label, Timings};
+pub use fetch::timings::{Label, Spans, Timings};
 #[doc(inline)]
 pub use sink::function::FunctionSink;
 #[doc(inline)]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use argiope::sim::{Asked, Reply, Web};
-use argiope::{Config, Crawler, Handle, Page, Request, Turn};
+use argiope::{Config, Crawler, Failure, Handle, Page, Request, Turn};
 
 #[test]
 fn what_the_function_answers_is_what_the_sink_gets() {
@@ -69,6 +69,42 @@ fn latency_is_the_round_trip_and_what_the_origin_thinks() {
     assert_eq!(asked.answered, Some(asked.at + thinks));
     let sent = pages[0].timings.sent.expect("it left");
     assert_eq!(asked.at.saturating_since(sent), round_trip / 2);
+}
+
+#[test]
+fn how_long_an_attempt_took_is_told_however_it_ended() {
+    let thinks = Duration::from_millis(300);
+    let web = Web::new(move |asked| match &*asked.host {
+        "silent.test" => Reply::silence(),
+        "cut.test" => Reply::reset().after(thinks),
+        _ => Reply::page("a page").after(thinks),
+    });
+    let config = set(config(), "DOWNLOAD_TIMEOUT", "7s");
+    let requests =
+        ["silent.test", "cut.test", "a.test"].map(|host| Request::get(format!("http://{host}/")));
+    let refused = Request::get("http://127.0.0.1/");
+    let pages = crawl(&web, config, requests.into_iter().chain([refused]));
+    let page = |host: &str| {
+        let of = |page: &&Page| page.url.contains(host);
+        pages.iter().find(of).expect("it has its page")
+    };
+    let took = |host| {
+        page(host)
+            .ended
+            .saturating_since(page(host).timings.started)
+    };
+    let failure = |host| page(host).failure.as_ref().map(Failure::code);
+    let whole = Duration::from_secs(7);
+    assert_eq!(failure("silent").as_deref(), Some("timeout.total"));
+    assert!(took("silent") >= whole && took("silent") < whole + thinks);
+    assert_eq!(failure("cut").as_deref(), Some("reset.reset"));
+    assert!(took("cut") > thinks && took("cut") < thinks * 2);
+    assert_eq!(Some(page("a.test").ended), page("a.test").timings.body);
+    assert_eq!(
+        failure("127").as_deref(),
+        Some("blocked_address.not_global")
+    );
+    assert_eq!(took("127"), Duration::ZERO);
 }
 
 #[test]

@@ -14,6 +14,7 @@ use super::embed::steer::{Ended, Unwanted};
 use super::life::delayed::{Crowd, Delayed};
 use super::life::flight::{Flight, Socket};
 use super::life::guard::Guard;
+use super::life::intake::Intake;
 use super::life::mapping::Mapping;
 use super::life::origins::Ways;
 use super::life::pieces::Pieces;
@@ -135,8 +136,8 @@ pub(super) struct Core<I: Io> {
     pub(super) next_tick: Option<Instant>,
     pub(super) stats_path: Option<std::path::PathBuf>,
     pub(super) stats_written: Instant,
-    /// The sink was not ready when the last turn ended: it is asked again even if it is by now.
-    pub(super) sink_was_busy: bool,
+    /// Where the sink was full when the last turn ended it is asked again even if it is ready by now.
+    pub intake: Intake,
     /// The descriptor carries the next deadline: a host may be waiting for it.
     pub(super) armed: bool,
     /// There is more to do than one turn takes.
@@ -211,7 +212,7 @@ impl<I: Io> Core<I> {
         self.io.submit();
         self.part();
         self.advance_phase();
-        self.sink_was_busy = !self.sink.is_ready();
+        self.ask_sink();
         if let Some(pull) = &mut self.pull {
             pull.end_turn();
         }
@@ -265,7 +266,7 @@ impl<I: Io> Core<I> {
             _ => None,
         };
         // A sink that waits for another thread cannot say when it is ready: it is asked.
-        let waits_for_sink = matches!(self.phase, Phase::Flushing { .. }) || self.sink_was_busy;
+        let waits_for_sink = matches!(self.phase, Phase::Flushing { .. }) || self.intake.is_full();
         [
             waits_for_sink.then(|| self.now + ASK_SINK_EVERY),
             self.throttle.next_wake(),

@@ -23,6 +23,7 @@ use super::embed::stop::Pending;
 use super::life::admission::Refused;
 use super::life::delayed::{Crowd, Delayed};
 use super::life::guard::Guard;
+use super::life::intake::Intake;
 use super::life::mapping::Mapping;
 use super::life::origins::Ways;
 use super::life::pieces::Pieces;
@@ -343,7 +344,7 @@ impl<I: Io> Crawler<I> {
             next_tick: Some(now + Duration::from_secs(1)),
             stats_path: parts.stats_path,
             stats_written: now,
-            sink_was_busy: false,
+            intake: Intake::Ready,
             armed: false,
             unfinished: true,
             config,

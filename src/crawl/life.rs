@@ -13,6 +13,7 @@ pub(super) mod guard;
 pub(super) mod origins;
 pub(super) mod carry;
 mod reading;
+pub(super) mod intake;
 pub(super) mod flight;
 pub(super) mod room;
 pub(super) mod spare;

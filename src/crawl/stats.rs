@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use smol_str::SmolStr;
 
 use super::pacing::Pacing;
-use crate::base::time::{Instant, Wall, nanos};
+use crate::base::time::{Wall, nanos};
 use crate::fetch::failure::FailureKind;
 use crate::fetch::timings::{Label, Timings};
 use crate::sink::page::Page;
@@ -178,16 +178,14 @@ impl Stats {
             record(&mut self.server_latency_exact, exact);
         }
         record(&mut self.lateness, timings.lateness());
-        let since =
-            |end: Option<Instant>, start: Option<Instant>| Some(end?.saturating_since(start?));
-        let started = Some(timings.started);
+        let of = timings.spans();
         let spans = [
-            since(timings.dns, started),
-            timings.connect_took,
-            timings.tls_took,
-            since(timings.sent, timings.ready),
-            since(timings.first_byte, timings.sent),
-            since(timings.body, timings.headers),
+            of.dns,
+            of.connect,
+            of.tls,
+            of.request,
+            of.first_byte,
+            of.body,
         ];
         for ((_, spread), span) in self.phases.iter_mut().zip(spans) {
             record(spread, span);
@@ -435,6 +433,7 @@ impl Default for Spread {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::time::Instant;
 
     #[test]
     fn a_spread_without_values_is_null_and_one_with_values_gives_seconds() {

@@ -525,7 +525,7 @@ impl Connection {
         self.transport.info()
     }
 
-    /// What the server showed, where there is TLS and its handshake is over.
+    /// What the server showed, where there is TLS and its handshake is over or was ended for them.
     pub fn certificates(&self) -> Certificates {
         self.transport.certificates()
     }

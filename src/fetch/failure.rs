@@ -67,6 +67,12 @@ impl Failure {
             | FailureKind::Filtered => false,
         }
     }
+
+    /// Whether another crawl should have what ended so: it was we who ended it (`cancelled.stopped`), and
+    /// neither the web nor anybody's wish.
+    pub fn is_to_be_given_again(&self) -> bool {
+        self.is_named("cancelled.stopped")
+    }
 }
 
 impl fmt::Display for Failure {
@@ -218,5 +224,20 @@ impl Truncation {
             Truncation::Time => "time",
             Truncation::Disconnect => "disconnect",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_crawl_is_given_what_the_end_of_this_one_cut_off_and_nothing_else() {
+        let again = |kind, code| Failure::new(kind, code, "").is_to_be_given_again();
+        assert!(again(FailureKind::Cancelled, "stopped"));
+        assert!(!again(FailureKind::Cancelled, "asked"));
+        assert!(!again(FailureKind::Cancelled, "by_sink"));
+        assert!(!again(FailureKind::Timeout, "total"));
+        assert!(!again(FailureKind::HostDown, "gave_up"));
     }
 }

@@ -8,8 +8,9 @@ use crate::base::time::Instant;
 /// `dns` nor `connect` nor `tls_handshake` (`KEEPALIVE_MAX=0` keeps none), and an address that is
 /// remembered no `dns` (as long as its name server says, 30 s at least and a day at most).
 ///
-/// A span between two of them is `later.saturating_since(earlier)`. When an attempt failed is not among
-/// them: what a timeout took is the timeout.
+/// How long each took [`Timings::spans`] says; any other span between two of them is
+/// `later.saturating_since(earlier)`. When an attempt failed is not among them: see
+/// [`Page::ended`](crate::Page::ended).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timings {
     /// The attempt's start: its release by the throttle.
@@ -63,6 +64,29 @@ pub struct Timings {
     pub tls_by_user: bool,
 }
 
+/// How long each phase of an attempt took, in their order: [`Timings::spans`]. `None` is what did not
+/// happen, or was not over when the attempt failed. Which are upper bounds
+/// [`Page::bounds`](crate::Page::bounds) says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Spans {
+    /// The lookup, from its first query's departure.
+    pub dns: Option<Duration>,
+    /// TCP's handshake: [`Timings::connect_took`].
+    pub connect: Option<Duration>,
+    /// TLS's handshake: [`Timings::tls_took`].
+    pub tls: Option<Duration>,
+    /// From the connection being ready to the request's departure: our own wait, for the pace too.
+    pub request: Option<Duration>,
+    /// From the request's departure to the first byte of the final reply.
+    pub first_byte: Option<Duration>,
+    /// From that to the last byte of the final head. With `first_byte` it is
+    /// [`Timings::server_latency`].
+    pub headers: Option<Duration>,
+    /// From that to the last byte of the body.
+    pub body: Option<Duration>,
+}
+
 /// How far a latency can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Label {
@@ -90,6 +114,21 @@ impl Label {
 }
 
 impl Timings {
+    /// How long each phase took, as far as it happened.
+    pub fn spans(&self) -> Spans {
+        let span =
+            |start: Option<Instant>, end: Option<Instant>| Some(end?.saturating_since(start?));
+        Spans {
+            dns: span(Some(self.started), self.dns),
+            connect: self.connect_took,
+            tls: self.tls_took,
+            request: span(self.ready, self.sent),
+            first_byte: span(self.sent, self.first_byte),
+            headers: span(self.first_byte, self.headers),
+            body: span(self.headers, self.body),
+        }
+    }
+
     /// From the request's departure to the last byte of the final head.
     pub fn server_latency(&self) -> Option<Duration> {
         Some(self.headers?.saturating_since(self.sent?))
@@ -207,6 +246,50 @@ mod tests {
 
     fn at(millis: u64) -> Instant {
         Instant::START + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn each_phase_took_from_the_end_of_the_one_before_and_what_did_not_happen_took_nothing() {
+        let millis = |millis| Some(Duration::from_millis(millis));
+        let timings = Timings {
+            started: at(10),
+            dns: Some(at(12)),
+            // Both say what they took: what is between is our own.
+            connect: Some(at(20)),
+            connect_took: millis(4),
+            tls_handshake: Some(at(50)),
+            tls_took: millis(8),
+            ready: Some(at(50)),
+            sent: Some(at(66)),
+            first_byte: Some(at(98)),
+            headers: Some(at(162)),
+            body: Some(at(290)),
+            ..Timings::default()
+        };
+        let all = Spans {
+            dns: millis(2),
+            connect: millis(4),
+            tls: millis(8),
+            request: millis(16),
+            first_byte: millis(32),
+            headers: millis(64),
+            body: millis(128),
+        };
+        assert_eq!(timings.spans(), all);
+        // On a kept connection, with a reply that broke off in its head.
+        let kept = Timings {
+            started: timings.started,
+            ready: timings.ready,
+            sent: timings.sent,
+            first_byte: timings.first_byte,
+            ..Timings::default()
+        };
+        let some = Spans {
+            request: all.request,
+            first_byte: all.first_byte,
+            ..Spans::default()
+        };
+        assert_eq!(kept.spans(), some);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! The door to rustls. Nothing here touches a socket or a clock: wire bytes go in, plain bytes
 //! come out, and the time is whatever the crawl last said with [`TlsConfig::set_now`].
 
+mod refused;
+
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::fmt;
@@ -11,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -23,6 +25,7 @@ use rustls::{
     SignatureScheme,
 };
 
+use self::refused::{Keeping, Refused};
 use super::failure::{Failure, FailureKind};
 use crate::base::time::{Instant, Wall};
 
@@ -126,12 +129,19 @@ pub struct TlsInfo {
 /// The certificates that a server showed, its own first, as they came: DER of X.509 (RFC 5280). Of a
 /// resumed session they are those of the first. A clone shares them; without TLS there is nothing.
 ///
-/// Whether they are to be believed [`TlsInfo::verified`] says. They are not sorted, and the root is
-/// among them only where the server sent it.
+/// Whether they are to be believed [`TlsInfo::verified`] says. Where there is none since the handshake
+/// failed (`tls.expired`, `tls.untrusted`), they are what was refused, and anyone on the way may have
+/// sent them: they tell what to mend, not who answered. They are not sorted, and the root is among
+/// them only where the server sent it.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Certificates(Option<Arc<[Box<[u8]>]>>);
 
 impl Certificates {
+    fn of<'a>(chain: impl IntoIterator<Item = &'a CertificateDer<'a>>) -> Self {
+        let chain = chain.into_iter().map(|der| der.as_ref().into());
+        Certificates(Some(chain.collect()))
+    }
+
     /// Each of them, in DER, in the order of the handshake.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.0
@@ -146,7 +156,7 @@ impl Certificates {
         self.iter().next()
     }
 
-    /// How many there are: 0 where there was no TLS.
+    /// How many there are: 0 where there was no TLS, or none that came as far as to show any.
     pub fn len(&self) -> usize {
         self.iter().len()
     }
@@ -170,6 +180,7 @@ impl fmt::Debug for Certificates {
 #[derive(Clone, Debug)]
 pub struct TlsConfig {
     client: Arc<ClientConfig>,
+    refused: Arc<Refused>,
     time: Arc<CrawlTime>,
     wall_at_start: Wall,
     verified: bool,
@@ -189,14 +200,22 @@ impl TlsConfig {
         if let Some(file) = &settings.ca_file {
             add_roots(&mut roots, file)?;
         }
-        let mut client = if settings.insecure {
-            builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(NoVerification(provider)))
-                .with_no_client_auth()
+        let judge: Arc<dyn ServerCertVerifier> = if settings.insecure {
+            Arc::new(NoVerification(provider))
         } else {
-            builder.with_root_certificates(roots).with_no_client_auth()
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+                .build()
+                .map_err(|error| TlsConfigError::Provider(error.to_string()))?
         };
+        let refused = Arc::new(Refused::default());
+        let verifier = Keeping {
+            judge,
+            refused: refused.clone(),
+        };
+        let mut client = builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_no_client_auth();
         // Some servers end the handshake over any other offer.
         client.alpn_protocols = vec![b"http/1.1".to_vec()];
         client.resumption = Resumption::in_memory_sessions(
@@ -204,6 +223,7 @@ impl TlsConfig {
         );
         Ok(TlsConfig {
             client: Arc::new(client),
+            refused,
             time,
             wall_at_start: settings.wall_at_start,
             verified: !settings.insecure,
@@ -220,6 +240,7 @@ impl TlsConfig {
 /// One connection's TLS: a handshake, then bytes both ways.
 pub struct TlsSession {
     connection: ClientConnection,
+    refused: Arc<Refused>,
     verified: bool,
     peer_closed: bool,
     /// Copied once, for all exchanges of the connection.
@@ -241,6 +262,7 @@ impl TlsSession {
         connection.set_buffer_limit(None);
         Ok(TlsSession {
             connection,
+            refused: config.refused.clone(),
             verified: config.verified,
             peer_closed: false,
             certificates: OnceCell::new(),
@@ -264,7 +286,15 @@ impl TlsSession {
             }
             let outcome = self.connection.process_new_packets();
             self.take_plain(plain);
-            self.peer_closed = outcome.map_err(|error| failure(&error))?.peer_has_closed();
+            match outcome {
+                Ok(state) => self.peer_closed = state.peer_has_closed(),
+                Err(error) => {
+                    if let Some(chain) = self.refused.take() {
+                        self.certificates = OnceCell::from(chain);
+                    }
+                    return Err(failure(&error));
+                }
+            }
         }
         Ok(())
     }
@@ -319,14 +349,15 @@ impl TlsSession {
         })
     }
 
-    /// What the server showed; nothing before the end of the handshake.
+    /// What the server showed; nothing before the end of the handshake, or before it was refused for
+    /// them.
     pub fn certificates(&self) -> Certificates {
         if self.is_handshaking() {
-            return Certificates::default();
+            return self.certificates.get().cloned().unwrap_or_default();
         }
         let copied = self.certificates.get_or_init(|| {
             let chain = self.connection.peer_certificates();
-            Certificates(chain.map(|chain| chain.iter().map(|der| der.as_ref().into()).collect()))
+            chain.map(Certificates::of).unwrap_or_default()
         });
         copied.clone()
     }

@@ -67,6 +67,10 @@ pub trait Sink: Send {
 
     /// Whether it takes more now. What is on its way when it says no is still put. It is asked in each
     /// turn, and every few milliseconds while it says no: nobody has to wake the crawl.
+    ///
+    /// As long as it says no, nothing is sent and little is read; a crawl whose sink never says yes
+    /// again goes on so until it is told to stop. Where requests wait for it for ten seconds the log
+    /// has a warning, one for each such stretch.
     fn is_ready(&self) -> bool {
         true
     }

@@ -66,7 +66,9 @@ pub struct Page {
     /// TLS, where there was any.
     pub tls: Option<TlsInfo>,
     /// The certificate chain that the server showed, shared by the pages of a connection; none without
-    /// TLS, nor where the handshake failed: what was not trusted is not shown.
+    /// TLS. Also the one that was refused (`tls.expired`, `tls.name_mismatch`, `tls.untrusted` and their
+    /// like): it is **not to be trusted**, and says only what the server, or somebody on the way,
+    /// sent. [`Page::tls`] is `None` then.
     pub certificates: Certificates,
     /// Bytes of the final reply as they came over the wire (above TLS).
     pub bytes_wire: u64,
@@ -74,6 +76,10 @@ pub struct Page {
     pub links: Option<u32>,
     /// When each phase ended.
     pub timings: Timings,
+    /// When the attempt ended, well or not: since `timings.started` it took so long, until the timeout or
+    /// the refusal that ended it, or until we had read the last byte (`timings.body` says when that
+    /// arrived). Where nothing was begun the two are the same moment.
+    pub ended: Instant,
     /// The gap that throttling asked for before this request, jitter included: the longest of its
     /// scopes'. Zero before a scope's first; `None` where nothing was sent.
     pub delay: Option<Duration>,
@@ -242,6 +248,7 @@ pub(crate) mod samples {
                 kernel: true,
                 ..Timings::default()
             },
+            ended: at(20_300).unwrap_or_default(),
             delay: Some(Duration::from_millis(250)),
             wall_at_start: Wall(1_795_219_200_000_000_000),
             route: None,

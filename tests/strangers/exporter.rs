@@ -13,7 +13,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use argiope::{
     Config, CrawlUrl, Crawler, DiskJob, Handle, Label, NotTaken, Page, Reply, Request, Sink, Wish,
@@ -71,7 +71,6 @@ impl Prober {
             .lock()
             .unwrap()
             .insert(tag, (Vec::new(), sender));
-        let began = Instant::now();
         let request = Request::get(target).timeout(timeout).dont_filter().tag(tag);
         let number = match self.handle.try_submit(request) {
             Ok(number) => number,
@@ -89,8 +88,7 @@ impl Prober {
                 answer.await
             }
         };
-        let attempts = attempts.unwrap_or_default(); // None where the crawl is over.
-        Ok(metrics(&attempts, began.elapsed()))
+        Ok(metrics(&attempts.unwrap_or_default())) // None where the crawl is over.
     }
 }
 
@@ -116,7 +114,7 @@ impl Sink for Answers {
     }
 }
 
-fn metrics(attempts: &[Page], took: Duration) -> String {
+fn metrics(attempts: &[Page]) -> String {
     let mut out = String::new();
     let mut tell = |name: &str, value: f64| _ = writeln!(out, "{name} {value}");
     let last = attempts.last();
@@ -124,7 +122,13 @@ fn metrics(attempts: &[Page], took: Duration) -> String {
     let failure = last.and_then(|page| page.failure.as_ref());
     let is_fine = failure.is_none() && status.is_some_and(|status| (200..300).contains(&status));
     tell("probe_success", f64::from(u8::from(is_fine)));
-    tell("probe_duration_seconds", took.as_secs_f64());
+    // However it ended, and without the wait for its turn.
+    let took = attempts.first().zip(last);
+    let took = took.map(|(first, last)| last.ended.saturating_since(first.timings.started));
+    tell(
+        "probe_duration_seconds",
+        took.unwrap_or_default().as_secs_f64(),
+    );
     tell("probe_http_status_code", f64::from(status.unwrap_or(0)));
     tell(
         "probe_http_redirects",
@@ -137,18 +141,13 @@ fn metrics(attempts: &[Page], took: Duration) -> String {
     // Each phase is the sum over all redirects.
     let (mut phases, mut worst) = ([Duration::ZERO; 5], None);
     for timings in attempts.iter().map(|page| &page.timings) {
-        let resolve = timings.dns.map(|dns| dns.saturating_since(timings.started));
-        let processing = timings.server_latency();
-        let transfer = timings
-            .headers
-            .zip(timings.body)
-            .map(|(head, body)| body.saturating_since(head));
+        let of = timings.spans();
         let spans = [
-            resolve,
-            timings.connect_took,
-            timings.tls_took,
-            processing,
-            transfer,
+            of.dns,
+            of.connect,
+            of.tls,
+            timings.server_latency(),
+            of.body,
         ];
         for (phase, span) in phases.iter_mut().zip(spans) {
             *phase += span.unwrap_or_default();

@@ -258,32 +258,45 @@ fn what_is_no_target_is_refused() {
 }
 
 #[test]
-fn the_end_of_the_certificate_that_ends_first_is_told_if_it_is_trusted() {
+fn the_end_of_the_certificate_that_ends_first_is_told_most_of_all_where_it_is_the_trouble() {
     let folder = tempfile::tempdir().expect("a folder");
     let authority = folder.path().join("authority.pem");
-    let port = serve_tls(&authority);
-    let config = Config::default()
-        .with("ALLOW_NET", "loopback")
-        .and_then(|config| config.with("RESOLVE", format!("*:443:127.0.0.1:{port}")))
-        .expect("it is sound");
-    let trusting = config.clone();
-    let trusting = trusting.with("CA_FILE", authority.to_str().expect("a path"));
-    let told = |config| metrics(&scraped(config, &[("probe?target=https://a.test/", 30.0)])[0]);
+    let told = |port: u16, host: &str, trusts: bool| {
+        let config = Config::default()
+            .with("ALLOW_NET", "loopback")
+            .and_then(|config| config.with("RESOLVE", format!("*:443:127.0.0.1:{port}")));
+        let mut config = config.expect("it is sound");
+        if trusts {
+            let trusting = config.with("CA_FILE", authority.to_str().expect("a path"));
+            config = trusting.expect("it is sound");
+        }
+        let target = format!("probe?target=https://{host}/");
+        metrics(&scraped(config, &[(target.as_str(), 30.0)])[0])
+    };
+    let expiry = |told: &HashMap<String, f64>| told["probe_ssl_earliest_cert_expiry"];
 
-    let trusted = told(trusting.expect("it is sound"));
+    let port = serve_tls(&authority, 2100);
+    let trusted = told(port, "a.test", true);
     assert_eq!(trusted["probe_success"], 1.0, "{trusted:?}");
-    let ends = trusted["probe_ssl_earliest_cert_expiry"];
-    assert_eq!(ends, 4_102_444_800.0); // 2100-01-01
+    assert_eq!(expiry(&trusted), 4_102_444_800.0); // 2100-01-01
     assert!(phase(&trusted, "tls") > 0.0);
+    for (host, trusts, code) in [
+        ("a.test", false, "tls.untrusted"),
+        ("b.test", true, "tls.name_mismatch"),
+    ] {
+        let refused = told(port, host, trusts);
+        assert_eq!(refused["probe_success"], 0.0);
+        assert_eq!(failures(&refused), [code]);
+        assert_eq!(expiry(&refused), 4_102_444_800.0);
+    }
 
-    let untrusted = told(config);
-    assert_eq!(untrusted["probe_success"], 0.0);
-    assert_eq!(failures(&untrusted), ["tls.untrusted"]);
-    assert!(!untrusted.contains_key("probe_ssl_earliest_cert_expiry"));
+    let expired = told(serve_tls(&authority, 2020), "a.test", true);
+    assert_eq!(failures(&expired), ["tls.expired"]);
+    assert_eq!(expiry(&expired), 1_577_836_800.0); // 2020-01-01
 }
 
-/// Serves a page under a certificate to the year 2100, of an authority to 2200 that it writes to a file.
-fn serve_tls(authority: &Path) -> u16 {
+/// Serves a page under a certificate to this year, of an authority to 2200 that it writes to a file.
+fn serve_tls(authority: &Path, until: i32) -> u16 {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.not_after = date_time_ymd(2200, 1, 1);
@@ -292,7 +305,7 @@ fn serve_tls(authority: &Path) -> u16 {
     std::fs::write(authority, issuer.pem()).expect("it is written");
     let key = KeyPair::generate().expect("a key");
     let mut params = CertificateParams::new(vec!["a.test".to_owned()]).expect("a name");
-    params.not_after = date_time_ymd(2100, 1, 1);
+    params.not_after = date_time_ymd(until, 1, 1);
     let certificate = params.signed_by(&key, &issuer).expect("a certificate");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)

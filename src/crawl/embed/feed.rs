@@ -159,13 +159,11 @@ pub enum End<'a> {
 
 impl Ended<'_> {
     /// Whether another crawl should have it: it was we who ended it, and neither the web nor anybody's
-    /// wish.
+    /// wish. A page's own failure says [the same](Failure::is_to_be_given_again).
     pub fn is_to_be_given_again(&self) -> bool {
         match self.end {
             End::NotBegun | End::Unfinished => true,
-            End::Final { failure, .. } => {
-                failure.is_some_and(|failure| failure.is_named("cancelled.stopped"))
-            }
+            End::Final { failure, .. } => failure.is_some_and(Failure::is_to_be_given_again),
             End::Refused(_) => false,
         }
     }

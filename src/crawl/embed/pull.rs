@@ -165,7 +165,7 @@ impl<I: Io> Core<I> {
     /// A result was taken: what waited for that goes on.
     fn hear_of_room(&mut self) {
         let is_empty = !self.results_wait();
-        let reads_on = self.sink_was_busy && self.sink.is_ready();
+        let reads_on = self.intake.is_full() && self.sink.is_ready();
         if reads_on || is_empty && self.phase == Phase::Running && self.is_exhausted() {
             self.stir();
         } else if is_empty && self.armed {

@@ -101,6 +101,7 @@ impl<I: Io> Core<I> {
             bytes_wire,
             links,
             timings,
+            ended,
             delay,
             wall_at_start,
             route,
@@ -146,6 +147,7 @@ impl<I: Io> Core<I> {
             started: self.now,
             ..Timings::default()
         };
+        *ended = self.now;
         *delay = None;
         *wall_at_start = self.io.wall_at_start();
         *route = job.route().cloned();

@@ -89,12 +89,12 @@ impl Measure {
             Measure::Sent => timings.server_latency(),
             Measure::Whole => since(timings.body.or(timings.headers), due),
             Measure::Wait => since(Some(timings.started), due),
-            Measure::Dns => since(timings.dns, timings.started),
-            Measure::Connect => timings.connect_took,
-            Measure::Tls => timings.tls_took,
-            Measure::FirstByte => since(timings.first_byte, timings.sent?),
-            Measure::Headers => since(timings.headers, timings.first_byte?),
-            Measure::Body => since(timings.body, timings.headers?),
+            Measure::Dns => timings.spans().dns,
+            Measure::Connect => timings.spans().connect,
+            Measure::Tls => timings.spans().tls,
+            Measure::FirstByte => timings.spans().first_byte,
+            Measure::Headers => timings.spans().headers,
+            Measure::Body => timings.spans().body,
             Measure::Lateness => timings.lateness(),
         }
     }

@@ -607,6 +607,7 @@ fn a_handshake_that_fails_is_a_failure_of_the_connection() {
     let news = hear(&mut connection, &answer, 20);
     assert_eq!(failure(news.into_iter().next()), "tls.untrusted");
     assert!(connection.is_closed());
+    assert_eq!(connection.certificates().len(), 1, "what was refused");
     out.clear();
     assert!(!connection.take_output(&mut out));
     assert!(!out.is_empty(), "the server is told why");

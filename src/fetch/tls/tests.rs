@@ -96,6 +96,43 @@ fn certificate_trouble_has_stable_codes() {
 }
 
 #[test]
+fn a_chain_that_is_refused_is_shown_as_it_came_and_one_that_never_came_is_not() {
+    let authority = Authority::new();
+    let (trusting, strange) = (authority.settings(), TlsSettings::new(WALL));
+    for versions in [&[&TLS12][..], &[&TLS13]] {
+        let server = |until| authority.server("a.test", (2020, until), versions);
+        let refuse = |settings: &TlsSettings, server: &Arc<ServerConfig>, host: &str| {
+            let config = config(settings);
+            let mut session = TlsSession::new(&config, host).expect("a name");
+            let mut other = TlsSession::new(&config, host).expect("a name");
+            assert!(session.certificates().is_empty());
+            let mut server = Server::new(server);
+            let failed = shake(&mut session, &mut server, usize::MAX).expect_err("refused");
+            assert_eq!(session.info(), None, "nothing was agreed on");
+            // What was refused is that session's alone.
+            assert!(other.read(b"no TLS", &mut Vec::new()).is_err());
+            assert!(other.certificates().is_empty());
+            (failed.code, session.certificates())
+        };
+        let good = server(2040);
+        for (settings, server, host, code) in [
+            (&trusting, &server(2021), "a.test", "expired"),
+            (&trusting, &good, "b.test", "name_mismatch"),
+            (&strange, &good, "a.test", "untrusted"),
+        ] {
+            let (told, shown) = refuse(settings, server, host);
+            assert_eq!(told, code);
+            let mut insecure = TlsSettings::new(WALL);
+            insecure.insecure = true;
+            let mut session = TlsSession::new(&config(&insecure), host).expect("a name");
+            shake(&mut session, &mut Server::new(server), usize::MAX).expect("not verified");
+            assert_eq!(shown.len(), 1, "{code}");
+            assert_eq!(shown, session.certificates(), "{code}");
+        }
+    }
+}
+
+#[test]
 fn a_self_signed_certificate_is_untrusted_unless_it_is_in_the_ca_file() {
     let key = KeyPair::generate().expect("a key");
     let self_signed = |is_ca| {
