@@ -372,8 +372,7 @@ def wrong_with(judged):
         yield f"p99 is {percentile(size, 0.99):.1f} µs, more than 25"
     if is_uring and percentile(size, 0.99) > 50:
         yield f"p99 is {percentile(size, 0.99):.1f} µs, more than 50"
-    # Asked for while our thread is busy. Where it is idle a bound costs a sample and misleads nobody.
-    if is_uring and judged.busy and judged.share() >= 0.01:
+    if is_uring and judged.share() >= 0.01:
         yield f"{judged.share():.1%} are bounds, not under 1 %"
     if not is_uring and max(size, default=0) > 50:
         yield f"one that is not labelled a bound is off by {max(size):.1f} µs, more than 50"
