@@ -361,14 +361,7 @@ fn a_loop_that_is_late_tells_every_phase_as_long_as_it_was() {
     assert!(set_up >= (ROUND_TRIP + LOOKUP + ROUND_TRIP).as_millis() as f64 + 12.0);
 }
 
-/// What a late loop tells of each phase. What is wrong with it is wrong each time; a busy machine, which
-/// adds to the phases too, leaves one run in five alone.
-fn a_late_loop_on_the_kernel_tells_every_phase_as_long_as_it_was<I: Io>(make: impl Fn() -> I) {
-    let runs: Vec<_> = (0..5).map_while(|_| late_phases(make()).err()).collect();
-    assert!(runs.len() < 5, "{runs:?}");
-}
-
-fn late_phases<I: Io>(io: I) -> Result<(), String> {
+fn a_late_loop_on_the_kernel_tells_every_phase_as_long_as_it_was<I: Io>(io: I) {
     let servers = Servers::start();
     let back_end = io.name();
     let urls = urls(16, servers.pages.port());
@@ -376,29 +369,25 @@ fn late_phases<I: Io>(io: I) -> Result<(), String> {
     assert!(millis(&report, Measure::Lateness, 0.5) >= 4.0);
     for measure in MEASURES {
         let (told, took) = (millis(&report, measure, 0.5), servers.took(measure));
-        // Less than one stall would add.
-        if !(took - 0.5..took + 3.0).contains(&told) {
-            let name = measure.name();
-            return Err(format!("{back_end}, {name}: {told}, not {took} ms"));
-        }
+        let name = measure.name();
+        // A busy machine adds to it, but less than one stall would.
+        assert!(
+            (took - 0.5..took + 3.0).contains(&told),
+            "{back_end}, {name}: {told}, not {took} ms"
+        );
     }
-    Ok(())
 }
 
 #[test]
 fn so_it_is_on_epoll() {
-    a_late_loop_on_the_kernel_tells_every_phase_as_long_as_it_was(|| {
-        Epoll::new(Settings::default()).expect("a back end")
-    });
+    let epoll = Epoll::new(Settings::default()).expect("a back end");
+    a_late_loop_on_the_kernel_tells_every_phase_as_long_as_it_was(epoll);
 }
 
 #[test]
 fn so_it_is_on_io_uring() {
-    let make = || Uring::new(Settings::default());
-    match make() {
-        Ok(_) => a_late_loop_on_the_kernel_tells_every_phase_as_long_as_it_was(|| {
-            make().expect("it was to be had a moment ago")
-        }),
+    match Uring::new(Settings::default()) {
+        Ok(uring) => a_late_loop_on_the_kernel_tells_every_phase_as_long_as_it_was(uring),
         Err(reason) => loud::skip(reason),
     }
 }
