@@ -14,7 +14,7 @@ use counting::{Counting, held};
 static COUNTING: Counting = Counting;
 
 /// Bytes beside what was said.
-const MORE_MAX: f64 = 200.0;
+const BESIDE_MAX: f64 = 200.0;
 
 #[test]
 fn a_queued_request_costs_200_bytes_and_its_url() {
@@ -103,7 +103,7 @@ fn check(kind: &str, make: impl Fn(u32) -> Request) {
     let more = (held() - before) as f64;
     let last = (more - said as f64) / 99_000.0;
     println!("{kind}: {last:.0} bytes beside what was said, {worst:.0} at the worst");
-    assert!(worst <= MORE_MAX, "{kind}: {worst:.0} bytes");
+    assert!(worst <= BESIDE_MAX, "{kind}: {worst:.0} bytes");
 }
 
 fn request(hosts: u32, number: u32) -> Request {

@@ -94,31 +94,18 @@ impl Line<'_> {
 
     /// A span as seconds: no exponent, up to nine digits after the point, no idle zeros.
     pub fn seconds(&mut self, span: Duration) {
-        let (seconds, fraction) = (span.as_secs(), span.subsec_nanos());
-        let mut text = *b"0.000000000";
-        // Nearly all are shorter than ten seconds, and then all digits go at once.
-        let from = match seconds {
-            0..10 => {
-                text[0] += seconds as u8;
-                0
-            }
-            _ => {
-                self.number(seconds);
-                1
-            }
-        };
+        self.number(span.as_secs());
+        let fraction = span.subsec_nanos();
         if fraction == 0 {
-            return self.out.extend_from_slice(&text[from..1]);
+            return;
         }
-        put_digits(&mut text[2..], fraction);
+        let mut text = *b".000000000";
+        put_digits(&mut text[1..], fraction);
         let mut width = text.len();
         while text[width - 1] == b'0' {
             width -= 1;
         }
-        match from {
-            0 => self.put(text, width),
-            _ => self.out.extend_from_slice(&text[from..width]),
-        }
+        self.put(text, width);
     }
 
     pub fn wall(&mut self, wall: Wall) {
