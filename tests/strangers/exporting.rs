@@ -1,3 +1,6 @@
+//! The exporter judged: by what its metrics say of servers that are well, that hang, and whose
+//! certificates are refused.
+
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener as Listener};

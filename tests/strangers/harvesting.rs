@@ -1,3 +1,5 @@
+//! The harvest judged: at the API, by pace and cost of each key, and in the database.
+
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};

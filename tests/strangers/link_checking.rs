@@ -1,3 +1,5 @@
+//! The link checker judged: by its report, and by what the sites were asked.
+
 use std::future::{Future, pending};
 use std::net::UdpSocket;
 use std::sync::Mutex;
