@@ -1,18 +1,18 @@
 //! A crawl that a program in Python drives.
 
-use std::collections::VecDeque;
+use std::mem;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use argiope::sink::function::FunctionSink;
-use argiope::{Config, Turn};
+use argiope::{Config, Refused, Turn};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::PyDict;
 
-use crate::handle::{Handle, Over};
+use crate::handle::{Handle, Over, request_of};
 use crate::page::Page;
 use crate::setting::setting;
 
@@ -25,7 +25,7 @@ use crate::setting::setting;
 pub struct Crawler {
     /// Poisoned by a turn that panicked, and then not touched again.
     crawl: Mutex<Crawl>,
-    pages: Arc<Mutex<VecDeque<argiope::Page>>>,
+    pages: Arc<Mutex<Vec<Page>>>,
 }
 
 struct Crawl {
@@ -48,9 +48,9 @@ impl Crawler {
             let set = config.with(&name, value);
             config = set.map_err(|error| PyValueError::new_err(error.to_string()))?;
         }
-        let pages: Arc<Mutex<VecDeque<argiope::Page>>> = Arc::default();
+        let pages: Arc<Mutex<Vec<Page>>> = Arc::default();
         let (keeps, room) = (Arc::clone(&pages), Arc::clone(&pages));
-        let sink = FunctionSink::new(move |page| locked(&keeps).push_back(page))
+        let sink = FunctionSink::new(move |page| locked(&keeps).push(Page::from(page)))
             .ready_when(move || locked(&room).len() < PAGES_WAITING);
         let crawler = argiope::Crawler::builder(config).sink(sink).build();
         let crawler = crawler.map_err(|error| match error {
@@ -73,6 +73,18 @@ impl Crawler {
             None => Ok(Handle::new(crawl.crawler.handle())),
             Some(_) => Err(Over::new_err("the crawl is over")),
         }
+    }
+
+    /// Submits a request, as a handle's `submit` does, from where the turns are taken: there is always
+    /// room.
+    #[pyo3(signature = (request, *, tag = 0))]
+    fn submit(&self, py: Python<'_>, request: &str, tag: u64) -> PyResult<u64> {
+        let request = request_of(request, tag)?;
+        let submitted = self.crawl(py)?.crawler.submit(request);
+        submitted.map_err(|why| match why {
+            Refused::Over => Over::new_err(why.to_string()),
+            _ => PyValueError::new_err(why.to_string()),
+        })
     }
 
     /// The descriptor to wait for. It lives as long as this does.
@@ -98,9 +110,9 @@ impl Crawler {
         })
     }
 
-    /// The next finished page, or `None` if none waits.
-    fn take(&self) -> Option<Page> {
-        locked(&self.pages).pop_front().map(Page::from)
+    /// The finished pages that wait, a list, in the order in which they ended.
+    fn take(&self) -> Vec<Page> {
+        mem::take(&mut *locked(&self.pages))
     }
 
     /// Why the crawl is over: `finished`, `shutdown` and others; `None` while it goes on.

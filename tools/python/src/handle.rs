@@ -30,7 +30,8 @@ impl Handle {
     /// `method`, `headers`, `body_b64`, `scopes`, `priority`, `meta`.
     #[pyo3(signature = (request, *, tag = 0))]
     fn submit(&self, request: &str, tag: u64) -> PyResult<u64> {
-        self.with(|handle| submit(handle, request, tag))
+        let request = request_of(request, tag)?;
+        self.with(|handle| submit(handle, request))
     }
 
     /// Cancels the request of this number, wherever it is.
@@ -90,17 +91,20 @@ impl Handle {
     }
 }
 
-fn submit(handle: &argiope::Handle, line: &str, tag: u64) -> PyResult<u64> {
+fn submit(handle: &argiope::Handle, request: Request) -> PyResult<u64> {
+    handle.try_submit(request).map_err(|error| match error {
+        NotTaken::Full(_) => Full::new_err(error.to_string()),
+        NotTaken::Closed(_) => Over::new_err(error.to_string()),
+        _ => PyValueError::new_err(error.to_string()),
+    })
+}
+
+/// The request that a line of seeds says.
+pub fn request_of(line: &str, tag: u64) -> PyResult<Request> {
     let refused = |why: String| PyValueError::new_err(why);
     let request = Request::from_line(line).map_err(|error| refused(error.to_string()))?;
     let request = request.ok_or_else(|| refused(format!("there is no URL in {line:?}")))?;
-    handle
-        .try_submit(request.tag(tag))
-        .map_err(|error| match error {
-            NotTaken::Full(_) => Full::new_err(error.to_string()),
-            NotTaken::Closed(_) => Over::new_err(error.to_string()),
-            _ => refused(error.to_string()),
-        })
+    Ok(request.tag(tag))
 }
 
 fn told(result: Result<(), NotTold>) -> PyResult<()> {

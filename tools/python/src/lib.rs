@@ -10,6 +10,11 @@ mod setting;
 
 use pyo3::prelude::*;
 
+/// The binary's own. Pages are freed by the hundred, where their program has looked at them; for that
+/// glibc's is slow.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// What is written in Rust of the package `argiope`.
 #[pymodule]
 mod _argiope {

@@ -6,11 +6,14 @@ use pyo3::types::PyBytes;
 
 /// A finished attempt: a page, a robots.txt, a sitemap, or what went wrong.
 #[pyclass(frozen, module = "argiope")]
-pub struct Page(argiope::Page);
+pub struct Page(
+    /// Boxed: it goes from the crawl's queue to the interpreter's object as it lies.
+    Box<argiope::Page>,
+);
 
 impl From<argiope::Page> for Page {
     fn from(page: argiope::Page) -> Self {
-        Page(page)
+        Page(Box::new(page))
     }
 }
 

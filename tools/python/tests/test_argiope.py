@@ -173,13 +173,31 @@ class Crawls(unittest.TestCase):
             pass
         self.assertLess(time.monotonic() - began, 20)
         feeder.join()
-        page = crawler.take()
+        [page] = crawler.take()
         self.assertEqual(([page.root], page.tag, page.status), (numbers, 7, 200))
-        self.assertEqual((crawler.take(), crawler.reason), (None, "finished"))
+        self.assertEqual((crawler.take(), crawler.reason), ([], "finished"))
         with self.assertRaises(argiope.Over):
             handle.submit("http://a.test/2")
         with self.assertRaises(argiope.Over):
+            crawler.submit("http://a.test/2")
+        with self.assertRaises(argiope.Over):
             crawler.handle()
+
+    def test_who_takes_the_turns_submits_without_bound(self):
+        crawler = argiope.Crawler(self.server.settings())
+        numbers = [crawler.submit(f"http://a.test/{n}", tag=n) for n in range(20_000)]
+        self.assertEqual(len(set(numbers)), 20_000)
+        with self.assertRaises(ValueError):
+            crawler.submit("no url")
+        pages = []
+        while len(pages) < 3:
+            crawler.turn(1)
+            pages += crawler.take()
+        for page in pages:
+            self.assertEqual((page.root, page.status), (numbers[page.tag], 200))
+        crawler.handle().shutdown(0)
+        while crawler.turn(None):
+            pass
 
     def test_a_crawl_is_steered_by_its_handle(self):
         crawler = argiope.Crawler(self.server.settings())
@@ -188,8 +206,9 @@ class Crawls(unittest.TestCase):
         number = handle.submit("http://a.test/1")
         handle.submit("http://b.test/2")
         handle.cancel(number)
-        while (page := crawler.take()) is None:
+        while not (pages := crawler.take()):
             crawler.turn(1)
+        [page] = pages
         self.assertEqual((page.root, page.error), (number, "cancelled.asked"))
         self.assertEqual(self.server.asked, [])
         handle.shutdown(0)

@@ -22,67 +22,94 @@ async def crawl(requests, settings=None):
     crawler = Crawler(settings)
     handle = crawler.handle()
     feeding = asyncio.ensure_future(_feed(handle, requests))
+    turns = _Turns(crawler)
     try:
-        async for page in drive(crawler):
-            yield page
+        while pages := await turns.pages():
+            for page in pages:
+                yield page
         # What it said that could not be submitted.
         await feeding
     finally:
+        turns.end()
         feeding.cancel()
         handle.close()
 
 
 async def drive(crawler):
     """Takes a crawler's turns in the running loop, whenever anything is due; yields its pages."""
-    loop = asyncio.get_running_loop()
-    descriptor = crawler.fileno()
-    news = asyncio.Event()
-    failures = []
+    turns = _Turns(crawler)
+    try:
+        while pages := await turns.pages():
+            for page in pages:
+                yield page
+    finally:
+        turns.end()
 
-    def turn():
+
+class _Turns:
+    """The turns of a crawler in the running loop, one whenever anything is due."""
+
+    def __init__(self, crawler):
+        self.crawler = crawler
+        self.loop = asyncio.get_running_loop()
+        self.descriptor = crawler.fileno()
+        # Who waits for pages, a future.
+        self.waiter = None
+        self.failure = None
+        self.loop.add_reader(self.descriptor, self._turn)
+        self._turn()
+
+    async def pages(self):
+        """The pages that wait; none once it is over."""
+        while not (pages := self.crawler.take()):
+            if self.failure is not None:
+                raise self.failure
+            if self.crawler.reason is not None:
+                break
+            self.waiter = self.loop.create_future()
+            await self.waiter
+        return pages
+
+    def end(self):
+        self.loop.remove_reader(self.descriptor)
+
+    def _turn(self):
         try:
-            goes_on = crawler.turn(0)
+            goes_on = self.crawler.turn(0)
         except BaseException as failure:
-            failures.append(failure)
+            self.failure = failure
             goes_on = False
         if not goes_on:
-            loop.remove_reader(descriptor)
-        news.set()
-
-    loop.add_reader(descriptor, turn)
-    try:
-        turn()
-        while True:
-            while (page := crawler.take()) is not None:
-                yield page
-            if failures:
-                raise failures[0]
-            if crawler.reason is not None:
-                return
-            news.clear()
-            await news.wait()
-    finally:
-        loop.remove_reader(descriptor)
+            self.end()
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
 
 
 async def _feed(handle, requests):
     try:
         if hasattr(requests, "__aiter__"):
             async for request in requests:
-                await _submit(handle, request)
+                try:
+                    handle.submit(request)
+                except Full:
+                    await _submit_later(handle, request)
         else:
             for request in requests:
-                await _submit(handle, request)
+                try:
+                    handle.submit(request)
+                except Full:
+                    await _submit_later(handle, request)
     except Over:
         pass
     finally:
         handle.close()
 
 
-async def _submit(handle, request):
+async def _submit_later(handle, request):
+    """Submits it once there is room. Turns make some, and there are some whenever something is due."""
     while True:
+        await asyncio.sleep(0.01)
         try:
             return handle.submit(request)
         except Full:
-            # Turns make room; there are some whenever something is due.
-            await asyncio.sleep(0.01)
+            pass
