@@ -21,9 +21,10 @@ use mio::{Events, Interest, Poll};
 use self::connection::{Arrived, Connection, Entry, Kind, State, Unread};
 use super::allowance::Allowance;
 use super::delay::RunDelay;
-use super::departures::{Call, Departure, Departures};
+use super::departures::{Call, Departure, Departures, SEGMENT};
 use super::disk::Disk;
 use super::driver::{Driver, Drives};
+use super::leisure::Leisure;
 use super::limits::sockets_allowed;
 use super::outbox::{Held, Outbox};
 use super::socket::{Attempt, Read, Socket, keep_stamping, net_error};
@@ -47,6 +48,7 @@ pub struct Epoll {
     timer: Timer,
     stamps: Stamps,
     departures: Departures,
+    leisure: Leisure,
     driver: Driver,
     /// What our thread waits for a processor, looked up after each sleep.
     delay: RunDelay,
@@ -97,6 +99,7 @@ impl Epoll {
             timer,
             stamps: Stamps::start(),
             departures: Departures::start(),
+            leisure: Leisure::start(),
             driver: Driver::default(),
             delay: RunDelay::none(),
             bell,
@@ -386,12 +389,14 @@ impl Epoll {
         Ok(())
     }
 
-    /// Sends bytes of this turn; when a marked send left, unless it must wait.
+    /// Sends bytes of this turn; when a marked send left, unless it must wait. The kernel is to
+    /// stamp that if `stamped`.
     fn send_now(
         &mut self,
         token: Token,
         bytes: &[u8],
         mark: bool,
+        stamped: bool,
     ) -> Result<Option<Departure>, NetError> {
         let Some(entry) = current(&mut self.entries, token) else {
             return Ok(None);
@@ -407,9 +412,24 @@ impl Epoll {
         if mark && self.watchful > 0 && self.allowance.spend() {
             connection.count_segments();
         }
+        let stamped = mark && stamped && connection.kind == Kind::Stream;
         connection.socket.prepare_send();
         let before = self.stamps.now();
-        match (connection.socket.send(bytes)?, connection.kind) {
+        let sent = if stamped {
+            connection.socket.send_stamped(bytes)?
+        } else {
+            connection.socket.send(bytes)?
+        };
+        let departure = mark.then(|| {
+            let call = Call {
+                before,
+                after: self.stamps.now(),
+                is_single: sent == Some(bytes.len()) && bytes.len() <= SEGMENT,
+            };
+            let stamped = Some(&connection.socket).filter(|_| stamped);
+            self.departures.tell(call, stamped, &self.stamps)
+        });
+        match (sent, connection.kind) {
             (Some(taken), Kind::Stream) if taken < bytes.len() => {
                 connection.hold_back(&bytes[taken..], Held::rest(mark));
             }
@@ -420,16 +440,10 @@ impl Epoll {
             // A datagram leaves whole or is lost, as datagrams may be.
             _ => {}
         }
-        if !mark {
-            return Ok(None);
+        if mark {
+            connection.asked = before;
         }
-        connection.asked = before;
-        let call = Call {
-            before,
-            after: self.stamps.now(),
-            is_single: false,
-        };
-        Ok(Some(self.departures.tell(call, None, &self.stamps)))
+        Ok(departure)
     }
 
     fn fail(&mut self, token: Token, error: NetError, events: &mut Vec<Event>) {
@@ -517,12 +531,15 @@ impl Io for Epoll {
     fn submit(&mut self) {
         let mut outbox = std::mem::take(&mut self.outbox);
         let mut news = std::mem::take(&mut self.news);
+        let mut stamped = false;
         if !outbox.is_empty() {
-            self.departures.begin(self.stamps.now());
+            let now = self.stamps.now();
+            self.departures.begin(now);
+            stamped = self.leisure.is_there(now);
         }
         for (send, bytes) in outbox.sends() {
             let token = send.token;
-            match self.send_now(token, bytes, send.mark) {
+            match self.send_now(token, bytes, send.mark, stamped) {
                 Ok(Some(departure)) => news.push(departure.of(token)),
                 Ok(None) => {}
                 Err(error) => self.fail(token, error, &mut news),
@@ -559,6 +576,7 @@ impl Io for Epoll {
         let edges = self.polled.iter().count();
         self.cut = edges == EDGES_MAX;
         let (now, mut unseen) = self.stamps.begin_turn(slept, edges < EDGES_MAX, edges);
+        self.leisure.begin_turn(now, edges);
         self.allowance.earn(now);
         if slept && let Some(kept) = self.delay.since_last() {
             unseen = unseen.kept(kept.min(now.saturating_since(looking)));

@@ -11,6 +11,7 @@ mod spin;
 mod socket;
 mod limits;
 mod delay;
+mod leisure;
 mod driver;
 mod departures;
 mod outbox;

@@ -7,6 +7,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use super::connection::{Arrived, Connection};
 use crate::base::time::Instant;
 use crate::io::delay::RunDelay;
+use crate::io::leisure::Leisure;
 use crate::io::stamps::{EXACT, PROMPT, Stamps, Unseen};
 use crate::io::{Clock, Stamp};
 
@@ -74,42 +75,6 @@ fn spent() -> Duration {
     Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
 }
 
-/// How much more time has passed than a loop takes that only reads and sends: asleep, or busy with
-/// other things.
-#[derive(Clone, Copy, Debug)]
-struct Leisure {
-    /// Up to the present turn. At most [`LEISURE_MAX`].
-    before: Duration,
-    /// When the present turn began.
-    since: Instant,
-    /// What the news that it began with may take.
-    allowed: Duration,
-}
-
-impl Leisure {
-    fn start() -> Self {
-        Leisure {
-            before: Duration::ZERO,
-            since: Instant::START,
-            allowed: Duration::ZERO,
-        }
-    }
-
-    fn up_to(self, now: Instant) -> Duration {
-        let passed = self.before + now.saturating_since(self.since);
-        passed.saturating_sub(self.allowed).min(LEISURE_MAX)
-    }
-
-    /// A turn begins with so much news.
-    fn begin_turn(&mut self, now: Instant, news: usize) {
-        *self = Leisure {
-            before: self.up_to(now),
-            since: now,
-            allowed: HURRIED * u32::try_from(news).unwrap_or(u32::MAX),
-        };
-    }
-}
-
 impl Watch {
     pub(super) fn start() -> Self {
         Watch {
@@ -159,10 +124,9 @@ impl Watch {
         }
     }
 
-    /// Whether there is time to look closely: a loop that is asleep now and then has it, and one that
-    /// does more than to read and send. Where there is always something to do each microsecond counts.
+    /// Whether there is time to look closely.
     pub(super) fn has_leisure(&self, now: Instant) -> bool {
-        !self.leisure.up_to(now).is_zero()
+        self.leisure.is_there(now)
     }
 
     /// When bytes arrived, and how far that may be off. Whatever kept us from looking: where they
@@ -192,7 +156,7 @@ impl Watch {
         }
         let (slack, counts) = if stamp.at < blind.until {
             (told(Unseen::since(blind.since.min(self.since))).slack, true)
-        } else if self.has_leisure(self.leisure.since) {
+        } else if self.has_leisure(self.leisure.since()) {
             (stamp.slack, true)
         } else {
             (stamp.slack.min(self.kept.unwrap_or(Duration::MAX)), false)
@@ -215,7 +179,7 @@ impl Watch {
                 }
             }
             Arrived::Unknown => {
-                let off = self.absence.between(self.since, self.leisure.since);
+                let off = self.absence.between(self.since, self.leisure.since());
                 let slack = match off.filter(|_| stamp.at >= blind.until) {
                     Some(off) if off <= EXACT => Duration::ZERO,
                     Some(off) => slack.min(off + PROMPT),
@@ -231,21 +195,12 @@ impl Watch {
     }
 }
 
-/// A loop to which each piece of news leaves no more than this is in a hurry. To look closely takes
-/// three microseconds.
-const HURRIED: Duration = Duration::from_micros(200);
-
-/// So much leisure is remembered: twice what the news of one turn may take. Some hundred pieces of
-/// news later a loop is taken for one that has none.
-const LEISURE_MAX: Duration = Duration::from_millis(100);
-
 #[cfg(test)]
 mod tests {
     use std::io::Write;
 
     use super::*;
     use crate::io::socket::Socket;
-    use crate::io::uring::ANSWERS_A_TURN;
     use crate::io::uring::connection::Kind;
 
     #[test]
@@ -299,35 +254,5 @@ mod tests {
         // Asleep they may have come as far apart, and no further.
         let found = judge_two_segments(|| std::thread::sleep(kept));
         assert!(found.slack >= kept, "{found:?}");
-    }
-
-    #[test]
-    fn a_loop_that_only_reads_and_sends_has_no_leisure() {
-        let micros = |micros: u64| Instant::from_nanos(micros * 1000);
-        let mut leisure = Leisure::start();
-        let has = |leisure: Leisure, at| !leisure.up_to(micros(at)).is_zero();
-        // Ten pieces of news in four hundred microseconds, again and again.
-        for turn in 0..10 {
-            leisure.begin_turn(micros(400 * turn), 10);
-            assert!(!has(leisure, 400 * turn + 400));
-        }
-        // The page of one of them keeps us busy.
-        assert!(!has(leisure, 3600 + 2000));
-        assert!(has(leisure, 3600 + 2001));
-        leisure.begin_turn(micros(53_600), 10);
-        assert!(has(leisure, 53_600));
-        // It is forgotten after some hundred pieces of news.
-        for turn in 1..40 {
-            leisure.begin_turn(micros(53_600 + 400 * turn), 10);
-        }
-        assert!(!has(leisure, 53_600 + 400 * 40));
-        // Sleep is leisure, too, however much news ends it, and is not remembered for good.
-        let woken = 10_000_000;
-        leisure.begin_turn(micros(woken), ANSWERS_A_TURN);
-        assert!(has(leisure, woken));
-        for turn in 1..40 {
-            leisure.begin_turn(micros(woken + 400 * turn), 10);
-        }
-        assert!(!has(leisure, woken + 400 * 40));
     }
 }
