@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::error::{Problem, nearest};
+use super::error::{ConfigError, Problem, Source, nearest};
 use super::form::{Codes, Flag, Form, JitterForm, OneOf, wrong};
 use super::quantity::{AboveOne, AboveZero, BelowOne, Delay, PerMinute, Places, Timeout};
 use super::throttling::{Exceptions, Registered, Target};
@@ -69,6 +69,27 @@ impl Form for Keys {
 
     fn write(of: &ScopePatch) -> Value {
         written_keys(of, SCOPE_KEYS).into()
+    }
+}
+
+/// A scope's entry of `THROTTLING_SCOPES`, as configurations have it: for
+/// [`Crawler::set_scope`](crate::Crawler::set_scope) and its like, which check the rest.
+///
+/// ```
+/// use argiope::serde_json::json;
+/// use argiope::settings::ScopePatch;
+/// use std::time::Duration;
+///
+/// let patch = ScopePatch::try_from(&json!({"delay": "250ms", "concurrency": 2}))?;
+/// assert_eq!(patch.delay, Some(Duration::from_millis(250)));
+/// assert!(ScopePatch::try_from(&json!({"delai": 1})).is_err());
+/// # Ok::<(), argiope::ConfigError>(())
+/// ```
+impl TryFrom<&Value> for ScopePatch {
+    type Error = ConfigError;
+
+    fn try_from(value: &Value) -> Result<Self, ConfigError> {
+        Keys::read(value).map_err(|problem| problem.at(Source::Program, "THROTTLING_SCOPES"))
     }
 }
 

@@ -140,6 +140,13 @@ enum ArgiopeStatus argiope_turn(struct ArgiopeCrawler *crawler,
 // As `argiope_close`.
 struct ArgiopePage *argiope_next(struct ArgiopeCrawler *crawler);
 
+// What was measured so far: a JSON object with the keys of `stats.json`. Nothing where `crawler` is null
+// or broken. It holds until the next call of this, or `argiope_free`.
+//
+// # Safety
+// As `argiope_close`.
+struct ArgiopeBytes argiope_stats(struct ArgiopeCrawler *crawler);
+
 // Why the crawl is over (`finished`, `shutdown`, …); null while it goes on. Never to be freed.
 //
 // # Safety
@@ -178,6 +185,23 @@ enum ArgiopeStatus argiope_handle_submit(const struct ArgiopeHandle *handle,
 // # Safety
 // `handle` comes from `argiope_handle`.
 enum ArgiopeStatus argiope_handle_cancel(const struct ArgiopeHandle *handle, uint64_t id);
+
+// Cancels all that are throttled under this scope.
+//
+// # Safety
+// As `argiope_handle_cancel`; `name` is a text.
+enum ArgiopeStatus argiope_handle_cancel_scope(const struct ArgiopeHandle *handle,
+                                               const char *name);
+
+// Says something else of a scope from now on. `settings` is its entry of `THROTTLING_SCOPES`, a JSON
+// object as `{"delay": "2s"}`; an empty one takes back all that was said of it. `name` may be a host, a
+// scope of your own, a pattern as `*.example.com`, or `default`.
+//
+// # Safety
+// As `argiope_handle_cancel`; `name` and `settings` are texts.
+enum ArgiopeStatus argiope_handle_set_scope(const struct ArgiopeHandle *handle,
+                                            const char *name,
+                                            const char *settings);
 
 // Lets nothing more depart, or lets requests depart again.
 //

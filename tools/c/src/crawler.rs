@@ -13,7 +13,7 @@ use argiope::{Config, Crawler, Page, Request, Turn};
 
 use crate::error::{ArgiopeStatus, guarded, refuse, say};
 use crate::handle::{ArgiopeHandle, tell};
-use crate::page::ArgiopePage;
+use crate::page::{ArgiopeBytes, ArgiopePage};
 
 /// A crawl.
 pub struct ArgiopeCrawler {
@@ -22,6 +22,8 @@ pub struct ArgiopeCrawler {
     crawler: Option<Box<Crawler>>,
     reason: Option<&'static CStr>,
     pages: Arc<Mutex<VecDeque<Page>>>,
+    /// What `argiope_stats` gave last.
+    stats: String,
     /// Until `argiope_close` more may be submitted, so the crawl does not end.
     feeds: Option<argiope::Handle>,
 }
@@ -74,6 +76,7 @@ unsafe fn make(mut settings: *const *const c_char) -> Result<ArgiopeCrawler, Box
         feeds: Some(crawler.handle()),
         crawler: Some(Box::new(crawler)),
         reason: None,
+        stats: String::new(),
         pages,
     })
 }
@@ -186,6 +189,29 @@ pub unsafe extern "C" fn argiope_next(crawler: *mut ArgiopeCrawler) -> *mut Argi
         page.map_or(ptr::null_mut(), |page| {
             Box::into_raw(Box::new(ArgiopePage::from(page)))
         })
+    })
+}
+
+/// What was measured so far: a JSON object with the keys of `stats.json`. Nothing where `crawler` is null
+/// or broken. It holds until the next call of this, or `argiope_free`.
+///
+/// # Safety
+/// As `argiope_close`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn argiope_stats(crawler: *mut ArgiopeCrawler) -> ArgiopeBytes {
+    guarded(ArgiopeBytes::from(""), || {
+        // SAFETY: the caller's promise.
+        let Some(crawler) = (unsafe { crawler.as_mut() }) else {
+            return "".into();
+        };
+        let measured = crawler.crawler.as_ref().map(|going| {
+            let stats = going.stats();
+            stats
+                .to_json(&going.progress(), &going.pacing())
+                .to_string()
+        });
+        crawler.stats = measured.unwrap_or_default();
+        crawler.stats.as_str().into()
     })
 }
 

@@ -1,8 +1,11 @@
 //! What other threads of a program in C hold of a crawl.
 
+use std::error::Error;
 use std::ffi::c_char;
 use std::time::Duration;
 
+use argiope::serde_json::{self, Value};
+use argiope::settings::ScopePatch;
 use argiope::{Handle, NotTaken, NotTold};
 
 use crate::crawler::{request, text};
@@ -44,12 +47,53 @@ pub unsafe extern "C" fn argiope_handle_cancel(
 ) -> ArgiopeStatus {
     guarded(ArgiopeStatus::Broken, || {
         // SAFETY: the caller's promise.
-        match unsafe { handle.as_ref() }.map(|handle| handle.0.cancel(id)) {
+        match unsafe { handle.as_ref() } {
             None => refuse("handle is null"),
-            Some(Ok(())) => ArgiopeStatus::Ok,
-            Some(Err(NotTold::Busy)) => ArgiopeStatus::Full,
-            Some(Err(NotTold::Over)) => ArgiopeStatus::Over,
-            Some(Err(error)) => refuse(error),
+            Some(handle) => heard(handle.0.cancel(id)),
+        }
+    })
+}
+
+/// Cancels all that are throttled under this scope.
+///
+/// # Safety
+/// As `argiope_handle_cancel`; `name` is a text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn argiope_handle_cancel_scope(
+    handle: *const ArgiopeHandle,
+    name: *const c_char,
+) -> ArgiopeStatus {
+    guarded(ArgiopeStatus::Broken, || {
+        // SAFETY: the caller's promises.
+        match unsafe { (handle.as_ref(), text(name)) } {
+            (None, _) => refuse("handle is null"),
+            (_, Err(why)) => refuse(why),
+            (Some(handle), Ok(name)) => heard(handle.0.cancel_scope(name)),
+        }
+    })
+}
+
+/// Says something else of a scope from now on. `settings` is its entry of `THROTTLING_SCOPES`, a JSON
+/// object as `{"delay": "2s"}`; an empty one takes back all that was said of it. `name` may be a host, a
+/// scope of your own, a pattern as `*.example.com`, or `default`.
+///
+/// # Safety
+/// As `argiope_handle_cancel`; `name` and `settings` are texts.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn argiope_handle_set_scope(
+    handle: *const ArgiopeHandle,
+    name: *const c_char,
+    settings: *const c_char,
+) -> ArgiopeStatus {
+    guarded(ArgiopeStatus::Broken, || {
+        // SAFETY: the caller's promises.
+        match unsafe { (handle.as_ref(), text(name), text(settings)) } {
+            (None, ..) => refuse("handle is null"),
+            (_, Err(why), _) | (_, _, Err(why)) => refuse(why),
+            (Some(handle), Ok(name), Ok(settings)) => match patch(settings) {
+                Err(why) => refuse(why),
+                Ok(patch) => heard(handle.0.set_scope(name, patch)),
+            },
         }
     })
 }
@@ -97,6 +141,21 @@ pub unsafe extern "C" fn argiope_handle_free(handle: *mut ArgiopeHandle) {
             drop(unsafe { Box::from_raw(handle) });
         }
     });
+}
+
+/// What a scope's entry says.
+fn patch(settings: &str) -> Result<ScopePatch, Box<dyn Error>> {
+    let settings: Value = serde_json::from_str(settings)?;
+    Ok(ScopePatch::try_from(&settings)?)
+}
+
+fn heard(told: Result<(), NotTold>) -> ArgiopeStatus {
+    match told {
+        Ok(()) => ArgiopeStatus::Ok,
+        Err(NotTold::Busy) => ArgiopeStatus::Full,
+        Err(NotTold::Over) => ArgiopeStatus::Over,
+        Err(error) => refuse(error),
+    }
 }
 
 /// Submits what the line says.

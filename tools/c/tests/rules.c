@@ -26,6 +26,9 @@ int main(void) {
     assert(argiope_view(NULL).id == 0 && !argiope_view(NULL).url.data);
     argiope_handle_free(NULL);
     argiope_handle_pause(NULL, true);
+    assert(argiope_handle_set_scope(NULL, "a.test", "{}") == ARGIOPE_STATUS_REFUSED);
+    assert(argiope_handle_cancel_scope(NULL, "a.test") == ARGIOPE_STATUS_REFUSED);
+    assert(!argiope_stats(NULL).data && !argiope_stats(NULL).length);
 
     /* A name without a value, and what is no UTF-8. */
     const char *odd[] = {"ALLOW_NET", NULL}, *strange[] = {"ALLOW_NET", "\xff", NULL};
@@ -52,6 +55,35 @@ int main(void) {
     assert(!strncmp((const char *)view.meta.data, "{\"a\": 1}", view.meta.length));
     assert(!strncmp((const char *)view.error.data, "connect.refused", view.error.length));
     argiope_page_free(page);
+
+    /* A scope is told otherwise, by the rules of THROTTLING_SCOPES. */
+    ArgiopeHandle *steers = argiope_handle(crawler);
+    assert(argiope_handle_set_scope(steers, "127.0.0.1:9", "{\"delay\": 3600}") == ARGIOPE_STATUS_OK);
+    assert(argiope_handle_set_scope(steers, "127.0.0.1:9", "{\"delai\": 1}") == ARGIOPE_STATUS_REFUSED);
+    assert(strstr(argiope_error(), "delai"));
+    assert(argiope_handle_set_scope(steers, "127.0.0.1:9", "delay") == ARGIOPE_STATUS_REFUSED);
+    assert(argiope_handle_set_scope(steers, "127.0.0.1:9", NULL) == ARGIOPE_STATUS_REFUSED);
+    const char *urls[] = {"", "", "http://127.0.0.1:9/2", "http://127.0.0.1:9/3"};
+    for (int number = 2; number < 4; number++)
+        assert(argiope_handle_submit(steers, urls[number], number, &id) == ARGIOPE_STATUS_OK);
+    while (!(page = argiope_next(crawler)))
+        assert(argiope_turn(crawler, -1) == ARGIOPE_STATUS_OK);
+    assert(argiope_view(page).tag == 2);
+    argiope_page_free(page);
+    /* The other one waits for an hour, or until it is cancelled. */
+    assert(argiope_turn(crawler, 1000000) == ARGIOPE_STATUS_OK && !argiope_next(crawler));
+    assert(argiope_handle_cancel_scope(steers, "127.0.0.1:9") == ARGIOPE_STATUS_OK);
+    while (!(page = argiope_next(crawler)))
+        assert(argiope_turn(crawler, -1) == ARGIOPE_STATUS_OK);
+    view = argiope_view(page);
+    assert(view.root == id && !strncmp((const char *)view.error.data, "cancelled.asked", view.error.length));
+    argiope_page_free(page);
+    assert(argiope_handle_set_scope(steers, "127.0.0.1:9", "{}") == ARGIOPE_STATUS_OK);
+    argiope_handle_free(steers);
+    ArgiopeBytes stats = argiope_stats(crawler);
+    char copy[65536] = "";
+    assert(stats.length < sizeof copy && memcpy(copy, stats.data, stats.length));
+    assert(copy[0] == '{' && strstr(copy, "\"connect.refused\":2"));
 
     /* Another thread submits while this one waits; the crawl ends behind it, and is held back by pages
      * that nobody takes only beyond a thousand. */

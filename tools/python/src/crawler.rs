@@ -115,6 +115,16 @@ impl Crawler {
         mem::take(&mut *locked(&self.pages))
     }
 
+    /// What was measured so far, with the keys of `stats.json`. Waits for the end of a turn that another
+    /// thread takes.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let crawl = self.crawl(py)?;
+        let crawler = &crawl.crawler;
+        let stats = (crawler.stats()).to_json(&crawler.progress(), &crawler.pacing());
+        py.import("json")?
+            .call_method1("loads", (stats.to_string(),))
+    }
+
     /// Why the crawl is over: `finished`, `shutdown` and others; `None` while it goes on.
     #[getter]
     fn reason(&self, py: Python<'_>) -> PyResult<Option<&'static str>> {

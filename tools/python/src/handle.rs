@@ -3,10 +3,14 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use argiope::settings::ScopePatch;
 use argiope::{NotTaken, NotTold, Request};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::setting::setting;
 
 create_exception!(
     argiope,
@@ -42,6 +46,14 @@ impl Handle {
     /// Cancels all that are throttled under this scope.
     fn cancel_scope(&self, name: &str) -> PyResult<()> {
         self.with(|handle| told(handle.cancel_scope(name)))
+    }
+
+    /// Says something else of a scope from now on: `settings` is its entry of `THROTTLING_SCOPES`, as
+    /// `{"delay": "2s"}`; an empty one takes back all that was said of it. `name` may be a host, a scope
+    /// of your own, a pattern as `*.example.com`, or `default`.
+    fn set_scope(&self, name: &str, settings: &Bound<'_, PyDict>) -> PyResult<()> {
+        let patch = patch_of(settings)?;
+        self.with(|handle| told(handle.set_scope(name, patch)))
     }
 
     /// Lets nothing more depart until `resume`.
@@ -97,6 +109,11 @@ fn submit(handle: &argiope::Handle, request: Request) -> PyResult<u64> {
         NotTaken::Closed(_) => Over::new_err(error.to_string()),
         _ => PyValueError::new_err(error.to_string()),
     })
+}
+
+fn patch_of(settings: &Bound<'_, PyDict>) -> PyResult<ScopePatch> {
+    ScopePatch::try_from(&setting(settings)?)
+        .map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 /// The request that a line of seeds says.

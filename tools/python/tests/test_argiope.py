@@ -216,6 +216,27 @@ class Crawls(unittest.TestCase):
             pass
         self.assertEqual(crawler.reason, "shutdown")
 
+    def test_a_scope_is_told_otherwise_while_the_crawl_goes_on_and_the_stats_say_what_came_of_it(self):
+        crawler = argiope.Crawler(self.server.settings(DOWNLOAD_DELAY=3600))
+        handle = crawler.handle()
+        for number in range(3):
+            handle.submit(f"http://a.test/{number}")
+        with self.assertRaisesRegex(ValueError, "delai"):
+            handle.set_scope("a.test", {"delai": 1})
+        with self.assertRaises(ValueError):
+            handle.set_scope("a.test", {"concurrency": 0})
+        handle.set_scope("a.test", {"delay": "50ms", "jitter": [0, 0]})
+        handle.close()
+        while crawler.turn(30):
+            pass
+        moments = [page.sent for page in crawler.take()]
+        self.assertEqual(len(moments), 3)
+        for before, after in zip(moments, moments[1:]):
+            self.assertGreaterEqual(after - before, 0.05)
+            self.assertLess(after - before, 5)
+        stats = crawler.stats()
+        self.assertEqual((stats["pages"], stats["finish_reason"]), (3, "finished"))
+
     def test_the_example_crawls_while_its_loop_goes_on(self):
         example = HOME / "examples" / "crawl.py"
         self.assertLessEqual(len(example.read_text().splitlines()), 40)
