@@ -6,6 +6,8 @@
 //! without the kernel's help. Sockets with something to read stand in one line and take turns.
 
 mod connection;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -379,6 +381,9 @@ impl Epoll {
                 Ok(Read::Empty) => {
                     self.pool.put_back(buffer);
                     connection.unread = None;
+                    if unread.ending {
+                        connection.forget_stamps();
+                    }
                 }
                 Err(error) => {
                     self.pool.put_back(buffer);
