@@ -581,7 +581,9 @@ impl Io for Epoll {
         let edges = self.polled.iter().count();
         self.cut = edges == EDGES_MAX;
         let (now, mut unseen) = self.stamps.begin_turn(slept, edges < EDGES_MAX, edges);
-        self.leisure.begin_turn(now, edges);
+        // What is read in this turn may have come long before.
+        let to_read = self.line.len().min(READS_MAX);
+        self.leisure.begin_turn(now, edges.max(to_read));
         self.allowance.earn(now);
         if slept && let Some(kept) = self.delay.since_last() {
             unseen = unseen.kept(kept.min(now.saturating_since(looking)));
