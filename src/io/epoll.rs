@@ -6,6 +6,8 @@
 //! without the kernel's help. Sockets with something to read stand in one line and take turns.
 
 mod connection;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -379,6 +381,9 @@ impl Epoll {
                 Ok(Read::Empty) => {
                     self.pool.put_back(buffer);
                     connection.unread = None;
+                    if unread.ending {
+                        connection.forget_stamps();
+                    }
                 }
                 Err(error) => {
                     self.pool.put_back(buffer);
@@ -576,7 +581,9 @@ impl Io for Epoll {
         let edges = self.polled.iter().count();
         self.cut = edges == EDGES_MAX;
         let (now, mut unseen) = self.stamps.begin_turn(slept, edges < EDGES_MAX, edges);
-        self.leisure.begin_turn(now, edges);
+        // What is read in this turn may have come long before.
+        let to_read = self.line.len().min(READS_MAX);
+        self.leisure.begin_turn(now, edges.max(to_read));
         self.allowance.earn(now);
         if slept && let Some(kept) = self.delay.since_last() {
             unseen = unseen.kept(kept.min(now.saturating_since(looking)));

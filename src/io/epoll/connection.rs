@@ -201,6 +201,12 @@ impl Connection {
         }
     }
 
+    /// Drops the stamps of departures that came too late to be told. While one waits, each edge of the
+    /// socket says that an error stands behind what is to be read.
+    pub(super) fn forget_stamps(&self) {
+        while self.socket.departed().is_some() {}
+    }
+
     /// Whether it is to be put in line; if so, it counts as standing there.
     pub(super) fn wants_turn(&mut self) -> bool {
         let wants = self.reading && self.unread.is_some() && !self.in_line;

@@ -10,7 +10,7 @@ use argiope::{Config, Refused, Turn};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyList};
 
 use crate::handle::{Handle, Over, request_of};
 use crate::page::Page;
@@ -20,12 +20,15 @@ use crate::setting::setting;
 /// cannot be.
 ///
 /// Take a `turn` without patience, wait until `fileno()` is readable, and again: the descriptor carries
-/// every deadline. Pages wait in it until they are taken; while a thousand wait it is held back.
-#[pyclass(frozen, module = "argiope")]
+/// every deadline. Pages wait in it until they are taken; while a thousand wait it is held back, to which
+/// those do not count that were taken and are still to be looked at.
+#[pyclass(frozen, weakref, module = "argiope")]
 pub struct Crawler {
     /// Poisoned by a turn that panicked, and then not touched again.
     crawl: Mutex<Crawl>,
     pages: Arc<Mutex<Vec<Page>>>,
+    /// Pages that were taken and given back, before all in `pages`.
+    given_back: Mutex<Vec<Py<Page>>>,
 }
 
 struct Crawl {
@@ -63,6 +66,7 @@ impl Crawler {
                 reason: None,
             }),
             pages,
+            given_back: Mutex::default(),
         })
     }
 
@@ -111,8 +115,20 @@ impl Crawler {
     }
 
     /// The finished pages that wait, a list, in the order in which they ended.
-    fn take(&self) -> Vec<Page> {
-        mem::take(&mut *locked(&self.pages))
+    fn take<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let given_back = mem::take(&mut *locked(&self.given_back));
+        let pages = mem::take(&mut *locked(&self.pages));
+        if given_back.is_empty() {
+            return PyList::new(py, pages);
+        }
+        let list = PyList::new(py, given_back)?;
+        pages.into_iter().try_for_each(|page| list.append(page))?;
+        Ok(list)
+    }
+
+    /// Gives back pages that were taken and not looked at: whoever takes next has them first.
+    fn give_back(&self, pages: Vec<Py<Page>>) {
+        locked(&self.given_back).splice(..0, pages);
     }
 
     /// What was measured so far, with the keys of `stats.json`. Waits for the end of a turn that another

@@ -199,6 +199,33 @@ class Crawls(unittest.TestCase):
         while crawler.turn(None):
             pass
 
+    def test_who_leaves_a_loop_finds_the_pages_behind_it_later(self):
+        async def driven():
+            crawler = argiope.Crawler(self.server.settings(CONCURRENT_REQUESTS_PER_DOMAIN=16))
+            handle = crawler.handle()
+            for n in range(60):
+                crawler.submit(f"http://a.test/{n}", tag=n)
+            while len(waiting := crawler.take()) < 20:
+                crawler.turn(0.01)
+                crawler.give_back(waiting)
+            crawler.give_back(waiting)
+            first, tags = [page.tag for page in waiting], []
+            for most in (3, 8, 60):
+                pages = argiope.drive(crawler)
+                async for page in pages:
+                    tags.append(page.tag)
+                    with self.assertRaises(RuntimeError):
+                        await argiope.drive(crawler).__anext__()
+                    if len(tags) == most:
+                        break
+                await pages.aclose()
+            handle.close()
+            return first, tags
+
+        first, tags = asyncio.run(asyncio.wait_for(driven(), 60))
+        self.assertEqual(tags[:len(first)], first)
+        self.assertEqual(sorted(tags), list(range(60)))
+
     def test_a_crawl_is_steered_by_its_handle(self):
         crawler = argiope.Crawler(self.server.settings())
         handle = crawler.handle()

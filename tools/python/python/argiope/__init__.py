@@ -7,6 +7,7 @@
 """
 
 import asyncio
+import weakref
 
 from ._argiope import Crawler, Full, Handle, Over, Page
 
@@ -17,7 +18,8 @@ async def crawl(requests, settings=None):
     """Crawls `requests`, URLs or JSON texts as lines of seeds have them; yields each page as it ends.
 
     `requests` may be any iterable, asynchronous or not; more is taken from it as there is room. The
-    crawl goes on while a page is looked at, until a thousand wait. Leaving the loop ends it.
+    crawl goes on while a page is looked at, until a thousand wait behind those that were handed over
+    together with it. Leaving the loop ends it.
     """
     crawler = Crawler(settings)
     handle = crawler.handle()
@@ -25,8 +27,10 @@ async def crawl(requests, settings=None):
     turns = _Turns(crawler)
     try:
         while pages := await turns.pages():
-            for page in pages:
-                yield page
+            # Each may be freed when it has been looked at.
+            pages.reverse()
+            while pages:
+                yield pages.pop()
         # What it said that could not be submitted.
         await feeding
     finally:
@@ -36,20 +40,33 @@ async def crawl(requests, settings=None):
 
 
 async def drive(crawler):
-    """Takes a crawler's turns in the running loop, whenever anything is due; yields its pages."""
+    """Takes a crawler's turns in the running loop, whenever anything is due; yields its pages.
+
+    Closing this by `aclose()`, which a `break` alone leaves for later, leaves the crawl as it is: it can be
+    driven again, and goes on with the next page. A `RuntimeError` says that it is driven already.
+    """
     turns = _Turns(crawler)
+    pages = []
     try:
         while pages := await turns.pages():
-            for page in pages:
-                yield page
+            pages.reverse()
+            while pages:
+                yield pages.pop()
     finally:
         turns.end()
+        # Whoever goes on with the crawl finds what was not looked at.
+        crawler.give_back(pages[::-1])
 
 
 class _Turns:
     """The turns of a crawler in the running loop, one whenever anything is due."""
 
+    # A loop has one reader of a descriptor: a second would silence the first.
+    driven = weakref.WeakSet()
+
     def __init__(self, crawler):
+        if crawler in self.driven:
+            raise RuntimeError("the crawl is driven already: close drive() before you drive it again")
         self.crawler = crawler
         self.loop = asyncio.get_running_loop()
         self.descriptor = crawler.fileno()
@@ -57,6 +74,7 @@ class _Turns:
         self.waiter = None
         self.failure = None
         self.loop.add_reader(self.descriptor, self._turn)
+        self.driven.add(crawler)
         self._turn()
 
     async def pages(self):
@@ -71,6 +89,7 @@ class _Turns:
         return pages
 
     def end(self):
+        self.driven.discard(self.crawler)
         self.loop.remove_reader(self.descriptor)
 
     def _turn(self):
