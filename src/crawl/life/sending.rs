@@ -35,41 +35,6 @@ impl<I: Io> Core<I> {
         self.carry_on(socket);
     }
 
-    /// Gaps run from the end of the system call that sent the last of a request, when it is gone for
-    /// certain: no server ever sees a shorter one. None of the next requests may depart before all of
-    /// these are known, so it is done ahead of all other news.
-    pub fn begin_gaps(&mut self, events: &[Event]) {
-        for event in events {
-            let (Event::Sent { token, gone, .. } | Event::Gone { token, at: gone }) = event else {
-                continue;
-            };
-            self.begin_gap(key_of(*token), *gone);
-        }
-    }
-
-    /// The same of what one connection has sent.
-    pub fn begin_gap(&mut self, socket: Key, gone: Instant) {
-        if let Some(Socket::Http(http)) = self.sockets.get(socket)
-            && let Some(flight) = http.flight.and_then(|key| self.flights.get(key))
-            && matches!(flight.stage, Stage::Exchanging { .. })
-        {
-            self.throttle.sent(flight.ticket, gone);
-            self.throttle
-                .follow_departure(flight.lane, flight.ticket, gone);
-        }
-    }
-
-    pub fn on_sent(&mut self, key: Key, at: Instant, slack: Duration) {
-        match self.sockets.get_mut(key) {
-            Some(Socket::Http(http)) => {
-                http.connection.handle_sent(at, slack);
-                self.arm(key);
-            }
-            Some(Socket::Dns(socket)) => self.resolver.handle_sent(*socket, at),
-            Some(Socket::Parting) | None => {}
-        }
-    }
-
     /// Sends what a connection has to send, and sees to its deadline.
     pub fn carry_on(&mut self, key: Key) {
         let Some(Socket::Http(http)) = self.sockets.get_mut(key) else {
@@ -102,6 +67,41 @@ impl<I: Io> Core<I> {
     pub fn end_handshakes(&mut self) {
         while let Some(key) = self.secured.pop() {
             self.carry_on(key);
+        }
+    }
+
+    /// Gaps run from the end of the system call that sent the last of a request, when it is gone for
+    /// certain: no server ever sees a shorter one. None of the next requests may depart before all of
+    /// these are known, so it is done ahead of all other news.
+    pub fn begin_gaps(&mut self, events: &[Event]) {
+        for event in events {
+            let (Event::Sent { token, gone, .. } | Event::Gone { token, at: gone }) = event else {
+                continue;
+            };
+            self.begin_gap(key_of(*token), *gone);
+        }
+    }
+
+    /// The same of what one connection has sent.
+    pub fn begin_gap(&mut self, socket: Key, gone: Instant) {
+        if let Some(Socket::Http(http)) = self.sockets.get(socket)
+            && let Some(flight) = http.flight.and_then(|key| self.flights.get(key))
+            && matches!(flight.stage, Stage::Exchanging { .. })
+        {
+            self.throttle.sent(flight.ticket, gone);
+            self.throttle
+                .follow_departure(flight.lane, flight.ticket, gone);
+        }
+    }
+
+    pub fn on_sent(&mut self, key: Key, at: Instant, slack: Duration) {
+        match self.sockets.get_mut(key) {
+            Some(Socket::Http(http)) => {
+                http.connection.handle_sent(at, slack);
+                self.arm(key);
+            }
+            Some(Socket::Dns(socket)) => self.resolver.handle_sent(*socket, at),
+            Some(Socket::Parting) | None => {}
         }
     }
 }

@@ -15,6 +15,8 @@ pub struct Description<'a> {
     /// The value of Host.
     pub host: &'a str,
     /// The header fields of every request ([`Settings::usual_fields`]).
+    ///
+    /// [`Settings::usual_fields`]: crate::fetch::settings::Settings::usual_fields
     pub usual: &'a UsualFields,
     /// The request's own header fields; they take the place of the usual ones of the same name.
     pub headers: &'a [(String, String)],

@@ -12,6 +12,8 @@ use super::CertificateDer;
 /// failed (`tls.expired`, `tls.untrusted`), they are what was refused, and anyone on the way may have
 /// sent them: they tell what to mend, not who answered. They are not sorted, and the root is among
 /// them only where the server sent it.
+///
+/// [`TlsInfo::verified`]: super::TlsInfo::verified
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Certificates(Option<Arc<[Box<[u8]>]>>);
 
