@@ -2,7 +2,8 @@
 //! `admit`, `release_later`, `on_release`, `on_ready`, `on_bytes`, `on_head`, `on_end`.
 //!
 //! What a step needs beyond itself lives below: scopes in `scopes.rs`, names in `names.rs`,
-//! connections in `carry.rs`, which of them are read in `reading.rs`, what the throttle hears in
+//! connections in `connecting.rs`, what leaves on them in `sending.rs`, what they say in `news.rs`,
+//! which of them are read in `reading.rs`, how they end in `closing.rs`; what the throttle hears in
 //! `hearing.rs`, what a reply leads to in `follow.rs`, what is told of it in `report.rs`.
 
 pub(super) mod admission;
@@ -11,8 +12,13 @@ pub(super) mod mapping;
 pub(super) mod names;
 pub(super) mod guard;
 pub(super) mod origins;
-pub(super) mod carry;
+pub(super) mod description;
+pub(super) mod connecting;
+pub(super) mod sending;
+pub(super) mod news;
+mod deadlines;
 mod reading;
+mod closing;
 pub(super) mod intake;
 pub(super) mod flight;
 pub(super) mod room;

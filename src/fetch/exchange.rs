@@ -1,7 +1,15 @@
 //! One request and its reply: the HTTP part of an attempt, from bytes out to everything the sink is told.
 
+mod description;
+mod received;
+mod outcome;
+
 use std::time::Duration;
 
+pub use self::description::Description;
+use self::outcome::without_credentials;
+pub use self::outcome::{Buffers, Outcome};
+use self::received::Received;
 use super::body::{Body, Taken};
 use super::deadline::{Deadline, Phase, Pulse};
 use super::failure::{Failure, FailureKind, Truncation};
@@ -12,69 +20,8 @@ use super::wish::Wish;
 use crate::base::time::Instant;
 use crate::wire::coding::Budget;
 use crate::wire::http::{
-    ErrorClass, Framing, Head, Headers, HttpError, Item, Limits, RequestError, RequestHead,
-    ResponseReader, UsualFields, write_request,
+    ErrorClass, Framing, Head, HttpError, Item, Limits, RequestError, ResponseReader,
 };
-use crate::wire::proxy::Proxy;
-
-/// What is to be asked.
-#[derive(Clone, Copy, Debug)]
-pub struct Description<'a> {
-    /// The method.
-    pub method: &'a str,
-    /// Path and query.
-    pub target: &'a str,
-    /// The value of Host.
-    pub host: &'a str,
-    /// The header fields of every request ([`Settings::usual_fields`]).
-    pub usual: &'a UsualFields,
-    /// The request's own header fields; they take the place of the usual ones of the same name.
-    pub headers: &'a [(String, String)],
-    /// The request's body.
-    pub body: Option<&'a [u8]>,
-    /// Keep the reply as it came over the wire.
-    pub keep_wire: bool,
-    /// Bytes of the body to keep, where the settings' limit is not the one (robots.txt).
-    pub body_max: Option<u64>,
-    /// How long it may take from its release, where the settings' limit is not the one.
-    pub timeout: Option<Duration>,
-    /// The proxy that is asked for it. `target` is then the whole URL.
-    pub proxy: Option<&'a Proxy>,
-}
-
-impl Description<'_> {
-    /// Appends the head of the request, as it leaves.
-    ///
-    /// # Errors
-    /// It cannot be put on the wire; `out` is then as it was.
-    pub fn write_head(&self, out: &mut Vec<u8>) -> Result<(), RequestError> {
-        let authorization = self.proxy.and_then(Proxy::authorization);
-        write_request(
-            out,
-            &self.head(authorization.as_deref().unwrap_or_default()),
-        )
-    }
-
-    /// Whether it can be put on the wire.
-    ///
-    /// # Errors
-    /// It cannot.
-    pub fn check(&self) -> Result<(), RequestError> {
-        self.head("").check()
-    }
-
-    fn head<'a>(&'a self, proxy_authorization: &'a str) -> RequestHead<'a> {
-        RequestHead {
-            method: self.method,
-            target: self.target,
-            host: self.host,
-            proxy_authorization,
-            usual: self.usual,
-            headers: self.headers,
-            body_bytes: self.body.map(|body| body.len() as u64),
-        }
-    }
-}
 
 /// What came of feeding an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,84 +78,6 @@ enum State {
     /// Nothing more is taken.
     #[default]
     Over,
-}
-
-/// What has come of the final reply.
-#[derive(Debug, Default)]
-struct Received {
-    head: Option<Head>,
-    framing: Option<Framing>,
-    wire: Vec<u8>,
-    wire_bytes: u64,
-    head_bytes: usize,
-    body: Vec<u8>,
-    /// Bytes of the body that were taken from here.
-    taken: u64,
-    truncated: Option<Truncation>,
-    /// Memory for the head of the next reply, once this exchange is over.
-    room: Headers,
-}
-
-/// All that is known about an exchange that is over.
-#[derive(Debug)]
-pub struct Outcome {
-    /// When each phase ended.
-    pub timings: Timings,
-    /// The request as it left, head and body, but for what it said to a proxy of who we are. Empty
-    /// where nothing was handed out.
-    pub request_bytes: Vec<u8>,
-    /// The final reply as it came, framing included; empty without a head, or if it was not to be kept.
-    pub response_bytes: Vec<u8>,
-    /// Where in `response_bytes` the body begins.
-    pub head_length: usize,
-    /// Bytes of the final reply, kept or not.
-    pub bytes_wire: u64,
-    /// The final head.
-    pub head: Option<Head>,
-    /// The reply used the chunked coding.
-    pub chunked: bool,
-    /// The body after the content codings; as it came where they are unknown. What was taken while it
-    /// came is not in it.
-    pub body: Vec<u8>,
-    /// What was wanted of the body.
-    pub wish: Wish,
-    /// Bytes of the body that were taken while it came.
-    pub bytes_taken: u64,
-    /// Why the body is not whole.
-    pub truncated: Option<Truncation>,
-}
-
-/// The memory of an exchange that is over, for another one. What was in it is gone.
-#[derive(Debug, Default)]
-pub struct Buffers {
-    request: Vec<u8>,
-    wire: Vec<u8>,
-    body: Vec<u8>,
-    head: Headers,
-}
-
-impl Buffers {
-    /// The memory of these; what is larger than most replies need is let go.
-    pub fn of(request: Vec<u8>, wire: Vec<u8>, body: Vec<u8>, head: Headers) -> Self {
-        let emptied = |mut bytes: Vec<u8>| {
-            bytes.clear();
-            if bytes.capacity() > BUFFER_KEPT {
-                Vec::new()
-            } else {
-                bytes
-            }
-        };
-        Buffers {
-            request: emptied(request),
-            wire: emptied(wire),
-            body: emptied(body),
-            head: if head.memory() > BUFFER_KEPT {
-                Headers::default()
-            } else {
-                head
-            },
-        }
-    }
 }
 
 impl Exchange {
@@ -625,77 +494,6 @@ enum Read {
     Done(Step),
 }
 
-impl Received {
-    /// Nothing has come; its memory stays.
-    fn start_anew(&mut self) {
-        // All fields are named, so that none can be left as it was.
-        let Received {
-            head,
-            framing,
-            wire,
-            wire_bytes,
-            head_bytes,
-            body,
-            taken,
-            truncated,
-            room: _,
-        } = self;
-        *head = None;
-        *framing = None;
-        wire.clear();
-        *wire_bytes = 0;
-        *head_bytes = 0;
-        body.clear();
-        *taken = 0;
-        *truncated = None;
-    }
-
-    /// What came is no part of the final reply.
-    fn start_again(&mut self) {
-        self.wire.clear();
-        self.wire_bytes = 0;
-    }
-
-    /// Counts, and keeps where that is asked for, what reading used up.
-    fn take(&mut self, before: &[u8], after: &[u8], keep: bool) {
-        let used = &before[..before.len() - after.len()];
-        self.wire_bytes += used.len() as u64;
-        if keep {
-            self.wire.extend_from_slice(used);
-        }
-    }
-
-    /// The head is complete, and everything so far was it, but for blank lines ahead of it.
-    fn take_head(&mut self, head: Head) {
-        let blank = self.wire.iter().take_while(|byte| b"\r\n".contains(byte));
-        let blank = blank.count();
-        self.wire.drain(..blank);
-        self.wire_bytes -= blank as u64;
-        self.head_bytes = self.wire.len();
-        self.head = Some(head);
-    }
-
-    /// Takes back the last bytes, which are over the limit.
-    fn drop_last(&mut self, bytes: usize) {
-        self.wire.truncate(self.wire.len().saturating_sub(bytes));
-        self.wire_bytes -= bytes as u64;
-    }
-}
-
-/// A request as it left, without the line that says to a proxy who we are: what is kept of an
-/// exchange is shown to others.
-fn without_credentials(mut request: Vec<u8>) -> Vec<u8> {
-    const FIELD: &[u8] = b"\r\nProxy-Authorization: ";
-    let starts = request.windows(FIELD.len());
-    if let Some(start) = starts.clone().position(|window| window == FIELD) {
-        let value = start + FIELD.len();
-        let rest = request[value..].windows(2);
-        let length = rest.clone().position(|window| window == b"\r\n");
-        request.drain(start..value + length.unwrap_or(0));
-    }
-    request
-}
-
 /// A failure of HTTP's, as the sink knows failures.
 fn http_failure(error: HttpError) -> Failure {
     let kind = match error.class() {
@@ -715,9 +513,6 @@ const PIECE_MAX: usize = 64 << 10;
 /// Bytes of the wire that are read at once for pieces: what is left of them, when a piece is whole, is
 /// kept apart.
 const WIRE_STEP: usize = 16 << 10;
-
-/// Memory that is kept for other exchanges, in each of their buffers.
-const BUFFER_KEPT: usize = 32 * 1024;
 
 /// How far a kernel's stamp and our own clock may disagree about one moment.
 const STAMPS_AGREE: Duration = Duration::from_micros(100);

@@ -1,14 +1,14 @@
 //! TLS over bytes: trust, names, sessions to resume, and certificate trouble in words that stay the same.
 //!
 //! The door to rustls. Nothing here touches a socket or a clock: wire bytes go in, plain bytes
-//! come out, and the time is whatever the crawl last said with [`TlsConfig::set_now`].
+//! come out, and the time is whatever the crawl last said with [`TlsConfig::set_now`]. What all
+//! connections of a crawl share is in this file, and one connection's part in `session.rs`.
 
+mod session;
+mod certificates;
 mod refused;
+mod failure;
 
-use std::borrow::Cow;
-use std::cell::OnceCell;
-use std::fmt;
-use std::io::{BufRead, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -25,8 +25,9 @@ use rustls::{
     SignatureScheme,
 };
 
+pub use self::certificates::Certificates;
 use self::refused::{Keeping, Refused};
-use super::failure::{Failure, FailureKind};
+pub use self::session::{TlsInfo, TlsSession};
 use crate::base::time::{Instant, Wall};
 
 /// Whom to trust, and what time it is when the crawl begins.
@@ -113,69 +114,6 @@ impl TlsConfigError {
     }
 }
 
-/// What TLS agreed on; `tls` of a result line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TlsInfo {
-    /// `TLSv1.3` or `TLSv1.2`.
-    pub version: &'static str,
-    /// The cipher suite by its IANA name.
-    pub cipher: &'static str,
-    /// The session was resumed.
-    pub resumed: bool,
-    /// The certificate was verified (false under `--insecure`).
-    pub verified: bool,
-}
-
-/// The certificates that a server showed, its own first, as they came: DER of X.509 (RFC 5280). Of a
-/// resumed session they are those of the first. A clone shares them; without TLS there is nothing.
-///
-/// Whether they are to be believed [`TlsInfo::verified`] says. Where there is none since the handshake
-/// failed (`tls.expired`, `tls.untrusted`), they are what was refused, and anyone on the way may have
-/// sent them: they tell what to mend, not who answered. They are not sorted, and the root is among
-/// them only where the server sent it.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Certificates(Option<Arc<[Box<[u8]>]>>);
-
-impl Certificates {
-    fn of<'a>(chain: impl IntoIterator<Item = &'a CertificateDer<'a>>) -> Self {
-        let chain = chain.into_iter().map(|der| der.as_ref().into());
-        Certificates(Some(chain.collect()))
-    }
-
-    /// Each of them, in DER, in the order of the handshake.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        self.0
-            .as_deref()
-            .unwrap_or_default()
-            .iter()
-            .map(|der| &**der)
-    }
-
-    /// The server's own certificate, in DER.
-    pub fn end_entity(&self) -> Option<&[u8]> {
-        self.iter().next()
-    }
-
-    /// How many there are: 0 where there was no TLS, or none that came as far as to show any.
-    pub fn len(&self) -> usize {
-        self.iter().len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-impl fmt::Debug for Certificates {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lengths = self.iter().map(<[u8]>::len);
-        f.debug_list()
-            .entries(lengths.map(|length| format!("{length} octets")))
-            .finish()
-    }
-}
-
 /// What all sessions of a crawl share. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct TlsConfig {
@@ -237,154 +175,6 @@ impl TlsConfig {
     }
 }
 
-/// One connection's TLS: a handshake, then bytes both ways.
-pub struct TlsSession {
-    connection: ClientConnection,
-    refused: Arc<Refused>,
-    verified: bool,
-    peer_closed: bool,
-    /// Copied once, for all exchanges of the connection.
-    certificates: OnceCell<Certificates>,
-}
-
-impl TlsSession {
-    /// Begins a handshake with `host`, a name or an address (IPv6 with or without brackets).
-    ///
-    /// A name goes into SNI, an address does not; the certificate must be valid for either.
-    pub fn new(config: &TlsConfig, host: &str) -> Result<Self, Failure> {
-        let name = server_name(host).ok_or_else(|| {
-            let detail = format!("{host:?} is no name that a certificate could be valid for");
-            Failure::new(FailureKind::Tls, "name", detail)
-        })?;
-        let mut connection =
-            ClientConnection::new(config.client.clone(), name).map_err(|error| failure(&error))?;
-        // What waits to leave is bounded by the requests, which the caller builds.
-        connection.set_buffer_limit(None);
-        Ok(TlsSession {
-            connection,
-            refused: config.refused.clone(),
-            verified: config.verified,
-            peer_closed: false,
-            certificates: OnceCell::new(),
-        })
-    }
-
-    /// Takes bytes from the wire, all of them, and appends what they carried to `plain`.
-    ///
-    /// After a failure `plain` still holds what came in good order before it, and
-    /// [`TlsSession::take_output`] the alert that tells the peer. Either way there may be output.
-    pub fn read(&mut self, mut wire: &[u8], plain: &mut Vec<u8>) -> Result<(), Failure> {
-        while !wire.is_empty() {
-            match self.connection.read_tls(&mut wire) {
-                // Nothing counts after close_notify.
-                Ok(0) => return Ok(()),
-                Ok(_) => {}
-                Err(error) => {
-                    let detail = error.to_string();
-                    return Err(Failure::new(FailureKind::Tls, "protocol", detail));
-                }
-            }
-            let outcome = self.connection.process_new_packets();
-            self.take_plain(plain);
-            match outcome {
-                Ok(state) => self.peer_closed = state.peer_has_closed(),
-                Err(error) => {
-                    if let Some(chain) = self.refused.take() {
-                        self.certificates = OnceCell::from(chain);
-                    }
-                    return Err(failure(&error));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Queues bytes to be sent; before the end of the handshake they wait for it.
-    pub fn write(&mut self, plain: &[u8]) {
-        self.connection
-            .writer()
-            .write_all(plain)
-            .expect("a TLS buffer without limit takes every byte");
-    }
-
-    /// Queues close_notify, which tells the peer that nothing was cut off.
-    pub fn close(&mut self) {
-        self.connection.send_close_notify();
-    }
-
-    /// Appends what is to go out on the wire to `out`.
-    pub fn take_output(&mut self, out: &mut Vec<u8>) {
-        while self.connection.wants_write() {
-            self.connection
-                .write_tls(out)
-                .expect("writing to a Vec does not fail");
-        }
-    }
-
-    /// Whether the handshake is still under way.
-    pub fn is_handshaking(&self) -> bool {
-        self.connection.is_handshaking()
-    }
-
-    /// Whether the peer said close_notify: its bytes ended where it meant them to.
-    pub fn peer_closed(&self) -> bool {
-        self.peer_closed
-    }
-
-    /// What was agreed on; `None` before the end of the handshake.
-    pub fn info(&self) -> Option<TlsInfo> {
-        if self.is_handshaking() {
-            return None;
-        }
-        let version = match self.connection.protocol_version()? {
-            ProtocolVersion::TLSv1_3 => "TLSv1.3",
-            ProtocolVersion::TLSv1_2 => "TLSv1.2",
-            _ => return None,
-        };
-        Some(TlsInfo {
-            version,
-            cipher: iana_name(self.connection.negotiated_cipher_suite()?.suite()),
-            resumed: self.connection.handshake_kind() == Some(HandshakeKind::Resumed),
-            verified: self.verified,
-        })
-    }
-
-    /// What the server showed; nothing before the end of the handshake, or before it was refused for
-    /// them.
-    pub fn certificates(&self) -> Certificates {
-        if self.is_handshaking() {
-            return self.certificates.get().cloned().unwrap_or_default();
-        }
-        let copied = self.certificates.get_or_init(|| {
-            let chain = self.connection.peer_certificates();
-            chain.map(Certificates::of).unwrap_or_default()
-        });
-        copied.clone()
-    }
-
-    fn take_plain(&mut self, plain: &mut Vec<u8>) {
-        let mut reader = self.connection.reader();
-        // Ends with an empty chunk at close_notify and with WouldBlock everywhere else: neither is
-        // news here.
-        while let Ok(chunk) = reader.fill_buf()
-            && !chunk.is_empty()
-        {
-            let taken = chunk.len();
-            plain.extend_from_slice(chunk);
-            reader.consume(taken);
-        }
-    }
-}
-
-impl fmt::Debug for TlsSession {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsSession")
-            .field("handshaking", &self.is_handshaking())
-            .field("info", &self.info())
-            .finish_non_exhaustive()
-    }
-}
-
 /// aws-lc-rs, with the one key share that nearly every server takes at once.
 ///
 /// AES-128 with SHA-256 is preferred, as browsers prefer it: processors have instructions for that
@@ -431,82 +221,6 @@ fn add_roots(roots: &mut RootCertStore, file: &CaFile) -> Result<(), TlsConfigEr
         0 => Err(TlsConfigError::CaFileEmpty { name: name() }),
         _ => Ok(()),
     }
-}
-
-/// A host as certificates know it: without the brackets of IPv6.
-fn server_name(host: &str) -> Option<ServerName<'static>> {
-    let bare = host
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'))
-        .unwrap_or(host);
-    ServerName::try_from(bare.to_owned()).ok()
-}
-
-/// The name that IANA gives a suite; rustls marks the suites of TLS 1.3 in its own way.
-fn iana_name(suite: CipherSuite) -> &'static str {
-    match suite {
-        CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",
-        CipherSuite::TLS13_AES_256_GCM_SHA384 => "TLS_AES_256_GCM_SHA384",
-        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => "TLS_CHACHA20_POLY1305_SHA256",
-        other => other.as_str().unwrap_or("unknown"),
-    }
-}
-
-/// What went wrong, under a code that outlives the wording of the library.
-fn failure(error: &Error) -> Failure {
-    let code = match error {
-        Error::InvalidCertificate(trouble) => return certificate_failure(trouble),
-        Error::NoCertificatesPresented => "bad_certificate",
-        Error::NoApplicationProtocol
-        | Error::AlertReceived(AlertDescription::NoApplicationProtocol)
-        | Error::PeerMisbehaved(PeerMisbehaved::SelectedUnofferedApplicationProtocol) => "alpn",
-        Error::PeerIncompatible(_)
-        | Error::AlertReceived(
-            AlertDescription::HandshakeFailure
-            | AlertDescription::ProtocolVersion
-            | AlertDescription::InsufficientSecurity,
-        ) => "handshake",
-        Error::AlertReceived(AlertDescription::UnrecognisedName) => "unrecognized_name",
-        Error::AlertReceived(AlertDescription::CertificateRequired) => "client_certificate",
-        Error::AlertReceived(_) => "alert",
-        Error::InappropriateMessage { .. }
-        | Error::InappropriateHandshakeMessage { .. }
-        | Error::InvalidMessage(_)
-        | Error::DecryptError
-        | Error::PeerSentOversizedRecord
-        | Error::PeerMisbehaved(_) => "protocol",
-        _ => "internal",
-    };
-    Failure::new(FailureKind::Tls, code, error.to_string())
-}
-
-fn certificate_failure(trouble: &CertificateError) -> Failure {
-    use CertificateError as Trouble;
-    let (code, detail): (&'static str, Cow<'static, str>) = match trouble {
-        Trouble::NotValidForName | Trouble::NotValidForNameContext { .. } => {
-            ("name_mismatch", trouble.to_string().into())
-        }
-        Trouble::Expired | Trouble::ExpiredContext { .. } => {
-            ("expired", trouble.to_string().into())
-        }
-        Trouble::NotValidYet | Trouble::NotValidYetContext { .. } => {
-            ("not_yet_valid", trouble.to_string().into())
-        }
-        Trouble::Revoked => ("revoked", "the certificate was revoked".into()),
-        Trouble::UnknownIssuer => (
-            "untrusted",
-            "the certificate is self-signed or its issuer is not trusted (--ca-file adds one)"
-                .into(),
-        ),
-        // The library has no name of its own for this one.
-        Trouble::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => (
-            "untrusted",
-            "the server presents an authority's certificate, most likely self-signed, as its own"
-                .into(),
-        ),
-        other => ("bad_certificate", other.to_string().into()),
-    };
-    Failure::new(FailureKind::Tls, code, detail)
 }
 
 /// The crawl's wall time in nanoseconds, for whoever judges a certificate.
@@ -566,7 +280,7 @@ const TICKETS_PER_HOST: usize = 8;
 pub(crate) mod testing {
     //! A server in memory, for the tests of this floor.
 
-    use std::io::Read;
+    use std::io::{Read, Write};
 
     use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
     use rustls::ServerConnection;

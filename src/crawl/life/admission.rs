@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::carry::check_request;
+use super::description::check_request;
 use crate::crawl::config::Config;
 use crate::frontier::extra::{Extra, Flags};
 use crate::frontier::filter::Filtered;

@@ -7,13 +7,14 @@ use smallvec::SmallVec;
 use super::origins::Origin;
 use crate::base::slab::Key;
 use crate::base::time::Instant;
+use crate::crawl::core::Core;
 use crate::fetch::connection::Connection;
 use crate::fetch::exchange::Exchange;
 use crate::fetch::eyeballs::Race;
 use crate::fetch::resolver::SocketId;
 use crate::fetch::tls::{Certificates, TlsInfo};
 use crate::frontier::job::Job;
-use crate::io::{NetError, Stamp};
+use crate::io::{Io, NetError, Stamp};
 use crate::throttle::decision::Decision;
 use crate::throttle::engine::{LaneId, TicketId};
 use crate::throttle::signal::Signal;
@@ -150,6 +151,16 @@ impl HttpSocket {
         let total = total - self.counted + present;
         self.counted = present;
         total
+    }
+}
+
+impl<I: Io> Core<I> {
+    /// A connection that is known to be for pages.
+    pub fn http(&mut self, key: Key) -> &mut HttpSocket {
+        match self.sockets.get_mut(key) {
+            Some(Socket::Http(http)) => http,
+            other => unreachable!("a connection of pages is named, not {other:?}"),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::admission::without_dropped;
-use super::carry::IDLE_CLOSED;
+use super::news::IDLE_CLOSED;
 use crate::crawl::core::Core;
 use crate::crawl::embed::steer::ASKED;
 use crate::fetch::failure::{Failure, FailureKind};

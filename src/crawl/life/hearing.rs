@@ -3,8 +3,8 @@
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::carry::IDLE_CLOSED;
 use super::flight::{Flight, Socket};
+use super::news::IDLE_CLOSED;
 use crate::base::slab::Key;
 use crate::base::time::Instant;
 use crate::crawl::core::Core;

@@ -1,6 +1,8 @@
 //! Where connections lead, by number: what the pool of idle ones goes by.
 
 use crate::base::intern::Interner;
+use crate::crawl::core::Core;
+use crate::io::Io;
 
 /// Scheme, host and port that a connection leads to, and how: connections of one number serve each
 /// other's requests. The number is this one's alone while an attempt or a connection holds it.
@@ -51,6 +53,24 @@ impl Ways {
         *uses -= 1;
         if *uses == 0 {
             self.names.remove(id);
+        }
+    }
+}
+
+impl<I: Io> Core<I> {
+    /// One more connection is of an origin that an attempt goes to.
+    pub fn hold_again(&mut self, origin: Origin) {
+        match origin {
+            Origin::Direct(number) => self.frontier.hold_origin_again(number),
+            Origin::ByProxy(number) => self.ways.share(number),
+        }
+    }
+
+    /// A connection or an attempt of an origin is over.
+    pub fn let_go_of(&mut self, origin: Origin) {
+        match origin {
+            Origin::Direct(number) => self.frontier.let_origin_go(number, self.now),
+            Origin::ByProxy(number) => self.ways.give_back(number),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Bodies that the sink takes while they come: what it wants of each, their pieces, and those that it
 //! holds.
 
-use super::carry::arrival;
 use super::flight::{End, Flight, HttpSocket, Socket};
+use super::news::arrival;
 use crate::base::slab::{Key, Slab};
 use crate::crawl::core::{Core, token_of};
 use crate::fetch::connection::News;

@@ -6,7 +6,11 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
+use crate::base::slab::Key;
 use crate::base::time::Instant;
+use crate::crawl::core::Core;
+use crate::fetch::failure::Failure;
+use crate::io::Io;
 
 /// Requests that may be in flight: fewer after a refusal, slowly more after that.
 #[derive(Debug)]
@@ -138,6 +142,44 @@ impl Once {
         }
     }
 }
+
+impl<I: Io> Core<I> {
+    /// Our machine has no socket to give. That is no fault of the origin's, and no URL's loss: the
+    /// request waits, and fewer are in flight from now on.
+    pub fn on_exhausted(&mut self, key: Key, failure: &Failure) {
+        if let Some(most) = self.room.refused(self.throttle.in_flight()) {
+            let level = self.room.said.level();
+            log::log!(
+                level,
+                "{failure}; at most {most} requests are in flight for now (CONCURRENT_REQUESTS)"
+            );
+            self.throttle.set_in_flight_max(most);
+        }
+        self.put_off(key, self.now + EXHAUSTED_PAUSE);
+    }
+
+    /// Our machine has no port left for one more connection to this place. Requests for it wait,
+    /// and those for others go on.
+    pub fn on_no_port(&mut self, key: Key, remote: SocketAddr) {
+        let until = self.ports.refused(remote, self.now);
+        let level = self.ports.said.level();
+        log::log!(
+            level,
+            "our machine has no local port left for {remote}; requests wait until one is free \
+             (net.ipv4.ip_local_port_range has more)"
+        );
+        self.put_off(key, until);
+    }
+}
+
+/// The code of a connection that our own machine had no socket for.
+pub const EXHAUSTED: &str = "exhausted";
+
+/// The code of a connection that our own machine had no local port for.
+pub const NO_PORT: &str = "no_port";
+
+/// How long a lane waits after our machine had no socket for it.
+const EXHAUSTED_PAUSE: Duration = Duration::from_secs(1);
 
 /// The kernel looks at every port it has before it says that there is none, which takes it a
 /// millisecond; and a port that a closed connection had is free after a second at the earliest.

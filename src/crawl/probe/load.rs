@@ -8,7 +8,7 @@ use super::schedule::{Arrival, Schedule};
 use crate::base::slab::Slab;
 use crate::base::time::{Instant, Wall};
 use crate::crawl::core::Core;
-use crate::crawl::life::carry::{EXHAUSTED, NO_PORT};
+use crate::crawl::life::room::{EXHAUSTED, NO_PORT};
 use crate::crawl::phase::Phase;
 use crate::fetch::failure::FailureKind;
 use crate::frontier::extra::{Extra, Flags};

@@ -21,7 +21,7 @@ use self::schedule::Schedule;
 use super::config::{Config, Source, settings};
 use super::crawler::{Crawler, Parts, SetUpError, Turn};
 use super::embed::handle::Stopper;
-use super::life::carry::check_request;
+use super::life::description::check_request;
 use super::phase::Phase;
 use crate::base::rng::Rng;
 use crate::fetch::resolver;

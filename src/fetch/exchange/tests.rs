@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use super::*;
 use crate::wire::coding::{ACCEPT_ENCODING, gzip};
+use crate::wire::http::UsualFields;
 
 /// The request is released at 0 s, departs at 1 s; replies come from 2 s on, a second apart.
 fn at(seconds: u64) -> Instant {

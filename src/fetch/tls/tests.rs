@@ -4,6 +4,7 @@ use rcgen::{CertificateParams, IsCa, KeyPair};
 
 use super::testing::*;
 use super::*;
+use crate::fetch::failure::{Failure, FailureKind};
 
 /// Carries bytes between the two, `step` at a time towards the client, until both are silent.
 fn shake(session: &mut TlsSession, server: &mut Server, step: usize) -> Result<(), Failure> {

@@ -225,3 +225,10 @@ impl Connection {
         self.backlog.get_or_insert_default().push(bytes, held);
     }
 }
+
+/// The entry a token names, unless its slot has another user by now.
+pub(super) fn current(entries: &mut [Entry], token: Token) -> Option<&mut Entry> {
+    entries
+        .get_mut(token.slot as usize)
+        .filter(|entry| entry.generation == token.generation)
+}

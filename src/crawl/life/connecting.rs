@@ -1,0 +1,317 @@
+//! From a release to a connection: an idle one of the origin, or new ones, of which the first to be
+//! established carries the request.
+
+use std::net::{IpAddr, SocketAddr};
+
+use smallvec::SmallVec;
+
+use super::flight::{Carrier, Flight, HttpSocket, Socket, Stage, Unread};
+use super::names::Found;
+use super::news::arrival;
+use super::origins::Origin;
+use super::room::{EXHAUSTED, NO_PORT};
+use crate::base::slab::Key;
+use crate::base::time::Instant;
+use crate::crawl::core::{Core, token_of};
+use crate::crawl::timer::Timer;
+use crate::fetch::connection::Connection;
+use crate::fetch::eyeballs::{Race, Turn};
+use crate::fetch::failure::{Failure, FailureKind};
+use crate::fetch::timings::Timings;
+use crate::fetch::tls::TlsSession;
+use crate::fetch::tunnel::{Tunnel, UNREACHABLE};
+use crate::frontier::job::Job;
+use crate::io::{Close, Io, Stamp};
+use crate::throttle::engine::{LaneId, TicketId};
+
+impl<I: Io> Core<I> {
+    /// A released request takes an idle connection of its origin, or begins to make one.
+    pub fn take_connection(&mut self, job: Job, lane: LaneId, ticket: TicketId, found: Found) {
+        let mut timings = Timings {
+            started: self.now,
+            ..Timings::default()
+        };
+        if let Some(took) = self.looked_up.remove(&lane) {
+            // The lookup was this attempt's; the wait for its turn after it is no phase of it.
+            timings.started = self.now - took;
+            timings.dns = Some(self.now);
+        }
+        let proxy = self.frontier.proxy_of(lane).cloned();
+        let proxy = proxy.as_deref();
+        let exchange = self
+            .exchange_of(&job, proxy, timings)
+            .expect("what cannot be put on the wire is not admitted");
+        let origin = match proxy {
+            None => Origin::Direct(self.frontier.hold_origin(lane)),
+            // Whoever is somebody else to a proxy has other connections through it.
+            Some(proxy) => {
+                let way = format!("{} by {}", job.url.origin(), proxy.to_url());
+                Origin::ByProxy(self.ways.take(&way))
+            }
+        };
+        // A kept connection may end under a request, which would have to be made again.
+        let idle = match job.fresh || !job.is_idempotent() {
+            true => None,
+            false => self.pool.take(origin.number()),
+        };
+        let port = found.port;
+        let scarce_until = match idle {
+            Some(_) => None,
+            None => {
+                let places = found.addresses.iter();
+                let places = places.map(|address| SocketAddr::new(*address, port));
+                self.ports.scarce_until(places, self.now)
+            }
+        };
+        let key = self.flights.insert(Flight {
+            lane,
+            ticket,
+            origin,
+            released: self.now,
+            signal: None,
+            decisions: Vec::new(),
+            port,
+            stage: Stage::Connecting {
+                exchange,
+                race: Race::new(found.addresses),
+                sockets: SmallVec::new(),
+            },
+            job,
+        });
+        if self.flight_of.len() <= ticket.slot() {
+            self.flight_of.resize(ticket.slot() + 1, None);
+        }
+        self.flight_of[ticket.slot()] = Some(key);
+        match (idle, scarce_until) {
+            (Some(slot), _) => {
+                let socket = self
+                    .sockets
+                    .key_of(slot)
+                    .expect("an idle connection is open");
+                self.http(socket).flight = Some(key);
+                self.on_ready(key, socket);
+            }
+            (None, Some(until)) => self.put_off(key, until),
+            (None, None) => self.race_on(key),
+        }
+    }
+
+    /// Opens the next connection of an attempt's race, when it is time for it.
+    fn race_on(&mut self, key: Key) {
+        loop {
+            let Some(flight) = self.flights.get_mut(key) else {
+                return;
+            };
+            let Stage::Connecting { race, .. } = &mut flight.stage else {
+                return;
+            };
+            match race.next(self.now) {
+                Turn::Try(address) => {
+                    // A further address is one scope more, which must have a place.
+                    let scope = self.throttle.address_scope(address);
+                    let has_place =
+                        scope.is_none_or(|scope| self.throttle.try_add(flight.ticket, scope));
+                    if !has_place {
+                        race.handle_skipped();
+                    } else if let Err(failure) = self.open(key, address) {
+                        return self.end_connecting(key, failure, &Carrier::default());
+                    }
+                }
+                Turn::At(at) => return self.deadlines.arm_by(Timer::Flight(key.slot), at),
+                Turn::Wait | Turn::Lost => return,
+            }
+        }
+    }
+
+    /// Opens one connection for an attempt.
+    fn open(&mut self, key: Key, address: IpAddr) -> Result<(), Failure> {
+        if self.is_crowded()
+            && let Some(idle) = self.pool.evict()
+        {
+            self.close_slot(idle, Close::Finish);
+        }
+        let flight = self.flights.get_mut(key).expect("it connects");
+        let url = &flight.job.url;
+        let tls = match url.is_https() {
+            true => Some(TlsSession::new(&self.tls, url.host_str())?),
+            false => None,
+        };
+        let tunnel = match self.frontier.proxy_of(flight.lane) {
+            Some(proxy) => Tunnel::new(proxy, url)?,
+            None => None,
+        };
+        let remote = SocketAddr::new(address, flight.port);
+        let socket = self.sockets.insert(Socket::Http(HttpSocket {
+            connection: Connection::open(remote, tls, flight.released, self.now)
+                .with_timeout(flight.job.timeout())
+                .through(tunnel),
+            flight: Some(key),
+            origin: flight.origin,
+            paused: None,
+            held: false,
+            unread: Unread::default(),
+            given: 0,
+            gave_way: false,
+            counted: 0,
+        }));
+        if let Stage::Connecting { race, sockets, .. } = &mut flight.stage {
+            sockets.push(socket);
+            race.handle_started(self.now);
+        }
+        let origin = flight.origin;
+        self.hold_again(origin);
+        self.stats.connections += 1;
+        self.io.connect(token_of(socket), remote);
+        self.arm(socket);
+        Ok(())
+    }
+
+    /// Whether one more connection is one too many while others are idle.
+    fn is_crowded(&self) -> bool {
+        let asked_for = self.load.as_ref().is_some_and(|load| {
+            self.throttle.in_flight() + self.pool.len() > load.connections_max()
+        });
+        asked_for || self.sockets.len() >= self.io.capacity()
+    }
+
+    pub fn on_flight_timeout(&mut self, slot: u32) {
+        if let Some(key) = self.flights.key_of(slot) {
+            self.race_on(key);
+        }
+    }
+
+    pub fn on_connected(&mut self, key: Key, started: Instant, stamp: Stamp) {
+        let is_local_read = self.sink.reads_local();
+        match self.sockets.get_mut(key) {
+            Some(Socket::Http(http)) => {
+                let flight = http.flight.expect("a new connection is somebody's");
+                self.ports.granted(http.connection.remote(), self.now);
+                let local = is_local_read.then(|| self.io.local(token_of(key)));
+                let news =
+                    http.connection
+                        .handle_connected(local.flatten(), started, arrival(stamp));
+                self.won(flight, key);
+                if let Some(news) = news {
+                    self.on_news(key, news);
+                }
+                self.carry_on(key);
+            }
+            Some(Socket::Dns(socket)) => {
+                let socket = *socket;
+                self.resolver.handle_connected(socket);
+            }
+            Some(Socket::Parting) | None => {}
+        }
+    }
+
+    /// Of an attempt's connections this one was established first: the others are given up.
+    fn won(&mut self, key: Key, winner: Key) {
+        let flight = self
+            .flights
+            .get_mut(key)
+            .expect("a connection has its attempt");
+        self.frontier.host_connected(flight.lane);
+        self.deadlines.cancel(Timer::Flight(key.slot));
+        if let Stage::Connecting { sockets, .. } = &mut flight.stage {
+            let all = std::mem::replace(sockets, SmallVec::from_slice(&[winner]));
+            for loser in all.into_iter().filter(|socket| *socket != winner) {
+                self.close_socket(loser, Close::Reset);
+            }
+        }
+    }
+
+    pub fn on_set_up_failed(&mut self, key: Key, failure: Failure) {
+        let http = self.http(key);
+        let flight_key = http.flight.expect("a new connection is somebody's");
+        let carrier = Carrier::of(&http.connection);
+        let established = http.connection.established();
+        self.close_socket(key, Close::Reset);
+        let flight = self
+            .flights
+            .get_mut(flight_key)
+            .expect("a connection has its attempt");
+        match &mut flight.stage {
+            Stage::Connecting {
+                race,
+                sockets,
+                exchange,
+            } => {
+                // A handshake that failed had a connection, and it took its time.
+                exchange.timings_mut().end_connect(established);
+                sockets.retain(|socket| *socket != key);
+                race.handle_failed();
+                // Only TCP's failures are the address's; TLS is the same behind all of them, and so is
+                // what a proxy says.
+                let is_tcp = established.is_none()
+                    && (matches!(failure.kind, FailureKind::Connect)
+                        || failure.kind == FailureKind::Timeout && failure.code == "connect");
+                if is_tcp && race.next(self.now) != Turn::Lost {
+                    return self.race_on(flight_key);
+                }
+                // A probe tells what it could not send; it does not wait until it could.
+                if failure.code == EXHAUSTED && self.load.is_none() {
+                    return self.on_exhausted(flight_key, &failure);
+                }
+                if failure.code == NO_PORT && self.load.is_none() {
+                    let remote = carrier.remote.expect("a connection leads somewhere");
+                    return self.on_no_port(flight_key, remote);
+                }
+                if is_tcp {
+                    self.frontier.host_failed(flight.lane, self.now);
+                } else if failure.code == UNREACHABLE {
+                    self.frontier.origin_failed(flight.lane, self.now);
+                }
+                self.end_connecting(flight_key, failure, &carrier);
+            }
+            // It spoke, or failed, between being ready and departing.
+            Stage::Ready { .. } => self.end_waiting(flight_key, failure, &carrier),
+            Stage::Exchanging { .. } | Stage::Moving => {
+                unreachable!("a connection that carries a request is set up")
+            }
+        }
+    }
+
+    /// A request that connects goes back into its lane, which waits until a moment.
+    pub fn put_off(&mut self, key: Key, until: Instant) {
+        let flight = self.flights.get(key).expect("an attempt ends once");
+        let lane = flight.lane;
+        if let Stage::Connecting { sockets, .. } = &flight.stage {
+            for socket in sockets.clone() {
+                self.close_socket(socket, Close::Reset);
+            }
+        }
+        self.reconnect(key);
+        self.frontier
+            .pause(lane, until, &mut self.throttle, self.now);
+    }
+
+    /// No connection: what was begun is charged as a send at its start.
+    fn end_connecting(&mut self, key: Key, failure: Failure, carrier: &Carrier) {
+        let flight = self.flights.get_mut(key).expect("an attempt ends once");
+        let stage = std::mem::replace(&mut flight.stage, Stage::Moving);
+        let (
+            Stage::Connecting {
+                exchange, sockets, ..
+            },
+            ticket,
+        ) = (stage, flight.ticket)
+        else {
+            unreachable!("only an attempt that connects fails to");
+        };
+        let released = flight.released;
+        for socket in sockets {
+            self.close_socket(socket, Close::Reset);
+        }
+        self.throttle.charge_failed(ticket, released);
+        self.on_end(key, exchange, Some(failure), carrier);
+    }
+
+    /// The connection that a request waited on is gone; nothing was sent, so nothing is lost.
+    pub fn reconnect(&mut self, key: Key) {
+        let flight = self.flights.remove(key).expect("a request has its attempt");
+        self.forget(key, &flight);
+        self.throttle.cancel(flight.ticket, self.now);
+        self.frontier
+            .put_back(flight.lane, flight.job, &mut self.throttle, self.now);
+    }
+}
