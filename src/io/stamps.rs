@@ -73,16 +73,22 @@ impl Unseen {
     /// has the time, and one that does more than to read and send; where there is always something
     /// to read, each microsecond counts.
     pub(super) fn is_worth_asking(self, stamp: &Stamp) -> bool {
-        let busy = self.found.saturating_since(self.since) > PER_NEWS * self.news;
-        stamp.is_bound() && stamp.clock == Clock::Kernel && (self.slept || busy)
+        stamp.is_bound() && stamp.clock == Clock::Kernel && (self.slept || self.was_busy())
     }
 
     /// Whether a stamp is older than it should be: what it is of came before there was anything to be
-    /// read, or long before it ended our sleep. Either our thread was late, or the segment that was
-    /// stamped had to wait for another one.
+    /// read, or long before a sleep or other work of ours ended. Either our thread was late, or the
+    /// segment that was stamped had to wait for another one; be it so soon after what it answers that
+    /// the stamp would pass for exact.
     pub(super) fn is_stale(self, stamp: &Stamp) -> bool {
-        let late = self.slept && self.found.saturating_since(stamp.at) > PROMPT;
+        let looked = self.slept || self.was_busy();
+        let late = looked && self.found.saturating_since(stamp.at) > PROMPT;
         stamp.clock == Clock::Kernel && (late || self.since.saturating_since(stamp.at) > EXACT)
+    }
+
+    /// Whether more time passed than the news takes by itself.
+    fn was_busy(self) -> bool {
+        self.found.saturating_since(self.since) > PER_NEWS * self.news
     }
 
     /// The bytes answer what departed at this moment, so that none of them came before it.
@@ -472,21 +478,26 @@ mod tests {
 
     #[test]
     fn a_stamp_is_stale_where_its_segment_waited_or_we_were_late() {
-        let check = |slept, at: u64, stale| {
+        let check = |slept, news, at: u64, stale| {
             let unseen = Unseen {
                 found: millis(950),
                 slept,
+                news,
                 ..found(900)
             };
             let stamp = Stamp::exact(Instant::from_nanos(at * 1000));
             assert_eq!(unseen.is_stale(&stamp), stale, "{at} µs");
         };
-        check(false, 900_000, false);
-        check(false, 899_980, false);
-        check(false, 899_970, true);
-        check(true, 949_960, false);
-        check(true, 949_950, true);
-        check(true, 899_970, true);
+        // So much news takes the 50 ms; so little does not.
+        let (busy_with_it, busy_otherwise) = (1000, 999);
+        check(false, busy_with_it, 900_000, false);
+        check(false, busy_with_it, 899_980, false);
+        check(false, busy_with_it, 899_970, true);
+        check(false, busy_otherwise, 949_960, false);
+        check(false, busy_otherwise, 949_950, true);
+        check(true, 1, 949_960, false);
+        check(true, 1, 949_950, true);
+        check(true, 1, 899_970, true);
     }
 
     #[test]
