@@ -15,7 +15,7 @@ use super::delay::RunDelay;
 use super::outbox::Left;
 use super::socket::Socket;
 use super::stamps::{EXACT, PROMPT, STEP, Stamps};
-use super::{Event, Token};
+use super::{Event, NetError, Token};
 use crate::base::time::Instant;
 
 /// Watches over departures.
@@ -49,13 +49,24 @@ impl Departure {
     }
 }
 
+/// What became of a send.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    /// The moment before its system call.
+    pub(super) before: Instant,
+    /// Bytes that the socket took; `None` where it has no room.
+    pub(super) taken: Option<usize>,
+    /// When they left, if that is to be told.
+    pub(super) departure: Option<Departure>,
+}
+
 /// What a system call sent between two looks at the clock.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Call {
-    pub(super) before: Instant,
-    pub(super) after: Instant,
+struct Call {
+    before: Instant,
+    after: Instant,
     /// All that was to be sent, and it was so little that it left at one moment.
-    pub(super) is_single: bool,
+    is_single: bool,
 }
 
 impl Departures {
@@ -74,8 +85,41 @@ impl Departures {
         }
     }
 
+    /// Sends bytes in one system call. When they left is told if `mark`; the kernel is to stamp that if
+    /// `stamped`.
+    pub(super) fn send(
+        &mut self,
+        socket: &mut Socket,
+        bytes: &[u8],
+        mark: bool,
+        stamped: bool,
+        stamps: &Stamps,
+    ) -> Result<Sent, NetError> {
+        let stamped = mark && stamped;
+        socket.prepare_send();
+        let before = stamps.now();
+        let taken = if stamped {
+            socket.send_stamped(bytes)?
+        } else {
+            socket.send(bytes)?
+        };
+        let departure = mark.then(|| {
+            let call = Call {
+                before,
+                after: stamps.now(),
+                is_single: taken == Some(bytes.len()) && bytes.len() <= SEGMENT,
+            };
+            self.tell(call, Some(&*socket).filter(|_| stamped), stamps)
+        });
+        Ok(Sent {
+            before,
+            taken,
+            departure,
+        })
+    }
+
     /// How much later than `before` something may have left that a system call sent between the two.
-    pub(super) fn slack(&mut self, before: Instant, after: Instant) -> Duration {
+    fn slack(&mut self, before: Instant, after: Instant) -> Duration {
         let took = after.saturating_since(before);
         if took <= PROMPT {
             return Duration::ZERO;
@@ -85,12 +129,7 @@ impl Departures {
 
     /// When something left. `stamped`: the socket it was sent through, if the kernel was to stamp it.
     /// Where there is no stamp yet, it is known as closely as without.
-    pub(super) fn tell(
-        &mut self,
-        call: Call,
-        stamped: Option<&Socket>,
-        stamps: &Stamps,
-    ) -> Departure {
+    fn tell(&mut self, call: Call, stamped: Option<&Socket>, stamps: &Stamps) -> Departure {
         while let Some(kernel) = stamped.and_then(Socket::departed) {
             // One that is of an earlier departure was late for that.
             if let Some(at) = stamps.departure(kernel)
@@ -162,7 +201,7 @@ fn slack_of(took: Duration, waited: Option<Duration>) -> Duration {
 const ACCOUNT_AGE: Duration = Duration::from_millis(1);
 
 /// Bytes that leave in one segment: the least that every host takes in one.
-pub(super) const SEGMENT: usize = 536;
+const SEGMENT: usize = 536;
 
 #[cfg(test)]
 mod tests {

@@ -25,7 +25,7 @@ use self::connection::{Connection, Entry, Kind, State, current};
 use self::edges::Edge;
 use super::allowance::Allowance;
 use super::delay::RunDelay;
-use super::departures::{Call, Departure, Departures, SEGMENT};
+use super::departures::{Departure, Departures};
 use super::disk::Disk;
 use super::driver::{Driver, Drives};
 use super::leisure::Leisure;
@@ -236,24 +236,12 @@ impl Epoll {
         if mark && self.watchful > 0 && self.allowance.spend() {
             connection.count_segments();
         }
-        let stamped = mark && stamped && connection.kind == Kind::Stream;
-        connection.socket.prepare_send();
-        let before = self.stamps.now();
-        let sent = if stamped {
-            connection.socket.send_stamped(bytes)?
-        } else {
-            connection.socket.send(bytes)?
-        };
-        let departure = mark.then(|| {
-            let call = Call {
-                before,
-                after: self.stamps.now(),
-                is_single: sent == Some(bytes.len()) && bytes.len() <= SEGMENT,
-            };
-            let stamped = Some(&connection.socket).filter(|_| stamped);
-            self.departures.tell(call, stamped, &self.stamps)
-        });
-        match (sent, connection.kind) {
+        let stamped = stamped && connection.kind == Kind::Stream;
+        let socket = &mut connection.socket;
+        let sent = self
+            .departures
+            .send(socket, bytes, mark, stamped, &self.stamps)?;
+        match (sent.taken, connection.kind) {
             (Some(taken), Kind::Stream) if taken < bytes.len() => {
                 connection.hold_back(&bytes[taken..], Held::rest(mark));
             }
@@ -265,9 +253,9 @@ impl Epoll {
             _ => {}
         }
         if mark {
-            connection.asked = before;
+            connection.asked = sent.before;
         }
-        Ok(departure)
+        Ok(sent.departure)
     }
 
     fn fail(&mut self, token: Token, error: NetError, events: &mut Vec<Event>) {

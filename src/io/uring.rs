@@ -39,7 +39,7 @@ use self::connection::{Connection, Entry, Kind, Receive, State, current};
 pub use self::ring::Unavailable;
 use self::ring::{Answer, Name, Ring, SLOT_MAX, What};
 use self::watch::Watch;
-use super::departures::{Call, Departure, Departures, SEGMENT};
+use super::departures::{Departure, Departures};
 use super::disk::Disk;
 use super::driver::{Driver, Drives};
 use super::epoll::READS_MAX;
@@ -219,27 +219,15 @@ impl Uring {
             connection.hold_back(bytes, Held::whole(mark));
             return Ok(None);
         }
-        let stamped = mark && stamped && connection.kind == Kind::Stream;
-        connection.socket.prepare_send();
-        let before = self.stamps.now();
+        let stamped = stamped && connection.kind == Kind::Stream;
+        let socket = &mut connection.socket;
+        let sent = self
+            .departures
+            .send(socket, bytes, mark, stamped, &self.stamps)?;
         if mark {
-            connection.asked = before;
+            connection.asked = sent.before;
         }
-        let sent = if stamped {
-            connection.socket.send_stamped(bytes)?
-        } else {
-            connection.socket.send(bytes)?
-        };
-        let departure = mark.then(|| {
-            let call = Call {
-                before,
-                after: self.stamps.now(),
-                is_single: sent == Some(bytes.len()) && bytes.len() <= SEGMENT,
-            };
-            let stamped = Some(&connection.socket).filter(|_| stamped);
-            self.departures.tell(call, stamped, &self.stamps)
-        });
-        match (sent, connection.kind) {
+        match (sent.taken, connection.kind) {
             (Some(taken), Kind::Stream) if taken < bytes.len() => {
                 connection.hold_back(&bytes[taken..], Held::rest(mark));
                 self.await_ready(token.slot);
@@ -252,7 +240,7 @@ impl Uring {
             // A datagram leaves whole or is lost, as datagrams may be.
             _ => {}
         }
-        Ok(departure)
+        Ok(sent.departure)
     }
 
     fn fail(&mut self, token: Token, error: NetError, events: &mut Vec<Event>) {
