@@ -28,6 +28,7 @@ use super::delay::RunDelay;
 use super::departures::{Departure, Departures};
 use super::disk::Disk;
 use super::driver::{Driver, Drives};
+use super::due::Due;
 use super::leisure::Leisure;
 use super::limits::sockets_allowed;
 use super::outbox::{Held, Outbox};
@@ -50,6 +51,7 @@ pub struct Epoll {
     /// What `polled` said, copied out so that it can be worked through.
     edges: Vec<Edge>,
     timer: Timer,
+    due: Due,
     stamps: Stamps,
     departures: Departures,
     leisure: Leisure,
@@ -85,12 +87,12 @@ impl Epoll {
     pub fn new(settings: Settings) -> io::Result<Self> {
         let capacity = sockets_allowed(settings.sockets_max)?;
         let poll = Poll::new()?;
-        let timer = Timer::new()?;
-        poll.registry().register(
-            &mut SourceFd(&timer.as_fd().as_raw_fd()),
-            TIMER,
-            Interest::READABLE,
-        )?;
+        let (timer, due) = (Timer::new()?, Due::new()?);
+        for (fd, name) in [(timer.as_fd(), TIMER), (due.as_fd(), DUE)] {
+            let mut source = SourceFd(&fd.as_raw_fd());
+            poll.registry()
+                .register(&mut source, name, Interest::READABLE)?;
+        }
         let bell = Arc::new(Bell {
             waker: mio::Waker::new(poll.registry(), BELL)?,
             rung: AtomicBool::new(false),
@@ -101,6 +103,7 @@ impl Epoll {
             polled: Events::with_capacity(EDGES_MAX),
             edges: Vec::with_capacity(EDGES_MAX),
             timer,
+            due,
             stamps: Stamps::start(),
             departures: Departures::start(),
             leisure: Leisure::start(),
@@ -414,9 +417,11 @@ impl Io for Epoll {
 
     fn arm(&mut self, until: Option<Instant>) {
         match until {
-            // A timer set to the past interrupts the processor: dear on a virtual machine.
-            Some(until) if until <= self.now() => self.bell.ring(),
-            _ => self.timer.arm(until, &self.stamps),
+            Some(until) if until <= self.now() => self.due.ring(),
+            _ => {
+                self.due.take_back();
+                self.timer.arm(until, &self.stamps);
+            }
         }
     }
 
@@ -464,4 +469,5 @@ const EDGES_MAX: usize = 1024;
 pub(super) const READS_MAX: usize = 16;
 
 const TIMER: Name = Name(usize::MAX);
+const DUE: Name = Name(usize::MAX - 2);
 const BELL: Name = Name(usize::MAX - 1);

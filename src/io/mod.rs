@@ -7,6 +7,7 @@
 mod stamps;
 mod allowance;
 mod timer;
+mod due;
 mod spin;
 mod socket;
 mod limits;

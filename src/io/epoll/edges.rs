@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::connection::{Arrived, Kind, State, Unread, current};
-use super::{BELL, Epoll, Name, READS_MAX, TIMER, event};
+use super::{BELL, DUE, Epoll, Name, READS_MAX, TIMER, event};
 use crate::base::time::Instant;
 use crate::io::socket::{Attempt, Read};
 use crate::io::stamps::{Unseen, established};
@@ -19,6 +19,7 @@ impl Epoll {
             let edge = self.edges[index];
             match edge.name {
                 TIMER => self.timer.told(),
+                DUE => self.due.told(),
                 BELL => {
                     if self.bell.rung.swap(false, Ordering::AcqRel) {
                         events.push(Event::Woken);
