@@ -5,13 +5,15 @@
 //! cargo bench --bench hosts -- [--pages N] [--rounds N]
 //! ```
 //!
-//! The server is a thread of its own that does as little as it can; all drop their pages. Of each
-//! crawl the first tenth is left out; where pages are pulled some hundreds wait, so take many. A
-//! figure is the median of the rounds, with the least and the most. `asyncio` is driven by Python and
-//! fed before, as all the others are; `asyncio, fed` makes and submits its URLs in Python meanwhile, so
-//! it is charged for more than they. Python is left out, loudly, where the package `argiope` cannot be
-//! imported: ARGIOPE_PYTHON names the interpreter that can (`tools/python/README.md` says how it is
-//! built).
+//! The server is a thread of its own, on a second processor, that does as little as it can; the crawls
+//! have the first. All drop their pages, but for `run, with lines`, which writes a line of each to a file,
+//! as the binary does: its disk thread has the crawls' processor, too, and is counted in the rate alone.
+//! That row is counted turn by turn. Of each crawl the first tenth is left out; where pages are pulled
+//! some hundreds wait, so take many. A figure is the median of the rounds, with the least and the most.
+//! `asyncio` is driven by Python and fed before, as all the others are; `asyncio, fed` makes and submits
+//! its URLs in Python meanwhile, so it is charged for more than they. Python is left out, loudly, where the
+//! package `argiope` cannot be imported: ARGIOPE_PYTHON names the interpreter that can
+//! (`tools/python/README.md` says how it is built).
 
 mod server;
 
@@ -19,12 +21,14 @@ use std::env;
 use std::error::Error;
 use std::net::Ipv4Addr;
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use argiope::serde_json::{self, Value};
+use argiope::sink::files::{FileSink, FileSinkOptions};
 use argiope::{Config, ConfigError, Crawler, Page, Request, Turn};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::thread::CpuSet;
 use tokio::io::unix::AsyncFd;
 
 /// The binary's own, for `run` stands for the binary; the package for Python has the same.
@@ -34,6 +38,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Who drives.
 const HOSTS: &[(&str, Drive)] = &[
     ("run", run),
+    ("run, with lines", with_lines),
     ("own epoll loop", in_epoll),
     ("tokio's AsyncFd", in_tokio),
     ("next_result", pulled),
@@ -57,10 +62,16 @@ struct Cost {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
+    // Threads and processes stay where they are begun.
+    let processors = two_processors();
+    stay_on(processors.map(|two| two[1]));
+    let port = server::start(Ipv4Addr::LOCALHOST, reply())?;
+    stay_on(processors.map(|two| two[0]));
+    let (pages, rounds) = (30_000, 21);
     let mut plan = Plan {
-        pages: 50_000,
-        rounds: 7,
-        port: server::start(Ipv4Addr::LOCALHOST, reply())?,
+        pages,
+        rounds,
+        port,
     };
     let mut arguments = env::args().skip(1);
     while let Some(name) = arguments.next() {
@@ -102,6 +113,25 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// The first two of the processors that we may use.
+fn two_processors() -> Option<[usize; 2]> {
+    let ours = rustix::thread::sched_getaffinity(None).ok()?;
+    let mut ours = (0..CpuSet::MAX_CPU).filter(|processor| ours.is_set(*processor));
+    let two = ours.next().zip(ours.next());
+    if two.is_none() {
+        eprintln!("hosts: server and crawls share a processor: the figures say little");
+    }
+    two.map(|(first, second)| [first, second])
+}
+
+/// Keeps this thread, and what it begins, on one processor.
+fn stay_on(processor: Option<usize>) {
+    let Some(processor) = processor else { return };
+    let mut set = CpuSet::new();
+    set.set(processor);
+    rustix::thread::sched_setaffinity(None, &set).expect("it is one that we may use");
+}
+
 /// The least, the middle and the most.
 fn spread(values: impl Iterator<Item = f64>) -> (f64, f64, f64) {
     let mut values: Vec<f64> = values.collect();
@@ -122,8 +152,11 @@ fn told(values: impl Iterator<Item = f64>) -> String {
 #[derive(Clone)]
 struct Meter {
     pages: u64,
-    state: Arc<Mutex<(u64, [Option<Mark>; 2])>>,
+    state: Arc<Mutex<State>>,
 }
+
+/// How many pages have come, and when the first tenth had, and all.
+type State = (u64, [Option<Mark>; 2]);
 
 #[derive(Clone, Copy)]
 struct Mark {
@@ -140,17 +173,31 @@ impl Meter {
 
     fn page(&self, page: &Page) {
         assert_eq!(page.status, Some(200), "{:?}", page.failure);
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.0 += 1;
-        if state.0 == self.pages / 10 {
-            state.1[0] = Some(Mark::now());
-        } else if state.0 == self.pages {
-            state.1[1] = Some(Mark::now());
+        let mut state = self.state();
+        let pages = state.0 + 1;
+        self.count(&mut state, pages);
+    }
+
+    /// So many have come.
+    fn counted(&self, pages: u64) {
+        self.count(&mut self.state(), pages);
+    }
+
+    fn count(&self, state: &mut State, pages: u64) {
+        let before = std::mem::replace(&mut state.0, pages);
+        for (mark, at) in [self.pages / 10, self.pages].into_iter().enumerate() {
+            if before < at && at <= pages {
+                state.1[mark] = Some(Mark::now());
+            }
         }
     }
 
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn cost(&self) -> Result<Option<Cost>, Box<dyn Error>> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state();
         let [Some(from), Some(to)] = state.1 else {
             return Err(format!("only {} of {} pages came", state.0, self.pages).into());
         };
@@ -216,6 +263,23 @@ fn config(plan: &Plan) -> Result<Config, ConfigError> {
 fn run(plan: &Plan) -> Result<Option<Cost>, Box<dyn Error>> {
     let (mut crawler, meter) = metered(plan)?;
     crawler.run();
+    meter.cost()
+}
+
+/// As the binary does: each page is a line of a file.
+fn with_lines(plan: &Plan) -> Result<Option<Cost>, Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    let sink = FileSink::new(FileSinkOptions::new(folder.path()));
+    let mut crawler = Crawler::builder(config(plan)?).sink(sink).build()?;
+    submit(&mut crawler, plan)?;
+    let meter = Meter::new(plan);
+    let mut turn = Turn::GoesOn;
+    while turn == Turn::GoesOn {
+        turn = crawler.turn(None);
+        meter.counted(crawler.stats().pages);
+    }
+    let failed = &crawler.stats().by_error;
+    assert!(failed.is_empty(), "{failed:?}");
     meter.cost()
 }
 

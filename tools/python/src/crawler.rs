@@ -1,7 +1,9 @@
 //! A crawl that a program in Python drives.
 
-use std::mem;
+use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use argiope::{Config, Refused, Turn};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::PyDict;
 
 use crate::handle::{Handle, Over, request_of};
 use crate::page::Page;
@@ -20,16 +22,16 @@ use crate::setting::setting;
 /// cannot be.
 ///
 /// Take a `turn` without patience, wait until `fileno()` is readable, and again: the descriptor carries
-/// every deadline. Pages wait in it until they are taken; while a thousand wait it is held back, to which
-/// those do not count that were taken and are still to be looked at.
+/// every deadline. Pages wait in it until they are taken; while a thousand wait it is held back.
 #[pyclass(frozen, weakref, module = "argiope")]
 pub struct Crawler {
     /// Poisoned by a turn that panicked, and then not touched again.
     crawl: Mutex<Crawl>,
-    pages: Arc<Mutex<Vec<Page>>>,
-    /// Pages that were taken and given back, before all in `pages`.
-    given_back: Mutex<Vec<Py<Page>>>,
+    pages: Waiting,
 }
+
+/// Pages that wait, in the order in which they ended. Held for a moment, never while Python runs.
+type Waiting = Arc<Mutex<VecDeque<Page>>>;
 
 struct Crawl {
     crawler: Box<argiope::Crawler>,
@@ -51,10 +53,13 @@ impl Crawler {
             let set = config.with(&name, value);
             config = set.map_err(|error| PyValueError::new_err(error.to_string()))?;
         }
-        let pages: Arc<Mutex<Vec<Page>>> = Arc::default();
+        let pages = Waiting::default();
         let (keeps, room) = (Arc::clone(&pages), Arc::clone(&pages));
-        let sink = FunctionSink::new(move |page| locked(&keeps).push(Page::from(page)))
-            .ready_when(move || locked(&room).len() < PAGES_WAITING);
+        let keep = move |page| {
+            let page = Page::from(page);
+            locked(&keeps).push_back(page);
+        };
+        let sink = FunctionSink::new(keep).ready_when(move || locked(&room).len() < PAGES_WAITING);
         let crawler = argiope::Crawler::builder(config).sink(sink).build();
         let crawler = crawler.map_err(|error| match error {
             argiope::SetUpError::Io(_) => PyOSError::new_err(error.to_string()),
@@ -66,7 +71,6 @@ impl Crawler {
                 reason: None,
             }),
             pages,
-            given_back: Mutex::default(),
         })
     }
 
@@ -114,21 +118,18 @@ impl Crawler {
         })
     }
 
-    /// The finished pages that wait, a list, in the order in which they ended.
-    fn take<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let given_back = mem::take(&mut *locked(&self.given_back));
-        let pages = mem::take(&mut *locked(&self.pages));
-        if given_back.is_empty() {
-            return PyList::new(py, pages);
-        }
-        let list = PyList::new(py, given_back)?;
-        pages.into_iter().try_for_each(|page| list.append(page))?;
-        Ok(list)
+    /// The finished pages that wait by now, in the order in which they ended: an iterator that takes
+    /// each when it comes to it, so that whoever stops early leaves the rest.
+    fn pages(&self) -> Pages {
+        let pages = Arc::clone(&self.pages);
+        let left = AtomicUsize::new(locked(&pages).len());
+        Pages { pages, left }
     }
 
-    /// Gives back pages that were taken and not looked at: whoever takes next has them first.
-    fn give_back(&self, pages: Vec<Py<Page>>) {
-        locked(&self.given_back).splice(..0, pages);
+    /// How many pages wait.
+    #[getter]
+    fn waiting(&self) -> usize {
+        locked(&self.pages).len()
     }
 
     /// What was measured so far, with the keys of `stats.json`. Waits for the end of a turn that another
@@ -152,6 +153,31 @@ impl Crawler {
     /// Another thread may be in a turn, and wait for the interpreter behind it.
     fn crawl(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Crawl>> {
         self.crawl.lock_py_attached(py).map_err(|_| broken())
+    }
+}
+
+/// Pages that waited when it was made, and are taken one by one.
+#[pyclass(frozen, module = "argiope")]
+pub struct Pages {
+    pages: Waiting,
+    left: AtomicUsize,
+}
+
+#[pymethods]
+impl Pages {
+    fn __iter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    fn __next__(&self) -> Option<Page> {
+        let less = |left: usize| left.checked_sub(1);
+        self.left.fetch_update(Relaxed, Relaxed, less).ok()?;
+        let page = locked(&self.pages).pop_front();
+        if page.is_none() {
+            // Others took them.
+            self.left.store(0, Relaxed);
+        }
+        page
     }
 }
 

@@ -10,7 +10,7 @@ mod setting;
 
 use pyo3::prelude::*;
 
-/// The binary's own. Pages are freed by the hundred, where their program has looked at them; for that
+/// The binary's own: a page is freed long after it came, once its program has looked at it, and for that
 /// glibc's is slow.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -20,6 +20,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 mod _argiope {
     #[pymodule_export]
     use super::crawler::Crawler;
+    #[pymodule_export]
+    use super::crawler::Pages;
     #[pymodule_export]
     use super::handle::Full;
     #[pymodule_export]

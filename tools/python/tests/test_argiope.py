@@ -173,9 +173,9 @@ class Crawls(unittest.TestCase):
             pass
         self.assertLess(time.monotonic() - began, 20)
         feeder.join()
-        [page] = crawler.take()
+        [page] = crawler.pages()
         self.assertEqual(([page.root], page.tag, page.status), (numbers, 7, 200))
-        self.assertEqual((crawler.take(), crawler.reason), ([], "finished"))
+        self.assertEqual((list(crawler.pages()), crawler.reason), ([], "finished"))
         with self.assertRaises(argiope.Over):
             handle.submit("http://a.test/2")
         with self.assertRaises(argiope.Over):
@@ -192,7 +192,7 @@ class Crawls(unittest.TestCase):
         pages = []
         while len(pages) < 3:
             crawler.turn(1)
-            pages += crawler.take()
+            pages += crawler.pages()
         for page in pages:
             self.assertEqual((page.root, page.status), (numbers[page.tag], 200))
         crawler.handle().shutdown(0)
@@ -201,15 +201,14 @@ class Crawls(unittest.TestCase):
 
     def test_who_leaves_a_loop_finds_the_pages_behind_it_later(self):
         async def driven():
-            crawler = argiope.Crawler(self.server.settings(CONCURRENT_REQUESTS_PER_DOMAIN=16))
+            crawler = argiope.Crawler(self.server.settings(CONCURRENT_REQUESTS_PER_DOMAIN=1))
             handle = crawler.handle()
             for n in range(60):
                 crawler.submit(f"http://a.test/{n}", tag=n)
-            while len(waiting := crawler.take()) < 20:
+            while crawler.waiting < 20:
                 crawler.turn(0.01)
-                crawler.give_back(waiting)
-            crawler.give_back(waiting)
-            first, tags = [page.tag for page in waiting], []
+            taken = crawler.pages()
+            tags = [next(taken).tag for _ in range(2)]
             for most in (3, 8, 60):
                 pages = argiope.drive(crawler)
                 async for page in pages:
@@ -220,11 +219,28 @@ class Crawls(unittest.TestCase):
                         break
                 await pages.aclose()
             handle.close()
-            return first, tags
+            return tags
 
-        first, tags = asyncio.run(asyncio.wait_for(driven(), 60))
-        self.assertEqual(tags[:len(first)], first)
-        self.assertEqual(sorted(tags), list(range(60)))
+        tags = asyncio.run(asyncio.wait_for(driven(), 60))
+        self.assertEqual(tags, list(range(60)))
+
+    def test_an_iterator_takes_what_waited_when_it_was_made_and_no_more(self):
+        crawler = argiope.Crawler(self.server.settings())
+        for n in range(10):
+            crawler.submit(f"http://a.test/{n}", tag=n)
+        while crawler.waiting < 3:
+            crawler.turn(1)
+        count, pages = crawler.waiting, crawler.pages()
+        tags = [next(pages).tag]
+        while crawler.turn(30):
+            pass
+        tags += [page.tag for page in pages]
+        self.assertEqual(len(tags), count)
+        self.assertEqual(list(pages), [])
+        others = crawler.pages()
+        tags += [page.tag for page in crawler.pages()]
+        self.assertEqual((sorted(tags), crawler.waiting), (list(range(10)), 0))
+        self.assertEqual(list(others), [])
 
     def test_a_crawl_is_steered_by_its_handle(self):
         crawler = argiope.Crawler(self.server.settings())
@@ -233,9 +249,9 @@ class Crawls(unittest.TestCase):
         number = handle.submit("http://a.test/1")
         handle.submit("http://b.test/2")
         handle.cancel(number)
-        while not (pages := crawler.take()):
+        while not crawler.waiting:
             crawler.turn(1)
-        [page] = pages
+        [page] = crawler.pages()
         self.assertEqual((page.root, page.error), (number, "cancelled.asked"))
         self.assertEqual(self.server.asked, [])
         handle.shutdown(0)
@@ -256,7 +272,7 @@ class Crawls(unittest.TestCase):
         handle.close()
         while crawler.turn(30):
             pass
-        moments = [page.sent for page in crawler.take()]
+        moments = [page.sent for page in crawler.pages()]
         self.assertEqual(len(moments), 3)
         for before, after in zip(moments, moments[1:]):
             self.assertGreaterEqual(after - before, 0.05)

@@ -9,28 +9,25 @@
 import asyncio
 import weakref
 
-from ._argiope import Crawler, Full, Handle, Over, Page
+from ._argiope import Crawler, Full, Handle, Over, Page, Pages
 
-__all__ = ["Crawler", "Full", "Handle", "Over", "Page", "crawl", "drive"]
+__all__ = ["Crawler", "Full", "Handle", "Over", "Page", "Pages", "crawl", "drive"]
 
 
 async def crawl(requests, settings=None):
     """Crawls `requests`, URLs or JSON texts as lines of seeds have them; yields each page as it ends.
 
     `requests` may be any iterable, asynchronous or not; more is taken from it as there is room. The
-    crawl goes on while a page is looked at, until a thousand wait behind those that were handed over
-    together with it. Leaving the loop ends it.
+    crawl goes on while a page is looked at, until a thousand wait behind it. Leaving the loop ends it.
     """
     crawler = Crawler(settings)
     handle = crawler.handle()
     feeding = asyncio.ensure_future(_feed(handle, requests))
     turns = _Turns(crawler)
     try:
-        while pages := await turns.pages():
-            # Each may be freed when it has been looked at.
-            pages.reverse()
-            while pages:
-                yield pages.pop()
+        while await turns.have_brought_pages():
+            for page in crawler.pages():
+                yield page
         # What it said that could not be submitted.
         await feeding
     finally:
@@ -46,16 +43,12 @@ async def drive(crawler):
     driven again, and goes on with the next page. A `RuntimeError` says that it is driven already.
     """
     turns = _Turns(crawler)
-    pages = []
     try:
-        while pages := await turns.pages():
-            pages.reverse()
-            while pages:
-                yield pages.pop()
+        while await turns.have_brought_pages():
+            for page in crawler.pages():
+                yield page
     finally:
         turns.end()
-        # Whoever goes on with the crawl finds what was not looked at.
-        crawler.give_back(pages[::-1])
 
 
 class _Turns:
@@ -77,16 +70,16 @@ class _Turns:
         self.driven.add(crawler)
         self._turn()
 
-    async def pages(self):
-        """The pages that wait; none once it is over."""
-        while not (pages := self.crawler.take()):
+    async def have_brought_pages(self):
+        """Waits until pages wait; whether any does, for once it is over none comes."""
+        while not self.crawler.waiting:
             if self.failure is not None:
                 raise self.failure
             if self.crawler.reason is not None:
-                break
+                return False
             self.waiter = self.loop.create_future()
             await self.waiter
-        return pages
+        return True
 
     def end(self):
         self.driven.discard(self.crawler)
