@@ -69,11 +69,14 @@ impl Unseen {
         Unseen { kept, ..self }
     }
 
-    /// Whether it pays to ask the kernel for more about a stamp that may be off. A loop that sleeps
-    /// has the time, and one that does more than to read and send; where there is always something
-    /// to read, each microsecond counts.
+    /// Whether it pays to ask the kernel for more about a stamp that may be off. A loop that rests has
+    /// the time, and one that does more than to read and send; where there is always something to
+    /// read, each microsecond counts, and a short sleep is no rest.
     pub(super) fn is_worth_asking(self, stamp: &Stamp) -> bool {
-        stamp.is_bound() && stamp.clock == Clock::Kernel && (self.slept || self.was_busy())
+        let passed = self.found.saturating_since(self.since);
+        let rested = self.slept && passed > RESTED * self.news;
+        let held_up = passed > PER_NEWS * self.news.max(NEWS_A_TURN);
+        stamp.is_bound() && stamp.clock == Clock::Kernel && (rested || held_up)
     }
 
     /// Whether a stamp is older than it should be: what it is of came before there was anything to be
@@ -346,6 +349,12 @@ pub(super) const PROMPT: Duration = Duration::from_micros(45);
 /// kernel takes a fortieth of it.
 const PER_NEWS: Duration = Duration::from_micros(50);
 
+/// A turn reads from so many sockets that may have been news in earlier ones.
+const NEWS_A_TURN: u32 = 16;
+
+/// A loop rests that has slept longer than this for each piece of news.
+const RESTED: Duration = Duration::from_micros(200);
+
 const SECOND: u64 = 1_000_000_000;
 
 #[cfg(test)]
@@ -450,12 +459,12 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_is_asked_by_a_loop_that_sleeps_or_does_other_things() {
-        let check = |slept, turn: u64, slack: u64, asks| {
+    fn the_kernel_is_asked_by_a_loop_that_rests_or_does_other_things() {
+        let check = |slept, news, turn: u64, slack: u64, asks| {
             let unseen = Unseen {
                 found: millis(900) + Duration::from_micros(turn),
                 slept,
-                news: 20,
+                news,
                 ..found(900)
             };
             let stamp = Stamp {
@@ -469,11 +478,15 @@ mod tests {
             };
             assert!(!unseen.is_worth_asking(&by_user));
         };
-        check(true, 60, 60, true);
-        check(true, 9000, 0, false);
-        check(false, 1000, 3000, false);
-        check(false, 1001, 60, true);
-        check(false, 1001, 0, false);
+        check(true, 2, 400, 60, false);
+        check(true, 2, 401, 60, true);
+        check(true, 2, 9000, 0, false);
+        check(false, 20, 1000, 3000, false);
+        check(false, 20, 1001, 60, true);
+        check(false, 20, 1001, 0, false);
+        // What was read in that time was news before.
+        check(false, 1, 800, 60, false);
+        check(false, 1, 801, 60, true);
     }
 
     #[test]
