@@ -69,14 +69,15 @@ impl Unseen {
         Unseen { kept, ..self }
     }
 
-    /// Whether it pays to ask the kernel for more about a stamp that may be off. A loop that rests has
-    /// the time, and one that does more than to read and send; where there is always something to
-    /// read, each microsecond counts, and a short sleep is no rest.
-    pub(super) fn is_worth_asking(self, stamp: &Stamp) -> bool {
+    /// Whether it pays to ask the kernel for more about a stamp that may be off. A loop that has
+    /// [leisure](super::leisure::Leisure) can do so, and one that was held up by other things than to
+    /// read and send; where there is always something to read, each microsecond counts, and a sleep now
+    /// and then is no leisure.
+    pub(super) fn is_worth_asking(self, stamp: &Stamp, has_leisure: bool) -> bool {
         let passed = self.found.saturating_since(self.since);
-        let rested = self.slept && passed > RESTED * self.news;
         let held_up = passed > PER_NEWS * self.news.max(NEWS_A_TURN);
-        stamp.is_bound() && stamp.clock == Clock::Kernel && (rested || held_up)
+        let has_time = has_leisure && (self.slept || self.was_busy());
+        stamp.is_bound() && stamp.clock == Clock::Kernel && (has_time || held_up)
     }
 
     /// Whether a stamp is older than it should be: what it is of came before there was anything to be
@@ -352,9 +353,6 @@ const PER_NEWS: Duration = Duration::from_micros(50);
 /// A turn reads from so many sockets that may have been news in earlier ones.
 const NEWS_A_TURN: u32 = 16;
 
-/// A loop rests that has slept longer than this for each piece of news.
-const RESTED: Duration = Duration::from_micros(200);
-
 const SECOND: u64 = 1_000_000_000;
 
 #[cfg(test)]
@@ -459,8 +457,8 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_is_asked_by_a_loop_that_rests_or_does_other_things() {
-        let check = |slept, news, turn: u64, slack: u64, asks| {
+    fn the_kernel_is_asked_by_a_loop_that_has_leisure_or_does_other_things() {
+        let check = |slept, has_leisure, news, turn: u64, slack: u64, asks| {
             let unseen = Unseen {
                 found: millis(900) + Duration::from_micros(turn),
                 slept,
@@ -471,22 +469,25 @@ mod tests {
                 slack: Duration::from_micros(slack),
                 ..Stamp::exact(unseen.found)
             };
-            assert_eq!(unseen.is_worth_asking(&stamp), asks, "{turn} {slack}");
+            let is_asked = unseen.is_worth_asking(&stamp, has_leisure);
+            assert_eq!(is_asked, asks, "{turn} {slack}");
             let by_user = Stamp {
                 clock: Clock::User,
                 ..stamp
             };
-            assert!(!unseen.is_worth_asking(&by_user));
+            assert!(!unseen.is_worth_asking(&by_user, has_leisure));
         };
-        check(true, 2, 400, 60, false);
-        check(true, 2, 401, 60, true);
-        check(true, 2, 9000, 0, false);
-        check(false, 20, 1000, 3000, false);
-        check(false, 20, 1001, 60, true);
-        check(false, 20, 1001, 0, false);
+        check(true, true, 20, 60, 60, true);
+        check(true, false, 20, 60, 60, false);
+        check(true, true, 20, 9000, 0, false);
+        check(false, true, 20, 1000, 3000, false);
+        check(false, false, 20, 1001, 60, true);
+        check(false, false, 20, 1001, 0, false);
         // What was read in that time was news before.
-        check(false, 1, 800, 60, false);
-        check(false, 1, 801, 60, true);
+        check(false, true, 1, 50, 60, false);
+        check(false, true, 1, 51, 60, true);
+        check(false, false, 1, 800, 60, false);
+        check(false, false, 1, 801, 60, true);
     }
 
     #[test]

@@ -115,6 +115,7 @@ impl Epoll {
             return Ok(());
         };
         connection.in_line = false;
+        let has_leisure = self.leisure.is_there(self.leisure.since());
         let mut budget = self.settings.read_budget;
         while connection.reading
             && let Some(unread) = connection.unread
@@ -141,7 +142,7 @@ impl Epoll {
                     if is_kernels {
                         connection.floor = stamp.at;
                     }
-                    let doubted = before.is_worth_asking(&stamp);
+                    let doubted = before.is_worth_asking(&stamp, has_leisure);
                     if doubted {
                         self.watchful = WATCHFUL_TURNS;
                     }
