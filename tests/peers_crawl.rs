@@ -380,7 +380,10 @@ fn a_terminal_that_goes_away_ends_a_crawl_in_good_order_unless_nobody_minds() {
     let resolve = format!("*:{}:127.0.0.1", nginx.web.http);
     let arguments = [&url, "--resolve", &resolve, "-s", "DOWNLOAD_DELAY=0.05"];
     let hung_up = folder.join("hung-up");
-    let child = crawl::start(&hung_up, &arguments);
+    // We may be run by `nohup` ourselves.
+    let mut minding = Command::new("env");
+    minding.args(["--default-signal=HUP", crawl::BINARY]);
+    let child = crawl::start_by(minding, &hung_up, &arguments);
     let mut nohup = Command::new("nohup");
     nohup.arg(crawl::BINARY);
     let minding_not = folder.join("minding-not");
