@@ -416,6 +416,8 @@ def read_options(keys):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=Path, default=ROOT / "target" / "release", metavar="DIR",
                         help="where the release binaries are")
+    parser.add_argument("--argiope", type=Path, metavar="FILE",
+                        help="the command, where it is another one: target/profiled/argiope")
     parser.add_argument("--only", metavar="ROW,…", help="these rows")
     parser.add_argument("--quick", action="store_true",
                         help="smaller and shorter, without a verdict; its figures are not to be told")
@@ -438,9 +440,11 @@ def main():
             print(f"{row.key:<12} {row.what}")
         return
     check_machine()
-    for name in ("argiope", "examples/bare_loop", "examples/scope_growth", "examples/admission"):
-        if not (options.bin / name).exists():
-            sys.exit(f"{options.bin / name} is not there: cargo build --release, and with --examples")
+    argiope = (options.argiope or options.bin / "argiope").resolve()
+    examples = [options.bin / "examples" / name for name in ("bare_loop", "scope_growth", "admission")]
+    for path in (argiope, *examples):
+        if not path.exists():
+            sys.exit(f"{path} is not there: cargo build --release, and with --examples")
     enter_namespace()
     busy = busy_share()
     # Whoever ends us ends what we started.
@@ -450,7 +454,7 @@ def main():
         size.rounds = size.peer_rounds = options.rounds
     began = time.monotonic()
     try:
-        with Stage(options.bin.resolve()) as stage:
+        with Stage(options.bin.resolve(), argiope) as stage:
             measures = Measures(stage, size, wanted)
             if busy > BUSY:
                 measures.note(f"THE MACHINE IS BUSY ({busy:.0%} of it before we began): figures are noise")

@@ -44,7 +44,9 @@ http {{
         listen 0.0.0.0:{port} backlog=4096;
         listen 0.0.0.0:{tls_port} ssl backlog=4096;
         root {dir}/www;
-        location / {{ try_files $uri /page.html; }}
+        # Whatever path is asked for costs the same, so that no client is spared a look for a file.
+        location / {{ rewrite ^ /page.html break; }}
+        location = /robots.txt {{ }}
     }}
 }}
 """
@@ -110,8 +112,8 @@ def must(command):
 class Stage:
     """nginx with its pages, and whoever asks for them. A context: what it began it ends."""
 
-    def __init__(self, binaries):
-        self.argiope = binaries / "argiope"
+    def __init__(self, binaries, argiope=None):
+        self.argiope = argiope or binaries / "argiope"
         self.examples = binaries / "examples"
         self.children = set()
 
