@@ -107,6 +107,10 @@ ROWS = [
 ]
 
 
+# Rows whose example is another one than the bare loop.
+NEEDS = {"growth": "scope_growth", "memory": "admission"}
+
+
 @dataclass
 class Other:
     """A tool that judges for itself: what it says is told as it is."""
@@ -441,7 +445,7 @@ def main():
         return
     check_machine()
     argiope = (options.argiope or options.bin / "argiope").resolve()
-    examples = [options.bin / "examples" / name for name in ("bare_loop", "scope_growth", "admission")]
+    examples = [options.bin / "examples" / NEEDS.get(key, "bare_loop") for key in wanted & {row.key for row in ROWS}]
     for path in (argiope, *examples):
         if not path.exists():
             sys.exit(f"{path} is not there: cargo build --release, and with --examples")
