@@ -223,7 +223,7 @@ fn lines_are_handed_over_in_batches_and_when_flushed() {
     assert_eq!(jobs.len(), 2);
     sink.flush(&mut jobs);
     assert_eq!(jobs.len(), 2, "there is nothing to flush");
-    for id in 2..200 {
+    for id in 2..800 {
         sink.put(&mut samples::page(id), &mut jobs);
     }
     let sizes: Vec<usize> = jobs[2..].iter().map(DiskJob::held).collect();
