@@ -448,7 +448,7 @@ def main():
     examples = [options.bin / "examples" / NEEDS.get(key, "bare_loop") for key in wanted & {row.key for row in ROWS}]
     for path in (argiope, *examples):
         if not path.exists():
-            sys.exit(f"{path} is not there: cargo build --release, and with --examples")
+            sys.exit(f"{path} is not there: cargo build --release, and with --examples, or tools/profiled.sh")
     enter_namespace()
     busy = busy_share()
     # Whoever ends us ends what we started.
