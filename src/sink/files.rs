@@ -419,7 +419,7 @@ fn hand_over(file: FileId, lines: &mut Vec<u8>, disk: &mut Vec<DiskJob>) {
 
 /// A batch of lines goes to the disk when it is this long, or when it is flushed, each second. Where
 /// one processor serves both threads, each change between them costs the crawl microseconds: with
-/// quarters of this they changed places five times as often.
+/// quarters of this they change places several times as often.
 const BATCH_SIZE: usize = 256 << 10;
 
 /// Most lines are shorter.
