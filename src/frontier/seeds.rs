@@ -1,12 +1,10 @@
 //! A seeds line to a request and back: what a crawl starts from, and what it leaves unfinished.
 
-use std::fmt;
+mod object;
 
 use data_encoding::BASE64;
-use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::value::RawValue;
 
+use self::object::{Headers, Object, Seconds};
 use crate::frontier::request::Request;
 use crate::wire::proxy::Route;
 
@@ -35,8 +33,6 @@ fn parse_line(line: &str) -> Result<Option<Request>, SeedError> {
 }
 
 /// Writes a request as one line that [`parse_line`] reads as the same request, without line end.
-///
-/// `tag` is the caller's own and is not written.
 fn to_line(request: &Request) -> String {
     let json =
         |request: &Request| serde_json::to_string(&Object::of(request)).expect("a request is JSON");
@@ -61,7 +57,8 @@ impl Request {
         parse_line(line)
     }
 
-    /// The line that [`Request::from_line`] reads as the same request, without its `tag`.
+    /// The line that [`Request::from_line`] reads as the same request, every field of it, where the
+    /// request can be submitted. Line ends within `meta` become spaces.
     pub fn to_line(&self) -> String {
         to_line(self)
     }
@@ -235,9 +232,15 @@ fn parse_object(line: &str) -> Result<Request, SeedError> {
         scopes,
         scope_costs,
         dont_adjust_delay: object.dont_adjust_delay,
+        timeout: object.timeout.map(|Seconds(timeout)| timeout),
+        body_max: object.body_max,
+        ignore_robots: object.ignore_robots,
+        dont_follow: object.dont_follow,
+        dont_filter: object.dont_filter,
+        dont_merge_cookies: object.dont_merge_cookies,
         route,
         meta: object.meta,
-        ..Request::default()
+        tag: object.tag,
     };
     match request.check_scopes() {
         Ok(()) => Ok(request),
@@ -249,179 +252,6 @@ fn parse_object(line: &str) -> Result<Request, SeedError> {
 fn is_token(text: &str) -> bool {
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(token)
-}
-
-/// A seeds line's JSON object, key by key as INTERFACE has them.
-#[derive(Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-struct Object {
-    url: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    scopes: Option<Scopes>,
-    #[serde(default, skip_serializing_if = "is_default")]
-    priority: i32,
-    #[serde(default, skip_serializing_if = "is_default")]
-    depth: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    method: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    headers: Option<Headers>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    body_b64: Option<String>,
-    #[serde(default, skip_serializing_if = "is_default")]
-    dont_adjust_delay: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    proxy: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    meta: Option<Box<RawValue>>,
-}
-
-impl Object {
-    fn of(request: &Request) -> Object {
-        let Request {
-            url,
-            method,
-            headers,
-            body,
-            priority,
-            depth,
-            scopes,
-            scope_costs,
-            dont_adjust_delay,
-            route,
-            meta,
-            // What a line has no word for is for whoever submits from code.
-            tag: _,
-            timeout: _,
-            body_max: _,
-            ignore_robots: _,
-            dont_follow: _,
-            dont_filter: _,
-            dont_merge_cookies: _,
-        } = request;
-        Object {
-            url: url.clone(),
-            scopes: scopes.as_ref().map(|names| Scopes {
-                names: names.clone(),
-                costs: scope_costs.clone(),
-            }),
-            priority: *priority,
-            depth: *depth,
-            method: (!method.is_empty()).then(|| method.clone()),
-            headers: (!headers.is_empty()).then(|| Headers(headers.clone())),
-            body_b64: (!body.is_empty()).then(|| BASE64.encode(body)),
-            dont_adjust_delay: *dont_adjust_delay,
-            proxy: route.as_ref().map(Route::to_text),
-            meta: meta.clone(),
-        }
-    }
-}
-
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
-/// A name, a list of names, or a map of names to costs, in the order they were written.
-#[derive(Debug)]
-struct Scopes {
-    names: Vec<String>,
-    costs: Vec<f64>,
-}
-
-impl<'de> Deserialize<'de> for Scopes {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Forms;
-        impl<'de> Visitor<'de> for Forms {
-            type Value = Scopes;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("`scopes` as a name, a list of names or a map of names to costs")
-            }
-
-            fn visit_str<E>(self, name: &str) -> Result<Scopes, E> {
-                Ok(Scopes {
-                    names: vec![name.to_owned()],
-                    costs: Vec::new(),
-                })
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Scopes, A::Error> {
-                let mut names = Vec::new();
-                while let Some(name) = list.next_element()? {
-                    names.push(name);
-                }
-                Ok(Scopes {
-                    names,
-                    costs: Vec::new(),
-                })
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Scopes, A::Error> {
-                let (mut names, mut costs) = (Vec::<String>::new(), Vec::new());
-                while let Some((name, cost)) = map.next_entry()? {
-                    if names.contains(&name) {
-                        return Err(A::Error::custom(format_args!(
-                            "`scopes` names {name:?} twice"
-                        )));
-                    }
-                    names.push(name);
-                    costs.push(cost);
-                }
-                Ok(Scopes { names, costs })
-            }
-        }
-        from.deserialize_any(Forms)
-    }
-}
-
-impl Serialize for Scopes {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        if self.costs.is_empty() {
-            return self.names.serialize(to);
-        }
-        let costs = self.costs.iter().copied().chain(std::iter::repeat(1.0));
-        to.collect_map(self.names.iter().zip(costs))
-    }
-}
-
-/// A map of names to values, or a list of pairs where a name comes more than once.
-#[derive(Debug)]
-struct Headers(Vec<(String, String)>);
-
-impl<'de> Deserialize<'de> for Headers {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Forms;
-        impl<'de> Visitor<'de> for Forms {
-            type Value = Headers;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("`headers` as a map of names to values or a list of [name, value]")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Headers, A::Error> {
-                let mut pairs = Vec::new();
-                while let Some(pair) = list.next_element()? {
-                    pairs.push(pair);
-                }
-                Ok(Headers(pairs))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Headers, A::Error> {
-                let mut pairs = Vec::new();
-                while let Some(pair) = map.next_entry()? {
-                    pairs.push(pair);
-                }
-                Ok(Headers(pairs))
-            }
-        }
-        from.deserialize_any(Forms)
-    }
-}
-
-impl Serialize for Headers {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(to)
-    }
 }
 
 #[cfg(test)]

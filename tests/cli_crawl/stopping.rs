@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rustix::process::Signal;
+use serde_json::json;
 
 use crate::run::{Crawl, text};
 use crate::server::{Asked, Server, Step, page};
@@ -172,4 +173,28 @@ fn seeds_that_were_not_read_yet_are_pending_too() {
     let ended = ended.iter().filter(|line| line["final"] == true).count();
     assert!(pending > SEEDS / 2, "{pending} are pending");
     assert_eq!(pending + ended, SEEDS);
+}
+
+#[test]
+fn what_is_pending_says_all_that_its_seed_said() {
+    let server = Server::new(web);
+    let url = server.url("/2");
+    let seed = json!({
+        "url": url, "scopes": {"one": 2.5, "two": 1.0}, "priority": -3, "depth": 2, "method": "PUT",
+        "headers": [["X-Own", "yes"]], "body_b64": "AAEC/w==", "dont_adjust_delay": true,
+        "timeout": 1.5, "body_max": 12, "ignore_robots": true, "dont_follow": true,
+        "dont_filter": true, "dont_merge_cookies": true, "proxy": "direct", "meta": {"n": 1},
+        "tag": 7,
+    });
+    let first = json!({"url": server.url("/1"), "scopes": ["one"]});
+    let crawl = Crawl::of(&["--seeds", "-", "-s", "DOWNLOAD_DELAY=1h"]);
+    let crawl = crawl.input(format!("{first}\n{seed}\n").as_bytes());
+    let going = crawl.start();
+    server.wait_for(1);
+    std::thread::sleep(Duration::from_millis(100));
+    going.signal(Signal::INT);
+    let crawled = crawl.left(going.wait().expect(3));
+    let pending: serde_json::Value =
+        serde_json::from_str(&crawled.read("pending.jsonl")).expect("one line of JSON");
+    assert_eq!(pending, seed);
 }

@@ -1,8 +1,15 @@
 //! Seeds lines of every form, mistakes, and there and back.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
+use serde_json::value::RawValue;
 
 use super::*;
+use crate::frontier::extra::{Extra, Flags};
+use crate::frontier::job::Job;
+use crate::frontier::queued::Queued;
+use crate::wire::url::CrawlUrl;
 
 fn parsed(line: &str) -> Request {
     parse_line(line)
@@ -204,6 +211,41 @@ fn a_request_keeps_its_way_with_all_that_it_takes_to_go_it() {
 }
 
 #[test]
+fn durations_are_seconds_to_the_nanosecond() {
+    let check = |text: &str, expected: Duration| {
+        let line = format!(r#"{{"url":"http://a.test/","timeout":{text}}}"#);
+        assert_eq!(parsed(&line).timeout, Some(expected), "{line}");
+    };
+    check("0", Duration::ZERO);
+    check("2.5", Duration::from_millis(2500));
+    check("2.5e-1", Duration::from_millis(250));
+    check("100000000.000000001", Duration::new(100_000_000, 1));
+    check("0.0000000019", Duration::from_nanos(1));
+    let wrong = |text: &str| error(&format!(r#"{{"url":"http://a.test/","timeout":{text}}}"#));
+    for text in ["-1", "1e30", r#""5s""#, "true"] {
+        let told = wrong(text);
+        assert!(told.contains("write seconds from 0 up, as 2.5"), "{told}");
+    }
+    let request = Request::get("http://a.test/").timeout(Duration::from_millis(250));
+    let line = r#"{"url":"http://a.test/","timeout":0.25}"#;
+    assert_eq!(to_line(&request), line);
+}
+
+#[test]
+fn what_a_line_cannot_hold_as_it_is_holds_the_same_meaning() {
+    let meta = RawValue::from_string("[1,\r\n2]".to_owned()).expect("JSON");
+    let mut request = Request::get("http://a.test/");
+    request.meta = Some(meta);
+    let line = to_line(&request);
+    assert!(!line.contains(['\r', '\n']), "{line}");
+    assert_eq!(parsed(&line).meta.expect("it has some").get(), "[1,  2]");
+    let twice = Request::get("http://a.test/").scope_cost("a", 2.0);
+    let twice = parsed(&to_line(&twice.scope_cost("b", 4.0).scope_cost("a", 3.0)));
+    assert_eq!(twice.scopes.expect("they were named"), ["a", "b"]);
+    assert_eq!(twice.scope_costs, [3.0, 4.0]);
+}
+
+#[test]
 fn a_request_that_is_only_a_url_is_written_as_one() {
     assert_eq!(to_line(&Request::get("http://a.test/x")), "http://a.test/x");
     let check = |url| {
@@ -221,6 +263,7 @@ fn a_request_that_is_only_a_url_is_written_as_one() {
     assert_eq!(to_line(&request), r#"{"url":"http://a.test/","depth":1}"#);
 }
 
+/// Any request that can be submitted. Every field is named: one that is forgotten does not compile.
 fn any_request() -> impl Strategy<Value = Request> {
     let name = "[A-Za-z0-9/._é-]{1,12}";
     let scopes = prop_oneof![
@@ -236,32 +279,78 @@ fn any_request() -> impl Strategy<Value = Request> {
     ];
     let header = ("[A-Za-z][A-Za-z0-9-]{0,8}", "[^\r\n\0]{0,12}");
     let meta = prop::option::of(r#"[1-9][0-9]{0,30}|"[a-z ]{0,9}"|\[1,  true\]"#);
+    let route = prop_oneof![
+        Just(None),
+        Just(Some("direct")),
+        Just(Some("http://us%40er:p%40ss@p.test:8080")),
+        Just(Some("socks5://[::1]:9050")),
+    ];
+    let timeout = prop_oneof![
+        Just(Duration::ZERO),
+        Just(Duration::from_nanos(u64::MAX)),
+        Just(Duration::from_secs(3_155_760_000)),
+        any::<u64>().prop_map(Duration::from_nanos),
+        (0u64..100_000).prop_map(Duration::from_millis),
+    ];
+    let url = "https?://[a-z0-9]{1,9}(:80)?[/?#]\\PC{0,20}";
+    let method = prop_oneof![Just(""), Just("GET"), Just("M-SEARCH")];
     (
-        "https?://[a-z0-9.]{1,9}(:80)?[/?#]\\PC{0,20}",
-        scopes,
-        any::<i32>(),
-        any::<u32>(),
-        prop_oneof![Just(""), Just("GET"), Just("M-SEARCH")],
-        prop::collection::vec(header, 0..3),
-        prop::collection::vec(any::<u8>(), 0..20),
-        any::<bool>(),
-        meta,
+        (url, method, scopes, any::<i32>(), any::<u32>()),
+        (
+            prop::collection::vec(header, 0..3),
+            prop::collection::vec(any::<u8>(), 0..20),
+        ),
+        any::<[bool; 5]>(),
+        (route, prop::option::of(timeout)),
+        (prop::option::of(any::<u64>()), meta, any::<u64>()),
     )
         .prop_map(
-            |(url, scopes, priority, depth, method, headers, body, flag, meta)| Request {
-                url: url.trim().to_owned(),
-                method: method.to_owned(),
-                headers,
-                body,
-                priority,
-                depth,
-                scopes: scopes.0,
-                scope_costs: scopes.1,
-                dont_adjust_delay: flag,
-                meta: meta.map(|meta| RawValue::from_string(meta).unwrap()),
-                ..Request::default()
+            |(
+                (url, method, (scopes, scope_costs), priority, depth),
+                (headers, body),
+                flags,
+                (route, timeout),
+                (body_max, meta, tag),
+            )| {
+                let [adjust, robots, follow, filter, cookies] = flags;
+                Request {
+                    url: url.trim().to_owned(),
+                    method: method.to_owned(),
+                    headers,
+                    body,
+                    priority,
+                    depth,
+                    scopes,
+                    scope_costs,
+                    dont_adjust_delay: adjust,
+                    timeout,
+                    body_max,
+                    ignore_robots: robots,
+                    dont_follow: follow,
+                    dont_filter: filter,
+                    route: route.map(|route| route.parse().expect("a way")),
+                    dont_merge_cookies: cookies,
+                    meta: meta.map(|meta| RawValue::from_string(meta).unwrap()),
+                    tag,
+                }
             },
         )
+}
+
+/// The line that `pending.jsonl` has for a request that was queued.
+fn queued_and_written(request: &Request) -> (String, String) {
+    let url = CrawlUrl::parse(&request.url).expect(&request.url);
+    let place = (url.is_https(), url.host_str().to_owned(), url.port());
+    let canonical = url.as_str().to_owned();
+    let job = Job {
+        depth: request.depth,
+        priority: request.priority,
+        flags: Flags::of(request),
+        extra: Extra::of(request),
+        ..Job::seed(1, url)
+    };
+    let queued = Queued::of(job).into_job((place.0, &place.1, place.2));
+    (canonical, to_line(&queued.to_request()))
 }
 
 proptest! {
@@ -272,6 +361,15 @@ proptest! {
         prop_assert_eq!(format!("{:?}", parsed(&line)), format!("{request:?}"));
         let plain = Request::get(request.url);
         prop_assert_eq!(format!("{:?}", parsed(&to_line(&plain))), format!("{plain:?}"));
+    }
+
+    #[test]
+    fn a_request_that_was_queued_and_written_is_the_same_request(request in any_request()) {
+        if CrawlUrl::parse(&request.url).is_ok() {
+            let (url, line) = queued_and_written(&request);
+            let request = Request { url, ..request };
+            prop_assert_eq!(format!("{:?}", parsed(&line)), format!("{request:?}"));
+        }
     }
 
     #[test]

@@ -31,7 +31,10 @@ impl Handle {
     /// there is no room, `Over` after the end or `close`, and `ValueError` where it can never be sent.
     ///
     /// `request` is a URL, or JSON text as a line of seeds has it: an object with `url` and perhaps
-    /// `method`, `headers`, `body_b64`, `scopes`, `priority`, `meta`.
+    /// `method`, `headers`, `body_b64`, `scopes`, `priority`, `depth`, `timeout` (seconds), `body_max`
+    /// (bytes), `proxy`, `meta`, `tag`, and true for any of `dont_adjust_delay`, `dont_filter`,
+    /// `dont_follow`, `dont_merge_cookies`, `ignore_robots`. A `tag` other than 0 takes the place of
+    /// that of the text.
     #[pyo3(signature = (request, *, tag = 0))]
     fn submit(&self, request: &str, tag: u64) -> PyResult<u64> {
         let request = request_of(request, tag)?;
@@ -121,7 +124,10 @@ pub fn request_of(line: &str, tag: u64) -> PyResult<Request> {
     let refused = |why: String| PyValueError::new_err(why);
     let request = Request::from_line(line).map_err(|error| refused(error.to_string()))?;
     let request = request.ok_or_else(|| refused(format!("there is no URL in {line:?}")))?;
-    Ok(request.tag(tag))
+    Ok(match tag {
+        0 => request,
+        tag => request.tag(tag),
+    })
 }
 
 fn told(result: Result<(), NotTold>) -> PyResult<()> {

@@ -75,6 +75,18 @@ class Crawls(unittest.TestCase):
         self.assertGreater(page.server_latency, 0)
         self.assertEqual(page.scopes, ["a.test"])
 
+    def test_a_request_says_all_that_a_line_of_seeds_can(self):
+        def line(**said):
+            return json.dumps({"url": "http://a.test/slow", "dont_filter": True, **said})
+
+        requests = [line(timeout=0.1, tag=5), line(body_max=2, tag=6),
+                    line(proxy="http://127.0.0.1:9", ignore_robots=True, tag=7)]
+        pages = crawl(requests, self.server.settings(ROBOTSTXT_OBEY=True))
+        pages = {page.tag: page for page in pages if page.kind == "page"}
+        self.assertTrue(pages[5].error.startswith("timeout."), pages[5])
+        self.assertEqual((pages[6].status, pages[6].body), (200, b"/s"))
+        self.assertEqual(pages[7].error, "connect.refused")
+
     def test_what_fails_is_a_page_too(self):
         [page] = crawl(["http://127.0.0.1:9/"], self.server.settings())
         self.assertEqual((page.status, page.error), (None, "connect.refused"))
