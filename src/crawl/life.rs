@@ -4,7 +4,8 @@
 //! What a step needs beyond itself lives below: scopes in `scopes.rs`, names in `names.rs`,
 //! connections in `connecting.rs`, what leaves on them in `sending.rs`, what they say in `news.rs`,
 //! which of them are read in `reading.rs`, how they end in `closing.rs`; what the throttle hears in
-//! `hearing.rs`, what a reply leads to in `follow.rs`, what is told of it in `report.rs`.
+//! `hearing.rs`, what a reply leads to in `follow.rs`, the work on its
+//! body in `work.rs`, what is told of it in `report.rs`.
 
 pub(super) mod admission;
 pub(super) mod scopes;
@@ -28,6 +29,7 @@ pub(super) mod pieces;
 pub(super) mod cookies;
 pub(super) mod hearing;
 pub(super) mod follow;
+pub(super) mod work;
 pub(super) mod delayed;
 pub(super) mod report;
 pub(super) mod decisions;

@@ -1,5 +1,9 @@
 //! Octets looked at eight at a time: texts are short, and nearly all of them are what they should be.
 
+use std::borrow::Cow;
+
+use percent_encoding::AsciiSet;
+
 /// Whether any octet of a text is one of those that `wrong` tells of, eight in a word: of each the top
 /// bit counts. An ordinary letter must not be one.
 #[inline]
@@ -87,6 +91,18 @@ fn ends_value(octet: u8) -> bool {
     octet < b' ' && octet != b'\t' || octet == DELETE
 }
 
+/// A reference to a URL as a header field or a robots.txt gives it: every octet beyond ASCII becomes
+/// its percent-encoding, whatever encoding was meant, as in browsers and curl.
+pub(crate) fn percent_encoded(octets: &[u8]) -> Cow<'_, str> {
+    match str::from_utf8(octets) {
+        Ok(text) if text.is_ascii() => Cow::Borrowed(text),
+        _ => percent_encoding::percent_encode(octets, BEYOND_ASCII).into(),
+    }
+}
+
+/// Nothing but what every set has: octets beyond ASCII.
+const BEYOND_ASCII: &AsciiSet = &AsciiSet::EMPTY;
+
 pub(crate) const DELETE: u8 = 0x7f;
 
 const ONES: u64 = u64::MAX / 0xff;
@@ -141,6 +157,13 @@ mod tests {
         }
         assert!(!same_but_for_case(b"12345678", b"123456789"));
         assert!(!same_but_for_case(b"1234567", b"12345678"));
+    }
+
+    #[test]
+    fn octets_beyond_ascii_are_percent_encoded_and_nothing_else_is() {
+        assert_eq!(percent_encoded(b"/a b%20?<\"#"), "/a b%20?<\"#");
+        assert_eq!(percent_encoded(b"/caf\xe9?\x7f"), "/caf%E9?\x7f");
+        assert_eq!(percent_encoded("/café".as_bytes()), "/caf%C3%A9");
     }
 
     #[test]

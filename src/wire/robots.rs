@@ -12,6 +12,8 @@ mod pattern;
 
 use pattern::Steps;
 
+use super::octets::percent_encoded;
+
 /// A robots.txt, parsed for every agent it names.
 #[derive(Clone, Debug, Default)]
 pub struct Robots {
@@ -56,9 +58,11 @@ impl Robots {
                 }
                 Key::Sitemap => {
                     if !value.is_empty() {
-                        robots
-                            .sitemaps
-                            .push(String::from_utf8_lossy(value).into_owned());
+                        let sitemap = match str::from_utf8(value) {
+                            Ok(text) => Cow::Borrowed(text),
+                            Err(_) => percent_encoded(value),
+                        };
+                        robots.sitemaps.push(sitemap.into_owned());
                     }
                 }
             }
@@ -79,7 +83,8 @@ impl Robots {
         rules.unwrap_or_default()
     }
 
-    /// The sitemaps that the file names, as it writes them.
+    /// The sitemaps that the file names, as it writes them; where that is not UTF-8, with each octet
+    /// beyond ASCII percent-encoded.
     pub fn sitemaps(&self) -> &[String] {
         &self.sitemaps
     }

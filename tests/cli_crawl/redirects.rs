@@ -1,7 +1,7 @@
 //! Redirects: followed, bounded, and never into nonsense.
 
 use crate::run::{Crawl, code};
-use crate::server::{Asked, Server, Step, not_found, page, redirect, reply};
+use crate::server::{Asked, Server, Step, not_found, page, raw, redirect, reply};
 
 fn script(asked: &Asked) -> Vec<Step> {
     let target = asked.target.as_str();
@@ -53,6 +53,39 @@ fn a_redirect_is_followed_and_its_line_says_where() {
         (&true.into(), &0.into())
     );
     assert_eq!(server.targets(), ["/end", "/to-end"]);
+}
+
+#[test]
+fn octets_beyond_ascii_in_a_location_are_percent_encoded_whatever_their_encoding() {
+    let locations: [(&str, &[u8], &str); 3] = [
+        ("/latin", b"/caf\xe9?q=\xfc", "/caf%E9?q=%FC"),
+        ("/utf-8", "/café".as_bytes(), "/caf%C3%A9"),
+        ("/absolute", b"HOST/a%20b\xff", "/a%20b%FF"),
+    ];
+    let server = Server::new(move |asked| {
+        let redirect = locations.iter().find(|(from, _, _)| *from == asked.target);
+        let Some((_, location, _)) = redirect else {
+            return page("there");
+        };
+        let host = asked.header("Host").expect("a host");
+        let location = match location.strip_prefix(b"HOST") {
+            Some(path) => [b"http://", host.as_bytes(), path].concat(),
+            None => location.to_vec(),
+        };
+        vec![raw(&[
+            b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: ",
+            &location[..],
+            b"\r\n\r\n",
+        ]
+        .concat())]
+    });
+    for (from, _, to) in locations {
+        let crawled = Crawl::of(&[&server.url(from)]).run();
+        let lines = crawled.lines();
+        assert_eq!(lines[0]["redirect"], server.url(to));
+        assert_eq!(lines[1]["url"], server.url(to));
+        server.only(to);
+    }
 }
 
 #[test]

@@ -218,6 +218,13 @@ fn sitemaps_belong_to_no_group() {
 }
 
 #[test]
+fn a_sitemap_that_is_not_utf_8_is_percent_encoded() {
+    let file = b"Sitemap: http://a.test/caf\xe9.xml\nSitemap: /caf\xc3\xa9.xml\n";
+    let robots = Robots::parse(file);
+    assert_eq!(robots.sitemaps(), ["http://a.test/caf%E9.xml", "/café.xml"]);
+}
+
+#[test]
 fn a_file_made_to_cost_time_forbids_within_its_budget() {
     let mut file = "User-agent: *\n".to_owned();
     while file.len() < LENGTH_MAX {
