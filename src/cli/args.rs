@@ -123,16 +123,16 @@ pub struct Crawl {
     /// Links followed: none, on the hosts of the seeds, on their domains, or all [default: host]
     #[arg(long, value_name = "none|host|domain|all", help_heading = LIMITS)]
     follow: Option<String>,
-    /// End after so many pages
+    /// End after so many pages; 0 is no limit
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = LIMITS)]
     max_pages: Option<String>,
-    /// No more pages than this of one host
+    /// No more pages than this of one host; 0 is no limit
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = LIMITS)]
     max_pages_per_host: Option<String>,
-    /// Follow so many links from a seed
+    /// Follow so many links from a seed; 0 is no limit: --follow none follows none
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = LIMITS)]
     max_depth: Option<String>,
-    /// End after this time (30s, 10m, 2h)
+    /// End after this time (30s, 10m, 2h); 0 is no limit
     #[arg(long, value_name = "D", allow_negative_numbers = true, help_heading = LIMITS)]
     max_time: Option<String>,
     /// Cut bodies that are longer (10MiB)

@@ -1,23 +1,25 @@
 //! `argiope crawl`: the main job.
 
 use std::fs;
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use argiope::sink::directory::{self, DirectoryError};
 use argiope::sink::files::{FileSink, FileSinkOptions, Results, WarcOptions};
-use argiope::{Builder, Config, Crawler, Request, SetUpError, Turn};
+use argiope::{Builder, Config, Crawler, SetUpError, Turn};
 
 use super::Usage;
 use super::args::Crawl;
-use super::feed::{self, Seeds};
+use super::feed::{self, Feeder, Seeds};
+use super::pending;
 use super::progress::Shown;
-use super::signals;
+use super::signals::Received;
 use super::summary::summary;
 
 /// Runs the command; gives its exit code.
 pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
+    let received = Received::watch()?;
     let seeds = Seeds::open(&args.urls, &args.seeds)?;
     let to_stdout = args.results.is_some();
     let out = match (&args.out, to_stdout) {
@@ -36,36 +38,62 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
     if let Some(out) = &out {
         directory::prepare(out, args.overwrite).map_err(refused)?;
     }
-    signals::stop_on_signal(crawler.stopper())?;
-    let reason = watch(&mut crawler, args.quiet);
+    received.stop_on_signal(crawler.stopper())?;
+    let reason = watch(&mut crawler, args.quiet, &received);
     let failure = feeder.failure();
+    let kept = match &out {
+        Some(out) => keep_pending(&mut crawler, feeder, out, args.quiet, &received),
+        None => Ok(()),
+    };
     if let Some(error) = crawler.write_error() {
+        if let Err(lost) = kept {
+            log::error!("{lost:#}");
+        }
         if to_stdout && error.cause.kind() == io::ErrorKind::BrokenPipe {
             // Whoever read our lines has had enough, as `head` does. That is no failure of ours.
             return Ok(0);
         }
         anyhow::bail!("{error}; what was written until then is in place");
     }
-    if reason != "shutdown" {
-        return Ok(0);
-    }
-    if let Some(out) = &out {
-        let unfed = feeder.unfed().into_iter().flatten();
-        let pending = crawler.take_pending().map(|pending| pending.request);
-        let mut pending = pending.chain(unfed);
-        write_pending(&mut pending, &out.join("pending.jsonl"))?;
-    }
+    kept?;
     match failure {
         Some(failure) => Err(Usage(failure).into()),
-        None => Ok(3),
+        None if reason == "shutdown" => Ok(3),
+        None => Ok(0),
     }
 }
 
+/// Writes what is still queued, and the seeds that were not read yet, to `pending.jsonl`.
+fn keep_pending(
+    crawler: &mut Crawler,
+    feeder: Feeder,
+    out: &Path,
+    quiet: bool,
+    received: &Received,
+) -> anyhow::Result<()> {
+    let patience = crawler.config().stop_grace;
+    let unfed = feeder.unfed(patience).into_iter().flatten();
+    let queued = crawler.take_pending().map(|pending| pending.request);
+    let count = pending::write(queued.chain(unfed), out, received)?;
+    if count > 0 && !quiet {
+        let file = out.join(pending::NAME);
+        eprintln!(
+            "  {:<15}{count} requests are in {}: --seeds takes it",
+            "still queued",
+            file.display()
+        );
+    }
+    Ok(())
+}
+
 /// Runs a crawler to its end and shows how it goes; gives the reason for its end.
-pub fn watch(crawler: &mut Crawler, quiet: bool) -> &'static str {
+pub fn watch(crawler: &mut Crawler, quiet: bool, received: &Received) -> &'static str {
     let mut shown = Shown::new(quiet);
     let reason = loop {
         match crawler.turn(Some(shown.patience())) {
+            Turn::GoesOn if received.take_report() => {
+                shown.report(crawler.stats(), &crawler.progress());
+            }
             Turn::GoesOn => shown.show(crawler.stats(), || crawler.progress()),
             Turn::Over(reason) => break reason,
         }
@@ -156,15 +184,4 @@ fn random_bits() -> anyhow::Result<[u8; 16]> {
         .and_then(|mut file| file.read_exact(&mut bits))
         .context("cannot read /dev/urandom for the ids of WARC records")?;
     Ok(bits)
-}
-
-fn write_pending(requests: &mut dyn Iterator<Item = Request>, path: &Path) -> anyhow::Result<()> {
-    let write = |requests: &mut dyn Iterator<Item = Request>| -> io::Result<()> {
-        let mut file = BufWriter::new(fs::File::create(path)?);
-        for request in requests {
-            writeln!(file, "{}", request.to_line())?;
-        }
-        file.flush()
-    };
-    write(requests).with_context(|| format!("cannot write {}", path.display()))
 }

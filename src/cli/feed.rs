@@ -57,12 +57,18 @@ impl Seeds {
         self.files.iter().any(|(name, _)| name == "-")
     }
 
+    /// Whether standard input is next.
+    fn is_at_stdin(&self) -> bool {
+        let next = self.files.front();
+        self.named.is_empty() && next.is_some_and(|(name, _)| name == "-")
+    }
+
     /// Whether standard input is next, and says nothing for a while.
     fn pauses(&self) -> bool {
-        let Some((name, lines)) = self.files.front() else {
+        let Some((_, lines)) = self.files.front() else {
             return false;
         };
-        if !self.named.is_empty() || name != "-" || lines.is_at_hand() {
+        if !self.is_at_stdin() || lines.is_at_hand() {
             return false;
         }
         let stdin = io::stdin();
@@ -134,6 +140,8 @@ pub struct Feeder {
 pub struct Unfed {
     held: VecDeque<Request>,
     seeds: Seeds,
+    /// When standard input is read no further, once that is known.
+    until: Option<Instant>,
 }
 
 impl Feeder {
@@ -143,12 +151,15 @@ impl Feeder {
     }
 
     /// What the crawl, which is over, did not take. Standard input that says nothing now is not
-    /// waited for: nothing of it was read that is not told of.
-    pub fn unfed(self) -> Option<Unfed> {
+    /// waited for: nothing of it was read that is not told of. One that does not end is read for as
+    /// long as `patience`.
+    pub fn unfed(self, patience: Duration) -> Option<Unfed> {
         if self.may_block && !self.ends_soon() {
             return None;
         }
-        self.thread.join().ok()
+        let mut unfed = self.thread.join().ok()?;
+        unfed.until = Some(Instant::now() + patience);
+        Some(unfed)
     }
 
     /// Whether the thread ends before patience does: its end of the channel goes with it.
@@ -169,14 +180,25 @@ impl Iterator for Unfed {
     type Item = Request;
 
     fn next(&mut self) -> Option<Request> {
-        let held = self.held.pop_front();
-        held.or_else(|| match self.seeds.next() {
+        if let Some(held) = self.held.pop_front() {
+            return Some(held);
+        }
+        if self.seeds.pauses() {
+            self.seeds.files.clear();
+        } else if self.seeds.is_at_stdin() && self.until.is_some_and(|at| at <= Instant::now()) {
+            log::warn!(
+                "--seeds: standard input goes on and on (STOP_GRACE); what was not read of it is in \
+                 no file"
+            );
+            self.seeds.files.clear();
+        }
+        match self.seeds.next() {
             Ok(request) => request,
             Err(error) => {
                 log::warn!("--seeds: {error}");
                 None
             }
-        })
+        }
     }
 }
 
@@ -259,7 +281,11 @@ pub fn feed(mut seeds: Seeds, handle: Handle, config: &Config) -> Result<Feeder,
                 }
             }
             handle.count_bad_seeds(std::mem::take(&mut seeds.bad));
-            Unfed { held, seeds }
+            Unfed {
+                held,
+                seeds,
+                until: None,
+            }
         })?;
     Ok(Feeder {
         thread,

@@ -9,9 +9,10 @@ use argiope::settings::Follow;
 use argiope::sink::results::write_line;
 use argiope::{Config, Crawler, Page, Refused, Request};
 
+use super::Usage;
 use super::args::Fetch;
 use super::crawl::set_up;
-use super::{Usage, signals};
+use super::signals::Received;
 
 /// What became of the URLs.
 #[derive(Default)]
@@ -52,7 +53,7 @@ pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
             Err(refused) => return Err(Usage(format!("{url}: {refused}")).into()),
         }
     }
-    signals::stop_on_signal(crawler.stopper())?;
+    Received::watch()?.stop_on_signal(crawler.stopper())?;
     let reason = crawler.run();
     let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
     if let (Some(path), Some(body)) = (&args.body_out, &seen.body) {

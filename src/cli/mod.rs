@@ -10,6 +10,7 @@ mod fetch;
 mod probe;
 mod feed;
 mod seeds;
+mod pending;
 mod signals;
 mod progress;
 mod summary;

@@ -60,7 +60,21 @@ impl Shown {
         if !self.is_time() {
             return;
         }
-        let progress = progress();
+        let line = self.line(stats, &progress());
+        self.tell(|| line);
+    }
+
+    /// Writes a line that somebody asked for, even where nothing else is shown.
+    pub fn report(&mut self, stats: &Stats, progress: &Progress) {
+        let line = self.line(stats, progress);
+        match &self.way {
+            Way::Live(bar) => bar.suspend(|| eprintln!("{line}")),
+            Way::Lines | Way::Nothing => eprintln!("{line}"),
+        }
+    }
+
+    /// The line, with rates since the last one.
+    fn line(&mut self, stats: &Stats, progress: &Progress) -> String {
         let span = (progress.elapsed.saturating_sub(self.last.0)).as_secs_f64();
         let rate = |now: u64, before: u64| (now - before) as f64 / span.max(1e-9);
         let line = format!(
@@ -75,7 +89,7 @@ impl Shown {
             bytes(rate(stats.bytes_wire, self.last.2) as u64),
         );
         self.last = (progress.elapsed, stats.pages, stats.bytes_wire);
-        self.tell(|| line);
+        line
     }
 
     /// Shows a line, if it is time for one.

@@ -1,33 +1,73 @@
-//! Ctrl-C, SIGTERM and a terminal that goes away: once ends the crawl in good order, twice at once.
+//! Signals: those that end a crawl, once in good order and twice at once, and those that must not.
 
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use argiope::Stopper;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ};
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
-/// Stops the crawl when a signal asks for it, from now on and until the process ends.
-///
-/// # Errors
-/// The system refuses the signal handler.
-pub fn stop_on_signal(stopper: Stopper) -> std::io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    if !is_ignored(SIGHUP) {
-        signals.add_signal(SIGHUP)?;
+/// The signals that the process has received.
+#[derive(Clone, Debug, Default)]
+pub struct Received {
+    stops: Arc<AtomicUsize>,
+    reports: Arc<AtomicBool>,
+}
+
+impl Received {
+    /// Watches for the signals that must not end the process. `SIGUSR1` and `SIGUSR2` ask for a line of
+    /// progress. A file that reaches its size limit (`SIGXFSZ`) is an error of that file.
+    ///
+    /// # Errors
+    /// The system refuses a signal handler.
+    pub fn watch() -> io::Result<Self> {
+        let received = Received::default();
+        for signal in [SIGUSR1, SIGUSR2] {
+            flag::register(signal, Arc::clone(&received.reports))?;
+        }
+        flag::register(SIGXFSZ, Arc::default())?;
+        Ok(received)
     }
-    thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(move || {
-            for (count, _) in signals.forever().enumerate() {
-                if count == 0 {
-                    log::info!("stopping: what is in flight is finished; once more stops at once");
-                    stopper.stop();
-                } else {
-                    stopper.stop_now();
+
+    /// Stops the crawl when a signal asks for it, from now on and until the process ends.
+    ///
+    /// # Errors
+    /// The system refuses the signal handler or the thread.
+    pub fn stop_on_signal(&self, stopper: Stopper) -> io::Result<()> {
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGQUIT, SIGXCPU])?;
+        if !is_ignored(SIGHUP) {
+            signals.add_signal(SIGHUP)?;
+        }
+        let stops = Arc::clone(&self.stops);
+        thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(move || {
+                for _ in signals.forever() {
+                    if stops.fetch_add(1, Ordering::SeqCst) == 0 {
+                        log::info!(
+                            "stopping: what is in flight is finished; once more stops at once"
+                        );
+                        stopper.stop();
+                    } else {
+                        stopper.stop_now();
+                    }
                 }
-            }
-        })?;
-    Ok(())
+            })?;
+        Ok(())
+    }
+
+    /// How many signals asked the process to stop.
+    pub fn stops(&self) -> usize {
+        self.stops.load(Ordering::SeqCst)
+    }
+
+    /// Whether a line of progress was asked for since the last call.
+    pub fn take_report(&self) -> bool {
+        self.reports.swap(false, Ordering::SeqCst)
+    }
 }
 
 /// Whether a signal was being ignored when the process began, as `nohup` arranges it.

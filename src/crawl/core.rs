@@ -431,7 +431,7 @@ impl<I: Io> Core<I> {
                 Some(Grant::Release(lane, ticket)) => {
                     self.on_release(lane, ticket);
                     // What ended unsent is in the sink.
-                    let ready = self.sink.is_ready();
+                    let ready = self.sink.is_ready() && !self.has_failed_too_often();
                     self.throttle.set_releasing(releasing && ready);
                     releases += 1;
                     if releases == RELEASES_PER_TURN {

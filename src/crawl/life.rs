@@ -118,7 +118,12 @@ impl<I: Io> Core<I> {
                     // What is queued behind it waits for its scopes' places, not for its end.
                     return self.frontier.go_on(lane, &mut self.throttle, self.now);
                 }
-                Next::Unsent(job, why) => self.end_unsent(&job, lane, unsent(&why)),
+                Next::Unsent(job, why) => {
+                    self.end_unsent(&job, lane, unsent(&why));
+                    if self.has_failed_too_often() {
+                        break;
+                    }
+                }
                 Next::CrawlDelay(delay) => {
                     self.throttle.cancel(ticket, self.now);
                     self.heed_crawl_delay(lane, delay);

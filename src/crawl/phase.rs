@@ -43,6 +43,8 @@ impl<I: Io> Core<I> {
             self.phase = Phase::Over {
                 reason: "sink_failed",
             };
+            self.write_stats();
+            self.hand_to_disk();
             return;
         }
         match self.phase {
@@ -125,9 +127,10 @@ impl<I: Io> Core<I> {
         self.phase == Phase::Running
     }
 
-    fn has_failed_too_often(&self) -> bool {
+    /// Whether `CLOSESPIDER_ERRORCOUNT` is reached.
+    pub fn has_failed_too_often(&self) -> bool {
         let max = self.frontier.settings().errors_max;
-        max > 0 && self.stats.pages_failed >= max
+        max > 0 && self.stats.errors_final >= max
     }
 
     pub fn is_exhausted(&self) -> bool {

@@ -13,7 +13,7 @@ use smol_str::SmolStr;
 
 use super::pacing::Pacing;
 use crate::base::time::{Wall, nanos};
-use crate::fetch::failure::FailureKind;
+use crate::fetch::failure::{Failure, FailureKind};
 use crate::fetch::timings::{Label, Timings};
 use crate::sink::page::Page;
 
@@ -27,6 +27,9 @@ pub struct Stats {
     /// Final results of pages with an error; those that we left out ourselves, by robots.txt or a
     /// filter, are none.
     pub pages_failed: u64,
+    /// Final results with an error, of whatever kind, that count towards `CLOSESPIDER_ERRORCOUNT`: all
+    /// but those that were filtered, cancelled or disallowed by robots.txt.
+    pub errors_final: u64,
     /// Bytes of replies as they came over the wire.
     pub bytes_wire: u64,
     /// Bytes of bodies after the content codings.
@@ -99,6 +102,7 @@ impl Stats {
             attempts: 0,
             pages: 0,
             pages_failed: 0,
+            errors_final: 0,
             bytes_wire: 0,
             bytes_body: 0,
             links: 0,
@@ -130,6 +134,8 @@ impl Stats {
         if page.kind == "page" && page.final_ && page.status.is_some() {
             self.pages += 1;
         }
+        let counts = page.failure.as_ref().is_some_and(counts_as_error);
+        self.errors_final += u64::from(page.final_ && counts);
         let failed = page.failure.as_ref().is_some_and(|failure| {
             // What somebody wanted to end so is no failure of the crawl.
             let wanted = [
@@ -323,6 +329,16 @@ impl Stats {
             all[key] = value;
         }
         all
+    }
+}
+
+/// Whether a final result with this failure counts towards `CLOSESPIDER_ERRORCOUNT`. A robots.txt that
+/// cannot be had is an error; a rule in it is not.
+fn counts_as_error(failure: &Failure) -> bool {
+    match failure.kind {
+        FailureKind::Filtered | FailureKind::Cancelled => false,
+        FailureKind::Robots => failure.code != "disallowed",
+        _ => true,
     }
 }
 

@@ -22,7 +22,8 @@ pub struct Settings {
     pub links_per_page_max: usize,
     /// `CLOSESPIDER_PAGECOUNT` and `--max-pages`: pages fetched; 0 is no limit.
     pub pages_max: u64,
-    /// `CLOSESPIDER_ERRORCOUNT`: pages that ended with an error, after which the crawl ends; 0 is no limit.
+    /// `CLOSESPIDER_ERRORCOUNT`: final results with an error after which the crawl ends, other than
+    /// `filtered`, `cancelled` and `robots.disallowed`; 0 is no limit.
     pub errors_max: u64,
     /// `PAGES_PER_HOST_MAX` and `--max-pages-per-host`: pages fetched of one host; 0 is no limit.
     pub pages_per_host_max: u32,

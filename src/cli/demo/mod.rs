@@ -22,7 +22,7 @@ use self::report::Promised;
 use self::web::{DemoOptions, DemoWeb};
 use super::args::Demo;
 use super::crawl::{set_up, sink_options, watch};
-use super::signals;
+use super::signals::Received;
 
 /// Runs the command; gives its exit code: 0 if the servers saw nothing but good manners.
 pub fn run(mut config: Config, args: Demo) -> anyhow::Result<i32> {
@@ -51,8 +51,9 @@ pub fn run(mut config: Config, args: Demo) -> anyhow::Result<i32> {
     for url in seeds {
         crawler.submit(Request::get(url))?;
     }
-    signals::stop_on_signal(crawler.stopper())?;
-    let reason = watch(&mut crawler, false);
+    let received = Received::watch()?;
+    received.stop_on_signal(crawler.stopper())?;
+    let reason = watch(&mut crawler, false, &received);
     drop(crawler);
     let report = web.stop(promised)?;
     print!("{report}");

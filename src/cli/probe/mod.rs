@@ -19,7 +19,8 @@ use self::lines::{Writer, lines};
 use self::output::Output;
 use super::args::Probe as Asked;
 use super::progress::Shown;
-use super::{Usage, settings, signals};
+use super::signals::Received;
+use super::{Usage, settings};
 
 /// Runs the command; gives its exit code.
 pub fn run(config: Config, args: &Asked) -> anyhow::Result<i32> {
@@ -98,7 +99,7 @@ fn begin_files(
         return Err(Usage(words).into());
     }
     // Not before: who waits for a pipe's reader is not to be kept from leaving.
-    signals::stop_on_signal(probe.stopper())?;
+    Received::watch()?.stop_on_signal(probe.stopper())?;
     for output in results.iter().chain(&log) {
         output.empty()?;
     }

@@ -222,7 +222,7 @@ static TABLE: &[Setting] = &[
     row!("CLOSESPIDER_PAGECOUNT", Whole<u64, 0>, frontier.pages_max,
         "pages after which the crawl ends; 0: no limit"),
     row!("CLOSESPIDER_ERRORCOUNT", Whole<u64, 0>, frontier.errors_max,
-        "pages ended by an error after which the crawl ends; 0: no limit"),
+        "final errors after which the crawl ends, filtered, cancelled and disallowed ones aside; 0: no limit"),
     row!("CLOSESPIDER_TIMEOUT", Limit, max_time,
         "time after which the crawl ends; 0: no limit"),
     row!("PAGES_PER_HOST_MAX", Whole<u32, 0>, frontier.pages_per_host_max,

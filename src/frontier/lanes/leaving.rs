@@ -50,8 +50,9 @@ impl Frontier {
         taken
     }
 
-    /// Empties every queue: for `pending.jsonl` after an early stop. What waited outside comes with
-    /// it, all in order of admission.
+    /// Empties every queue: for `pending.jsonl`. What waited outside comes with it, all in order of
+    /// admission. Each request becomes a job when it is asked for; until then it takes two words more
+    /// than in its queue.
     pub fn drain(
         &mut self,
         outside: impl Iterator<Item = Job>,
@@ -66,7 +67,8 @@ impl Frontier {
         self.queued = 0;
         let outside = outside.map(|job| (NO_LANE, Queued::Whole(Box::new(job))));
         queued.extend(outside);
-        queued.sort_by_key(|(_, queued)| queued.id());
+        // Numbers are given once, and sorting in place takes no memory.
+        queued.sort_unstable_by_key(|(_, queued)| queued.id());
         queued.into_iter().map(|(lane, queued)| match queued {
             Queued::Whole(job) => *job,
             plain => plain.into_job(self.address_of(lane, throttle)),

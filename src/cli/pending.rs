@@ -1,0 +1,266 @@
+//! `pending.jsonl`: the requests that were still queued when a crawl ended, as seeds lines.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use argiope::Request;
+
+use super::signals::Received;
+
+/// The file's name in the output directory.
+pub const NAME: &str = "pending.jsonl";
+
+/// Its name while it is being written.
+const UNFINISHED: &str = "pending.jsonl.tmp";
+
+/// Writes the requests, one line each, and gives their count. Where there are none, no file is made.
+///
+/// The file has its final name only once it is whole and safe on the disk. A full disk is waited for,
+/// until a signal says that it need not be.
+///
+/// # Errors
+/// The file cannot be written. The error names what was written before that, if anything was.
+pub fn write(
+    requests: impl Iterator<Item = Request>,
+    folder: &Path,
+    received: &Received,
+) -> anyhow::Result<u64> {
+    let mut requests = requests.peekable();
+    if requests.peek().is_none() {
+        return Ok(0);
+    }
+    let mut room = Room::new(received.clone());
+    let mut wait = |error: &io::Error| room.wait(error);
+    let unfinished = folder.join(UNFINISHED);
+    let file = retried(&mut wait, || File::create(&unfinished))
+        .with_context(|| format!("cannot create {}", unfinished.display()))?;
+    let lines = requests.map(|request| request.to_line());
+    let (count, written) = write_lines(lines, &file, &mut wait);
+    if let Err(error) = written {
+        anyhow::bail!(
+            "cannot write {}: {error}; the first {count} of what was queued are in it, and the rest \
+             is lost",
+            unfinished.display()
+        );
+    }
+    let name = || -> io::Result<()> {
+        file.sync_all()?;
+        fs::rename(&unfinished, folder.join(NAME))?;
+        File::open(folder)?.sync_all()
+    };
+    name().with_context(|| {
+        format!(
+            "cannot give {} its final name, {NAME}",
+            unfinished.display()
+        )
+    })?;
+    Ok(count)
+}
+
+/// A file that is written at a given place.
+trait Volume {
+    /// Writes some of the bytes there, and says how many.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
+
+    /// Cuts what lies behind.
+    fn cut(&self, length: u64) -> io::Result<()>;
+}
+
+impl Volume for File {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        FileExt::write_at(self, bytes, offset)
+    }
+
+    fn cut(&self, length: u64) -> io::Result<()> {
+        self.set_len(length)
+    }
+}
+
+/// Writes lines; gives how many are whole in the file, and what stopped it, if anything did. Each piece
+/// is written at the same place until it is written, so nothing is there twice.
+fn write_lines(
+    lines: impl Iterator<Item = String>,
+    file: &impl Volume,
+    wait: &mut dyn FnMut(&io::Error) -> bool,
+) -> (u64, io::Result<()>) {
+    let (mut offset, mut count) = (0, 0);
+    let mut piece = Vec::with_capacity(PIECE_BYTES + LINE_USUAL);
+    let mut lines_in_piece = 0;
+    let mut flush = |piece: &mut Vec<u8>| -> io::Result<()> {
+        let mut done = 0;
+        while done < piece.len() {
+            let at = offset + done as u64;
+            match retried(&mut *wait, || file.write_at(&piece[done..], at)) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(written) => done += written,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    // A line that is not whole would be read as something else.
+                    let _ = file.cut(offset);
+                    return Err(error);
+                }
+            }
+        }
+        offset += piece.len() as u64;
+        piece.clear();
+        Ok(())
+    };
+    for line in lines {
+        piece.extend_from_slice(line.as_bytes());
+        piece.push(b'\n');
+        lines_in_piece += 1;
+        if piece.len() >= PIECE_BYTES {
+            if let Err(error) = flush(&mut piece) {
+                return (count, Err(error));
+            }
+            count += std::mem::take(&mut lines_in_piece);
+        }
+    }
+    match flush(&mut piece) {
+        Ok(()) => (count + lines_in_piece, Ok(())),
+        Err(error) => (count, Err(error)),
+    }
+}
+
+/// Does something again and again while there is no room for it and `wait` says that there may be.
+fn retried<T>(
+    wait: &mut dyn FnMut(&io::Error) -> bool,
+    mut what: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
+    loop {
+        match what() {
+            Err(error) if is_full(&error) && wait(&error) => {}
+            result => return result,
+        }
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+    )
+}
+
+/// Waits for room on the disk until a signal asks to stop.
+struct Room {
+    received: Received,
+    stops: usize,
+    reported: bool,
+}
+
+impl Room {
+    fn new(received: Received) -> Self {
+        Room {
+            stops: received.stops(),
+            received,
+            reported: false,
+        }
+    }
+
+    /// Waits a moment; whether to try again.
+    fn wait(&mut self, error: &io::Error) -> bool {
+        if !std::mem::replace(&mut self.reported, true) {
+            log::warn!(
+                "{NAME} waits for room: {error}; free some, or send a signal to give up what is queued"
+            );
+        }
+        let until = Instant::now() + PAUSE;
+        while Instant::now() < until {
+            if self.received.stops() > self.stops {
+                return false;
+            }
+            thread::sleep(GLANCE);
+        }
+        true
+    }
+}
+
+/// What is written at once: the memory that the file takes while it is written.
+const PIECE_BYTES: usize = 256 << 10;
+/// Most lines are shorter.
+const LINE_USUAL: usize = 1024;
+/// How often a full disk is tried again.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How soon a signal is seen in between.
+const GLANCE: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+
+    use super::*;
+
+    /// A file on a volume with so much room, which takes so many bytes at once.
+    struct Small {
+        bytes: RefCell<Vec<u8>>,
+        room: Cell<usize>,
+        at_once: usize,
+    }
+
+    impl Volume for Small {
+        fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+            let mut file = self.bytes.borrow_mut();
+            assert_eq!(offset, file.len() as u64, "no gap and nothing twice");
+            let takes = bytes
+                .len()
+                .min(self.at_once)
+                .min(self.room.get() - file.len());
+            if takes == 0 {
+                return Err(ErrorKind::StorageFull.into());
+            }
+            file.extend_from_slice(&bytes[..takes]);
+            Ok(takes)
+        }
+
+        fn cut(&self, length: u64) -> io::Result<()> {
+            self.bytes.borrow_mut().truncate(length as usize);
+            Ok(())
+        }
+    }
+
+    fn small(room: usize) -> Small {
+        Small {
+            bytes: RefCell::default(),
+            room: Cell::new(room),
+            at_once: 70_001,
+        }
+    }
+
+    fn lines() -> impl Iterator<Item = String> {
+        (0..20_000).map(|n| format!("http://a.test/{n}/{}", "x".repeat(n % 90)))
+    }
+
+    #[test]
+    fn a_full_volume_is_waited_for_and_nothing_is_lost_doubled_or_torn() {
+        let file = small(1000);
+        let mut waits = 0;
+        let (count, written) = write_lines(lines(), &file, &mut |_| {
+            waits += 1;
+            file.room.set(file.room.get() + 33_333);
+            true
+        });
+        written.expect("there is room in the end");
+        assert_eq!(count, 20_000);
+        assert!(waits > 20, "{waits}");
+        let text = String::from_utf8(file.bytes.into_inner()).expect("lines are text");
+        assert!(text.lines().eq(lines()));
+    }
+
+    #[test]
+    fn what_is_given_up_ends_with_a_whole_line() {
+        let file = small(700_001);
+        let (count, written) = write_lines(lines(), &file, &mut |_| false);
+        let error = written.expect_err("it is full");
+        assert_eq!(error.kind(), ErrorKind::StorageFull);
+        let text = String::from_utf8(file.bytes.into_inner()).expect("lines are text");
+        assert!(text.ends_with('\n'));
+        assert!(text.lines().eq(lines().take(count as usize)));
+        assert!(count > 5000, "{count}");
+    }
+}

@@ -1,0 +1,188 @@
+//! However a crawl ends, what was still queued is in `pending.jsonl`, and `stats.json` has the reason.
+
+use std::collections::BTreeSet;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::run::{Crawl, Crawled, text};
+use crate::server::{Asked, Server, Step, page};
+
+/// A crawl of so many pages of a server, by a seeds file.
+fn of_pages(server: &Server, pages: usize, args: &[&str]) -> (Crawl, BTreeSet<String>) {
+    let urls: BTreeSet<String> = (0..pages).map(|n| server.url(&format!("/{n}"))).collect();
+    let lines: Vec<&str> = urls.iter().map(String::as_str).collect();
+    let crawl = Crawl::of(&["--seeds", "seeds", "--no-warc"]).with(args);
+    crawl.file("seeds", lines.join("\n").as_bytes());
+    (crawl, urls)
+}
+
+/// What had a final line, unless the end of the crawl cancelled it.
+fn ended(crawled: &Crawled) -> BTreeSet<String> {
+    let ended = |line: &serde_json::Value| {
+        line["kind"] == "page" && line["final"] == true && line["error"]["kind"] != "cancelled"
+    };
+    let lines = crawled.lines().into_iter().filter(ended);
+    lines.map(|line| text(&line["url"])).collect()
+}
+
+/// What is pending.
+fn pending(crawled: &Crawled) -> BTreeSet<String> {
+    let lines = crawled.read("pending.jsonl");
+    assert!(lines.ends_with('\n'), "the last line is whole");
+    assert!(!crawled.out().join("pending.jsonl.tmp").exists());
+    let urls: BTreeSet<String> = lines.lines().map(str::to_owned).collect();
+    assert_eq!(urls.len(), lines.lines().count(), "nothing is there twice");
+    urls
+}
+
+/// Each URL has either ended or is pending.
+#[track_caller]
+fn check_nothing_lost(crawled: &Crawled, urls: &BTreeSet<String>) {
+    let (ended, pending) = (ended(crawled), pending(crawled));
+    let twice: Vec<_> = ended.intersection(&pending).take(5).collect();
+    let all = &ended | &pending;
+    let lost: Vec<_> = urls.difference(&all).take(5).collect();
+    assert!(twice.is_empty() && lost.is_empty(), "{twice:?} {lost:?}");
+    assert_eq!(all.len(), urls.len());
+}
+
+#[test]
+fn a_limit_leaves_what_is_queued_in_pending_jsonl() {
+    let check = |args: &[&str], reason: &str| {
+        let server = Server::new(|asked: &Asked| match asked.target.as_str() {
+            "/13" | "/14" | "/15" => vec![Step::Close],
+            _ => page("a page"),
+        });
+        let (crawl, urls) = of_pages(&server, 6000, args);
+        let crawled = crawl.run();
+        assert_eq!(crawled.stats()["finish_reason"], reason, "{args:?}");
+        check_nothing_lost(&crawled, &urls);
+        assert!(pending(&crawled).len() > 3000, "{args:?}");
+    };
+    check(&["--max-pages", "20"], "closespider_pagecount");
+    check(
+        &["--max-time", "500ms", "-s", "DOWNLOAD_DELAY=5ms"],
+        "closespider_timeout",
+    );
+    check(
+        &["-s", "CLOSESPIDER_ERRORCOUNT=2"],
+        "closespider_errorcount",
+    );
+}
+
+#[test]
+fn a_crawl_that_ends_by_itself_leaves_nothing_pending() {
+    let server = Server::new(|_: &Asked| page("a page"));
+    let crawled = of_pages(&server, 20, &["--max-pages", "20"]).0.run();
+    assert!(!crawled.out().join("pending.jsonl").exists());
+}
+
+#[test]
+fn errors_by_robots_txt_count_and_what_it_disallows_does_not() {
+    let check = |robots: &'static str, limit: &str, reason: &str| {
+        let server = Server::new(move |asked: &Asked| match asked.target.as_str() {
+            "/robots.txt" if robots.is_empty() => vec![Step::Close],
+            "/robots.txt" => page(robots),
+            _ => page("a page"),
+        });
+        let limit = format!("CLOSESPIDER_ERRORCOUNT={limit}");
+        let args = ["-s", "ROBOTSTXT_OBEY=true", "-s", &limit];
+        let (crawl, urls) = of_pages(&server, 3000, &args);
+        let crawled = crawl.run();
+        assert_eq!(crawled.stats()["finish_reason"], reason);
+        (crawled, urls)
+    };
+    let (crawled, urls) = check("", "5", "closespider_errorcount");
+    check_nothing_lost(&crawled, &urls);
+    assert!(ended(&crawled).len() < 30, "{}", ended(&crawled).len());
+    check("User-agent: *\nDisallow: /\n", "5", "finished");
+}
+
+#[test]
+fn a_reader_that_leaves_does_not_take_the_frontier_along() {
+    let server = Server::new(|_: &Asked| page("a page"));
+    let args = ["--results", "-", "-s", "DOWNLOAD_DELAY=1ms"];
+    let (crawl, urls) = of_pages(&server, 3000, &args);
+    let mut command = crawl.command();
+    command.args(["--out", "crawl"]);
+    let mut child = command
+        .current_dir(crawl.folder())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let stdout = child.stdout.take().expect("stdout is piped");
+    let head = Command::new("head")
+        .args(["-n", "5"])
+        .stdin(stdout)
+        .output();
+    let lines = String::from_utf8(head.expect("head runs").stdout).expect("lines are text");
+    assert_eq!(lines.lines().count(), 5);
+    assert!(child.wait().expect("it ends").success());
+    let out = crawl.folder().join("crawl");
+    let read = |name: &str| std::fs::read_to_string(out.join(name)).expect(name);
+    let stats: serde_json::Value = serde_json::from_str(&read("stats.json")).expect("JSON");
+    assert_eq!(stats["finish_reason"], "sink_failed");
+    let pending: BTreeSet<String> = read("pending.jsonl").lines().map(str::to_owned).collect();
+    assert!(
+        pending.len() > 2000 && pending.is_subset(&urls),
+        "{}",
+        pending.len()
+    );
+}
+
+#[test]
+fn seeds_without_end_do_not_keep_a_crawl_from_its_end() {
+    let server = Server::new(|_: &Asked| page("a page"));
+    let url = server.url("/a-page");
+    let script =
+        format!("i=0; while :; do i=$((i+1)); echo '{url}'$i; done | \"$0\" \"$@\" --seeds -");
+    let crawl = Crawl::of(&["--max-pages", "5", "--stop-grace", "1s", "--no-warc"]).aloud();
+    let with = crawl.command();
+    let mut command = Command::new("sh");
+    command
+        .arg("-c")
+        .arg(script)
+        .arg(with.get_program())
+        .args(with.get_args());
+    let going = crate::run::Going::start_command(command, crawl.folder(), b"");
+    let crawled = crawl.left(going.wait().expect(0));
+    assert!(
+        crawled.ended.took < Duration::from_secs(20),
+        "{:?}",
+        crawled.ended.took
+    );
+    assert!(
+        crawled.ended.err.contains("goes on and on"),
+        "{}",
+        crawled.ended.err
+    );
+    let pending = pending(&crawled);
+    assert_eq!(ended(&crawled).len(), 5);
+    // From the first on none is left out.
+    let last = pending.len() + 5;
+    assert!((6..=last).all(|n| pending.contains(&format!("{url}{n}"))));
+}
+
+#[test]
+fn sigquit_stops_in_good_order_and_sigusr1_shows_how_far_it_is() {
+    let server = Server::new(|_: &Asked| page("a page"));
+    let (crawl, urls) = of_pages(&server, 500, &["-s", "DOWNLOAD_DELAY=100ms"]);
+    let going = crawl.start();
+    server.wait_for(2);
+    going.signal(Signal::USR1);
+    going.signal(Signal::USR2);
+    server.wait_for(14);
+    going.signal(Signal::QUIT);
+    let crawled = crawl.left(going.wait().expect(3));
+    assert_eq!(crawled.stats()["finish_reason"], "shutdown");
+    check_nothing_lost(&crawled, &urls);
+    let progress = crawled
+        .ended
+        .err
+        .lines()
+        .filter(|line| line.contains(" queued  "));
+    assert_eq!(progress.count(), 1, "{}", crawled.ended.err);
+}
