@@ -28,6 +28,8 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
         (None, false) => Some(PathBuf::from("crawl")),
     };
     let sink = FileSink::new(sink_options(&config, out.as_deref(), to_stdout)?);
+    // Dropped last: the crawler writes until it is dropped.
+    let mut lock = None;
     let mut builder = Crawler::builder(config).sink(sink);
     if let Some(out) = &out {
         builder = builder.stats_path(out.join("stats.json"));
@@ -36,7 +38,7 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
     let feeder = feed::feed(seeds, crawler.handle(), crawler.config())?;
     // Nothing is refused from here on, so only now an earlier crawl may be deleted.
     if let Some(out) = &out {
-        directory::prepare(out, args.overwrite).map_err(refused)?;
+        lock = Some(directory::prepare(out, args.overwrite).map_err(refused)?);
     }
     received.stop_on_signal(crawler.stopper())?;
     let reason = watch(&mut crawler, args.quiet, &received);
@@ -56,6 +58,8 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
         anyhow::bail!("{error}; what was written until then is in place");
     }
     kept?;
+    drop(crawler);
+    drop(lock);
     match failure {
         Some(failure) => Err(Usage(failure).into()),
         None if reason == "shutdown" => Ok(3),

@@ -1,23 +1,28 @@
 //! The output directory before a crawl: made if need be, and never one that holds another crawl.
 
+mod lock;
+
 use std::borrow::Cow;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use self::lock::Locked;
+pub use self::lock::{DirectoryLock, Owner};
 use crate::base::machine;
 
-/// Makes `folder` ready to take a crawl.
+/// Makes `folder` ready to take a crawl, and locks it. Keep the lock until all is written.
 ///
-/// A directory that holds one is refused; with `overwrite` its files are deleted, and nothing
-/// else is: files that are not ours stay where they are.
+/// A directory that another crawl is writing to is refused, and so is one that holds an earlier crawl;
+/// with `overwrite` the files of an earlier crawl are deleted, and nothing else is: files that are not
+/// ours stay where they are.
 ///
 /// Calls the file system and waits for it, which only this function of the floor does: it runs
 /// once, before the crawl's loop.
 ///
 /// # Errors
 /// [`DirectoryError`], which says what is in the way, where, and how to mend it.
-pub fn prepare(folder: &Path, overwrite: bool) -> Result<(), DirectoryError> {
+pub fn prepare(folder: &Path, overwrite: bool) -> Result<DirectoryLock, DirectoryError> {
     let failed = |path: &Path, cause| DirectoryError::Unusable {
         path: path.to_owned(),
         cause,
@@ -29,6 +34,16 @@ pub fn prepare(folder: &Path, overwrite: bool) -> Result<(), DirectoryError> {
         _ => failed(folder, cause),
     })?;
 
+    // Before anything is looked at: a crawl that has just begun has no files yet.
+    let lock = match DirectoryLock::take(folder).map_err(|cause| failed(folder, cause))? {
+        Locked::Ours(lock) => lock,
+        Locked::Others(owner) => {
+            return Err(DirectoryError::InUse {
+                folder: folder.to_owned(),
+                owner,
+            });
+        }
+    };
     let old = Old::find(folder).map_err(|(path, cause)| failed(&path, cause))?;
     if let Some(first) = old.first() {
         if !overwrite {
@@ -48,13 +63,26 @@ pub fn prepare(folder: &Path, overwrite: bool) -> Result<(), DirectoryError> {
     // Permissions, read-only mounts and quotas are best asked by trying.
     let probe = folder.join(PROBE);
     fs::write(&probe, b"").map_err(|cause| failed(folder, cause))?;
-    fs::remove_file(&probe).map_err(|cause| failed(&probe, cause))
+    fs::remove_file(&probe).map_err(|cause| failed(&probe, cause))?;
+    Ok(lock)
 }
 
 /// Why a directory cannot take a crawl.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DirectoryError {
+    /// Another crawl is writing to it.
+    #[error(
+        "{} is in use by another crawl ({owner}): wait for its end, or choose another directory with \
+         --out",
+        folder.display()
+    )]
+    InUse {
+        /// The directory.
+        folder: PathBuf,
+        /// That crawl.
+        owner: Owner,
+    },
     /// It holds a crawl, and nobody said that it may be deleted.
     #[error(
         "{} already holds a crawl ({}): choose another directory with --out, \
@@ -88,6 +116,7 @@ impl DirectoryError {
     /// The stable name.
     pub fn code(&self) -> Cow<'static, str> {
         match self {
+            DirectoryError::InUse { .. } => "directory.in_use".into(),
             DirectoryError::HoldsACrawl { .. } => "directory.holds_a_crawl".into(),
             DirectoryError::HoldsState(_) => "directory.holds_state".into(),
             DirectoryError::NotADirectory(_) => "directory.not_one".into(),
@@ -99,7 +128,11 @@ impl DirectoryError {
 
     /// Whether it may take a crawl later, with nothing mended.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, DirectoryError::Unusable { cause, .. } if machine::passes(cause))
+        match self {
+            DirectoryError::InUse { .. } => true,
+            DirectoryError::Unusable { cause, .. } => machine::passes(cause),
+            _ => false,
+        }
     }
 }
 
@@ -162,11 +195,14 @@ fn is_warc_of_ours(name: &str) -> bool {
 }
 
 /// Files that a crawl writes directly into its directory.
-const FILES: [&str; 4] = [
+const FILES: [&str; 6] = [
     "results.jsonl",
     "stats.json",
     "pending.jsonl",
     "throttle.jsonl",
+    // What was being written when its crawl was killed.
+    "pending.jsonl.tmp",
+    "stats.json.tmp",
 ];
 
 /// A file that is written and deleted again to see whether files can be.
@@ -199,10 +235,10 @@ mod tests {
     fn a_directory_is_made_with_its_parents() {
         let parent = folder(&[]);
         let path = parent.path().join("a/b");
-        prepare(&path, false).unwrap();
+        drop(prepare(&path, false).unwrap());
         assert!(path.is_dir());
         assert_eq!(entries(&path).unwrap(), [] as [&Path; 0]);
-        prepare(&path, false).unwrap();
+        drop(prepare(&path, false).unwrap());
     }
 
     #[test]
@@ -212,6 +248,8 @@ mod tests {
             "stats.json",
             "pending.jsonl",
             "throttle.jsonl",
+            "pending.jsonl.tmp",
+            "stats.json.tmp",
             "warc/argiope-20261121000001020-00000-a.warc.gz",
             "warc/argiope-20261121000001020-00000-a.warc.gz.open",
             "state/anything",
@@ -229,11 +267,27 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_in_use_is_refused_and_none_of_its_files_deleted() {
+        let folder = folder(&[]);
+        let lock = prepare(folder.path(), false).unwrap();
+        assert!(error(folder.path(), false).contains("in use by another crawl"));
+        fs::write(folder.path().join("results.jsonl"), "live").unwrap();
+        for overwrite in [false, true] {
+            let told = error(folder.path(), overwrite);
+            assert!(told.contains("in use by another crawl (process "), "{told}");
+            assert!(folder.path().join("results.jsonl").exists());
+        }
+        drop(lock);
+        drop(prepare(folder.path(), true).unwrap());
+        assert!(!folder.path().join("results.jsonl").exists());
+    }
+
+    #[test]
     fn files_of_others_are_neither_in_the_way_nor_deleted() {
         let others = ["notes.txt", "warc/other.warc.gz", "warc/argiope-list.txt"];
         let folder = folder(&others);
-        prepare(folder.path(), false).unwrap();
-        prepare(folder.path(), true).unwrap();
+        drop(prepare(folder.path(), false).unwrap());
+        drop(prepare(folder.path(), true).unwrap());
         for file in others {
             assert!(folder.path().join(file).exists(), "{file}");
         }
@@ -248,7 +302,7 @@ mod tests {
         ];
         let others = ["results.jsonl.bak", "warc/mine-argiope-1.warc.gz"];
         let folder = folder(&[&ours[..], &others].concat());
-        prepare(folder.path(), true).unwrap();
+        drop(prepare(folder.path(), true).unwrap());
         for file in ours {
             assert!(!folder.path().join(file).exists(), "{file}");
         }
@@ -263,7 +317,7 @@ mod tests {
         let precious = outside.path().join("precious");
         std::os::unix::fs::symlink(&precious, folder.path().join("stats.json")).unwrap();
         assert!(error(folder.path(), false).contains("already holds a crawl"));
-        prepare(folder.path(), true).unwrap();
+        drop(prepare(folder.path(), true).unwrap());
         assert!(precious.exists());
     }
 

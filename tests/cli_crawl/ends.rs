@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::run::{Crawl, Crawled, text};
+use crate::run::{Crawl, Crawled, Going, check_refused, text};
 use crate::server::{Asked, Server, Step, page};
 
 /// A crawl of so many pages of a server, by a seeds file.
@@ -147,7 +147,7 @@ fn seeds_without_end_do_not_keep_a_crawl_from_its_end() {
         .arg(script)
         .arg(with.get_program())
         .args(with.get_args());
-    let going = crate::run::Going::start_command(command, crawl.folder(), b"");
+    let going = Going::start_command(command, crawl.folder(), b"");
     let crawled = crawl.left(going.wait().expect(0));
     assert!(
         crawled.ended.took < Duration::from_secs(20),
@@ -185,4 +185,40 @@ fn sigquit_stops_in_good_order_and_sigusr1_shows_how_far_it_is() {
         .lines()
         .filter(|line| line.contains(" queued  "));
     assert_eq!(progress.count(), 1, "{}", crawled.ended.err);
+}
+
+#[test]
+fn a_second_crawl_of_the_same_directory_is_refused_and_told_whose_it_is() {
+    let server = Server::new(|_: &Asked| page("a page"));
+    let (crawl, urls) = of_pages(&server, 50, &["-s", "DOWNLOAD_DELAY=200ms"]);
+    let going = crawl.start();
+    server.wait_for(2);
+    let owner = format!("process {}", going.id());
+    for overwrite in [&[][..], &["--overwrite"]] {
+        let mut command = crawl.command();
+        command.args(overwrite);
+        let second = Going::start_command(command, crawl.folder(), b"").wait();
+        check_refused(&second, &["in use", &owner, " on ", "since 20", "--out"]);
+    }
+    assert!(crawl.folder().join("out/results.jsonl").exists());
+    going.signal(Signal::INT);
+    let ended = going.wait().expect(3);
+    assert!(!crawl.folder().join("out/.argiope-lock").exists());
+    check_nothing_lost(&crawl.left(ended), &urls);
+}
+
+#[test]
+fn the_directory_of_a_crawl_that_was_killed_is_free_again() {
+    let server = Server::new(|_: &Asked| page("a page"));
+    let (crawl, _) = of_pages(&server, 50, &["-s", "DOWNLOAD_DELAY=200ms"]);
+    let going = crawl.start();
+    server.wait_for(2);
+    going.signal(Signal::KILL);
+    assert_eq!(going.wait().code, None);
+    assert!(crawl.folder().join("out/.argiope-lock").exists());
+    let mut command = crawl.command();
+    command.args(["--overwrite", "--max-pages", "1"]);
+    Going::start_command(command, crawl.folder(), b"")
+        .wait()
+        .expect(0);
 }

@@ -78,6 +78,11 @@ impl Going {
         self.child.stdout.take().expect("nobody reads stdout yet")
     }
 
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal to the binary, and to nothing else.
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("it still runs");
