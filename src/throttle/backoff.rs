@@ -198,8 +198,9 @@ impl Backoff {
             State::Guessing(_) => Some(rules.backoff.jitter),
             // A pace close under the limit has no room for more.
             State::Following(bracket) => {
-                let binds = rules.rampup.is_some() || bracket.gap > nanos(rules.base.delay);
-                binds.then_some(bracket::JITTER)
+                let base = nanos(rules.base.delay);
+                let binds = rules.rampup.is_some() || bracket.gap > base;
+                binds.then(|| bracket.jitter_above(if rules.rampup.is_some() { 0 } else { base }))
             }
         }
     }

@@ -387,13 +387,9 @@ impl Scope {
             return rules.floor;
         }
         // A pace that changed since the draw may want less randomness than was drawn.
-        let drawn = match rules.jitter(&self.profile) {
-            Some(jitter) => {
-                let factor = factor.clamp(1.0 + jitter.low, 1.0 + jitter.high);
-                stretched(pace.delay, factor)
-            }
-            None => stretched(pace.delay, factor),
-        };
+        let jitter = self.jitter();
+        let within = factor.clamp(1.0 + jitter.low, 1.0 + jitter.high);
+        let drawn = stretched(pace.delay, within);
         let drawn = drawn.max(rules.floor);
         match pace.concurrency {
             1 => drawn.max(stretched(self.settings().delay_per_slot, factor)),

@@ -5,6 +5,7 @@ mod pace;
 mod scopes;
 mod fairness;
 mod refusals;
+mod slow_limits;
 mod quotas;
 mod changes;
 mod holds;

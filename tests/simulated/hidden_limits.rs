@@ -141,6 +141,23 @@ fn f41_a_hidden_limit_is_used_up_with_autothrottle_on() {
 }
 
 #[test]
+fn f41_one_request_in_two_seconds_is_kept_with_autothrottle_on_however_short_the_window() {
+    for window in [10, 20, 60, 120] {
+        let mut case = Case::of(Limit::bucket(0.5, 1.0), 32)
+            .automatic(1)
+            .set("BACKOFF_WINDOW", window);
+        case.think = Duration::from_millis(20);
+        case.seconds = 900.0;
+        let web = case.run();
+        let seen = figures(&web, &case.limit, 120.0, case.seconds);
+        assert!(
+            seen.used >= 0.9 && seen.rounds <= 1.0,
+            "{seen:?}, window {window} s"
+        );
+    }
+}
+
+#[test]
 fn f41_five_hundred_a_second_are_found_from_both_sides() {
     let limit = || Limit::bucket(500.0, 5.0);
     let case = Case {

@@ -178,6 +178,15 @@ impl Bracket {
         }
     }
 
+    /// The jitter of its gap, none of which is shorter than `least`.
+    pub fn jitter_above(&self, least: u64) -> Jitter {
+        let lowest = least as f64 / self.gap.max(1) as f64 - 1.0;
+        Jitter {
+            low: JITTER.low.max(lowest.min(0.0)),
+            ..JITTER
+        }
+    }
+
     /// Whether it asks for no more than the base does, and knows of nothing against that.
     pub fn is_over(&self, base: u64) -> bool {
         self.gap <= NOTHING || (self.gap <= base && self.refused == 0)
@@ -219,7 +228,11 @@ impl Bracket {
         let window = nanos(rules.backoff.window);
         let outage = u64::from(self.outage_ms) * 1_000_000;
         let recent = meter.giving < outage + outage / 2;
-        if !probing && self.strikes == 0 && meter.busy >= window && self.refused < self.gap {
+        if !probing
+            && self.strikes == 0
+            && meter.busy >= self.round(rules)
+            && self.refused < self.gap
+        {
             // Once in a window is no more than is wanted, at a pace this close.
             let lone = told.is_none_or(|told| told <= scaled(self.gap, LENIENT));
             if lone && self.refused > 0 && self.gap <= asked {
@@ -245,7 +258,7 @@ impl Bracket {
         }
         if self.unanswered >= OUTAGE {
             // Longer gaps would only be late to see the end of it.
-            self.gap = self.gap.min(window.max(meter.giving) / 8);
+            self.gap = self.gap.min((window.max(meter.giving) / 8).max(self.home));
         }
         self.gap = self.gap.min(max);
         if self.unanswered == 0 {
@@ -296,9 +309,9 @@ impl Bracket {
 
     /// Sets when to probe: later each time, as long as all probes are refused.
     pub fn wait_for_probe(&mut self, chance: bool, rules: &Rules<'_>, now: Instant) {
-        let window = u32::try_from(rules.backoff.window.as_millis()).unwrap_or(u32::MAX);
+        let least = millis(self.round(rules));
         let longer = self.probe_wait_ms.saturating_add(self.probe_wait_ms / 2);
-        self.probe_wait_ms = longer.clamp(window, window.saturating_mul(WAIT_MAX));
+        self.probe_wait_ms = longer.clamp(least, least.saturating_mul(WAIT_MAX));
         if chance && self.strikes == 0 {
             // By chance, perhaps: it is tried again as soon as that could be seen.
             let soon = LONE * self.gap / 1_000_000;
@@ -307,6 +320,12 @@ impl Bracket {
         }
         let wait = Duration::from_millis(self.probe_wait_ms.into());
         self.probe_at = now + rampup::probe_wait(rules).unwrap_or(wait);
+    }
+
+    /// The time in which one round of refusals is no more than is wanted: a window, or longer where
+    /// the pace is so slow that a refusal is much of what could be sent in one.
+    fn round(&self, rules: &Rules<'_>) -> u64 {
+        nanos(rules.backoff.window).max(self.gap.saturating_mul(WORTH.into()))
     }
 
     /// A refusal cost so much time: what it costs to probe is to be little of what it may gain.

@@ -23,6 +23,9 @@ pub(super) struct Guess {
 
 /// Bounds this close (as a share) are one: between them is nothing to find.
 const CLOSE: f64 = 0.05;
+/// This close to what was refused, a pace is first known to work before a shorter one is tried: a
+/// window of few answers proves less than what is between the two.
+const NEAR: f64 = 0.24;
 
 impl Guess {
     /// A delay out of nowhere.
@@ -48,7 +51,9 @@ impl Guess {
         let (old, backoff) = (self.delay, rules.backoff);
         self.refused = old;
         if answered {
-            self.bound = old;
+            // It may have departed as early as jitter lets it; the base is not jittered by this.
+            let earliest = scaled(old, 1.0 + backoff.jitter.low.clamp(-1.0, 0.0));
+            self.bound = earliest.max(nanos(rules.base.delay).min(old));
             self.unanswered = 0;
         } else {
             self.unanswered = self.unanswered.saturating_add(1);
@@ -82,6 +87,11 @@ impl Guess {
         let base = nanos(rules.base.delay);
         if self.delay <= base {
             // The base has become as slow meanwhile: this guess is over.
+            return None;
+        }
+        let apart = self.delay.saturating_sub(self.refused);
+        let near = self.bound > 0 && apart as f64 <= NEAR * self.delay as f64;
+        if near && !meter.is_known() {
             return None;
         }
         self.safe = self.delay;

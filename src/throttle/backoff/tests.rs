@@ -185,6 +185,20 @@ fn f41_without_a_known_rate_the_search_halves_what_is_left() {
 }
 
 #[test]
+fn f41_an_outage_never_makes_a_slow_pace_faster() {
+    let mut scope = Scope::new(0.0, defaults());
+    scope.settings.window = secs(10.0);
+    scope.refuse(2).serve(1.0).refuse(1).serve(90.0);
+    assert!(matches!(scope.backoff.state, super::State::Following(_)));
+    let before = scope.delay();
+    assert!(before > 1.3, "slower than an eighth of a window: {before}");
+    for _ in 0..6 {
+        scope.refuse(1);
+        assert!(scope.delay() >= before, "{} after {before}", scope.delay());
+    }
+}
+
+#[test]
 fn f36_quiet_leads_back_to_the_base_and_leaves_nothing() {
     for base in [0.0, 0.4, 1.0, 3.0] {
         for (refusals, quiet) in [(1, 600.0), (4, 6000.0)] {

@@ -165,8 +165,13 @@ pub(super) enum Happens {
 
 impl World {
     pub fn new(settings: Settings) -> Self {
+        World::seeded(settings, 7)
+    }
+
+    /// One whose throttle draws other jitter.
+    pub fn seeded(settings: Settings, seed: u64) -> Self {
         World {
-            throttle: Throttle::new(settings, 7, Instant::START),
+            throttle: Throttle::new(settings, seed, Instant::START),
             now: Instant::START,
             queued: BTreeMap::new(),
             happens: BinaryHeap::new(),
