@@ -186,7 +186,7 @@ impl Resolver {
         Resolver {
             fixed,
             cache: Cache::new(settings.cache_max, rng.next_u64()),
-            sockets: Sockets::new(servers.len()),
+            sockets: Sockets::new(servers.len(), settings.ports_max),
             servers,
             lookups: Slab::new(),
             by_host: HashMap::with_hasher(FixedState::with_seed(rng.next_u64())),
@@ -270,7 +270,7 @@ impl Resolver {
                 }
                 Timer::Idle(socket) => {
                     let vacated = self.sockets.look_after(socket, now);
-                    self.on_vacated(socket, vacated);
+                    self.on_vacated(socket, vacated, now);
                 }
             }
         }

@@ -35,7 +35,7 @@ pub(super) struct Query {
     pub(super) edns: bool,
     /// Whether to send the name in lower case: a reply came in the wrong one.
     pub(super) plain: bool,
-    /// Whether a connection that others have used up may be replaced without costing a try.
+    /// Whether a connection that ended under several queries may be replaced without costing a try.
     pub(super) may_reconnect: bool,
     /// What went wrong last.
     fault: Fault,

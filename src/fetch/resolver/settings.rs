@@ -25,6 +25,8 @@ pub struct Settings {
     pub rotate: bool,
     /// Questions in flight at once (a name is two); more wait in line.
     pub queries_max: usize,
+    /// UDP sockets, each with a port of its own, open at once for all servers, if there are no more servers.
+    pub ports_max: usize,
     /// Names being resolved at once, and callers waiting for them; beyond, a lookup is `Busy`.
     pub pending_max: usize,
     /// Names remembered.
@@ -51,6 +53,8 @@ impl Default for Settings {
             rotate: false,
             // What a small local resolver stands: unbound takes 512 at once on one thread.
             queries_max: 256,
+            // For two servers all that they use; a question in flight may hold one more.
+            ports_max: 512,
             // Callers are lanes ahead of their release: more than connections there can be.
             pending_max: 65_536,
             // About 30 MB.

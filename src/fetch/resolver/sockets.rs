@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::{Action, QueryKey, Transport};
 use crate::base::rng::Rng;
 use crate::base::slab::{Key, Slab};
@@ -19,19 +21,41 @@ pub struct SocketId(pub Key);
 ///
 /// Each server has up to [`PORTS`] UDP sockets, opened when chance first picks them, so that a
 /// forger must guess the port too; after [`QUERIES_PER_SOCKET`] queries a new one, on another
-/// port, takes the place. It has one TCP connection, shared by what is in flight (RFC 7766 §6.2.1).
+/// port, takes the place. Of all servers there are never more than `ports_max`, or one for each: beyond
+/// that those that have a place serve on.
+///
+/// What goes by TCP shares a connection ([RFC 7766 §6.2.1]) up to [`QUERIES_SHARED`] in flight, or has
+/// one each where a server was seen to serve no more; a server has [`STREAMS`] at the most.
+///
 /// A socket that lost its place closes when nothing waits on it, one that has its place after
-/// [`IDLE`]: there are never more than places and queries in flight together.
+/// [`IDLE`].
+///
+/// [RFC 7766 §6.2.1]: https://www.rfc-editor.org/rfc/rfc7766#section-6.2.1
 pub(super) struct Sockets {
     all: Slab<Socket>,
     /// By server.
     places: Vec<Places>,
+    /// UDP sockets that are open, and how many may be.
+    ports: usize,
+    ports_max: usize,
 }
 
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Places {
-    ports: [Option<SocketId>; PORTS],
-    stream: Option<SocketId>,
+    ports: Box<[Option<SocketId>; PORTS]>,
+    streams: SmallVec<[SocketId; STREAMS]>,
+    /// Its connections serve one query each.
+    is_single: bool,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Places {
+            ports: Box::new([None; PORTS]),
+            streams: SmallVec::new(),
+            is_single: false,
+        }
+    }
 }
 
 struct Socket {
@@ -67,15 +91,19 @@ pub(super) enum Vacated {
     Nothing,
     /// It is to be looked at again then.
     Watch(Instant),
-    /// It has no place and is closed.
+    /// It is closed.
     Close,
+    /// The same, and these ask anew: its server serves one query a connection.
+    Replace(Lost),
 }
 
 impl Sockets {
-    pub(super) fn new(servers: usize) -> Self {
+    pub(super) fn new(servers: usize, ports_max: usize) -> Self {
         Sockets {
             all: Slab::new(),
             places: vec![Places::default(); servers],
+            ports: 0,
+            ports_max,
         }
     }
 
@@ -90,39 +118,99 @@ impl Sockets {
         transport: Transport,
         rng: &mut Rng,
     ) -> (SocketId, bool) {
-        let place = match transport {
-            Transport::Udp => &mut self.places[server].ports[rng.below(PORTS as u64) as usize],
-            Transport::Tcp => &mut self.places[server].stream,
+        let known = match transport {
+            Transport::Udp => self.port(server, rng),
+            Transport::Tcp => self.stream(server).ok_or(0),
         };
-        let (socket, new) = match *place {
-            Some(socket) => (socket, false),
-            None => {
-                let link = match transport {
-                    Transport::Udp => Link::Port,
-                    Transport::Tcp => Link::Connecting { unsent: Vec::new() },
-                };
-                let socket = SocketId(self.all.insert(Socket {
-                    server,
-                    link,
-                    waiting: Vec::new(),
-                    leaving: VecDeque::new(),
-                    used: 0,
-                    placed: true,
-                    answered: false,
-                    idle_since: Instant::START,
-                    watched: false,
-                }));
-                *place = Some(socket);
-                (socket, true)
-            }
+        let (socket, new) = match known {
+            Ok(socket) => (socket, false),
+            Err(place) => (self.open(server, transport, place), true),
         };
         let entry = self.all.get_mut(socket.0).expect("a placed socket is open");
         entry.used += 1;
-        if entry.used == QUERIES_PER_SOCKET {
-            entry.placed = false;
-            *place = None;
+        let has_served = entry.used >= QUERIES_PER_SOCKET && transport == Transport::Udp;
+        if has_served && self.ports < self.ports_max {
+            self.displace(socket);
         }
         (socket, new)
+    }
+
+    /// A UDP socket that has its place, or the place for a new one.
+    fn port(&self, server: usize, rng: &mut Rng) -> Result<SocketId, usize> {
+        let ports = &self.places[server].ports;
+        let place = rng.below(PORTS as u64) as usize;
+        if let Some(socket) = ports[place] {
+            return Ok(socket);
+        }
+        if self.ports < self.ports_max {
+            return Err(place);
+        }
+        let (before, behind) = ports.split_at(place);
+        let mut others = behind.iter().chain(before).flatten();
+        others.next().copied().ok_or(place)
+    }
+
+    /// A connection that may take one more query, if there is one or there may be no other.
+    fn stream(&self, server: usize) -> Option<SocketId> {
+        let places = &self.places[server];
+        let shared = match places.is_single {
+            true => 1,
+            false => QUERIES_SHARED,
+        };
+        let waiting = |socket: &SocketId| {
+            let entry = self.all.get(socket.0).expect("a placed socket is open");
+            entry.waiting.len()
+        };
+        let least = places.streams.iter().copied().min_by_key(waiting)?;
+        let has_room = waiting(&least) < shared || places.streams.len() >= STREAMS;
+        has_room.then_some(least)
+    }
+
+    fn open(&mut self, server: usize, transport: Transport, place: usize) -> SocketId {
+        let link = match transport {
+            Transport::Udp => Link::Port,
+            Transport::Tcp => Link::Connecting { unsent: Vec::new() },
+        };
+        let socket = SocketId(self.all.insert(Socket {
+            server,
+            link,
+            waiting: Vec::new(),
+            leaving: VecDeque::new(),
+            used: 0,
+            placed: true,
+            answered: false,
+            idle_since: Instant::START,
+            watched: false,
+        }));
+        match transport {
+            Transport::Udp => {
+                self.ports += 1;
+                self.places[server].ports[place] = Some(socket);
+            }
+            Transport::Tcp => self.places[server].streams.push(socket),
+        }
+        socket
+    }
+
+    /// Takes a socket's place from it: it serves nobody new.
+    fn displace(&mut self, socket: SocketId) {
+        let Some(entry) = self.all.get_mut(socket.0) else {
+            return;
+        };
+        if std::mem::take(&mut entry.placed) {
+            let places = &mut self.places[entry.server];
+            places.streams.retain(|placed| *placed != socket);
+            for place in places.ports.iter_mut() {
+                place.take_if(|placed| *placed == socket);
+            }
+        }
+    }
+
+    fn forget(&mut self, socket: SocketId) -> Option<Socket> {
+        self.displace(socket);
+        let entry = self.all.remove(socket.0)?;
+        self.ports -= usize::from(matches!(entry.link, Link::Port));
+        Some(entry)
     }
 
     /// An id that nobody else waits for on this socket; from now on the query does, which leaves
@@ -160,11 +248,18 @@ impl Sockets {
             return Vacated::Nothing;
         };
         entry.waiting.retain(|(taken, _)| *taken != id);
+        let is_stream = !matches!(entry.link, Link::Port);
+        let is_single = is_stream && self.places[entry.server].is_single;
         if !entry.waiting.is_empty() {
-            return Vacated::Nothing;
+            return match is_single.then(|| self.remove(socket)).flatten() {
+                // What waited behind it was not sent.
+                Some(lost) => Vacated::Replace(lost),
+                None => Vacated::Nothing,
+            };
         }
-        if !entry.placed {
-            self.all.remove(socket.0);
+        let has_served = entry.used >= QUERIES_PER_SOCKET && !is_stream;
+        if !entry.placed || has_served || is_single {
+            self.forget(socket);
             return Vacated::Close;
         }
         entry.idle_since = now;
@@ -200,23 +295,33 @@ impl Sockets {
 
     /// Forgets a socket that ended or failed.
     pub(super) fn remove(&mut self, socket: SocketId) -> Option<Lost> {
-        let entry = self.all.remove(socket.0)?;
-        if entry.placed {
-            let places = &mut self.places[entry.server];
-            for place in places.ports.iter_mut().chain([&mut places.stream]) {
-                place.take_if(|placed| *placed == socket);
-            }
+        let entry = self.forget(socket)?;
+        let is_stream = matches!(entry.link, Link::Stream(_));
+        let was_shared = is_stream && entry.used > 1;
+        if was_shared && !entry.waiting.is_empty() {
+            // Its server may serve one query a connection, as some do; asked so, any serves all.
+            self.places[entry.server].is_single = true;
         }
         Some(Lost {
             server: entry.server,
             waiting: entry.waiting.into_iter().map(|(_, query)| query).collect(),
-            outlived: entry.answered && matches!(entry.link, Link::Stream(_)),
+            outlived: entry.answered && is_stream,
+            was_shared,
         })
     }
 
     /// Sends bytes, or keeps them until the connection is there.
+    ///
+    /// Where a server serves one query a connection and another one has it, nothing is sent: the query
+    /// asks anew when the connection is over.
     pub(super) fn send(&mut self, socket: SocketId, bytes: Vec<u8>) -> Option<Action> {
-        match &mut self.all.get_mut(socket.0)?.link {
+        let entry = self.all.get_mut(socket.0)?;
+        let is_stream = !matches!(entry.link, Link::Port);
+        if is_stream && entry.waiting.len() > 1 && self.places[entry.server].is_single {
+            entry.leaving.pop_back();
+            return None;
+        }
+        match &mut entry.link {
             Link::Connecting { unsent } => {
                 unsent.push(bytes);
                 None
@@ -255,12 +360,15 @@ impl Sockets {
 }
 
 /// A socket that ended.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Lost {
     pub(super) server: usize,
     /// Who waited on it.
     pub(super) waiting: Vec<QueryKey>,
     /// A connection that served: its end says nothing against the server (RFC 7766 §6.2.4).
     pub(super) outlived: bool,
+    /// A connection that several queries were sent on.
+    pub(super) was_shared: bool,
 }
 
 /// One message and how it came.
@@ -269,12 +377,19 @@ pub(super) enum Message<'b> {
     Framed(Vec<u8>),
 }
 
-/// UDP sockets a server has at once: each a random port, so three more bits to guess.
-const PORTS: usize = 8;
+/// UDP sockets a server has at once, each with a random port: a forger must guess which of them a query
+/// went by, beside its id and its case.
+const PORTS: usize = 256;
 
 /// Queries after which a socket gives its place to a new port: one that an attacker has found
-/// out is soon worth nothing, and opening one costs a few µs, spread over these.
-const QUERIES_PER_SOCKET: usize = 64;
+/// out is soon worth nothing. Opening one costs about 20 µs, spread over these.
+const QUERIES_PER_SOCKET: usize = 8;
+
+/// TCP connections that a server has at once.
+const STREAMS: usize = 8;
+
+/// Queries in flight that share a connection before another is made: some servers answer one by one.
+const QUERIES_SHARED: usize = 32;
 
 /// How long an unused socket stays open: RFC 7766 §6.2.3 wants seconds for TCP, and a crawl that
 /// asks at all asks several times a second.

@@ -196,7 +196,10 @@ impl Resolver {
         let until = self.land(key, now);
         self.resolving(key.lookup).hear(now);
         let query = self.query(key);
-        if lost.outlived && std::mem::take(&mut query.may_reconnect) {
+        // A connection that served others has shown that the server is there, however often it ends; one
+        // that ended under several queries without an answer has done so once.
+        let again = lost.outlived || lost.was_shared && std::mem::take(&mut query.may_reconnect);
+        if again {
             self.ask(key, lost.server, Transport::Tcp, now);
             return;
         }
@@ -213,17 +216,23 @@ impl Resolver {
             .expect("only what is in flight lands");
         self.timers.remove(&(until, Timer::Query(key)));
         let vacated = self.sockets.leave(socket, id, now);
-        self.on_vacated(socket, vacated);
+        self.on_vacated(socket, vacated, now);
         until
     }
 
-    pub(super) fn on_vacated(&mut self, socket: SocketId, vacated: Vacated) {
+    pub(super) fn on_vacated(&mut self, socket: SocketId, vacated: Vacated, now: Instant) {
         match vacated {
             Vacated::Nothing => {}
             Vacated::Watch(until) => {
                 self.timers.insert((until, Timer::Idle(socket)));
             }
             Vacated::Close => self.actions.push_back(Action::Close { socket }),
+            Vacated::Replace(lost) => {
+                self.actions.push_back(Action::Close { socket });
+                for key in &lost.waiting {
+                    self.on_lost(*key, &lost, now);
+                }
+            }
         }
     }
 

@@ -336,8 +336,8 @@ fn a_server_that_ends_its_connection_is_asked_again() {
         (Transport::Tcp, 0..1_000_000_000) => vec![Say::End(Duration::from_millis(1))],
         (Transport::Tcp, _) => honest(asked),
     });
-    // At once is not again: the round ends when the try over TCP would have.
-    check(world, Ok(&["192.0.2.80"]), 4031);
+    // At once is once again, on connections of their own: then the round ends when the try over TCP would have.
+    check(world, Ok(&["192.0.2.80"]), 4033);
 }
 
 #[test]
@@ -545,7 +545,7 @@ fn the_cache_is_bounded() {
 #[test]
 fn ports_are_spread_and_renewed_and_closed_when_idle() {
     let mut world = plain(1, honest);
-    for number in 0..1000 {
+    for number in 0..2000 {
         world.resolve(&format!("{number}.test"), 1);
         world.run();
     }
@@ -553,12 +553,106 @@ fn ports_are_spread_and_renewed_and_closed_when_idle() {
     for asked in &world.asked {
         *per_socket.entry(asked.socket).or_insert(0) += 1;
     }
-    assert!(per_socket.len() >= 2000 / 64, "{}", per_socket.len());
-    assert!(per_socket.values().all(|queries| *queries <= 64));
-    assert!(world.sockets_most <= 8 + 2);
+    assert!(per_socket.len() >= 4000 / 8, "{}", per_socket.len());
+    assert!(per_socket.values().all(|queries| *queries <= 8));
+    assert!(
+        (230..=256 + 2).contains(&world.sockets_most),
+        "{}",
+        world.sockets_most
+    );
     world.pass(Duration::from_secs(10));
     assert_eq!(world.resolver.sockets(), 0);
     assert_eq!(world.resolver.next_timeout(), None);
+}
+
+#[test]
+fn ports_are_no_more_than_may_be_open() {
+    let mut world = World::new(2, |settings| settings.ports_max = 20, honest);
+    for number in 0..500 {
+        world.resolve(&format!("{number}.test"), 1);
+    }
+    assert_eq!(world.run().len(), 500);
+    assert!(world.sockets_most <= 20, "{}", world.sockets_most);
+    let mut world = World::new(3, |settings| settings.ports_max = 1, |_| Vec::new());
+    world.resolve("a.test", 1);
+    assert_eq!(world.run()[0].result, texts(Err("timeout")));
+    assert!(world.sockets_most <= 3, "one for each server at the least");
+}
+
+/// A server that answers by TCP alone, once per connection, and then ends it as `end` says.
+fn once_per_connection(end: Option<Duration>) -> World {
+    let mut served = std::collections::BTreeSet::new();
+    plain(1, move |asked| match asked.transport {
+        Transport::Udp => asked.reply(Forge::truncated),
+        Transport::Tcp if !served.insert(asked.socket) => Vec::new(),
+        Transport::Tcp => {
+            let end = end.map(Say::End).into_iter();
+            honest(asked).into_iter().chain(end).collect()
+        }
+    })
+}
+
+#[test]
+fn a_server_that_answers_once_per_connection_is_asked_on_several() {
+    // Its connection ends with the answer.
+    let mut world = once_per_connection(Some(Duration::from_millis(10)));
+    for number in 0..10 {
+        world.resolve(&format!("{number}.test"), number);
+    }
+    let resolved = world.run();
+    assert_eq!(resolved.len(), 10);
+    assert!(
+        resolved.iter().all(|one| one.result.is_ok()),
+        "{resolved:?}"
+    );
+    let last = resolved.iter().map(|one| one.at_ms).max();
+    assert!(last < Some(150), "{last:?}");
+    let streams = |world: &World| {
+        let tcp = world.asked.iter().filter(|a| a.transport == Transport::Tcp);
+        tcp.map(|asked| asked.socket)
+            .collect::<std::collections::BTreeSet<_>>()
+            .len()
+    };
+    assert!(streams(&world) >= 20, "{}", streams(&world));
+    // From then on each question has its own, and eight are open at once.
+    let (before, asked) = (streams(&world), world.asked.len());
+    world.sockets_most = 0;
+    for number in 10..20 {
+        world.resolve(&format!("{number}.test"), number);
+    }
+    let started = world.now;
+    assert_eq!(world.run().len(), 10);
+    let took = world.now.saturating_since(started);
+    assert!(took < Duration::from_millis(100), "{took:?}");
+    let by_tcp = world.asked[asked..]
+        .iter()
+        .filter(|a| a.transport == Transport::Tcp);
+    assert_eq!(by_tcp.count(), 20, "each is sent once");
+    assert!(streams(&world) - before <= 20);
+    world.pass(Duration::from_secs(10));
+    assert_eq!(world.resolver.sockets(), 0);
+}
+
+#[test]
+fn a_server_that_ends_a_connection_of_several_without_an_answer_is_asked_one_by_one() {
+    let mut asked_on = std::collections::BTreeMap::new();
+    let mut world = plain(1, move |asked| {
+        if asked.transport == Transport::Udp {
+            return asked.reply(Forge::truncated);
+        }
+        let times = asked_on.entry(asked.socket).or_insert(0);
+        *times += 1;
+        match *times {
+            1 => asked.reply_after(20, |reply| reply.address(&asked.name, 300, "192.0.2.80")),
+            // What it did not read resets the connection, and its answer is lost.
+            _ => vec![Say::End(Duration::from_millis(5))],
+        }
+    });
+    world.resolve("a.test", 1);
+    world.resolve("b.test", 2);
+    let resolved = world.run();
+    assert!(resolved.iter().all(|one| one.at_ms < 200), "{resolved:?}");
+    assert_eq!(resolved.len(), 2);
 }
 
 #[test]
@@ -605,7 +699,11 @@ proptest! {
         tcp: bool,
     ) {
         let mut rng = Rng::from_seed(seed);
-        let mut world = World::new(3, |settings| settings.queries_max = 8, move |asked| {
+        let change = |settings: &mut Settings| {
+            settings.queries_max = 8;
+            settings.ports_max = 20;
+        };
+        let mut world = World::new(3, change, move |asked| {
             let after = rng.below(2500);
             match rng.below(12) {
                 0 | 1 => Vec::new(),
@@ -644,7 +742,7 @@ proptest! {
         let mut expected: Vec<Waiter> = (0..hosts as u64).chain(1000..1000 + hosts as u64).collect();
         expected.sort_unstable();
         prop_assert_eq!(told, expected);
-        prop_assert!(world.sockets_most <= 3 * 9 + 8);
+        prop_assert!(world.sockets_most <= 20 + 3 * 8, "{}", world.sockets_most);
         world.pass(Duration::from_secs(20));
         prop_assert_eq!(world.resolver.sockets(), 0);
         prop_assert_eq!(world.resolver.next_timeout(), None);
