@@ -2,7 +2,8 @@
 
 #[doc(inline)]
 pub use crate::crawl::config::{
-    BackEnd, Preset, Problem, Setting, Source, presets, settings as all, span,
+    BackEnd, PUBLIC_HOSTS_MAX, Preset, Problem, PublicHosts, Setting, Source, presets,
+    settings as all, span,
 };
 #[doc(inline)]
 pub use crate::fetch::resolver::Override;

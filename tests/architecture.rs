@@ -51,6 +51,7 @@ const DOORS: &[(&str, &[&str])] = &[
             "src/wire/proxy.rs",
             "src/frontier/request.rs",
             "src/frontier/seeds.rs",
+            "src/frontier/seeds/object.rs",
             "src/cli/json_lines.rs",
         ],
     ),

@@ -83,7 +83,12 @@ fn replies_that_most_clients_read_are_read() {
 #[test]
 fn replies_that_most_clients_refuse_are_refused() {
     for case in tier("soft_err") {
-        check_refused(&case);
+        // RFC 9110 section 2.5: a higher minor version is read as the highest one that is known.
+        if case.id == "curl-129" {
+            assert!(case.readings().iter().all(|read| read.error.is_none()));
+        } else {
+            check_refused(&case);
+        }
     }
 }
 

@@ -107,9 +107,14 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether the address lies in this block. An IPv4-mapped address counts as its IPv4 address.
+    /// Whether the address lies in this block. An IPv4-mapped address is in the blocks of its IPv4 address
+    /// as well as in its own.
     pub fn contains(&self, address: IpAddr) -> bool {
-        match (self.address, address.to_canonical()) {
+        self.covers(address) || self.covers(address.to_canonical())
+    }
+
+    fn covers(&self, address: IpAddr) -> bool {
+        match (self.address, address) {
             (IpAddr::V4(network), IpAddr::V4(address)) => {
                 let differing = network.to_bits() ^ address.to_bits();
                 differing
@@ -149,7 +154,14 @@ impl FromStr for Network {
                 .filter(|prefix| *prefix <= bits && digits.bytes().all(|b| b.is_ascii_digit()))
                 .ok_or_else(|| NetworkError::Prefix(text.to_owned(), bits))?,
         };
-        Ok(Network { address, prefix })
+        // A block of mapped addresses is the block of the addresses that they carry.
+        Ok(match address.to_canonical() {
+            carried @ IpAddr::V4(_) if address.is_ipv6() && prefix >= 96 => Network {
+                address: carried,
+                prefix: prefix - 96,
+            },
+            _ => Network { address, prefix },
+        })
     }
 }
 
@@ -421,5 +433,24 @@ mod tests {
             "1.2.3.4".parse::<Network>().unwrap().to_string(),
             "1.2.3.4/32"
         );
+    }
+
+    #[test]
+    fn a_mapped_address_is_allowed_in_every_form_that_names_it() {
+        for word in [
+            "::ffff:127.0.0.1",
+            "::ffff:7f00:1",
+            "::ffff:127.0.0.0/104",
+            "127.0.0.1",
+            "::/0",
+        ] {
+            let guard = guard(&[word]);
+            assert!(
+                guard.allows("::ffff:127.0.0.1".parse().expect("an address")),
+                "{word}"
+            );
+        }
+        assert!(guard(&["::ffff:127.0.0.1"]).allows("127.0.0.1".parse().expect("an address")));
+        assert!(!guard(&["::ffff:127.0.0.1"]).allows("127.0.0.2".parse().expect("an address")));
     }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use argiope::sink::directory::{self, DirectoryError};
 use argiope::sink::files::{FileSink, FileSinkOptions, Results, WarcOptions};
+use argiope::wire::text::printable;
 use argiope::{Builder, Config, Crawler, SetUpError, Turn};
 
 use super::Usage;
@@ -106,7 +107,8 @@ pub fn watch(crawler: &mut Crawler, quiet: bool, received: &Received) -> &'stati
     if !quiet {
         let verbose = log::log_enabled!(log::Level::Info);
         let (progress, pacing) = (crawler.progress(), crawler.pacing());
-        eprint!("{}", summary(crawler.stats(), &progress, &pacing, verbose));
+        let summary = summary(crawler.stats(), &progress, &pacing, verbose);
+        eprint!("{}", printable(&summary));
     }
     reason
 }

@@ -1,15 +1,14 @@
 //! From the command line's URLs and seeds files to the crawl, in a thread of its own.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use argiope::settings::Override;
-use argiope::wire::url::Host;
-use argiope::{Closed, Config, CrawlUrl, Handle, Request, is_global};
+use argiope::settings::{PUBLIC_HOSTS_MAX, PublicHosts};
+use argiope::{Closed, Config, CrawlUrl, Handle, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Usage;
@@ -23,8 +22,6 @@ pub struct Seeds {
     bad: u64,
 }
 
-/// Above so many public hosts a crawl must say whom an origin can turn to.
-const PUBLIC_HOSTS_MAX: usize = 10;
 /// Seeds looked at for public hosts before the first is sent.
 const LOOKED_AT_FIRST: usize = 10_000;
 /// Who says nothing for so long waits for an answer to what was said before.
@@ -218,11 +215,13 @@ pub fn feed(mut seeds: Seeds, handle: Handle, config: &Config) -> Result<Feeder,
     let mut first = VecDeque::new();
     let mut failed = None;
     // Where no contact is missing, nothing but the first is waited for: seeds may trickle in.
-    let looked_at = if public.counts { LOOKED_AT_FIRST } else { 1 };
+    let looked_at = if public.counts() { LOOKED_AT_FIRST } else { 1 };
     while first.len() < looked_at && (first.is_empty() || !seeds.pauses()) {
         match seeds.next() {
             Ok(Some(request)) => {
-                public.see(&request);
+                if !admits(&mut public, &request) {
+                    return Err(no_contact().into());
+                }
                 first.push_back(request);
             }
             Ok(None) => break,
@@ -230,9 +229,6 @@ pub fn feed(mut seeds: Seeds, handle: Handle, config: &Config) -> Result<Feeder,
                 failed = Some(error);
                 break;
             }
-        }
-        if public.are_too_many() {
-            return Err(public.usage().into());
         }
     }
     if let Some(error) = failed {
@@ -259,10 +255,7 @@ pub fn feed(mut seeds: Seeds, handle: Handle, config: &Config) -> Result<Feeder,
                 let request = match held.pop_front() {
                     Some(looked_at) => looked_at,
                     None => match seeds.next() {
-                        Ok(Some(request)) => {
-                            public.see(&request);
-                            request
-                        }
+                        Ok(Some(request)) => request,
                         Ok(None) => break,
                         Err(error) => {
                             fail(format!("--seeds: {error}"));
@@ -270,8 +263,8 @@ pub fn feed(mut seeds: Seeds, handle: Handle, config: &Config) -> Result<Feeder,
                         }
                     },
                 };
-                if public.are_too_many() {
-                    fail(public.usage().0);
+                if !admits(&mut public, &request) {
+                    fail(no_contact().0);
                     held.push_front(request);
                     break;
                 }
@@ -294,78 +287,15 @@ pub fn feed(mut seeds: Seeds, handle: Handle, config: &Config) -> Result<Feeder,
     })
 }
 
-/// The public hosts among the seeds, as far as their names tell.
-struct PublicHosts {
-    counts: bool,
-    fixed: Vec<Override>,
-    seen: BTreeSet<String>,
+/// Whether the host of a seed may be asked. What is no URL is refused elsewhere.
+fn admits(public: &mut PublicHosts, request: &Request) -> bool {
+    CrawlUrl::parse(&request.url).map_or(true, |url| public.admits(&url))
 }
 
-impl PublicHosts {
-    fn new(config: &Config) -> Self {
-        // Names that only private servers resolve are nobody's on the public internet.
-        let private_names = !config.dns_servers.is_empty()
-            && config
-                .dns_servers
-                .iter()
-                .all(|server| !is_global(server.ip()));
-        let fixed = config.resolve.iter().filter_map(|text| text.parse().ok());
-        PublicHosts {
-            counts: !config.names_a_contact() && (!private_names || config.allow_net.is_empty()),
-            fixed: fixed.collect(),
-            seen: BTreeSet::new(),
-        }
-    }
-
-    fn see(&mut self, request: &Request) {
-        if !self.counts || self.are_too_many() {
-            return;
-        }
-        let Ok(url) = CrawlUrl::parse(&request.url) else {
-            return;
-        };
-        let is_public = match url.host() {
-            Host::Address(address) => is_global(address),
-            Host::Name(name) => !is_reserved(name) && !self.is_fixed(name, url.port()),
-        };
-        if is_public {
-            self.seen.insert(url.host_str().to_owned());
-        }
-    }
-
-    fn is_fixed(&self, name: &str, port: u16) -> bool {
-        self.fixed.iter().any(|fixed| {
-            fixed.port == port
-                && fixed.host.as_deref().is_none_or(|host| host == name)
-                && !is_global(fixed.address)
-        })
-    }
-
-    fn are_too_many(&self) -> bool {
-        self.seen.len() > PUBLIC_HOSTS_MAX
-    }
-
-    fn usage(&self) -> Usage {
-        Usage(format!(
-            "a crawl of more than {PUBLIC_HOSTS_MAX} public hosts must name a contact; \
-             add --contact with a URL or mail address that their owners can turn to"
-        ))
-    }
-}
-
-/// Names that are nobody's on the public internet (RFC 6761, RFC 6762, RFC 9476; and single labels).
-fn is_reserved(name: &str) -> bool {
-    let last = name.rsplit('.').next().unwrap_or(name);
-    !name.contains('.')
-        || [
-            "test",
-            "localhost",
-            "invalid",
-            "example",
-            "local",
-            "internal",
-            "onion",
-            "alt",
-        ]
-        .contains(&last)
+/// A crawl of too many public hosts names no contact.
+fn no_contact() -> Usage {
+    Usage(format!(
+        "a crawl of more than {PUBLIC_HOSTS_MAX} public hosts must name a contact; \
+         add --contact with a URL or mail address that their owners can turn to"
+    ))
 }

@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, Read, Write};
 
 use anyhow::{Context, Result};
+use argiope::wire::text::printable;
 use data_encoding::BASE64;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -52,7 +53,8 @@ where
 
 /// Writes one line and flushes; false when nobody reads any more.
 pub fn put_line(out: &mut impl Write, line: &str) -> Result<bool> {
-    let written = writeln!(out, "{line}").and_then(|()| out.flush());
+    // In JSON, too, an escape says the same as the character.
+    let written = writeln!(out, "{}", printable(line)).and_then(|()| out.flush());
     match written {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),

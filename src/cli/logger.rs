@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use argiope::wire::text::printable;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
 /// Starts logging: warnings, and with each `-v` more; `--quiet` leaves errors alone.
@@ -36,6 +37,7 @@ impl Log for Stderr {
             Level::Info => format!("{}\n", record.args()),
             Level::Debug | Level::Trace => format!("{}: {}\n", record.target(), record.args()),
         };
+        let line = printable(&line);
         // Nobody is left to tell when stderr is gone.
         let _ = io::stderr().lock().write_all(line.as_bytes());
     }

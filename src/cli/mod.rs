@@ -27,6 +27,7 @@ use std::io;
 use std::process::ExitCode;
 
 use argiope::wire::html::LinkOptions;
+use argiope::wire::text::printable;
 use argiope::wire::url::Host;
 use argiope::{Ask, ConfigError, CrawlUrl, MapKind};
 
@@ -47,7 +48,7 @@ pub fn main() -> ExitCode {
         Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(FAILED)),
         Err(error) if is_reader_gone(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("argiope: {}", one_line(&told(&error)));
+            eprintln!("argiope: {}", printable(&one_line(&told(&error))));
             let misused = error.is::<Usage>() || error.is::<ConfigError>();
             ExitCode::from(if misused { MISUSED } else { FAILED })
         }

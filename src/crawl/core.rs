@@ -5,12 +5,13 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::config::Config;
+use super::config::{Config, PublicHosts};
 use super::embed::feed::Feed;
 use super::embed::found::Found;
 use super::embed::inbox::{Inbox, Waiting};
 use super::embed::pull::Pull;
 use super::embed::steer::{Ended, Unwanted};
+use super::life::credentials::Credentials;
 use super::life::delayed::{Crowd, Delayed};
 use super::life::flight::{Flight, Socket};
 use super::life::guard::Guard;
@@ -45,7 +46,6 @@ use crate::sink::later::Leads;
 use crate::throttle::engine::{Grant, LaneId, Throttle};
 use crate::throttle::map::ScopeMap;
 use crate::throttle::signal::Classify;
-use crate::wire::http::UsualFields;
 
 /// A crawl on a back end.
 pub(super) struct Core<I: Io> {
@@ -70,7 +70,8 @@ pub(super) struct Core<I: Io> {
     pub jar: Option<Jar>,
     pub guard: Guard,
     /// The header fields of every request.
-    pub usual: UsualFields,
+    pub credentials: Credentials,
+    pub public_hosts: PublicHosts,
     pub pool: Pool,
     pub ways: Ways,
     /// Requests that our machine has room for.

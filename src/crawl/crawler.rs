@@ -11,7 +11,7 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::config::{Config, ConfigError};
+use super::config::{Config, ConfigError, PublicHosts};
 use super::core::Core;
 use super::embed::feed::{Feed, Source, SourceError};
 use super::embed::found::Found;
@@ -21,6 +21,7 @@ use super::embed::pull::Pull;
 use super::embed::steer::Unwanted;
 use super::embed::stop::Pending;
 use super::life::admission::Refused;
+use super::life::credentials::Credentials;
 use super::life::delayed::{Crowd, Delayed};
 use super::life::guard::Guard;
 use super::life::intake::Intake;
@@ -254,7 +255,9 @@ impl<I: Io> Crawler<I> {
             Throttle::new(config.throttle.clone(), rng.fork("jitter").next_u64(), now);
         // Some sockets are the resolver's, and a connection may race another.
         let sockets = io.capacity();
-        let for_requests = sockets - (sockets / 8).min(SOCKETS_KEPT_BACK);
+        let kept_back = (sockets / 8).min(SOCKETS_KEPT_BACK);
+        let for_requests = sockets - kept_back;
+        resolver.ports_max = resolver.ports_max.min(kept_back - kept_back / 4).max(1);
         let wanted = config.throttle.concurrent_requests;
         let room = Room::new(wanted.min(for_requests));
         if wanted > room.most() {
@@ -278,8 +281,10 @@ impl<I: Io> Crawler<I> {
         }
         throttle.set_addresses(scope_map.wants_address());
         let frontier = Frontier::new(config.frontier.clone());
-        let usual = config.fetch.usual_fields();
-        let usual = usual.map_err(|error| SetUpError::Setting {
+        let mut fetch = config.fetch.clone();
+        fetch.zstd = fetch.zstd.or(Some(!parts.sink.keeps_codings()));
+        let credentials = Credentials::new(&fetch);
+        let credentials = credentials.map_err(|error| SetUpError::Setting {
             setting: "DEFAULT_REQUEST_HEADERS",
             reason: error.to_string(),
         })?;
@@ -300,7 +305,8 @@ impl<I: Io> Crawler<I> {
             resolver: Resolver::new(resolver, rng.fork("resolver")),
             tls,
             guard,
-            usual,
+            credentials,
+            public_hosts: PublicHosts::new(&config),
             pool: Pool::new(config.fetch.keepalive_max, config.fetch.keepalive_timeout),
             ways: Ways::default(),
             room,
@@ -508,8 +514,9 @@ impl<I: Io> Crawler<I> {
     }
 }
 
-/// Sockets that no request takes: for the resolver, and for the second address of a race.
-const SOCKETS_KEPT_BACK: usize = 64;
+/// Sockets that no request takes: three quarters for the ports of the resolver, the rest for its
+/// connections and for the second address of a race.
+const SOCKETS_KEPT_BACK: usize = 640;
 
 fn tls_settings(config: &Config, wall: crate::base::time::Wall) -> Result<TlsSettings, SetUpError> {
     let mut settings = TlsSettings::new(wall);

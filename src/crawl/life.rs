@@ -15,6 +15,8 @@ pub(super) mod guard;
 pub(super) mod origins;
 pub(super) mod description;
 pub(super) mod connecting;
+mod contact;
+pub(super) mod credentials;
 pub(super) mod sending;
 pub(super) mod news;
 mod deadlines;
@@ -79,6 +81,9 @@ impl<I: Io> Core<I> {
 
     /// Whether a request from outside comes in.
     fn let_in(&mut self, job: &Job) -> Result<(), Filtered> {
+        if !job.is_without_credentials() {
+            self.credentials.add_origin_of(&job.url);
+        }
         let throttle = &mut self.throttle;
         if job.flags.dont_filter {
             self.frontier.let_in(&job.url, true, throttle);
@@ -89,6 +94,9 @@ impl<I: Io> Core<I> {
 
     /// 2. Its lane waits for its scopes, and they wait on the wheel.
     pub fn release_later(&mut self, job: Job) {
+        let Some(job) = self.with_contact(job) else {
+            return;
+        };
         if let Some((job, scopes)) = self.map(job) {
             self.queue(job, &scopes);
         }

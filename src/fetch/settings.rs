@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::wire::coding::ACCEPT_ENCODING;
+use crate::wire::coding::accept_encoding;
 use crate::wire::http::{RequestError, UsualFields};
 
 /// Limits and habits of one fetch.
@@ -10,8 +10,18 @@ use crate::wire::http::{RequestError, UsualFields};
 pub struct Settings {
     /// `USER_AGENT`, with the contact already in it.
     pub user_agent: String,
-    /// Sent with every request, in order, unless the request says otherwise.
+    /// Sent with every request, in order, unless the request says otherwise. Credentials among them go to
+    /// the origins of the seeds alone.
     pub headers: Vec<(String, String)>,
+    /// `CREDENTIAL_ORIGINS`: origins (`https://api.example.com`) that get the credentials among `headers`
+    /// beside those of the seeds; `*` is all of them.
+    pub credential_origins: Vec<String>,
+    /// `PRIVATE_HEADERS`: names of fields that are credentials beside `Authorization`, `Cookie` and
+    /// `Host`, among `headers` and among a request's own.
+    pub private_headers: Vec<String>,
+    /// `ACCEPT_ZSTD`: zstd is among the codings asked for; `None`: where no WARC files are written, whose
+    /// common readers do not undo it.
+    pub zstd: Option<bool>,
     /// `CONNECT_TIMEOUT`: until TCP is established.
     pub connect_timeout: Duration,
     /// `TLS_TIMEOUT`: for the handshake.
@@ -46,7 +56,10 @@ impl Settings {
         let ours = [
             ("User-Agent", &*self.user_agent),
             ("Accept", ACCEPT),
-            ("Accept-Encoding", ACCEPT_ENCODING),
+            (
+                "Accept-Encoding",
+                accept_encoding(self.zstd.unwrap_or(true)),
+            ),
         ];
         UsualFields::new(&ours, &self.headers)
     }
@@ -60,6 +73,9 @@ impl Default for Settings {
         Settings {
             user_agent: concat!("argiope/", env!("CARGO_PKG_VERSION")).to_owned(),
             headers: Vec::new(),
+            credential_origins: Vec::new(),
+            private_headers: Vec::new(),
+            zstd: None,
             connect_timeout: Duration::from_secs(10),
             tls_timeout: Duration::from_secs(10),
             first_byte_timeout: Duration::from_secs(30),

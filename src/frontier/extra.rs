@@ -52,6 +52,10 @@ enum Label {
     Method,
     /// A header field: its name, NUL, its value.
     Field,
+    /// The name of a header field that is for its origin alone.
+    Private,
+    /// It carries none of the credentials among the fields of every request.
+    WithoutCredentials,
     /// The body.
     Body,
     /// Nanoseconds that its fetch may take.
@@ -120,6 +124,12 @@ impl Extra {
         for (name, value) in &request.headers {
             said.push(Label::Field as u8, [name, "\0", value].concat().as_bytes());
         }
+        if request.dont_send_credentials {
+            said.push(Label::WithoutCredentials as u8, &[]);
+        }
+        for name in &request.private_headers {
+            said.push(Label::Private as u8, name.as_bytes());
+        }
         if !request.body.is_empty() {
             said.push(Label::Body as u8, &request.body);
         }
@@ -168,6 +178,16 @@ impl Extra {
     pub fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
         let fields = self.said.all(Label::Field as u8);
         fields.filter_map(|field| text(field).split_once('\0'))
+    }
+
+    /// Names of its own header fields that are for its origin alone.
+    pub fn private_headers(&self) -> impl Iterator<Item = &str> {
+        self.said.all(Label::Private as u8).map(text)
+    }
+
+    /// Whether it carries none of the credentials among the fields of every request.
+    pub fn is_without_credentials(&self) -> bool {
+        self.said.get(Label::WithoutCredentials as u8).is_some()
     }
 
     /// Drops those header fields whose names are not wanted.
@@ -394,6 +414,7 @@ mod tests {
         check(get().proxy("http://p.test:1".parse().expect("a proxy")));
         check(get().dont_adjust_delay().ignore_robots());
         check(get().dont_follow().dont_filter().dont_merge_cookies());
+        check(get().private_header("A", "b").dont_send_credentials());
         let all = get().tag(1).meta(2).header("A", "b").scope_cost("x", 3.0);
         check(all.timeout(Duration::from_secs(4)).without_proxy());
     }

@@ -98,6 +98,19 @@ impl Job {
         extra.fields().map(owned).collect()
     }
 
+    /// Whether it carries none of the credentials among the fields of every request.
+    pub fn is_without_credentials(&self) -> bool {
+        let extra = self.extra.as_ref();
+        extra.is_some_and(|extra| extra.is_without_credentials())
+    }
+
+    /// Names of its own fields that are for its origin alone.
+    pub fn private_headers(&self) -> Vec<String> {
+        let extra = self.extra.as_ref();
+        let names = extra.into_iter().flat_map(|extra| extra.private_headers());
+        names.map(str::to_owned).collect()
+    }
+
     /// The body; empty means none.
     pub fn body(&self) -> &[u8] {
         self.extra.as_ref().map_or(&[], |extra| extra.body())
@@ -173,6 +186,8 @@ impl Job {
             dont_follow: self.flags.dont_follow,
             dont_filter: self.flags.dont_filter,
             route: self.route().cloned(),
+            private_headers: self.private_headers(),
+            dont_send_credentials: self.is_without_credentials(),
             dont_merge_cookies: self.flags.dont_merge_cookies,
             meta: extra.and_then(|extra| extra.meta.clone()),
             tag: self.tag(),

@@ -53,6 +53,12 @@ pub struct Request {
     /// How it goes, in place of `PROXY`. What follows from it goes the same way: its redirects, its
     /// links, the robots.txt it asks for and the sitemaps named there.
     pub route: Option<Route>,
+    /// Names of further header fields that are for its origin alone: a redirect elsewhere drops them, as
+    /// it does `Authorization`, `Cookie`, `Proxy-Authorization` and `Host`.
+    pub private_headers: Vec<String>,
+    /// It carries none of the credentials among the header fields of every request, and its origin does
+    /// not become one that gets them.
+    pub dont_send_credentials: bool,
     /// Scrapy's `dont_merge_cookies`: it carries none of the cookies that are kept, and none that its
     /// reply sets is.
     pub dont_merge_cookies: bool,
@@ -94,6 +100,14 @@ impl Request {
         self
     }
 
+    /// Sends this field too, to its origin alone: a redirect to another scheme, host or port drops it, as
+    /// it does `Authorization` and `Cookie`.
+    pub fn private_header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        let name = name.into();
+        self.private_headers.push(name.clone());
+        self.header(name, value)
+    }
+
     /// Goes before those of lower priority in its lane; 0 is the usual one.
     pub fn priority(mut self, priority: i32) -> Self {
         self.priority = priority;
@@ -125,6 +139,13 @@ impl Request {
     /// Asks that its reply teach AutoThrottle nothing, however slow it is.
     pub fn dont_adjust_delay(mut self) -> Self {
         self.dont_adjust_delay = true;
+        self
+    }
+
+    /// Carries none of the credentials that `DEFAULT_REQUEST_HEADERS` has for the origins of the seeds,
+    /// and does not make its origin one of these.
+    pub fn dont_send_credentials(mut self) -> Self {
+        self.dont_send_credentials = true;
         self
     }
 

@@ -135,7 +135,8 @@ fn is_scheme(text: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
 }
 
-/// A host that nobody meant as something else: with a port perhaps, but without a user.
+/// A host that nobody meant as something else: a name with a dot or a port, or `localhost`, or an address;
+/// without a user.
 fn is_bare_host(authority: &str) -> bool {
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
@@ -150,10 +151,12 @@ fn is_bare_host(authority: &str) -> bool {
     let literal = host
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'));
+    // A stray word is a mistake, not a host.
+    let is_word = port.is_none() && !host.contains('.') && !host.eq_ignore_ascii_case("localhost");
     port.is_none_or(|port| is_number(port) && port.parse::<u16>().is_ok())
         && match literal {
             Some(literal) => literal.parse::<std::net::Ipv6Addr>().is_ok(),
-            None => named(host),
+            None => named(host) && !is_word,
         }
 }
 
@@ -202,6 +205,10 @@ fn parse_object(line: &str) -> Result<Request, SeedError> {
             );
         }
     }
+    if let Some(name) = object.private_headers.iter().find(|name| !is_token(name)) {
+        let what = format!("{name:?} is no name of a header field");
+        return wrong("private_headers", what);
+    }
     let body = match object.body_b64 {
         None => Vec::new(),
         Some(text) => match BASE64.decode(text.as_bytes()) {
@@ -237,6 +244,8 @@ fn parse_object(line: &str) -> Result<Request, SeedError> {
         ignore_robots: object.ignore_robots,
         dont_follow: object.dont_follow,
         dont_filter: object.dont_filter,
+        private_headers: object.private_headers,
+        dont_send_credentials: object.dont_send_credentials,
         dont_merge_cookies: object.dont_merge_cookies,
         route,
         meta: object.meta,

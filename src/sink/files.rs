@@ -307,6 +307,10 @@ impl FileSink {
 }
 
 impl Sink for FileSink {
+    fn keeps_codings(&self) -> bool {
+        self.options.warc.is_some()
+    }
+
     fn put(&mut self, page: &mut Page, disk: &mut Vec<DiskJob>) {
         let before = disk.len();
         self.open(disk);

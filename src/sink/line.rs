@@ -7,7 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crate::base::time::Wall;
-use crate::wire::octets::{self, below, equal};
+use crate::wire::octets::{self, DELETE, below, equal};
+use crate::wire::text::is_control;
 use crate::wire::warc::Digest;
 
 /// The line so far, and how each kind of value is written.
@@ -125,29 +126,32 @@ impl Line<'_> {
         self.out.push(b'"');
     }
 
-    /// What needs no escape is copied a stretch at a time. Most texts need none at all.
+    /// What needs no escape is copied a stretch at a time. Most texts need none at all. Control
+    /// characters beyond ASCII are escaped too, which JSON allows: the line may be shown on a terminal.
     pub fn escaped(&mut self, text: &str) {
         let bytes = text.as_bytes();
         if is_plain(bytes) {
             return self.out.extend_from_slice(bytes);
         }
         let mut from = 0;
-        for (at, &byte) in bytes.iter().enumerate() {
-            if byte >= 0x20 && byte != b'"' && byte != b'\\' {
+        for (at, char) in text.char_indices() {
+            if char != '"' && char != '\\' && !is_control(char) {
                 continue;
             }
             self.out.extend_from_slice(&bytes[from..at]);
-            from = at + 1;
-            match byte {
-                b'"' => self.out.extend_from_slice(b"\\\""),
-                b'\\' => self.out.extend_from_slice(b"\\\\"),
-                b'\n' => self.out.extend_from_slice(b"\\n"),
-                b'\r' => self.out.extend_from_slice(b"\\r"),
-                b'\t' => self.out.extend_from_slice(b"\\t"),
+            from = at + char.len_utf8();
+            match char {
+                '"' => self.out.extend_from_slice(b"\\\""),
+                '\\' => self.out.extend_from_slice(b"\\\\"),
+                '\n' => self.out.extend_from_slice(b"\\n"),
+                '\r' => self.out.extend_from_slice(b"\\r"),
+                '\t' => self.out.extend_from_slice(b"\\t"),
                 control => {
-                    self.out.extend_from_slice(b"\\u00");
-                    for nibble in [control >> 4, control & 0xf] {
-                        self.out.push(b"0123456789abcdef"[usize::from(nibble)]);
+                    self.out.extend_from_slice(b"\\u");
+                    let code = u32::from(control);
+                    for shift in [12, 8, 4, 0] {
+                        let nibble = code >> shift & 0xf;
+                        self.out.push(b"0123456789abcdef"[nibble as usize]);
                     }
                 }
             }
@@ -204,11 +208,20 @@ impl Line<'_> {
     /// JSON as its owner wrote it. Line ends between its tokens would end our line; inside its
     /// strings JSON allows none.
     pub fn verbatim(&mut self, json: &str) {
-        let one_line = json.bytes().map(|byte| match byte {
-            b'\n' | b'\r' => b' ',
-            other => other,
-        });
-        self.out.extend(one_line);
+        let mut buffer = [0; 4];
+        for char in json.chars() {
+            match char {
+                '\n' | '\r' => self.out.push(b' '),
+                // Beyond ASCII they stand in strings alone.
+                char if !char.is_ascii() && is_control(char) || char == '\u{7f}' => {
+                    self.escaped(char.encode_utf8(&mut buffer));
+                }
+                char => {
+                    let bytes = char.encode_utf8(&mut buffer).as_bytes();
+                    self.out.extend_from_slice(bytes);
+                }
+            }
+        }
     }
 }
 
@@ -245,10 +258,10 @@ impl WallText {
     }
 }
 
-/// Whether JSON has these octets of a text as they are.
+/// Whether these octets of a text stand in a line as they are. Beyond ASCII a closer look tells.
 fn is_plain(bytes: &[u8]) -> bool {
     !octets::any(bytes, |word| {
-        below(word, b' ') | equal(word, b'"') | equal(word, b'\\')
+        below(word, b' ') | equal(word, b'"') | equal(word, b'\\') | equal(word, DELETE) | word
     })
 }
 

@@ -51,6 +51,12 @@ pub trait Sink: Send {
         true
     }
 
+    /// Whether it keeps replies as they came, coded as they were, for readers that may not know every
+    /// content coding: WARC files. Asked once, before the crawl begins.
+    fn keeps_codings(&self) -> bool {
+        false
+    }
+
     /// Takes a finished attempt. Whatever is to be written is pushed to `disk`.
     ///
     /// The page, or any part of it, is the sink's to keep (`std::mem::take`). The memory of what it

@@ -83,6 +83,10 @@ fn lock(doors: &Doors) -> MutexGuard<'_, BTreeMap<u64, Door>> {
 }
 
 impl<A: Sink, B: Sink> Sink for Tee<A, B> {
+    fn keeps_codings(&self) -> bool {
+        self.first.keeps_codings() || self.second.keeps_codings()
+    }
+
     fn on_head(&mut self, reply: &Reply<'_>) -> Wish {
         let [first, second] = [0, 1].map(|which| Reply {
             resumed: &self.gates[which],

@@ -5,6 +5,7 @@ pub mod proxy;
 pub mod http;
 mod structured;
 pub(crate) mod octets;
+pub mod text;
 pub mod date;
 pub mod retry_after;
 pub mod rate_limit;

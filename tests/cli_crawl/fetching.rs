@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 
-use crate::run::{Ended, Going, check_refused, code};
+use crate::run::{Ended, Going, argiope, check_refused, code};
 use crate::server::{Asked, Server, Step, not_found, page, redirect, reply};
 
 fn web(asked: &Asked) -> Vec<Step> {
@@ -43,6 +43,35 @@ fn fetch_in(folder: &std::path::Path, server: &Server, paths: &[&str], args: &[&
     all.extend(urls.iter().map(String::as_str));
     all.extend(args);
     Going::start(&all, folder, b"").wait()
+}
+
+#[test]
+fn a_stray_word_is_refused_as_it_is_among_seeds() {
+    let words = ["\"nonsense\" is neither a URL nor a host", "http://"];
+    check_refused(&argiope(&["fetch", "nonsense"]), &words);
+    let folder = tempfile::tempdir().expect("a folder");
+    let ended = Going::start(&["crawl", "nonsense"], folder.path(), b"").wait();
+    assert_eq!(ended.code, Some(2), "{}", ended.err);
+    assert!(ended.err.contains(words[0]), "{}", ended.err);
+}
+
+#[test]
+fn what_commands_a_terminal_never_reaches_it() {
+    let wild = "text/html\u{9b}2J\u{85}\u{202e}; x";
+    let server = Server::new(move |_| {
+        let status = "200 \u{9b}31m\u{90}";
+        let kind = format!("Content-Type: {wild}");
+        reply(status, &[&kind, "Location: \u{9b}x"], b"a page")
+    });
+    let ended = fetch(&server, &["/"], &["-v"]).expect(0);
+    let line: serde_json::Value = serde_json::from_str(&ended.out).expect("a line");
+    assert_eq!(line["content_type"], wild);
+    let is_command = |char: char| {
+        char != '\n' && (char.is_control() || ('\u{202a}'..='\u{202e}').contains(&char))
+    };
+    for said in [&ended.out, &ended.err] {
+        assert!(!said.contains(is_command), "{said:?}");
+    }
 }
 
 #[test]

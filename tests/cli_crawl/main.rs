@@ -12,6 +12,7 @@ mod server;
 
 mod addresses;
 mod bodies;
+mod credentials;
 mod ends;
 mod fetching;
 mod limits;

@@ -23,7 +23,8 @@ fn a_request_says_exactly_what_it_must() {
     assert_eq!(asked.header("Host"), Some(host.as_str()));
     assert_eq!(
         asked.header("Accept-Encoding"),
-        Some("gzip, deflate, br, zstd")
+        Some("gzip, deflate, br"),
+        "readers of WARC files do not undo zstd"
     );
     assert!(asked.header("Accept").is_some());
     let agent = concat!("argiope/", env!("CARGO_PKG_VERSION"));
@@ -37,6 +38,21 @@ fn a_request_says_exactly_what_it_must() {
     ] {
         assert_eq!(asked.header(name), None, "{name}");
     }
+}
+
+#[test]
+fn zstd_is_asked_for_where_no_warc_is_written_or_by_a_setting() {
+    let check = |args: &[&str], expected: &str| {
+        let (_, asked) = asked("/", args);
+        assert_eq!(asked.header("Accept-Encoding"), Some(expected), "{args:?}");
+    };
+    check(&["--no-warc"], "gzip, deflate, br, zstd");
+    check(&["-s", "ACCEPT_ZSTD=true"], "gzip, deflate, br, zstd");
+    check(
+        &["--no-warc", "-s", "ACCEPT_ZSTD=false"],
+        "gzip, deflate, br",
+    );
+    check(&["-s", "ACCEPT_ZSTD=false"], "gzip, deflate, br");
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::run::{Crawl, Going, argiope, check_refused};
-use crate::server::{Server, page};
+use crate::run::{Crawl, Going, argiope, check_refused, code, detail};
+use crate::server::{Server, page, redirect};
 
 fn check(args: &[&str], parts: &[&str]) {
     let folder = tempfile::tempdir().expect("a folder");
@@ -101,6 +101,65 @@ fn many_public_hosts_need_a_contact_before_anything_is_sent() {
     check_refused(&ended, &["10 public hosts", "--contact"]);
     assert!(server.asked().is_empty());
     assert!(!crawl.folder().join("out").exists(), "nothing is begun");
+}
+
+/// A proxy that answers for thirty public hosts, of which the first links to all.
+fn thirty_hosts() -> Server {
+    let links: String = (1..30)
+        .map(|n| format!("<a href='http://host{n}.example.com/'>{n}</a>"))
+        .collect();
+    Server::new(move |asked| match asked.target.as_str() {
+        "http://host0.example.com/" => page(&links),
+        _ => page("a host"),
+    })
+}
+
+#[test]
+fn links_to_many_public_hosts_need_a_contact_too() {
+    let server = thirty_hosts();
+    let proxy = format!("PROXY=http://127.0.0.1:{}", server.port());
+    let args = ["http://host0.example.com/", "--follow", "all", "-s", &proxy];
+    let crawled = Crawl::of(&args).aloud().run();
+    assert_eq!(server.targets().len(), 10);
+    let lines = crawled.lines();
+    let (left, asked): (Vec<_>, Vec<_>) = lines.iter().partition(|line| line["sent"].is_null());
+    assert_eq!((asked.len(), left.len()), (10, 20));
+    for line in left {
+        assert_eq!(code(line), "filtered.no_contact", "{line}");
+        assert_eq!((&line["final"], &line["depth"]), (&true.into(), &1.into()));
+        assert!(detail(line).contains("--contact"), "{line}");
+    }
+    let said = &crawled.ended.err;
+    let warning = "the crawl comes to more than 10 public hosts and names no contact";
+    assert_eq!(said.matches(warning).count(), 1, "{said}");
+    assert!(said.contains("--contact"), "{said}");
+
+    let server = thirty_hosts();
+    let proxy = format!("PROXY=http://127.0.0.1:{}", server.port());
+    let args = ["http://host0.example.com/", "--follow", "all", "-s", &proxy];
+    Crawl::of(&args)
+        .with(&["--contact", "me@example.org"])
+        .run();
+    assert_eq!(server.targets().len(), 30);
+}
+
+#[test]
+fn a_redirect_to_one_public_host_too_many_ends_there() {
+    let server = Server::new(|asked| {
+        let n = asked.target.trim_start_matches("http://host");
+        let n: u32 = n
+            .trim_end_matches(".example.com/")
+            .parse()
+            .expect("a number");
+        redirect("302 Found", &format!("http://host{}.example.com/", n + 1))
+    });
+    let proxy = format!("PROXY=http://127.0.0.1:{}", server.port());
+    let crawled = Crawl::of(&["http://host0.example.com/", "-s", &proxy]).run();
+    let lines = crawled.lines();
+    let last = lines.last().expect("lines");
+    assert_eq!(lines.len(), 11);
+    assert_eq!(code(last), "filtered.no_contact", "{last}");
+    assert_eq!(last["url"], "http://host10.example.com/");
 }
 
 #[test]

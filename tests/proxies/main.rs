@@ -490,7 +490,17 @@ fn an_address_that_may_not_be_asked_is_not_asked_through_a_proxy_either() {
             .collect();
         code(&fetch(config(&all), url))
     };
-    for url in ["http://127.0.0.1/", "http://[::1]/", "http://10.0.0.1/"] {
+    for url in [
+        "http://127.0.0.1/",
+        "http://[::1]/",
+        "http://10.0.0.1/",
+        "http://localhost/",
+        "http://LOCALHOST./",
+        "http://a.b.localhost:8080/",
+        "http://2130706433/",
+        "http://127.0.0.1./",
+        "http://[::ffff:127.0.0.1]/",
+    ] {
         assert_eq!(end_of(&[], url), "blocked_address.not_global", "{url}");
     }
     let excluded = [("EXCLUDE", "192.0.2.0/24"), ("ALLOW_NET", "192.0.2.0/24")];

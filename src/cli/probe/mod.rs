@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use argiope::probe::{Probe, ProbeReport};
 use argiope::sink::Nowhere;
+use argiope::wire::text::printable;
 use argiope::{Config, Request, SetUpError, Sink, Turn};
 use serde_json::{Value, json};
 
@@ -205,7 +206,7 @@ fn show(report: &ProbeReport, faults: &[String], args: &Asked) -> io::Result<()>
     };
     match &args.results {
         Some(path) if is_stdout(path) => {
-            eprint!("{text}");
+            eprint!("{}", printable(&text));
             Ok(())
         }
         _ => settings::print(&text),

@@ -1,5 +1,6 @@
 //! Everything a user may say about a crawl: the floors' settings put together, each with its source.
 
+mod contact;
 mod error;
 mod form;
 mod net;
@@ -16,7 +17,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+pub use self::contact::{PUBLIC_HOSTS_MAX, PublicHosts};
 pub use self::error::{ConfigError, Problem, Source};
+pub use self::net::EVERY_ORIGIN;
 pub use self::presets::{Preset, presets};
 pub use self::table::{Setting, settings};
 

@@ -138,13 +138,64 @@ impl Form for Headers {
     }
 }
 
+/// Names of header fields.
+pub(super) struct FieldNames;
+
+impl Form for FieldNames {
+    type Of = Vec<String>;
+    const KIND: &'static str = "list of header names";
+
+    fn read(value: &Value) -> Result<Vec<String>, Problem> {
+        let names = Words::read(value)?;
+        match names.iter().find(|name| !name.bytes().all(is_name_byte)) {
+            None => Ok(names),
+            Some(name) => Err(wrong(
+                &name.as_str().into(),
+                "no name of a header",
+                "write it as X-Api-Key",
+            )),
+        }
+    }
+
+    fn write(of: &Vec<String>) -> Value {
+        Words::write(of)
+    }
+}
+
+/// Origins: scheme, host and port, or `*` for all.
+pub(super) struct Origins;
+
+impl Form for Origins {
+    type Of = Vec<String>;
+    const KIND: &'static str = "list of origins, or *";
+
+    fn read(value: &Value) -> Result<Vec<String>, Problem> {
+        let origins = Words::read(value)?.into_iter();
+        origins
+            .map(|origin| match CrawlUrl::parse(&origin) {
+                _ if origin == EVERY_ORIGIN => Ok(origin),
+                Ok(url) if url.request_target() == "/" && !origin.contains(['@', '#']) => {
+                    Ok(url.origin().to_owned())
+                }
+                _ => Err(wrong(
+                    &origin.into(),
+                    "no origin",
+                    "give scheme, host and port, as https://api.example.com:8443, or * for all",
+                )),
+            })
+            .collect()
+    }
+
+    fn write(of: &Vec<String>) -> Value {
+        Words::write(of)
+    }
+}
+
 fn header(line: &Value) -> Result<(String, String), Problem> {
     let Some((name, value)) = text(line)?.split_once(':') else {
         return Err(wrong(line, "no header", "write it as \"Name: value\""));
     };
     let (name, value) = (name.trim_end(), value.trim());
-    let is_name_byte =
-        |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if name.is_empty() || !name.bytes().all(is_name_byte) || !is_field_text(value) {
         return Err(wrong(line, "no header", "write it as \"Name: value\""));
     }
@@ -156,6 +207,11 @@ fn header(line: &Value) -> Result<(String, String), Problem> {
         ));
     }
     Ok((name.to_owned(), value.to_owned()))
+}
+
+/// RFC 9110, section 5.6.2.
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 /// Whether RFC 9110, section 5.5, lets this stand in a field value.
@@ -399,4 +455,6 @@ const OURS: &[&str] = &[
     "trailer",
     "proxy-authorization",
 ];
+/// What `CREDENTIAL_ORIGINS` says to mean all.
+pub const EVERY_ORIGIN: &str = "*";
 const DNS_PORT: u16 = 53;

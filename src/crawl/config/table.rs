@@ -5,7 +5,8 @@ use serde_json::Value;
 use super::error::{Problem, nearest};
 use super::form::{Codes, Cookies, Flag, Form, JitterForm, Maybe, OneOf, Opposite, Patterns};
 use super::net::{
-    Agent, Contact, Exclusions, File, Headers, Nets, Overrides, Servers, Through, Token, Words,
+    Agent, Contact, Exclusions, FieldNames, File, Headers, Nets, Origins, Overrides, Servers,
+    Through, Token, Words,
 };
 use super::quantity::{AboveOne, AboveZero, BelowOne, Bytes, Delay, Limit, Places, Timeout, Whole};
 use super::scopes::{Keys, Scopes, Slots};
@@ -204,6 +205,12 @@ static TABLE: &[Setting] = &[
         "who we say we are; the contact is added"),
     row!("CONTACT", Maybe<Contact>, said.contact,
         "where whoever runs the crawl is reached; the command needs one above 10 public hosts"),
+    row!("CREDENTIAL_ORIGINS", Origins, fetch.credential_origins,
+        "origins that get the credentials among DEFAULT_REQUEST_HEADERS beside those of the seeds; *: all"),
+    row!("PRIVATE_HEADERS", FieldNames, fetch.private_headers,
+        "headers that are credentials, beside Authorization, Cookie and Host"),
+    row!("ACCEPT_ZSTD", Maybe<Flag>, fetch.zstd,
+        "zstd is asked for, too; unset: where no WARC is written, whose readers cannot undo it"),
     row!("DEFAULT_REQUEST_HEADERS", Headers, fetch.headers,
         "headers sent with every request"),
     row!("COOKIES_ENABLED", Cookies, fetch.cookies,

@@ -3,6 +3,7 @@
 use super::inbox::Waiting;
 use crate::base::slab::Key;
 use crate::crawl::core::Core;
+use crate::crawl::life::credentials::Credentials;
 use crate::crawl::life::flight::Stage;
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::job::Job;
@@ -20,10 +21,14 @@ pub struct Pending {
 }
 
 impl Pending {
-    fn of(job: &Job) -> Self {
+    /// Of one whose origin may not have the credentials of the seeds' origins it says so: as a seed of
+    /// another crawl it would get them.
+    fn of(job: &Job, credentials: &Credentials) -> Self {
+        let mut request = job.to_request();
+        request.dont_send_credentials |= !credentials.are_for(&job.url);
         Pending {
             id: Some(job.root()),
-            request: job.to_request(),
+            request,
         }
     }
 }
@@ -92,12 +97,17 @@ impl<I: Io> Core<I> {
         let told = move |job: &Job| feed.is_some_and(|feed| feed.gave(job.root()));
         let pages = jobs.filter(move |job| job.kind == Kind::Page && !told(job));
         let submitted = std::iter::from_fn(|| self.inbox.take()).map(|waiting| match waiting {
-            Waiting::Numbered(job) => Pending::of(&job),
+            Waiting::Numbered(job) => Pending {
+                id: Some(job.root()),
+                request: job.to_request(),
+            },
             Waiting::Seed(request) => Pending {
                 id: None,
                 request: *request,
             },
         });
-        pages.map(|job| Pending::of(&job)).chain(submitted)
+        let credentials = &self.credentials;
+        let pages = pages.map(move |job| Pending::of(&job, credentials));
+        pages.chain(submitted)
     }
 }

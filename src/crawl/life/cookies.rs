@@ -12,8 +12,8 @@ impl<I: Io> Core<I> {
     pub fn cookies_for(&self, job: &Job, own: &[(String, String)]) -> Option<String> {
         let jar = self.jar.as_ref()?;
         let is_cookie = |(name, _): &(String, String)| name.eq_ignore_ascii_case("cookie");
-        let usual = &self.config.fetch.headers;
-        if job.flags.dont_merge_cookies || own.iter().chain(usual).any(is_cookie) {
+        let brings_some = own.iter().any(is_cookie) || self.credentials.bring_cookies(job);
+        if job.flags.dont_merge_cookies || brings_some {
             return None;
         }
         jar.header(&job.url, self.now)

@@ -19,12 +19,13 @@ impl<I: Io> Core<I> {
         timings: Timings,
     ) -> Result<Box<Exchange>, RequestError> {
         #[cfg_attr(not(feature = "cookies"), expect(unused_mut, reason = "they are all"))]
+        self.warn_of_credentials(job);
         let mut fields = job.fields();
         #[cfg(feature = "cookies")]
         if let Some(cookies) = self.cookies_for(job, &fields) {
             fields.push(("Cookie".to_owned(), cookies));
         }
-        let asked = describe(job, &fields, proxy, &self.usual);
+        let asked = describe(job, &fields, proxy, self.credentials.fields(job));
         let (settings, limits) = (&self.config.fetch, Limits::default());
         let mut exchange = self.spare.take_exchange();
         exchange.renew(&asked, settings, limits, timings)?;

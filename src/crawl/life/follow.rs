@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::admission::without_dropped;
+use super::credentials::is_private;
 use super::news::IDLE_CLOSED;
 use crate::crawl::core::Core;
 use crate::crawl::embed::steer::ASKED;
@@ -144,7 +145,9 @@ impl<I: Io> Core<I> {
                 .frontier
                 .check(&target, job.depth, job.seed, &mut self.throttle)
                 .is_ok(),
-            Kind::Robots | Kind::Sitemap => !filter::excludes(settings, &target),
+            Kind::Robots | Kind::Sitemap => {
+                !filter::excludes(settings, &target) && self.may_ask(&target)
+            }
         };
         if !goes_on {
             return Ok(false);
@@ -165,6 +168,7 @@ impl<I: Io> Core<I> {
             Some(301 | 302) => job.method() == "POST",
             _ => false,
         };
+        let private = [&*self.config.fetch.private_headers, &*job.private_headers()].concat();
         let extra = next.extra_mut();
         extra.set_root(job.root());
         extra.add_redirected_from(here);
@@ -181,11 +185,7 @@ impl<I: Io> Core<I> {
         }
         if elsewhere {
             // Credentials are for whom they were given, and a Host names who is asked.
-            extra.retain_fields(|name| {
-                !["authorization", "cookie", "host", "proxy-authorization"]
-                    .iter()
-                    .any(|secret| name.eq_ignore_ascii_case(secret))
-            });
+            extra.retain_fields(|name| !is_private(name, &private));
         }
         match self.redirect_delay(page) {
             None => self.release_later(next),

@@ -1,6 +1,8 @@
 //! Names to addresses: lanes that wait for one, and the resolver's sockets.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use smallvec::{SmallVec, smallvec};
 
 use super::flight::Socket;
 use crate::base::slab::Key;
@@ -25,13 +27,37 @@ pub struct Found {
     pub port: u16,
 }
 
-/// The address that a host is, where it is no name.
-fn literal(host: &str) -> Option<IpAddr> {
-    host.trim_start_matches('[')
-        .trim_end_matches(']')
-        .parse()
-        .ok()
+/// The addresses that a host has wherever it is asked for: itself where it is one, and this machine's own
+/// where it is one of the names of that (RFC 6761, section 6.3).
+fn known_addresses(host: &str) -> SmallVec<[IpAddr; 2]> {
+    let literal = host.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(address) = literal.parse() {
+        return smallvec![address];
+    }
+    let name = host.trim_end_matches('.');
+    let is_below = |domain: &str| {
+        let rest = name.len().checked_sub(domain.len());
+        let (rest, end) = match rest.and_then(|at| name.split_at_checked(at)) {
+            Some(parts) => parts,
+            None => return false,
+        };
+        end.eq_ignore_ascii_case(domain) && (rest.is_empty() || rest.ends_with('.'))
+    };
+    match LOCAL_NAMES.into_iter().any(is_below) {
+        true => smallvec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
+        false => SmallVec::new(),
+    }
 }
+
+/// Names of this machine: the reserved one, and those that common files of hosts give it.
+const LOCAL_NAMES: [&str; 6] = [
+    "localhost",
+    "localhost.localdomain",
+    "localhost4",
+    "localhost6",
+    "ip6-localhost",
+    "ip6-loopback",
+];
 
 impl<I: Io> Core<I> {
     /// Looks up the host of a lane that has been released. No place is held while it waits.
@@ -81,15 +107,17 @@ impl<I: Io> Core<I> {
         // Whoever names a proxy wants it. What lies behind it is not seen from here, unless the URL says
         // it itself.
         let is_proxy = self.frontier.proxy_of(lane).is_some();
-        let literal = match is_proxy {
-            true => literal(self.frontier.origin_host(lane, &self.throttle)),
-            false => None,
-        };
-        if let Some(address) = literal
-            && let Err(failure) = self.guard.check(address)
-        {
-            self.end_front(lane, ticket, failure, false);
-            return Resolved::Later;
+        if is_proxy {
+            let known = known_addresses(self.frontier.origin_host(lane, &self.throttle));
+            let mut verdicts = known.iter().map(|address| self.guard.check(*address));
+            let first = verdicts.next().unwrap_or(Ok(()));
+            // One of them that may be asked is enough, as it is without a proxy.
+            if let Err(failure) = first
+                && !verdicts.any(|verdict| verdict.is_ok())
+            {
+                self.end_front(lane, ticket, failure, false);
+                return Resolved::Later;
+            }
         }
         for address in &answer.addresses {
             if is_proxy {
@@ -203,5 +231,52 @@ impl<I: Io> Core<I> {
         self.dns_sockets.remove(&socket);
         self.io.close(token_of(key), Close::Reset);
         self.resolver.handle_ended(socket, self.now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::url::CrawlUrl;
+
+    #[test]
+    fn a_host_is_known_as_this_machine_in_every_form_that_names_it() {
+        let local = |url: &str| {
+            let url = CrawlUrl::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"));
+            let known = known_addresses(url.host_str());
+            !known.is_empty() && known.iter().all(|a| !crate::base::address::is_global(*a))
+        };
+        for url in [
+            "http://localhost/",
+            "http://LOCALHOST./",
+            "http://localhost:8080/",
+            "http://a.b.localhost/",
+            "http://a.localhost./",
+            "http://localhost.localdomain/",
+            "http://ip6-localhost/",
+            "http://127.0.0.1/",
+            "http://127.1/",
+            "http://2130706433/",
+            "http://0x7f.1/",
+            "http://0177.0.0.1/",
+            "http://127.0.0.1./",
+            "http://0/",
+            "http://%31%32%37.0.0.1/",
+            "http://[::1]/",
+            "http://[::ffff:127.0.0.1]/",
+            "http://[::ffff:7f00:1]/",
+            "http://[64:ff9b::7f00:1]/",
+            "http://[2002:7f00:1::]/",
+        ] {
+            assert!(local(url), "{url}");
+        }
+        for url in [
+            "http://localhost.example/",
+            "http://notlocalhost/",
+            "http://example.com/",
+            "http://8.8.8.8/",
+        ] {
+            assert!(!local(url), "{url}");
+        }
     }
 }

@@ -163,6 +163,7 @@ impl<I: Io> Probe<I> {
             // What cannot be put on the wire is the caller's to hear of now, not the sink's later.
             let job = load.job_of(target, 0);
             check_request(&job).map_err(|error| refused(&target.request.url, error))?;
+            core.credentials.add_origin_of(&job.url);
         }
         core.load = Some(Box::new(load));
         Ok(Probe { crawler })

@@ -41,6 +41,10 @@ pub(super) struct Object {
     #[serde(default, skip_serializing_if = "is_default")]
     pub dont_filter: bool,
     #[serde(default, skip_serializing_if = "is_default")]
+    pub private_headers: Vec<String>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub dont_send_credentials: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub dont_merge_cookies: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<String>,
@@ -69,6 +73,8 @@ impl Object {
             dont_follow,
             dont_filter,
             route,
+            private_headers,
+            dont_send_credentials,
             dont_merge_cookies,
             meta,
             tag,
@@ -87,6 +93,8 @@ impl Object {
             ignore_robots: *ignore_robots,
             dont_follow: *dont_follow,
             dont_filter: *dont_filter,
+            private_headers: private_headers.clone(),
+            dont_send_credentials: *dont_send_credentials,
             dont_merge_cookies: *dont_merge_cookies,
             proxy: route.as_ref().map(Route::to_text),
             meta: meta.as_deref().map(in_one_line),

@@ -46,6 +46,8 @@ fn a_line_is_a_url_a_host_or_a_rank_and_a_host() {
     check("127.0.0.1", "http://127.0.0.1");
     check("[::1]:80", "http://[::1]:80");
     check("localhost", "http://localhost");
+    check("printer:631", "http://printer:631");
+    check("http://printer/", "http://printer/");
     check("1,google.com", "http://google.com");
     check("1000000, a.test ", "http://a.test");
     check("7,https://a.test/", "https://a.test/");
@@ -75,6 +77,10 @@ fn what_is_no_seed_is_named_with_its_remedy() {
     check("a.test:65536", "neither a URL nor a host");
     check("[zzz]", "neither a URL nor a host");
     check("...", "neither a URL nor a host");
+    check("nonsense", "neither a URL nor a host");
+    check("nonsense/x.html", "neither a URL nor a host");
+    check("1,nonsense", "neither a URL nor a host");
+    check(r#"{"url": "nonsense"}"#, "neither a URL nor a host");
     check("GlobalRank,TldRank,Domain", "neither a URL nor a host");
     check("ftp://a.test/", "begin with http:// or https://");
     check("{", "not a seed as JSON");
@@ -100,6 +106,10 @@ fn what_is_no_seed_is_named_with_its_remedy() {
         "`headers`",
     );
     check(r#"{"url": "a.test", "headers": 1}"#, "`headers` as a map");
+    check(
+        r#"{"url": "a.test", "private_headers": ["a b"]}"#,
+        "`private_headers`",
+    );
     check(r#"{"url": "a.test", "body_b64": "!"}"#, "`body_b64`");
     check(r#"{"url": "a.test", "scopes": 1}"#, "`scopes` as a name");
     check(r#"{"url": "a.test", "scopes": [""]}"#, "`scopes`");
@@ -299,20 +309,21 @@ fn any_request() -> impl Strategy<Value = Request> {
         (
             prop::collection::vec(header, 0..3),
             prop::collection::vec(any::<u8>(), 0..20),
+            prop::collection::vec("[A-Za-z][A-Za-z0-9-]{0,8}", 0..3),
         ),
-        any::<[bool; 5]>(),
+        any::<[bool; 6]>(),
         (route, prop::option::of(timeout)),
         (prop::option::of(any::<u64>()), meta, any::<u64>()),
     )
         .prop_map(
             |(
                 (url, method, (scopes, scope_costs), priority, depth),
-                (headers, body),
+                (headers, body, private_headers),
                 flags,
                 (route, timeout),
                 (body_max, meta, tag),
             )| {
-                let [adjust, robots, follow, filter, cookies] = flags;
+                let [adjust, robots, follow, filter, cookies, credentials] = flags;
                 Request {
                     url: url.trim().to_owned(),
                     method: method.to_owned(),
@@ -329,6 +340,8 @@ fn any_request() -> impl Strategy<Value = Request> {
                     dont_follow: follow,
                     dont_filter: filter,
                     route: route.map(|route| route.parse().expect("a way")),
+                    private_headers,
+                    dont_send_credentials: credentials,
                     dont_merge_cookies: cookies,
                     meta: meta.map(|meta| RawValue::from_string(meta).unwrap()),
                     tag,

@@ -317,6 +317,32 @@ fn a_chunked_reply_has_no_payload_digest_and_a_plain_one_has_it() {
 }
 
 #[test]
+fn a_reply_whose_head_readers_do_not_end_alike_has_no_payload_digest() {
+    let check = |head: &str, expected: usize| {
+        let (mut sink, mut disk) = (FileSink::new(with_warc()), Disk::default());
+        disk.put(&mut sink, samples::reply(1, head, b"hello"));
+        disk.finish(&mut sink);
+        let (_, warc) = (disk.files.iter())
+            .find(|(name, _)| name.contains("warc"))
+            .expect("there is one");
+        let text = str::from_utf8(warc).expect("ASCII");
+        assert_eq!(
+            text.matches("WARC-Payload-Digest").count(),
+            expected,
+            "{head:?}"
+        );
+        assert_eq!(text.matches("WARC-Type: response").count(), 1);
+        let digest = disk.lines("out/results.jsonl")[0]["digest"].clone();
+        assert_eq!(digest, "sha1:VL2MMHO4YXUKFWV63YHTWSBM3GXKSQ2N");
+    };
+    check("HTTP/1.1 200 OK\r\nA: b\r\n\r\n", 1);
+    check("HTTP/1.1 200 OK\nA: b\n\n", 0);
+    check("HTTP/1.1 200 OK\r\nA: b\n\r\n", 0);
+    check("HTTP/1.1 200 OK\nA: b\r\n\r\n", 1);
+    check("\r\nHTTP/1.1 200 OK\r\nA: b\r\n\r\n", 0);
+}
+
+#[test]
 fn a_request_that_got_no_head_leaves_no_response_record() {
     let (mut sink, mut disk) = (FileSink::new(with_warc()), Disk::default());
     let mut page = samples::page(1);

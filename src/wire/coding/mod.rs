@@ -495,6 +495,15 @@ pub const ACCEPT_ENCODING: &str = match (cfg!(feature = "brotli"), cfg!(feature 
     (false, false) => "gzip, deflate",
 };
 
+/// The same, with zstd or without.
+pub const fn accept_encoding(zstd: bool) -> &'static str {
+    match (zstd, cfg!(feature = "brotli")) {
+        (true, _) => ACCEPT_ENCODING,
+        (false, true) => "gzip, deflate, br",
+        (false, false) => "gzip, deflate",
+    }
+}
+
 /// Codings over each other; the web has one, mistakes have two.
 const CODINGS_MAX: usize = 3;
 

@@ -362,6 +362,14 @@ impl HeadBuffer {
         if line.is_empty() {
             return true;
         }
+        // RFC 9110 section 2.5: a higher minor version is read as the highest one that is known.
+        let ends = !line.get(VERSION_BYTES).is_some_and(u8::is_ascii_digit);
+        if self.lines == 0
+            && ends
+            && let Some(minor @ b'2'..=b'9') = line.get_mut(VERSION_BYTES - 1)
+        {
+            *minor = b'1';
+        }
         // RFC 9112 section 2.2: a bare CR is a space.
         if find(line, b'\r').is_some() {
             blank(line, |byte| byte == b'\r');

@@ -438,6 +438,26 @@ fn a_cut_off_reply_is_no_success() {
 }
 
 #[test]
+fn a_higher_minor_version_is_read_as_the_highest_known() {
+    for minor in 0..=9 {
+        for end in ["\r\n", "\n"] {
+            let raw = format!("HTTP/1.{minor} 200 OK{end}Content-Length: 2{end}{end}ok");
+            let mut reader = ResponseReader::new(false, Limits::default());
+            let mut input = raw.as_bytes();
+            let item = reader.next(&mut input).expect("it is HTTP/1");
+            let Some(Item::Head(head)) = item else {
+                panic!("a head comes first: {item:?}");
+            };
+            let expected = match minor {
+                0 => Version::Http10,
+                _ => Version::Http11,
+            };
+            assert_eq!((head.version, head.status), (expected, 200), "{raw:?}");
+        }
+    }
+}
+
+#[test]
 fn what_is_not_http_is_known_by_its_first_bytes() {
     for (raw, error) in [
         ("S", HttpError::NotHttp),
@@ -447,7 +467,9 @@ fn what_is_not_http_is_known_by_its_first_bytes() {
         (" HTTP/1.1 200 OK\r\n\r\n", HttpError::NotHttp),
         ("HTTP/2", HttpError::Version),
         ("HTTP/01.1", HttpError::Version),
-        ("HTTP/1.2 200 OK\r\n\r\n", HttpError::Version),
+        ("HTTP/1.22 200 OK\r\n\r\n", HttpError::Version),
+        ("HTTP/1.2\t200 OK\r\n\r\n", HttpError::Version),
+        ("HTTP/1.x 200 OK\r\n\r\n", HttpError::Version),
         ("HTTP/1.01 200 OK\r\n\r\n", HttpError::Version),
         ("HTTP/1.1\t200 OK\r\n\r\n", HttpError::Version),
         ("HTTP/1.1200 OK\r\n\r\n", HttpError::Version),

@@ -1,0 +1,125 @@
+//! How many public hosts a crawl may ask that names no contact.
+
+use std::collections::BTreeSet;
+
+use super::Config;
+use crate::base::address::is_global;
+use crate::fetch::resolver::Override;
+use crate::wire::url::{CrawlUrl, Host};
+
+/// The public hosts of a crawl, as far as their names tell. Counted only where no contact is given.
+#[derive(Debug)]
+pub struct PublicHosts {
+    counts: bool,
+    fixed: Vec<Override>,
+    /// [`PUBLIC_HOSTS_MAX`] at most.
+    admitted: BTreeSet<Box<str>>,
+    has_refused: bool,
+}
+
+/// Above so many public hosts a crawl must say whom an origin can turn to.
+pub const PUBLIC_HOSTS_MAX: usize = 10;
+
+impl PublicHosts {
+    /// None so far.
+    pub fn new(config: &Config) -> Self {
+        // Names that only private servers resolve are nobody's on the public internet.
+        let private_names = !config.dns_servers.is_empty()
+            && config
+                .dns_servers
+                .iter()
+                .all(|server| !is_global(server.ip()));
+        let fixed = config.resolve.iter().filter_map(|text| text.parse().ok());
+        PublicHosts {
+            counts: !config.names_a_contact() && (!private_names || config.allow_net.is_empty()),
+            fixed: fixed.collect(),
+            admitted: BTreeSet::new(),
+            has_refused: false,
+        }
+    }
+
+    /// Whether this is asked for the first time.
+    pub(crate) fn is_first_refusal(&mut self) -> bool {
+        !std::mem::replace(&mut self.has_refused, true)
+    }
+
+    /// Whether hosts are counted: no contact is given.
+    pub fn counts(&self) -> bool {
+        self.counts
+    }
+
+    /// Whether the host of a URL may be asked. A public one takes one of the places; false where
+    /// none is left.
+    pub fn admits(&mut self, url: &CrawlUrl) -> bool {
+        if !self.counts || self.admitted.contains(url.host_str()) {
+            return true;
+        }
+        let is_public = match url.host() {
+            Host::Address(address) => is_global(address),
+            Host::Name(name) => !is_reserved(name) && !self.is_fixed(name, url.port()),
+        };
+        if !is_public {
+            return true;
+        }
+        let has_room = self.admitted.len() < PUBLIC_HOSTS_MAX;
+        if has_room {
+            self.admitted.insert(url.host_str().into());
+        }
+        has_room
+    }
+
+    fn is_fixed(&self, name: &str, port: u16) -> bool {
+        self.fixed.iter().any(|fixed| {
+            fixed.port == port
+                && fixed.host.as_deref().is_none_or(|host| host == name)
+                && !is_global(fixed.address)
+        })
+    }
+}
+
+/// Names that are nobody's on the public internet (RFC 6761, RFC 6762, RFC 9476; and single labels).
+fn is_reserved(name: &str) -> bool {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    !name.contains('.')
+        || [
+            "test",
+            "localhost",
+            "invalid",
+            "example",
+            "local",
+            "internal",
+            "onion",
+            "alt",
+        ]
+        .contains(&last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admits(hosts: &mut PublicHosts, url: &str) -> bool {
+        hosts.admits(&CrawlUrl::parse(url).expect(url))
+    }
+
+    #[test]
+    fn the_eleventh_public_host_is_refused_and_the_ten_before_it_never() {
+        let mut hosts = PublicHosts::new(&Config::default());
+        for n in 0..10 {
+            assert!(admits(&mut hosts, &format!("http://h{n}.example.com/")));
+        }
+        assert!(!admits(&mut hosts, "http://h10.example.com/"));
+        assert!(!admits(&mut hosts, "http://8.8.8.8/"));
+        assert!(admits(&mut hosts, "https://h3.example.com:8443/x"));
+        for private in ["http://a.test/", "http://printer/", "http://10.0.0.1/"] {
+            assert!(admits(&mut hosts, private), "{private}");
+        }
+    }
+
+    #[test]
+    fn a_contact_admits_all() {
+        let config = Config::default().with("CONTACT", "me@example.org");
+        let mut hosts = PublicHosts::new(&config.expect("a contact"));
+        assert!((0..100).all(|n| admits(&mut hosts, &format!("http://h{n}.example.com/"))));
+    }
+}

@@ -1,0 +1,48 @@
+//! Texts of servers, made fit to be shown on a terminal.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// Whether a terminal may take a character for something other than one to show: the control characters
+/// of ASCII and those of C1 (U+0080 to U+009F, of which one begins commands as ESC [ does), the
+/// separators of lines, and what turns the direction of writing.
+pub fn is_control(char: char) -> bool {
+    char.is_control()
+        || matches!(
+            char,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
+}
+
+/// The text with `\u009b` in the place of such a character. Line ends and tabs stay.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let is_shown = |char: char| matches!(char, '\n' | '\t') || !is_control(char);
+    if text.chars().all(is_shown) {
+        return text.into();
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for char in text.chars() {
+        match is_shown(char) {
+            true => shown.push(char),
+            false => {
+                let _ = write!(shown, "\\u{:04x}", u32::from(char));
+            }
+        }
+    }
+    shown.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_commands_a_terminal_is_shown_as_its_number() {
+        let check = |text: &str, shown: &str| assert_eq!(printable(text), shown);
+        check("plain, bücher 💡\n\tmore", "plain, bücher 💡\n\tmore");
+        check("\x1b[31mred\x07", "\\u001b[31mred\\u0007");
+        check("a\u{9b}2Jb\u{85}\u{7f}", "a\\u009b2Jb\\u0085\\u007f");
+        check("\u{202e}txt.exe\u{2028}", "\\u202etxt.exe\\u2028");
+        check("over\rwritten", "over\\u000dwritten");
+    }
+}

@@ -1,0 +1,173 @@
+//! Credentials go to the origins that they were given for, and to no other: not by links, redirects,
+//! robots.txt or a stopped crawl's `pending.jsonl`.
+
+use std::sync::Arc;
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::authority::Authority;
+use crate::run::Crawl;
+use crate::server::{Asked, Server, Step, not_found, page, redirect};
+
+const SECRETS: [&str; 8] = [
+    "-H",
+    "Authorization: Bearer t0k3n",
+    "-H",
+    "Cookie: a=b",
+    "-H",
+    "X-Api-Key: k3y",
+    "-H",
+    "X-Else: yes",
+];
+
+/// A server that links and redirects to another, which differs from it in its port alone.
+fn two_origins() -> (Server, Server) {
+    let other = Server::new(|asked| match asked.target.as_str() {
+        "/robots.txt" => not_found(),
+        _ => page("other"),
+    });
+    let (link, moved) = (other.url("/link"), other.url("/moved"));
+    let first = Server::new(move |asked: &Asked| match asked.target.as_str() {
+        "/robots.txt" => not_found(),
+        "/" => page(&format!(
+            "<a href='/own'>own</a><a href='/away'>away</a><a href='{link}'>link</a>"
+        )),
+        "/away" => redirect("302 Found", &moved),
+        _ => page("own"),
+    });
+    (first, other)
+}
+
+/// Which of the secrets a request carried.
+fn carried(asked: &Asked) -> Vec<&str> {
+    let names = ["Authorization", "Cookie", "X-Api-Key", "X-Else"];
+    let carries = |name: &&str| asked.header(name).is_some();
+    names.into_iter().filter(carries).collect()
+}
+
+fn crawl(first: &Server, args: &[&str]) -> String {
+    let args = [&["--follow", "all", "-s", "ROBOTSTXT_OBEY=true"], args].concat();
+    let crawl = Crawl::of(&[&first.url("/")]).with(&SECRETS).with(&args);
+    crawl.aloud().run().ended.err
+}
+
+#[test]
+fn those_of_every_request_are_for_the_origins_of_the_seeds() {
+    let (first, other) = two_origins();
+    let said = crawl(&first, &["-s", "PRIVATE_HEADERS=x-api-key"]);
+    let all = ["Authorization", "Cookie", "X-Api-Key", "X-Else"];
+    for target in ["/robots.txt", "/", "/own", "/away"] {
+        assert_eq!(carried(&first.only(target)), all, "{target}");
+    }
+    for target in ["/robots.txt", "/link", "/moved"] {
+        assert_eq!(carried(&other.only(target)), ["X-Else"], "{target}");
+    }
+    let warnings = said.matches("CREDENTIAL_ORIGINS").count();
+    assert_eq!(warnings, 1, "{said}");
+    assert!(
+        said.contains("Authorization, Cookie, X-Api-Key is sent to the origins of the seeds alone"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_setting_names_further_origins_for_them() {
+    let all = ["Authorization", "Cookie", "X-Api-Key", "X-Else"];
+    for widened in ["*", "the other"] {
+        let (first, other) = two_origins();
+        let origin = match widened {
+            "*" => "*".to_owned(),
+            _ => other.url(""),
+        };
+        let said = crawl(&first, &["-s", &format!("CREDENTIAL_ORIGINS={origin}")]);
+        for target in ["/robots.txt", "/link", "/moved"] {
+            assert_eq!(carried(&other.only(target)), all, "{widened}: {target}");
+        }
+        assert!(!said.contains("CREDENTIAL_ORIGINS"), "{said}");
+    }
+}
+
+#[test]
+fn those_of_a_request_are_dropped_where_only_the_port_changes() {
+    let (first, other) = two_origins();
+    let seed = json!({
+        "url": first.url("/away"),
+        "headers": {
+            "Authorization": "Basic QQ==", "Cookie": "a=b", "X-Api-Key": "k3y", "X-Else": "yes",
+            "Host": "named.example",
+        },
+        "private_headers": ["x-api-key"],
+    });
+    let crawl = Crawl::of(&["--seeds", "-"]).input(seed.to_string().as_bytes());
+    crawl.run();
+    let asked = first.only("/away");
+    assert_eq!(carried(&asked).len(), 4);
+    assert_eq!(asked.header("Host"), Some("named.example"));
+    let asked = other.only("/moved");
+    assert_eq!(carried(&asked), ["X-Else"]);
+    assert_eq!(asked.header("Host"), other.url("").strip_prefix("http://"));
+}
+
+#[test]
+fn all_are_dropped_where_only_the_scheme_changes() {
+    let authority = Authority::new();
+    let config = authority.server("a.test", |_| {});
+    let safe = Server::tls(Arc::clone(&config), |_| page("safe"));
+    let plain = Server::new(|_| redirect("301 Moved Permanently", "https://a.test/"));
+    let seed = json!({"url": "http://a.test/", "headers": {"Cookie": "a=b", "X-Else": "yes"}});
+    let at = |port: u16, server: &Server| format!("a.test:{port}:127.0.0.1:{}", server.port());
+    let crawl = Crawl::of(&["--seeds", "-", "-H", "Authorization: Bearer t0k3n"]);
+    let crawl = crawl.input(seed.to_string().as_bytes()).with(&[
+        "--resolve",
+        &at(80, &plain),
+        "--resolve",
+        &at(443, &safe),
+        "--ca-file",
+        "ca.pem",
+    ]);
+    crawl.file("ca.pem", authority.pem().as_bytes());
+    crawl.run();
+    assert_eq!(
+        carried(&plain.only("/")),
+        ["Authorization", "Cookie", "X-Else"]
+    );
+    assert_eq!(carried(&safe.only("/")), ["X-Else"]);
+}
+
+#[test]
+fn what_was_left_of_a_crawl_gets_none_that_it_would_not_have_got() {
+    let other = Server::new(|_| vec![Step::Silence]);
+    let link = other.url("/link");
+    let first = Server::new(move |asked: &Asked| match asked.target.as_str() {
+        "/" => page(&format!("<a href='{link}'>link</a><a href='/own'>own</a>")),
+        _ => vec![Step::Silence],
+    });
+    let token = ["-H", "Authorization: Bearer t0k3n"];
+    let follows = ["--follow", "all", "--stop-grace", "100ms"];
+    let crawl = Crawl::of(&[&first.url("/")]).with(&token).with(&follows);
+    let going = crawl.start();
+    first.wait_for(2);
+    other.wait_for(1);
+    going.signal(Signal::INT);
+    let crawled = crawl.left(going.wait().expect(3));
+    let (pending, results) = (crawled.read("pending.jsonl"), crawled.read("results.jsonl"));
+    let expected = [
+        json!({"url": other.url("/link"), "depth": 1, "dont_send_credentials": true}),
+        json!({"url": first.url("/own"), "depth": 1}),
+    ];
+    let read = |line| serde_json::from_str::<serde_json::Value>(line).expect("JSON");
+    let lines: Vec<_> = pending.lines().map(read).collect();
+    assert_eq!(lines.len(), 2, "{pending} {results}");
+    assert!(
+        expected.iter().all(|line| lines.contains(line)),
+        "{pending}"
+    );
+
+    let again = Crawl::of(&["--seeds", "-", "-s", "FIRST_BYTE_TIMEOUT=300ms"]);
+    again.with(&token).input(pending.as_bytes()).run();
+    let last = |server: &Server| server.asked().pop().expect("it was asked again");
+    assert_eq!(carried(&last(&first)), ["Authorization"]);
+    let asked = last(&other);
+    assert_eq!((carried(&asked), other.asked().len()), (vec![], 2));
+}
