@@ -13,6 +13,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use argiope::base::rng::Rng;
+use argiope::base::secret::Secret;
 use argiope::base::time::{Instant, nanos};
 use argiope::fetch::resolver::{
     Action, Families, Lookup, Resolver, Settings, SocketId, Source, Transport,
@@ -200,7 +201,7 @@ impl Driver {
             ..Settings::default()
         };
         Driver {
-            resolver: Resolver::new(settings, Rng::from_seed(seed)),
+            resolver: Resolver::new(settings, Rng::from_seed(seed), &Secret::from_seed(seed)),
             sockets: BTreeMap::new(),
             began: std::time::Instant::now(),
             results: Vec::new(),

@@ -2,10 +2,10 @@
 
 use std::hash::BuildHasher;
 
-use foldhash::fast::FixedState;
 use smol_str::SmolStr;
 
 use super::chunked::ChunkedVec;
+use super::secret::Secret;
 use super::sharded::ShardedTable;
 
 /// Strings by dense ids and ids by strings.
@@ -21,24 +21,18 @@ pub struct Interner {
     kept: Vec<u64>,
     /// Ids by the hash of their names. Its order is never looked at.
     table: ShardedTable<u32>,
-    hasher: FixedState,
+    hasher: Secret,
 }
 
 impl Interner {
-    /// An interner without names. Its hash is the same in every run.
-    pub fn new() -> Self {
-        Interner::with_seed(SEED)
-    }
-
-    /// An interner whose hash depends on `seed`: for names chosen by strangers, who could
-    /// otherwise choose ones that collide.
-    pub fn with_seed(seed: u64) -> Self {
+    /// An interner without names, which strangers may choose.
+    pub fn new(secret: &Secret) -> Self {
         Interner {
             names: ChunkedVec::new(),
             free: Vec::new(),
             kept: Vec::new(),
             table: ShardedTable::new(),
-            hasher: FixedState::with_seed(seed),
+            hasher: *secret,
         }
     }
 
@@ -127,15 +121,6 @@ fn text(name: &Option<SmolStr>) -> &str {
     name.as_deref().expect("an id in use has a name")
 }
 
-impl Default for Interner {
-    fn default() -> Self {
-        Interner::new()
-    }
-}
-
-/// The digits of π, which stand for "no particular number".
-const SEED: u64 = 0x3141_5926_5358_9793;
-
 impl std::fmt::Debug for Interner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Interner({} names)", self.len())
@@ -150,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_name_has_one_id_and_an_id_one_name() {
-        let mut names = Interner::new();
+        let mut names = Interner::new(&Secret::from_seed(1));
         let a = names.intern("a.test");
         let b = names.intern("b.test");
         assert_ne!(a, b);
@@ -162,7 +147,7 @@ mod tests {
 
     #[test]
     fn ids_are_reused_so_that_tables_stay_small() {
-        let mut names = Interner::new();
+        let mut names = Interner::new(&Secret::from_seed(1));
         for round in 0..1000 {
             let id = names.intern(&format!("{round}.test"));
             assert_eq!(id, 0);
@@ -175,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_kept_is_not_removed() {
-        let mut names = Interner::new();
+        let mut names = Interner::new(&Secret::from_seed(1));
         let ids: Vec<u32> = (0..200).map(|n| names.intern(&format!("{n}"))).collect();
         names.keep(ids[130]);
         for id in ids {
@@ -189,7 +174,7 @@ mod tests {
     #[test]
     fn short_and_long_names_come_back_as_they_went_in() {
         assert_eq!(size_of::<Option<SmolStr>>(), 24);
-        let mut names = Interner::new();
+        let mut names = Interner::new(&Secret::from_seed(1));
         let texts: Vec<String> = (0..60).map(|length| "é.".repeat(length)).collect();
         let ids: Vec<u32> = texts.iter().map(|text| names.intern(text)).collect();
         for (text, id) in texts.iter().zip(ids) {
@@ -201,7 +186,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "an id in use has a name")]
     fn a_removed_id_has_no_name() {
-        let mut names = Interner::new();
+        let mut names = Interner::new(&Secret::from_seed(1));
         let id = names.intern("a");
         names.remove(id);
         names.name(id);
@@ -213,7 +198,7 @@ mod tests {
             steps in prop::collection::vec((any::<bool>(), 0..60u32), 0..400),
             seed in any::<u64>(),
         ) {
-            let mut names = Interner::with_seed(seed);
+            let mut names = Interner::new(&Secret::from_seed(seed));
             let mut model: Vec<(String, u32)> = Vec::new();
             for (keep, number) in steps {
                 let name = format!("host-{number}");

@@ -5,6 +5,7 @@ pub mod wheel;
 pub mod timeouts;
 pub mod slab;
 pub mod chunked;
+pub mod secret;
 pub mod sharded;
 pub mod intern;
 pub mod rng;

@@ -27,10 +27,10 @@ use super::probe::Load;
 use super::stats::{Progress, Stats};
 use super::timer::{Deadlines, Timer};
 use crate::base::disk::{DiskDone, DiskJob};
-use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
+use crate::base::secret::Secret;
 use crate::base::slab::{Key, Slab};
 use crate::base::time::Instant;
 #[cfg(feature = "cookies")]
@@ -86,10 +86,10 @@ pub(super) struct Core<I: Io> {
     /// Lanes whose host is being resolved.
     pub resolving: usize,
     /// When lanes asked for their host's address.
-    pub asked: HashMap<LaneId, Instant, FixedState>,
+    pub asked: HashMap<LaneId, Instant, Secret>,
     /// How long lookups took whose lane has not sent anything since.
-    pub looked_up: HashMap<LaneId, Duration, FixedState>,
-    pub dns_sockets: HashMap<SocketId, Key, FixedState>,
+    pub looked_up: HashMap<LaneId, Duration, Secret>,
+    pub dns_sockets: HashMap<SocketId, Key, Secret>,
     /// Lanes that the resolver had no room for.
     pub unresolved: VecDeque<LaneId>,
     /// Connections that are ready for the request they were made for, and have more to say.

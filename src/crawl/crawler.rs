@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use super::config::{Config, ConfigError, PublicHosts};
@@ -37,8 +36,11 @@ use super::timer::Deadlines;
 use crate::base::address;
 use crate::base::machine;
 use crate::base::rng::Rng;
+use crate::base::secret::{Secret, random};
 use crate::base::slab::Slab;
 use crate::base::time::Instant;
+#[cfg(feature = "cookies")]
+use crate::fetch::cookies::Jar;
 use crate::fetch::pool::Pool;
 use crate::fetch::resolver::{self, Resolver};
 use crate::fetch::tls::{CaFile, TlsConfig, TlsConfigError, TlsSettings};
@@ -84,6 +86,9 @@ pub struct Parts {
     pub initial: Option<InitialFeedback>,
     /// Where `stats.json` is kept up to date; `None` for nowhere.
     pub stats_path: Option<PathBuf>,
+    /// Bits of the kernel's: chance comes from them where no seed is named, and strangers cannot foresee
+    /// how the crawl hashes what they choose. `None` in a world that is to be the same again.
+    pub entropy: Option<u64>,
     /// What said how many requests may be in flight, as people know it.
     pub in_flight_named: &'static str,
 }
@@ -104,6 +109,7 @@ impl Parts {
             managers: BTreeMap::new(),
             initial: None,
             stats_path: None,
+            entropy: None,
             in_flight_named: "CONCURRENT_REQUESTS",
         }
     }
@@ -179,7 +185,8 @@ impl SetUpError {
 impl Crawler<Kernel> {
     /// A crawler on the kernel interface that the configuration names.
     #[doc(hidden)]
-    pub fn new(config: Config, parts: Parts) -> Result<Self, SetUpError> {
+    pub fn new(config: Config, mut parts: Parts) -> Result<Self, SetUpError> {
+        parts.entropy = Some(random());
         let io = Kernel::open(config.back_end, config.io.clone())?;
         let mut resolver = resolver::read_settings();
         if !config.dns_servers.is_empty() {
@@ -240,7 +247,12 @@ impl<I: Io> Crawler<I> {
         let config = config.finish()?;
         let now = io.now();
         let wall = io.wall_at_start();
-        let seed = config.random_seed.unwrap_or(wall.0);
+        let seed = config.random_seed.or(parts.entropy).unwrap_or(wall.0);
+        let secret = match parts.entropy {
+            Some(_) => Secret::random(),
+            None => Secret::from_seed(seed),
+        };
+        let secret = &secret;
         let rng = Rng::from_seed(seed);
         for text in &config.resolve {
             let fixed = text.parse().map_err(|error| SetUpError::Setting {
@@ -272,6 +284,7 @@ impl<I: Io> Crawler<I> {
             );
             throttle.set_in_flight_max(room.most());
         }
+        throttle.set_secret(secret);
         throttle.set_tracing(config.throttle.debug);
         let (scope_map, classify) = manager(&config, &mut parts)?;
         check_strategies(&config, &parts.strategies)?;
@@ -280,10 +293,10 @@ impl<I: Io> Crawler<I> {
             throttle.set_initial(initial);
         }
         throttle.set_addresses(scope_map.wants_address());
-        let frontier = Frontier::new(config.frontier.clone());
+        let frontier = Frontier::new(config.frontier.clone(), secret);
         let mut fetch = config.fetch.clone();
         fetch.zstd = fetch.zstd.or(Some(!parts.sink.keeps_codings()));
-        let credentials = Credentials::new(&fetch);
+        let credentials = Credentials::new(&fetch, secret);
         let credentials = credentials.map_err(|error| SetUpError::Setting {
             setting: "DEFAULT_REQUEST_HEADERS",
             reason: error.to_string(),
@@ -302,23 +315,27 @@ impl<I: Io> Crawler<I> {
             found,
             frontier,
             throttle,
-            resolver: Resolver::new(resolver, rng.fork("resolver")),
+            resolver: Resolver::new(resolver, rng.fork("resolver"), secret),
             tls,
             guard,
             credentials,
             public_hosts: PublicHosts::new(&config),
-            pool: Pool::new(config.fetch.keepalive_max, config.fetch.keepalive_timeout),
-            ways: Ways::default(),
+            pool: Pool::new(
+                config.fetch.keepalive_max,
+                config.fetch.keepalive_timeout,
+                secret,
+            ),
+            ways: Ways::new(secret),
             room,
-            ports: Ports::new(seed),
+            ports: Ports::new(secret),
             flights: Slab::new(),
             sockets: Slab::new(),
             flight_of: Vec::new(),
             deadlines: Deadlines::new(now),
             resolving: 0,
-            asked: HashMap::with_hasher(FixedState::with_seed(seed)),
-            looked_up: HashMap::with_hasher(FixedState::with_seed(seed)),
-            dns_sockets: HashMap::with_hasher(FixedState::with_seed(seed)),
+            asked: HashMap::with_hasher(*secret),
+            looked_up: HashMap::with_hasher(*secret),
+            dns_sockets: HashMap::with_hasher(*secret),
             unresolved: VecDeque::new(),
             secured: Vec::new(),
             parting: Vec::new(),
@@ -333,7 +350,7 @@ impl<I: Io> Crawler<I> {
             mapping: Mapping::default(),
             delayed: Delayed::default(),
             crowd: Crowd::new(config.throttle.delayed_requests_warn_threshold),
-            stats: Stats::new(),
+            stats: Stats::new().with_secret(secret),
             phase: Phase::Running,
             halted: false,
             ending: VecDeque::new(),
@@ -342,7 +359,7 @@ impl<I: Io> Crawler<I> {
             scratch: Vec::new(),
             spare: Spare::default(),
             #[cfg(feature = "cookies")]
-            jar: config.fetch.cookies.then(Default::default),
+            jar: config.fetch.cookies.then(|| Jar::new(secret)),
             warned: BTreeSet::new(),
             events: Vec::new(),
             sent: Vec::new(),

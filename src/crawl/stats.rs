@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 use smol_str::SmolStr;
 
 use super::pacing::Pacing;
+use crate::base::secret::Secret;
 use crate::base::time::{Wall, nanos};
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::fetch::timings::{Label, Timings};
@@ -67,7 +67,7 @@ pub struct Stats {
     /// Length of a turn: from the end of one wait to the beginning of the next.
     pub lag: Spread,
     /// By names that are short, mostly: these lie where they are compared.
-    scopes: HashMap<SmolStr, Tally, FixedState>,
+    scopes: HashMap<SmolStr, Tally, Secret>,
     scopes_untold: u64,
 }
 
@@ -122,9 +122,15 @@ impl Stats {
                 .map(|name| (name, Spread::new())),
             lateness: Spread::new(),
             lag: Spread::new(),
-            scopes: HashMap::default(),
+            scopes: HashMap::with_hasher(Secret::from_seed(0)),
             scopes_untold: 0,
         }
+    }
+
+    /// Hashes the names of scopes under this secret, which are none yet.
+    pub(super) fn with_secret(mut self, secret: &Secret) -> Self {
+        self.scopes = HashMap::with_hasher(*secret);
+        self
     }
 
     /// Counts a finished attempt.

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use ::url::Url;
 use cookie_store::{Cookie, CookieDomain, RawCookie};
-use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
+use crate::base::secret::Secret;
 use crate::base::time::{Instant, Wall};
 use crate::wire::url::{CrawlUrl, is_public_suffix};
 
@@ -19,7 +19,7 @@ use crate::wire::url::{CrawlUrl, is_public_suffix};
 #[derive(Debug)]
 pub struct Jar {
     /// By registrable domain: beyond it no cookie is shared.
-    domains: HashMap<Box<str>, Vec<Kept>, FixedState>,
+    domains: HashMap<Box<str>, Vec<Kept>, Secret>,
     /// The domain of each cookie, by when it was set: the oldest first.
     ages: BTreeMap<u64, Box<str>>,
     next: u64,
@@ -47,10 +47,11 @@ struct Kept {
     set: u64,
 }
 
-impl Default for Jar {
-    fn default() -> Self {
+impl Jar {
+    /// No cookies yet; domains are hashed under a secret.
+    pub fn new(secret: &Secret) -> Self {
         Jar {
-            domains: HashMap::default(),
+            domains: HashMap::with_hasher(*secret),
             ages: BTreeMap::new(),
             next: 0,
             // What RFC 6265, section 6.1, asks of a client at least, and some megabytes in all.
@@ -312,7 +313,7 @@ mod tests {
 
     /// What a jar that took this one field at 0 s sends with each of these URLs.
     fn check(by: &str, field: &str, expected: &[(&str, &str)]) {
-        let mut jar = Jar::default();
+        let mut jar = Jar::new(&Secret::from_seed(1));
         set(&mut jar, by, field, 0);
         for (to, value) in expected {
             let sent = jar.header(&url(to), at(1)).unwrap_or_default();
@@ -358,7 +359,7 @@ mod tests {
     #[test]
     fn a_secure_cookie_is_not_overwritten_in_the_clear() {
         let check = |theirs: &str, by: &str, expected: &str| {
-            let mut jar = Jar::default();
+            let mut jar = Jar::new(&Secret::from_seed(1));
             set(
                 &mut jar,
                 "https://a.example.com/x",
@@ -440,7 +441,7 @@ mod tests {
 
     #[test]
     fn a_cookie_ends_when_it_says_and_a_new_value_takes_the_place_of_the_old() {
-        let mut jar = Jar::default();
+        let mut jar = Jar::new(&Secret::from_seed(1));
         let sent = |jar: &Jar, seconds| jar.header(&url("http://a.test/"), at(seconds));
         set(
             &mut jar,
@@ -483,7 +484,7 @@ mod tests {
 
     #[test]
     fn longer_paths_go_first_and_a_field_has_an_end() {
-        let mut jar = Jar::default();
+        let mut jar = Jar::new(&Secret::from_seed(1));
         for field in [
             "a=1; Path=/",
             "b=1; Path=/x/y",
@@ -509,7 +510,7 @@ mod tests {
                 per_domain: 3,
                 in_all: 5,
             },
-            ..Jar::default()
+            ..Jar::new(&Secret::from_seed(1))
         };
         let sent = |jar: &Jar, host: &str| jar.header(&url(&format!("http://{host}/")), at(0));
         for name in ["a", "b", "c"] {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
+use crate::base::secret::Secret;
 use crate::base::time::Instant;
 
 /// Connections that wait for their origin's next request. Everything takes constant time.
@@ -15,7 +15,7 @@ pub struct Pool {
     /// By slot. Links run through it: by age over all, and through each origin's stack.
     entries: Vec<Option<Entry>>,
     /// The connection that each origin used last.
-    tops: HashMap<u64, u32, FixedState>,
+    tops: HashMap<u64, u32, Secret>,
     /// The connections idle longest and shortest.
     oldest: Option<u32>,
     youngest: Option<u32>,
@@ -37,10 +37,10 @@ struct Entry {
 
 impl Pool {
     /// An empty pool that holds `count_max` connections for `idle_timeout` each.
-    pub fn new(count_max: usize, idle_timeout: Duration) -> Self {
+    pub fn new(count_max: usize, idle_timeout: Duration, secret: &Secret) -> Self {
         Pool {
             entries: Vec::new(),
-            tops: HashMap::with_hasher(FixedState::default()),
+            tops: HashMap::with_hasher(*secret),
             oldest: None,
             youngest: None,
             count: 0,
@@ -180,7 +180,7 @@ mod tests {
     }
 
     fn pool(count_max: usize) -> Pool {
-        Pool::new(count_max, Duration::from_millis(100))
+        Pool::new(count_max, Duration::from_millis(100), &Secret::from_seed(1))
     }
 
     #[test]

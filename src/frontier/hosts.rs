@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::base::chunked::ChunkedVec;
 use crate::base::intern::Interner;
+use crate::base::secret::Secret;
 use crate::base::time::Instant;
 
 /// A host by the number of its name.
@@ -15,14 +15,14 @@ pub struct HostId(pub u32);
 
 /// All hosts that the crawl has to do with. Their names are spelled out elsewhere, among those of
 /// the scopes, which are mostly the same.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Hosts {
     hosts: ChunkedVec<Host>,
     /// What each has given; empty where nobody asks how much that is.
     given: ChunkedVec<Given>,
     counts: bool,
     /// Until when those are held that were ever held.
-    held: HashMap<HostId, Instant, FixedState>,
+    held: HashMap<HostId, Instant, Secret>,
 }
 
 /// What is remembered of one host. There may be millions.
@@ -65,6 +65,16 @@ const HOLD: Duration = Duration::from_secs(15 * 60);
 const HOLDS_MAX: u8 = 3;
 
 impl Hosts {
+    /// None yet.
+    pub fn new(secret: &Secret) -> Self {
+        Hosts {
+            hosts: ChunkedVec::new(),
+            given: ChunkedVec::new(),
+            counts: false,
+            held: HashMap::with_hasher(*secret),
+        }
+    }
+
     /// The host of a name, made if it is new.
     pub fn host(&mut self, name: &str, names: &mut Interner) -> HostId {
         let id = names.intern(name);
@@ -157,8 +167,8 @@ mod tests {
     use super::*;
 
     fn one() -> (Hosts, HostId) {
-        let mut hosts = Hosts::default();
-        let id = hosts.host("a.test", &mut Interner::new());
+        let mut hosts = Hosts::new(&Secret::from_seed(1));
+        let id = hosts.host("a.test", &mut Interner::new(&Secret::from_seed(1)));
         (hosts, id)
     }
 

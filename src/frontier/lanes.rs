@@ -21,7 +21,6 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
-use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 use smallvec::SmallVec;
 
@@ -39,6 +38,7 @@ use super::robots::{Brought, Standing as Robots, Verdict};
 use super::seen::Seen;
 use super::settings::Settings;
 use crate::base::chunked::ChunkedVec;
+use crate::base::secret::Secret;
 use crate::base::time::Instant;
 use crate::throttle::engine::{LaneId, Throttle};
 use crate::throttle::scope::ScopeSet;
@@ -51,12 +51,13 @@ pub struct Frontier {
     lanes: ChunkedVec<Lane>,
     /// Lanes that are not the first of their origins, by the names that `lane_key` gives them.
     lane_of: HashTable<(u64, LaneId)>,
+    secret: Secret,
     /// The lanes whose requests do not go as the settings say.
-    routes: HashMap<LaneId, Way, FixedState>,
+    routes: HashMap<LaneId, Way, Secret>,
     /// The host of the settings' proxy, once a lane goes through it.
     proxy_host: Option<HostId>,
     /// The Crawl-delays of origins that have been made scopes of these lanes.
-    heeded: HashMap<LaneId, Duration, FixedState>,
+    heeded: HashMap<LaneId, Duration, Secret>,
     origins: Origins,
     hosts: Hosts,
     site: Site,
@@ -122,9 +123,9 @@ pub enum Unsent {
 }
 
 impl Frontier {
-    /// An empty frontier.
-    pub fn new(settings: Settings) -> Self {
-        let mut hosts = Hosts::default();
+    /// An empty frontier, whose tables hash under a secret.
+    pub fn new(settings: Settings, secret: &Secret) -> Self {
+        let mut hosts = Hosts::new(secret);
         if settings.pages_per_host_max > 0 {
             hosts.count_pages();
         }
@@ -132,13 +133,14 @@ impl Frontier {
             settings,
             lanes: ChunkedVec::new(),
             lane_of: HashTable::new(),
-            routes: HashMap::default(),
+            secret: *secret,
+            routes: HashMap::with_hasher(*secret),
             proxy_host: None,
-            heeded: HashMap::default(),
-            origins: Origins::default(),
+            heeded: HashMap::with_hasher(*secret),
+            origins: Origins::new(secret),
             hosts,
             site: Site::default(),
-            seen: Seen::default(),
+            seen: Seen::new(secret),
             held: BinaryHeap::new(),
             limited: Vec::new(),
             origins_kept: BinaryHeap::new(),

@@ -2,18 +2,18 @@
 
 use std::hash::BuildHasher;
 
-use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 
 use super::hosts::HostId;
 use super::robots::Standing;
 use crate::base::chunked::ChunkedVec;
+use crate::base::secret::Secret;
 use crate::throttle::engine::LaneId;
 use crate::wire::proxy::Route;
 use crate::wire::url::CrawlUrl;
 
 /// All origins that are remembered. Numbers of forgotten ones are used again.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Origins {
     origins: ChunkedVec<Origin>,
     free: Vec<u32>,
@@ -23,8 +23,8 @@ pub(super) struct Origins {
     table: HashTable<u32>,
     /// The way to those that are not reached as the settings say. What stands in between may answer in
     /// an origin's name, so whoever goes another way is told something else.
-    ways: HashMap<u32, Route, FixedState>,
-    hasher: FixedState,
+    ways: HashMap<u32, Route, Secret>,
+    hasher: Secret,
 }
 
 /// One origin. Its host's name is spelled out among the hosts.
@@ -48,6 +48,18 @@ const NONE: u32 = u32::MAX;
 pub(super) const NO_LANE: LaneId = LaneId(u32::MAX);
 
 impl Origins {
+    /// None yet.
+    pub fn new(secret: &Secret) -> Self {
+        Origins {
+            origins: ChunkedVec::new(),
+            free: Vec::new(),
+            first: ChunkedVec::new(),
+            table: HashTable::new(),
+            ways: HashMap::with_hasher(*secret),
+            hasher: *secret,
+        }
+    }
+
     /// The number of the origin of a URL, whose host is known, by a route other than the settings'.
     pub fn origin(&mut self, url: &CrawlUrl, host: HostId, route: Option<&Route>) -> u32 {
         let key = (host, url.port(), url.is_https());
@@ -164,7 +176,7 @@ mod tests {
 
     #[test]
     fn scheme_host_and_port_make_an_origin_and_a_forgotten_ones_number_is_used_again() {
-        let mut origins = Origins::default();
+        let mut origins = Origins::new(&Secret::from_seed(1));
         let mut id = |url: &str, host: u32| {
             let url = CrawlUrl::parse(url).expect("a URL");
             origins.origin(&url, HostId(host), None)
@@ -196,7 +208,7 @@ mod tests {
 
     #[test]
     fn each_way_to_an_origin_has_a_number_of_its_own_until_it_is_forgotten() {
-        let mut origins = Origins::default();
+        let mut origins = Origins::new(&Secret::from_seed(1));
         let url = CrawlUrl::parse("http://a.test/").expect("a URL");
         let proxy = |text: &str| Route::Proxy(Arc::new(text.parse().expect("a proxy")));
         let ways = [

@@ -28,7 +28,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 pub use self::accounts::Account;
@@ -51,6 +50,7 @@ use super::signal::Feedback;
 use super::strategies::Strategies;
 use crate::base::chunked::ChunkedVec;
 use crate::base::rng::Rng;
+use crate::base::secret::Secret;
 use crate::base::slab::Slab;
 use crate::base::time::Instant;
 use crate::base::wheel::PacingWheel;
@@ -99,7 +99,8 @@ pub struct Throttle {
     changes: Vec<Change>,
     accounts: Accounts,
     /// The limits that scopes had learned which are gone, by a hash of their names.
-    learned: HashMap<u64, Learned, FixedState>,
+    learned: HashMap<u64, Learned, Secret>,
+    secret: Secret,
 }
 
 /// What the engine allows.
@@ -121,8 +122,10 @@ const PASSED_MAX: u8 = 3;
 const EXPIRE_BUDGET: usize = 1024;
 
 impl Throttle {
-    /// An engine in which nothing waits. `seed` decides every jitter.
+    /// An engine in which nothing waits. `seed` decides every jitter, and how names are hashed until
+    /// [`Throttle::set_secret`] says otherwise.
     pub fn new(settings: Settings, seed: u64, start: Instant) -> Self {
+        let secret = Secret::from_seed(seed);
         let default = Arc::new(default_profile(&settings));
         let profiles = settings
             .scopes
@@ -137,7 +140,7 @@ impl Throttle {
             initial: None,
             clock: start,
             addresses: false,
-            roll: Roll::default(),
+            roll: Roll::new(&secret),
             lanes: ChunkedVec::new(),
             lanes_free: Vec::new(),
             tickets: Slab::new(),
@@ -158,8 +161,17 @@ impl Throttle {
             decisions: Vec::new(),
             changes: Vec::new(),
             accounts: Accounts::default(),
-            learned: HashMap::with_hasher(FixedState::with_seed(seed)),
+            learned: HashMap::with_hasher(secret),
+            secret,
         }
+    }
+
+    /// Hashes names under this secret: strangers choose them. Before any scope came to be.
+    pub fn set_secret(&mut self, secret: &Secret) {
+        assert!(self.roll.names.is_empty(), "names are hashed already");
+        self.roll = Roll::new(secret);
+        self.learned = HashMap::with_hasher(*secret);
+        self.secret = *secret;
     }
 
     /// Where the strategies of the scopes come from that come to be from now on.

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use serde_json::value::RawValue;
 
+use crate::base::secret::Known;
 use crate::base::time::Instant;
 use crate::crawl::core::{Core, SUBMITTED_PER_TURN};
 use crate::crawl::life::admission::{Refused, job_of};
@@ -196,7 +196,7 @@ pub(in crate::crawl) struct Feed {
     wake: Wake,
     state: State,
     /// What it gave, until it was told how that ended.
-    given: HashMap<u64, Given, FixedState>,
+    given: HashMap<u64, Given, Known>,
     failure: Option<SourceError>,
 }
 

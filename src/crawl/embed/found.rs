@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
+use crate::base::secret::Known;
 use crate::crawl::config::Config;
 use crate::crawl::core::{Core, SUBMITTED_PER_TURN};
 use crate::crawl::crawler::Crawler;
@@ -32,7 +32,7 @@ pub struct Found {
 struct State {
     /// How often each page is held open, by the number that it descends from. As long as the crawl
     /// has not taken note that it is not any more.
-    open: HashMap<u64, usize, FixedState>,
+    open: HashMap<u64, usize, Known>,
     /// What the crawl has not taken in yet: at most `LINKS_PER_PAGE_MAX` for each page that is held
     /// open.
     news: VecDeque<News>,

@@ -3,11 +3,9 @@
 //! They belong to the origins of the seeds: a page may link or redirect to any other, whose owner
 //! would read them.
 
-use std::hash::BuildHasher;
-
-use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 
+use crate::base::secret::Secret;
 use crate::crawl::config::EVERY_ORIGIN;
 use crate::crawl::core::Core;
 use crate::fetch::settings::Settings;
@@ -35,7 +33,7 @@ struct Limited {
     names: String,
     /// Origins that get all of them, by a hash under a secret: eight bytes for each origin of a seed.
     origins: HashTable<u64>,
-    secret: RandomState,
+    secret: Secret,
     has_warned: bool,
 }
 
@@ -54,7 +52,7 @@ impl Credentials {
     ///
     /// # Errors
     /// A field cannot be put on the wire.
-    pub fn new(settings: &Settings) -> Result<Self, RequestError> {
+    pub fn new(settings: &Settings, secret: &Secret) -> Result<Self, RequestError> {
         let all = settings.usual_fields()?;
         let private = |(name, _): &&(String, String)| is_private(name, &settings.private_headers);
         let mut names: Vec<&str> = (settings.headers.iter().filter(private))
@@ -77,7 +75,7 @@ impl Credentials {
             public: public.usual_fields()?,
             names: names.join(", "),
             origins: HashTable::new(),
-            secret: RandomState::default(),
+            secret: *secret,
             has_warned: false,
         };
         for origin in widened {
@@ -142,13 +140,13 @@ impl Credentials {
 
 impl Limited {
     fn add(&mut self, origin: &str) {
-        let hash = self.secret.hash_one(origin);
+        let hash = self.secret.print(origin);
         let entry = self.origins.entry(hash, |other| *other == hash, |h| *h);
         entry.or_insert(hash);
     }
 
     fn has(&self, origin: &str) -> bool {
-        let hash = self.secret.hash_one(origin);
+        let hash = self.secret.print(origin);
         self.origins.find(hash, |other| *other == hash).is_some()
     }
 }

@@ -1,6 +1,7 @@
 //! Where connections lead, by number: what the pool of idle ones goes by.
 
 use crate::base::intern::Interner;
+use crate::base::secret::Secret;
 use crate::crawl::core::Core;
 use crate::io::Io;
 
@@ -25,13 +26,21 @@ impl Origin {
 }
 
 /// Numbers for origins by way of a proxy, as long as a connection or an attempt belongs to them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Ways {
     names: Interner,
     uses: Vec<u32>,
 }
 
 impl Ways {
+    /// None yet.
+    pub fn new(secret: &Secret) -> Self {
+        Ways {
+            names: Interner::new(secret),
+            uses: Vec::new(),
+        }
+    }
+
     /// The number of a way, which stays its own until it is given back as often as taken.
     pub fn take(&mut self, way: &str) -> u32 {
         let id = self.names.intern(way);

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
+use crate::base::secret::Secret;
 use crate::base::slab::Key;
 use crate::base::time::Instant;
 use crate::crawl::core::Core;
@@ -62,7 +62,7 @@ impl Room {
 #[derive(Debug)]
 pub struct Ports {
     /// Forgotten some time after the last refusal, so there are no more than were refused of late.
-    scarce: HashMap<SocketAddr, Scarce, FixedState>,
+    scarce: HashMap<SocketAddr, Scarce, Secret>,
     pub said: Once,
 }
 
@@ -75,9 +75,9 @@ struct Scarce {
 
 impl Ports {
     /// Enough for everybody, until the machine says otherwise.
-    pub fn new(seed: u64) -> Self {
+    pub fn new(secret: &Secret) -> Self {
         Ports {
-            scarce: HashMap::with_hasher(FixedState::with_seed(seed)),
+            scarce: HashMap::with_hasher(*secret),
             said: Once::default(),
         }
     }
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn a_place_without_ports_is_let_alone_for_a_while_and_others_are_not() {
         let place = |port| SocketAddr::from(([10, 0, 0, 1], port));
-        let mut ports = Ports::new(1);
+        let mut ports = Ports::new(&Secret::from_seed(1));
         let now = Instant::from_nanos(5);
         let asked = |ports: &Ports, places: &[u16], now| {
             ports.scarce_until(places.iter().copied().map(place), now)
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn a_place_that_still_has_no_ports_is_asked_ever_more_seldom() {
         let place = SocketAddr::from(([10, 0, 0, 1], 80));
-        let mut ports = Ports::new(1);
+        let mut ports = Ports::new(&Secret::from_seed(1));
         let mut now = Instant::from_nanos(5);
         let mut pauses = Vec::new();
         for _ in 0..5 {

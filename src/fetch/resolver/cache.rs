@@ -3,11 +3,11 @@
 use std::hash::BuildHasher;
 use std::time::Duration;
 
-use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
 use super::answer::{Addresses, Answer, Fault, Source};
 use super::lookup::Outcome;
+use crate::base::secret::Secret;
 use crate::base::time::Instant;
 use crate::fetch::failure::Failure;
 
@@ -19,7 +19,7 @@ pub(super) struct Cache {
     entries: Vec<Entry>,
     /// Indices into `entries`, found by name.
     by_host: HashTable<u32>,
-    hasher: FixedState,
+    hasher: Secret,
     entries_max: usize,
     hand: usize,
 }
@@ -50,12 +50,12 @@ struct Entry {
 }
 
 impl Cache {
-    /// An empty cache; the seed makes collisions of names unpredictable.
-    pub(super) fn new(entries_max: usize, seed: u64) -> Self {
+    /// An empty cache.
+    pub(super) fn new(entries_max: usize, secret: &Secret) -> Self {
         Cache {
             entries: Vec::new(),
             by_host: HashTable::new(),
-            hasher: FixedState::with_seed(seed),
+            hasher: *secret,
             entries_max: entries_max.max(1),
             hand: 0,
         }
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn an_entry_holds_until_it_expires() {
-        let mut cache = Cache::new(10, 1);
+        let mut cache = Cache::new(10, &Secret::from_seed(1));
         cache.put("a.test", &absent(10), at(0));
         assert!(cache.get("a.test", at(9)).is_some());
         assert!(cache.get("a.test", at(10)).is_none());
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_full_cache_keeps_what_is_asked_for() {
-        let mut cache = Cache::new(100, 1);
+        let mut cache = Cache::new(100, &Secret::from_seed(1));
         cache.put("kept.test", &absent(10), at(0));
         for number in 0..1000 {
             cache.put(&format!("{number}.test"), &absent(10), at(0));
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_cache_in_which_all_is_asked_for_still_takes_the_new() {
-        let mut cache = Cache::new(200, 1);
+        let mut cache = Cache::new(200, &Secret::from_seed(1));
         for number in 0..1000 {
             let host = format!("{number}.test");
             cache.put(&host, &absent(10), at(0));
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn a_name_that_fails_is_let_be_ever_longer_up_to_a_bound() {
         let failed = Outcome::Failed(Fault::Timeout);
-        let mut cache = Cache::new(10, 1);
+        let mut cache = Cache::new(10, &Secret::from_seed(1));
         let mut now = at(0);
         for expected in [30, 60, 120, 240, 480, 900, 900] {
             cache.put("a.test", &failed, now);

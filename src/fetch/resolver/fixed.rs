@@ -3,30 +3,30 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use super::answer::{Addresses, Answer, Fault, Source, sort};
 use super::settings::{Families, Override};
 use super::system::Hosts;
+use crate::base::secret::Known;
 
 /// What the user and the machine have settled.
 pub(super) struct Fixed {
     /// By port, then by host.
-    overrides: HashMap<u16, PortOverrides, FixedState>,
+    overrides: HashMap<u16, PortOverrides, Known>,
     hosts: Hosts,
     families: Families,
 }
 
 #[derive(Default)]
 struct PortOverrides {
-    hosts: HashMap<Box<str>, Override, FixedState>,
+    hosts: HashMap<Box<str>, Override, Known>,
     every: Option<Override>,
 }
 
 impl Fixed {
     pub(super) fn new(overrides: &[Override], hosts: Hosts, families: Families) -> Self {
-        let mut by_port: HashMap<u16, PortOverrides, FixedState> = HashMap::default();
+        let mut by_port: HashMap<u16, PortOverrides, Known> = HashMap::default();
         for one in overrides {
             let port = by_port.entry(one.port).or_default();
             match &one.host {

@@ -13,7 +13,6 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use self::answer::Fault;
@@ -23,6 +22,7 @@ use self::lookup::{Outcome, Progress, Resolving, Stage};
 use self::query::{Query, Servers};
 use self::sockets::{Message, Sockets};
 use crate::base::rng::Rng;
+use crate::base::secret::Secret;
 use crate::base::slab::{Key, Slab};
 use crate::base::time::Instant;
 use crate::fetch::failure::Failure;
@@ -57,7 +57,7 @@ pub struct Resolver {
     servers: Servers,
     sockets: Sockets,
     lookups: Slab<Resolving>,
-    by_host: HashMap<Box<str>, Key, FixedState>,
+    by_host: HashMap<Box<str>, Key, Secret>,
     /// Questions that wait until fewer are in flight.
     line: VecDeque<QueryKey>,
     /// Questions that do not wait in line.
@@ -175,8 +175,9 @@ enum Timer {
 impl Resolver {
     /// A resolver with nothing in its cache.
     ///
-    /// The generator draws ids, ports and cases: a crawl seeds it from the system, a test at will.
-    pub fn new(settings: Settings, mut rng: Rng) -> Self {
+    /// The generator draws ids, ports and cases, and names are hashed under the secret: a crawl has both
+    /// from the system, a test at will.
+    pub fn new(settings: Settings, rng: Rng, secret: &Secret) -> Self {
         let fixed = Fixed::new(
             &settings.overrides,
             settings.hosts.clone(),
@@ -185,11 +186,11 @@ impl Resolver {
         let servers = Servers::new(&settings.servers, settings.rotate);
         Resolver {
             fixed,
-            cache: Cache::new(settings.cache_max, rng.next_u64()),
+            cache: Cache::new(settings.cache_max, secret),
             sockets: Sockets::new(servers.len(), settings.ports_max),
             servers,
             lookups: Slab::new(),
-            by_host: HashMap::with_hasher(FixedState::with_seed(rng.next_u64())),
+            by_host: HashMap::with_hasher(*secret),
             line: VecDeque::new(),
             in_flight: 0,
             waiting: 0,

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::answer::Addresses;
 use super::settings::{DNS_PORT, Settings};
+use crate::base::secret::Known;
 
 /// The settings of this machine, as its two files have them.
 ///
@@ -59,7 +60,7 @@ fn server_address(server: &resolv_conf::ScopedIp) -> Option<SocketAddr> {
 /// The hosts table: names that never go to a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hosts {
-    table: HashMap<Box<str>, Addresses, foldhash::fast::FixedState>,
+    table: HashMap<Box<str>, Addresses, Known>,
 }
 
 impl Hosts {

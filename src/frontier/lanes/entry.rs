@@ -28,7 +28,7 @@ impl Frontier {
 
     /// Lets a URL in that no filter may leave out. It counts as seen, and as a seed's where it is one.
     pub fn let_in(&mut self, url: &CrawlUrl, seed: bool, throttle: &mut Throttle) {
-        self.seen.insert(url.fingerprint());
+        self.seen.insert(url);
         if seed {
             self.add_seed(url, throttle.names_mut());
         }
@@ -56,7 +56,7 @@ impl Frontier {
                 return Err(Filtered::HostPages);
             }
         }
-        if !self.seen.insert(url.fingerprint()) {
+        if !self.seen.insert(url) {
             return Err(Filtered::Duplicate);
         }
         if seed {

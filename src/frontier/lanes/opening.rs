@@ -3,9 +3,8 @@
 use std::cmp::Reverse;
 use std::hash::BuildHasher;
 
-use foldhash::fast::FixedState;
-
 use super::{Frontier, Lane, Stands};
+use crate::base::secret::Secret;
 use crate::base::time::Instant;
 use crate::frontier::origins::NO_LANE;
 use crate::frontier::robots::Standing as Robots;
@@ -35,7 +34,7 @@ impl Frontier {
         if first != NO_LANE && throttle.is_opened_under(first, &scopes) && goes_so(first) {
             return first;
         }
-        let key = lane_key(origin, route, &scopes);
+        let key = lane_key(&self.secret, origin, route, &scopes);
         if let Some((_, lane)) = self.lane_of.find(key, |(other, _)| *other == key) {
             return *lane;
         }
@@ -76,7 +75,7 @@ impl Frontier {
             origin.lane = NO_LANE;
         } else {
             let route = way.as_ref().map(|way| &way.route);
-            let key = lane_key(number, route, &throttle.opened_under(lane));
+            let key = lane_key(&self.secret, number, route, &throttle.opened_under(lane));
             if let Ok(entry) = self.lane_of.find_entry(key, |(_, other)| *other == lane) {
                 entry.remove();
             }
@@ -135,17 +134,17 @@ impl Frontier {
 }
 
 /// Names a lane: its origin, the way there and its scopes, mixed into 64 bits.
-fn lane_key(origin: u32, route: Option<&Route>, scopes: &ScopeSet) -> u64 {
+fn lane_key(secret: &Secret, origin: u32, route: Option<&Route>, scopes: &ScopeSet) -> u64 {
     // The finalizer of splitmix64, chained: a lane is found by its whole key.
     let mix = |mut z: u64| {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     };
-    let start = mix((u64::from(origin) + 1) << 1 | u64::from(scopes.is_ordered()));
+    let start = mix(secret.hash_one((origin, scopes.is_ordered())));
     let start = match route {
         None => start,
-        Some(route) => mix(start ^ FixedState::default().hash_one(route)),
+        Some(route) => mix(start ^ secret.hash_one(route)),
     };
     scopes.ids().iter().fold(start, |key, scope| {
         mix(key.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ u64::from(scope.0))

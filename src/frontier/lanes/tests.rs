@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::base::secret::Secret;
 use crate::throttle::engine::{Grant, TicketId};
 use crate::throttle::settings::{Jitter, ScopeSettings, Settings as Pace};
 use crate::wire::proxy::{Proxy, Route};
@@ -28,7 +29,7 @@ impl Bench {
             ..Pace::default()
         };
         Bench {
-            frontier: Frontier::new(settings),
+            frontier: Frontier::new(settings, &Secret::from_seed(1)),
             throttle: Throttle::new(pace, 1, Instant::START),
             now: Instant::START,
         }
@@ -291,7 +292,7 @@ fn a_robots_txt_that_could_not_be_sent_after_all_is_sent_later() {
 #[test]
 fn an_origin_is_remembered_once_however_often_its_lane_closes() {
     let now = Instant::START;
-    let mut frontier = Frontier::new(Settings::default());
+    let mut frontier = Frontier::new(Settings::default(), &Secret::from_seed(1));
     let mut throttle = Throttle::new(Pace::default(), 1, now);
     let scope = throttle.scope("a.test");
     for n in 0..5 {
@@ -323,10 +324,13 @@ fn an_origin_is_remembered_once_however_often_its_lane_closes() {
 #[test]
 fn the_number_of_an_origin_that_is_held_is_given_to_no_other() {
     let now = Instant::START;
-    let mut frontier = Frontier::new(Settings {
-        robots_obey: false,
-        ..Settings::default()
-    });
+    let mut frontier = Frontier::new(
+        Settings {
+            robots_obey: false,
+            ..Settings::default()
+        },
+        &Secret::from_seed(1),
+    );
     let mut throttle = Throttle::new(Pace::default(), 1, now);
     let mut id = 0;
     // Its lane opens, sends one request and closes; somebody holds its origin meanwhile.
@@ -360,7 +364,7 @@ fn the_number_of_an_origin_that_is_held_is_given_to_no_other() {
 #[test]
 fn lanes_of_one_origin_are_told_apart_by_their_scopes_and_found_again() {
     let now = Instant::START;
-    let mut frontier = Frontier::new(Settings::default());
+    let mut frontier = Frontier::new(Settings::default(), &Secret::from_seed(1));
     let mut throttle = Throttle::new(Pace::default(), 1, now);
     let url = CrawlUrl::parse("http://a.test/").expect("a URL");
     let ids: Vec<_> = ["a", "b", "c"].map(|name| throttle.scope(name)).into();
@@ -397,10 +401,13 @@ fn requests_that_go_another_way_have_a_lane_of_their_own() {
     let mut throttle = Throttle::new(Pace::default(), 1, Instant::START);
     let usual: Proxy = "http://usual.test:3128".parse().expect("a proxy");
     let own: Proxy = "socks5://own.test:1080".parse().expect("a proxy");
-    let mut frontier = Frontier::new(Settings {
-        proxy: Some(Arc::new(usual.clone())),
-        ..Settings::default()
-    });
+    let mut frontier = Frontier::new(
+        Settings {
+            proxy: Some(Arc::new(usual.clone())),
+            ..Settings::default()
+        },
+        &Secret::from_seed(1),
+    );
     let url = CrawlUrl::parse("http://a.test/").expect("a URL");
     let routes = [
         None,
@@ -446,10 +453,13 @@ fn requests_that_go_another_way_have_a_lane_of_their_own() {
 fn a_proxy_that_fails_holds_what_goes_through_it_and_a_host_behind_it_itself_alone() {
     let mut throttle = Throttle::new(Pace::default(), 1, Instant::START);
     let proxy: Proxy = "http://proxy.test:3128".parse().expect("a proxy");
-    let mut frontier = Frontier::new(Settings {
-        proxy: Some(Arc::new(proxy)),
-        ..Settings::default()
-    });
+    let mut frontier = Frontier::new(
+        Settings {
+            proxy: Some(Arc::new(proxy)),
+            ..Settings::default()
+        },
+        &Secret::from_seed(1),
+    );
     let now = Instant::START;
     let mut lane = |url: &str, route: Option<Route>| {
         let url = CrawlUrl::parse(url).expect("a URL");

@@ -5,12 +5,13 @@ use smallvec::SmallVec;
 use super::super::scope::{NOBODY, Scope, ScopeId};
 use crate::base::chunked::ChunkedVec;
 use crate::base::intern::Interner;
+use crate::base::secret::Secret;
 
 /// All scopes that there is state for. Numbers of forgotten ones are used again.
 ///
 /// The names may be shared: most scopes are named as their hosts are, and a broad crawl has no
 /// memory to spell them twice.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Roll {
     pub names: Interner,
     /// The scope of each name, by the name's number, or `NOBODY`.
@@ -23,6 +24,17 @@ pub(super) struct Roll {
 }
 
 impl Roll {
+    /// None yet.
+    pub fn new(secret: &Secret) -> Self {
+        Roll {
+            names: Interner::new(secret),
+            of_name: ChunkedVec::new(),
+            scopes: ChunkedVec::new(),
+            name_of: ChunkedVec::new(),
+            free: Vec::new(),
+        }
+    }
+
     /// The scope of a name.
     pub fn find(&self, name: &str) -> Option<ScopeId> {
         let name = self.names.get(name)?;

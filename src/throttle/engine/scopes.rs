@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use xxhash_rust::xxh3::xxh3_64;
-
 use super::super::decision::Source;
 use super::super::scope::{Hold, Profile, Scope, ScopeId};
 use super::super::settings::{Backoff, Jitter, ScopePatch, ScopeSettings, Settings};
@@ -286,7 +284,7 @@ impl Throttle {
         if self.learned.is_empty() {
             return;
         }
-        let key = xxh3_64(self.roll.name(id).as_bytes());
+        let key = self.secret.print(self.roll.name(id));
         if let Some(learned) = self.learned.remove(&key) {
             let now = self.advanced.unwrap_or(Instant::START);
             self.scope_mut(id).recall(learned, now);
@@ -304,7 +302,7 @@ impl Throttle {
         let row = scope.account;
         if let Some(learned) = scope.learned() {
             let name = self.roll.name(id);
-            self.learned.insert(xxh3_64(name.as_bytes()), learned);
+            self.learned.insert(self.secret.print(name), learned);
         }
         self.close_account(row);
         self.roll.remove(id);

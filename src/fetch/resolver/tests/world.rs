@@ -111,7 +111,7 @@ impl World {
         };
         change(&mut settings);
         World {
-            resolver: Resolver::new(settings, Rng::from_seed(7)),
+            resolver: Resolver::new(settings, Rng::from_seed(7), &Secret::from_seed(7)),
             now: Instant::START,
             asked: Vec::new(),
             resolved: Vec::new(),

@@ -1,0 +1,121 @@
+//! The secret that a crawl hashes under.
+//!
+//! Strangers choose most of what a crawl remembers: names of hosts, URLs, ports, addresses, cookies. Who
+//! knows how a table hashes chooses keys that all fall into one place, and each look-up takes as long as
+//! there are keys; who knows how URLs are told apart by 64 bits writes one that passes for another. So
+//! every table whose keys are not ours hashes under a secret of its crawl. It never leaves the process:
+//! what is written to disk is hashed without ([`CrawlUrl::fingerprint`](crate::wire::url::CrawlUrl::fingerprint)).
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
+
+use foldhash::SharedSeed;
+use foldhash::fast::FoldHasher;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// How the tables of one crawl hash. The same as the other copies of it.
+#[derive(Clone, Copy)]
+pub struct Secret {
+    number: u64,
+    /// What hashing multiplies by. Keys could be made to collide under every number if it were known.
+    shared: &'static SharedSeed,
+}
+
+/// How tables hash whose keys are the user's or our own: fixed answers, `/etc/hosts`, numbers of attempts.
+pub type Known = foldhash::fast::FixedState;
+
+impl Secret {
+    /// One that nobody knows.
+    pub fn random() -> Self {
+        static SHARED: OnceLock<SharedSeed> = OnceLock::new();
+        Secret {
+            number: random(),
+            shared: SHARED.get_or_init(|| SharedSeed::from_u64(random())),
+        }
+    }
+
+    /// One that is the same for the same seed: for a crawl that is to be replayed, in a world where all
+    /// strangers are ours.
+    pub fn from_seed(seed: u64) -> Self {
+        Secret {
+            number: seed,
+            shared: SharedSeed::global_fixed(),
+        }
+    }
+
+    /// What a text is remembered by, in 64 bits: of texts that were not made to, as many share one as
+    /// chance has it.
+    pub fn print(&self, text: &str) -> u64 {
+        xxh3_64_with_seed(text.as_bytes(), self.number)
+    }
+}
+
+/// 64 bits that nobody can foresee, of those that the kernel gave this process.
+pub fn random() -> u64 {
+    RandomState::new().hash_one(0)
+}
+
+impl BuildHasher for Secret {
+    type Hasher = FoldHasher<'static>;
+
+    fn build_hasher(&self) -> Self::Hasher {
+        FoldHasher::with_seed(self.number, self.shared)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of these share the lower bits of their hash with the first.
+    fn sharing(secret: &Secret, keys: &[String], bits: u32) -> usize {
+        let low = |key: &String| secret.hash_one(key.as_str()) & ((1 << bits) - 1);
+        keys.iter().filter(|key| low(key) == low(&keys[0])).count()
+    }
+
+    #[test]
+    fn keys_that_collide_under_one_secret_do_not_under_another() {
+        let known = Secret::from_seed(7);
+        let names = (0..).map(|number| format!("{number}.example.com"));
+        let wanted = known.hash_one("0.example.com") & 0xff;
+        let crafted: Vec<String> = names
+            .filter(|name| known.hash_one(name.as_str()) & 0xff == wanted)
+            .take(1000)
+            .collect();
+        assert_eq!(sharing(&known, &crafted, 8), 1000);
+        for other in [Secret::random(), Secret::random(), Secret::from_seed(8)] {
+            let sharing = sharing(&other, &crafted, 8);
+            assert!(sharing < 50, "{sharing} of 1000, where chance has 4");
+        }
+    }
+
+    #[test]
+    fn what_is_known_of_the_multiplier_makes_no_keys_collide() {
+        // A block that equals it makes a product of 0, whatever stands in the other.
+        let differ = |secret: &Secret| {
+            let hash = |byte: u8| secret.hash_one([byte; 200]);
+            hash(0) != hash(1) && hash(1) != hash(2)
+        };
+        assert!(differ(&Secret::random()) && differ(&Secret::from_seed(0)));
+        let shared = |secret: Secret| secret.shared as *const SharedSeed;
+        assert_ne!(shared(Secret::random()), shared(Secret::from_seed(0)));
+    }
+
+    #[test]
+    fn a_seed_says_all_and_chance_says_nothing_twice() {
+        let text = "http://a.test/";
+        let both = |secret: Secret| (secret.hash_one(text), secret.print(text));
+        assert_eq!(both(Secret::from_seed(3)), both(Secret::from_seed(3)));
+        assert_ne!(both(Secret::from_seed(3)), both(Secret::from_seed(4)));
+        let (one, other) = (both(Secret::random()), both(Secret::random()));
+        assert!(one.0 != other.0 && one.1 != other.1);
+        assert_eq!(format!("{:?}", Secret::random()), "Secret");
+    }
+}
