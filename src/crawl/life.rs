@@ -24,6 +24,7 @@ mod reading;
 mod closing;
 pub(super) mod intake;
 pub(super) mod flight;
+pub(super) mod ports;
 pub(super) mod room;
 pub(super) mod spare;
 pub(super) mod pieces;

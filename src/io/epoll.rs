@@ -24,6 +24,7 @@ use mio::{Events, Interest, Poll, Token as Name, event};
 use self::connection::{Connection, Entry, Kind, State, current};
 use self::edges::Edge;
 use super::allowance::Allowance;
+use super::connects::Connects;
 use super::delay::RunDelay;
 use super::departures::{Departure, Departures};
 use super::disk::Disk;
@@ -53,6 +54,7 @@ pub struct Epoll {
     timer: Timer,
     due: Due,
     stamps: Stamps,
+    connects: Connects,
     departures: Departures,
     leisure: Leisure,
     driver: Driver,
@@ -118,6 +120,7 @@ impl Epoll {
             news: Vec::new(),
             cut: false,
             watchful: 0,
+            connects: Connects::default(),
             allowance: Allowance::new(),
             disk: None,
             _stamping: keep_stamping()?,
@@ -152,20 +155,20 @@ impl Epoll {
         };
     }
 
-    fn try_open(&self, token: Token, kind: Kind, to: SocketAddr) -> Result<State, NetError> {
+    fn try_open(&mut self, token: Token, kind: Kind, to: SocketAddr) -> Result<State, NetError> {
         if self.open == self.capacity {
             return Err(NetError::Exhausted);
         }
-        let opened = || -> io::Result<State> {
-            let (socket, started) = match kind {
-                Kind::Stream => (Socket::stream(to)?, self.stamps.now()),
-                Kind::Datagram => (Socket::datagram(to)?, self.stamps.now()),
+        let mut opened = || -> io::Result<State> {
+            let (socket, started, slack) = match kind {
+                Kind::Stream => {
+                    let socket = Socket::stream(to)?;
+                    let around = self.connects.connect(&socket, to, &self.stamps)?;
+                    let slack = departure_slack(around.before, around.after);
+                    (socket, around.before, slack)
+                }
+                Kind::Datagram => (Socket::datagram(to)?, self.stamps.now(), Duration::ZERO),
             };
-            let mut slack = Duration::ZERO;
-            if kind == Kind::Stream {
-                socket.connect(to)?;
-                slack = departure_slack(started, self.stamps.now());
-            }
             // After the attempt: a socket that is not even connecting counts as hung up.
             self.poll.registry().register(
                 &mut SourceFd(&socket.as_fd().as_raw_fd()),
@@ -288,6 +291,10 @@ impl Io for Epoll {
 
     fn connect(&mut self, token: Token, to: SocketAddr) {
         self.open(token, Kind::Stream, to);
+    }
+
+    fn port_search(&self) -> Duration {
+        self.connects.took()
     }
 
     fn local(&self, token: Token) -> Option<SocketAddr> {

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use super::{Chunk, Close, Epoll, Event, Io, Settings, Token, Unavailable, Uring, Waker};
 use crate::base::disk::DiskJob;
@@ -93,6 +94,10 @@ impl Io for Kernel {
 
     fn connect(&mut self, token: Token, to: SocketAddr) {
         either!(self, io => io.connect(token, to));
+    }
+
+    fn port_search(&self) -> Duration {
+        either!(self, io => io.port_search())
     }
 
     fn local(&self, token: Token) -> Option<SocketAddr> {

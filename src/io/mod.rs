@@ -15,6 +15,7 @@ mod delay;
 mod leisure;
 mod driver;
 mod departures;
+mod connects;
 mod outbox;
 mod epoll;
 mod uring;
@@ -61,6 +62,12 @@ pub trait Io {
     /// The connection attempt starts now or at the next `submit`; `Connected` says when. What is
     /// sent before it is established leaves when it is. The token is taken until `close`.
     fn connect(&mut self, token: Token, to: SocketAddr);
+
+    /// How long the processor was busy with the last connect, where that was long and could be measured:
+    /// the kernel looked through local ports for a free one. Zero otherwise.
+    fn port_search(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Our own address of an established connection; `None` where it is closed or has failed. Under the
     /// kernel it is a system call, which not every connection needs.

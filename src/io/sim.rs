@@ -39,6 +39,8 @@ pub struct Sim {
     world: Box<dyn World>,
     net: Net,
     ports: Ports,
+    /// How long the last connect looked for one.
+    port_search: Duration,
     /// Sockets that there are, which may be fewer than the settings say.
     sockets_max: usize,
     disk: Disk,
@@ -68,7 +70,8 @@ impl Sim {
         let rng = Rng::from_seed(seed);
         Sim {
             disk: Disk::new(rng.fork("disk"), &weather),
-            ports: Ports::new(weather.ports_max),
+            port_search: Duration::ZERO,
+            ports: Ports::new(weather.ports_max, weather.port_search),
             sockets_max: settings.sockets_max.min(weather.sockets_max),
             net: Net::new(rng.fork("net"), weather),
             world,
@@ -102,6 +105,15 @@ impl Sim {
         self.disk.stdout()
     }
 
+    /// Our thread is busy for so long.
+    fn keep_busy(&mut self, busy: Duration) {
+        if !busy.is_zero() {
+            let mut news = std::mem::take(&mut self.news);
+            self.pass(busy, &mut news);
+            self.news = news;
+        }
+    }
+
     fn open(&mut self, token: Token, to: SocketAddr, datagram: bool) {
         let slot = token.slot as usize;
         if self.entries.len() <= slot {
@@ -112,10 +124,14 @@ impl Sim {
             "a token's slot is closed before it is used again"
         );
         let started = self.net.now();
+        self.port_search = Duration::ZERO;
         let refusal = if self.tokens.len() == self.sockets_max {
             Some(NetError::Exhausted)
-        } else if !datagram && !self.ports.take(to, started) {
-            Some(NetError::NoPort)
+        } else if !datagram {
+            let (found, search) = self.ports.take(to, started);
+            self.port_search = search;
+            self.keep_busy(search);
+            (!found).then_some(NetError::NoPort)
         } else {
             None
         };
@@ -316,6 +332,10 @@ impl Io for Sim {
         self.open(token, to, false);
     }
 
+    fn port_search(&self) -> Duration {
+        self.port_search
+    }
+
     fn local(&self, token: Token) -> Option<SocketAddr> {
         let entry = self.entries.get(token.slot as usize)?;
         match &entry.state {
@@ -455,11 +475,7 @@ impl Io for Sim {
 
     fn release(&mut self, chunk: Chunk) {
         let busy = self.net.chunk_takes();
-        if !busy.is_zero() {
-            let mut news = std::mem::take(&mut self.news);
-            self.pass(busy, &mut news);
-            self.news = news;
-        }
+        self.keep_busy(busy);
         self.pool.put_back(chunk.buffer);
     }
 }

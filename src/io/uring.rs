@@ -30,6 +30,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -39,6 +40,7 @@ use self::connection::{Connection, Entry, Kind, Receive, State, current};
 pub use self::ring::Unavailable;
 use self::ring::{Answer, Name, Ring, SLOT_MAX, What};
 use self::watch::Watch;
+use super::connects::Connects;
 use super::departures::{Departure, Departures};
 use super::disk::Disk;
 use super::driver::{Driver, Drives};
@@ -72,6 +74,7 @@ pub struct Uring {
     /// For a host that waits in a loop of its own.
     timer: Timer,
     stamps: Stamps,
+    connects: Connects,
     departures: Departures,
     watch: Watch,
     driver: Driver,
@@ -118,6 +121,7 @@ impl Uring {
             answers: Vec::with_capacity(ANSWERS_A_TURN),
             timer: Timer::new()?,
             stamps: Stamps::start(),
+            connects: Connects::default(),
             departures: Departures::start(),
             watch: Watch::start(),
             driver: Driver::default(),
@@ -176,18 +180,17 @@ impl Uring {
         }
     }
 
-    fn try_open(&self, kind: Kind, to: SocketAddr) -> Result<State, NetError> {
+    fn try_open(&mut self, kind: Kind, to: SocketAddr) -> Result<State, NetError> {
         if self.open == self.capacity {
             return Err(NetError::Exhausted);
         }
-        let opened = || -> io::Result<State> {
+        let mut opened = || -> io::Result<State> {
             Ok(match kind {
                 Kind::Stream => {
                     let socket = Socket::stream(to)?;
-                    let started = self.stamps.now();
-                    socket.connect(to)?;
-                    let mut connection = Connection::new(socket, kind, started);
-                    connection.attempt_slack = departure_slack(started, self.stamps.now());
+                    let around = self.connects.connect(&socket, to, &self.stamps)?;
+                    let mut connection = Connection::new(socket, kind, around.before);
+                    connection.attempt_slack = departure_slack(around.before, around.after);
                     State::Connecting(connection)
                 }
                 Kind::Datagram => {
@@ -333,6 +336,10 @@ impl Io for Uring {
 
     fn connect(&mut self, token: Token, to: SocketAddr) {
         self.open(token, Kind::Stream, to);
+    }
+
+    fn port_search(&self) -> Duration {
+        self.connects.took()
     }
 
     fn local(&self, token: Token) -> Option<SocketAddr> {

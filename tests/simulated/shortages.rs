@@ -77,6 +77,32 @@ fn a_place_without_ports_takes_none_of_the_room_of_others() {
     }
 }
 
+/// How much of a crawl's time its thread was busy.
+fn busy(run: &Run) -> f64 {
+    let lag = &run.crawler.stats().lag;
+    let mean = lag.mean().expect("there were turns").as_secs_f64();
+    mean * lag.count() as f64 / run.crawler.elapsed().as_secs_f64()
+}
+
+#[test]
+fn who_looks_long_for_ports_does_so_for_a_twentieth_of_the_time() {
+    let run = crawl(&[1500, 20], |plan| {
+        plan.weather.ports_max = 2000;
+        plan.weather.port_search = Duration::from_millis(4);
+        let scopes = r#"{"host1.test": {"concurrency": 1}}"#;
+        plan.settings.push(("THROTTLING_SCOPES", scopes.into()));
+    });
+    // The first thousand take two seconds; to look for the ports of the others takes one and more.
+    let busy = busy(&run);
+    assert!(busy < 0.07, "{:.0} % of the time", busy * 100.0);
+    let took = run.crawler.elapsed().as_secs();
+    assert!((20..=60).contains(&took), "{took} s");
+    assert_eq!(run.crawler.stats().connections, 1520, "each is begun once");
+    assert!(run.turns < 400 * took, "{} turns in {took} s", run.turns);
+    let other = last_sent(&run, "host1.test");
+    assert!(other < 4.0, "the other place has ports: {other} s");
+}
+
 #[test]
 fn who_runs_out_of_sockets_goes_on_with_fewer_and_asks_seldom() {
     let hosts = [5; 100];

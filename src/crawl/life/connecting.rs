@@ -9,7 +9,8 @@ use super::flight::{Carrier, Flight, HttpSocket, Socket, Stage, Unread};
 use super::names::Found;
 use super::news::arrival;
 use super::origins::Origin;
-use super::room::{EXHAUSTED, NO_PORT};
+use super::ports::NO_PORT;
+use super::room::EXHAUSTED;
 use crate::base::slab::Key;
 use crate::base::time::Instant;
 use crate::crawl::core::{Core, token_of};
@@ -60,7 +61,7 @@ impl<I: Io> Core<I> {
             None => {
                 let places = found.addresses.iter();
                 let places = places.map(|address| SocketAddr::new(*address, port));
-                self.ports.scarce_until(places, self.now)
+                self.ports.waits_until(places, self.now)
             }
         };
         let key = self.flights.insert(Flight {
@@ -162,6 +163,7 @@ impl<I: Io> Core<I> {
         self.hold_again(origin);
         self.stats.connections += 1;
         self.io.connect(token_of(socket), remote);
+        self.note_port_search(remote);
         self.arm(socket);
         Ok(())
     }

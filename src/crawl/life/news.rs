@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use super::flight::{Carrier, End, Socket, Stage};
-use super::room::{EXHAUSTED, NO_PORT};
+use super::ports::NO_PORT;
+use super::room::EXHAUSTED;
 use crate::base::slab::Key;
 use crate::base::time::Instant;
 use crate::crawl::core::Core;

@@ -99,6 +99,9 @@ pub struct Weather {
     pub disk_room: u64,
     /// Local ports that our machine has for connections to one place.
     pub ports_max: usize,
+    /// How long our thread is busy where it looks through all of these for a free one. It does once half
+    /// of them are taken, as Linux does, which has the other half for servers that choose one.
+    pub port_search: Duration,
     /// Sockets that our machine has to give, whatever the settings count on.
     pub sockets_max: usize,
     /// The longest that a system call takes that sends. What it sends leaves at its very end, and
@@ -117,6 +120,7 @@ impl Default for Weather {
             disk_latency_max: Duration::from_millis(2),
             disk_room: u64::MAX,
             ports_max: usize::MAX,
+            port_search: Duration::ZERO,
             sockets_max: usize::MAX,
             send_max: Duration::ZERO,
             chunk_takes: Duration::ZERO,

@@ -10,6 +10,8 @@ use crate::base::time::Instant;
 #[derive(Debug)]
 pub(super) struct Ports {
     most: usize,
+    /// How long it takes to look at all of them.
+    search: Duration,
     taken: BTreeMap<SocketAddr, Taken>,
 }
 
@@ -21,25 +23,31 @@ struct Taken {
 }
 
 impl Ports {
-    pub(super) fn new(most: usize) -> Self {
+    pub(super) fn new(most: usize, search: Duration) -> Self {
         Ports {
             most,
+            search,
             taken: BTreeMap::new(),
         }
     }
 
-    /// Takes one for a connection to `to`, unless none is left.
-    pub(super) fn take(&mut self, to: SocketAddr, now: Instant) -> bool {
+    /// Takes one for a connection to `to`, unless none is left; and how long that was looked for.
+    pub(super) fn take(&mut self, to: SocketAddr, now: Instant) -> (bool, Duration) {
         if self.most == usize::MAX {
-            return true;
+            return (true, Duration::ZERO);
         }
         let taken = self.taken.entry(to).or_default();
         while taken.resting.front().is_some_and(|until| *until <= now) {
             taken.resting.pop_front();
         }
-        let is_left = taken.open + taken.resting.len() < self.most;
+        let count = taken.open + taken.resting.len();
+        let is_left = count < self.most;
         taken.open += usize::from(is_left);
-        is_left
+        let search = match count * 2 >= self.most {
+            true => self.search * count as u32 / self.most as u32,
+            false => Duration::ZERO,
+        };
+        (is_left, search)
     }
 
     /// A connection to `to` is over; `rests`: we ended it, and waited for nobody.
