@@ -35,7 +35,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("url", &["src/wire/url/standard.rs", "src/fetch/cookies.rs"]),
     ("cookie_store", &["src/fetch/cookies.rs"]),
     ("psl", &["src/wire/url.rs"]),
-    ("html5gum", &["src/wire/html.rs"]),
+    ("html5gum", &["src/wire/html/tags.rs"]),
     ("encoding_rs", &["src/wire/charset.rs"]),
     ("chardetng", &["src/wire/charset.rs"]),
     ("quick_xml", &["src/wire/sitemap.rs"]),

@@ -3,6 +3,7 @@
 pub mod time;
 pub mod wheel;
 pub mod timeouts;
+pub(crate) mod units;
 pub mod slab;
 pub mod chunked;
 pub mod secret;

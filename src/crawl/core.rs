@@ -22,6 +22,7 @@ use super::life::pieces::Pieces;
 use super::life::ports::Ports;
 use super::life::room::Room;
 use super::life::spare::Spare;
+use super::life::work::Work;
 use super::pacing::{MOST, MOST_RUNNING, Pacing};
 use super::phase::Phase;
 use super::probe::Load;
@@ -80,6 +81,8 @@ pub(super) struct Core<I: Io> {
     /// Where our machine has no local port left.
     pub ports: Ports,
     pub flights: Slab<Flight>,
+    /// Replies that are worked on.
+    pub work: Work,
     pub sockets: Slab<Socket>,
     /// The attempt behind each of the throttle's tickets, by the ticket's slot.
     pub flight_of: Vec<Option<Key>>,
@@ -181,6 +184,8 @@ impl<I: Io> Core<I> {
         if let Some(pull) = &mut self.pull {
             pull.begin_turn();
         }
+        self.work.begin_turn();
+        self.pieces.begin_turn();
         let deadline = self.next_deadline().into_iter().chain(until).min();
         let mut events = std::mem::take(&mut self.events);
         self.io.wait(deadline, &mut events);
@@ -205,6 +210,11 @@ impl<I: Io> Core<I> {
         self.arrive();
         self.fire();
         self.grant();
+        if !self.work.is_empty() {
+            // What departs now need not wait for that.
+            self.io.submit();
+            self.work_on(false);
+        }
         self.resolve_on();
         self.resume();
         self.make_room();
@@ -413,6 +423,7 @@ impl<I: Io> Core<I> {
             && self.sink.is_ready()
             && !self.is_full()
             && !self.mapping.is_full()
+            && !self.work.is_full()
             && self.unresolved.is_empty()
             && self.resolving < self.resolving_max();
         self.throttle.set_releasing(releasing);
@@ -436,7 +447,8 @@ impl<I: Io> Core<I> {
                     let ready = self.sink.is_ready() && !self.has_failed_too_often();
                     self.throttle.set_releasing(releasing && ready);
                     releases += 1;
-                    if releases == RELEASES_PER_TURN {
+                    // Rules of robots.txt may take long to compare with.
+                    if releases == RELEASES_PER_TURN || self.work.is_spent_on_rules() {
                         break;
                     }
                 }

@@ -30,6 +30,7 @@ use super::life::pieces::Pieces;
 use super::life::ports::Ports;
 use super::life::room::Room;
 use super::life::spare::Spare;
+use super::life::work::Work;
 use super::pacing::{MOST, Pacing};
 use super::phase::Phase;
 use super::stats::{Progress, Stats};
@@ -330,6 +331,7 @@ impl<I: Io> Crawler<I> {
             room,
             ports: Ports::new(secret),
             flights: Slab::new(),
+            work: Work::default(),
             sockets: Slab::new(),
             flight_of: Vec::new(),
             deadlines: Deadlines::new(now),

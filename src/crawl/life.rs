@@ -5,7 +5,7 @@
 //! connections in `connecting.rs`, what leaves on them in `sending.rs`, what they say in `news.rs`,
 //! which of them are read in `reading.rs`, how they end in `closing.rs`; what the throttle hears in
 //! `hearing.rs`, what a reply leads to in `follow.rs`, the work on its
-//! body in `work.rs`, what is told of it in `report.rs`.
+//! body in `work.rs` and `finding.rs`, what is told of it in `report.rs`.
 
 pub(super) mod admission;
 pub(super) mod scopes;
@@ -33,6 +33,7 @@ pub(super) mod cookies;
 pub(super) mod hearing;
 pub(super) mod follow;
 pub(super) mod work;
+pub(super) mod finding;
 pub(super) mod delayed;
 pub(super) mod report;
 pub(super) mod decisions;
@@ -41,6 +42,7 @@ use self::admission::{Refused, job_of};
 use self::flight::{Carrier, Socket, Stage};
 use self::names::Resolved;
 use self::pieces::Read;
+use self::work::Task;
 use super::core::Core;
 use crate::base::slab::Key;
 use crate::fetch::exchange::Exchange;
@@ -114,7 +116,9 @@ impl<I: Io> Core<I> {
             None
         };
         for _ in 0..UNSENT_PER_RELEASE {
-            match self.frontier.next(lane, &self.throttle, self.now) {
+            let next = self.frontier.next(lane, &self.throttle, self.now);
+            self.work.spend_on_rules(self.frontier.take_rule_steps());
+            match next {
                 Next::Send(job) => {
                     if !self.throttle.recharge(ticket, &job.costs(), self.now) {
                         // Not the one that the lane was offered for, and dearer.
@@ -143,6 +147,9 @@ impl<I: Io> Core<I> {
                     self.looked_up.remove(&lane);
                     break;
                 }
+            }
+            if self.work.is_spent_on_rules() {
+                break;
             }
         }
         self.throttle.cancel(ticket, self.now);
@@ -219,7 +226,8 @@ impl<I: Io> Core<I> {
         self.ask_for_body(key, socket);
     }
 
-    /// 7. It has ended: the sink has it, its links enter (1), its lane goes on (2).
+    /// 7. It has ended: its links enter (1), the sink has it, its lane goes on (2); now, or, where that
+    ///    takes long, a step in each of the next turns.
     pub fn on_end(
         &mut self,
         key: Key,
@@ -236,19 +244,19 @@ impl<I: Io> Core<I> {
             self.hear_end(&flight, &signal, &page);
         }
         self.tell_decisions_of(&mut flight, &page);
-        self.forget(key, &flight);
+        self.forget_times(key, &flight);
         self.throttle.finish(flight.ticket, self.now);
-        self.follow(&flight.job, &mut page);
-        let counts = page.final_ && page.status.is_some();
-        let buffers = self.deliver(page);
-        self.spare.put_exchange(exchange, buffers);
-        self.frontier.ended(
-            flight.lane,
-            &flight.job,
-            counts,
-            &mut self.throttle,
-            self.now,
-        );
+        let finding = self.follow(&flight.job, &mut page);
+        let buffers = self.work_at_once(Task {
+            job: flight.job,
+            lane: flight.lane,
+            origin: flight.origin,
+            page,
+            finding,
+            held: 0,
+        });
+        self.spare
+            .put_exchange(exchange, buffers.unwrap_or_default());
     }
 }
 

@@ -40,6 +40,7 @@ impl<I: Io> Core<I> {
     pub fn advance_phase(&mut self) {
         if self.sink.failure().is_some() && !matches!(self.phase, Phase::Over { .. }) {
             self.cancel_all();
+            self.conclude_all();
             self.phase = Phase::Over {
                 reason: "sink_failed",
             };
@@ -78,11 +79,14 @@ impl<I: Io> Core<I> {
                     until = until.min(self.now + grace);
                     self.phase = Phase::Draining { reason, until };
                 }
-                let is_over = self.flights.is_empty() && self.ending.is_empty();
+                let is_over =
+                    self.flights.is_empty() && self.ending.is_empty() && self.work.is_empty();
                 if !is_over && self.now >= until {
                     self.cancel_all();
+                    // What came is whole, and what it leads to is to be fetched some day.
+                    self.work_on(true);
                 }
-                if is_over || self.now >= until {
+                if is_over || self.now >= until && self.work.is_empty() {
                     self.flush(reason, Some(until).filter(|_| reason == SHUTDOWN));
                 }
             }
@@ -135,6 +139,7 @@ impl<I: Io> Core<I> {
 
     pub fn is_exhausted(&self) -> bool {
         self.flights.is_empty()
+            && self.work.is_empty()
             && self.frontier.queued() == 0
             && self.mapping.is_empty()
             && self.delayed.len() == 0

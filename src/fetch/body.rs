@@ -69,6 +69,15 @@ impl Body {
         }
     }
 
+    /// Whether what comes may become more than it is.
+    pub(super) fn expands(&self, headers: &Headers) -> bool {
+        match &self.state {
+            State::Untouched => headers.get("content-encoding").is_some(),
+            State::Decoding(decoder) => !decoder.is_identity(),
+            State::AsItCame(_) | State::Dropped | State::Stuck(_) => false,
+        }
+    }
+
     /// Decodes a piece and appends it to `out`, at most `decoded_max` bytes. What is left of it then is
     /// kept, for [`Body::go_on`]. The limit holds for both forms.
     pub(super) fn take(

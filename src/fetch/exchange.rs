@@ -29,7 +29,8 @@ pub enum Step {
     /// The final head is complete; the body follows.
     Head,
     /// As much of a body that is [taken](Wish::Take) is there as a piece may be:
-    /// [`Exchange::swap_body`], before more is read.
+    /// [`Exchange::swap_body`], before more is read. Or as much of one that is kept was decoded as one
+    /// step may be: others may have their turn before more is read.
     Piece,
     /// The exchange is over.
     Over {
@@ -305,6 +306,16 @@ impl Exchange {
         true
     }
 
+    /// Whether a body is coming that is kept and may become more than what comes.
+    pub fn expands(&self) -> bool {
+        match (&self.state, &self.received.head) {
+            (State::ReadingBody(body), Some(head)) => {
+                self.wish == Wish::Keep && body.expands(&head.headers)
+            }
+            _ => false,
+        }
+    }
+
     /// The phases so far.
     pub fn timings(&self) -> &Timings {
         &self.timings
@@ -418,6 +429,10 @@ impl Exchange {
             head, body: out, ..
         } = &mut self.received;
         let headers = &head.as_ref().expect("a body follows its head").headers;
+        let room = match self.wish {
+            Wish::Keep if body.expands(headers) => KEPT_STEP,
+            _ => room,
+        };
         if let Some(taken) = body.go_on(headers, room, out) {
             return self.took(taken, arrival);
         }
@@ -445,6 +460,8 @@ impl Exchange {
     /// What follows from what became of a piece of the body.
     fn took(&mut self, taken: Taken, arrival: Arrival) -> Read {
         match taken {
+            // A few bytes may become many.
+            Taken::Some if self.wish == Wish::Keep => Read::Done(Step::Piece),
             Taken::All | Taken::Some => Read::Again,
             Taken::Cut { over } => {
                 self.received.drop_last(over);
@@ -509,6 +526,9 @@ const REQUEST_REST: usize = 64;
 
 /// Bytes of a body that one piece has at most, content codings undone.
 const PIECE_MAX: usize = 64 << 10;
+
+/// Bytes of a body that are decoded in one step where it is kept.
+pub const KEPT_STEP: usize = 128 << 10;
 
 /// Bytes of the wire that are read at once for pieces: what is left of them, when a piece is whole, is
 /// kept apart.

@@ -74,6 +74,8 @@ enum Label {
     RedirectedFrom,
     /// The origin whose robots.txt this fetch is to bring.
     RobotsFor,
+    /// How many sitemaps led to this one.
+    Nesting,
 }
 
 /// Why the scopes of a request need not be asked for.
@@ -316,6 +318,17 @@ impl Extra {
     /// It is to bring the robots.txt of this origin.
     pub fn set_robots_for(&mut self, origin: u32) {
         self.set_number(Label::RobotsFor, origin.into());
+    }
+
+    /// How deep it stands in sitemaps.
+    pub fn nesting(&self) -> u32 {
+        let nesting = self.number(Label::Nesting).unwrap_or(0);
+        u32::try_from(nesting).unwrap_or(u32::MAX)
+    }
+
+    /// It stands so deep in sitemaps.
+    pub fn set_nesting(&mut self, nesting: u32) {
+        self.set_number(Label::Nesting, nesting.into());
     }
 
     fn number(&self, label: Label) -> Option<u64> {

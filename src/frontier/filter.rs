@@ -31,6 +31,10 @@ pub enum Filtered {
     FrontierFull,
     /// The page had more links than `LINKS_PER_PAGE_MAX`.
     LinksPerPage,
+    /// A sitemap that stands deeper in others than `SITEMAP_DEPTH_LIMIT`.
+    SitemapDepth,
+    /// A sitemap of a host that has had `SITEMAPS_PER_HOST_MAX`.
+    HostSitemaps,
 }
 
 impl Filtered {
@@ -48,6 +52,8 @@ impl Filtered {
             Filtered::HostPages => "max_pages_per_host",
             Filtered::FrontierFull => "frontier_full",
             Filtered::LinksPerPage => "links_per_page",
+            Filtered::SitemapDepth => "sitemap_depth",
+            Filtered::HostSitemaps => "max_sitemaps_per_host",
         }
     }
 }

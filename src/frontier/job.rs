@@ -158,6 +158,11 @@ impl Job {
         self.extra.as_ref()?.robots_for()
     }
 
+    /// How deep it stands in sitemaps: 1 for one that a robots.txt names, 0 for what is none.
+    pub fn nesting(&self) -> u32 {
+        self.extra.as_ref().map_or(0, |extra| extra.nesting())
+    }
+
     /// The rarer parts, made if there are none.
     pub fn extra_mut(&mut self) -> &mut Extra {
         self.extra.get_or_insert_default()
@@ -196,7 +201,7 @@ impl Job {
 
     /// Its place among the requests of its lane: the greatest goes first.
     ///
-    /// robots.txt first, then sitemaps, then by priority, then by share of a quota (which is never
+    /// robots.txt first, then sitemaps (which take turns with pages), then by priority, then by share of a quota (which is never
     /// negative, so that its bits are in its order), then in order of admission.
     pub(super) fn rank(&self) -> Rank {
         let kind = match self.kind {

@@ -34,7 +34,7 @@ use super::origins::Origins;
 use super::queue::Queue;
 use super::queued::Queued;
 use super::request::Kind;
-use super::robots::{Brought, Standing as Robots, Verdict};
+use super::robots::{Brought, RulesCache, Standing as Robots, UNREACHABLE_FOR, Verdict};
 use super::seen::Seen;
 use super::settings::Settings;
 use crate::base::chunked::ChunkedVec;
@@ -59,6 +59,12 @@ pub struct Frontier {
     /// The Crawl-delays of origins that have been made scopes of these lanes.
     heeded: HashMap<LaneId, Duration, Secret>,
     origins: Origins,
+    rules: RulesCache,
+    /// What the rules said of the first requests of lanes when they came, where they may be gone
+    /// before the lane's turn: so each fetch of a robots.txt brings its lanes on.
+    decided: HashMap<LaneId, (u64, Verdict), Secret>,
+    /// Sitemaps that were let in, by host.
+    sitemaps: HashMap<HostId, u32, Secret>,
     hosts: Hosts,
     site: Site,
     seen: Seen,
@@ -130,6 +136,9 @@ impl Frontier {
             hosts.count_pages();
         }
         Frontier {
+            rules: RulesCache::new(settings.robots_memory),
+            decided: HashMap::with_hasher(*secret),
+            sitemaps: HashMap::with_hasher(*secret),
             settings,
             lanes: ChunkedVec::new(),
             lane_of: HashTable::new(),
@@ -168,11 +177,11 @@ impl Frontier {
         let lane = self.lane(&job.url, job.route(), scopes, throttle);
         self.queued += 1;
         let slot = &mut self.lanes[lane.0 as usize];
-        let first = job.kind != Kind::Page;
+        let first = job.kind == Kind::Robots;
         slot.queue.push(Queued::of(job));
         match slot.stands {
             Stands::Idle => self.offer(lane, throttle, now),
-            // robots.txt and sitemaps wait for nobody's robots.txt, and for no page limit.
+            // A robots.txt waits for nobody's robots.txt, and for no page limit.
             Stands::Robots | Stands::Limited if first => self.offer(lane, throttle, now),
             // Another may be the first now.
             Stands::Offered => self.offer(lane, throttle, now),
@@ -187,7 +196,7 @@ impl Frontier {
         self.queued += 1;
         let slot = &mut self.lanes[lane.0 as usize];
         slot.in_flight.subtract();
-        if job.kind != Kind::Page && matches!(slot.stands, Stands::Robots | Stands::Limited) {
+        if job.kind == Kind::Robots && matches!(slot.stands, Stands::Robots | Stands::Limited) {
             // What the lane waits for may be this very request, and nobody else will send it.
             slot.stands = Stands::Taken;
         }
@@ -213,16 +222,16 @@ impl Frontier {
             }
             Health::Down => return Next::Unsent(self.pop(lane, throttle), Unsent::HostDown),
         }
-        let is_page = front.kind() == Kind::Page;
+        let is_robots = front.kind() == Kind::Robots;
         // Whatever leaves from here heeds it: a neighbour's robots.txt that lies here, too.
         if self.settings.robots_obey
-            && let Some(delay) = origin.robots.crawl_delay()
+            && let Some(delay) = origin.robots.crawl_delay(&self.rules)
             && self.heeded.get(&lane) != Some(&delay)
         {
             self.heeded.insert(lane, delay);
             return Next::CrawlDelay(delay);
         }
-        if !is_page {
+        if is_robots {
             return Next::Send(self.take(lane, throttle));
         }
         if let Some(later) = self.spent(lane, throttle) {
@@ -233,8 +242,23 @@ impl Frontier {
         if !self.settings.robots_obey || front.flags().ignore_robots {
             return Next::Send(self.take(lane, throttle));
         }
-        let origin = self.origins.get_mut(slot.origin);
-        match origin.robots.verdict(front.target(), now) {
+        let (number, id) = (slot.origin, front.id());
+        let verdict = match &self.origins.get(number).robots {
+            Robots::Known(known) => self.rules.verdict(*known, front.target(), now),
+            Robots::Absent(until) if *until > now => Verdict::Allowed,
+            Robots::Unreachable(until) if *until > now => Verdict::Unreachable,
+            Robots::Fetching(_) => Verdict::Wait,
+            _ => Verdict::Ask,
+        };
+        let decided = match self.decided.is_empty() {
+            true => None,
+            false => self.decided.remove(&lane),
+        };
+        let verdict = match (verdict, decided) {
+            (Verdict::Ask | Verdict::Wait, Some((decided, verdict))) if decided == id => verdict,
+            (verdict, _) => verdict,
+        };
+        match verdict {
             Verdict::Allowed => Next::Send(self.take(lane, throttle)),
             Verdict::Disallowed(rule, line) => {
                 Next::Unsent(self.pop(lane, throttle), Unsent::Disallowed(rule, line))
@@ -243,14 +267,15 @@ impl Frontier {
                 Next::Unsent(self.pop(lane, throttle), Unsent::RobotsUnreachable)
             }
             Verdict::Wait => {
-                if let Robots::Fetching(waiting) = &mut origin.robots {
+                if let Robots::Fetching(waiting) = &mut self.origins.get_mut(number).robots {
                     waiting.push(lane);
                 }
                 self.lanes[lane.0 as usize].stands = Stands::Robots;
                 Next::Later
             }
             Verdict::Ask => {
-                origin.robots = Robots::Fetching(Box::new(SmallVec::from_slice(&[lane])));
+                let fetching = Robots::Fetching(Box::new(SmallVec::from_slice(&[lane])));
+                self.set_robots(number, fetching);
                 let job = self.robots_job(lane, throttle);
                 let slot = &mut self.lanes[lane.0 as usize];
                 slot.in_flight.add();
@@ -263,7 +288,7 @@ impl Frontier {
     fn robots_job(&mut self, lane: LaneId, throttle: &Throttle) -> Job {
         let id = self.number();
         let slot = &self.lanes[lane.0 as usize];
-        let front = slot.queue.peek().expect("a page asks for robots.txt");
+        let front = slot.queue.peek().expect("a request asks for robots.txt");
         let (is_https, host, port) = self.address_of(lane, throttle);
         let mut job = Job {
             parent: front.id(),
@@ -397,13 +422,68 @@ impl Frontier {
         now: Instant,
     ) {
         let lifetime = self.settings.robots_lifetime;
-        let origin = self.origins.get_mut(origin);
-        for lane in origin.robots.arrived(brought, lifetime, now) {
+        let standing = match brought {
+            Brought::Rules(rules) => {
+                Robots::Known(self.rules.insert(origin, rules, now + lifetime))
+            }
+            Brought::Absent => Robots::Absent(now + lifetime),
+            Brought::Unreachable => Robots::Unreachable(now + UNREACHABLE_FOR.min(lifetime)),
+        };
+        let waiting = match self.set_robots(origin, standing) {
+            Robots::Fetching(waiting) => *waiting,
+            _ => SmallVec::new(),
+        };
+        while let Some(evicted) = self.rules.evict() {
+            self.origins.get_mut(evicted).robots = Robots::Unknown;
+        }
+        for lane in waiting {
             if self.lanes[lane.0 as usize].stands == Stands::Robots {
                 self.lanes[lane.0 as usize].stands = Stands::Taken;
+                self.decide_now(lane, now);
                 self.go_on(lane, throttle, now);
             }
         }
+    }
+
+    /// Where the rules of a lane's origin may be gone before its turn comes, remembers what they say of
+    /// its first request.
+    fn decide_now(&mut self, lane: LaneId, now: Instant) {
+        if !self.rules.is_pressed() {
+            return;
+        }
+        let slot = &self.lanes[lane.0 as usize];
+        if let Robots::Known(known) = self.origins.get(slot.origin).robots
+            && let Some(front) = slot.queue.peek()
+        {
+            let verdict = self.rules.verdict(known, front.target(), now);
+            self.decided.insert(lane, (front.id(), verdict));
+        }
+    }
+
+    /// Changes how an origin's robots.txt stands; gives how it stood. Its rules go.
+    fn set_robots(&mut self, origin: u32, standing: Robots) -> Robots {
+        let origin = self.origins.get_mut(origin);
+        let before = std::mem::replace(&mut origin.robots, standing);
+        if let Robots::Known(number) = before {
+            self.rules.remove(number);
+        }
+        before
+    }
+
+    /// Forgets an origin that nobody uses, and its rules.
+    fn forget_origin(&mut self, origin: u32) {
+        self.set_robots(origin, Robots::Unknown);
+        self.origins.forget(origin);
+    }
+
+    /// Bytes that the rules of robots.txt files take.
+    pub fn rules_bytes(&self) -> u64 {
+        self.rules.bytes()
+    }
+
+    /// How many comparisons with rules there were since this was last asked.
+    pub fn take_rule_steps(&mut self) -> usize {
+        self.rules.take_steps()
     }
 
     /// Lets a lane wait until a moment.

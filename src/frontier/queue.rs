@@ -3,6 +3,7 @@
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::queued::Queued;
+use super::request::Kind;
 
 /// A priority queue that is small when it is short: of a million lanes most hold one request.
 #[derive(Debug, Default)]
@@ -22,6 +23,16 @@ pub(super) struct Many {
     run: VecDeque<Queued>,
     /// Those that came when a lesser one was the last of the run.
     others: BinaryHeap<Queued>,
+    /// The sitemaps, where there are or were any: they take turns with the pages.
+    sitemaps: Option<Box<Sitemaps>>,
+}
+
+/// Sitemaps in their order, and whose turn it is.
+#[derive(Debug, Default)]
+struct Sitemaps {
+    queue: VecDeque<Queued>,
+    /// The last that went was one.
+    is_pages_turn: bool,
 }
 
 impl Queue {
@@ -56,7 +67,9 @@ impl Queue {
             Queue::Many(mut many) => {
                 let first = many.pop();
                 *self = match many.len() {
-                    1 => many.pop().map_or(Queue::Empty, Queue::One),
+                    0 => Queue::Empty,
+                    // Whose turn it is must not be forgotten while one waits for it.
+                    1 if many.sitemaps.is_none() => many.pop().map_or(Queue::Empty, Queue::One),
                     _ => Queue::Many(many),
                 };
                 first
@@ -83,7 +96,7 @@ impl Queue {
         let has_any = match self {
             Queue::Empty => false,
             Queue::One(only) => wanted(only),
-            Queue::Many(many) => many.run.iter().chain(&many.others).any(&wanted),
+            Queue::Many(many) => many.iter().any(&wanted),
         };
         if !has_any {
             return Vec::new();
@@ -101,6 +114,11 @@ impl Queue {
 
 impl Many {
     fn push(&mut self, queued: Queued) {
+        if queued.kind() == Kind::Sitemap {
+            let queue = &mut self.sitemaps.get_or_insert_default().queue;
+            let place = queue.partition_point(|other| *other > queued);
+            return queue.insert(place, queued);
+        }
         if self.run.back().is_none_or(|last| queued < *last) {
             if self.run.len() == self.run.capacity() {
                 self.run.reserve_exact(growth(self.run.len()));
@@ -115,19 +133,56 @@ impl Many {
     }
 
     fn peek(&self) -> Option<&Queued> {
-        self.run.front().max(self.others.peek())
-    }
-
-    fn pop(&mut self) -> Option<Queued> {
-        if self.run.front() > self.others.peek() {
-            self.run.pop_front()
-        } else {
-            self.others.pop()
+        match self.sitemap() {
+            Some(sitemap) => Some(sitemap),
+            None => self.other(),
         }
     }
 
+    /// The first that is no sitemap.
+    fn other(&self) -> Option<&Queued> {
+        self.run.front().max(self.others.peek())
+    }
+
+    /// The first sitemap, if its turn has come.
+    fn sitemap(&self) -> Option<&Queued> {
+        let sitemaps = self.sitemaps.as_ref()?;
+        let first = sitemaps.queue.front()?;
+        let is_first = match self.other() {
+            None => true,
+            Some(other) => !sitemaps.is_pages_turn && other.kind() == Kind::Page,
+        };
+        is_first.then_some(first)
+    }
+
+    fn pop(&mut self) -> Option<Queued> {
+        if self.sitemap().is_some() {
+            let sitemaps = self.sitemaps.as_mut()?;
+            sitemaps.is_pages_turn = true;
+            return sitemaps.queue.pop_front();
+        }
+        let popped = match self.run.front() > self.others.peek() {
+            true => self.run.pop_front(),
+            false => self.others.pop(),
+        };
+        if let Some(sitemaps) = &mut self.sitemaps
+            && popped
+                .as_ref()
+                .is_some_and(|popped| popped.kind() == Kind::Page)
+        {
+            sitemaps.is_pages_turn = false;
+        }
+        popped
+    }
+
     fn len(&self) -> usize {
-        self.run.len() + self.others.len()
+        let sitemaps = self.sitemaps.as_ref();
+        self.run.len() + self.others.len() + sitemaps.map_or(0, |sitemaps| sitemaps.queue.len())
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Queued> {
+        let sitemaps = self.sitemaps.iter().flat_map(|sitemaps| &sitemaps.queue);
+        self.run.iter().chain(&self.others).chain(sitemaps)
     }
 }
 
@@ -155,6 +210,33 @@ mod tests {
     #[test]
     fn it_is_no_larger_than_what_a_million_lanes_can_afford() {
         assert_eq!(size_of::<Queue>(), 16);
+    }
+
+    #[test]
+    fn sitemaps_take_turns_with_pages_also_where_each_leads_to_the_next() {
+        let sitemap = |id| Job {
+            kind: Kind::Sitemap,
+            ..job(id, 0)
+        };
+        let mut queue = Queue::default();
+        let mut went = Vec::new();
+        for page in 1..=3 {
+            queue.push(Queued::of(job(page, 0)));
+        }
+        queue.push(Queued::of(sitemap(10)));
+        for _ in 0..8 {
+            let next = queue.pop().expect("there is always a sitemap");
+            went.push(next.id());
+            if next.kind() == Kind::Sitemap {
+                queue.push(Queued::of(sitemap(next.id() + 1)));
+            }
+        }
+        assert_eq!(went, [10, 1, 11, 2, 12, 3, 13, 14]);
+        queue.push(Queued::of(Job {
+            kind: Kind::Robots,
+            ..job(99, 0)
+        }));
+        assert_eq!(queue.pop().map(|next| next.id()), Some(99));
     }
 
     #[test]

@@ -41,6 +41,9 @@ pub struct Settings {
     pub robots_agent: String,
     /// `ROBOTSTXT_CACHE_TIME`: how long a robots.txt holds.
     pub robots_lifetime: Duration,
+    /// `ROBOTS_MEMORY`: bytes of the rules of all robots.txt files; those used least lately go first,
+    /// and are fetched again when they are needed.
+    pub robots_memory: u64,
     /// `RETRY_TIMES`: how often a page is tried again.
     pub retry_times: u32,
     /// `RETRY_HTTP_CODES`.
@@ -55,6 +58,11 @@ pub struct Settings {
     pub follow_resources: bool,
     /// `FOLLOW_SITEMAPS`: sitemaps named in robots.txt are read.
     pub sitemaps: bool,
+    /// `SITEMAP_DEPTH_LIMIT`: how deep sitemaps may stand in one another, from 1 for those that robots.txt
+    /// names; 0 is no limit.
+    pub sitemap_depth_limit: u32,
+    /// `SITEMAPS_PER_HOST_MAX`: sitemaps fetched of one host; 0 is no limit.
+    pub sitemaps_per_host_max: u32,
     /// Hosts that cannot be resolved or connected to are held, and then given up. A crawl's manners, which
     /// no setting has a name for; a probe has none, and a program that watches its own servers writes
     /// `false` here.
@@ -83,6 +91,7 @@ impl Default for Settings {
             robots_obey: true,
             robots_agent: "argiope".to_owned(),
             robots_lifetime: Duration::from_secs(24 * 3600),
+            robots_memory: 256 << 20,
             retry_times: 2,
             retry_codes: vec![500, 502, 503, 504, 522, 524, 408, 429],
             // What may be gone at the next try. A name that does not exist will not exist then.
@@ -100,6 +109,10 @@ impl Default for Settings {
             nofollow: true,
             follow_resources: false,
             sitemaps: false,
+            // The protocol knows an index and the sitemaps in it; some nest once more.
+            sitemap_depth_limit: 3,
+            // Fifty million URLs.
+            sitemaps_per_host_max: 1000,
             gives_up_hosts: true,
             proxy: None,
             drop_parameters: Vec::new(),

@@ -1,6 +1,6 @@
 //! Results to files: result lines, and the WARC records that the lines point into.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use crate::base::disk::{DiskDone, DiskJob, FileId, Written};
 use crate::base::time::Wall;
 use crate::sink::decisions;
 use crate::sink::page::Page;
+use crate::sink::prepared::Prepared;
 use crate::sink::results::{RecordPlace, write_from_place, write_place, write_until_place};
 use crate::sink::warc::WarcFiles;
 pub use crate::sink::warc::WarcOptions;
@@ -70,6 +71,8 @@ pub enum Results {
 pub struct FileSink {
     options: FileSinkOptions,
     warc: Option<WarcFiles>,
+    /// Large replies that are being made ready to be written, by the number of their attempt.
+    preparing: BTreeMap<u64, Prepared>,
     /// Lines that wait for their record or behind one that does. Their numbers follow each other.
     waiting: VecDeque<Line>,
     /// Bytes in `waiting`.
@@ -131,6 +134,7 @@ impl FileSink {
         let warc = options.warc.clone();
         FileSink {
             warc: warc.map(|warc| WarcFiles::new(options.folder.clone(), warc, warc_from)),
+            preparing: BTreeMap::new(),
             waiting: VecDeque::new(),
             waiting_size: 0,
             next: 1,
@@ -311,14 +315,41 @@ impl Sink for FileSink {
         self.options.warc.is_some()
     }
 
+    fn prepare(&mut self, page: &Page, units: &mut u64) -> bool {
+        let has_record = self.warc.is_some();
+        let is_wanted = has_record || self.options.results != Results::None;
+        if !is_wanted || page.response_bytes.is_empty() {
+            return true;
+        }
+        if self.preparing.is_empty() || !self.preparing.contains_key(&page.id) {
+            // Most replies cost less than is left, and are written as they are.
+            let cost = page.response_bytes.len() as u64 * if has_record { 2 } else { 1 };
+            if cost <= *units && page.response_bytes.len() <= WRITTEN_AT_ONCE {
+                *units -= cost;
+                return true;
+            }
+            let head = self.warc.as_ref().map(|warc| warc.head_length(page));
+            self.preparing.insert(page.id, Prepared::new(page, head));
+        }
+        let prepared = self.preparing.get_mut(&page.id);
+        prepared.is_none_or(|prepared| prepared.step(page, units))
+    }
+
     fn put(&mut self, page: &mut Page, disk: &mut Vec<DiskJob>) {
         let before = disk.len();
         self.open(disk);
         let number = self.next;
         self.next += 1;
-        let digest = page.digest();
+        let prepared = match self.preparing.is_empty() {
+            true => None,
+            false => self.preparing.remove(&page.id),
+        };
+        let (digest, reply) = match prepared {
+            Some(prepared) => prepared.finish(),
+            None => (page.digest(), None),
+        };
         let warc = self.warc.as_mut();
-        let record = warc.and_then(|warc| warc.put(page, digest, number, disk));
+        let record = warc.and_then(|warc| warc.put(page, digest, reply, number, disk));
         if self.options.results != Results::None {
             self.put_line(number, page, digest, record);
         }
@@ -425,6 +456,9 @@ fn hand_over(file: FileId, lines: &mut Vec<u8>, disk: &mut Vec<DiskJob>) {
 /// one processor serves both threads, each change between them costs the crawl microseconds: with
 /// quarters of this they change places several times as often.
 const BATCH_SIZE: usize = 256 << 10;
+
+/// Replies up to this are digested and copied at once.
+const WRITTEN_AT_ONCE: usize = 256 << 10;
 
 /// Most lines are shorter.
 const LINE_USUAL: usize = 1024;

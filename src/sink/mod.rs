@@ -6,6 +6,7 @@ pub(crate) mod later;
 mod line;
 pub mod results;
 mod decisions;
+mod prepared;
 mod warc;
 pub mod files;
 pub mod directory;
@@ -55,6 +56,16 @@ pub trait Sink: Send {
     /// content coding: WARC files. Asked once, before the crawl begins.
     fn keeps_codings(&self) -> bool {
         false
+    }
+
+    /// Does some of what taking this page will cost: as much as `units` are left, of which each is the
+    /// work of a few nanoseconds, and takes what it used off them. Returns whether nothing is left
+    /// to do. Until then the crawl calls it again, with other work in between, and puts the page after.
+    ///
+    /// For sinks that digest, copy or compress whole bodies on the crawl's thread, which sends nothing
+    /// meanwhile.
+    fn prepare(&mut self, _page: &Page, _units: &mut u64) -> bool {
+        true
     }
 
     /// Takes a finished attempt. Whatever is to be written is pushed to `disk`.

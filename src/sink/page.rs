@@ -126,8 +126,13 @@ impl Page {
     /// The digest of the payload: the body without chunk framing, content codings left as they
     /// are, as far as it came. `None` where the reply can have none, or was not kept.
     pub fn digest(&self) -> Option<Digest> {
-        (self.may_have_body() && self.wish == Wish::Keep)
+        self.has_digest()
             .then(|| Digest::of_payload(self.raw_body(), self.chunked))
+    }
+
+    /// Whether there is one.
+    pub(crate) fn has_digest(&self) -> bool {
+        self.may_have_body() && self.wish == Wish::Keep
     }
 
     /// Each phase's name in result lines and its end, in the order they happen.

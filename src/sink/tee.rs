@@ -87,6 +87,11 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
         self.first.keeps_codings() || self.second.keeps_codings()
     }
 
+    fn prepare(&mut self, page: &Page, units: &mut u64) -> bool {
+        let first = self.first.prepare(page, units);
+        first && self.second.prepare(page, units)
+    }
+
     fn on_head(&mut self, reply: &Reply<'_>) -> Wish {
         let [first, second] = [0, 1].map(|which| Reply {
             resumed: &self.gates[which],

@@ -7,6 +7,7 @@ use crate::base::disk::{DiskDone, DiskJob, FileId};
 use crate::base::time::Wall;
 use crate::sink::line::Seconds;
 use crate::sink::page::Page;
+use crate::sink::prepared::PreparedRecord;
 use crate::wire::warc::{Digest, Fields, Record, RecordId, RecordIds, RecordKind};
 
 /// How WARC files are named, filled and described.
@@ -69,6 +70,7 @@ impl WarcFiles {
         &mut self,
         page: &Page,
         digest: Option<Digest>,
+        reply: Option<PreparedRecord>,
         tag: u64,
         disk: &mut Vec<DiskJob>,
     ) -> Option<Arc<str>> {
@@ -85,10 +87,22 @@ impl WarcFiles {
                 self.open_next(page.finished_at(), disk)
             }
         };
-        open.write_page(page, digest, tag, &mut self.ids, disk);
+        open.write_page(page, digest, reply, tag, &mut self.ids, disk);
         self.open = Some(open);
         let name = self.names.last().expect("an open file has a name");
         replied.then(|| name.clone())
+    }
+
+    /// How long the head of the record of a page's reply will be.
+    pub(super) fn head_length(&self, page: &Page) -> usize {
+        let id = RecordId::from_random([0; 16]);
+        let digest = Digest::of(b"");
+        let payload = page.has_digest().then_some(digest);
+        let protocols = protocols_of(page);
+        let record = reply_record(page, payload, id, id, &protocols);
+        let mut head = Vec::new();
+        record.write_head(digest, &mut head);
+        head.len()
     }
 
     /// Hears of a finished job. Jobs of others are passed over.
@@ -187,36 +201,22 @@ impl OpenFile {
         &mut self,
         page: &Page,
         digest: Option<Digest>,
+        reply: Option<PreparedRecord>,
         tag: u64,
         ids: &mut RecordIds,
         disk: &mut Vec<DiskJob>,
     ) {
         self.has_pages = true;
-        let protocols: Vec<&str> = [
-            page.version.and_then(http_protocol),
-            page.tls.and_then(|tls| tls_protocol(tls.version)),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
+        let protocols = protocols_of(page);
         // What the other records are concurrent to: the reply, or else the request.
         let main = ids.draw();
         let record = |kind, id, block| Record {
-            target: Some(&page.url),
-            address: page.remote.map(|remote| remote.ip()),
             concurrent_to: (id != main).then_some(main),
-            warcinfo: Some(self.info),
-            protocols: &protocols,
-            cipher: page.tls.map(|tls| tls.cipher),
-            ..Record::new(kind, id, page.captured_at(), block)
+            ..record_of(page, kind, id, self.info, &protocols, block)
         };
 
         let replied = !page.response_bytes.is_empty();
-        let response = replied.then(|| Record {
-            truncated: page.truncated.map(|reason| reason.name()),
-            payload_digest: digest.filter(|_| !page.chunked && has_regular_head(page)),
-            ..record(RecordKind::Response, main, &page.response_bytes)
-        });
+        let response = replied.then(|| reply_record(page, digest, main, self.info, &protocols));
         let request = (!page.request_bytes.is_empty()).then(|| {
             let id = if replied { ids.draw() } else { main };
             record(RecordKind::Request, id, &page.request_bytes)
@@ -228,16 +228,24 @@ impl OpenFile {
             ..record(RecordKind::Metadata, ids.draw(), known.as_bytes())
         };
 
-        for (record, tag) in [(response, tag), (request, 0), (Some(metadata), 0)] {
-            if let Some(record) = record {
-                self.append(&record, tag, disk);
+        if let Some(response) = response {
+            match reply {
+                Some(reply) => self.append_bytes(reply.write(&response), tag, disk),
+                None => self.append(&response, tag, disk),
             }
+        }
+        for record in [request, Some(metadata)].into_iter().flatten() {
+            self.append(&record, 0, disk);
         }
     }
 
     fn append(&mut self, record: &Record<'_>, tag: u64, disk: &mut Vec<DiskJob>) {
         let mut bytes = Vec::new();
         record.write(&mut bytes);
+        self.append_bytes(bytes, tag, disk);
+    }
+
+    fn append_bytes(&mut self, bytes: Vec<u8>, tag: u64, disk: &mut Vec<DiskJob>) {
         self.in_flight += bytes.len() as u64;
         disk.push(DiskJob::Append {
             file: self.file,
@@ -258,6 +266,47 @@ fn has_regular_head(page: &Page) -> bool {
     let is_last = |at: usize| at + END.len() == head.len();
     let first = head.windows(END.len()).position(|window| window == END);
     head.starts_with(b"HTTP/") && first.is_some_and(is_last)
+}
+
+/// A record of a page, in the file with this `warcinfo` record.
+fn record_of<'a>(
+    page: &'a Page,
+    kind: RecordKind,
+    id: RecordId,
+    info: RecordId,
+    protocols: &'a [&'a str],
+    block: &'a [u8],
+) -> Record<'a> {
+    Record {
+        target: Some(&page.url),
+        address: page.remote.map(|remote| remote.ip()),
+        warcinfo: Some(info),
+        protocols,
+        cipher: page.tls.map(|tls| tls.cipher),
+        ..Record::new(kind, id, page.captured_at(), block)
+    }
+}
+
+/// The record of its reply, which is the main one.
+fn reply_record<'a>(
+    page: &'a Page,
+    digest: Option<Digest>,
+    id: RecordId,
+    info: RecordId,
+    protocols: &'a [&'a str],
+) -> Record<'a> {
+    let kind = RecordKind::Response;
+    Record {
+        truncated: page.truncated.map(|reason| reason.name()),
+        payload_digest: digest.filter(|_| !page.chunked && has_regular_head(page)),
+        ..record_of(page, kind, id, info, protocols, &page.response_bytes)
+    }
+}
+
+fn protocols_of(page: &Page) -> Vec<&'static str> {
+    let http = page.version.and_then(http_protocol);
+    let tls = page.tls.and_then(|tls| tls_protocol(tls.version));
+    http.into_iter().chain(tls).collect()
 }
 
 /// The block of a metadata record: the specification's own fields (section 6.6), then ours, named

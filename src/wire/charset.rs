@@ -8,9 +8,11 @@
 use std::borrow::Cow;
 
 #[cfg(not(feature = "charset"))]
-use basic::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
+use basic::{Decoder, Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 #[cfg(feature = "charset")]
-use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
+use encoding_rs::{Decoder, Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
+
+use crate::base::units::Units;
 
 #[cfg(any(not(feature = "charset"), test))]
 mod basic;
@@ -22,6 +24,99 @@ pub fn decode<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Cow<'a, str> {
     let (encoding, mark) = encoding_of(bytes, content_type);
     encoding.decode_without_bom_handling(&bytes[mark..]).0
 }
+
+/// In which encoding a document is written, found out in bounded steps.
+#[derive(Debug)]
+pub(crate) struct Detection {
+    /// Once it is known.
+    encoding: Option<&'static Encoding>,
+    /// The length of the byte order mark.
+    mark: usize,
+    /// So many octets are valid UTF-8.
+    checked: usize,
+}
+
+impl Detection {
+    /// Looks at what is declared, and at nothing beyond the beginning.
+    pub fn new(bytes: &[u8], content_type: Option<&str>) -> Self {
+        let (encoding, mark) = match Encoding::for_bom(bytes) {
+            Some((encoding, mark)) => (Some(encoding), mark),
+            None => (stated(bytes, content_type), 0),
+        };
+        Detection {
+            encoding,
+            mark,
+            checked: 0,
+        }
+    }
+
+    /// Looks at more of the document; whether its encoding is known.
+    pub fn step(&mut self, bytes: &[u8], units: &mut Units) -> bool {
+        while self.encoding.is_none() {
+            if units.is_spent() {
+                return false;
+            }
+            let end = bytes.len().min(self.checked + CHECKED_AT_ONCE);
+            units.spend((end - self.checked) / 4 + 1);
+            match str::from_utf8(&bytes[self.checked..end]) {
+                Ok(_) => self.checked = end,
+                Err(error) if error.error_len().is_none() && end < bytes.len() => {
+                    self.checked += error.valid_up_to();
+                }
+                // Where it was cut.
+                Err(error) if error.error_len().is_none() => self.checked = end,
+                Err(_) => self.encoding = Some(guessed(bytes)),
+            }
+            if self.checked == bytes.len() {
+                self.encoding.get_or_insert(UTF_8);
+            }
+        }
+        true
+    }
+
+    /// Where the text begins, behind the byte order mark.
+    pub fn start(&self) -> usize {
+        self.mark
+    }
+
+    /// What makes UTF-8 of the document, piece by piece; `None` where that is what it is, as far as it
+    /// is valid.
+    pub fn recoder(&self) -> Option<Box<Recoder>> {
+        let encoding = self.encoding.unwrap_or(UTF_8);
+        (encoding != UTF_8).then(|| Box::new(Recoder(encoding.new_decoder_without_bom_handling())))
+    }
+}
+
+/// Makes UTF-8 of a document in another encoding, piece by piece.
+pub(crate) struct Recoder(Decoder);
+
+impl Recoder {
+    /// Appends the text of the next octets. `last`: they are the end of the document.
+    pub fn decode(&mut self, mut bytes: &[u8], last: bool, text: &mut Vec<u8>) {
+        loop {
+            let start = text.len();
+            text.resize(start + 3 * bytes.len() + RECODED_ROOM, 0);
+            let (_, read, written, _) = self.0.decode_to_utf8(bytes, &mut text[start..], last);
+            text.truncate(start + written);
+            bytes = &bytes[read..];
+            if bytes.is_empty() {
+                return;
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Recoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Recoder")
+    }
+}
+
+/// Octets that are looked at between two looks at what is left of a step.
+const CHECKED_AT_ONCE: usize = 16 << 10;
+
+/// Room for what a decoder had kept of the octets before.
+const RECODED_ROOM: usize = 32;
 
 /// The name of a document's encoding, by the WHATWG's list.
 pub fn name(bytes: &[u8], content_type: Option<&str>) -> &'static str {
@@ -43,11 +138,16 @@ fn encoding_of(bytes: &[u8], content_type: Option<&str>) -> (&'static Encoding, 
     if let Some(marked) = Encoding::for_bom(bytes) {
         return marked;
     }
-    let declared = content_type
+    let stated = stated(bytes, content_type);
+    (stated.unwrap_or_else(|| detected(bytes)), 0)
+}
+
+/// What the server or the document says.
+fn stated(bytes: &[u8], content_type: Option<&str>) -> Option<&'static Encoding> {
+    content_type
         .and_then(charset_parameter)
         .and_then(|label| Encoding::for_label(label.as_bytes()))
-        .or_else(|| declared(&bytes[..bytes.len().min(PRESCAN_LENGTH)]));
-    (declared.unwrap_or_else(|| detected(bytes)), 0)
+        .or_else(|| declared(&bytes[..bytes.len().min(PRESCAN_LENGTH)]))
 }
 
 /// The charset parameter of a Content-Type (or of the content of a meta element that stands for
@@ -368,6 +468,80 @@ mod tests {
         assert_eq!(name(russian, None), "windows-1251");
         let late = [ascii.as_bytes(), russian].concat();
         assert_eq!(name(&late, None), "windows-1251");
+    }
+
+    /// What is read in steps and pieces, however small.
+    fn check_steps(bytes: &[u8], content_type: Option<&str>) {
+        let whole = decode(bytes, content_type);
+        for piece in [1, 2, 3, 7, 4096] {
+            let mut detection = Detection::new(bytes, content_type);
+            while !detection.step(bytes, &mut Units::new(1)) {}
+            let mut text = Vec::new();
+            let rest = &bytes[detection.start()..];
+            match detection.recoder() {
+                None => text.extend_from_slice(rest),
+                Some(mut recoder) => {
+                    let mut pieces = rest.chunks(piece).peekable();
+                    while let Some(next) = pieces.next() {
+                        recoder.decode(next, pieces.peek().is_none(), &mut text);
+                    }
+                }
+            }
+            assert_eq!(
+                String::from_utf8_lossy(&text),
+                whole,
+                "{bytes:?} by {piece}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_document_read_in_steps_has_the_same_text() {
+        let long = [&b"x".repeat(CHECKED_AT_ONCE - 1)[..], "ü€".as_bytes()].concat();
+        check_steps(&long, None);
+        check_steps(&long[..long.len() - 1], None);
+        check_steps(&[&long[..], b"\xfc "].concat(), None);
+        for bytes in [
+            &b""[..],
+            b"plain",
+            b"gr\xfcn \x80\x9f",
+            b"\xEF\xBB\xBF\xC3\xBC",
+            b"\xFF\xFEa\0\x3d\xd8\x00\xdeb\0",
+            b"\xFE\xFF\0a\xd8\x3d\xde\x00\0b",
+            b"<meta charset=latin1>\xe9",
+            b"<meta charset=utf-8>\xe9 \xe2\x82",
+        ] {
+            check_steps(bytes, None);
+            check_steps(bytes, Some("text/html; charset=utf-16le"));
+        }
+        #[cfg(feature = "charset")]
+        check_steps(b"\x82\xa0\x82\xa2", Some("text/html; charset=shift_jis"));
+    }
+
+    #[test]
+    #[cfg(feature = "charset")]
+    fn what_needs_no_library_reads_in_pieces_as_the_library_does() {
+        let bytes: Vec<u8> = (0..=255).chain([0xd8, 0x3d, 0xde, 0, 0xd8, 0xd8]).collect();
+        for label in ["latin1", "utf-16", "utf-16be"] {
+            let known = Encoding::for_label(label.as_bytes()).expect(label);
+            let own = basic::Encoding::for_label(label.as_bytes()).expect(label);
+            for piece in [1, 3, 100] {
+                let mut decoder = own.new_decoder_without_bom_handling();
+                let mut text = Vec::new();
+                let mut pieces = bytes.chunks(piece).peekable();
+                while let Some(mut next) = pieces.next() {
+                    while !next.is_empty() {
+                        let mut room = [0; 16];
+                        let last = pieces.peek().is_none();
+                        let (_, read, written, _) = decoder.decode_to_utf8(next, &mut room, last);
+                        text.extend_from_slice(&room[..written]);
+                        next = &next[read..];
+                    }
+                }
+                let text = String::from_utf8(text).expect("UTF-8");
+                assert_eq!(text, known.decode_without_bom_handling(&bytes).0, "{label}");
+            }
+        }
     }
 
     #[test]

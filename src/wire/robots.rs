@@ -5,14 +5,16 @@
 //! colon are understood; files in UTF-16 that say so are read.
 
 use std::borrow::Cow;
-use std::cmp::Reverse;
 use std::time::Duration;
 
 mod pattern;
+mod rules;
 
-use pattern::Steps;
+use rules::Packed;
+pub use rules::{Rule, Rules, STEPS_MAX, Verdict};
 
 use super::octets::percent_encoded;
+use crate::base::units::Units;
 
 /// A robots.txt, parsed for every agent it names.
 #[derive(Clone, Debug, Default)]
@@ -26,48 +28,9 @@ impl Robots {
     ///
     /// Of a file longer than [`LENGTH_MAX`] the lines that are whole within it count.
     pub fn parse(file: &[u8]) -> Self {
-        let mut robots = Robots::default();
-        let mut open = Opening::default();
-        let file = as_utf8(within_limit(file));
-        for (number, line) in (1u32..).zip(lines(&file)) {
-            let Some((key, value)) = key_and_value(line) else {
-                continue;
-            };
-            match key {
-                // Several names on one line are no RFC, but leave no doubt of what is wished.
-                Key::UserAgent => value.split(|octet| *octet == b',').for_each(|name| {
-                    open.agent(&mut robots.groups, token(name.trim_ascii()));
-                }),
-                Key::Allow | Key::Disallow => {
-                    let Some(group) = open.rule(&mut robots.groups) else {
-                        continue;
-                    };
-                    // An empty path matches nothing, but its line is a rule and ends the stack.
-                    if !value.is_empty() {
-                        let allow = matches!(key, Key::Allow);
-                        if allow && let Some(folder) = folder_of_index(value) {
-                            group.push(allow, &folder, number);
-                        }
-                        group.push(allow, value, number);
-                    }
-                }
-                Key::CrawlDelay => {
-                    if let Some(delay) = seconds(value) {
-                        open.delay(&mut robots.groups, delay);
-                    }
-                }
-                Key::Sitemap => {
-                    if !value.is_empty() {
-                        let sitemap = match str::from_utf8(value) {
-                            Ok(text) => Cow::Borrowed(text),
-                            Err(_) => percent_encoded(value),
-                        };
-                        robots.sitemaps.push(sitemap.into_owned());
-                    }
-                }
-            }
-        }
-        robots
+        let mut reading = RobotsReading::of_all(file);
+        while !reading.step(&mut Units::unbounded()) {}
+        reading.robots
     }
 
     /// What the file says to one agent: all groups that name it, together, or else those for `*`.
@@ -92,189 +55,181 @@ impl Robots {
     fn of_token(&self, wanted: &str) -> Option<Rules> {
         let mut named = false;
         let mut delay = None;
-        let mut lines: Vec<&RuleLine> = Vec::new();
+        let mut rules = Packed::default();
         for group in &self.groups {
             let mut here = false;
             for agent in group.agents.iter().filter(|agent| agent.token == wanted) {
                 here = true;
-                delay = delay.max(agent.delay);
+                delay = delay.max(group.delays.get(agent.stack).copied());
             }
             if here {
                 named = true;
-                lines.extend(&group.rules);
+                rules.append(&group.rules);
             }
         }
-        named.then(|| Rules::new(lines, delay))
+        named.then(|| rules.into_rules(delay))
     }
 }
 
-/// What a robots.txt says to one agent: compact, to be kept for as long as it holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rules {
-    /// The patterns one after the other, in the order of `rules`.
-    text: Box<str>,
-    /// The longest pattern first, and Allow before Disallow: the first that matches decides.
-    rules: Box<[Entry]>,
-    delay: Option<Duration>,
+/// A robots.txt that is read in bounded steps.
+#[derive(Debug)]
+pub(crate) struct RobotsReading<B> {
+    file: B,
+    /// The file in UTF-8, where it is in UTF-16.
+    recoded: Option<Vec<u8>>,
+    at: usize,
+    end: usize,
+    line: u32,
+    open: Opening,
+    /// Nobody else's groups matter, save those for `*`.
+    agent: Option<Box<str>>,
+    robots: Robots,
 }
 
-impl Rules {
-    /// Rules that forbid everything: what an unreachable robots.txt says (RFC 9309, 2.3.1.4).
-    pub fn disallow_all() -> Self {
-        let line = RuleLine {
-            allow: false,
-            pattern: "/".to_owned(),
+impl<B: AsRef<[u8]>> RobotsReading<B> {
+    /// Reads a file for one agent: of all groups those that name it, and those for `*`.
+    pub fn new(file: B, product: &str) -> Self {
+        RobotsReading {
+            agent: Some(token(product.trim().as_bytes()).into()),
+            ..RobotsReading::of_all(file)
+        }
+    }
+
+    fn of_all(file: B) -> Self {
+        let octets = file.as_ref();
+        let recoded = recoded(within_limit(octets));
+        let (at, end) = match &recoded {
+            Some(text) => (0, text.len()),
+            None => (mark_length(octets), within_limit(octets).len()),
+        };
+        RobotsReading {
+            recoded,
+            at: at.min(end),
+            end,
+            file,
             line: 0,
-        };
-        Rules::new(vec![&line], None)
-    }
-
-    /// Rules that forbid nothing: what an absent robots.txt says (RFC 9309, 2.3.1.3).
-    pub fn allow_all() -> Self {
-        Rules::default()
-    }
-
-    /// Whether a URL may be fetched, by its path and query.
-    ///
-    /// The longest pattern that matches decides, Allow among equals; `/robots.txt` itself is
-    /// always allowed. A file made to cost more than [`STEPS_MAX`] comparisons forbids: its
-    /// owner can have no better wish than to be left alone.
-    pub fn allowed(&self, path_and_query: &str) -> Verdict<'_> {
-        let undecided = Verdict {
-            allowed: true,
-            rule: None,
-        };
-        let path = path_and_query.split('?').next().unwrap_or("");
-        if self.rules.is_empty() || path == "/robots.txt" {
-            return undecided;
+            open: Opening::default(),
+            agent: None,
+            robots: Robots::default(),
         }
-        let path = match path_and_query {
-            "" => Cow::Borrowed("/"),
-            given => pattern::of_path(given),
+    }
+
+    /// Reads on; whether the file is read.
+    pub fn step(&mut self, units: &mut Units) -> bool {
+        let file = match &self.recoded {
+            Some(text) => &text[..],
+            None => &self.file.as_ref()[..self.end],
         };
-        let mut steps = Steps(STEPS_MAX);
-        let mut start = 0;
-        for entry in &self.rules {
-            let text = &self.text[start..entry.end as usize];
-            start = entry.end as usize;
-            match pattern::matches(text, &path, &mut steps) {
-                Some(false) => {}
-                Some(true) => {
-                    return Verdict {
-                        allowed: entry.allow,
-                        rule: Some(Rule {
-                            allow: entry.allow,
-                            pattern: text,
-                            line: entry.line,
-                        }),
-                    };
+        while self.at < self.end {
+            if units.is_spent() {
+                return false;
+            }
+            let rest = &file[self.at..];
+            let ends = |octet: &u8| matches!(octet, b'\r' | b'\n');
+            let length = rest.iter().position(ends).unwrap_or(rest.len());
+            let end = if rest[length..].starts_with(b"\r\n") {
+                2
+            } else {
+                1
+            };
+            self.at += (length + end).min(rest.len());
+            self.line += 1;
+            units.spend(length * OCTET_UNITS + LINE_UNITS);
+            let agent = self.agent.as_deref();
+            let line = without_comment(&rest[..length]);
+            read_line(&mut self.robots, &mut self.open, line, self.line, agent);
+        }
+        true
+    }
+
+    /// What it says to the agent, and the sitemaps that it names.
+    pub fn into_rules(self) -> (Rules, Vec<String>) {
+        let product = self.agent.as_deref().unwrap_or("*");
+        (self.robots.agent(product), self.robots.sitemaps)
+    }
+
+    /// Bytes that it holds beside the file.
+    pub fn memory(&self) -> usize {
+        // Rules are about as long as their lines.
+        self.recoded.as_ref().map_or(0, Vec::capacity) + self.end
+    }
+}
+
+/// Takes in what a line says. `only`: groups for others than this agent and `*` do not matter.
+fn read_line(
+    robots: &mut Robots,
+    open: &mut Opening,
+    line: &[u8],
+    number: u32,
+    only: Option<&str>,
+) {
+    let Some((key, value)) = key_and_value(line) else {
+        return;
+    };
+    match key {
+        // Several names on one line are no RFC, but leave no doubt of what is wished.
+        Key::UserAgent => value.split(|octet| *octet == b',').for_each(|name| {
+            let token = token(name.trim_ascii());
+            let matters = only.is_none_or(|only| token == only || token == "*");
+            open.agent(&mut robots.groups, matters.then_some(token));
+        }),
+        Key::Allow | Key::Disallow => {
+            let Some(group) = open.rule(&mut robots.groups) else {
+                return;
+            };
+            // An empty path matches nothing, but its line is a rule and ends the stack.
+            if !value.is_empty() && !group.agents.is_empty() {
+                let allow = matches!(key, Key::Allow);
+                if allow && let Some(folder) = folder_of_index(value) {
+                    group.push(allow, &folder, number);
                 }
-                None => {
-                    return Verdict {
-                        allowed: false,
-                        rule: None,
-                    };
-                }
+                group.push(allow, value, number);
             }
         }
-        undecided
-    }
-
-    /// The pause that the file asks for between requests.
-    pub fn crawl_delay(&self) -> Option<Duration> {
-        self.delay
-    }
-
-    /// Bytes on the heap, for whoever keeps many within a bound.
-    pub fn heap_size(&self) -> usize {
-        self.text.len() + size_of_val(&*self.rules)
-    }
-
-    fn new(mut lines: Vec<&RuleLine>, delay: Option<Duration>) -> Self {
-        lines.sort_by_key(|line| (Reverse(line.pattern.len()), !line.allow, line.line));
-        let mut text = String::with_capacity(lines.iter().map(|line| line.pattern.len()).sum());
-        let rules = lines
-            .into_iter()
-            .map(|line| {
-                text.push_str(&line.pattern);
-                Entry {
-                    end: text.len() as u32,
-                    line: line.line,
-                    allow: line.allow,
-                }
-            })
-            .collect();
-        Rules {
-            text: text.into(),
-            rules,
-            delay,
+        Key::CrawlDelay => {
+            if let Some(delay) = seconds(value) {
+                open.delay(&mut robots.groups, delay);
+            }
+        }
+        Key::Sitemap => {
+            if !value.is_empty() {
+                let sitemap = match str::from_utf8(value) {
+                    Ok(text) => Cow::Borrowed(text),
+                    Err(_) => percent_encoded(value),
+                };
+                robots.sitemaps.push(sitemap.into_owned());
+            }
         }
     }
 }
 
-/// Whether a URL may be fetched, and who says so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict<'a> {
-    /// It may.
-    pub allowed: bool,
-    /// The rule that decided; `None` where none matched.
-    pub rule: Option<Rule<'a>>,
-}
-
-/// One rule, as it was understood.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rule<'a> {
-    /// `Allow`, not `Disallow`.
-    pub allow: bool,
-    /// Its path pattern, percent-encoded in the one spelling used for comparing.
-    pub pattern: &'a str,
-    /// Its line in the file, from 1.
-    pub line: u32,
-}
+/// What it takes to read a line, and each octet of it.
+const LINE_UNITS: usize = 32;
+const OCTET_UNITS: usize = 2;
 
 /// How much of a file is read: the least that RFC 9309, 2.5, asks for. Whoever fetches it need not
 /// take in more.
 pub const LENGTH_MAX: usize = 500 * 1024;
 
-/// How many octets one decision may compare: some ten milliseconds of work. The longest honest
-/// files known take a hundredth.
-pub const STEPS_MAX: usize = 16 << 20;
-
 #[derive(Clone, Debug, Default)]
 struct Group {
     agents: Vec<Agent>,
-    rules: Vec<RuleLine>,
+    /// The delay of each stack of agents that has one.
+    delays: Vec<Duration>,
+    rules: Packed,
 }
 
 impl Group {
     fn push(&mut self, allow: bool, path: &[u8], line: u32) {
-        self.rules.push(RuleLine {
-            allow,
-            pattern: pattern::of_rule(path),
-            line,
-        });
+        self.rules.push(allow, &pattern::of_rule(path), line);
     }
 }
 
 #[derive(Clone, Debug)]
 struct Agent {
     token: String,
-    delay: Option<Duration>,
-}
-
-#[derive(Clone, Debug)]
-struct RuleLine {
-    allow: bool,
-    pattern: String,
-    line: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
-    /// Where its pattern ends in the text.
-    end: u32,
-    line: u32,
-    allow: bool,
+    /// The stack that it stands in.
+    stack: usize,
 }
 
 /// Where the reader stands between user-agent lines and rules.
@@ -282,28 +237,36 @@ struct Entry {
 /// The last group takes further agents until it has had a rule. A Crawl-delay is for the agents
 /// stacked since the one before it: of `a`, delay, `b`, delay, rules each agent gets its own delay,
 /// and both get the rules.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Opening {
-    /// The last group has had a rule.
+    /// A group is open.
+    is_open: bool,
+    /// It has had a rule.
     ruled: bool,
     /// The last agents have had their delay.
     delayed: bool,
-    /// The first of the agents that the next delay is for.
-    stack_start: usize,
 }
 
 impl Opening {
-    fn agent(&mut self, groups: &mut Vec<Group>, token: String) {
-        if groups.is_empty() || self.ruled {
-            groups.push(Group::default());
-            *self = Opening::default();
+    /// An agent, or one that does not matter.
+    fn agent(&mut self, groups: &mut Vec<Group>, token: Option<String>) {
+        if !self.is_open || self.ruled {
+            // One that is nobody's is used again.
+            match groups.last_mut().filter(|last| last.agents.is_empty()) {
+                Some(last) => *last = Group::default(),
+                None => groups.push(Group::default()),
+            }
+            *self = Opening {
+                is_open: true,
+                ..Opening::default()
+            };
         }
-        let agents = &mut groups.last_mut().expect("one was just pushed").agents;
-        if self.delayed {
-            self.delayed = false;
-            self.stack_start = agents.len();
+        let group = groups.last_mut().expect("one was just pushed");
+        self.delayed = false;
+        if let Some(token) = token {
+            let stack = group.delays.len();
+            group.agents.push(Agent { token, stack });
         }
-        agents.push(Agent { token, delay: None });
     }
 
     /// The group that a rule belongs to; none before the first user-agent line.
@@ -317,10 +280,11 @@ impl Opening {
         let Some(group) = groups.last_mut() else {
             return;
         };
-        self.delayed = true;
-        for agent in &mut group.agents[self.stack_start..] {
-            agent.delay = agent.delay.max(Some(delay));
+        match group.delays.last_mut().filter(|_| self.delayed) {
+            Some(longest) => *longest = delay.max(*longest),
+            None => group.delays.push(delay),
         }
+        self.delayed = true;
     }
 }
 
@@ -377,35 +341,35 @@ fn within_limit(file: &[u8]) -> &[u8] {
     &head[..end.unwrap_or(0)]
 }
 
-/// The file without its byte order mark, and in UTF-8 if the mark says that it is in UTF-16.
-fn as_utf8(file: &[u8]) -> Cow<'_, [u8]> {
+/// The length of a file's byte order mark, where it is in UTF-8.
+fn mark_length(file: &[u8]) -> usize {
+    if file.starts_with(b"\xEF\xBB\xBF") {
+        3
+    } else {
+        0
+    }
+}
+
+/// The file in UTF-8 without its byte order mark, if the mark says that it is in UTF-16.
+fn recoded(file: &[u8]) -> Option<Vec<u8>> {
     let wide = |rest: &[u8], unit: fn([u8; 2]) -> u16| {
         let units = rest.chunks_exact(2).map(|pair| unit([pair[0], pair[1]]));
         let text: String = char::decode_utf16(units)
             .map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER))
             .collect();
-        Cow::Owned(text.into_bytes())
+        Some(text.into_bytes())
     };
     match file {
-        [0xEF, 0xBB, 0xBF, rest @ ..] => Cow::Borrowed(rest),
         [0xFF, 0xFE, rest @ ..] => wide(rest, u16::from_le_bytes),
         [0xFE, 0xFF, rest @ ..] => wide(rest, u16::from_be_bytes),
-        _ => Cow::Borrowed(file),
+        _ => None,
     }
 }
 
-/// The lines, ended by CR, LF or CRLF, without comments and surrounding blanks.
-fn lines(file: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut after_cr = false;
-    file.split(move |octet| {
-        let of_the_same_end = after_cr && *octet == b'\n';
-        after_cr = *octet == b'\r';
-        matches!(octet, b'\r' | b'\n') && !of_the_same_end
-    })
-    .map(|line| {
-        let end = line.iter().position(|octet| *octet == b'#');
-        line[..end.unwrap_or(line.len())].trim_ascii()
-    })
+/// A line without its comment and surrounding blanks.
+fn without_comment(line: &[u8]) -> &[u8] {
+    let end = line.iter().position(|octet| *octet == b'#');
+    line[..end.unwrap_or(line.len())].trim_ascii()
 }
 
 /// What a line says, if anything. A line of just two words is taken as one whose colon is missing.

@@ -1,12 +1,18 @@
-//! Sitemaps: XML, indexes of them, plain text, and the feeds that serve as such.
+//! Sitemaps: XML, indexes of them, plain text, and the feeds that serve as such, read in bounded steps.
 
-use quick_xml::Reader;
+mod text;
+
+use std::collections::VecDeque;
+
+use quick_xml::errors::SyntaxError;
 use quick_xml::escape::resolve_xml_entity;
 use quick_xml::events::attributes::Attribute;
 use quick_xml::events::{BytesRef, BytesStart, Event};
+use quick_xml::{Error, Reader};
 
-use super::charset;
-use super::url::{Base, CrawlUrl};
+use self::text::Text;
+use super::url::{Base, CrawlUrl, Reach};
+use crate::base::units::Units;
 
 /// What a sitemap names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,27 +30,18 @@ impl Sitemap {
     ///
     /// What it names before a place that is no XML counts.
     pub fn parse(bytes: &[u8], content_type: Option<&str>, at: &CrawlUrl) -> Self {
-        let read = &bytes[..bytes.len().min(LENGTH_MAX)];
-        let text = charset::decode(read, content_type);
-        let text = text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
-        let mut taker = Taker {
-            found: Sitemap::default(),
-            base: Base::of(at),
-        };
-        taker.found.cut = read.len() < bytes.len();
-        if text.starts_with('<') {
-            read_xml(text, &mut taker);
-        } else {
-            for line in text.lines() {
-                // The protocol wants absolute URLs; a text without any is no sitemap.
-                if let Ok(url) = CrawlUrl::parse(line)
-                    && !taker.put(Container::Url, url)
-                {
-                    break;
-                }
+        let mut reading = SitemapReading::new(bytes, content_type, at, None, usize::MAX);
+        let mut found = Sitemap::default();
+        loop {
+            match reading.step(&mut Units::unbounded()) {
+                Step::Page(url) => found.pages.push(url),
+                Step::Sitemap(url) => found.sitemaps.push(url),
+                Step::TooLong | Step::Paused => {}
+                Step::Over => break,
             }
         }
-        taker.found
+        found.cut = reading.cut;
+        found
     }
 }
 
@@ -54,8 +51,299 @@ pub const URLS_MAX: usize = 50_000;
 /// The most bytes one sitemap may have (sitemaps.org).
 pub const LENGTH_MAX: usize = 50 * 1024 * 1024;
 
+/// A sitemap that is read in bounded steps.
+#[derive(Debug)]
+pub(crate) struct SitemapReading<B> {
+    text: Text<B>,
+    base: Base,
+    reach: Reach,
+    url_length_max: usize,
+    form: Form,
+    place: Place,
+    /// Nothing could be read of the window, for it ends too early.
+    is_stuck: bool,
+    /// What was found and not given out.
+    found: VecDeque<Step>,
+    count: usize,
+    cut: bool,
+}
+
+/// What came of a step.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// The URL of a page.
+    Page(CrawlUrl),
+    /// The URL of another sitemap.
+    Sitemap(CrawlUrl),
+    /// A URL that would be longer than is wanted.
+    TooLong,
+    /// All units are spent.
+    Paused,
+    /// There is no more.
+    Over,
+}
+
+/// How the text is to be read on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Nothing but blanks has been seen.
+    Unknown,
+    Xml,
+    /// A URL a line.
+    Lines,
+    /// It is skipped up to and with this, for what begins here is longer than anything that matters;
+    /// then it goes on as XML, or as lines.
+    Skipping(&'static [u8]),
+    Over,
+}
+
+/// Where in the XML it is.
+#[derive(Debug, Default)]
+struct Place {
+    container: Option<Container>,
+    /// Elements open within the container.
+    depth: usize,
+    /// The URL that is being read.
+    url: Option<String>,
+}
+
+impl<B: AsRef<[u8]>> SitemapReading<B> {
+    /// A reading that has not begun. With `ratio_max` a gzip file is unpacked, to no more than so many
+    /// octets for each of its own. A URL that is longer than `url_length_max` octets is not made where
+    /// that can be seen before.
+    pub fn new(
+        body: B,
+        content_type: Option<&str>,
+        at: &CrawlUrl,
+        ratio_max: Option<u32>,
+        url_length_max: usize,
+    ) -> Self {
+        let base = Base::of(at);
+        SitemapReading {
+            text: Text::new(body, content_type, ratio_max),
+            reach: base.reach(),
+            base,
+            url_length_max,
+            form: Form::Unknown,
+            place: Place::default(),
+            is_stuck: false,
+            found: VecDeque::new(),
+            count: 0,
+            cut: false,
+        }
+    }
+
+    /// The next URL, if it is found before the units are spent.
+    pub fn step(&mut self, units: &mut Units) -> Step {
+        loop {
+            if let Some(found) = self.found.pop_front() {
+                return found;
+            }
+            if self.form == Form::Over {
+                return Step::Over;
+            }
+            if units.is_spent() {
+                return Step::Paused;
+            }
+            let least = if self.is_stuck { WINDOW } else { WINDOW / 2 };
+            self.text.fill(least, WINDOW, units);
+            if units.is_spent() {
+                return Step::Paused;
+            }
+            self.is_stuck = false;
+            match self.form {
+                Form::Unknown => self.begin(),
+                Form::Xml => self.read_xml(units),
+                Form::Lines => self.read_lines(units),
+                Form::Skipping(end) => self.skip(end, units),
+                Form::Over => {}
+            }
+        }
+    }
+
+    /// Bytes that it holds beside the body.
+    pub fn memory(&self) -> usize {
+        self.text.memory() + self.found.capacity() * size_of::<Step>()
+    }
+
+    fn end(&mut self) {
+        self.form = Form::Over;
+        self.cut |= self.text.is_cut();
+    }
+
+    /// Blanks ahead of the first mark are passed over.
+    fn begin(&mut self) {
+        let window = self.text.window();
+        let text = String::from_utf8_lossy(&window[..window.len().min(BLANKS_AT_ONCE)]);
+        let blank = |c: char| c.is_whitespace() || c == '\u{feff}';
+        let rest = text.trim_start_matches(blank);
+        let (blanks, is_xml, is_empty) = (
+            text.len() - rest.len(),
+            rest.starts_with('<'),
+            rest.is_empty(),
+        );
+        if is_empty && self.text.is_over() && window.len() <= BLANKS_AT_ONCE {
+            return self.end();
+        }
+        self.text.consume(blanks);
+        if !is_empty {
+            self.form = if is_xml { Form::Xml } else { Form::Lines };
+        }
+    }
+
+    /// Reads as far as the text is XML; names of elements count without their prefixes, and end tags
+    /// need not match.
+    fn read_xml(&mut self, units: &mut Units) {
+        let (window, is_over) = (self.text.window(), self.text.is_over());
+        let mut reader = Reader::from_reader(window);
+        let config = reader.config_mut();
+        config.check_end_names = false;
+        config.allow_unmatched_ends = true;
+        config.allow_dangling_amp = true;
+        let mut read = 0;
+        let mut failure = None;
+        let mut finder = Finder {
+            base: &self.base,
+            reach: &self.reach,
+            url_length_max: self.url_length_max,
+            place: &mut self.place,
+            found: &mut self.found,
+            count: &mut self.count,
+            is_full: false,
+        };
+        while !units.is_spent() && finder.found.len() < FOUND_AT_ONCE && !finder.is_full {
+            let event = match reader.read_event() {
+                Ok(Event::Eof) => {
+                    read = window.len();
+                    break;
+                }
+                Ok(event) => event,
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
+            };
+            let end = reader.buffer_position() as usize;
+            let may_go_on = matches!(event, Event::Text(_) | Event::GeneralRef(_));
+            if may_go_on && end == window.len() && !is_over && read > 0 {
+                // It is read with what follows. A text that fills the window is no URL.
+                break;
+            }
+            units.spend(end - read + EVENT_UNITS);
+            read = end;
+            finder.take(event, units);
+        }
+        let (is_full, has_found) = (finder.is_full, !finder.found.is_empty());
+        if is_full {
+            self.cut = true;
+            return self.end();
+        }
+        if let Some(error) = failure
+            && read == 0
+        {
+            units.spend(window.len() / 8);
+            // Where it is only not closed, more of the text may mend that.
+            let is_open =
+                matches!(error, Error::Syntax(syntax) if syntax != SyntaxError::InvalidBangMarkup);
+            if !is_open || is_over {
+                self.cut = true;
+                self.form = Form::Over;
+            } else if window.len() >= WINDOW {
+                self.form = Form::Skipping(end_of(window));
+            } else {
+                self.is_stuck = true;
+            }
+            return;
+        }
+        self.text.consume(read);
+        if self.text.is_over() && self.text.window().is_empty() && !has_found {
+            self.end();
+        }
+    }
+
+    /// Reads whole lines. The protocol wants absolute URLs; a text without any is no sitemap.
+    fn read_lines(&mut self, units: &mut Units) {
+        let (window, is_over) = (self.text.window(), self.text.is_over());
+        let mut read = 0;
+        while !units.is_spent() && self.found.len() < FOUND_AT_ONCE && read < window.len() {
+            let rest = &window[read..];
+            let line = match rest.iter().position(|octet| *octet == b'\n') {
+                Some(end) => &rest[..end],
+                None if is_over => rest,
+                None => break,
+            };
+            read += (line.len() + 1).min(rest.len());
+            units.spend(line.len() + LINE_UNITS);
+            let line = String::from_utf8_lossy(line);
+            let Ok(url) = CrawlUrl::parse(&line) else {
+                continue;
+            };
+            if self.count == URLS_MAX {
+                self.cut = true;
+                return self.end();
+            }
+            self.count += 1;
+            self.found.push_back(Step::Page(url));
+        }
+        if read == 0 && !units.is_spent() && !is_over {
+            units.spend(window.len() / 8);
+            if window.len() >= WINDOW {
+                self.form = Form::Skipping(b"\n");
+            } else {
+                self.is_stuck = true;
+            }
+            return;
+        }
+        self.text.consume(read);
+        if self.text.is_over() && self.text.window().is_empty() {
+            self.end();
+        }
+    }
+
+    fn skip(&mut self, end: &'static [u8], units: &mut Units) {
+        let window = self.text.window();
+        units.spend(window.len() / 4 + 1);
+        if let Some(at) = window.windows(end.len()).position(|there| there == end) {
+            self.text.consume(at + end.len());
+            self.form = match end {
+                b"\n" => Form::Lines,
+                _ => Form::Xml,
+            };
+            return;
+        }
+        if self.text.is_over() {
+            self.cut |= end != b"\n";
+            return self.end();
+        }
+        let kept = end.len() - 1;
+        self.text.consume(window.len().saturating_sub(kept));
+    }
+}
+
+/// What is looked at at once: longer than any URL, and all that one is written in.
+const WINDOW: usize = 128 << 10;
+
+/// URLs that are found before they are given out.
+const FOUND_AT_ONCE: usize = 64;
+
+/// Octets ahead of the first mark that are looked at at once.
+const BLANKS_AT_ONCE: usize = 4096;
+
+/// What it takes to read a tag, a line, and to make a URL, beside the octets.
+const EVENT_UNITS: usize = 24;
+const LINE_UNITS: usize = 64;
+const RESOLVED_UNITS: usize = 128;
+
+/// Where markup ends that begins here.
+fn end_of(window: &[u8]) -> &'static [u8] {
+    let forms: [(&[u8], &'static [u8]); 3] =
+        [(b"<!--", b"-->"), (b"<![CDATA[", b"]]>"), (b"<?", b"?>")];
+    let form = forms.iter().find(|(start, _)| window.starts_with(start));
+    form.map_or(b">", |(_, end)| end)
+}
+
 /// The elements that hold one URL each.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Container {
     /// `url` of a sitemap: the URL is in `loc`.
     Url,
@@ -89,113 +377,103 @@ impl Container {
 }
 
 /// Takes in what is found, up to the limit.
-struct Taker {
-    found: Sitemap,
-    base: Base,
+struct Finder<'a> {
+    base: &'a Base,
+    reach: &'a Reach,
+    url_length_max: usize,
+    place: &'a mut Place,
+    found: &'a mut VecDeque<Step>,
+    count: &'a mut usize,
+    /// There are more than one sitemap may hold.
+    is_full: bool,
 }
 
-impl Taker {
-    fn put_reference(&mut self, container: Container, reference: &str) -> bool {
-        match self.base.join(reference) {
-            Ok(url) if !reference.trim().is_empty() => self.put(container, url),
-            _ => true,
-        }
-    }
-
-    /// Whether there is room for more.
-    fn put(&mut self, container: Container, url: CrawlUrl) -> bool {
-        if self.found.pages.len() + self.found.sitemaps.len() == URLS_MAX {
-            self.found.cut = true;
-            return false;
-        }
-        match container {
-            Container::Sitemap => self.found.sitemaps.push(url),
-            _ => self.found.pages.push(url),
-        }
-        true
-    }
-}
-
-/// Reads as far as the text is XML; names of elements count without their prefixes, and end tags
-/// need not match.
-fn read_xml(text: &str, taker: &mut Taker) {
-    let mut reader = Reader::from_str(text);
-    let config = reader.config_mut();
-    config.check_end_names = false;
-    config.allow_unmatched_ends = true;
-    config.allow_dangling_amp = true;
-    let mut container = None;
-    // Elements open within the container.
-    let mut depth = 0usize;
-    // The URL that is being read.
-    let mut url: Option<String> = None;
-    loop {
-        let event = match reader.read_event() {
-            Ok(Event::Eof) => break,
-            Ok(event) => event,
-            Err(_) => {
-                taker.found.cut = true;
-                break;
-            }
-        };
+impl Finder<'_> {
+    fn take(&mut self, event: Event<'_>, units: &mut Units) {
         match event {
             Event::Start(tag) => {
                 let name = tag.local_name();
                 if let Some(begun) = Container::of(name.as_ref()) {
-                    (container, depth, url) = (Some(begun), 0, None);
-                } else if let Some(container) = container {
-                    depth += 1;
-                    if depth == 1 && name.as_ref() == container.url_element() {
-                        url = Some(String::new());
+                    *self.place = Place {
+                        container: Some(begun),
+                        ..Place::default()
+                    };
+                } else if let Some(container) = self.place.container {
+                    self.place.depth += 1;
+                    if self.place.depth == 1 && name.as_ref() == container.url_element() {
+                        self.place.url = Some(String::new());
                     }
-                    if depth == 1 && !put_link(taker, container, &tag) {
-                        return;
+                    if self.place.depth == 1 {
+                        self.put_link(container, &tag, units);
                     }
                 }
             }
             Event::Empty(tag) => {
-                if let Some(container) = container
-                    && depth == 0
-                    && !put_link(taker, container, &tag)
+                if let Some(container) = self.place.container
+                    && self.place.depth == 0
                 {
-                    return;
+                    self.put_link(container, &tag, units);
                 }
             }
             Event::End(tag) => {
                 if Container::of(tag.local_name().as_ref()).is_some() {
-                    container = None;
+                    self.place.container = None;
                 }
-                depth = depth.saturating_sub(1);
-                if let (Some(container), Some(url)) = (container, url.take())
-                    && !taker.put_reference(container, &url)
+                self.place.depth = self.place.depth.saturating_sub(1);
+                if let (Some(container), Some(url)) = (self.place.container, self.place.url.take())
                 {
-                    return;
+                    self.put_reference(container, &url, units);
                 }
             }
-            Event::Text(text) => push(&mut url, &String::from_utf8_lossy(&text)),
-            Event::CData(text) => push(&mut url, &String::from_utf8_lossy(&text)),
-            Event::GeneralRef(reference) => push(&mut url, &resolved(&reference)),
+            Event::Text(text) => push(&mut self.place.url, &text),
+            Event::CData(text) => push(&mut self.place.url, &text),
+            Event::GeneralRef(reference) => {
+                push(&mut self.place.url, resolved(&reference).as_bytes());
+            }
             _ => {}
         }
     }
-}
 
-/// Takes the `href` of a feed's `link`, if it leads to what the entry is about.
-fn put_link(taker: &mut Taker, container: Container, tag: &BytesStart<'_>) -> bool {
-    if container != Container::Entry || tag.local_name().as_ref() != b"link" {
-        return true;
+    /// Takes the `href` of a feed's `link`, if it leads to what the entry is about.
+    fn put_link(&mut self, container: Container, tag: &BytesStart<'_>, units: &mut Units) {
+        if container != Container::Entry || tag.local_name().as_ref() != b"link" {
+            return;
+        }
+        let value = |wanted: &[u8]| {
+            let mut attributes = tag.html_attributes();
+            let mut readable = attributes.with_checks(false).flatten();
+            readable
+                .find(|attribute| attribute.key.local_name().as_ref() == wanted)
+                .map(|attribute| unescaped(&attribute))
+        };
+        units.spend(tag.len() * 2);
+        let is_alternate = value(b"rel").is_none_or(|rel| rel == "alternate");
+        if let Some(href) = value(b"href").filter(|_| is_alternate) {
+            self.put_reference(container, &href, units);
+        }
     }
-    let value = |wanted: &[u8]| {
-        let mut attributes = tag.html_attributes();
-        let mut readable = attributes.with_checks(false).flatten();
-        readable
-            .find(|attribute| attribute.key.local_name().as_ref() == wanted)
-            .map(|attribute| unescaped(&attribute))
-    };
-    let is_alternate = value(b"rel").is_none_or(|rel| rel == "alternate");
-    match value(b"href") {
-        Some(href) if is_alternate => taker.put_reference(container, &href),
-        _ => true,
+
+    fn put_reference(&mut self, container: Container, reference: &str, units: &mut Units) {
+        if reference.trim().is_empty() {
+            return;
+        }
+        let found = if self.reach.length_min(reference) > self.url_length_max {
+            units.spend(reference.len());
+            Step::TooLong
+        } else {
+            units.spend(RESOLVED_UNITS + reference.len() + self.reach.length() / 4);
+            match (self.base.join(reference), container) {
+                (Err(_), _) => return,
+                (Ok(url), _) if url.as_str().len() > self.url_length_max => Step::TooLong,
+                (Ok(url), Container::Sitemap) => Step::Sitemap(url),
+                (Ok(url), _) => Step::Page(url),
+            }
+        };
+        self.is_full = *self.count == URLS_MAX;
+        if !self.is_full {
+            *self.count += 1;
+            self.found.push_back(found);
+        }
     }
 }
 
@@ -216,11 +494,11 @@ fn resolved(reference: &BytesRef<'_>) -> String {
 }
 
 /// No URL is so long that more of it were of use.
-fn push(url: &mut Option<String>, text: &str) {
+fn push(url: &mut Option<String>, text: &[u8]) {
     if let Some(url) = url
         && url.len() <= super::url::LENGTH_MAX
     {
-        url.push_str(text);
+        url.push_str(&String::from_utf8_lossy(text));
     }
 }
 
@@ -352,6 +630,81 @@ mod tests {
         assert_eq!((over.pages.len(), over.cut), (URLS_MAX, true));
         let text = parse(&"http://a.test/\n".repeat(URLS_MAX + 1));
         assert_eq!((text.pages.len(), text.cut), (URLS_MAX, true));
+    }
+
+    /// All that a sitemap names, read in the smallest steps; how many they were.
+    fn steps(body: &[u8]) -> (Sitemap, usize) {
+        let at = CrawlUrl::parse("http://a.test/maps/1.xml").unwrap();
+        let mut reading = SitemapReading::new(body, None, &at, Some(200), usize::MAX);
+        let (mut found, mut steps) = (Sitemap::default(), 0);
+        loop {
+            match reading.step(&mut Units::new(1)) {
+                Step::Page(url) => found.pages.push(url),
+                Step::Sitemap(url) => found.sitemaps.push(url),
+                Step::TooLong => {}
+                Step::Paused => steps += 1,
+                Step::Over => break,
+            }
+        }
+        found.cut = reading.cut;
+        (found, steps)
+    }
+
+    #[test]
+    fn a_sitemap_read_in_steps_is_the_same_also_from_a_gzip_file() {
+        let long: String = (0..5000)
+            .map(|n| format!("<url><!-- {n} --><loc>/ü?a={n}&amp;b=&#38;</loc></url>\n"))
+            .collect();
+        for text in [
+            URLSET,
+            &format!("<urlset>{long}</urlset>"),
+            "\n http://a.test/x\nhttp://b.test/",
+        ] {
+            let whole = parse(text);
+            assert!(!whole.pages.is_empty());
+            assert_eq!(steps(text.as_bytes()).0, whole);
+            let packed = crate::wire::coding::gzip(text.as_bytes());
+            assert_eq!(steps(&packed).0, whole);
+            let wide = text.encode_utf16().flat_map(u16::to_le_bytes);
+            let wide: Vec<u8> = [0xff, 0xfe].into_iter().chain(wide).collect();
+            assert_eq!(steps(&wide).0, whole);
+        }
+    }
+
+    #[test]
+    fn what_is_longer_than_anything_that_matters_is_skipped() {
+        let long = "x".repeat(3 * WINDOW);
+        let after = "<url><loc>/x</loc></url></urlset>";
+        for inside in [
+            format!("<!--{long}-->"),
+            format!("<![CDATA[{long}]]>"),
+            format!("<?{long}?>"),
+            long.clone(),
+            format!("<a {long}>"),
+            format!("<url><loc>{long}</loc></url>"),
+            " ".repeat(3 * WINDOW),
+        ] {
+            let text = format!("<urlset>{inside}{after}");
+            for found in [parse(&text), steps(text.as_bytes()).0] {
+                assert_eq!(found.pages.len(), 1, "{}", &inside[..20]);
+                assert_eq!(found.pages[0].as_str(), "http://a.test/x");
+                assert!(!found.cut);
+            }
+        }
+        let lines = format!("http://a.test/1\n{long}\nhttp://a.test/2\n");
+        assert_eq!(parse(&lines).pages.len(), 2);
+        assert!(parse(&format!("<urlset><!--{long}")).cut);
+    }
+
+    #[test]
+    fn no_construct_holds_a_step_for_longer_than_its_units() {
+        for hostile in [
+            "<a>", "<a b=\"", "'\"", "<!--", "-", "&", "&amp;", "\n", "x", " ", "<loc>", "]]>",
+        ] {
+            let body = format!("<urlset><url>{}", hostile.repeat(2_000_000 / hostile.len()));
+            let (_, steps) = steps(body.as_bytes());
+            assert!(steps >= 4, "{hostile}: {steps} steps");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 #[cfg(any(not(feature = "idn"), test))]
 mod ascii;
+mod base;
 mod plain;
 #[cfg(feature = "idn")]
 mod standard;
@@ -14,6 +15,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 #[cfg(not(feature = "idn"))]
 use ascii::Parsed;
+pub use base::Base;
+pub(crate) use base::Reach;
 use percent_encoding::percent_decode_str;
 #[cfg(feature = "idn")]
 use standard::Parsed;
@@ -324,43 +327,6 @@ pub enum Host<'a> {
 #[cfg(feature = "cookies")]
 pub(crate) fn is_public_suffix(name: &str) -> bool {
     psl::suffix_str(name) == Some(name)
-}
-
-/// A page's URL, parsed once, against which its references are resolved.
-///
-/// Unlike a [`CrawlUrl`] it may have any scheme: a page's `<base>` is not always one we fetch.
-#[derive(Clone, Debug)]
-pub struct Base(Parsed);
-
-impl Base {
-    /// The base that a page's own URL is.
-    pub fn of(url: &CrawlUrl) -> Self {
-        Base(Parsed::of(url))
-    }
-
-    /// Resolves a reference to something we can fetch.
-    pub fn join(&self, reference: &str) -> Result<CrawlUrl, UrlError> {
-        if let Some(url) = plain::read(reference) {
-            return Ok(url);
-        }
-        self.resolve(reference)?.into_crawl_url()
-    }
-
-    /// The base that a `<base href>` on this page sets; the page's own when it is nonsense, or a
-    /// `data:` or `javascript:` URL (WHATWG HTML, 4.2.3).
-    pub fn rebased(&self, reference: &str) -> Self {
-        match self.resolve(reference) {
-            Ok(url) if !matches!(url.scheme(), "data" | "javascript") => Base(url),
-            _ => self.clone(),
-        }
-    }
-
-    fn resolve(&self, reference: &str) -> Result<Parsed, UrlError> {
-        if reference.len() > LENGTH_MAX {
-            return Err(UrlError::Long);
-        }
-        self.0.join(reference)
-    }
 }
 
 /// Reads any URL, also one that we would not fetch, against a base if there is one. Needs the feature

@@ -70,6 +70,13 @@ impl<'a> Record<'a> {
     /// Appends the whole record: version line, fields, block, and the two line ends after it.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.reserve(self.block.len() + 1024);
+        self.write_head(Digest::of(self.block), out);
+        out.extend_from_slice(self.block);
+        out.extend_from_slice(b"\r\n\r\n");
+    }
+
+    /// Appends what stands before the block, whose digest is known.
+    pub(crate) fn write_head(&self, block_digest: Digest, out: &mut Vec<u8>) {
         out.extend_from_slice(b"WARC/1.1\r\n");
         field(out, "WARC-Type", self.kind.name());
         field(out, "WARC-Record-ID", self.id);
@@ -101,12 +108,10 @@ impl<'a> Record<'a> {
         if let Some(digest) = self.payload_digest {
             field(out, "WARC-Payload-Digest", digest);
         }
-        field(out, "WARC-Block-Digest", Digest::of(self.block));
+        field(out, "WARC-Block-Digest", block_digest);
         field(out, "Content-Type", OneLine(self.content_type));
         field(out, "Content-Length", self.block.len());
         out.extend_from_slice(b"\r\n");
-        out.extend_from_slice(self.block);
-        out.extend_from_slice(b"\r\n\r\n");
     }
 }
 
@@ -215,11 +220,9 @@ impl Digest {
         if !chunked {
             return Digest::of(body);
         }
-        let mut hash = digest::Context::new(&SHA1);
-        for data in Chunks(body) {
-            hash.update(data);
-        }
-        Digest::made(&hash.finish())
+        let mut payload = PayloadDigest::new(chunked);
+        while !payload.step(body, usize::MAX) {}
+        payload.finish()
     }
 
     /// As it shows itself.
@@ -256,31 +259,101 @@ impl Fields {
     }
 }
 
-/// The data of a chunked body (RFC 9112, 7.1), chunk by chunk, as lenient as it takes: bare LF,
-/// spaces around the size and any extension are passed over.
-struct Chunks<'a>(&'a [u8]);
+/// A digest that is made piece by piece.
+pub(crate) struct Hashing(digest::Context);
 
-impl<'a> Iterator for Chunks<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<&'a [u8]> {
-        let end = self.0.iter().position(|&byte| byte == b'\n')?;
-        let line = self.0[..end].trim_ascii_start();
-        let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit());
-        let digits = &line[..digits.count()];
-        let size = usize::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()?;
-        if size == 0 {
-            self.0 = &[];
-            return None;
-        }
-        let rest = &self.0[end + 1..];
-        let (data, rest) = rest.split_at(size.min(rest.len()));
-        self.0 = match rest {
-            [b'\r', b'\n', rest @ ..] | [b'\n', rest @ ..] => rest,
-            _ => &[],
-        };
-        Some(data)
+impl Hashing {
+    /// Of nothing so far.
+    pub fn new() -> Self {
+        Hashing(digest::Context::new(&SHA1))
     }
+
+    /// And of these.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Of all of them.
+    pub fn finish(self) -> Digest {
+        Digest::made(&self.0.finish())
+    }
+}
+
+/// The digest of a payload, made in bounded steps.
+pub(crate) struct PayloadDigest {
+    hash: Hashing,
+    chunked: bool,
+    /// How far the body is read.
+    at: usize,
+    /// Octets of the present chunk that are still to come.
+    left: usize,
+}
+
+impl PayloadDigest {
+    /// Of a body that uses the chunked coding, or not.
+    pub fn new(chunked: bool) -> Self {
+        PayloadDigest {
+            hash: Hashing::new(),
+            chunked,
+            at: 0,
+            left: if chunked { 0 } else { usize::MAX },
+        }
+    }
+
+    /// Reads about so many octets more of the body; whether it is over.
+    ///
+    /// Chunks (RFC 9112, 7.1) are read as leniently as it takes: bare LF, spaces around the size and
+    /// any extension are passed over.
+    pub fn step(&mut self, body: &[u8], most: usize) -> bool {
+        let mut rest = most;
+        while self.at < body.len() && rest > 0 {
+            if self.left == 0 {
+                let Some((length, size)) = chunk_size(&body[self.at..]) else {
+                    self.at = body.len();
+                    break;
+                };
+                self.at += length;
+                self.left = size;
+                rest = rest.saturating_sub(length + CHUNK_COST);
+                continue;
+            }
+            let length = self.left.min(rest).min(body.len() - self.at);
+            self.hash.update(&body[self.at..self.at + length]);
+            self.at += length;
+            rest -= length;
+            if !self.chunked {
+                continue;
+            }
+            self.left -= length;
+            if self.left == 0 {
+                self.at += match &body[self.at..] {
+                    [b'\r', b'\n', ..] => 2,
+                    [b'\n', ..] => 1,
+                    broken => broken.len(),
+                };
+            }
+        }
+        self.at == body.len()
+    }
+
+    /// The digest of what was read.
+    pub fn finish(self) -> Digest {
+        self.hash.finish()
+    }
+}
+
+/// What a chunk takes beside its octets, in octets.
+const CHUNK_COST: usize = 16;
+
+/// How long the line is that a chunk begins with, and the chunk; `None` where there is none, or the
+/// last.
+fn chunk_size(body: &[u8]) -> Option<(usize, usize)> {
+    let end = body.iter().position(|&byte| byte == b'\n')?;
+    let line = body[..end].trim_ascii_start();
+    let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit());
+    let digits = &line[..digits.count()];
+    let size = usize::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()?;
+    (size > 0).then_some((end + 1, size))
 }
 
 fn field(out: &mut Vec<u8>, name: &str, value: impl fmt::Display) {
@@ -398,14 +471,45 @@ mod tests {
     }
 
     #[test]
+    fn a_digest_made_in_steps_is_that_of_the_whole() {
+        let chunked = b"5\r\nhello\r\n1;x=y\n \n6\r\nworld!\r\n0\r\n\r\n";
+        for (body, is_chunked) in [
+            (&chunked[..], true),
+            (&chunked[..], false),
+            (b"", true),
+            (b"", false),
+        ] {
+            for cut in 0..=body.len() {
+                let body = &body[..cut];
+                for most in [1, 3, usize::MAX] {
+                    let mut digest = PayloadDigest::new(is_chunked);
+                    while !digest.step(body, most) {}
+                    assert_eq!(digest.finish(), Digest::of_payload(body, is_chunked));
+                }
+            }
+        }
+        let mut digest = PayloadDigest::new(true);
+        assert!(digest.step(chunked, usize::MAX));
+        assert_eq!(digest.finish(), Digest::of(b"hello world!"));
+        let tiny = b"1\r\nx\r\n".repeat(1000);
+        let mut digest = PayloadDigest::new(true);
+        let mut steps = 1;
+        while !digest.step(&tiny, 100) {
+            steps += 1;
+        }
+        assert!(steps > 100, "chunks cost more than their octets: {steps}");
+    }
+
+    #[test]
     fn every_cut_of_a_chunked_body_has_the_data_that_arrived() {
         let body = b"5\r\nhello\r\n6;x\r\n world\r\n0\r\n\r\n";
         let mut longest = 0;
         for cut in 0..=body.len() {
-            let data: Vec<u8> = Chunks(&body[..cut]).flatten().copied().collect();
-            assert!(b"hello world".starts_with(&data), "cut at {cut}");
-            assert!(data.len() >= longest, "cut at {cut}");
-            longest = data.len();
+            let digest = Digest::of_payload(&body[..cut], true);
+            let length = (0..=11).find(|length| Digest::of(&b"hello world"[..*length]) == digest);
+            let length = length.unwrap_or_else(|| panic!("cut at {cut}"));
+            assert!(length >= longest, "cut at {cut}");
+            longest = length;
         }
         assert_eq!(longest, 11);
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::run::Crawl;
-use crate::server::{Asked, Server, Step, not_found, page};
+use crate::server::{Asked, Server, Step, not_found, page, reply};
 
 /// A web in which every page has two more: `/1` has `/10` and `/11`.
 fn endless(asked: &Asked) -> Vec<Step> {
@@ -172,4 +172,73 @@ fn errors_are_tried_again_as_often_as_said() {
         assert_eq!(finals, [false, false, true]);
         assert_eq!(tries[1]["parent"], tries[0]["id"]);
     }
+}
+
+#[test]
+fn a_long_base_with_many_links_costs_no_memory_and_its_links_are_counted() {
+    let server = Server::new(|asked: &Asked| {
+        let links: String = (0..10_000).map(|link| format!("<a href={link}>")).collect();
+        match asked.target.as_str() {
+            "/" => page(&format!("<base href='/{}/'>{links}", "b".repeat(60_000))),
+            _ => not_found(),
+        }
+    });
+    let crawled = Crawl::of(&[&server.url("/")]).run();
+    let stats = crawled.stats();
+    assert_eq!(stats["filtered"]["url_length"], 10_000, "{stats}");
+    assert_eq!(crawled.only()["links"], 10_000);
+    let memory = crawled.ended.memory;
+    assert!(memory < 200 << 20, "{memory} bytes were resident");
+}
+
+#[test]
+fn an_endless_sitemap_index_ends_and_keeps_no_page_from_being_fetched() {
+    let server = Server::new(|asked: &Asked| {
+        let target = asked.target.as_str();
+        let sitemap = |inside: String| {
+            reply(
+                "200 OK",
+                &["Content-Type: application/xml"],
+                inside.as_bytes(),
+            )
+        };
+        match target {
+            "/robots.txt" => page("Sitemap: /map/0\nUser-agent: *\nDisallow: /map/0/1\n"),
+            _ if target.starts_with("/map/") => {
+                let maps = (0..5).map(|n| format!("<sitemap><loc>{target}/{n}</loc></sitemap>"));
+                sitemap(maps.collect())
+            }
+            _ => endless(asked),
+        }
+    });
+    let args = [
+        "--max-depth",
+        "3",
+        "-s",
+        "FOLLOW_SITEMAPS=true",
+        "-s",
+        "ROBOTSTXT_OBEY=true",
+        "-s",
+        "SITEMAP_DEPTH_LIMIT=4",
+        "-s",
+        "SITEMAPS_PER_HOST_MAX=20",
+    ];
+    let crawled = Crawl::of(&[&server.url("/1")]).with(&args).run();
+    let stats = crawled.stats();
+    assert_eq!(stats["finish_reason"], "finished");
+    let maps: Vec<String> = server
+        .targets()
+        .into_iter()
+        .filter(|target| target.starts_with("/map/"))
+        .collect();
+    assert!(maps.len() <= 20, "{maps:?}");
+    assert!(
+        !maps.iter().any(|map| map.starts_with("/map/0/1")),
+        "robots.txt forbids it: {maps:?}"
+    );
+    assert_eq!(
+        server.targets().len() - maps.len(),
+        15,
+        "all pages as deep as allowed"
+    );
 }

@@ -107,6 +107,12 @@ impl<I: Io> Core<I> {
             let names = self.lane_scope_names(lane);
             self.end_later(job, names, asked());
         }
+        let throttle = &self.throttle;
+        self.work.call_off(|task| {
+            let mut held = throttle.lane_scopes(task.lane).iter();
+            let is_under = held.any(|scope| scopes.contains(scope));
+            is_named(&task.job) || task.job.kind != Kind::Robots && is_under
+        });
         for key in self.flights_where(|_| true) {
             let Some(flight) = self.flights.get(key) else {
                 continue;

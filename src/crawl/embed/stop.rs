@@ -91,6 +91,7 @@ impl<I: Io> Core<I> {
         let outside = waiting
             .map(|job| *job)
             .chain(self.cancelled.drain(..))
+            .chain(self.work.drain().filter(|job| !job.heard))
             .chain(found);
         let jobs = self.frontier.drain(outside, &self.throttle);
         let feed = self.feed.as_deref();

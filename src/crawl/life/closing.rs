@@ -59,8 +59,13 @@ impl<I: Io> Core<I> {
 
     /// Forgets what was kept of an attempt that is over.
     pub fn forget(&mut self, key: Key, flight: &Flight) {
+        self.forget_times(key, flight);
+        self.let_go_of(flight.origin);
+    }
+
+    /// The same, but for its origin.
+    pub fn forget_times(&mut self, key: Key, flight: &Flight) {
         self.flight_of[flight.ticket.slot()] = None;
         self.deadlines.cancel(Timer::Flight(key.slot));
-        self.let_go_of(flight.origin);
     }
 }

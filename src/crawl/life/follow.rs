@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::admission::without_dropped;
 use super::credentials::is_private;
+use super::finding::Finding;
 use super::news::IDLE_CLOSED;
 use crate::crawl::core::Core;
 use crate::crawl::embed::steer::ASKED;
@@ -31,25 +32,27 @@ fn is_called_off(page: &Page) -> bool {
 }
 
 impl<I: Io> Core<I> {
-    /// Does what follows from a finished attempt, and notes in its page what that is.
-    pub fn follow(&mut self, job: &Job, page: &mut Page) {
+    /// Does what follows from a finished attempt, and notes in its page what that is. Gives what is to
+    /// be looked for in its body.
+    pub fn follow(&mut self, job: &Job, page: &mut Page) -> Finding {
         page.final_ = false;
         if is_called_off(page) {
             // Whoever asked for its end did not mean what it leads to.
             page.final_ = true;
-            return;
+            return Finding::default();
         }
         if self.is_retried(job, page) {
-            return self.retry(job, page);
+            self.retry(job, page);
+            return Finding::default();
         }
         if self.load.is_some() {
             // A probe measures the reply itself, wherever that leads.
             page.final_ = true;
-            return;
+            return Finding::default();
         }
         if let Some(location) = location(page) {
             match self.redirect(job, page, &location) {
-                Ok(true) => return,
+                Ok(true) => return Finding::default(),
                 Ok(false) => {}
                 Err(failure) => page.failure = Some(failure),
             }
@@ -146,7 +149,8 @@ impl<I: Io> Core<I> {
                 .check(&target, job.depth, job.seed, &mut self.throttle)
                 .is_ok(),
             Kind::Robots | Kind::Sitemap => {
-                !filter::excludes(settings, &target) && self.may_ask(&target)
+                let is_long = target.as_str().len() > settings.url_length_limit;
+                !is_long && !filter::excludes(settings, &target) && self.may_ask(&target)
             }
         };
         if !goes_on {

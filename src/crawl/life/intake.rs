@@ -50,7 +50,7 @@ impl<I: Io> Core<I> {
     pub fn ask_sink(&mut self) {
         let is_ready = self.sink.is_ready();
         let queued = self.frontier.queued() + self.mapping.len() + self.delayed.len();
-        let (under_way, ended) = (self.flights.len(), self.ending.len());
+        let (under_way, ended) = (self.flights.len() + self.work.len(), self.ending.len());
         let is_waited_for = queued + under_way + ended > 0
             && matches!(self.phase, Phase::Running | Phase::Draining { .. });
         if self.intake.hear(is_ready, is_waited_for, self.now) {

@@ -111,9 +111,10 @@ impl<I: Io> Core<I> {
             None => is_queued,
             Some(load) => load.keeps_connection(is_queued),
         };
-        let is_wanted = self.is_running() && is_asked_for;
-        while !is_wanted && let Some(kept) = self.pool.take(origin.number()) {
-            self.close_slot(kept, Close::Finish);
+        // Nobody knows yet what a reply that is worked on leads to.
+        let is_wanted = self.is_running() && (is_asked_for || self.work.has(lane));
+        if !is_wanted {
+            self.close_idle(origin);
         }
         if reusable && is_wanted {
             if let Some(evicted) = self.pool.put(origin.number(), key.slot, self.now) {

@@ -6,6 +6,7 @@ use super::news::arrival;
 use crate::base::slab::{Key, Slab};
 use crate::crawl::core::{Core, token_of};
 use crate::fetch::connection::News;
+use crate::fetch::exchange::{Exchange, KEPT_STEP};
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::fetch::wish::Wish;
 use crate::frontier::request::Kind;
@@ -24,14 +25,31 @@ pub struct Pieces {
     resumed: Resumed,
     /// Memory for the piece on its way.
     piece: Vec<u8>,
+    /// Bytes that may still be decoded in this turn of bodies that become much more than they were.
+    decoded_left: usize,
+    /// The most that a turn decoded of them.
+    #[cfg(test)]
+    pub decoded_max: usize,
 }
+
+/// Bytes that a turn decodes of bodies that are kept whole and become much more than they were: one or
+/// two milliseconds' work.
+pub const DECODED_PER_TURN: usize = 512 << 10;
 
 impl Pieces {
     pub fn new(waker: Waker) -> Self {
         Pieces {
             resumed: Resumed::new(move || waker.wake()),
             piece: Vec::new(),
+            decoded_left: DECODED_PER_TURN,
+            #[cfg(test)]
+            decoded_max: 0,
         }
+    }
+
+    /// A turn begins.
+    pub fn begin_turn(&mut self) {
+        self.decoded_left = DECODED_PER_TURN;
     }
 
     /// Reads from a connection until there is news of it or a piece of a body, which the sink is given.
@@ -48,8 +66,25 @@ impl Pieces {
             http.put_by(std::mem::take(bytes), stamp);
             return Read::Held;
         }
+        if self.decoded_left == 0 && http.expands() {
+            http.put_by(std::mem::take(bytes), stamp);
+            return Read::Enough;
+        }
         let news = http.connection.handle_bytes(bytes, arrival(stamp));
         let flow = self.hand_over(http, flights, sink);
+        if news == Some(News::Piece) && http.expands() {
+            self.decoded_left = self.decoded_left.saturating_sub(KEPT_STEP);
+            #[cfg(test)]
+            {
+                let decoded = DECODED_PER_TURN - self.decoded_left;
+                self.decoded_max = self.decoded_max.max(decoded);
+            }
+            if self.decoded_left > 0 {
+                return Read::Again;
+            }
+            http.put_by(std::mem::take(bytes), stamp);
+            return Read::Enough;
+        }
         match news {
             Some(News::Piece) | None if flow == Some(Flow::Full) => {
                 http.put_by(std::mem::take(bytes), stamp);
@@ -115,6 +150,12 @@ impl HttpSocket {
         let exchange = self.connection.exchange();
         exchange.is_some_and(|exchange| exchange.wish() == Wish::Take)
     }
+
+    /// Whether the body of the reply on its way is kept and may become more than what comes.
+    pub fn expands(&self) -> bool {
+        let exchange = self.connection.exchange();
+        exchange.is_some_and(Exchange::expands)
+    }
 }
 
 impl<I: Io> Core<I> {
@@ -173,7 +214,10 @@ impl<I: Io> Core<I> {
     pub fn hold(&mut self, key: Key) {
         let now = self.now;
         let http = self.http(key);
-        assert!(http.is_taken(), "what is over is held by nobody");
+        assert!(
+            http.is_taken() || http.expands(),
+            "what is over is held by nobody"
+        );
         http.held = true;
         if http.paused.is_none() {
             http.paused = Some(now);

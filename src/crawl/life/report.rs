@@ -181,8 +181,8 @@ impl<I: Io> Core<I> {
         page.scopes = scopes;
         page.failure = Some(failure);
         if job.kind == Kind::Robots {
-            // Somebody waits for it, of another host perhaps.
-            self.read_robots(job, &page);
+            // Somebody waits for it, of another host perhaps. Of what has not come nothing is read.
+            drop(self.read_robots(job, &mut page));
         }
         self.deliver(page);
     }
@@ -196,7 +196,7 @@ impl<I: Io> Core<I> {
             page.timings.dns = Some(self.now);
         }
         page.failure = Some(failure);
-        self.follow(job, &mut page);
+        drop(self.follow(job, &mut page));
         self.deliver(page);
         self.frontier
             .ended(lane, job, false, &mut self.throttle, self.now);

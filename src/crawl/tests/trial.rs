@@ -13,6 +13,7 @@ use crate::crawl::embed::feed::Source;
 use crate::crawl::{Crawler, Handle, Parts, Stopper, Turn};
 use crate::fetch::resolver;
 use crate::frontier::request::Request;
+use crate::io::sim::web::Web;
 use crate::io::sim::{Origins, Sim, Weather, World};
 use crate::io::{Io, Settings};
 use crate::sink::later::LinksLater;
@@ -102,6 +103,21 @@ pub fn crawl_under(
     seed: u64,
     edit: impl FnOnce(&mut Config, &mut Settings),
 ) -> (Crawler<Sim>, Told) {
+    crawl_in(weather, source, Box::new(world), seed, edit)
+}
+
+/// The same through a web of one function.
+pub fn crawl_web(web: &Web, edit: impl FnOnce(&mut Config, &mut Settings)) -> (Crawler<Sim>, Told) {
+    crawl_in(Weather::default(), None, web.world(), 1, edit)
+}
+
+fn crawl_in(
+    weather: Weather,
+    source: Option<Box<dyn Source>>,
+    world: Box<dyn World>,
+    seed: u64,
+    edit: impl FnOnce(&mut Config, &mut Settings),
+) -> (Crawler<Sim>, Told) {
     let mut config = Config::default();
     config.throttle.default.delay = Duration::ZERO;
     config.throttle.default.delay_per_slot = Duration::ZERO;
@@ -111,7 +127,7 @@ pub fn crawl_under(
     config.random_seed = Some(seed);
     let mut settings = Settings::default();
     edit(&mut config, &mut settings);
-    let io = Sim::with(seed, settings, weather, Box::new(world));
+    let io = Sim::with(seed, settings, weather, world);
     let told = Told::default();
     let sink = Keeps {
         told: told.clone(),

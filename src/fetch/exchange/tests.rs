@@ -70,7 +70,8 @@ fn feed(mut exchange: Exchange, parts: &[&[u8]]) -> Seen {
         while let Some(step) = exchange.handle_bytes(&mut input, arrival(seconds)) {
             match step {
                 Step::Head => heads += 1,
-                Step::Piece => unreachable!("nobody takes the body while it comes"),
+                // It is decoded in steps.
+                Step::Piece => {}
                 Step::Over { .. } => over = Some(step),
             }
             if over.is_some() {
@@ -618,4 +619,39 @@ fn of_a_body_that_is_skipped_nothing_is_left_but_its_length() {
     assert!(came.is_empty() && outcome.body.is_empty());
     assert_eq!(outcome.response_bytes.len(), outcome.head_length);
     assert_eq!(outcome.bytes_wire as usize, reply.len());
+}
+
+#[test]
+fn a_body_that_becomes_much_more_than_it_was_is_decoded_in_steps() {
+    let body = vec![b'x'; 5 * KEPT_STEP / 2];
+    let coded = crate::wire::coding::gzip(&body);
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
+        coded.len()
+    );
+    let settings = Settings {
+        ratio_max: u32::MAX,
+        ..Settings::default()
+    };
+    let mut exchange = exchange(&description(), &settings);
+    let reply = [head.as_bytes(), &coded].concat();
+    let mut input = &reply[..];
+    let mut lengths = Vec::new();
+    loop {
+        match exchange.handle_bytes(&mut input, arrival(2)) {
+            Some(Step::Head) => {}
+            Some(Step::Piece) => {
+                assert!(exchange.expands());
+                lengths.push(exchange.received.body.len());
+            }
+            Some(Step::Over { failure, .. }) => {
+                assert_eq!(failure, None);
+                break;
+            }
+            None => panic!("the reply is whole"),
+        }
+    }
+    assert_eq!(lengths, [KEPT_STEP, 2 * KEPT_STEP]);
+    assert!(!exchange.expands());
+    assert_eq!(exchange.into_outcome().body, body);
 }

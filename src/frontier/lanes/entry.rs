@@ -26,6 +26,33 @@ impl Frontier {
         verdict
     }
 
+    /// The same of a sitemap, which stands so deep in others and which a host may have only so many of.
+    pub fn check_sitemap(
+        &mut self,
+        url: &CrawlUrl,
+        depth: u32,
+        nesting: u32,
+        throttle: &mut Throttle,
+    ) -> Result<(), Filtered> {
+        let settings = &self.settings;
+        let (depth_limit, host_max) =
+            (settings.sitemap_depth_limit, settings.sitemaps_per_host_max);
+        if depth_limit > 0 && nesting > depth_limit {
+            self.count_filtered(Filtered::SitemapDepth, 1);
+            return Err(Filtered::SitemapDepth);
+        }
+        let host = self.hosts.find(url.host_str(), throttle.names_mut());
+        let count = host.and_then(|host| self.sitemaps.get(&host)).copied();
+        if host_max > 0 && count.unwrap_or(0) >= host_max {
+            self.count_filtered(Filtered::HostSitemaps, 1);
+            return Err(Filtered::HostSitemaps);
+        }
+        self.check(url, depth, false, throttle)?;
+        let host = self.hosts.host(url.host_str(), throttle.names_mut());
+        *self.sitemaps.entry(host).or_default() += 1;
+        Ok(())
+    }
+
     /// Lets a URL in that no filter may leave out. It counts as seen, and as a seed's where it is one.
     pub fn let_in(&mut self, url: &CrawlUrl, seed: bool, throttle: &mut Throttle) {
         self.seen.insert(url);

@@ -83,6 +83,9 @@ impl Frontier {
         if !self.heeded.is_empty() {
             self.heeded.remove(&lane);
         }
+        if !self.decided.is_empty() {
+            self.decided.remove(&lane);
+        }
         throttle.close_lane(lane, now);
         self.lanes_open -= 1;
         self.keep_or_forget(number, now);
@@ -115,8 +118,9 @@ impl Frontier {
         if slot.users > 0 || slot.kept || matches!(slot.robots, Robots::Fetching(_)) {
             return;
         }
-        let Some(until) = slot.robots.holds_until().filter(|until| *until > now) else {
-            return self.origins.forget(origin);
+        let until = slot.robots.holds_until(&self.rules);
+        let Some(until) = until.filter(|until| *until > now) else {
+            return self.forget_origin(origin);
         };
         slot.kept = true;
         self.origins_kept.push(Reverse((until, origin)));
@@ -127,7 +131,7 @@ impl Frontier {
             let slot = self.origins.get_mut(first);
             slot.kept = false;
             if slot.users == 0 && !matches!(slot.robots, Robots::Fetching(_)) {
-                self.origins.forget(first);
+                self.forget_origin(first);
             }
         }
     }

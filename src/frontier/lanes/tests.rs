@@ -93,7 +93,7 @@ impl Bench {
         let rules = RobotsFile::parse(file.as_bytes()).agent("argiope");
         self.frontier.robots_arrived(
             origin.expect("it is for an origin"),
-            Brought::Rules(Arc::new(rules)),
+            Brought::Rules(rules),
             &mut self.throttle,
             self.now,
         );

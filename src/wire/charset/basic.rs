@@ -60,6 +60,15 @@ impl Encoding {
         }
     }
 
+    /// What decodes a document piece by piece.
+    pub(super) fn new_decoder_without_bom_handling(&'static self) -> Decoder {
+        Decoder {
+            encoding: self,
+            lead: None,
+            high: None,
+        }
+    }
+
     /// The text of a document without its byte order mark; the library has more to say beside it.
     pub(super) fn decode_without_bom_handling<'a>(&self, bytes: &'a [u8]) -> (Cow<'a, str>,) {
         let text = match self {
@@ -69,6 +78,78 @@ impl Encoding {
             Encoding::Windows1252 => windows_1252(bytes),
         };
         (text,)
+    }
+}
+
+/// Decodes a document piece by piece. Of UTF-8 there is nothing to decode.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    encoding: &'static Encoding,
+    /// The first octet of a unit of UTF-16.
+    lead: Option<u8>,
+    /// The first unit of a pair.
+    high: Option<u16>,
+}
+
+impl Decoder {
+    /// Decodes as much as there is room for; how much was read, and how much was written.
+    pub(super) fn decode_to_utf8(
+        &mut self,
+        bytes: &[u8],
+        text: &mut [u8],
+        last: bool,
+    ) -> ((), usize, usize, bool) {
+        // Two letters of four octets come of one octet at most, and two more at the end.
+        let room = text.len().saturating_sub(DECODED_AT_END) / 8;
+        let read = bytes.len().min(room);
+        let mut written = 0;
+        let mut push = |letter: char| {
+            written += letter.encode_utf8(&mut text[written..]).len();
+        };
+        for octet in &bytes[..read] {
+            let unit = match (self.encoding, self.lead.take()) {
+                (Encoding::Windows1252, _) => {
+                    push(letter(octet));
+                    continue;
+                }
+                (Encoding::Utf8, _) => {
+                    push(char::from(*octet));
+                    continue;
+                }
+                (_, None) => {
+                    self.lead = Some(*octet);
+                    continue;
+                }
+                (Encoding::Utf16Be, Some(lead)) => u16::from_be_bytes([lead, *octet]),
+                (Encoding::Utf16Le, Some(lead)) => u16::from_le_bytes([lead, *octet]),
+            };
+            let units = self.high.take().into_iter().chain([unit]);
+            for read in char::decode_utf16(units) {
+                match read {
+                    Ok(letter) => push(letter),
+                    Err(alone) if alone.unpaired_surrogate() == unit && unit < 0xdc00 => {
+                        self.high = Some(unit);
+                    }
+                    Err(_) => push(char::REPLACEMENT_CHARACTER),
+                }
+            }
+        }
+        if last && read == bytes.len() {
+            let halves = usize::from(self.high.take().is_some());
+            let halves = halves + usize::from(self.lead.take().is_some());
+            (0..halves).for_each(|_| push(char::REPLACEMENT_CHARACTER));
+        }
+        ((), read, written, false)
+    }
+}
+
+/// Octets of what stands for a document that was cut in the midst of a pair.
+const DECODED_AT_END: usize = 6;
+
+fn letter(octet: &u8) -> char {
+    match octet {
+        0x80..=0x9f => WINDOWS_1252_HIGH[usize::from(octet - 0x80)],
+        _ => char::from(*octet),
     }
 }
 
@@ -85,10 +166,6 @@ fn windows_1252(bytes: &[u8]) -> Cow<'_, str> {
     if let Some(text) = str::from_utf8(bytes).ok().filter(|text| text.is_ascii()) {
         return text.into();
     }
-    let letter = |octet: &u8| match octet {
-        0x80..=0x9f => WINDOWS_1252_HIGH[usize::from(octet - 0x80)],
-        _ => char::from(*octet),
-    };
     bytes.iter().map(letter).collect()
 }
 

@@ -1,6 +1,8 @@
 //! What is a link, and what is none.
 
+use super::tags::candidates;
 use super::*;
+use crate::wire::url::LENGTH_MAX;
 use proptest::prelude::*;
 
 fn found(html: &str, options: &LinkOptions<'_>) -> Found {

@@ -172,7 +172,7 @@ fn a_file_is_read_up_to_the_last_whole_line_within_its_limit() {
     assert!(!rules.allowed("/a").allowed);
     assert!(!rules.allowed("/b").allowed);
     assert!(rules.allowed("/c").allowed);
-    assert_eq!(rules.rules.len(), 2, "the line that was cut is no rule");
+    assert_eq!(rules.iter().count(), 2, "the line that was cut is no rule");
 }
 
 #[test]
@@ -265,4 +265,84 @@ proptest! {
         let verdict = rules.allowed(&path);
         prop_assert_eq!(verdict.allowed, verdict.rule.is_none_or(|rule| rule.allow));
     }
+}
+
+/// How many of the smallest steps a file takes; the rules are the same as of the whole.
+fn steps(file: &[u8], agent: &str) -> usize {
+    let mut reading = RobotsReading::new(file, agent);
+    let mut steps = 1;
+    while !reading.step(&mut Units::new(1)) {
+        steps += 1;
+    }
+    let (rules, sitemaps) = reading.into_rules();
+    let whole = Robots::parse(file);
+    assert_eq!(
+        (&rules, &sitemaps[..]),
+        (&whole.agent(agent), whole.sitemaps())
+    );
+    steps
+}
+
+#[test]
+fn a_file_read_in_steps_for_one_agent_says_the_same_to_it() {
+    let file = "\u{feff}User-agent: a, b\r\nAllow: /x\rCrawl-delay: 1.5\n\nUser-agent: c\nDisallow: /\n\
+                User-agent: *\nDisallow: /y\nSitemap: x\nUser-agent: d\nUser-agent: a\nCrawl-delay: 3\n\
+                User-agent: e\nCrawl-delay: 9\nAllow: /index.html\nUser-agent: f";
+    let wide: Vec<u8> = file.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for agent in ["a", "b", "c", "d", "e", "f", "*", "other"] {
+        assert_eq!(steps(file.as_bytes(), agent), 16);
+        steps(&wide, agent);
+    }
+}
+
+/// Units that a file of about so many lines takes, and the most that one line takes.
+fn units_of(file: &str) -> (u64, u64) {
+    let mut reading = RobotsReading::new(file.as_bytes(), "argiope");
+    let mut units = Units::new(1 << 40);
+    assert!(reading.step(&mut units));
+    let lines = file.lines().count() as u64;
+    let spent = (1 << 40) - units.left();
+    (spent, spent / lines)
+}
+
+#[test]
+fn many_agents_with_many_delays_cost_no_more_a_line_than_few() {
+    let file = |count: usize| {
+        let mut file = "User-agent: argiope\n".repeat(count);
+        file += &"Crawl-delay: 3\n".repeat(count);
+        file
+    };
+    let (few, many) = (file(10), file(10_000));
+    let robots = Robots::parse(many.as_bytes());
+    assert_eq!(robots.groups.len(), 1);
+    assert_eq!(
+        robots.groups[0].delays.len(),
+        1,
+        "a stack has one delay, however many agents"
+    );
+    assert_eq!(
+        robots.agent("argiope").crawl_delay(),
+        Some(Duration::from_secs(3))
+    );
+    assert_eq!(units_of(&few).1, units_of(&many).1);
+}
+
+#[test]
+fn rules_of_one_agent_take_no_more_memory_than_the_file_has_octets() {
+    let mut file = "User-agent: *\n".to_owned();
+    while file.len() < LENGTH_MAX - 10 {
+        file += "Allow: /\n";
+    }
+    let mut reading = RobotsReading::new(file.as_bytes(), "argiope");
+    assert!(reading.step(&mut Units::unbounded()));
+    let (rules, _) = reading.into_rules();
+    assert!(rules.heap_size() < file.len() / 2, "{}", rules.heap_size());
+    let others = file.replace('*', "others");
+    let mut reading = RobotsReading::new(others.as_bytes(), "argiope");
+    assert!(reading.step(&mut Units::unbounded()));
+    assert_eq!(
+        reading.into_rules().0.heap_size(),
+        0,
+        "others' groups are not kept"
+    );
 }

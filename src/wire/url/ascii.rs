@@ -47,6 +47,14 @@ impl Parsed {
         }
     }
 
+    /// The text of what is fetched, and the scheme of what is not.
+    pub(super) fn href(&self) -> &str {
+        match self {
+            Parsed::Fetched(url) => url.as_str(),
+            Parsed::Other { scheme, .. } => scheme,
+        }
+    }
+
     /// Path and query.
     pub(super) fn request_target(self) -> Result<String, UrlError> {
         Ok(self.into_crawl_url()?.request_target().to_owned())

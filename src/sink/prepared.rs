@@ -1,0 +1,110 @@
+//! What a large reply takes to be written, done in bounded steps before it is: its digests, and the copy
+//! of its bytes that becomes a record.
+
+use std::fmt;
+
+use crate::sink::page::Page;
+use crate::wire::warc::{Digest, Hashing, PayloadDigest, Record};
+
+/// What is prepared of a reply.
+pub(super) struct Prepared {
+    /// Until it is over.
+    payload: Option<PayloadDigest>,
+    digest: Option<Digest>,
+    record: Option<PreparedRecord>,
+}
+
+/// The record of a reply: room for its head, and its block.
+pub(super) struct PreparedRecord {
+    bytes: Vec<u8>,
+    head: usize,
+    /// Until the block is copied.
+    hash: Option<Hashing>,
+    digest: Option<Digest>,
+}
+
+impl Prepared {
+    /// Nothing yet. With `head`, the length that the head of its record is expected to have, a record
+    /// is made.
+    pub fn new(page: &Page, head: Option<usize>) -> Self {
+        Prepared {
+            payload: page.has_digest().then(|| PayloadDigest::new(page.chunked)),
+            digest: None,
+            record: head.map(|head| {
+                let mut bytes =
+                    Vec::with_capacity(head + page.response_bytes.len() + RECORD_END.len());
+                bytes.resize(head, 0);
+                PreparedRecord {
+                    bytes,
+                    head,
+                    hash: Some(Hashing::new()),
+                    digest: None,
+                }
+            }),
+        }
+    }
+
+    /// Goes on until the units are spent; whether all is done.
+    pub fn step(&mut self, page: &Page, units: &mut u64) -> bool {
+        while *units > 0 {
+            if let Some(payload) = &mut self.payload {
+                *units = units.saturating_sub(STEP as u64 / 2);
+                if payload.step(page.raw_body(), STEP) {
+                    self.digest = self.payload.take().map(PayloadDigest::finish);
+                }
+                continue;
+            }
+            let Some(record) = &mut self.record else {
+                return true;
+            };
+            let Some(hash) = &mut record.hash else {
+                return true;
+            };
+            *units = units.saturating_sub(STEP as u64);
+            let at = record.bytes.len() - record.head;
+            let block = &page.response_bytes;
+            let end = block.len().min(at + STEP);
+            hash.update(&block[at..end]);
+            record.bytes.extend_from_slice(&block[at..end]);
+            if end == block.len() {
+                record.bytes.extend_from_slice(RECORD_END);
+                record.digest = record.hash.take().map(Hashing::finish);
+            }
+        }
+        self.payload.is_none()
+            && self
+                .record
+                .as_ref()
+                .is_none_or(|record| record.hash.is_none())
+    }
+
+    /// The digest of the payload and the record, when all is done.
+    pub fn finish(self) -> (Option<Digest>, Option<PreparedRecord>) {
+        (self.digest, self.record)
+    }
+}
+
+impl PreparedRecord {
+    /// The whole record.
+    pub fn write(self, record: &Record<'_>) -> Vec<u8> {
+        let mut head = Vec::with_capacity(self.head);
+        let digest = self.digest.expect("its block is copied");
+        record.write_head(digest, &mut head);
+        let mut bytes = self.bytes;
+        // It has the length that was expected: only numbers of one length are new in it.
+        bytes.splice(..self.head, head);
+        bytes
+    }
+}
+
+impl fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Prepared")
+    }
+}
+
+/// What follows each block.
+const RECORD_END: &[u8] = b"\r\n\r\n";
+
+/// Octets that are digested and copied at once.
+const STEP: usize = 32 << 10;

@@ -1,0 +1,175 @@
+//! What the references of a page are relative to.
+
+#[cfg(not(feature = "idn"))]
+use super::ascii::Parsed;
+#[cfg(feature = "idn")]
+use super::standard::Parsed;
+use super::{CrawlUrl, LENGTH_MAX, UrlError, plain};
+
+/// A page's URL, parsed once, against which its references are resolved.
+///
+/// Unlike a [`CrawlUrl`] it may have any scheme: a page's `<base>` is not always one we fetch.
+#[derive(Clone, Debug)]
+pub struct Base(Parsed);
+
+impl Base {
+    /// The base that a page's own URL is.
+    pub fn of(url: &CrawlUrl) -> Self {
+        Base(Parsed::of(url))
+    }
+
+    /// Resolves a reference to something we can fetch.
+    pub fn join(&self, reference: &str) -> Result<CrawlUrl, UrlError> {
+        if let Some(url) = plain::read(reference) {
+            return Ok(url);
+        }
+        self.resolve(reference)?.into_crawl_url()
+    }
+
+    /// The base that a `<base href>` on this page sets; the page's own when it is nonsense, or a
+    /// `data:` or `javascript:` URL (WHATWG HTML, 4.2.3).
+    pub fn rebased(&self, reference: &str) -> Self {
+        match self.resolve(reference) {
+            Ok(url) if !matches!(url.scheme(), "data" | "javascript") => Base(url),
+            _ => self.clone(),
+        }
+    }
+
+    /// How far what is relative to it reaches.
+    pub(crate) fn reach(&self) -> Reach {
+        Reach::of(self.0.href())
+    }
+
+    fn resolve(&self, reference: &str) -> Result<Parsed, UrlError> {
+        if reference.len() > LENGTH_MAX {
+            return Err(UrlError::Long);
+        }
+        self.0.join(reference)
+    }
+}
+
+/// How much of a base stands in front of what is relative to it: enough to see that a URL would be too
+/// long without making it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reach {
+    /// What a path from the root keeps: scheme and authority.
+    origin: usize,
+    /// What a path beside the base keeps: also its folder.
+    folder: usize,
+    /// What a query keeps: also the path.
+    path: usize,
+    /// All but the fragment.
+    whole: usize,
+}
+
+impl Reach {
+    /// Of a URL in the standard's form. Of one that is not fetched, and of one from whose authority
+    /// something is dropped, nothing is sure.
+    fn of(href: &str) -> Self {
+        let scheme = href
+            .find("://")
+            .filter(|end| matches!(&href[..*end], "http" | "https"));
+        let Some(scheme) = scheme else {
+            return Reach::default();
+        };
+        let start = scheme + "://".len();
+        let whole = href.find('#').unwrap_or(href.len());
+        let path = href[..whole].find('?').unwrap_or(whole);
+        let origin = href[..path][start..]
+            .find('/')
+            .map_or(path, |at| start + at);
+        let authority = &href[start..origin];
+        let host = authority
+            .rsplit_once(':')
+            .map_or(authority, |(host, _)| host);
+        if authority.contains('@') || host.ends_with('.') {
+            return Reach::default();
+        }
+        Reach {
+            origin,
+            folder: href[..path]
+                .rfind('/')
+                .map_or(origin, |at| (at + 1).max(origin)),
+            path,
+            whole,
+        }
+    }
+
+    /// The length of the base.
+    pub fn length(&self) -> usize {
+        self.whole
+    }
+
+    /// What a reference resolves to has at least so many octets.
+    pub fn length_min(&self, reference: &str) -> usize {
+        let text = reference.trim_matches(|c| c <= ' ');
+        let is_odd = |octet: u8| matches!(octet, b'\t' | b'\n' | b'\r' | b':' | b'%' | b'\\');
+        let mut octets = text.bytes();
+        match (octets.next(), octets.next()) {
+            (None | Some(b'#'), _) => self.whole,
+            // A scheme perhaps, or something that is left out.
+            _ if text.bytes().any(is_odd) => 0,
+            (Some(b'?'), _) => self.path,
+            (Some(b'/'), Some(b'/')) => 0,
+            (Some(b'/'), _) => self.origin,
+            _ if text.contains("..") => self.origin,
+            _ => self.folder,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// No URL is shorter than was said, and this one is as long as can be said.
+    fn check(base: &str, reference: &str, expected: usize) {
+        let page = CrawlUrl::parse("http://a.test/").expect("a URL");
+        let base = Base::of(&page).rebased(base);
+        let least = base.reach().length_min(reference);
+        assert_eq!(least, expected, "{reference:?} at {base:?}");
+    }
+
+    #[test]
+    fn what_of_a_base_stays_in_front_of_a_reference_is_known_without_joining() {
+        let base = "http://a.test/dir/page?query#part";
+        for (reference, expected) in [
+            ("x", "http://a.test/dir/"),
+            (" x ", "http://a.test/dir/"),
+            ("./x", "http://a.test/dir/"),
+            ("?x", "http://a.test/dir/page"),
+            ("", "http://a.test/dir/page?query"),
+            ("#x", "http://a.test/dir/page?query"),
+            ("/x", "http://a.test"),
+            ("../x", "http://a.test"),
+            ("//b.test/", ""),
+            ("%2e%2e/x", ""),
+            ("http:x", ""),
+            ("a\tb", ""),
+        ] {
+            check(base, reference, expected.len());
+        }
+        check("http://user:password@a.test/dir/", "x", 0);
+        check("http://a.test./dir/", "x", 0);
+        check("ftp://a.test/dir/", "x", 0);
+        check("mailto:a", "x", 0);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+        #[test]
+        fn no_url_is_shorter_than_is_said(
+            base in "(https?|ftp)://(u@)?[ab.]{1,3}(:[0-9]{2,3})?(/[a.]{0,3}){0,4}([?]q)?(#f)?",
+            reference in "[ab./?#:% \\t2e@\\\\-]{0,9}",
+        ) {
+            let page = CrawlUrl::parse("http://a.test/a/b").expect("a URL");
+            let base = Base::of(&page).rebased(&base);
+            if let Ok(url) = base.join(&reference) {
+                let least = base.reach().length_min(&reference);
+                prop_assert!(url.as_str().len() >= least, "{url} of {reference:?} at {base:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! For how long a page holds a turn: processor time of the crawl's own thread, turn by turn, over
+//! loopback, with pages that are large or made to take long.
+//!
+//! ```sh
+//! cargo run --release --example large_pages -- [--warc] [--mib N] [--at-once N] [NAME]…
+//! ```
+//!
+//! Of each kind it prints how many turns the crawl took, the longest of them, and all of them together.
+//! Names are those of the kinds; without any all are taken, one after the other. `usual` are pages of
+//! 60 kB with a hundred links, of which the mean is of interest; `--warc` writes WARC files, which it
+//! deletes; `--at-once` hosts serve the same page at the same time.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use argiope::base::shared::Shared;
+use argiope::sink::files::{FileSink, FileSinkOptions, WarcOptions};
+use argiope::{Config, Crawler, Request, Turn};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// What a host answers, by path.
+type Site = BTreeMap<&'static str, Vec<u8>>;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let (mut warc, mut mib, mut at_once) = (false, 10_u8, 1);
+    let mut names = Vec::new();
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let mut number = || arguments.next().and_then(|text| text.parse::<u8>().ok());
+        match argument.as_str() {
+            "--warc" => warc = true,
+            "--mib" => mib = number().ok_or("--mib takes a number")?,
+            "--at-once" => at_once = number().ok_or("--at-once takes a number up to 255")?,
+            name => names.push(name.to_owned()),
+        }
+    }
+    println!(
+        "{:<14} {:>7} {:>11} {:>11} {:>9}",
+        "kind", "turns", "longest", "together", "memory"
+    );
+    for (name, site) in kinds(usize::from(mib) << 20) {
+        if names.is_empty() || names.iter().any(|wanted| wanted == name) {
+            measure(name, site, warc, at_once)?;
+        }
+    }
+    Ok(())
+}
+
+fn measure(
+    name: &str,
+    site: Site,
+    warc: bool,
+    at_once: u8,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let seeds = if name == "usual" { 400 } else { 1 };
+    let port = serve(site)?;
+    let folder = tempfile::tempdir()?;
+    let mut options = FileSinkOptions::new(folder.path());
+    options.warc = warc.then(|| WarcOptions::new("here", [7; 16]));
+    let config = Config::default()
+        .with("ALLOW_NET", "loopback")?
+        .with("DOWNLOAD_DELAY", 0)?
+        .with("DOWNLOAD_DELAY_PER_SLOT", 0)?
+        .with("RETRY_TIMES", 0)?
+        .with("FOLLOW_SITEMAPS", true)?
+        .with("CLOSESPIDER_PAGECOUNT", u64::from(at_once) * seeds)?;
+    let mut crawler = Crawler::builder(config)
+        .sink(FileSink::new(options))
+        .build()?;
+    for host in 1..=at_once {
+        for page in 0..seeds {
+            let page = if name == "usual" {
+                format!("page?{page}")
+            } else {
+                String::new()
+            };
+            crawler.submit(Request::get(format!("http://127.0.1.{host}:{port}/{page}")))?;
+        }
+    }
+    let stopper = crawler.stopper();
+    let began = std::time::Instant::now();
+    let (mut turns, mut longest, mut together) = (0_u64, Duration::ZERO, Duration::ZERO);
+    let reason = loop {
+        let before = thread_time();
+        let turn = crawler.turn(Some(Duration::from_secs(1)));
+        let took = thread_time() - before;
+        turns += 1;
+        together += took;
+        longest = longest.max(took);
+        if let Turn::Over(reason) = turn {
+            break reason;
+        }
+        if began.elapsed() > PATIENCE {
+            stopper.stop_now();
+        }
+    };
+    println!(
+        "{name:<14} {turns:>7} {longest:>11.2?} {together:>11.2?} {:>5} MiB  {reason}",
+        memory() >> 20
+    );
+    Ok(())
+}
+
+/// A crawl that takes longer is stopped: most of its turns were seen.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The pages, each with what is asked for beside it.
+fn kinds(size: usize) -> Vec<(&'static str, Site)> {
+    let fill = |text: &str| text.repeat(size / text.len());
+    let numbered = |before: &str, after: &str, most: usize| {
+        let mut html = String::with_capacity(size + 100);
+        let mut number = 0;
+        while html.len() < size && number < most {
+            html += before;
+            html += &number.to_string();
+            html += after;
+            number += 1;
+        }
+        html
+    };
+    let base = |folder: &str, links: String| {
+        format!("<base href='/{}{folder}'>{links}", "b".repeat(60_000))
+    };
+    let html = |text: String| page("text/html; charset=utf-8", text.as_bytes());
+    let latin = |text: &str| {
+        text.bytes()
+            .map(|b| if b == b'~' { 0xe9 } else { b })
+            .collect::<Vec<u8>>()
+    };
+    let chunked = {
+        let mut reply =
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n"
+                .to_vec();
+        reply.extend(b"1\r\n<\r\n".repeat(size / 6));
+        reply.extend(b"0\r\n\r\n");
+        reply
+    };
+    let paragraphs = "<p>Some words of a text, and <a href=/link>a link</a> among them.</p>\n";
+    let pages: Vec<(&str, Vec<u8>)> = vec![
+        ("links", html(numbered("<a href=/", ">x</a>\n", usize::MAX))),
+        ("text", html(fill("words and words, and no tag at all. "))),
+        ("paragraphs", html(fill(paragraphs))),
+        ("base", html(base("/", numbered("<a href=", ">", 10_000)))),
+        (
+            "base-dots",
+            html(base("/", numbered("<a href=../", ">", usize::MAX))),
+        ),
+        ("tags", html(fill("<a>"))),
+        ("attributes", html(fill("<a b=c d='e' f>"))),
+        ("one-tag", html(format!("<a {}", fill("b c ")))),
+        ("entities", html(fill("&a"))),
+        ("no-entity", html(fill("&CounterClockwiseContourIntegra "))),
+        ("blanks", html(format!("<a{}", fill(" ")))),
+        ("nul", html(format!("<plaintext>{}", fill("\0")))),
+        (
+            "srcset",
+            html(numbered(
+                "<img srcset='a 1x, b 2x, c 3x, d 4x, ",
+                " 5x'>",
+                usize::MAX,
+            )),
+        ),
+        ("metas", html(fill("<meta name=robots content=all>"))),
+        (
+            "undeclared",
+            page("text/html", fill("ein schöner Text über Äpfel ").as_bytes()),
+        ),
+        (
+            "latin1",
+            page(
+                "text/html; charset=latin1",
+                &latin(&numbered("<a href=/~", ">", usize::MAX)),
+            ),
+        ),
+        (
+            "shift_jis",
+            page(
+                "text/html; charset=shift_jis",
+                &[0x82, 0xa0].repeat(size / 2),
+            ),
+        ),
+        ("chunks", chunked),
+        ("gzip", coded("gzip", &fill(paragraphs))),
+        ("members", members(size)),
+    ];
+    let mut kinds: Vec<(&str, Site)> = pages
+        .into_iter()
+        .map(|(name, page)| (name, Site::from([("/", page)])))
+        .collect();
+    kinds.push(("usual", Site::from([("/page", html(usual()))])));
+    let robots = |text: String| page("text/plain", text.as_bytes());
+    let part = |text: &str| text.repeat(500_000 / text.len());
+    let half = |text: &str| text.repeat(250_000 / text.len());
+    for (name, text) in [
+        (
+            "robots-short",
+            format!("User-agent: *\n{}", part("Allow:/\n")),
+        ),
+        (
+            "robots-agents",
+            half("User-agent: argiope\n") + &half("Crawl-delay: 0\n"),
+        ),
+        ("robots-groups", part("User-agent: *\nAllow:/a\n")),
+        (
+            "robots-stars",
+            format!("User-agent: *\n{}", part("Disallow: /*a*b*c$\n")),
+        ),
+        ("robots-maps", numbered("Sitemap: /", "\n", 30_000)),
+    ] {
+        let many = numbered(
+            "<a href=/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+            ">",
+            10_000,
+        );
+        kinds.push((
+            name,
+            Site::from([("/robots.txt", robots(text)), ("/", html(many))]),
+        ));
+    }
+    let urls = format!(
+        "<urlset>{}",
+        numbered("<url><loc>/", "</loc></url>", usize::MAX)
+    );
+    for (name, map) in [
+        ("sitemap", page("application/xml", urls.as_bytes())),
+        (
+            "sitemap-gz",
+            page("application/gzip", &gzip(&urls.repeat(5))),
+        ),
+        (
+            "sitemap-tags",
+            page(
+                "application/xml",
+                format!("<a>{}", fill("<b c='d'/>")).as_bytes(),
+            ),
+        ),
+        (
+            "sitemap-quote",
+            page(
+                "application/xml",
+                format!("<a b=\"{}", fill("'\"")).as_bytes(),
+            ),
+        ),
+        (
+            "sitemap-note",
+            page("application/xml", format!("<!--{}", fill("-->")).as_bytes()),
+        ),
+        (
+            "sitemap-lines",
+            page("text/plain", fill("http://127.0.0.1/\nno URL\n").as_bytes()),
+        ),
+    ] {
+        kinds.push((
+            name,
+            Site::from([
+                ("/robots.txt", robots("Sitemap: /map\n".to_owned())),
+                ("/map", map),
+                ("/", html("home".to_owned())),
+            ]),
+        ));
+    }
+    kinds
+}
+
+/// 60 kB with 101 links.
+fn usual() -> String {
+    (0..101)
+        .map(|number| {
+            format!(
+                "<p>{}<a href=\"/page?{number}\">a link</a></p>\n",
+                "some words of text ".repeat(29)
+            )
+        })
+        .collect()
+}
+
+fn page(content_type: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
+}
+
+fn coded(coding: &str, body: &str) -> Vec<u8> {
+    let body = gzip(body);
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: {coding}\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), &body].concat()
+}
+
+fn gzip(text: &str) -> Vec<u8> {
+    argiope::wire::coding::gzip(text.as_bytes())
+}
+
+/// A body of members that hold nothing.
+fn members(size: usize) -> Vec<u8> {
+    let member = gzip("");
+    let body = member.repeat(size / member.len());
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), &body].concat()
+}
+
+/// Serves a site on all addresses; on which port.
+fn serve(site: Site) -> std::io::Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    let port = listener.local_addr()?.port();
+    let site = Arc::new(Shared::new(site));
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let site = Arc::clone(&site);
+            std::thread::spawn(move || drop(answer(stream, &site)));
+        }
+    });
+    Ok(port)
+}
+
+fn answer(mut stream: TcpStream, site: &Shared<Site>) -> std::io::Result<()> {
+    let mut head = Vec::new();
+    loop {
+        let mut piece = [0; 4096];
+        let count = stream.read(&mut piece)?;
+        if count == 0 {
+            return Ok(());
+        }
+        head.extend_from_slice(&piece[..count]);
+        while let Some(end) = head.windows(4).position(|four| four == b"\r\n\r\n") {
+            let text = String::from_utf8_lossy(&head[..end]).into_owned();
+            head.drain(..end + 4);
+            let target = text.split(' ').nth(1).unwrap_or("/");
+            let path = target.split('?').next().unwrap_or(target);
+            let reply = site.borrow().get(path).cloned();
+            let reply =
+                reply.unwrap_or_else(|| b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n".to_vec());
+            stream.write_all(&reply)?;
+        }
+    }
+}
+
+/// Processor time of this thread.
+fn thread_time() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the clock is known, and the call writes to what it is given.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// The most memory that was ever resident, in bytes.
+fn memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.unwrap_or(0) << 10
+}
