@@ -93,18 +93,19 @@ impl<I: Io> Core<I> {
                 self.on_ready(key, socket);
             }
             (None, Some(until)) => self.put_off(key, until),
-            (None, None) => self.race_on(key),
+            (None, None) => self.race_from_the_first(key),
         }
     }
 
-    /// Opens the next connection of an attempt's race, when it is time for it.
-    fn race_on(&mut self, key: Key) {
+    /// Opens the next connection of an attempt's race, when it is time for it. `false` where none is
+    /// left: the addresses behind the last that failed have no place. Then the attempt is to be ended.
+    fn race_on(&mut self, key: Key) -> bool {
         loop {
             let Some(flight) = self.flights.get_mut(key) else {
-                return;
+                return true;
             };
             let Stage::Connecting { race, .. } = &mut flight.stage else {
-                return;
+                return true;
             };
             match race.next(self.now) {
                 Turn::Try(address) => {
@@ -115,11 +116,16 @@ impl<I: Io> Core<I> {
                     if !has_place {
                         race.handle_skipped();
                     } else if let Err(failure) = self.open(key, address) {
-                        return self.end_connecting(key, failure, &Carrier::default());
+                        self.end_connecting(key, failure, &Carrier::default());
+                        return true;
                     }
                 }
-                Turn::At(at) => return self.deadlines.arm_by(Timer::Flight(key.slot), at),
-                Turn::Wait | Turn::Lost => return,
+                Turn::At(at) => {
+                    self.deadlines.arm_by(Timer::Flight(key.slot), at);
+                    return true;
+                }
+                Turn::Wait => return true,
+                Turn::Lost => return false,
             }
         }
     }
@@ -176,9 +182,17 @@ impl<I: Io> Core<I> {
         asked_for || self.sockets.len() >= self.io.capacity()
     }
 
+    /// Begins a race. Its first address is one that the attempt was released for.
+    fn race_from_the_first(&mut self, key: Key) {
+        let begins = self.race_on(key);
+        debug_assert!(begins, "the first address has a place");
+    }
+
     pub fn on_flight_timeout(&mut self, slot: u32) {
         if let Some(key) = self.flights.key_of(slot) {
-            self.race_on(key);
+            // The attempt whose time is up has neither failed nor won: the race goes on with it.
+            let goes_on = self.race_on(key);
+            debug_assert!(goes_on, "an attempt is on its way");
         }
     }
 
@@ -247,8 +261,9 @@ impl<I: Io> Core<I> {
                 let is_tcp = established.is_none()
                     && (matches!(failure.kind, FailureKind::Connect)
                         || failure.kind == FailureKind::Timeout && failure.code == "connect");
-                if is_tcp && race.next(self.now) != Turn::Lost {
-                    return self.race_on(flight_key);
+                let (lane, goes_on) = (flight.lane, is_tcp && race.next(self.now) != Turn::Lost);
+                if goes_on && self.race_on(flight_key) {
+                    return;
                 }
                 // A probe tells what it could not send; it does not wait until it could.
                 if failure.code == EXHAUSTED && self.load.is_none() {
@@ -259,9 +274,9 @@ impl<I: Io> Core<I> {
                     return self.on_no_port(flight_key, remote);
                 }
                 if is_tcp {
-                    self.frontier.host_failed(flight.lane, self.now);
+                    self.frontier.host_failed(lane, self.now);
                 } else if failure.code == UNREACHABLE {
-                    self.frontier.origin_failed(flight.lane, self.now);
+                    self.frontier.origin_failed(lane, self.now);
                 }
                 self.end_connecting(flight_key, failure, &carrier);
             }
