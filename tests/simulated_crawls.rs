@@ -25,6 +25,7 @@ mod simulated {
     mod crawl_delays;
     mod disguises;
     mod sharing;
+    mod slots;
     mod many_scopes;
     mod random_throttling;
     mod throttling;

@@ -129,6 +129,12 @@ impl Request {
         self.scope(name)
     }
 
+    /// Is throttled under this scope alone, as by Scrapy's meta key of the same name.
+    /// `DOWNLOAD_SLOTS` and `THROTTLING_SCOPES` say how.
+    pub fn download_slot(self, name: impl Into<String>) -> Self {
+        self.without_scopes().scope(name)
+    }
+
     /// Is throttled under no scope: only the global limits hold.
     pub fn without_scopes(mut self) -> Self {
         self.scopes = Some(Vec::new());

@@ -218,9 +218,14 @@ fn parse_object(line: &str) -> Result<Request, SeedError> {
             }
         },
     };
-    let (scopes, scope_costs) = match object.scopes {
-        None => (None, Vec::new()),
-        Some(scopes) => (Some(scopes.names), scopes.costs),
+    let (scopes, scope_costs) = match (object.scopes, object.download_slot) {
+        (None, None) => (None, Vec::new()),
+        (Some(scopes), None) => (Some(scopes.names), scopes.costs),
+        (None, Some(slot)) => (Some(vec![slot]), Vec::new()),
+        (Some(_), Some(slot)) => {
+            let what = format!("{slot:?} stands beside `scopes`; name all scopes in `scopes`");
+            return wrong("download_slot", what);
+        }
     };
     let route = match object.proxy.as_deref().map(str::parse::<Route>).transpose() {
         Ok(route) => route,

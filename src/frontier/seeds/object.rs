@@ -18,6 +18,9 @@ pub(super) struct Object {
     pub url: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scopes: Option<Scopes>,
+    /// Scrapy's word for one scope; never written.
+    #[serde(default, skip_serializing)]
+    pub download_slot: Option<String>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub priority: i32,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -82,6 +85,7 @@ impl Object {
         Object {
             url: url.clone(),
             scopes: (scopes.as_ref()).map(|names| Scopes::of(names, scope_costs)),
+            download_slot: None,
             priority: *priority,
             depth: *depth,
             method: (!method.is_empty()).then(|| method.clone()),
