@@ -116,7 +116,7 @@ pub enum Grant {
 pub type InitialFeedback = Box<dyn Fn(&str) -> Option<Feedback> + Send>;
 
 /// A lane that was first this often and could not go claims its scopes, in order of their numbers.
-const PASSED_MAX: u8 = 3;
+const PASSED_MAX: u8 = 2;
 
 /// Wheel entries taken per call of [`Throttle::poll`], so that a turn stays short.
 const EXPIRE_BUDGET: usize = 1024;

@@ -81,8 +81,11 @@ fn f28_a_request_of_three_busy_scopes_has_its_turn() {
     let web = web.shared();
     plan.run(&web);
     let web = web.borrow();
-    let waited = web.moments("a.b.one.test")[0].as_nanos() / 1_000_000;
-    assert!(waited < 2000, "{waited} ms");
+    let waited = web.moments("a.b.one.test")[0].as_nanos() as f64 / 1e9;
+    // A turn in the line of each of its three scopes, in which each of the others has one: pages of
+    // 100 ms, and a round trip.
+    let fair = 3.0 * 2.0 * 0.12;
+    assert!(waited < 1.2 * fair, "{waited} s, a fair share is {fair} s");
     assert_eq!(web.all.peak, 1);
 }
 

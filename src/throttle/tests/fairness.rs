@@ -71,21 +71,27 @@ fn f08_ten_thousand_slow_scopes_cost_a_fast_one_nothing() {
 #[test]
 fn f28_a_request_of_many_busy_scopes_is_sent_within_a_few_fair_shares() {
     let mut world = World::new(pace(1, 0.0, 0.0));
-    for name in ["a", "b", "c"] {
-        for _ in 0..3 {
-            let lane = world.lane(&[name]);
+    let crowd = 3;
+    let takes = [("a", 0.113), ("b", 0.126), ("c", 0.139)];
+    for (name, takes) in takes {
+        for _ in 0..crowd {
             // Lanes of the same scopes are one lane to the frontier; here they stand for a crowd.
-            world.queue(
-                lane,
-                1000,
-                page(0.1 + 0.013 * f64::from(name.as_bytes()[0] - 96)),
-            );
+            let lane = world.lane(&[name]);
+            world.queue(lane, 1000, page(takes));
         }
     }
     let many = world.lane(&["a", "b", "c"]);
-    world.queue(many, 10, page(0.1));
+    world.queue(many, 20, page(0.1));
     world.run(at(60.0));
-    assert_eq!(world.sent(many).len(), 10, "in {:?}", world.gaps(many));
+    // A turn in the line of each of its scopes, in which each of the crowd has one as well.
+    let fair = takes.iter().map(|(_, takes)| f64::from(crowd) * takes);
+    let fair = fair.sum::<f64>() + 0.1;
+    let sent = world.sent(many);
+    assert_eq!(sent.len(), 20, "in {:?}", world.gaps(many));
+    let waited = [seconds(sent[0])].into_iter().chain(world.gaps(many));
+    for waited in waited {
+        assert!(waited <= 1.2 * fair, "{waited} s, a fair share is {fair} s");
+    }
 }
 
 #[test]
