@@ -366,6 +366,24 @@ mod tests {
         stamps
     }
 
+    #[test]
+    fn a_connection_is_established_a_round_trip_after_it_left_and_never_in_the_future() {
+        let ms = Duration::from_millis;
+        let started = Instant::START + ms(1000);
+        let check = |slack, rtt: Option<u64>, now, at, expected_slack| {
+            let stamp = established(started, ms(slack), rtt.map(ms), started + ms(now));
+            assert_eq!(stamp.at, started + ms(at), "{stamp:?}");
+            assert_eq!(stamp.slack, ms(expected_slack), "{stamp:?}");
+        };
+        check(0, Some(30), 50, 30, 0);
+        check(5, Some(30), 50, 35, 5);
+        // A round trip that the kernel measured on another packet may be a longer one.
+        check(0, Some(80), 50, 50, 0);
+        check(30, Some(30), 50, 50, 30);
+        // Without a measure it was no later than it was noticed.
+        check(0, None, 50, 50, 50);
+    }
+
     fn kernel(stamps: &Stamps, at: Instant) -> Option<Timespec> {
         let wall = (stamps.start + at.as_nanos()).saturating_add_signed(stamps.offset.nanos);
         Some(Timespec {

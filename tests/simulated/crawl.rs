@@ -66,6 +66,10 @@ impl Plan {
     }
 
     pub fn begin_into(&self, web: &Shared<PoliteWeb>, sink: impl Sink + 'static) -> Run {
+        self.begin_with(web, Parts::new(sink))
+    }
+
+    pub fn begin_with(&self, web: &Shared<PoliteWeb>, parts: Parts) -> Run {
         let mut config = Config::default();
         if let Some(name) = self.preset {
             config.preset(name).expect("a preset of this name");
@@ -95,7 +99,7 @@ impl Plan {
         let world = Box::new(Shared::clone(web));
         let sim = Sim::with(self.seed, config.io.clone(), self.weather.clone(), world);
         let mut crawler =
-            Crawler::on(sim, config, resolver, Parts::new(sink)).expect("a crawl that can begin");
+            Crawler::on(sim, config, resolver, parts).expect("a crawl that can begin");
         for seed in &self.seeds {
             crawler
                 .submit(Request::get(seed.as_str()))

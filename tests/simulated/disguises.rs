@@ -1,8 +1,13 @@
 //! Servers that are not what their latency says: caches, blocks, batches, slow bodies.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use argiope::base::time::Instant;
+use argiope::crawl::Parts;
+use argiope::sink::files::{FileSink, FileSinkOptions};
+use argiope::throttle::signal::{Answer, ByStatus, Classify};
+use serde_json::Value;
 
 use super::crawl::Plan;
 use super::policy::{Mood, always, batches, cached, page_of, soft_block, turns};
@@ -96,6 +101,89 @@ fn f96_a_block_that_looks_like_pages_is_seen_within_ten_replies() {
     assert!(after <= 10 + 12, "{after} requests in a minute of blocks");
     let last = since(&web, 120);
     assert!(last <= 6, "{last} requests in the last minute");
+}
+
+/// Crawls a server in this mood by AutoThrottle for so long, with a reader of answers; gives what was
+/// suspected of it.
+fn suspicions(
+    mood: Mood,
+    seconds: u64,
+    classify: impl Classify + 'static,
+) -> (PoliteWeb, Vec<Value>) {
+    let mut web = PoliteWeb::default();
+    web.promise.obeys_robots = false;
+    web.round_trip = Duration::from_millis(2);
+    web.site(SITE, address(1)).mood(mood);
+    let mut plan = Plan::new(&[])
+        .set("AUTOTHROTTLE_ENABLED", true)
+        .set("AUTOTHROTTLE_START_DELAY", 0.5)
+        .set("AUTOTHROTTLE_DEBUG", true)
+        .set("DOWNLOAD_DELAY", 0)
+        .set("ROBOTSTXT_OBEY", false);
+    plan.seeds = (0..15_000).map(|n| format!("http://{SITE}/{n}")).collect();
+    let mut options = FileSinkOptions::new("out");
+    options.decisions = true;
+    let mut parts = Parts::new(FileSink::new(options));
+    parts.classify = Some(Box::new(classify));
+    let mut run = plan.begin_with(&web.shared(), parts);
+    assert_eq!(run.until(Duration::from_secs(seconds)), None);
+    run.check_manners();
+    let suspicions = run.decisions().into_iter();
+    let suspicions = suspicions
+        .filter(|line| line["event"] == "suspect")
+        .collect();
+    let web = run.web.take();
+    (web, suspicions)
+}
+
+#[test]
+fn f96_challenges_that_all_differ_are_known_by_their_marks() {
+    let mood: Mood = Arc::new(|visit| {
+        if visit.before < 100 {
+            return Some(page_of(visit.path).after(PAGE));
+        }
+        // No two are the same page, so that nothing but the mark tells.
+        let asks = format!(
+            "<title>{0}</title><div class=\"g-recaptcha\">{0}</div>",
+            visit.path
+        );
+        Some(Step::new(Reply::Html(asks)).after(Duration::from_micros(300)))
+    });
+    let (web, suspicions) = suspicions(mood, 180, ByStatus);
+    let after = in_the_minute_after(&web, 100);
+    assert!(
+        after <= 10 + 12,
+        "{after} requests in a minute of challenges"
+    );
+    assert_eq!(suspicions.len(), 1, "{suspicions:?}");
+    let reason = suspicions[0]["reason"].as_str().expect("a reason");
+    assert!(reason.contains("g-recaptcha"), "{reason}");
+}
+
+/// Counts the items of a page.
+struct Items;
+
+impl Classify for Items {
+    fn items(&self, _answer: &Answer<'_>, body: &[u8]) -> Option<u32> {
+        let items = body.windows(4).filter(|words| *words == b"<li>");
+        Some(items.count() as u32)
+    }
+}
+
+#[test]
+fn f97_the_items_that_a_program_finds_are_what_an_end_of_them_is_known_by() {
+    let mood: Mood = Arc::new(|visit| {
+        let items = if visit.before < 100 { "<li>" } else { "<b>" };
+        let page = format!("<title>{0}</title>{items}{0}", visit.path).repeat(50);
+        Some(Step::new(Reply::Html(page)).after(Duration::from_millis(20)))
+    });
+    let (_, told) = suspicions(Arc::clone(&mood), 120, Items);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0]["scope"], SITE);
+    let reason = told[0]["reason"].as_str().expect("a reason");
+    assert!(reason.contains("no items any more"), "{reason}");
+    let (_, told) = suspicions(mood, 120, ByStatus);
+    assert_eq!(told, [] as [Value; 0], "nobody looked for items");
 }
 
 #[test]

@@ -31,6 +31,8 @@ struct Figures {
     rounds: f64,
     /// Share of the replies that were refusals.
     refused: f64,
+    /// Coefficient of variation of the gap from one arrival to the next.
+    cv: f64,
 }
 
 impl Case {
@@ -89,7 +91,13 @@ fn figures(web: &PoliteWeb, limit: &Limit, from: f64, to: f64) -> Figures {
     let most: f64 = seconds
         .map(|second| limit.rate(Instant::START + Duration::from_secs(second)))
         .sum();
+    let gaps = visits.windows(2);
+    let gaps = gaps.map(|pair| pair[1].at.saturating_since(pair[0].at).as_secs_f64());
+    let gaps: Vec<f64> = gaps.collect();
+    let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+    let spread = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
     Figures {
+        cv: spread.sqrt() / mean,
         used: passed as f64 / most,
         rounds: rounds(refused.iter().copied(), ROUND_TRIP) as f64 / ((to - from) / WINDOW),
         refused: refused.len() as f64 / visits.len() as f64,
@@ -102,7 +110,7 @@ fn check_settled(case: &Case, from: f64, cap: usize) {
     let seen = figures(&web, &case.limit, from, case.seconds);
     let peak = web.hosts[SITE].peak;
     assert!(
-        seen.used >= 0.95 && seen.rounds <= 1.0 && peak <= cap,
+        seen.used >= 0.95 && seen.rounds <= 1.0 && seen.cv < 0.1 && peak <= cap,
         "{seen:?}, {peak} at once, at {:?} under {:?}",
         case.limit.schedule,
         case.settings

@@ -128,6 +128,36 @@ fn f46_a_reset_holds_like_a_retry_after() {
 }
 
 #[test]
+fn what_a_good_reply_says_of_its_window_holds_only_where_nothing_is_left() {
+    let reply = |left: &str| {
+        let page = Step::page().after_ms(10).with("RateLimit-Limit: 10");
+        page.with(format!("RateLimit-Remaining: {left}"))
+            .with("RateLimit-Reset: 7")
+    };
+    check(reply("0"), 7.02);
+    for left in ["1", "5", "9"] {
+        check(reply(left), 0.1);
+    }
+    for left in [1, 5] {
+        let list = format!("RateLimit: \"default\";r={left};t=7");
+        check(Step::page().after_ms(10).with(list), 0.1);
+    }
+}
+
+#[test]
+fn what_a_cache_repeats_of_a_window_holds_nothing() {
+    let spent = || {
+        let page = Step::page().after_ms(10).with("RateLimit-Limit: 10");
+        page.with("RateLimit-Remaining: 0")
+            .with("RateLimit-Reset: 7")
+    };
+    check(spent(), 7.02);
+    check(spent().with("X-Cache: MISS"), 7.02);
+    check(spent().with("X-Cache: HIT").with("Age: 30"), 0.1);
+    check(spent().with("Cache-Status: edge; hit"), 0.1);
+}
+
+#[test]
 fn f47_retry_after_goes_before_a_reset() {
     let both = refusal(429, "RateLimit-Reset: 7").with("Retry-After: 3");
     check(both, 3.02);

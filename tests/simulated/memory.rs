@@ -164,8 +164,8 @@ fn a_busy_sink_stops_reading_and_sending_until_it_is_ready_again() {
 }
 
 #[test]
-fn f75_a_hundred_thousand_requests_wait_for_one_scope_in_bounded_memory_and_without_timers() {
-    const REQUESTS: usize = 100_000;
+fn f75_a_million_requests_wait_for_one_scope_in_bounded_memory_and_without_timers() {
+    const REQUESTS: usize = 1_000_000;
     /// The job with its URL of some thirty bytes, its place in the queue, and its fingerprint
     /// among those seen, in tables that grow by doubling.
     const BYTES_PER_REQUEST: isize = 256;

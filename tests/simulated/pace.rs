@@ -154,5 +154,49 @@ fn a_crawl_that_only_waits_takes_about_a_turn_a_second() {
     let before = run.turns;
     run.until(Duration::from_secs(60 + 600));
     let turns = run.turns - before;
-    assert!(turns <= 620, "{turns} turns in ten minutes of waiting");
+    // A tick a second, for what is written and reported; none for a host.
+    assert!(turns <= 602, "{turns} turns in ten minutes of waiting");
+}
+
+#[test]
+fn f80_a_crawl_without_anything_to_do_does_not_wake() {
+    let mut web = PoliteWeb::default();
+    let mut plan = Plan::new(&[]).set("DOWNLOAD_DELAY", 0);
+    plan.seeds = web.pages("one.test", 1, 3, Duration::from_millis(100));
+    let mut run = plan.begin(&web.shared());
+    // As long as there is a handle more may come.
+    let _handle = run.crawler.handle();
+    run.until(Duration::from_secs(60));
+    assert_eq!(run.web.borrow().moments("one.test").len(), 4);
+    let before = run.turns;
+    run.until(Duration::from_secs(60 + 3600));
+    // The one that was asked to be patient for an hour.
+    assert_eq!(run.turns - before, 1);
+}
+
+#[test]
+fn f80_what_is_due_leaves_within_two_milliseconds() {
+    let mut web = PoliteWeb::default();
+    let mut plan = Plan::new(&[])
+        .set("DOWNLOAD_DELAY", 7.3)
+        .set("ROBOTSTXT_OBEY", false)
+        .set("RANDOMIZE_DOWNLOAD_DELAY", false);
+    web.promise.obeys_robots = false;
+    web.round_trip = Duration::from_millis(10);
+    for number in 1..=50 {
+        let name = format!("host{number}.test");
+        let pages = web.pages(&name, number, 20, Duration::from_millis(100));
+        plan.seeds.extend(pages);
+    }
+    let web = web.shared();
+    plan.run(&web);
+    let web = web.borrow();
+    for number in 1..=50 {
+        let moments = web.moments(&format!("host{number}.test"));
+        assert_eq!(moments.len(), 20);
+        for pair in moments.windows(2) {
+            let gap = pair[1].saturating_since(pair[0]).as_secs_f64();
+            assert!((7.299_99..7.302).contains(&gap), "{gap} s at {number}");
+        }
+    }
 }

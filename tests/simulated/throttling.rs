@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use argiope::Remark;
+use argiope::frontier::request::Request;
 use argiope::sink::files::{FileSink, FileSinkOptions};
 use serde_json::{Value, json};
 
@@ -18,6 +19,18 @@ fn run_debugged(plan: &Plan, web: PoliteWeb) -> (Run, Vec<Value>) {
     run.check_manners();
     let lines = run.decisions();
     (run, lines)
+}
+
+/// Seconds since a crawl began: every simulated one begins with the year 2026.
+fn second_of(time: &Value) -> f64 {
+    let time = time.as_str().expect("a time");
+    let clock = time
+        .strip_prefix("2026-01-01T")
+        .and_then(|t| t.strip_suffix('Z'));
+    let parts = clock.expect("of the first day").split(':');
+    parts.fold(0.0, |seconds, part| {
+        60.0 * seconds + part.parse::<f64>().expect("a number")
+    })
 }
 
 #[test]
@@ -41,7 +54,18 @@ fn f79_each_response_has_its_decision_which_says_what_the_server_saw() {
         let of_scope = |line: &&&Value| line["scope"] == name;
         let moments = run.web.borrow().moments(name);
         let mut before: Option<&Value> = None;
-        for (decision, _arrival) in decisions.iter().filter(of_scope).zip(&moments) {
+        for (decision, arrival) in decisions.iter().filter(of_scope).zip(&moments) {
+            // The request arrived as long before its head did as the decision has its latency; the
+            // decision is of the moment at which the head was there.
+            let latency = decision["latency"].as_f64().expect("a latency");
+            let decided = second_of(&decision["at"]);
+            let left = decided - latency;
+            let arrived = arrival.as_nanos() as f64 / 1e9;
+            let late = (arrived - left).abs();
+            assert!(
+                late < 0.002,
+                "left at {left}, arrived at {arrived}: {decision}"
+            );
             let result = results.iter().find(|line| line.0["id"] == decision["id"]);
             let result = &result.expect("a decision has its result line").0;
             for key in ["status", "latency"] {
@@ -303,4 +327,79 @@ fn a_wait_that_is_not_over_counts_as_well() {
     let minute = Duration::from_secs(58)..Duration::from_secs(62);
     assert!(minute.contains(&pacing.waited["delay"]), "{pacing:?}");
     assert_eq!(pacing.scopes[0].waited, pacing.waited);
+}
+
+#[test]
+fn f104_no_minute_at_the_origin_holds_more_than_the_limit_and_the_log_says_what_it_saw() {
+    let limit = 60;
+    let mut web = PoliteWeb::default();
+    let own = json!({"one.test": {"requests_per_minute": limit, "concurrency": 8}});
+    let mut plan = Plan::new(&[])
+        .set("DOWNLOAD_DELAY", 0)
+        .set("THROTTLING_SCOPES", own);
+    plan.weather.piece_gap_max = Duration::from_millis(20);
+    web.round_trip = Duration::from_millis(40);
+    plan.seeds = web.pages("one.test", 1, 400, Duration::from_millis(700));
+    let web = web.shared();
+    let run = plan.run(&web);
+    // The origin's log is its own: robots.txt and pages as they arrived.
+    let seen: Vec<f64> = web
+        .borrow()
+        .moments("one.test")
+        .iter()
+        .map(|at| at.as_nanos() as f64 / 1e9)
+        .collect();
+    assert_eq!(seen.len(), 401);
+    let first = seen.windows(limit + 1).find(|w| w[limit] - w[0] < 60.0);
+    assert_eq!(first, None, "more than {limit} within a minute");
+    // It is used: seven minutes are enough.
+    assert!(seen[400] < 420.0, "{} s", seen[400]);
+    let mut logged: Vec<f64> = run
+        .lines()
+        .iter()
+        .map(|l| second_of(&l.0["sent"]))
+        .collect();
+    logged.sort_by(f64::total_cmp);
+    assert_eq!(logged.len(), seen.len());
+    for (logged, seen) in logged.iter().zip(&seen) {
+        let way = seen - logged;
+        assert!((0.0..0.041).contains(&way), "sent {logged}, arrived {seen}");
+    }
+}
+
+/// The gap at the origin behind a slow page that asks so or not, between two that teach nothing.
+fn gap_behind(slow: impl Fn(Request) -> Request) -> f64 {
+    let mut web = PoliteWeb::default();
+    let site = web.site("one.test", address(1));
+    for (path, think) in [("/slow", 600), ("/1", 10), ("/2", 10)] {
+        let page = Step::page().after(Duration::from_millis(think));
+        site.path(path, [page]);
+    }
+    web.promise.obeys_robots = false;
+    let mut plan = Plan::new(&[])
+        .set("ROBOTSTXT_OBEY", false)
+        .set("AUTOTHROTTLE_ENABLED", true)
+        // There one reply is enough to see.
+        .set("AUTOTHROTTLE_MODE", "scrapy")
+        .set("AUTOTHROTTLE_START_DELAY", 0.2)
+        .set("RANDOMIZE_DOWNLOAD_DELAY", false)
+        .set("CONCURRENT_REQUESTS_PER_DOMAIN", 1);
+    let get = |path: &str| Request::get(format!("http://one.test{path}"));
+    plan.requests = vec![
+        slow(get("/slow").priority(2)),
+        get("/1").priority(1).dont_adjust_delay(),
+        get("/2").dont_adjust_delay(),
+    ];
+    let web = web.shared();
+    plan.run(&web);
+    let moments = web.borrow().moments("one.test");
+    moments[2].saturating_since(moments[1]).as_secs_f64()
+}
+
+#[test]
+fn f90_at_the_origin_a_flagged_slow_reply_leaves_the_gap_as_it_was() {
+    let gap = gap_behind(Request::dont_adjust_delay);
+    assert!((0.199..0.202).contains(&gap), "{gap} s");
+    let gap = gap_behind(|request| request);
+    assert!(gap >= 0.6, "{gap} s");
 }

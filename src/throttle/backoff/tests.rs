@@ -256,6 +256,31 @@ fn f43_idle_windows_are_not_quiet() {
 }
 
 #[test]
+fn f43_idle_time_gives_no_concurrency_back() {
+    let mut scope = Scope::new(0.0, defaults());
+    scope.settings.max_delay = secs(2.0);
+    scope.settings.window = secs(10.0);
+    scope.base.concurrency = 8;
+    scope.refuse(3);
+    let early = scope.last_sent.expect("it was sent");
+    scope.refuse(1);
+    let cut = scope.pace();
+    assert!(cut.concurrency < 8, "{cut:?}");
+    scope.now += secs(300.0);
+    assert_eq!(scope.pace(), cut, "thirty idle windows");
+    // An answer to what was sent before it was cut shows nothing of the present pace.
+    let now = scope.now;
+    scope.answer(early, now, true);
+    assert_eq!(scope.pace(), cut, "an answer of before");
+    // One at the present pace is worth one step, however long it was idle.
+    scope.send(true);
+    let one_step = scope.pace().concurrency;
+    assert!(one_step <= 2 * cut.concurrency, "{one_step} after {cut:?}");
+    scope.send(true);
+    assert_eq!(scope.pace().concurrency, one_step, "and no second one");
+}
+
+#[test]
 fn f43_after_idle_time_a_known_limit_is_not_overrun() {
     let case = Case {
         idle: Some((120.0, 420.0)),

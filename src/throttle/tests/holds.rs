@@ -2,6 +2,7 @@
 
 use super::world::*;
 use crate::base::time::Instant;
+use crate::fetch::failure::FailureKind;
 use crate::throttle::engine::Throttle;
 use crate::throttle::settings::{Jitter, RateLimitHeaders, ScopePatch, Settings};
 
@@ -209,9 +210,73 @@ fn after_a_capped_hold_one_request_probes_and_is_held_again_if_refused() {
     assert_eq!(count(0.5, 10.5), 0);
     assert_eq!((count(10.5, 10.6), count(10.6, 21.0)), (1, 0), "{seen:?}");
     assert_eq!((count(21.0, 21.1), count(21.1, 31.5)), (1, 0), "{seen:?}");
-    // Its first good answer ends the probing.
     assert_eq!((count(31.5, 31.6), count(31.6, 32.0)), (1, 0), "{seen:?}");
-    assert!(count(32.0, 40.0) >= 8, "{seen:?}");
+}
+
+#[test]
+fn the_first_good_answer_to_a_probe_ends_the_probing() {
+    let mut settings = holding(8, 300.0);
+    settings.default.backoff.window = secs(1.0);
+    let mut world = World::new(settings);
+    let lane = world.origin("a.test", script([refusal().retry_after(2.0)]));
+    world.queue(lane, 1, page(0.5));
+    world.run(at(1.0));
+    world.queue(lane, 100, page(0.5));
+    world.run(at(20.0));
+    let seen = world.arrivals("a.test");
+    assert_eq!(differ(&seen[1..2], &[2.01]), None);
+    assert!(seen[2] >= 2.5, "{seen:?}");
+    // All of its places are used again, but for the millisecond that the refusal cost.
+    let at_once = seen[2..].iter().filter(|at| **at < seen[2] + 0.4);
+    assert_eq!(at_once.count(), 8, "{seen:?}");
+}
+
+#[test]
+fn f44_an_older_success_does_not_end_a_probe() {
+    let mut settings = holding(8, 300.0);
+    settings.default.concurrency = 2;
+    // Sent before the hold, and answered when it is over.
+    let older = Reply::new(200, 3.0);
+    let replies = vec![refusal().retry_after(2.0), older];
+    let mut world = World::new(settings);
+    let lane = world.origin("a.test", script(replies));
+    world.queue(lane, 2, page(2.0));
+    world.run(at(1.0));
+    world.queue(lane, 10, page(2.0));
+    world.run(at(20.0));
+    let seen = world.arrivals("a.test");
+    assert_eq!(differ(&seen[..3], &[0.0, 0.0, 3.0]), None);
+    assert!(seen[3] >= 5.0, "sent beside the probe: {seen:?}");
+    assert!(seen[4] < 5.1, "the probe was answered: {seen:?}");
+}
+
+#[test]
+fn a_probe_that_gets_no_answer_is_followed_by_another_alone() {
+    let mut world = World::new(holding(8, 300.0));
+    let mut silent = Reply::new(200, 0.5);
+    silent.signal.status = None;
+    silent.signal.failure = Some(FailureKind::Protocol);
+    let replies = vec![refusal().retry_after(2.0), silent];
+    let lane = world.origin("a.test", script(replies));
+    world.queue(lane, 1, page(0.5));
+    world.run(at(1.0));
+    world.queue(lane, 20, page(0.5));
+    world.run(at(20.0));
+    let seen = world.arrivals("a.test");
+    assert_eq!(differ(&seen[..3], &[0.0, 2.01, 2.51]), None);
+    assert!(seen[3] >= 3.01, "the second probe was alone: {seen:?}");
+}
+
+#[test]
+fn a_success_that_has_something_left_holds_nothing_however_soon_its_window_ends() {
+    for status in [200, 301, 404] {
+        let seen = visited(
+            holding(1, 300.0),
+            2,
+            vec![Reply::new(status, 0.01).reset(7.0)],
+        );
+        assert_eq!(differ(&seen, &[0.0, 0.01]), None, "{status}");
+    }
 }
 
 #[test]

@@ -211,9 +211,11 @@ fn f80_nothing_wakes_while_all_scopes_wait() {
         world.queue(lane, 3, page(0.01));
     }
     world.run(at(1.0));
-    let turns = world.run(at(59.0));
-    // The wheel may wake a few times to move its entries down, not per scope and second.
-    assert!(turns <= 16, "{turns}");
+    assert_eq!(world.run(at(59.999)), 0, "wake-ups while all wait");
+    // Each leaves when it is due, and not a moment later.
+    world.run(at(60.002));
+    let mut lanes = world.sent.values();
+    assert!(lanes.all(|sent| sent[1..] == [at(60.0)]));
 }
 
 #[test]

@@ -3,6 +3,9 @@
 use super::world::*;
 use crate::base::rng::Rng;
 use crate::base::shared::Shared;
+use crate::base::time::Instant;
+use crate::throttle::engine::{Grant, Throttle, TicketId};
+use crate::throttle::scope::{ScopeId, ScopeSet};
 use crate::throttle::settings::{Oversize, Quota, ScopePatch, Settings, WindowKind};
 use crate::throttle::signal::Feedback;
 
@@ -301,5 +304,62 @@ fn a_host_with_a_quota_is_paced_like_any_host() {
                 .all(|seen| (seen - gap).abs() < 0.01),
             "{name}"
         );
+    }
+}
+
+/// A scope of ten units a minute, with a request released that is expected to cost three.
+fn released() -> (Throttle, ScopeId, TicketId) {
+    let mut settings = spending(10.0, 60.0, WindowKind::Fixed);
+    settings.default.concurrency = 8;
+    let mut throttle = Throttle::new(settings, 1, Instant::START);
+    let scope = throttle.scope("a.test");
+    let lane = throttle.open_lane(&ScopeSet::ordered([scope]));
+    throttle.expect(lane, &[(scope, 3.0)], Instant::START);
+    throttle.offer(lane, Instant::START);
+    let Some(Grant::Release(_, ticket)) = throttle.poll(Instant::START) else {
+        panic!("nothing keeps it");
+    };
+    (throttle, scope, ticket)
+}
+
+/// Whether a request of such a cost goes beside what is reserved; the last that is asked.
+fn fits(mut throttle: Throttle, scope: ScopeId, cost: f64) -> bool {
+    let lane = throttle.open_lane(&ScopeSet::ordered([scope]));
+    throttle.expect(lane, &[(scope, cost)], Instant::START);
+    throttle.offer(lane, Instant::START);
+    let granted = throttle.poll(Instant::START);
+    matches!(granted, Some(Grant::Release(released, _)) if released == lane)
+}
+
+#[test]
+fn f61_a_request_in_anothers_place_reserves_its_own_cost_and_no_more() {
+    for cost in [1.0, 3.0, 8.0, 10.0] {
+        for other in 1..=10 {
+            let (mut throttle, scope, ticket) = released();
+            assert!(throttle.recharge(ticket, &[(scope, cost)], Instant::START));
+            let expected = cost + f64::from(other) <= 10.0;
+            let fits = fits(throttle, scope, other.into());
+            assert_eq!(fits, expected, "{other} beside {cost}");
+        }
+        let (mut throttle, scope, ticket) = released();
+        assert!(throttle.recharge(ticket, &[(scope, cost)], Instant::START));
+        throttle.cancel(ticket, Instant::START);
+        assert!(fits(throttle, scope, 10.0), "{cost} was given back");
+    }
+}
+
+#[test]
+fn f61_a_dearer_request_that_does_not_fit_leaves_nothing_reserved() {
+    for (another, expected) in [(6.0, true), (7.0, false)] {
+        let (mut throttle, scope, ticket) = released();
+        let beside = throttle.open_lane(&ScopeSet::ordered([scope]));
+        throttle.expect(beside, &[(scope, 4.0)], Instant::START);
+        throttle.offer(beside, Instant::START);
+        let granted = throttle.poll(Instant::START);
+        assert!(granted.is_some(), "seven of ten fit");
+        assert!(!throttle.recharge(ticket, &[(scope, 7.0)], Instant::START));
+        throttle.cancel(ticket, Instant::START);
+        // The four of the one beside it are reserved still.
+        assert_eq!(fits(throttle, scope, another), expected, "{another}");
     }
 }

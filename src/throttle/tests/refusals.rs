@@ -303,6 +303,42 @@ fn f43_the_first_window_after_idle_ones_probes_and_does_not_burst() {
 }
 
 #[test]
+fn f43_after_a_refusal_and_five_idle_windows_the_first_window_probes() {
+    for (rate, burst) in [(2.0, 1.0), (0.5, 1.0), (5.0, 5.0)] {
+        let mut world = World::new(pace(8, 0.0, 0.0));
+        let lane = world.origin("a.test", bucket(rate, burst));
+        // As many as it takes to be refused.
+        world.queue(lane, 12, page(0.02));
+        world.run(at(60.0));
+        let before = world.visits("a.test").len();
+        assert!(world.served("a.test", at(0.0), at(60.0)) < before, "{rate}");
+        let paced = world.delay("a.test");
+        let (from, to) = (at(360.0), at(420.0));
+        world.run(from);
+        assert_eq!(world.delay("a.test"), paced, "idle windows change nothing");
+        world.queue(lane, 1000, page(0.02));
+        world.run(to);
+        let visits = &world.visits("a.test")[before..];
+        let first = visits[1].at.saturating_since(visits[0].at).as_secs_f64();
+        // One answer is worth one step, which at most halves the delay.
+        assert!(
+            first >= 0.45 * paced,
+            "{first} s after the first, {paced} s"
+        );
+        let served = visits.iter().filter(|visit| visit.status == Some(200));
+        let served = served.count();
+        let refused = visits.len() - served;
+        let most = usize::max(4, visits.len() * 3 / 100);
+        assert!(refused <= most, "{refused} of {} refused", visits.len());
+        let in_a_row = visits.windows(3);
+        let burst = in_a_row.filter(|three| three.iter().all(|one| one.status == Some(429)));
+        assert_eq!(burst.count(), 0, "a burst of refusals at {rate} a second");
+        // It probes: it does not stay where the refusal put it.
+        assert!(served as f64 >= 0.5 * 60.0 * rate, "{served} at {rate}");
+    }
+}
+
+#[test]
 fn f43_a_guess_is_as_slow_after_idle_windows_as_before() {
     let mut world = World::new(backing(8, 0.0, |_| {}));
     let lane = world.origin(
