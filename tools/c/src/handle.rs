@@ -164,6 +164,7 @@ fn heard(told: Result<(), NotTold>) -> ArgiopeStatus {
 /// `id` is null or may be written to.
 pub(crate) unsafe fn tell(handle: &Handle, line: &str, tag: u64, id: *mut u64) -> ArgiopeStatus {
     let request = match request(line) {
+        Ok(request) if tag == 0 => request,
         Ok(request) => request.tag(tag),
         Err(why) => return refuse(why),
     };
