@@ -389,7 +389,7 @@ struct Sockets {
     /// Where you can be reached; put into the user agent, needed above 10 public hosts
     #[arg(long, value_name = "URL|MAIL")]
     contact: Option<String>,
-    /// Send this header with every request, to every host
+    /// Send this header with every request; Authorization, Cookie and Host go to the seeds' origins alone
     #[arg(short = 'H', long, value_name = "NAME: VALUE")]
     header: Vec<String>,
     /// For a whole fetch [default: 2m]
