@@ -76,7 +76,7 @@ fn a_reader_who_does_not_read_is_waited_for_until_he_is_given_up() {
         let mut events = Vec::new();
         io.wait(Some(io.now() + Duration::from_millis(100)), &mut events);
         assert!(events.is_empty(), "no pipe takes a megabyte: {events:?}");
-        io.give_up_stdout();
+        io.give_up_waiting();
         more(&mut io);
         let patient_until = io.now() + Duration::from_secs(20);
         while events.len() < 3 && io.now() < patient_until {

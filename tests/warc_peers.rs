@@ -371,6 +371,7 @@ impl Disk {
             file: Some(file),
             held,
             result: Ok(written),
+            unwritten: Vec::new(),
         };
         match job {
             DiskJob::Create { file, path } => {

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(pub u32);
 
-/// A piece of work for the disk. Jobs are done in the order they were handed over.
+/// A piece of work for the disk. Jobs are done in the order they were handed over. One for which there
+/// is no room is tried again until there is, and those behind it wait: what it did the first time is
+/// taken back, so nothing is there twice and no job overtakes another.
 #[derive(Debug)]
 pub enum DiskJob {
     /// Creates a file for appending; fails if it exists. Parent folders are made.
@@ -79,6 +81,8 @@ pub struct DiskDone {
     pub held: usize,
     /// Where the bytes lie in the file, or what the machine said.
     pub result: io::Result<Written>,
+    /// The bytes of an append that failed, before compression; else none.
+    pub unwritten: Vec<u8>,
 }
 
 /// The place of appended bytes in their file.

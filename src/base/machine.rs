@@ -16,6 +16,14 @@ pub fn code(error: &Error) -> &'static str {
     }
 }
 
+/// Whether a volume has no room left, or its user's quota none: somebody may make some.
+pub fn is_full(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+    )
+}
+
 /// Whether the same may be had later, without anybody's doing anything about it: others give back
 /// descriptors and memory. A disk that is full stays so.
 pub fn passes(error: &Error) -> bool {

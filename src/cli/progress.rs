@@ -89,7 +89,10 @@ impl Shown {
             bytes(rate(stats.bytes_wire, self.last.2) as u64),
         );
         self.last = (progress.elapsed, stats.pages, stats.bytes_wire);
-        line
+        match progress.disk_full_for {
+            None => line,
+            Some(since) => format!("{line}  disk full for {}", clock(since)),
+        }
     }
 
     /// Shows a line, if it is time for one.

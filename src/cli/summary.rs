@@ -62,6 +62,10 @@ pub fn summary(stats: &Stats, progress: &Progress, pacing: &Pacing, verbose: boo
         );
         line(&mut out, "seeds", &bad);
     }
+    if let Some(dropped) = progress.filtered.get("frontier_full") {
+        let dropped = format!("{dropped} links dropped, since FRONTIER_MAX requests were queued");
+        line(&mut out, "frontier full", &dropped);
+    }
     let status: Vec<String> = stats
         .by_status
         .iter()

@@ -17,11 +17,13 @@ use super::life::flight::{Flight, Socket};
 use super::life::guard::Guard;
 use super::life::intake::Intake;
 use super::life::mapping::Mapping;
+use super::life::memory::MemoryRoom;
 use super::life::origins::Ways;
 use super::life::pieces::Pieces;
 use super::life::ports::Ports;
 use super::life::room::Room;
 use super::life::spare::Spare;
+use super::life::storage::Storage;
 use super::life::work::Work;
 use super::pacing::{MOST, MOST_RUNNING, Pacing};
 use super::phase::Phase;
@@ -141,8 +143,12 @@ pub(super) struct Core<I: Io> {
     pub(super) next_tick: Option<Instant>,
     pub(super) stats_path: Option<std::path::PathBuf>,
     pub(super) stats_written: Instant,
+    /// Replacements of `stats.json` that the disk has not done yet.
+    pub(super) stats_under_way: usize,
     /// Where the sink was full when the last turn ended it is asked again even if it is ready by now.
     pub intake: Intake,
+    pub storage: Storage,
+    pub memory: MemoryRoom,
     /// The descriptor carries the next deadline: a host may be waiting for it.
     pub(super) armed: bool,
     /// There is more to do than one turn takes.
@@ -280,7 +286,7 @@ impl<I: Io> Core<I> {
         // A sink that waits for another thread cannot say when it is ready: it is asked.
         let waits_for_sink = matches!(self.phase, Phase::Flushing { .. }) || self.intake.is_full();
         [
-            waits_for_sink.then(|| self.now + ASK_SINK_EVERY),
+            waits_for_sink.then(|| self.now + self.asks_sink_every()),
             self.throttle.next_wake(),
             self.deadlines.next(),
             self.resolver.next_timeout(),
@@ -321,6 +327,8 @@ impl<I: Io> Core<I> {
             }
             Event::Ended { token, stamp } => self.on_ended(key_of(token), stamp),
             Event::Disk(done) => self.on_disk(&done),
+            Event::DiskFull(error) => self.on_disk_full(&error),
+            Event::DiskRoom => self.on_disk_room(),
             Event::Woken => {}
         }
     }
@@ -358,7 +366,10 @@ impl<I: Io> Core<I> {
 
     /// Whether there is room for one more request from outside.
     pub fn takes_more(&self) -> bool {
-        self.frontier.has_room() && !self.mapping.is_full() && !self.has_too_many_ended()
+        self.frontier.has_room()
+            && self.memory.has_room()
+            && !self.mapping.is_full()
+            && !self.has_too_many_ended()
     }
 
     /// Takes in one request that was submitted from outside, if there is one.
@@ -369,6 +380,7 @@ impl<I: Io> Core<I> {
             // What was refused is logged and counted.
             Some(Waiting::Seed(request)) => drop(self.admit(&request)),
         }
+        self.count_seed_memory();
         true
     }
 
@@ -420,6 +432,7 @@ impl<I: Io> Core<I> {
     fn grant(&mut self) -> bool {
         let releasing = self.phase == Phase::Running
             && !self.halted
+            && self.storage.has_room()
             && self.sink.is_ready()
             && !self.is_full()
             && !self.mapping.is_full()
@@ -473,6 +486,15 @@ impl<I: Io> Core<I> {
         }
     }
 
+    /// How often a sink that is not ready is asked again. One that waits for room on the disk is ready
+    /// when there is news of that.
+    fn asks_sink_every(&self) -> Duration {
+        match self.storage.has_room() {
+            true => ASK_SINK_EVERY,
+            false => TICK,
+        }
+    }
+
     /// Lanes that may wait for names at once: as many as could then be sent at once.
     fn resolving_max(&self) -> usize {
         self.config.throttle.concurrent_requests
@@ -488,11 +510,14 @@ impl<I: Io> Core<I> {
             self.throttle.set_in_flight_max(most);
         }
         self.ports.expire(self.now);
+        self.look_at_memory();
         // Where nobody has a handle nobody asks.
         if !self.inbox.is_closed() {
             self.answer();
         }
-        if self.now.saturating_since(self.stats_written) >= STATS_EVERY {
+        // None would be read before there is room, and the last one has it all.
+        let is_time = self.now.saturating_since(self.stats_written) >= STATS_EVERY;
+        if is_time && self.storage.has_room() {
             self.write_stats();
         }
     }
@@ -508,6 +533,7 @@ impl<I: Io> Core<I> {
             let json = self.stats.to_json(&self.progress(), &self.pacing(most));
             let mut bytes = serde_json::to_vec_pretty(&json).expect("a tree of numbers and names");
             bytes.push(b'\n');
+            self.stats_under_way += 1;
             self.disk.push(DiskJob::Replace {
                 path,
                 bytes,
@@ -524,6 +550,7 @@ impl<I: Io> Core<I> {
 
     fn on_disk(&mut self, done: &DiskDone) {
         if done.file.is_none() && done.tag == STATS_TAG {
+            self.stats_under_way -= 1;
             if let Err(error) = &done.result {
                 log::warn!("stats.json could not be written: {error}");
             }
@@ -552,6 +579,9 @@ impl<I: Io> Core<I> {
             queued: self.frontier.queued() + self.mapping.len() + self.delayed.len(),
             in_flight: self.throttle.in_flight(),
             buffered: self.buffered,
+            disk_full_for: self.storage.full_for(self.now),
+            disk_pauses: self.storage.pauses(),
+            disk_paused: self.storage.paused(self.now),
             scopes: self.throttle.scopes_len(),
             scopes_waiting: self.throttle.scopes_waiting(),
             seen: self.frontier.seen_len(),

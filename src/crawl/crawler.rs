@@ -25,11 +25,13 @@ use super::life::delayed::{Crowd, Delayed};
 use super::life::guard::Guard;
 use super::life::intake::Intake;
 use super::life::mapping::Mapping;
+use super::life::memory::MemoryRoom;
 use super::life::origins::Ways;
 use super::life::pieces::Pieces;
 use super::life::ports::Ports;
 use super::life::room::Room;
 use super::life::spare::Spare;
+use super::life::storage::Storage;
 use super::life::work::Work;
 use super::pacing::{MOST, Pacing};
 use super::phase::Phase;
@@ -307,7 +309,7 @@ impl<I: Io> Crawler<I> {
         let waker = io.waker();
         let found = Found::new(waker.clone(), Arc::clone(&config), frontier.numbers());
         let found = Arc::new(found);
-        let core = Core {
+        let mut core = Core {
             now,
             inbox: Inbox::new(waker.clone(), Arc::clone(&config), frontier.numbers()),
             feed: parts.source.map(|s| Box::new(Feed::new(s, waker.clone()))),
@@ -370,13 +372,17 @@ impl<I: Io> Crawler<I> {
             next_tick: Some(now + Duration::from_secs(1)),
             stats_path: parts.stats_path,
             stats_written: now,
+            stats_under_way: 0,
             intake: Intake::Ready,
+            storage: Storage::default(),
+            memory: MemoryRoom::default(),
             armed: false,
             unfinished: true,
             config,
             io,
         };
         core.answer();
+        core.compare_memory();
         Ok(Crawler { core })
     }
 
@@ -511,7 +517,8 @@ impl<I: Io> Crawler<I> {
 
     /// What was still to be fetched when the crawl ended early, in order of admission. Of what was
     /// submitted by a [`Handle`], only what has had no final page; of what was submitted otherwise,
-    /// and of links, also what was cancelled on its way. A [`Source`] has heard of its own, which are not
+    /// and of links, also what was cancelled on its way; before all of these, what the sink could not
+    /// write ([`Sink::take_unwritten`]). A [`Source`] has heard of its own, which are not
     /// among them. What is not taken goes with the crawler.
     pub fn take_pending(&mut self) -> impl Iterator<Item = Pending> + '_ {
         self.core.take_pending()

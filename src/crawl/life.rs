@@ -23,6 +23,8 @@ mod deadlines;
 mod reading;
 mod closing;
 pub(super) mod intake;
+pub(super) mod storage;
+pub(super) mod memory;
 pub(super) mod flight;
 pub(super) mod ports;
 pub(super) mod room;

@@ -29,6 +29,8 @@ pub enum Phase {
     Over { reason: &'static str },
 }
 
+/// Why a crawl ends whose results cannot be written.
+const SINK_FAILED: &str = "sink_failed";
 /// Why a crawl ends that was told to stop.
 const SHUTDOWN: &str = "shutdown";
 /// What whoever reads our standard output has at least to take the rest of it, however soon a crawl is
@@ -38,14 +40,8 @@ const READER_PATIENCE: Duration = Duration::from_secs(1);
 impl<I: Io> Core<I> {
     /// Moves on to the next phase once this one has nothing left.
     pub fn advance_phase(&mut self) {
-        if self.sink.failure().is_some() && !matches!(self.phase, Phase::Over { .. }) {
-            self.cancel_all();
-            self.conclude_all();
-            self.phase = Phase::Over {
-                reason: "sink_failed",
-            };
-            self.write_stats();
-            self.hand_to_disk();
+        if self.sink.failure().is_some() && !self.is_failing() {
+            self.fail();
             return;
         }
         match self.phase {
@@ -91,15 +87,18 @@ impl<I: Io> Core<I> {
                 }
             }
             Phase::Flushing { reason, until } => {
-                if self.sink.is_done() {
+                let is_given_up =
+                    reason == SINK_FAILED && until.is_some_and(|until| until <= self.now);
+                if is_given_up || self.sink.is_done() && self.stats_under_way == 0 {
                     self.phase = Phase::Over { reason };
                 } else if let Some(stop) = self.inbox.take_stop() {
                     let grace = self.grace_of(stop).max(READER_PATIENCE);
-                    log::warn!(
-                        "the last results wait to be read; in {} s those on standard output are \
-                         given up",
-                        grace.as_secs_f64()
-                    );
+                    let wait = match self.storage.has_room() {
+                        true => "to be read; in {} s those on standard output are given up",
+                        false => "for room on the disk; in {} s they are given up",
+                    };
+                    let wait = wait.replace("{}", &grace.as_secs_f64().to_string());
+                    log::warn!("the last results wait {wait}");
                     let sooner = until.into_iter().chain([self.now + grace]).min();
                     self.phase = Phase::Flushing {
                         reason,
@@ -107,10 +106,46 @@ impl<I: Io> Core<I> {
                     };
                 } else if until.is_some_and(|until| until <= self.now) {
                     // Who waits for it hears of its failure; without that there is nothing to wait for.
-                    self.io.give_up_stdout();
+                    self.io.give_up_waiting();
+                    // What it waits for is tried a last time.
+                    self.phase = Phase::Flushing {
+                        reason,
+                        until: None,
+                    };
                 }
             }
             Phase::Over { .. } => {}
+        }
+    }
+
+    fn is_failing(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::Flushing {
+                reason: SINK_FAILED,
+                ..
+            } | Phase::Over { .. }
+        )
+    }
+
+    /// A result could not be written: nothing more is fetched. What else the sink has is written as far
+    /// as that is possible at once, so that it is known what is lost.
+    fn fail(&mut self) {
+        let is_finished = matches!(self.phase, Phase::Flushing { .. });
+        self.cancel_all();
+        self.conclude_all();
+        self.io.give_up_waiting();
+        let until = Some(self.now + self.config.stop_grace);
+        if is_finished {
+            self.phase = Phase::Flushing {
+                reason: SINK_FAILED,
+                until,
+            };
+            self.write_stats();
+            self.hand_to_disk();
+            self.unfinished = true;
+        } else {
+            self.flush(SINK_FAILED, until);
         }
     }
 

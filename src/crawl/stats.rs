@@ -305,6 +305,8 @@ impl Stats {
             "sitemaps": self.by_kind.get("sitemap").copied().unwrap_or(0),
             "queued": progress.queued,
             "in_flight": progress.in_flight,
+            "disk_pauses": progress.disk_pauses,
+            "disk_paused": progress.disk_paused.as_secs_f64(),
             "scopes": progress.scopes,
             "scopes_waiting": progress.scopes_waiting,
             "seen": progress.seen,
@@ -373,6 +375,12 @@ pub struct Progress {
     pub in_flight: usize,
     /// Bytes of replies that are held until their exchanges end.
     pub buffered: usize,
+    /// For how long there has been no room on the disk, where there is none: nothing is released then.
+    pub disk_full_for: Option<Duration>,
+    /// How often there was none.
+    pub disk_pauses: u64,
+    /// How long there was none, in all.
+    pub disk_paused: Duration,
     /// Scopes that there is state for.
     pub scopes: usize,
     /// Scopes with a lane that waits.

@@ -70,6 +70,8 @@ pub(super) enum Seen {
     Received(Token, Vec<u8>, Stamp),
     Ended(Token, Stamp),
     Disk(DiskDone),
+    DiskFull(String),
+    DiskRoom,
     Woken,
 }
 
@@ -134,6 +136,8 @@ impl<B: Bench> Watch<B> {
                 }
                 Event::Ended { token, stamp } => Seen::Ended(token, stamp),
                 Event::Disk(done) => Seen::Disk(done),
+                Event::DiskFull(error) => Seen::DiskFull(error.to_string()),
+                Event::DiskRoom => Seen::DiskRoom,
                 Event::Woken => Seen::Woken,
             });
         }

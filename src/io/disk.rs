@@ -4,6 +4,7 @@
 //! in through a channel; what became of them comes back through a list and a wake-up.
 
 mod files;
+mod room;
 
 use std::io;
 use std::mem;
@@ -17,15 +18,19 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::Event;
 use crate::base::disk::{DiskDone, DiskJob, Written};
+use crate::base::machine;
 use files::Files;
+pub(super) use room::PAUSE;
+use room::Room;
 
-/// The disk thread's other end. Dropped, it waits until all jobs are done.
+/// The disk thread's other end. Dropped, it waits until all jobs are done, or fail for want of room.
 #[derive(Debug)]
 pub(super) struct Disk {
     /// `None` only while being dropped, or when there is no thread to send to.
     jobs: Option<Sender<DiskJob>>,
-    done: Arc<Mutex<Vec<DiskDone>>>,
+    done: Arc<Mutex<Vec<Event>>>,
     wake: Wake,
+    room: Arc<Room>,
     thread: Option<JoinHandle<()>>,
     /// Readable once standard output is given up; `None` where the system has no such thing for us.
     given_up: Option<Arc<OwnedFd>>,
@@ -43,12 +48,13 @@ impl Disk {
         let (jobs, inbox) = channel();
         let given_up = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let given_up = given_up.ok().map(Arc::new);
+        let room = Arc::new(Room::default());
         let thread = {
-            let (done, wake) = (Arc::clone(&done), wake.clone());
+            let (done, wake, room) = (Arc::clone(&done), wake.clone(), Arc::clone(&room));
             let files = Files::new(given_up.clone());
             thread::Builder::new()
                 .name("disk".into())
-                .spawn(move || work(files, &inbox, &done, &wake))
+                .spawn(move || work(files, &inbox, &done, &wake, &room))
         };
         let thread = thread
             .inspect_err(|error| log::error!("the disk's thread cannot be started: {error}"))
@@ -57,13 +63,15 @@ impl Disk {
             jobs: thread.is_some().then_some(jobs),
             done,
             wake,
+            room,
             thread,
             given_up,
         }
     }
 
-    /// Nobody is waited for any more who reads standard output.
-    pub(super) fn give_up_stdout(&self) {
+    /// Nobody is waited for any more who reads standard output, and no room on a full disk.
+    pub(super) fn give_up_waiting(&self) {
+        self.room.give_up();
         if let Some(given_up) = &self.given_up {
             // It has room for 2⁶⁴ of them.
             let _ = rustix::io::write(given_up, &1_u64.to_ne_bytes());
@@ -77,19 +85,21 @@ impl Disk {
         };
         if let Some(job) = refused {
             let gone = io::Error::other("the disk's thread is not there");
-            report(&self.done, &self.wake, outcome_of(&job, Err(gone)));
+            let outcome = outcome_of(job, Err(gone));
+            report(&self.done, &self.wake, Event::Disk(outcome));
         }
     }
 
     /// Appends what became of jobs since it was last asked.
     pub(super) fn take_done(&mut self, events: &mut Vec<Event>) {
-        events.extend(lock(&self.done).drain(..).map(Event::Disk));
+        events.append(&mut lock(&self.done));
     }
 }
 
 impl Drop for Disk {
     fn drop(&mut self) {
         self.jobs = None;
+        self.room.give_up();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -139,15 +149,53 @@ impl Gzip {
     }
 }
 
-fn work(mut files: Files, inbox: &Receiver<DiskJob>, done: &Mutex<Vec<DiskDone>>, wake: &Wake) {
+fn work(
+    mut files: Files,
+    inbox: &Receiver<DiskJob>,
+    done: &Mutex<Vec<Event>>,
+    wake: &Wake,
+    room: &Room,
+) {
     block_signals();
     while let Ok(job) = inbox.recv() {
         let silent = is_silent(&job);
-        let result = files.perform(&job);
+        let result = perform(&mut files, &job, room, |event| report(done, wake, event));
         if result.is_err() || !silent {
-            report(done, wake, outcome_of(&job, result));
+            report(done, wake, Event::Disk(outcome_of(job, result)));
         }
     }
+}
+
+/// Does a job, and again while there is no room for it.
+fn perform(
+    files: &mut Files,
+    job: &DiskJob,
+    room: &Room,
+    mut report: impl FnMut(Event),
+) -> io::Result<Written> {
+    let mut was_full = false;
+    loop {
+        match files.perform(job) {
+            Err(error) if waits_for_room(job, &error) && !room.is_given_up() => {
+                if !mem::replace(&mut was_full, true) {
+                    report(Event::DiskFull(error));
+                }
+                room.wait();
+            }
+            result => {
+                if was_full && result.is_ok() {
+                    report(Event::DiskRoom);
+                }
+                return result;
+            }
+        }
+    }
+}
+
+/// Whether a job that failed is to be tried again once there is room. What could not be synced is not:
+/// the kernel says so once, and then knows nothing of it any more.
+pub(super) fn waits_for_room(job: &DiskJob, error: &io::Error) -> bool {
+    machine::is_full(error) && !matches!(job, DiskJob::Sync { .. })
 }
 
 /// Whether a job reports only failure.
@@ -159,26 +207,37 @@ pub(super) fn is_silent(job: &DiskJob) -> bool {
 }
 
 /// What became of a job, as it is told.
-pub(super) fn outcome_of(job: &DiskJob, result: io::Result<Written>) -> DiskDone {
+pub(super) fn outcome_of(job: DiskJob, result: io::Result<Written>) -> DiskDone {
+    let held = job.held();
+    let mut unwritten = Vec::new();
     let (file, tag) = match job {
         DiskJob::Create { file, .. } | DiskJob::Stdout { file } | DiskJob::Finish { file, .. } => {
-            (Some(*file), 0)
+            (Some(file), 0)
         }
-        DiskJob::Append { file, tag, .. } | DiskJob::Sync { file, tag } => (Some(*file), *tag),
-        DiskJob::Replace { tag, .. } => (None, *tag),
+        DiskJob::Append {
+            file, bytes, tag, ..
+        } => {
+            if result.is_err() {
+                unwritten = bytes;
+            }
+            (Some(file), tag)
+        }
+        DiskJob::Sync { file, tag } => (Some(file), tag),
+        DiskJob::Replace { tag, .. } => (None, tag),
     };
     DiskDone {
         tag,
         file,
-        held: job.held(),
+        held,
         result,
+        unwritten,
     }
 }
 
-fn report(done: &Mutex<Vec<DiskDone>>, wake: &Wake, outcome: DiskDone) {
+fn report(done: &Mutex<Vec<Event>>, wake: &Wake, news: Event) {
     let mut done = lock(done);
     let first = done.is_empty();
-    done.push(outcome);
+    done.push(news);
     mem::drop(done);
     if first {
         (wake.0)();
@@ -186,7 +245,7 @@ fn report(done: &Mutex<Vec<DiskDone>>, wake: &Wake, outcome: DiskDone) {
 }
 
 /// A thread that panicked leaves the list as good as it was.
-fn lock(done: &Mutex<Vec<DiskDone>>) -> MutexGuard<'_, Vec<DiskDone>> {
+fn lock(done: &Mutex<Vec<Event>>) -> MutexGuard<'_, Vec<Event>> {
     done.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -212,7 +271,7 @@ const MEMBER_KEPT: usize = 1024 * 1024;
 
 /// The content of one gzip member.
 #[cfg(test)]
-pub(super) fn gunzip(member: &[u8]) -> Vec<u8> {
+pub(crate) fn gunzip(member: &[u8]) -> Vec<u8> {
     let mut content = Vec::new();
     io::Read::read_to_end(&mut flate2::read::GzDecoder::new(member), &mut content)
         .expect("a whole gzip member");

@@ -344,9 +344,9 @@ impl Io for Epoll {
         disk.push(job);
     }
 
-    fn give_up_stdout(&mut self) {
+    fn give_up_waiting(&mut self) {
         if let Some(disk) = &self.disk {
-            disk.give_up_stdout();
+            disk.give_up_waiting();
         }
     }
 

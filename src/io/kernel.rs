@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use super::{Chunk, Close, Epoll, Event, Io, Settings, Token, Unavailable, Uring, Waker};
+use super::memory;
+use super::{Chunk, Close, Epoll, Event, Io, Memory, Settings, Token, Unavailable, Uring, Waker};
 use crate::base::disk::DiskJob;
 use crate::base::time::{Instant, Wall};
 
@@ -124,8 +125,12 @@ impl Io for Kernel {
         either!(self, io => io.disk(job));
     }
 
-    fn give_up_stdout(&mut self) {
-        either!(self, io => io.give_up_stdout());
+    fn give_up_waiting(&mut self) {
+        either!(self, io => io.give_up_waiting());
+    }
+
+    fn memory(&self) -> Option<Memory> {
+        memory::memory()
     }
 
     fn submit(&mut self) {

@@ -11,6 +11,7 @@ mod due;
 mod spin;
 mod socket;
 mod limits;
+mod memory;
 mod delay;
 mod leisure;
 mod driver;
@@ -26,6 +27,7 @@ pub mod sim;
 mod conformance;
 
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -34,9 +36,12 @@ use std::time::Duration;
 use crate::base::disk::{DiskDone, DiskJob};
 use crate::base::time::{Instant, Wall};
 
+#[cfg(test)]
+pub(crate) use self::disk::gunzip;
 pub use self::epoll::Epoll;
 pub use self::kernel::{BackEnd, Kernel};
 pub use self::limits::{open_files, raise_open_files};
+pub use self::memory::Memory;
 pub use self::uring::{Unavailable, Uring};
 
 /// A back end: the kernel through epoll, through io_uring, or a simulated one.
@@ -101,12 +106,22 @@ pub trait Io {
     /// Hands work to the disk; ends as `Event::Disk`.
     ///
     /// What the disk has not done yet is held in memory, without a bound here: the caller counts
-    /// [`DiskJob::held`] against [`DiskDone::held`]. Dropping the back end waits for the disk.
+    /// [`DiskJob::held`] against [`DiskDone::held`]. Dropping the back end waits for the disk, but not for
+    /// room on it.
+    ///
+    /// While there is no room for a job it is tried again every second, and so are those behind it:
+    /// `Event::DiskFull` and `Event::DiskRoom` say so.
     fn disk(&mut self, job: DiskJob);
 
-    /// What waits for somebody to read our standard output waits no longer: it fails, as does all that is
-    /// written there from now on. A pipe that nobody reads would be waited for without end.
-    fn give_up_stdout(&mut self) {}
+    /// What waits for somebody to read our standard output, or for room on a disk, waits no longer: it
+    /// fails, as does from now on all that would wait. Neither has an end of its own.
+    fn give_up_waiting(&mut self) {}
+
+    /// The limit of memory that is nearest, and how much is in use; `None` where there is none. Takes some
+    /// system calls.
+    fn memory(&self) -> Option<Memory> {
+        None
+    }
 
     /// Sends what was queued. Each send is stamped just before its own system call.
     fn submit(&mut self);
@@ -203,6 +218,11 @@ pub enum Event {
     },
     /// The disk has done, or could not do, a job.
     Disk(DiskDone),
+    /// There is no room for a job, as the machine says it. It is tried again until there is, and no job
+    /// behind it is done before.
+    DiskFull(io::Error),
+    /// There was room for that job.
+    DiskRoom,
     /// Another thread called the [`Waker`].
     Woken,
 }
@@ -225,7 +245,7 @@ impl Event {
             | Event::Gone { token, .. }
             | Event::Received { token, .. }
             | Event::Ended { token, .. } => Some(*token),
-            Event::Disk(_) | Event::Woken => None,
+            Event::Disk(_) | Event::DiskFull(_) | Event::DiskRoom | Event::Woken => None,
         }
     }
 }

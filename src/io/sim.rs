@@ -22,15 +22,14 @@ use self::disk::Disk;
 use self::net::Happening;
 use self::ports::Ports;
 use self::socket::{Arrival, Entry, Held, Socket, State};
-use super::disk::{is_silent, outcome_of};
 use super::outbox::Outbox;
-use super::{Chunk, Close, Event, Io, NetError, Settings, Stamp, Token, Waker};
+use super::{Chunk, Close, Event, Io, Memory, NetError, Settings, Stamp, Token, Waker};
 use crate::base::disk::DiskJob;
 use crate::base::pool::Pool;
 use crate::base::rng::Rng;
 use crate::base::time::{Instant, Wall};
 
-pub use self::net::{Answer, ConnId, Net, Weather, World};
+pub use self::net::{Answer, ConnId, FullDisk, Net, Weather, World};
 pub use self::origins::{Hit, Origins};
 
 /// The simulated back end: what a crawler in virtual time runs on.
@@ -44,6 +43,7 @@ pub struct Sim {
     /// Sockets that there are, which may be fewer than the settings say.
     sockets_max: usize,
     disk: Disk,
+    memory: Vec<(Duration, Memory)>,
     /// Indexed by [`Token::slot`].
     entries: Vec<Entry>,
     /// Which token each connection has, from opening to closing.
@@ -70,6 +70,7 @@ impl Sim {
         let rng = Rng::from_seed(seed);
         Sim {
             disk: Disk::new(rng.fork("disk"), &weather),
+            memory: weather.memory.clone(),
             port_search: Duration::ZERO,
             ports: Ports::new(weather.ports_max, weather.port_search),
             sockets_max: settings.sockets_max.min(weather.sockets_max),
@@ -175,14 +176,22 @@ impl Sim {
             }
             Happening::Alarm(what) => self.world.alarm(what, &mut self.net),
             Happening::Disk(job) => {
-                let result = self.disk.perform(&job);
-                if result.is_err() || !is_silent(&job) {
-                    events.push(Event::Disk(outcome_of(&job, result)));
-                }
+                let retry = self.disk.handle_job(job, self.net.now(), events);
+                self.retry_disk(retry);
+            }
+            Happening::DiskRetry => {
+                let retry = self.disk.handle_retry(self.net.now(), events);
+                self.retry_disk(retry);
             }
             Happening::Established(id) => self.establish(id, events),
             Happening::Unanswered(id, error) => self.fail(id, error, events),
             Happening::Arrived(id, what) => self.arrive(id, what),
+        }
+    }
+
+    fn retry_disk(&mut self, at: Option<Instant>) {
+        if let Some(at) = at {
+            self.net.schedule(at, Happening::DiskRetry);
         }
     }
 
@@ -381,6 +390,17 @@ impl Io for Sim {
     fn disk(&mut self, job: DiskJob) {
         let at = self.disk.done_at(self.net.now());
         self.net.schedule(at, Happening::Disk(job));
+    }
+
+    fn memory(&self) -> Option<Memory> {
+        let since_start = self.net.now().saturating_since(Instant::START);
+        let known = self.memory.iter().rev();
+        let mut known = known.skip_while(|(from, _)| *from > since_start);
+        known.next().map(|(_, memory)| *memory)
+    }
+
+    fn give_up_waiting(&mut self) {
+        self.disk.give_up();
     }
 
     fn submit(&mut self) {

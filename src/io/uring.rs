@@ -390,9 +390,9 @@ impl Io for Uring {
         disk.push(job);
     }
 
-    fn give_up_stdout(&mut self) {
+    fn give_up_waiting(&mut self) {
         if let Some(disk) = &self.disk {
-            disk.give_up_stdout();
+            disk.give_up_waiting();
         }
     }
 

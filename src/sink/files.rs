@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use crate::base::disk::{DiskDone, DiskJob, FileId, Written};
 use crate::base::time::Wall;
+use crate::frontier::request::Request;
 use crate::sink::decisions;
 use crate::sink::page::Page;
 use crate::sink::prepared::Prepared;
 use crate::sink::results::{RecordPlace, write_from_place, write_place, write_until_place};
 use crate::sink::warc::WarcFiles;
 pub use crate::sink::warc::WarcOptions;
-use crate::sink::{Sink, WriteError};
+use crate::sink::{Sink, WriteError, unwritten};
 use crate::throttle::decision::Decision;
 use crate::wire::warc::Digest;
 
@@ -89,6 +90,8 @@ pub struct FileSink {
     batches: usize,
     stage: Stage,
     failure: Option<WriteError>,
+    /// Lines that could not be written, or whose record could not.
+    unwritten: Vec<u8>,
 }
 
 /// A result line without the value of `warc`.
@@ -104,8 +107,10 @@ struct Line {
 /// What a line's `warc` will be.
 #[derive(Debug)]
 enum LineRecord {
-    /// Nothing: there is no record, or it could not be written.
+    /// Nothing: there is no record.
     None,
+    /// It could not be written, so the line is not written either.
+    Lost,
     /// The place that the disk will name, in this file.
     Awaited(Arc<str>),
     /// This place.
@@ -144,6 +149,7 @@ impl FileSink {
             batches: 0,
             stage: Stage::Fresh,
             failure: None,
+            unwritten: Vec::new(),
             options,
         }
     }
@@ -236,7 +242,7 @@ impl FileSink {
         {
             line.record = match result {
                 Ok(written) => LineRecord::At(file.clone(), *written),
-                Err(_) => LineRecord::None,
+                Err(_) => LineRecord::Lost,
             };
         }
     }
@@ -246,7 +252,7 @@ impl FileSink {
         while let Some(line) = self.waiting.front() {
             let place = match &line.record {
                 LineRecord::Awaited(_) => break,
-                LineRecord::None => None,
+                LineRecord::None | LineRecord::Lost => None,
                 LineRecord::At(file, written) => Some(RecordPlace {
                     file,
                     offset: written.offset,
@@ -254,9 +260,13 @@ impl FileSink {
                 }),
             };
             let (before, after) = line.text.split_at(line.place_at);
-            self.batch.extend_from_slice(before);
-            write_place(place, &mut self.batch);
-            self.batch.extend_from_slice(after);
+            let lines = match &line.record {
+                LineRecord::Lost => &mut self.unwritten,
+                _ => &mut self.batch,
+            };
+            lines.extend_from_slice(before);
+            write_place(place, lines);
+            lines.extend_from_slice(after);
             self.waiting_size -= line.text.len();
             self.waiting.pop_front();
         }
@@ -389,7 +399,10 @@ impl Sink for FileSink {
         if file == self.results_file() {
             match done.tag {
                 SYNC_TAG => self.stage = Stage::Done,
-                _ => self.batches = self.batches.saturating_sub(1),
+                _ => {
+                    self.batches = self.batches.saturating_sub(1);
+                    self.unwritten.extend_from_slice(&done.unwritten);
+                }
             }
         } else if file != self.decisions_file() {
             if let Some(warc) = &mut self.warc {
@@ -437,6 +450,10 @@ impl Sink for FileSink {
 
     fn failure(&self) -> Option<&WriteError> {
         self.failure.as_ref()
+    }
+
+    fn take_unwritten(&mut self) -> Vec<Request> {
+        unwritten::requests(&std::mem::take(&mut self.unwritten))
     }
 }
 

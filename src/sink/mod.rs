@@ -7,6 +7,7 @@ mod line;
 pub mod results;
 mod decisions;
 mod prepared;
+mod unwritten;
 mod warc;
 pub mod files;
 pub mod directory;
@@ -21,6 +22,7 @@ use std::path::PathBuf;
 use crate::base::disk::{DiskDone, DiskJob};
 use crate::base::machine;
 use crate::base::time::Wall;
+use crate::frontier::request::Request;
 use crate::throttle::decision::Decision;
 use page::Page;
 use reply::{Flow, Reply, Wish};
@@ -103,9 +105,16 @@ pub trait Sink: Send {
         true
     }
 
-    /// The first thing that could not be written. A crawl whose results are lost ends.
+    /// The first thing that could not be written. A crawl whose results are lost ends: it calls
+    /// `finish`, and waits for `is_done` for `STOP_GRACE` at most.
     fn failure(&self) -> Option<&WriteError> {
         None
+    }
+
+    /// What would have the results again that could not be written, each once. They are among what is
+    /// still to be fetched when the crawl is over.
+    fn take_unwritten(&mut self) -> Vec<Request> {
+        Vec::new()
     }
 }
 

@@ -1,10 +1,11 @@
 //! Two sinks as one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::base::disk::{DiskDone, DiskJob};
 use crate::base::time::Wall;
+use crate::frontier::request::Request;
 use crate::sink::page::Page;
 use crate::sink::reply::{Flow, Reply, Resume, Tell, Wish};
 use crate::sink::{Sink, WriteError};
@@ -177,6 +178,14 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
 
     fn failure(&self) -> Option<&WriteError> {
         self.first.failure().or_else(|| self.second.failure())
+    }
+
+    fn take_unwritten(&mut self) -> Vec<Request> {
+        let mut all = self.first.take_unwritten();
+        all.append(&mut self.second.take_unwritten());
+        let mut seen = BTreeSet::new();
+        all.retain(|request| seen.insert(request.to_line()));
+        all
     }
 }
 

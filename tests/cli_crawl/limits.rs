@@ -242,3 +242,35 @@ fn an_endless_sitemap_index_ends_and_keeps_no_page_from_being_fetched() {
         "all pages as deep as allowed"
     );
 }
+
+#[test]
+fn a_full_frontier_is_warned_of_once_and_has_a_line_in_the_summary() {
+    let server = Server::new(endless);
+    let args = ["--max-pages", "30", "-s", "FRONTIER_MAX=5"];
+    let crawled = Crawl::of(&[&server.url("/1")]).with(&args).aloud().run();
+    let err = &crawled.ended.err;
+    let told = |part: &str| err.lines().filter(|line| line.contains(part)).count();
+    assert_eq!(
+        told("warning: 5 requests are queued (FRONTIER_MAX)"),
+        1,
+        "{err}"
+    );
+    let dropped = crawled.stats()["filtered"]["frontier_full"].clone();
+    assert!(dropped.as_u64() > Some(10), "{dropped}");
+    let line = format!("frontier full  {dropped} links dropped");
+    assert_eq!(told(&line), 1, "{err}");
+}
+
+#[test]
+fn no_limit_is_said_by_0() {
+    let server = Server::new(|asked: &Asked| match asked.target.len() {
+        6.. => page("the end"),
+        _ => endless(asked),
+    });
+    let args = ["--max-pages", "0", "--max-depth", "0", "--max-time", "0"];
+    let crawled = Crawl::of(&[&server.url("/1")]).with(&args).run();
+    assert_eq!(crawled.stats()["finish_reason"], "finished");
+    assert_eq!(server.targets().len(), 31);
+    let help = crate::run::argiope(&["crawl", "--help"]).expect(0).out;
+    assert_eq!(help.matches("0 is no limit").count(), 4, "{help}");
+}

@@ -238,3 +238,57 @@ fn a_kernel_without_timers_is_named_by_what_it_lacks() {
         ended.err
     );
 }
+
+/// Runs the command under this limit of what it may allocate.
+fn with_data(command: &mut Command, bytes: u64) {
+    let limit = libc::rlimit {
+        rlim_cur: bytes,
+        rlim_max: bytes,
+    };
+    // SAFETY: between fork and exec only one system call is made, with a live struct.
+    unsafe {
+        command.pre_exec(
+            move || match libc::setrlimit(libc::RLIMIT_DATA, &raw const limit) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            },
+        );
+    }
+}
+
+#[test]
+fn where_memory_is_limited_seeds_wait_and_none_is_lost() {
+    const SEEDS: usize = 60_000;
+    let (server, _) = slow(Duration::from_millis(5));
+    let crawl = Crawl::of(&["--seeds", "seeds", "--no-warc", "-s", "DOWNLOAD_DELAY=1h"]).aloud();
+    let path = "x".repeat(2500);
+    let seeds: String = (0..SEEDS)
+        .map(|n| server.url(&format!("/{n}/{path}\n")))
+        .collect();
+    crawl.file("seeds", seeds.as_bytes());
+    let mut command = crawl.command();
+    with_data(&mut command, 208 << 20);
+    let going = Going::start_command(command, crawl.folder(), b"");
+    let began = std::time::Instant::now();
+    let stats = crawl.folder().join("out/stats.json");
+    // It has read what it will once its figures stand still.
+    let mut last = (0, 0);
+    while last.1 < 8 {
+        assert!(began.elapsed() < Duration::from_secs(30), "{last:?}");
+        thread::sleep(Duration::from_millis(500));
+        let text = fs::read(&stats).unwrap_or_default();
+        let figures: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+        let queued = figures["queued"].as_u64().unwrap_or(0);
+        let same = queued > 0 && queued == last.0;
+        last = (queued, if same { last.1 + 1 } else { 0 });
+    }
+    going.signal(rustix::process::Signal::INT);
+    let crawled = crawl.left(going.wait().expect(3));
+    let limited = said(&crawled, &["208 MiB (RLIMIT_DATA)", "FRONTIER_MAX"]);
+    assert_eq!(limited.len(), 1, "{}", crawled.ended.err);
+    let waits = said(&crawled, &["of 208 MiB of memory are in use", "seeds wait"]);
+    assert_eq!(waits.len(), 1, "{}", crawled.ended.err);
+    assert!((4000..45_000).contains(&last.0), "{last:?}");
+    let pending = crawled.read("pending.jsonl").lines().count();
+    assert_eq!(pending + crawled.lines().len(), SEEDS);
+}

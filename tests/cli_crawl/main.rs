@@ -14,6 +14,7 @@ mod addresses;
 mod bodies;
 mod credentials;
 mod ends;
+mod full_disk;
 mod fetching;
 mod limits;
 mod machine;

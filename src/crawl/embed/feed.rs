@@ -404,6 +404,7 @@ impl<I: Io> Core<I> {
                 return;
             };
             self.admit_given(&request);
+            self.count_seed_memory();
         }
     }
 

@@ -86,6 +86,14 @@ impl<I: Io> Core<I> {
 
     /// What was still to be fetched when the crawl ended, in order of admission.
     pub fn take_pending(&mut self) -> impl Iterator<Item = Pending> + '_ {
+        // A source has heard how its requests ended, and no results are asked for again.
+        let unwritten = match self.feed {
+            None => self.sink.take_unwritten(),
+            Some(_) => Vec::new(),
+        };
+        let unwritten = unwritten
+            .into_iter()
+            .map(|request| Pending { id: None, request });
         let found = self.drain_found().into_iter();
         let waiting = self.mapping.drain().chain(self.delayed.drain());
         let outside = waiting
@@ -109,6 +117,6 @@ impl<I: Io> Core<I> {
         });
         let credentials = &self.credentials;
         let pages = pages.map(move |job| Pending::of(&job, credentials));
-        pages.chain(submitted)
+        unwritten.chain(pages).chain(submitted)
     }
 }

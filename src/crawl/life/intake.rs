@@ -51,7 +51,9 @@ impl<I: Io> Core<I> {
         let is_ready = self.sink.is_ready();
         let queued = self.frontier.queued() + self.mapping.len() + self.delayed.len();
         let (under_way, ended) = (self.flights.len() + self.work.len(), self.ending.len());
+        // Why it is not ready while there is no room on the disk has been reported.
         let is_waited_for = queued + under_way + ended > 0
+            && self.storage.has_room()
             && matches!(self.phase, Phase::Running | Phase::Draining { .. });
         if self.intake.hear(is_ready, is_waited_for, self.now) {
             log::warn!(

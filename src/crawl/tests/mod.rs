@@ -5,5 +5,7 @@ mod log;
 mod full_sinks;
 mod large_pages;
 mod many_rules;
+mod full_disks;
+mod short_memory;
 pub mod adversity;
 mod handshakes;

@@ -21,6 +21,13 @@ impl Frontier {
     ) -> Result<(), Filtered> {
         let verdict = self.verdict(url, depth, seed, throttle.names_mut());
         if let Err(filtered) = verdict {
+            if filtered == Filtered::FrontierFull && !self.filtered.contains_key(&filtered) {
+                log::warn!(
+                    "{} requests are queued (FRONTIER_MAX): links are dropped while there are so many, \
+                     {url} is the first; stats.json counts them as frontier_full",
+                    self.queued
+                );
+            }
             self.count_filtered(filtered, 1);
         }
         verdict
@@ -76,7 +83,11 @@ impl Frontier {
                 return Err(Filtered::Offsite);
             }
             if self.queued >= self.settings.queued_max {
-                return Err(Filtered::FrontierFull);
+                // What was seen before is not lost by it.
+                return Err(match self.seen.contains(url) {
+                    true => Filtered::Duplicate,
+                    false => Filtered::FrontierFull,
+                });
             }
             let spent = self.settings.pages_per_host_max;
             if spent > 0 && host.is_some_and(|host| self.hosts.given(host).pages >= spent) {

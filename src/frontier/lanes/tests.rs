@@ -233,8 +233,13 @@ fn links_lead_where_follow_allows_and_a_full_frontier_drops_and_counts_them() {
         .admit("http://a.test/1", false)
         .expect("on the seed's host");
     assert_eq!(
-        bench.admit("http://a.test/1", false),
+        bench.admit("http://a.test/2", false),
         Err(Filtered::FrontierFull)
+    );
+    assert_eq!(
+        bench.admit("http://a.test/1", false),
+        Err(Filtered::Duplicate),
+        "nothing is lost by that"
     );
     assert!(!bench.frontier.has_room());
     assert_eq!(bench.frontier.filtered()[&Filtered::FrontierFull], 1);

@@ -9,7 +9,7 @@ use super::{Bench, Seen, Step, Watch, token};
 use crate::base::disk::{DiskJob, FileId};
 use crate::base::shared::Shared;
 use crate::base::time::Instant;
-use crate::io::sim::{Answer, ConnId, Net, Origins, Sim, Weather, World};
+use crate::io::sim::{Answer, ConnId, FullDisk, Net, Origins, Sim, Weather, World};
 use crate::io::{Event, Io, NetError, Settings};
 
 pub(super) struct Simulated {
@@ -206,12 +206,8 @@ fn waiting_takes_no_time_and_ends_at_its_deadline_exactly() {
     assert_eq!(sim.now(), day);
 }
 
-#[test]
-fn a_full_disk_fails_and_keeps_what_it_has() {
-    let weather = Weather {
-        disk_room: 10,
-        ..Weather::default()
-    };
+/// A watch over a disk with the faults of `weather`, and one file on it.
+fn disk_under(weather: Weather) -> (Watch<Simulated>, impl Fn(&[u8]) -> DiskJob, PathBuf) {
     let mut watch = Watch {
         bench: Simulated::with(0, Settings::default(), weather),
         seen: VecDeque::new(),
@@ -223,21 +219,66 @@ fn a_full_disk_fails_and_keeps_what_it_has() {
         file,
         path: path.clone(),
     });
-    let mut append = |bytes: &[u8]| {
-        watch.disk(DiskJob::Append {
-            file,
-            bytes: bytes.to_vec(),
-            gzip: false,
-            tag: 0,
-        })
+    let append = move |bytes: &[u8]| DiskJob::Append {
+        file,
+        bytes: bytes.to_vec(),
+        gzip: false,
+        tag: 0,
     };
-    assert!(append(b"12345678").result.is_ok());
-    let error = append(b"90a")
-        .result
-        .expect_err("three bytes in the room of two");
+    (watch, append, path)
+}
+
+#[test]
+fn a_full_disk_fails_what_is_given_up_and_keeps_what_it_has() {
+    let (mut watch, append, path) = disk_under(Weather {
+        disk_room: 10,
+        ..Weather::default()
+    });
+    assert!(watch.disk(append(b"12345678")).result.is_ok());
+    watch.io().disk(append(b"90a"));
+    watch.io().disk(append(b"b"));
+    let seen = watch.during(Duration::from_secs(100));
+    let [Seen::DiskFull(error)] = &seen[..] else {
+        panic!("one report expected, not {seen:?}");
+    };
+    assert!(error.contains("/simulated/results"), "{error}");
+    watch.io().give_up_waiting();
+    let Seen::Disk(done) = watch.next() else {
+        panic!("it was given up");
+    };
+    let error = done.result.expect_err("three bytes in the room of two");
     assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
     assert!(error.to_string().contains("/simulated/results"));
-    assert_eq!(watch.bench.content(&path), Some(b"12345678".to_vec()));
+    assert!(matches!(watch.next(), Seen::Disk(done) if done.result.is_ok()));
+    assert_eq!(watch.bench.content(&path), Some(b"12345678b".to_vec()));
+}
+
+#[test]
+fn a_disk_that_has_room_again_does_all_its_jobs_in_order() {
+    let (mut watch, append, path) = disk_under(Weather {
+        disk_full: vec![FullDisk {
+            below: PathBuf::from("/simulated"),
+            from: Duration::from_secs(1),
+            until: Duration::from_secs(9),
+        }],
+        ..Weather::default()
+    });
+    assert!(watch.disk(append(b"1")).result.is_ok());
+    watch.during(Duration::from_secs(2));
+    for bytes in [b"2", b"3", b"4"] {
+        watch.io().disk(append(bytes));
+        watch.during(Duration::from_secs(1));
+    }
+    assert_eq!(watch.bench.content(&path), Some(b"1".to_vec()));
+    assert!(matches!(watch.next(), Seen::DiskRoom));
+    for offset in 1..=3 {
+        let Seen::Disk(done) = watch.next() else {
+            panic!("a report expected");
+        };
+        assert_eq!(done.result.expect("there is room").offset, offset);
+    }
+    assert_eq!(watch.bench.content(&path), Some(b"1234".to_vec()));
+    assert!(watch.io().now() >= Instant::START + Duration::from_secs(9));
 }
 
 #[test]

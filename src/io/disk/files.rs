@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,7 +36,11 @@ enum Target {
     Path { path: PathBuf, remembered: bool },
     /// The process's standard output, which can be neither cut nor synced. Whoever reads it is waited
     /// for until this is readable.
-    Stdout { given_up: Option<Arc<OwnedFd>> },
+    Stdout {
+        given_up: Option<Arc<OwnedFd>>,
+        /// How much of an append that is to be tried again has been written: it cannot be taken back.
+        written: usize,
+    },
 }
 
 impl Files {
@@ -93,6 +98,7 @@ impl Files {
             file,
             target: Target::Stdout {
                 given_up: self.given_up.clone(),
+                written: 0,
             },
             end: 0,
         };
@@ -120,33 +126,37 @@ impl Files {
     }
 
     fn finish(&mut self, id: FileId, rename: Option<&Path>) -> io::Result<Written> {
-        find(&mut self.open, id)?;
-        let open = self.open.remove(&id);
-        if let (Some(to), Some(Target::Path { path, .. })) = (rename, open.map(|open| open.target))
-        {
-            fs::rename(&path, to)
-                .and_then(|()| remember(to))
-                .map_err(|error| at("cannot rename to", to, &error))?;
+        let open = find(&mut self.open, id)?;
+        if let (Some(to), Target::Path { path, .. }) = (rename, &open.target) {
+            // Where there is no room for the new name the file stays open, and is finished later.
+            fs::rename(path, to).map_err(|error| at("cannot rename to", to, &error))?;
+            self.open.remove(&id);
+            remember(to).map_err(|error| {
+                let error = at("cannot remember the new name of", to, &error);
+                // It has its new name: nothing is to be tried again.
+                io::Error::other(error.to_string())
+            })?;
         }
+        self.open.remove(&id);
         Ok(Written::default())
     }
 }
 
 impl Open {
-    /// Appends all of the bytes or none: of a failed append nothing stays in the file.
+    /// Appends all of the bytes or none: of a failed append nothing stays in the file. Standard output
+    /// keeps what it has, and goes on there when the same is appended again.
     fn append(&mut self, bytes: &[u8]) -> io::Result<Written> {
         let offset = self.end;
-        let written = match &self.target {
-            Target::Stdout {
-                given_up: Some(given_up),
-            } => write_to_reader(&mut self.file, bytes, given_up),
-            _ => self.file.write_all(bytes),
+        let written = match &mut self.target {
+            Target::Path { .. } => self.file.write_all_at(bytes, offset),
+            Target::Stdout { given_up, written } => {
+                write_to_reader(&mut self.file, bytes, given_up.as_deref(), written)
+            }
         };
         if let Err(error) = written {
             if matches!(self.target, Target::Path { .. }) {
-                // Where even this fails, the file's end tells how much of it is whole.
+                // Where even this fails, the next append lies over it.
                 let _ = self.file.set_len(offset);
-                let _ = io::Seek::seek(&mut self.file, io::SeekFrom::Start(offset));
             }
             return Err(at("cannot write to", self.name(), &error));
         }
@@ -182,22 +192,37 @@ impl Open {
     }
 }
 
-/// Writes what a pipe takes without waiting, whenever it does, until it is given up.
-fn write_to_reader(file: &mut File, bytes: &[u8], given_up: &OwnedFd) -> io::Result<()> {
-    for piece in bytes.chunks(PIPE_BUF) {
-        let mut wait_for = [
-            PollFd::new(&*file, PollFlags::OUT),
-            PollFd::new(given_up, PollFlags::IN),
-        ];
-        poll(&mut wait_for, None)?;
-        if wait_for[0].revents().is_empty() {
-            return Err(io::Error::new(
-                ErrorKind::TimedOut,
-                "nobody read it in time",
-            ));
+/// Writes what a pipe takes without waiting, whenever it does, until it is given up. What is `written`
+/// of the bytes is left out, and counted anew once all are.
+fn write_to_reader(
+    file: &mut File,
+    bytes: &[u8],
+    given_up: Option<&OwnedFd>,
+    written: &mut usize,
+) -> io::Result<()> {
+    while *written < bytes.len() {
+        if let Some(given_up) = given_up {
+            let mut wait_for = [
+                PollFd::new(&*file, PollFlags::OUT),
+                PollFd::new(given_up, PollFlags::IN),
+            ];
+            poll(&mut wait_for, None)?;
+            if wait_for[0].revents().is_empty() {
+                return Err(io::Error::new(
+                    ErrorKind::TimedOut,
+                    "nobody read it in time",
+                ));
+            }
         }
-        file.write_all(piece)?;
+        let rest = &bytes[*written..];
+        match file.write(&rest[..rest.len().min(PIPE_BUF)]) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(count) => *written += count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
     }
+    *written = 0;
     Ok(())
 }
 

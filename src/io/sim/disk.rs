@@ -1,21 +1,27 @@
 //! The simulated disk: files in memory, written in order, slowly, and only while there is room.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::Weather;
+use super::{FullDisk, Weather};
 use crate::base::disk::{DiskJob, FileId, Written};
 use crate::base::rng::Rng;
 use crate::base::time::{Instant, nanos};
-use crate::io::disk::Gzip;
+use crate::io::Event;
+use crate::io::disk::{Gzip, PAUSE, is_silent, outcome_of, waits_for_room};
 
 #[derive(Debug)]
 pub(super) struct Disk {
     rng: Rng,
     latency_max: Duration,
     room: u64,
+    full: Vec<FullDisk>,
+    /// The job for which there is no room, and those behind it.
+    stuck: VecDeque<DiskJob>,
+    /// Room is waited for no more.
+    given_up: bool,
     /// When the job handed over last is done; the next begins then.
     busy_until: Instant,
     files: BTreeMap<PathBuf, Vec<u8>>,
@@ -36,6 +42,9 @@ impl Disk {
             rng,
             latency_max: weather.disk_latency_max,
             room: weather.disk_room,
+            full: weather.disk_full.clone(),
+            stuck: VecDeque::new(),
+            given_up: false,
             busy_until: Instant::START,
             files: BTreeMap::new(),
             open: BTreeMap::new(),
@@ -59,13 +68,67 @@ impl Disk {
         self.busy_until
     }
 
+    /// Does a job, or puts it behind those that wait for room. When to try these again, if they are to be.
+    pub(super) fn handle_job(
+        &mut self,
+        job: DiskJob,
+        now: Instant,
+        events: &mut Vec<Event>,
+    ) -> Option<Instant> {
+        let waits = !self.stuck.is_empty();
+        self.stuck.push_back(job);
+        match waits {
+            true => None,
+            false => self.go_on(false, now, events),
+        }
+    }
+
+    /// Tries again what there was no room for, and then what waits behind it. When to try once more.
+    pub(super) fn handle_retry(
+        &mut self,
+        now: Instant,
+        events: &mut Vec<Event>,
+    ) -> Option<Instant> {
+        self.go_on(true, now, events)
+    }
+
+    /// Room is waited for no more, from the next try on.
+    pub(super) fn give_up(&mut self) {
+        self.given_up = true;
+    }
+
+    fn go_on(&mut self, was_full: bool, now: Instant, events: &mut Vec<Event>) -> Option<Instant> {
+        let mut was_full = was_full;
+        while let Some(job) = self.stuck.pop_front() {
+            match self.perform(&job, now) {
+                Err(error) if waits_for_room(&job, &error) && !self.given_up => {
+                    if !was_full {
+                        events.push(Event::DiskFull(error));
+                    }
+                    self.stuck.push_front(job);
+                    return Some(now + PAUSE);
+                }
+                result => {
+                    if std::mem::take(&mut was_full) && result.is_ok() {
+                        events.push(Event::DiskRoom);
+                    }
+                    if result.is_err() || !is_silent(&job) {
+                        events.push(Event::Disk(outcome_of(job, result)));
+                    }
+                }
+            }
+        }
+        None
+    }
+
     /// Does a job, with the outcomes of the real disk.
-    pub(super) fn perform(&mut self, job: &DiskJob) -> io::Result<Written> {
+    fn perform(&mut self, job: &DiskJob, now: Instant) -> io::Result<Written> {
         match job {
             DiskJob::Create { file, path } => {
                 if self.files.contains_key(path) {
                     return Err(at(ErrorKind::AlreadyExists, "cannot create", path));
                 }
+                self.take_room(0, "cannot create", path, now)?;
                 self.name(*file, Target::Path(path.clone()))?;
                 self.files.insert(path.clone(), Vec::new());
                 Ok(Written::default())
@@ -73,7 +136,7 @@ impl Disk {
             DiskJob::Stdout { file } => self.name(*file, Target::Stdout),
             DiskJob::Append {
                 file, bytes, gzip, ..
-            } => self.append(*file, bytes, *gzip),
+            } => self.append(*file, bytes, *gzip, now),
             DiskJob::Sync { file, .. } => {
                 let target = self.target(*file)?;
                 Ok(Written {
@@ -83,15 +146,16 @@ impl Disk {
             }
             DiskJob::Finish { file, rename } => {
                 let target = self.target(*file)?;
-                self.open.remove(file);
                 if let (Target::Path(path), Some(to)) = (target, rename) {
+                    self.take_room(0, "cannot rename to", to, now)?;
                     let content = self.files.remove(&path).unwrap_or_default();
                     self.files.insert(to.clone(), content);
                 }
+                self.open.remove(file);
                 Ok(Written::default())
             }
             DiskJob::Replace { path, bytes, .. } => {
-                self.take_room(bytes.len(), "cannot replace", path)?;
+                self.take_room(bytes.len(), "cannot replace", path, now)?;
                 self.files.insert(path.clone(), bytes.clone());
                 Ok(Written {
                     offset: 0,
@@ -101,7 +165,13 @@ impl Disk {
         }
     }
 
-    fn append(&mut self, file: FileId, bytes: &[u8], gzip: bool) -> io::Result<Written> {
+    fn append(
+        &mut self,
+        file: FileId,
+        bytes: &[u8],
+        gzip: bool,
+        now: Instant,
+    ) -> io::Result<Written> {
         let target = self.target(file)?;
         let bytes = if gzip {
             self.gzip.member(bytes).to_vec()
@@ -109,7 +179,7 @@ impl Disk {
             bytes.to_vec()
         };
         if let Target::Path(path) = &target {
-            self.take_room(bytes.len(), "cannot write to", path)?;
+            self.take_room(bytes.len(), "cannot write to", path, now)?;
         }
         let content = self.content(&target);
         let offset = content.len() as u64;
@@ -147,9 +217,13 @@ impl Disk {
         })
     }
 
-    fn take_room(&mut self, bytes: usize, what: &str, path: &Path) -> io::Result<()> {
+    fn take_room(&mut self, bytes: usize, what: &str, path: &Path, now: Instant) -> io::Result<()> {
         let bytes = bytes as u64;
-        if bytes > self.room {
+        let since_start = now.saturating_since(Instant::START);
+        let is_full = |full: &FullDisk| {
+            path.starts_with(&full.below) && (full.from..full.until).contains(&since_start)
+        };
+        if bytes > self.room || self.full.iter().any(is_full) {
             return Err(at(ErrorKind::StorageFull, what, path));
         }
         self.room -= bytes;

@@ -3,6 +3,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::socket::Arrival;
@@ -10,7 +11,7 @@ use crate::base::disk::DiskJob;
 use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::base::time::{Instant, nanos};
-use crate::io::{Close, NetError};
+use crate::io::{Close, Memory, NetError};
 
 /// The other side of the network: every server there is, seen through sockets only.
 ///
@@ -84,6 +85,17 @@ pub enum Answer {
     Silence,
 }
 
+/// A stretch of time in which a volume has no room.
+#[derive(Clone, Debug)]
+pub struct FullDisk {
+    /// Files below this folder are on it.
+    pub below: PathBuf,
+    /// Since the crawl's start.
+    pub from: Duration,
+    /// From then on there is room again.
+    pub until: Duration,
+}
+
 /// What the network and the disk do to what passes through them.
 #[derive(Clone, Debug)]
 pub struct Weather {
@@ -95,8 +107,12 @@ pub struct Weather {
     pub piece_gap_max: Duration,
     /// The longest that the disk takes for a job.
     pub disk_latency_max: Duration,
-    /// Bytes that the disk has room for; then every write fails.
+    /// Bytes that the disk has room for.
     pub disk_room: u64,
+    /// What is known of memory from each of these moments on, counted from the start.
+    pub memory: Vec<(Duration, Memory)>,
+    /// When, and where, there is no room for anything.
+    pub disk_full: Vec<FullDisk>,
     /// Local ports that our machine has for connections to one place.
     pub ports_max: usize,
     /// How long our thread is busy where it looks through all of these for a free one. It does once half
@@ -119,6 +135,8 @@ impl Default for Weather {
             piece_gap_max: Duration::from_micros(200),
             disk_latency_max: Duration::from_millis(2),
             disk_room: u64::MAX,
+            memory: Vec::new(),
+            disk_full: Vec::new(),
             ports_max: usize::MAX,
             port_search: Duration::ZERO,
             sockets_max: usize::MAX,
@@ -164,6 +182,7 @@ pub(super) enum Happening {
     Closed(ConnId, Close),
     Alarm(u64),
     Disk(DiskJob),
+    DiskRetry,
     Established(ConnId),
     Unanswered(ConnId, NetError),
     Arrived(ConnId, Arrival),

@@ -21,7 +21,7 @@ struct Disk {
 impl Disk {
     fn step(&mut self) -> Option<DiskDone> {
         let job = self.todo.pop_front()?;
-        let held = job.held();
+        let (held, mut lost) = (job.held(), Vec::new());
         let (tag, file, result) = match job {
             DiskJob::Create { file, path } => {
                 let path = path.to_str().unwrap().to_owned();
@@ -50,7 +50,11 @@ impl Disk {
                     offset: content.len() as u64,
                     length: bytes.len() as u64,
                 };
-                content.extend(bytes);
+                if self.full {
+                    lost = bytes;
+                } else {
+                    content.extend(bytes);
+                }
                 (tag, file, Ok(written))
             }
             DiskJob::Sync { file, tag } => (tag, file, Ok(Written::default())),
@@ -62,6 +66,7 @@ impl Disk {
             file: Some(file),
             held,
             result: if self.full { full() } else { result },
+            unwritten: if self.full { lost } else { Vec::new() },
         })
     }
 
@@ -396,6 +401,27 @@ fn a_full_disk_is_named_with_its_file_and_the_sink_still_ends() {
     let name = "out/warc/argiope-20261121000001020-00000-spider-1.warc.gz";
     assert_eq!(failure.path.to_str(), Some(name));
     assert_eq!(failure.cause.kind(), io::ErrorKind::StorageFull);
+    let unwritten = sink.take_unwritten();
+    let urls: Vec<&str> = unwritten.iter().map(|request| &*request.url).collect();
+    assert_eq!(urls, [samples::page(1).url]);
+    assert!(disk.files["out/results.jsonl"].is_empty());
+    assert!(sink.take_unwritten().is_empty(), "each is given once");
+}
+
+#[test]
+fn a_line_whose_record_cannot_be_written_is_not_written_either() {
+    let (mut sink, mut disk) = (FileSink::new(with_warc()), Disk::default());
+    disk.put(&mut sink, samples::page(1));
+    while disk.turn(&mut sink) {}
+    disk.full = true;
+    disk.put(&mut sink, samples::page(2));
+    while disk.turn(&mut sink) {}
+    disk.full = false;
+    disk.put(&mut sink, samples::page(3));
+    disk.finish(&mut sink);
+    assert!(sink.is_done() && sink.failure().is_some());
+    assert_eq!(disk.ids("out/results.jsonl"), [1, 3]);
+    assert_eq!(sink.take_unwritten().len(), 1);
 }
 
 #[test]
@@ -452,6 +478,7 @@ fn jobs_of_others_are_none_of_its_business() {
         file: Some(FileId(3)),
         held: 10,
         result: Err(io::ErrorKind::StorageFull.into()),
+        unwritten: b"other".to_vec(),
     };
     sink.disk_done(&other, &mut Vec::new());
     assert_eq!(sink.held(), held);

@@ -1,0 +1,79 @@
+//! Crawls in virtual time whose memory is limited.
+
+use std::time::Duration;
+
+use super::log::{heard, listen};
+use super::trial::{calm, crawl_under, get, run_for};
+use crate::crawl::embed::feed::{Ended, Source, SourceError, Supply, Wake};
+use crate::io::Memory;
+use crate::io::sim::Weather;
+
+fn used(megabytes: u64) -> Memory {
+    Memory {
+        used: megabytes << 20,
+        limit: 1000 << 20,
+        by: "memory.max",
+    }
+}
+
+/// So many requests.
+struct Many(u32);
+
+impl Source for Many {
+    fn next(&mut self, _wake: &Wake) -> Result<Supply, SourceError> {
+        let Some(rest) = self.0.checked_sub(1) else {
+            return Ok(Supply::Finished);
+        };
+        self.0 = rest;
+        let request = get(1 + rest % 3, rest % 300).dont_filter();
+        Ok(Supply::Request(request))
+    }
+
+    fn ended(&mut self, _ended: &Ended<'_>) {}
+
+    fn at_once(&self) -> usize {
+        usize::MAX
+    }
+}
+
+#[test]
+fn seeds_wait_while_memory_is_short_and_come_in_when_there_is_more() {
+    listen();
+    let minute = Duration::from_secs(60);
+    let weather = Weather {
+        memory: vec![(Duration::ZERO, used(850)), (minute, used(300))],
+        ..Weather::default()
+    };
+    let world = calm(Duration::from_millis(10));
+    let source = Some(Box::new(Many(40_000)) as Box<dyn Source>);
+    let (mut crawler, _) = crawl_under(weather, source, world, 1, |config, _| {
+        config.throttle.default.delay = Duration::from_secs(1);
+    });
+    let told = heard();
+    assert_eq!(told.len(), 1, "{told:?}");
+    for part in [
+        "1000 MiB (memory.max)",
+        "FRONTIER_MAX",
+        "BUFFERED_BODIES_MAX",
+    ] {
+        assert!(told[0].contains(part), "{told:?}");
+    }
+    run_for(&mut crawler, minute - Duration::from_millis(1));
+    let told = heard();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("850 MiB of 1000 MiB"), "{told:?}");
+    let queued = crawler.progress().queued;
+    assert!((3000..4200).contains(&queued), "{queued}");
+    run_for(&mut crawler, Duration::from_secs(3));
+    let queued = crawler.progress().queued;
+    assert!((39_000..40_000).contains(&queued), "{queued}");
+    assert_eq!(heard(), [""; 0]);
+}
+
+#[test]
+fn where_memory_is_not_limited_nothing_is_said() {
+    listen();
+    let world = calm(Duration::from_millis(10));
+    let _ = crawl_under(Weather::default(), None, world, 1, |_, _| {});
+    assert_eq!(heard(), [""; 0]);
+}

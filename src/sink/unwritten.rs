@@ -1,0 +1,93 @@
+//! Result lines that could not be written, as the requests that would have them again.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::fetch::failure::FailureKind;
+use crate::frontier::request::{Kind, Request};
+
+/// What of a result line its request is made from.
+#[derive(Deserialize)]
+struct Line {
+    kind: String,
+    #[serde(rename = "final")]
+    is_final: bool,
+    url: String,
+    method: String,
+    depth: u32,
+    error: Option<LineError>,
+    meta: Option<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+struct LineError {
+    kind: String,
+}
+
+/// The requests of the final lines of pages. What was cancelled is pending already. What was sent with a
+/// body cannot be sent again by what its line says: that is logged.
+pub fn requests(lines: &[u8]) -> Vec<Request> {
+    let mut bodies = 0;
+    let lines = lines.split(|byte| *byte == b'\n');
+    let requests = lines.filter_map(|line| {
+        let line: Line = serde_json::from_slice(line).ok()?;
+        let cancelled = FailureKind::Cancelled.name();
+        let is_cancelled = line.error.is_some_and(|error| error.kind == cancelled);
+        if line.kind != Kind::Page.name() || !line.is_final || is_cancelled {
+            return None;
+        }
+        if !matches!(line.method.as_str(), "GET" | "HEAD") {
+            bodies += 1;
+            return None;
+        }
+        let mut request = Request::get(line.url);
+        if line.method != "GET" {
+            request.method = line.method;
+        }
+        request.depth = line.depth;
+        request.meta = line.meta;
+        Some(request)
+    });
+    let requests = requests.collect();
+    if bodies > 0 {
+        log::warn!(
+            "{bodies} results that could not be written are of requests with a body: they are lost"
+        );
+    }
+    requests
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sink::page::samples;
+    use crate::sink::results::{write_from_place, write_place, write_until_place};
+
+    #[test]
+    fn final_pages_are_asked_for_again_with_what_their_lines_say() {
+        let mut lines = Vec::new();
+        for id in 1..=4 {
+            let mut page = samples::page(id);
+            page.url = format!("http://a.test/{id}");
+            page.final_ = id != 2;
+            page.depth = id as u32;
+            page.method = match id {
+                3 => "POST".into(),
+                4 => "HEAD".into(),
+                _ => "GET".into(),
+            };
+            write_until_place(&page, None, &mut lines);
+            write_place(None, &mut lines);
+            write_from_place(&page, &mut lines);
+        }
+        let requests = requests(&lines);
+        let told = requests.iter().map(Request::to_line);
+        assert_eq!(
+            told.collect::<Vec<_>>(),
+            [
+                r#"{"url":"http://a.test/1","depth":1}"#,
+                r#"{"url":"http://a.test/4","depth":4,"method":"HEAD"}"#
+            ]
+        );
+    }
+}

@@ -1,0 +1,238 @@
+//! A volume without room: the crawl waits for some, and loses nothing.
+//!
+//! Each test has a small volume of its own, which takes root and is seen by nobody else.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use flate2::read::GzDecoder;
+use rustix::fs::statvfs;
+use rustix::process::Signal;
+
+use crate::run::{Crawl, Going, text};
+use crate::server::{Asked, Server, reply};
+
+const PAGES: usize = 60;
+const VOLUME: &str = "size=1m";
+/// What another program has on the volume, until it takes it away.
+const FILLER: usize = 800 << 10;
+
+/// Pages that do not get smaller by compression.
+fn noise(asked: &Asked) -> Vec<crate::server::Step> {
+    let mut state = asked
+        .target
+        .bytes()
+        .fold(1u64, |sum, byte| sum * 31 + u64::from(byte));
+    let body: Vec<u8> = (0..20_000)
+        .map(|_| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 33) as u8
+        })
+        .collect();
+    reply("200 OK", &["Content-Type: image/png"], &body)
+}
+
+/// A crawl of some pages whose output, or a folder in it, lies on a volume that is nearly full.
+struct Nearly {
+    server: Server,
+    crawl: Crawl,
+    volume: PathBuf,
+}
+
+impl Nearly {
+    fn full(below: &str) -> Self {
+        let server = Server::new(noise);
+        let crawl = Crawl::of(&["--seeds", "seeds", "--stop-grace", "2s"])
+            .with(&[
+                "-s",
+                "DOWNLOAD_DELAY=10ms",
+                "-s",
+                "CONCURRENT_REQUESTS_PER_DOMAIN=1",
+            ])
+            .aloud();
+        let urls: Vec<String> = (0..PAGES).map(|n| server.url(&format!("/{n}"))).collect();
+        crawl.file("seeds", urls.join("\n").as_bytes());
+        let volume = crawl.folder().join(below);
+        fs::create_dir_all(&volume).expect("a folder");
+        run(Command::new("mount")
+            .args(["-t", "tmpfs", "-o", VOLUME, "none"])
+            .arg(&volume));
+        fs::write(volume.join("filler"), vec![1; FILLER]).expect("there is room for that");
+        Nearly {
+            server,
+            crawl,
+            volume,
+        }
+    }
+
+    /// Goes on until the crawl has noticed: there is no room, and nobody asks for pages.
+    fn wait(&self) {
+        let began = Instant::now();
+        let mut asked = (0, Instant::now());
+        loop {
+            assert!(
+                began.elapsed() < Duration::from_secs(30),
+                "it goes on and on"
+            );
+            thread::sleep(Duration::from_millis(20));
+            let now = self.server.asked().len();
+            if now != asked.0 {
+                asked = (now, Instant::now());
+            }
+            let room = statvfs(&self.volume).expect("a volume").f_bavail;
+            if room < 20 && asked.1.elapsed() > Duration::from_millis(1500) {
+                assert!((5..PAGES).contains(&now), "{now} pages");
+                return;
+            }
+        }
+    }
+
+    /// Takes the last room that there is.
+    fn take_all_room(&self) {
+        let mut last = fs::File::create(self.volume.join("last")).expect("a file");
+        while last.write_all(&[1; 512]).is_ok() {}
+    }
+
+    fn make_room(&self) {
+        run(Command::new("mount")
+            .args(["-o", "remount,size=64m"])
+            .arg(&self.volume));
+    }
+}
+
+impl Drop for Nearly {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.volume).status();
+    }
+}
+
+fn run(command: &mut Command) {
+    assert!(command.status().expect("it runs").success(), "{command:?}");
+}
+
+/// Runs a test on a thread whose mounts nobody else sees; skips it where it may not.
+fn in_own_mounts(name: &str, test: impl FnOnce() + Send) {
+    thread::scope(|scope| {
+        let runs = scope.spawn(|| {
+            // SAFETY: takes a number; other threads keep the mounts that they have.
+            let alone = unsafe { libc::unshare(libc::CLONE_NEWNS) } == 0;
+            let private = Command::new("mount")
+                .args(["--make-rprivate", "/"])
+                .status();
+            if !alone || !private.is_ok_and(|status| status.success()) {
+                crate::loud::skip(format!(
+                    "{name} needs root and mount, for a volume of its own"
+                ));
+                return;
+            }
+            test();
+        });
+        runs.join().expect("the test passes");
+    });
+}
+
+/// Every page has one line, whose record is where it says.
+fn check_whole(out: &Path) {
+    let lines = fs::read_to_string(out.join("results.jsonl")).expect("lines");
+    let mut urls = BTreeMap::new();
+    for line in crate::run::read_lines(&lines) {
+        let place = &line["warc"];
+        let warc = fs::read(out.join(text(&place["file"]))).expect("the file has its final name");
+        let at = place["offset"].as_u64().expect("a number") as usize;
+        let mut record = Vec::new();
+        GzDecoder::new(&warc[at..])
+            .read_to_end(&mut record)
+            .expect("a whole member");
+        let url = text(&line["url"]);
+        let head = String::from_utf8_lossy(&record[..1000]).into_owned();
+        assert!(
+            head.contains(&format!("WARC-Target-URI: {url}\r\n")),
+            "{head}"
+        );
+        assert_eq!(urls.insert(url, ()), None, "twice");
+    }
+    assert_eq!(urls.len(), PAGES);
+}
+
+#[test]
+fn a_full_volume_pauses_a_crawl_until_there_is_room() {
+    in_own_mounts("a_full_volume_pauses_a_crawl_until_there_is_room", || {
+        for below in ["out", "out/warc"] {
+            let nearly = Nearly::full(below);
+            let going = nearly.crawl.start();
+            nearly.wait();
+            nearly.make_room();
+            let ended = going.wait().expect(0);
+            check_whole(&nearly.crawl.folder().join("out"));
+            let told: Vec<&str> = ended
+                .err
+                .lines()
+                .filter(|l| l.contains("no room"))
+                .collect();
+            assert_eq!(told.len(), 1, "{}", ended.err);
+            assert!(
+                told[0].contains(below) && told[0].contains("No space left"),
+                "{}",
+                told[0]
+            );
+        }
+    });
+}
+
+#[test]
+fn a_signal_while_the_warc_volume_is_full_saves_the_frontier() {
+    in_own_mounts(
+        "a_signal_while_the_warc_volume_is_full_saves_the_frontier",
+        || {
+            let nearly = Nearly::full("out/warc");
+            let going = nearly.crawl.start();
+            nearly.wait();
+            going.signal(Signal::TERM);
+            let ended = going.wait().expect(1);
+            assert!(ended.err.contains("No space left"), "{}", ended.err);
+            let out = nearly.crawl.folder().join("out");
+            let read = |name: &str| fs::read_to_string(out.join(name)).expect(name);
+            let mut urls: Vec<String> = read("pending.jsonl").lines().map(str::to_owned).collect();
+            let lines = crate::run::read_lines(&read("results.jsonl"));
+            urls.extend(lines.iter().map(|line| text(&line["url"])));
+            let all = urls.len();
+            urls.sort();
+            urls.dedup();
+            assert_eq!((urls.len(), all), (PAGES, PAGES));
+            let stats: serde_json::Value = serde_json::from_str(&read("stats.json")).expect("JSON");
+            assert_eq!(stats["finish_reason"], "sink_failed");
+        },
+    );
+}
+
+#[test]
+fn a_second_signal_gives_up_a_frontier_that_there_is_no_room_for() {
+    in_own_mounts(
+        "a_second_signal_gives_up_a_frontier_that_there_is_no_room_for",
+        || {
+            let nearly = Nearly::full("out");
+            let going: Going = nearly.crawl.start();
+            nearly.wait();
+            nearly.take_all_room();
+            going.signal(Signal::TERM);
+            // Results are given up after the grace, and room for the frontier is waited for.
+            thread::sleep(Duration::from_secs(6));
+            fs::read_dir(&nearly.volume).expect("it still runs");
+            going.signal(Signal::TERM);
+            let ended = going.wait().expect(1);
+            assert!(ended.took < Duration::from_secs(40), "{:?}", ended.took);
+            let out = nearly.crawl.folder().join("out");
+            assert!(
+                !out.join("pending.jsonl").exists(),
+                "half a file has no final name"
+            );
+        },
+    );
+}
