@@ -63,7 +63,14 @@ fn a_limit_leaves_what_is_queued_in_pending_jsonl() {
     };
     check(&["--max-pages", "20"], "closespider_pagecount");
     check(
-        &["--max-time", "500ms", "-s", "DOWNLOAD_DELAY=5ms"],
+        &[
+            "--max-time",
+            "500ms",
+            "-s",
+            "DOWNLOAD_DELAY=5ms",
+            "-s",
+            "CONCURRENT_REQUESTS_PER_DOMAIN=1",
+        ],
         "closespider_timeout",
     );
     check(
@@ -103,7 +110,14 @@ fn errors_by_robots_txt_count_and_what_it_disallows_does_not() {
 #[test]
 fn a_reader_that_leaves_does_not_take_the_frontier_along() {
     let server = Server::new(|_: &Asked| page("a page"));
-    let args = ["--results", "-", "-s", "DOWNLOAD_DELAY=1ms"];
+    let args = [
+        "--results",
+        "-",
+        "-s",
+        "DOWNLOAD_DELAY=1ms",
+        "-s",
+        "CONCURRENT_REQUESTS_PER_DOMAIN=1",
+    ];
     let (crawl, urls) = of_pages(&server, 3000, &args);
     let mut command = crawl.command();
     command.args(["--out", "crawl"]);
