@@ -100,6 +100,19 @@ impl Pool {
         Some(connection)
     }
 
+    /// Takes of the origin's connections the one used last that `is_wanted`, of few.
+    pub fn take_where(&mut self, origin: u64, is_wanted: impl Fn(u32) -> bool) -> Option<u32> {
+        let mut next = self.tops.get(&origin).copied();
+        while let Some(connection) = next {
+            if is_wanted(connection) {
+                self.remove(connection);
+                return Some(connection);
+            }
+            next = self.entries[connection as usize].and_then(|entry| entry.below);
+        }
+        None
+    }
+
     /// Forgets a connection, wherever it waits; says whether it did.
     pub fn remove(&mut self, connection: u32) -> bool {
         let slot = self.entries.get_mut(connection as usize);
@@ -192,6 +205,23 @@ mod tests {
         assert_eq!(pool.take(5), None);
         let taken: Vec<_> = std::iter::from_fn(|| pool.take(0)).collect();
         assert_eq!(taken, [1, 7, 4]);
+    }
+
+    #[test]
+    fn of_the_wanted_ones_the_connection_used_last_goes_first_and_the_others_stay() {
+        let mut pool = pool(9);
+        for connection in [4, 7, 1, 8] {
+            assert_eq!(pool.put(0, connection, at(0)), None);
+        }
+        assert_eq!(
+            pool.take_where(0, |connection| connection % 2 == 1),
+            Some(1)
+        );
+        assert_eq!(pool.take_where(0, |connection| connection > 8), None);
+        assert_eq!(pool.take_where(5, |_| true), None);
+        let taken: Vec<_> = std::iter::from_fn(|| pool.take(0)).collect();
+        assert_eq!(taken, [8, 7, 4]);
+        assert_eq!(pool.len(), 0);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use argiope::base::time::Instant;
+use argiope::io::sim::ConnId;
 
 use super::reply::{Reply, Step};
 
@@ -13,6 +14,8 @@ pub struct Visit<'a> {
     pub path: &'a str,
     /// So many of this host came before it, robots.txt aside.
     pub before: usize,
+    /// Which of the connections to all hosts it came on.
+    pub conn: ConnId,
 }
 
 /// What it answers, if it has an opinion.

@@ -1,7 +1,10 @@
 //! What counts as a refusal, seen in the pace that follows: statuses, and ways to fail.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+use argiope::io::sim::ConnId;
+use serde_json::json;
 
 use super::crawl::Plan;
 use super::policy::{Mood, page_of};
@@ -104,4 +107,62 @@ fn f31_names_without_address_and_refused_connections_slow_nobody_down() {
         let gap = pair[1].saturating_since(pair[0]);
         assert!(gap < Duration::from_millis(500), "a gap of {gap:?}");
     }
+}
+
+/// How many requests came on each of a host's connections in twenty seconds, where the first
+/// connection is refused whatever comes on it.
+fn by_connection(per_slot: bool, delay: f64) -> Vec<usize> {
+    let mut web = PoliteWeb::default();
+    web.promise.obeys_robots = false;
+    web.promise.attempts = 100;
+    web.round_trip = Duration::from_millis(10);
+    let first = Arc::new(OnceLock::new());
+    let mood: Mood = Arc::new(
+        move |visit| match visit.conn == *first.get_or_init(|| visit.conn) {
+            true => Some(Step::status(429).after_ms(100)),
+            false => Some(page_of(visit.path).after_ms(100)),
+        },
+    );
+    web.site(SITE, address(1)).mood(mood);
+    let own = json!({SITE: {"concurrency": 4, "backoff": {"per_slot": per_slot, "jitter": 0}}});
+    let mut plan = Plan::new(&[])
+        .set("DOWNLOAD_DELAY", delay)
+        .set("RANDOMIZE_DOWNLOAD_DELAY", false)
+        .set("RETRY_TIMES", 0)
+        .set("ROBOTSTXT_OBEY", false)
+        .set("THROTTLING_SCOPES", own);
+    plan.seeds = (0..2000).map(|n| format!("http://{SITE}/{n}")).collect();
+    let web = web.shared();
+    let mut run = plan.begin(&web);
+    run.until(Duration::from_secs(20));
+    run.check_manners();
+    let web = web.borrow();
+    let mut connections: Vec<ConnId> = Vec::new();
+    let mut counts = Vec::new();
+    for visit in web.visits(SITE) {
+        let known = connections.iter().position(|conn| *conn == visit.conn);
+        let at = known.unwrap_or_else(|| {
+            connections.push(visit.conn);
+            counts.push(0);
+            counts.len() - 1
+        });
+        counts[at] += 1;
+    }
+    counts
+}
+
+#[test]
+fn f38_the_connection_that_is_refused_slows_its_own_slot_down_and_no_other() {
+    let counts = by_connection(true, 0.0);
+    assert_eq!(counts.len(), 4, "{counts:?}");
+    // At 0, 1.1, 3.2, 7.3 and 15.4 s, and the others one after the other.
+    assert_eq!(counts[0], 5, "{counts:?}");
+    assert!(counts[1..].iter().all(|count| *count >= 170), "{counts:?}");
+    // Where connections are idle in between, none is taken for another's slot.
+    let counts = by_connection(true, 0.1);
+    assert_eq!(counts[0], 5, "{counts:?}");
+    assert!(counts.iter().sum::<usize>() >= 195, "{counts:?}");
+    // All of it slows down where slots do not back off by themselves.
+    let counts = by_connection(false, 0.0);
+    assert!(counts.iter().sum::<usize>() < 300, "{counts:?}");
 }

@@ -268,7 +268,7 @@ impl PoliteWeb {
             self.fault(now, format!("{host} was asked at {to}"));
         }
         self.judge(now, &host, &path);
-        let (step, refused) = self.step(now, &host, &path);
+        let (step, refused) = self.step(now, &host, &path, conn);
         let number = self.arrivals.len();
         self.arrivals.push(Arrival {
             at: now,
@@ -296,7 +296,7 @@ impl PoliteWeb {
     }
 
     /// What a site answers, and whether it is its limit that speaks.
-    fn step(&mut self, now: Instant, host: &str, path: &str) -> (Step, bool) {
+    fn step(&mut self, now: Instant, host: &str, path: &str, conn: ConnId) -> (Step, bool) {
         let book = self.hosts.get(host);
         let is_robots = path.starts_with("/robots");
         let site = self.sites.get_mut(host).expect("it was just seen");
@@ -307,7 +307,7 @@ impl PoliteWeb {
                 return (limit.refusal.clone(), true);
             }
             let before = book.map_or(0, |book| book.visits.len() - book.robots);
-            let visit = Visit { path, before };
+            let visit = Visit { path, before, conn };
             if let Some(step) = site.mood.as_ref().and_then(|mood| mood(&visit)) {
                 return (step, false);
             }

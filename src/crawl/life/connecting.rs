@@ -53,7 +53,18 @@ impl<I: Io> Core<I> {
         // A kept connection may end under a request, which would have to be made again.
         let idle = match job.fresh || !job.is_idempotent() {
             true => None,
-            false => self.pool.take(origin.number()),
+            false => match self.throttle.backoff_slot(ticket) {
+                0 => self.pool.take(origin.number()),
+                // What a connection is refused is its slot's affair alone.
+                slot => {
+                    let sockets = &self.sockets;
+                    let is_its = |kept| match sockets.by_slot(kept) {
+                        Some(Socket::Http(http)) => http.slot == slot,
+                        _ => false,
+                    };
+                    self.pool.take_where(origin.number(), is_its)
+                }
+            },
         };
         let port = found.port;
         let scarce_until = match idle {
@@ -154,6 +165,7 @@ impl<I: Io> Core<I> {
                 .through(tunnel),
             flight: Some(key),
             origin: flight.origin,
+            slot: self.throttle.backoff_slot(flight.ticket),
             paused: None,
             held: false,
             unread: Unread::default(),

@@ -105,6 +105,8 @@ pub struct HttpSocket {
     pub flight: Option<Key>,
     /// Where it leads.
     pub origin: Origin,
+    /// The slot that it belongs to, where slots back off by themselves; else 0.
+    pub slot: u32,
     /// Since when reading is stopped until there is room.
     pub paused: Option<Instant>,
     /// It is the sink that stopped it, until it says so; or it was given enough until the next turn.

@@ -248,6 +248,17 @@ impl Throttle {
         self.ticket(ticket).held[0].slot
     }
 
+    /// The slot that a request holds, from 1 up, where slots back off by themselves
+    /// (`backoff.per_slot`); 0 elsewhere. What is refused there is a connection's affair.
+    pub(crate) fn backoff_slot(&self, ticket: TicketId) -> u32 {
+        let mut held = self.ticket(ticket).held.iter();
+        let by_slot = held.find(|held| {
+            let settings = &self.scope_ref(held.id).profile.settings;
+            settings.backoff.enabled && settings.backoff.per_slot
+        });
+        by_slot.map_or(0, |held| u32::from(held.slot) + 1)
+    }
+
     /// Gives back what an undeparted request had reserved: it never happened.
     pub fn cancel(&mut self, ticket: TicketId, now: Instant) {
         self.leave_line_of(ticket);
