@@ -133,6 +133,7 @@ impl Decoder {
                 wire: 0,
                 kept: 0,
                 pause_at: u64::MAX,
+                has_begun_many: false,
             },
             failed: None,
         })
@@ -153,11 +154,17 @@ impl Decoder {
     /// [`CodingError::Bomb`] it is at most 1 MiB, or the ratio's share of what came. How much
     /// comes out ahead of damage may depend on how the input was cut; nothing else does.
     pub fn write(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<Progress, CodingError> {
-        self.write_some(&mut &*input, u64::MAX, out)
+        let mut input = input;
+        loop {
+            match self.write_some(&mut input, u64::MAX, out)? {
+                Progress::Paused => {}
+                progress => return Ok(progress),
+            }
+        }
     }
 
-    /// The same, but stops once it has appended `bytes_max` bytes, however much the piece would become:
-    /// what is left of it is then in `input`, and some may be left in here though that is empty.
+    /// The same, but stops once it has appended `bytes_max` bytes, however much the piece would become,
+    /// or has begun so many gzip members or zstd frames that others should have their turn: what is left of it is then in `input`, and some may be left in here though that is empty.
     ///
     /// # Errors
     /// As [`Decoder::write`].
@@ -174,6 +181,7 @@ impl Decoder {
             return Ok(self.meter.progress());
         }
         self.meter.pause_at = self.meter.kept.saturating_add(bytes_max);
+        self.meter.has_begun_many = false;
         pump(&mut self.layers, input, out, &mut self.meter).inspect_err(|error| {
             self.failed = Some(error.clone());
         })
@@ -276,6 +284,8 @@ struct Meter {
     kept: u64,
     /// How many of these are asked for until now.
     pause_at: u64,
+    /// It paused because a layer has begun many streams.
+    has_begun_many: bool,
 }
 
 impl Meter {
@@ -284,7 +294,7 @@ impl Meter {
     }
 
     fn is_paused(&self) -> bool {
-        self.kept >= self.pause_at
+        self.kept >= self.pause_at || self.has_begun_many
     }
 
     /// Appends what fits of as much as is asked for, which it takes.
@@ -340,6 +350,11 @@ fn pump(
         if progress != Progress::More {
             return Ok(progress);
         }
+        if layer.begun >= STREAMS_AT_ONCE {
+            layer.begun = 0;
+            meter.has_begun_many = true;
+            return Ok(Progress::Paused);
+        }
         let before = input.len();
         let decoded = layer.step(input)?;
         if layer.is_outermost {
@@ -366,6 +381,8 @@ struct Layer {
     decoded: u64,
     /// It reads what came on the wire.
     is_outermost: bool,
+    /// Streams behind the first that it has begun since it last paused.
+    begun: u32,
 }
 
 /// Where in a coded body we are.
@@ -397,6 +414,7 @@ impl Layer {
             left: 0..0,
             decoded: 0,
             is_outermost: false,
+            begun: 0,
         })
     }
 
@@ -450,6 +468,7 @@ impl Layer {
                     return Ok(0);
                 }
                 self.place = Place::Within;
+                self.begun += 1;
                 self.run(&mut &magic[..wanted])
             }
         }
@@ -506,6 +525,9 @@ pub const fn accept_encoding(zstd: bool) -> &'static str {
 
 /// Codings over each other; the web has one, mistakes have two.
 const CODINGS_MAX: usize = 3;
+
+/// Streams that are begun before it pauses: each takes some microseconds, however short it is.
+const STREAMS_AT_ONCE: u32 = 16;
 
 /// Bytes that one step decodes at most.
 const STEP_BYTES: usize = 16 << 10;

@@ -465,3 +465,21 @@ mod random {
         }
     }
 }
+
+#[test]
+fn many_streams_in_one_body_are_decoded_with_pauses_and_come_out_whole() {
+    let member = [gzip(b""), gzip(b"x")].concat();
+    let members = member.repeat(500);
+    let mut decoder = Decoder::new([&b"gzip"[..]], Budget::default()).expect("it is known");
+    let (mut input, mut out, mut pauses) = (&members[..], Vec::new(), 0);
+    while decoder.write_some(&mut input, u64::MAX, &mut out) == Ok(Progress::Paused) {
+        pauses += 1;
+        assert!(members.len() - input.len() <= (pauses + 1) * 16 * member.len());
+    }
+    assert_eq!(out, vec![b'x'; 500]);
+    assert!(pauses >= 1000 / 16 - 1, "{pauses} pauses");
+    assert_eq!(decoder.finish(), Ok(()));
+    let twice = gzip(&member.repeat(40));
+    let (out, end) = decoded_with("gzip, gzip", &twice, Budget::default());
+    assert_eq!((out, end), (vec![b'x'; 40], Ok(Progress::More)));
+}
