@@ -160,7 +160,7 @@ impl<B: AsRef<[u8]>> Reader for BodyReader<B> {
             return Ok(None);
         };
         self.advance(1);
-        self.spend(1);
+        self.spend(1 + READ_UNITS);
         Ok(Some(octet))
     }
 
@@ -192,7 +192,7 @@ impl<B: AsRef<[u8]>> Reader for BodyReader<B> {
         }
         let found = rest.iter().position(|octet| needle.contains(octet));
         let length = found.unwrap_or(rest.len()).max(1);
-        self.spend(length);
+        self.spend(length + READ_UNITS);
         self.advance(length);
         let (text, end) = match self.recoder {
             None => (self.body.as_ref(), self.at),
@@ -207,6 +207,10 @@ const QUANTUM: usize = 4096;
 
 /// What it takes to see whether a text is one of those that are wanted; behind `&` there may be dozens.
 const COMPARED_UNITS: usize = 2;
+
+/// What a step of the tokenizer takes beside the octets that it reads: a page of nothing but tags has
+/// one for each octet.
+const READ_UNITS: usize = 2;
 
 /// What a mark takes beside its octets.
 const MARK_UNITS: usize = 32;
