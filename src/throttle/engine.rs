@@ -85,7 +85,12 @@ pub struct Throttle {
     drained: bool,
     /// Those who waited for the global cap and for whom there is room: before all others.
     let_in: VecDeque<ScopeId>,
+    /// Those whose first lane waits for the global cap: each at most once, in order of coming.
     capped: VecDeque<ScopeId>,
+    /// Scopes looked at so far by [`Throttle::poll`].
+    looks: u64,
+    /// Polls in a row that ended at their bound without a grant.
+    fruitless: u32,
     in_flight: usize,
     /// Scopes in whose line a lane stands.
     lines: usize,
@@ -117,6 +122,10 @@ pub type InitialFeedback = Box<dyn Fn(&str) -> Option<Feedback> + Send>;
 
 /// A lane that was first this often and could not go claims its scopes, in order of their numbers.
 const PASSED_MAX: u8 = 2;
+
+/// Scopes looked at per call of [`Throttle::poll`] before it returns without a grant, so that a turn
+/// stays short. The next call goes on from there.
+const LOOKS_PER_POLL: u32 = 4096;
 
 /// Wheel entries taken per call of [`Throttle::poll`], so that a turn stays short.
 const EXPIRE_BUDGET: usize = 1024;
@@ -153,6 +162,8 @@ impl Throttle {
             drained: false,
             let_in: VecDeque::new(),
             capped: VecDeque::new(),
+            looks: 0,
+            fruitless: 0,
             in_flight: 0,
             lines: 0,
             releasing: true,
@@ -227,22 +238,31 @@ impl Throttle {
     pub fn poll(&mut self, now: Instant) -> Option<Grant> {
         self.look_behind(now);
         self.look_around(now);
-        while let Some(id) = self.next_to_look_at() {
+        for _ in 0..LOOKS_PER_POLL {
+            let Some(id) = self.next_to_look_at() else {
+                self.fruitless = 0;
+                return None;
+            };
+            self.looks += 1;
             let scope = self.scope_mut(id);
             scope.queued = Queued::No;
             if let Some(grant) = self.try_depart(id, now) {
                 self.look_at(id, now);
+                self.fruitless = 0;
                 return Some(grant);
             }
             match self.try_release(id, now) {
                 Looked::Granted(grant) => {
                     self.released_of = Some(id);
+                    self.fruitless = 0;
                     return Some(grant);
                 }
                 Looked::Moved => self.look_at(id, now),
                 Looked::Capped => {
-                    self.scope_mut(id).queued = Queued::Capped;
-                    self.capped.push_back(id);
+                    let scope = self.scope_mut(id);
+                    if !std::mem::replace(&mut scope.capped, true) {
+                        self.capped.push_back(id);
+                    }
                     self.account_capped(id, now);
                     // Departures of a capped scope still need the wheel.
                     self.arm_departure(id, now);
@@ -251,7 +271,35 @@ impl Throttle {
             }
             self.look_around(now);
         }
+        self.report_fruitless();
         None
+    }
+
+    /// Scopes looked at since the start: in step with the requests, or something spins.
+    pub fn looks(&self) -> u64 {
+        self.looks
+    }
+
+    /// A poll ended at its bound without a grant. Many scopes may become due together, so one such
+    /// poll is no fault; more in a row than there are scopes to look at are.
+    fn report_fruitless(&mut self) {
+        self.fruitless += 1;
+        let looks = u64::from(self.fruitless) * u64::from(LOOKS_PER_POLL);
+        // Each scope may be looked at for its departures, its releases and each lane that moves.
+        let most =
+            8 * (self.roll.len() + self.lanes.len()) as u64 + 1024 * u64::from(LOOKS_PER_POLL);
+        if looks > most {
+            debug_assert!(
+                false,
+                "{looks} scopes were looked at in a row and nothing was granted"
+            );
+            if self.fruitless.is_power_of_two() {
+                log::error!(
+                    "the throttle looked at {looks} scopes in a row and granted nothing: this is a \
+                     fault in argiope, please report it with the settings of this crawl"
+                );
+            }
+        }
     }
 
     /// The next request that may depart at `now`, among the scopes that are known to have one.
@@ -323,10 +371,16 @@ impl Throttle {
             return;
         }
         while let Some(id) = self.capped.pop_front() {
-            // Entries of scopes that came to be looked at otherwise are void.
+            // Entries of scopes that are gone are void.
             if let Some(scope) = self.roll.get_mut(id)
-                && scope.queued == Queued::Capped
+                && std::mem::take(&mut scope.capped)
             {
+                match scope.queued {
+                    // It is looked at before those of `let_in`.
+                    Queued::Departing => return,
+                    Queued::No | Queued::Ready => {}
+                }
+                // Its entry in `ready` is void once it was looked at.
                 scope.queued = Queued::Ready;
                 return self.let_in.push_back(id);
             }
@@ -540,22 +594,23 @@ impl Throttle {
                 },
             }
         });
-        let at = self.acts_at(scope, departs, first);
+        // What waits for the global cap is looked at when there is room, not when it is due.
+        let at = self.acts_at(scope, departs, first.filter(|_| !scope.capped));
         self.account_waiting(id, scope.account, first, now);
         let Some(at) = at else {
             return;
         };
         match queued {
             Queued::Departing => {}
-            Queued::Ready | Queued::Capped if departing == NOBODY => {}
+            Queued::Ready if departing == NOBODY => {}
             _ if at <= now => self.look_now(id, departs.is_some_and(|at| at <= now)),
             Queued::Ready => {}
-            Queued::Capped | Queued::No if at < wake_at => {
+            Queued::No if at < wake_at => {
                 self.scope_mut(id).wake_at = at;
                 self.wheel.insert(at, id.0);
                 self.drained &= self.advanced.is_some_and(|asked| at > asked);
             }
-            Queued::Capped | Queued::No => {}
+            Queued::No => {}
         }
     }
 
@@ -574,7 +629,7 @@ impl Throttle {
                 scope.queued = Queued::Departing;
                 self.departing.push_back(id);
             }
-            (Queued::Capped | Queued::No, false) => {
+            (Queued::No, false) => {
                 scope.queued = Queued::Ready;
                 self.ready.push_back(id);
             }

@@ -141,6 +141,9 @@ pub(super) struct Scope {
     /// units of `SETUP_UNIT`.
     setup: u16,
     pub queued: Queued,
+    /// The first lane in its line waits for the global cap: the scope has an entry in the queue of
+    /// those that do, and needs no wake for a release until that entry is taken.
+    pub capped: bool,
     /// Answers, up to `MEASURED_AFTER`.
     answered: u8,
 }
@@ -157,8 +160,6 @@ pub(super) enum Queued {
     Departing,
     /// To be looked at now.
     Ready,
-    /// To be looked at when the global cap has room.
-    Capped,
 }
 
 /// What the learned set-up time is counted in.
@@ -190,6 +191,7 @@ impl Scope {
             prepared: 0,
             setup: 0,
             queued: Queued::No,
+            capped: false,
             answered: 0,
             profile,
         }
@@ -620,6 +622,7 @@ impl Scope {
         self.waiting == NOBODY
             && self.departing == NOBODY
             && self.queued == Queued::No
+            && !self.capped
             && self.blank_at().is_some_and(|at| at <= now)
     }
 

@@ -58,7 +58,7 @@ impl Throttle {
             let waits = match state.queued {
                 Queued::No => state.wake_at > now,
                 Queued::Departing => true,
-                Queued::Ready | Queued::Capped => state.departing == NOBODY,
+                Queued::Ready => state.departing == NOBODY,
             };
             if asked.is_some() || !is_calm || !waits {
                 self.look_at(*scope, now);

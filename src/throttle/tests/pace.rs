@@ -112,6 +112,40 @@ fn f05_the_global_cap_holds_over_all_scopes_and_is_reached() {
     assert!(lanes.iter().all(|lane| world.sent(*lane).len() == 20));
 }
 
+/// Two hosts with several slots under a cap below their sum, where making a connection takes longer
+/// than the gap: a prepared request waits for its gap while the cap keeps the next from its release.
+#[test]
+fn f05_a_full_cap_keeps_no_scope_busy_where_set_up_takes_longer_than_the_gap() {
+    for (slots, delay, setup, takes, cap) in [
+        (8, 0.1, 0.3, 0.5, 8),
+        (8, 0.001, 0.02, 0.05, 2),
+        (2, 0.05, 0.06, 1.0, 3),
+        (16, 0.01, 2.0, 0.1, 7),
+    ] {
+        let mut settings = pace(slots, delay, 0.0);
+        settings.concurrent_requests = cap;
+        let mut world = World::new(settings);
+        let setup = secs(setup);
+        for name in ["a.test", "b.test"] {
+            let lane = world.lane(&[name]);
+            world.queue(
+                lane,
+                60,
+                Page {
+                    setup,
+                    ..page(takes)
+                },
+            );
+        }
+        let looks = world.throttle.looks();
+        world.run(at(600.0));
+        assert_eq!(world.sent.values().map(Vec::len).sum::<usize>(), 120);
+        assert!(world.total.1 <= cap as u32);
+        let looks = world.throttle.looks() - looks;
+        assert!(looks < 120 * 20, "{looks} looks for 120 requests");
+    }
+}
+
 #[test]
 fn f06_a_delay_over_the_response_time_makes_concurrency_one() {
     for (takes, peak) in [(0.05, 1), (1.0, 5)] {
