@@ -13,6 +13,7 @@ mod simulated {
     mod many_seeds;
     mod robots;
     mod health;
+    mod outages;
     mod stopping;
     mod limits;
     mod memory;
@@ -28,5 +29,6 @@ mod simulated {
     mod slots;
     mod many_scopes;
     mod random_throttling;
+    mod every_setting;
     mod throttling;
 }

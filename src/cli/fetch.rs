@@ -3,9 +3,10 @@
 use std::fs;
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::Context;
-use argiope::settings::Follow;
+use argiope::settings::{Follow, FrontierSettings};
 use argiope::sink::results::write_line;
 use argiope::{Config, Crawler, Page, Refused, Request};
 
@@ -32,6 +33,11 @@ pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
     }
     config.frontier.robots_obey = false;
     config.frontier.follow = Follow::None;
+    config.outage_breaker = false;
+    // Whoever waits for an answer hears soon that there is none, unless they said how long.
+    if config.frontier.host_down_after == FrontierSettings::default().host_down_after {
+        config.frontier.host_down_after = Duration::ZERO;
+    }
     let seen = Arc::new(Mutex::new(Seen::default()));
     let told = Arc::clone(&seen);
     let keep_body = args.body_out.is_some();

@@ -1,5 +1,6 @@
 //! What a person sees while a crawl runs: one live line, or plain lines where stderr is no terminal.
 
+use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -77,7 +78,7 @@ impl Shown {
     fn line(&mut self, stats: &Stats, progress: &Progress) -> String {
         let span = (progress.elapsed.saturating_sub(self.last.0)).as_secs_f64();
         let rate = |now: u64, before: u64| (now - before) as f64 / span.max(1e-9);
-        let line = format!(
+        let mut line = format!(
             "{}  {} pages  {:.0} pages/s  {} in flight  {} queued  {} scopes waiting  {} errors  {}/s",
             clock(progress.elapsed),
             stats.pages,
@@ -88,6 +89,17 @@ impl Shown {
             stats.errors(),
             bytes(rate(stats.bytes_wire, self.last.2) as u64),
         );
+        if let Some(next) = progress.outage_open {
+            let _ = write!(line, "  NETWORK DOWN, next probe in {}", clock(next));
+        }
+        if let Some(next) = progress.hosts_held_next {
+            let _ = write!(
+                line,
+                "  {} hosts held, next in {}",
+                progress.hosts_held,
+                clock(next)
+            );
+        }
         self.last = (progress.elapsed, stats.pages, stats.bytes_wire);
         match progress.disk_full_for {
             None => line,

@@ -19,6 +19,7 @@ use super::life::intake::Intake;
 use super::life::mapping::Mapping;
 use super::life::memory::MemoryRoom;
 use super::life::origins::Ways;
+use super::life::outage::Outage;
 use super::life::pieces::Pieces;
 use super::life::ports::Ports;
 use super::life::room::Room;
@@ -82,6 +83,8 @@ pub(super) struct Core<I: Io> {
     pub room: Room,
     /// Where our machine has no local port left.
     pub ports: Ports,
+    /// Whether our network works.
+    pub outage: Outage,
     pub flights: Slab<Flight>,
     /// Replies that are worked on.
     pub work: Work,
@@ -224,6 +227,7 @@ impl<I: Io> Core<I> {
         self.resolve_on();
         self.resume();
         self.make_room();
+        self.attend_outage();
         self.tell_decisions();
         self.hand_to_disk();
         self.end_handshakes();
@@ -288,6 +292,7 @@ impl<I: Io> Core<I> {
         [
             waits_for_sink.then(|| self.now + self.asks_sink_every()),
             self.throttle.next_wake(),
+            self.outage.next_timeout(),
             self.deadlines.next(),
             self.resolver.next_timeout(),
             self.pool.deadline(),
@@ -401,6 +406,7 @@ impl<I: Io> Core<I> {
                         self.release_later(*job);
                     }
                 }
+                Timer::Outage => self.outage.handle_timeout(self.now),
                 Timer::Tick => self.tick(),
             }
         }
@@ -425,6 +431,9 @@ impl<I: Io> Core<I> {
         if is_due(self.frontier.next_wake()) {
             return Some(Timer::Frontier);
         }
+        if is_due(self.outage.next_timeout()) {
+            return Some(Timer::Outage);
+        }
         is_due(self.next_tick).then_some(Timer::Tick)
     }
 
@@ -438,7 +447,8 @@ impl<I: Io> Core<I> {
             && !self.mapping.is_full()
             && !self.work.is_full()
             && self.unresolved.is_empty()
-            && self.resolving < self.resolving_max();
+            && self.resolving < self.resolving_max()
+            && !self.outage.stops_releases(self.room.most());
         self.throttle.set_releasing(releasing);
         if releasing && self.throttle.scopes_len() >= SCOPES_BEYOND_CACHES {
             let lanes = self.throttle.coming(self.now).take(RELEASES_PER_TURN);
@@ -511,6 +521,7 @@ impl<I: Io> Core<I> {
         }
         self.ports.expire(self.now);
         self.look_at_memory();
+        self.frontier.tick(self.now);
         // Where nobody has a handle nobody asks.
         if !self.inbox.is_closed() {
             self.answer();
@@ -567,6 +578,9 @@ impl<I: Io> Core<I> {
     /// How far the crawl has come.
     pub fn progress(&self) -> Progress {
         let wall = self.io.wall_at_start();
+        let (outages, outage_time) = self.outage.breaker().totals(self.now);
+        let open = self.outage.breaker().open_for(self.now);
+        let (hosts_held, next_host) = self.frontier.hosts_held(self.now);
         Progress {
             finish_reason: match self.phase {
                 Phase::Over { reason } | Phase::Flushing { reason, .. } => Some(reason),
@@ -576,7 +590,10 @@ impl<I: Io> Core<I> {
             started: wall,
             now: wall.at(self.now),
             elapsed: self.now.saturating_since(Instant::START),
-            queued: self.frontier.queued() + self.mapping.len() + self.delayed.len(),
+            queued: self.frontier.queued()
+                + self.mapping.len()
+                + self.delayed.len()
+                + self.outage.held(),
             in_flight: self.throttle.in_flight(),
             buffered: self.buffered,
             disk_full_for: self.storage.full_for(self.now),
@@ -584,6 +601,11 @@ impl<I: Io> Core<I> {
             disk_paused: self.storage.paused(self.now),
             scopes: self.throttle.scopes_len(),
             scopes_waiting: self.throttle.scopes_waiting(),
+            outages,
+            outage_time,
+            outage_open: open.map(|(_, next)| next),
+            hosts_held,
+            hosts_held_next: next_host.map(|at| at.saturating_since(self.now)),
             seen: self.frontier.seen_len(),
             filtered: self
                 .frontier

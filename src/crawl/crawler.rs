@@ -27,6 +27,7 @@ use super::life::intake::Intake;
 use super::life::mapping::Mapping;
 use super::life::memory::MemoryRoom;
 use super::life::origins::Ways;
+use super::life::outage::Outage;
 use super::life::pieces::Pieces;
 use super::life::ports::Ports;
 use super::life::room::Room;
@@ -332,6 +333,7 @@ impl<I: Io> Crawler<I> {
             ways: Ways::new(secret),
             room,
             ports: Ports::new(secret),
+            outage: Outage::new(config.outage_breaker, secret),
             flights: Slab::new(),
             work: Work::default(),
             sockets: Slab::new(),

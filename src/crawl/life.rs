@@ -33,6 +33,8 @@ pub(super) mod pieces;
 #[cfg(feature = "cookies")]
 pub(super) mod cookies;
 pub(super) mod hearing;
+mod health;
+pub(super) mod outage;
 pub(super) mod follow;
 pub(super) mod work;
 pub(super) mod finding;
@@ -202,7 +204,7 @@ impl<I: Io> Core<I> {
                     let at = stamp.at;
                     return self.resolver.handle_received(*socket, bytes, at, self.now);
                 }
-                Some(Socket::Parting) | None => return,
+                Some(Socket::Probe(_) | Socket::Parting) | None => return,
             };
             match read {
                 Read::Again => {}
@@ -222,6 +224,8 @@ impl<I: Io> Core<I> {
 
     /// 6. The final head is there: its latency and what it means go to the throttle.
     pub fn on_head(&mut self, key: Key, socket: Key) {
+        let lane = self.flights.get(key).expect("a reply has its attempt").lane;
+        self.frontier.host_answered(lane);
         self.hear_head(key, socket);
         #[cfg(feature = "cookies")]
         self.keep_cookies(key, socket);
@@ -284,7 +288,7 @@ fn unsent(why: &Unsent) -> Failure {
         Unsent::HostDown => Failure::new(
             FailureKind::HostDown,
             "gave_up",
-            "the host could not be reached five times in a row after three holds",
+            "the host has not answered for as long as HOST_DOWN_AFTER allows",
         ),
         Unsent::HostPages => Failure::new(
             FailureKind::Filtered,

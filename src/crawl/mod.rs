@@ -3,6 +3,7 @@
 mod core;
 mod phase;
 mod timer;
+mod breaker;
 mod life;
 mod crawler;
 mod builder;

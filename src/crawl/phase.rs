@@ -178,6 +178,7 @@ impl<I: Io> Core<I> {
             && self.frontier.queued() == 0
             && self.mapping.is_empty()
             && self.delayed.len() == 0
+            && self.outage.is_idle()
             && self.ending.is_empty()
             && self.load.as_ref().is_none_or(|load| load.is_spent())
             && self.feed.as_ref().is_none_or(|feed| feed.is_finished())
@@ -192,6 +193,7 @@ impl<I: Io> Core<I> {
             reason,
             until: self.now + grace,
         };
+        self.put_back_suspects();
         self.cancel_unsent();
         self.unfinished = true;
     }

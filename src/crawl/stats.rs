@@ -309,6 +309,11 @@ impl Stats {
             "disk_paused": progress.disk_paused.as_secs_f64(),
             "scopes": progress.scopes,
             "scopes_waiting": progress.scopes_waiting,
+            "outages": progress.outages,
+            "outage_seconds": progress.outage_time.as_secs_f64(),
+            "outage_open": progress.outage_open.is_some(),
+            "hosts_held": progress.hosts_held,
+            "hosts_held_next": progress.hosts_held_next.map(|span| span.as_secs_f64()),
             "seen": progress.seen,
             "seeds": self.seeds,
             "seeds_bad": self.seeds_bad,
@@ -385,6 +390,16 @@ pub struct Progress {
     pub scopes: usize,
     /// Scopes with a lane that waits.
     pub scopes_waiting: usize,
+    /// How often our own network or name servers did not work (`OUTAGE_BREAKER`).
+    pub outages: u64,
+    /// For how long in all.
+    pub outage_time: Duration,
+    /// How long until the next probe, while they do not work.
+    pub outage_open: Option<Duration>,
+    /// Hosts that do not answer and are held (`HOST_DOWN_AFTER`).
+    pub hosts_held: usize,
+    /// How long until the first of them may be asked again.
+    pub hosts_held_next: Option<Duration>,
     /// URLs seen.
     pub seen: usize,
     /// Links left out, by reason.

@@ -18,6 +18,8 @@ pub(super) enum Timer {
     Frontier,
     /// A redirect may be followed.
     Delayed,
+    /// The breaker has something to decide.
+    Outage,
     /// Statistics are written, sinks flushed, limits looked at.
     Tick,
 }

@@ -68,6 +68,35 @@ impl Failure {
         }
     }
 
+    /// Whether no connection came to be, for want of an address or of a host that accepts one: a fault of
+    /// the host or of the network, and nothing that a request asked for. Names that do not exist and what
+    /// our own machine lacks are none.
+    pub fn is_unconnected(&self) -> bool {
+        match self.kind {
+            FailureKind::Connect => matches!(
+                self.code,
+                "refused" | "unreachable" | "reset" | "timed_out" | "other" | "proxy_unreachable"
+            ),
+            FailureKind::Timeout => self.code == "connect",
+            FailureKind::Dns => {
+                matches!(self.code, "timeout" | "servfail" | "refused" | "malformed")
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether no byte of an answer came, with or without a connection. A failed TLS handshake is an
+    /// answer.
+    pub fn is_unanswered(&self) -> bool {
+        match self.kind {
+            FailureKind::Connect => self.is_unconnected() || self.code == "closed",
+            FailureKind::Dns => self.is_unconnected(),
+            FailureKind::Timeout | FailureKind::Reset => true,
+            FailureKind::Truncated => matches!(self.code, "head" | "no_reply"),
+            _ => false,
+        }
+    }
+
     /// Whether another crawl should have what ended so: it was we who ended it (`cancelled.stopped`), and
     /// neither the web nor anybody's wish.
     pub fn is_to_be_given_again(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Hosts: how many pages each has given, and whether it still answers.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use hashbrown::HashMap;
@@ -15,14 +16,25 @@ pub struct HostId(pub u32);
 
 /// All hosts that the crawl has to do with. Their names are spelled out elsewhere, among those of
 /// the scopes, which are mostly the same.
+///
+/// ```text
+///        five failures in a row,             a failure, HOST_DOWN_AFTER
+///        or no answer for robots.txt         after the first of them
+/// Up ───────────────────────────────► Held ───────────────────────────► Down
+///  ▲                                   │ ▲                               │
+///  │                        hold over  ▼ │ a failure: twice as long      │
+///  └──────────── a success ◄────────── Up (one more try) ◄───────────────┘ 15 min later
+/// ```
 #[derive(Debug)]
 pub struct Hosts {
     hosts: ChunkedVec<Host>,
     /// What each has given; empty where nobody asks how much that is.
     given: ChunkedVec<Given>,
     counts: bool,
-    /// Until when those are held that were ever held.
-    held: HashMap<HostId, Instant, Secret>,
+    /// Those that failed since their last success.
+    failing: HashMap<HostId, Failing, Secret>,
+    /// Those that are held, by the end of their holds. Holds that are over leave it in time.
+    held: BTreeSet<(Instant, HostId)>,
 }
 
 /// What is remembered of one host. There may be millions.
@@ -30,11 +42,25 @@ pub struct Hosts {
 pub struct Host {
     /// A seed names it, or a seed's redirect leads to it.
     pub is_seed: bool,
-    /// Failures to resolve or connect since the last success.
+    /// Failures since the last success.
     failures: u8,
-    /// Times it was held.
+    /// Holds since the last success; [`GIVEN_UP`] once it was given up.
     holds: u8,
-    was_held: bool,
+    /// It has an entry in `failing`.
+    is_failing: bool,
+}
+
+/// A host that failed since its last success.
+#[derive(Clone, Copy, Debug)]
+struct Failing {
+    /// The first failure in the row.
+    since: Instant,
+    /// The end of its hold, or of its being given up; in the past while it may be tried.
+    until: Instant,
+    /// It accepted connections and answered nothing: a connection alone is no success.
+    is_mute: bool,
+    /// Times it was given up.
+    given_up: u8,
 }
 
 /// The pages of one host.
@@ -51,18 +77,44 @@ pub struct Given {
 pub enum Health {
     /// It may.
     Up,
-    /// It failed too often in a row; not before this moment.
+    /// It failed; not before this moment.
     Held(Instant),
-    /// It was held three times and still fails: its URLs end as `host_down`.
+    /// It was given up: its URLs end as `host_down`, or as `robots.unreachable` where its robots.txt
+    /// never came.
     Down,
+}
+
+/// How a host failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostFailure {
+    /// Its name could not be resolved, or it could not be connected to.
+    Unconnected,
+    /// Its robots.txt got no answer, before or after a connection.
+    Unanswered,
+}
+
+/// What came of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostVerdict {
+    /// Nothing yet, or it was of a request on its way when an earlier verdict fell.
+    Counted,
+    /// The host is held for so long.
+    Held(Duration),
+    /// It was without a success for this long and is given up.
+    GivenUp(Duration),
 }
 
 /// Failures in a row that put a host on hold.
 const FAILURES_MAX: u8 = 5;
 /// The first hold; each further one is twice as long.
-const HOLD: Duration = Duration::from_secs(15 * 60);
-/// Holds after which a host that still fails is given up.
-const HOLDS_MAX: u8 = 3;
+const HOLD_MIN: Duration = Duration::from_secs(5);
+/// The longest hold, and how long a host that was given up stays so. Then one request tries again, and
+/// if that fails the host stays given up for twice as long.
+const HOLD_MAX: Duration = Duration::from_secs(15 * 60);
+/// The longest that a host stays given up.
+const DOWN_MAX: Duration = Duration::from_secs(24 * 3600);
+/// In place of the number of holds.
+const GIVEN_UP: u8 = u8::MAX;
 
 impl Hosts {
     /// None yet.
@@ -71,7 +123,8 @@ impl Hosts {
             hosts: ChunkedVec::new(),
             given: ChunkedVec::new(),
             counts: false,
-            held: HashMap::with_hasher(*secret),
+            failing: HashMap::with_hasher(*secret),
+            held: BTreeSet::new(),
         }
     }
 
@@ -124,47 +177,113 @@ impl Hosts {
     /// Whether a host may be asked at `now`.
     pub fn health(&self, id: HostId, now: Instant) -> Health {
         let host = self.get(id);
-        if !host.was_held {
+        if !host.is_failing {
             return Health::Up;
         }
-        if host.failures >= FAILURES_MAX && host.holds >= HOLDS_MAX {
-            return Health::Down;
-        }
-        match self.held.get(&id) {
-            Some(until) if *until > now => Health::Held(*until),
+        match self.failing.get(&id) {
+            Some(failing) if failing.until > now && host.holds == GIVEN_UP => Health::Down,
+            Some(failing) if failing.until > now => Health::Held(failing.until),
             _ => Health::Up,
         }
     }
 
-    /// A host could not be resolved or connected to. The fifth time in a row puts it on hold, or,
-    /// after three holds, out of the crawl.
-    pub fn failed(&mut self, id: HostId, now: Instant) {
+    /// A host failed. After five failures in a row it is held for 5 s, after one where its robots.txt
+    /// got no answer, and again, for twice as long, up to 15 min, after each failure that follows a
+    /// hold. It is given up at a failure `down_after` after the first of the row; no hold ends later
+    /// than that.
+    pub fn failed(
+        &mut self,
+        id: HostId,
+        how: HostFailure,
+        down_after: Duration,
+        now: Instant,
+    ) -> HostVerdict {
         if self.health(id, now) != Health::Up {
             // Of requests that were on their way when the verdict fell.
-            return;
+            return HostVerdict::Counted;
         }
-        let host = self.get_mut(id);
-        host.failures += 1;
-        if host.failures >= FAILURES_MAX && host.holds < HOLDS_MAX {
-            let until = now + HOLD * (1 << host.holds);
-            host.holds += 1;
-            host.failures = 0;
-            host.was_held = true;
-            self.held.insert(id, until);
+        let failing = self.failing.entry(id).or_insert(Failing {
+            since: now,
+            until: now,
+            is_mute: false,
+            given_up: 0,
+        });
+        failing.is_mute |= how == HostFailure::Unanswered;
+        let host = &mut self.hosts[id.0 as usize];
+        host.is_failing = true;
+        host.failures = host.failures.saturating_add(1);
+        let is_tried_again = host.holds > 0;
+        if how == HostFailure::Unconnected && host.failures < FAILURES_MAX && !is_tried_again {
+            return HostVerdict::Counted;
+        }
+        let since = now.saturating_since(failing.since);
+        if since >= down_after {
+            host.holds = GIVEN_UP;
+            let silence = HOLD_MAX.saturating_mul(1 << failing.given_up.min(16));
+            failing.until = now + silence.min(DOWN_MAX);
+            failing.given_up = failing.given_up.saturating_add(1);
+            return HostVerdict::GivenUp(since);
+        }
+        let hold = HOLD_MIN
+            .saturating_mul(1 << host.holds.min(16))
+            .min(HOLD_MAX);
+        // Its last try is due when its time is over, not after that.
+        let hold = hold.min(down_after - since);
+        failing.until = now + hold;
+        host.holds = host.holds.saturating_add(1).min(GIVEN_UP - 1);
+        self.held.insert((failing.until, id));
+        HostVerdict::Held(hold)
+    }
+
+    /// A host was connected to: a success, unless connections are all it gives.
+    pub fn connected(&mut self, id: HostId) {
+        if self.get(id).is_failing && self.failing.get(&id).is_some_and(|host| !host.is_mute) {
+            self.forgive(id);
         }
     }
 
-    /// A host was connected to: all is forgiven.
-    pub fn connected(&mut self, id: HostId) {
+    /// A host answered a request: a success.
+    pub fn answered(&mut self, id: HostId) {
+        if self.get(id).is_failing {
+            self.forgive(id);
+        }
+    }
+
+    fn forgive(&mut self, id: HostId) {
+        if let Some(failing) = self.failing.remove(&id) {
+            self.held.remove(&(failing.until, id));
+        }
         let host = self.get_mut(id);
-        host.failures = 0;
-        host.holds = 0;
+        (host.failures, host.holds, host.is_failing) = (0, 0, false);
+    }
+
+    /// How many hosts are held at `now`, and when the first of these holds is over.
+    pub fn held(&self, now: Instant) -> (usize, Option<Instant>) {
+        let mut holds = self.held.iter().skip_while(|(until, _)| *until <= now);
+        let next = holds.next().map(|(until, _)| *until);
+        (next.map_or(0, |_| 1 + holds.count()), next)
+    }
+
+    /// Forgets holds that are over: at most so many, so that a turn stays short.
+    pub fn expire(&mut self, now: Instant) {
+        for _ in 0..EXPIRED_PER_TURN {
+            match self.held.first() {
+                Some((until, _)) if *until <= now => self.held.pop_first(),
+                _ => return,
+            };
+        }
     }
 }
 
+/// Holds forgotten per call of [`Hosts::expire`].
+const EXPIRED_PER_TURN: usize = 1024;
+
 #[cfg(test)]
 mod tests {
+    use super::HostFailure::{Unanswered, Unconnected};
     use super::*;
+
+    const DOWN_AFTER: Duration = Duration::from_secs(3600);
 
     fn one() -> (Hosts, HostId) {
         let mut hosts = Hosts::new(&Secret::from_seed(1));
@@ -172,10 +291,13 @@ mod tests {
         (hosts, id)
     }
 
-    fn fail(hosts: &mut Hosts, id: HostId, times: u32, now: Instant) {
-        for _ in 0..times {
-            hosts.failed(id, now);
-        }
+    fn fail(hosts: &mut Hosts, id: HostId, times: u32, now: Instant) -> HostVerdict {
+        let fail = |_| hosts.failed(id, Unconnected, DOWN_AFTER, now);
+        (0..times).map(fail).last().expect("at least one")
+    }
+
+    fn secs(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
     }
 
     #[test]
@@ -184,37 +306,108 @@ mod tests {
     }
 
     #[test]
-    fn five_failures_in_a_row_hold_a_host_for_a_quarter_of_an_hour_then_twice_that() {
+    fn five_failures_in_a_row_hold_a_host_for_five_seconds_then_each_one_for_twice_as_long() {
         let (mut hosts, id) = one();
-        let mut now = Instant::START;
-        fail(&mut hosts, id, 4, now);
+        let mut now = Instant::START + secs(7);
+        assert_eq!(fail(&mut hosts, id, 4, now), HostVerdict::Counted);
         assert_eq!(hosts.health(id, now), Health::Up);
-        for minutes in [15, 30, 60] {
-            fail(&mut hosts, id, 5, now);
-            let until = now + Duration::from_secs(minutes * 60);
+        for seconds in [5, 10, 20, 40, 80, 160, 320, 640, 900, 900] {
+            assert_eq!(
+                fail(&mut hosts, id, 1, now),
+                HostVerdict::Held(secs(seconds))
+            );
+            let until = now + secs(seconds);
             assert_eq!(hosts.health(id, now), Health::Held(until));
+            assert_eq!(hosts.held(now), (1, Some(until)));
+            assert_eq!(fail(&mut hosts, id, 9, now), HostVerdict::Counted);
             now = until;
             assert_eq!(hosts.health(id, now), Health::Up);
+            assert_eq!(hosts.held(now), (0, None));
         }
-        fail(&mut hosts, id, 4, now);
-        assert_eq!(hosts.health(id, now), Health::Up);
-        hosts.failed(id, now);
+    }
+
+    #[test]
+    fn the_last_try_is_due_when_its_time_is_over_and_a_failure_then_gives_the_host_up() {
+        let (mut hosts, id) = one();
+        let down_after = secs(120);
+        let mut now = Instant::START;
+        let mut holds = Vec::new();
+        let span = loop {
+            match hosts.failed(id, Unanswered, down_after, now) {
+                HostVerdict::Held(hold) => holds.push(hold.as_secs()),
+                HostVerdict::GivenUp(span) => break span,
+                HostVerdict::Counted => panic!("every try is a verdict"),
+            }
+            now += Duration::from_secs(*holds.last().expect("just pushed"));
+        };
+        assert_eq!(holds, [5, 10, 20, 40, 45]);
+        assert_eq!(span, down_after);
         assert_eq!(hosts.health(id, now), Health::Down);
+        assert_eq!(hosts.held(now), (0, None));
+        // Hosts come back: a quarter of an hour later one request tries.
+        now += HOLD_MAX;
+        assert_eq!(hosts.health(id, now), Health::Up);
+        let verdict = hosts.failed(id, Unconnected, down_after, now);
+        assert!(matches!(verdict, HostVerdict::GivenUp(_)), "{verdict:?}");
+        now += HOLD_MAX;
+        assert_eq!(hosts.health(id, now), Health::Down, "for twice as long");
+        now += HOLD_MAX;
+        hosts.connected(id);
+        assert_eq!(
+            hosts.health(id, now),
+            Health::Up,
+            "mute, but it may be asked"
+        );
+        hosts.answered(id);
+        assert_eq!(
+            hosts.failed(id, Unconnected, down_after, now),
+            HostVerdict::Counted
+        );
     }
 
     #[test]
     fn a_success_forgives_everything() {
         let (mut hosts, id) = one();
-        fail(&mut hosts, id, 4, Instant::START);
+        let now = Instant::START;
+        fail(&mut hosts, id, 4, now);
         hosts.connected(id);
-        fail(&mut hosts, id, 4, Instant::START);
-        assert_eq!(hosts.health(id, Instant::START), Health::Up);
-        hosts.failed(id, Instant::START);
-        let mut now = Instant::START + HOLD;
+        assert_eq!(fail(&mut hosts, id, 4, now), HostVerdict::Counted);
+        assert_eq!(fail(&mut hosts, id, 1, now), HostVerdict::Held(HOLD_MIN));
         hosts.connected(id);
-        fail(&mut hosts, id, 5, now);
-        assert_eq!(hosts.health(id, now), Health::Held(now + HOLD));
-        now += HOLD;
-        assert_eq!(hosts.health(id, now), Health::Up);
+        assert_eq!(hosts.held(now), (0, None));
+        assert_eq!(fail(&mut hosts, id, 5, now), HostVerdict::Held(HOLD_MIN));
+    }
+
+    #[test]
+    fn a_host_that_accepts_and_answers_nothing_has_no_success_by_being_connected_to() {
+        let (mut hosts, id) = one();
+        let mut now = Instant::START;
+        for seconds in [5, 10, 20] {
+            hosts.connected(id);
+            let verdict = hosts.failed(id, Unanswered, DOWN_AFTER, now);
+            assert_eq!(verdict, HostVerdict::Held(secs(seconds)));
+            now += secs(seconds);
+        }
+        hosts.answered(id);
+        let verdict = hosts.failed(id, Unanswered, DOWN_AFTER, now);
+        assert_eq!(verdict, HostVerdict::Held(HOLD_MIN));
+    }
+
+    #[test]
+    fn holds_that_are_over_are_forgotten_and_not_counted() {
+        let mut hosts = Hosts::new(&Secret::from_seed(1));
+        let mut names = Interner::new(&Secret::from_seed(1));
+        let ids: Vec<HostId> = (0..3)
+            .map(|number| hosts.host(&format!("h{number}.test"), &mut names))
+            .collect();
+        for (number, id) in ids.iter().enumerate() {
+            let at = Instant::START + secs(number as u64);
+            hosts.failed(*id, Unanswered, DOWN_AFTER, at);
+        }
+        let now = Instant::START + secs(6);
+        assert_eq!(hosts.held(now), (1, Some(Instant::START + secs(7))));
+        hosts.expire(now);
+        assert_eq!(hosts.held.len(), 1);
+        assert_eq!(hosts.held(now), (1, Some(Instant::START + secs(7))));
     }
 }

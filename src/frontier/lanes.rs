@@ -220,7 +220,14 @@ impl Frontier {
                 self.held.push(Reverse((until, lane)));
                 return Next::Later;
             }
-            Health::Down => return Next::Unsent(self.pop(lane, throttle), Unsent::HostDown),
+            Health::Down => {
+                let asks = self.settings.robots_obey && !front.flags().ignore_robots;
+                let why = match origin.robots.is_known() {
+                    false if asks && front.kind() == Kind::Page => Unsent::RobotsUnreachable,
+                    _ => Unsent::HostDown,
+                };
+                return Next::Unsent(self.pop(lane, throttle), why);
+            }
         }
         let is_robots = front.kind() == Kind::Robots;
         // Whatever leaves from here heeds it: a neighbour's robots.txt that lies here, too.
@@ -494,6 +501,11 @@ impl Frontier {
             self.held.push(Reverse((until, lane)));
             throttle.withdraw(lane, now);
         }
+    }
+
+    /// Forgets what is over: called every second.
+    pub fn tick(&mut self, now: Instant) {
+        self.hosts.expire(now);
     }
 
     /// When [`Frontier::expire`] has something to do.

@@ -55,6 +55,11 @@ pub enum Verdict {
 pub const UNREACHABLE_FOR: Duration = Duration::from_secs(10 * 60);
 
 impl Standing {
+    /// Whether there was an answer: rules, or that there are none.
+    pub fn is_known(&self) -> bool {
+        matches!(self, Standing::Known(_) | Standing::Absent(_))
+    }
+
     /// Until when it need not be asked for again, where it was had or given up.
     pub(super) fn holds_until(&self, cache: &RulesCache) -> Option<Instant> {
         match self {

@@ -63,10 +63,11 @@ pub struct Settings {
     pub sitemap_depth_limit: u32,
     /// `SITEMAPS_PER_HOST_MAX`: sitemaps fetched of one host; 0 is no limit.
     pub sitemaps_per_host_max: u32,
-    /// Hosts that cannot be resolved or connected to are held, and then given up. A crawl's manners, which
-    /// no setting has a name for; a probe has none, and a program that watches its own servers writes
-    /// `false` here.
-    pub gives_up_hosts: bool,
+    /// `HOST_DOWN_AFTER`: a host that does not answer is held for 5 s, doubling to 15 min, while its
+    /// requests wait; it is given up at a failure this long after the first one since its last success.
+    /// 0: no host is held or given up, and each request fails by itself (a probe, or a program that
+    /// watches its own servers).
+    pub host_down_after: Duration,
     /// `PROXY`: what every request goes through that says nothing else.
     pub proxy: Option<Arc<Proxy>>,
     /// `DROP_QUERY_PARAMETERS`: names of query parameters (tracking, session ids) left out of URLs; `utm_*` patterns.
@@ -113,7 +114,8 @@ impl Default for Settings {
             sitemap_depth_limit: 3,
             // Fifty million URLs.
             sitemaps_per_host_max: 1000,
-            gives_up_hosts: true,
+            // A restart, or a deployment, takes no longer.
+            host_down_after: Duration::from_secs(120),
             proxy: None,
             drop_parameters: Vec::new(),
         }

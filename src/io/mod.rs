@@ -313,7 +313,9 @@ pub enum NetError {
     Reset,
     /// ETIMEDOUT: the kernel gave up.
     TimedOut,
-    /// EHOSTUNREACH or ENETUNREACH.
+    /// ENETUNREACH or ENETDOWN: our machine knows no route there.
+    NoRoute,
+    /// EHOSTUNREACH or EHOSTDOWN: somebody on the way, or the link, says that the host cannot be reached.
     Unreachable,
     /// Our machine has no socket or memory to give, for whatever connection (EMFILE, ENFILE,
     /// ENOBUFS, ENOMEM).

@@ -282,9 +282,8 @@ pub(super) fn net_error(error: &io::Error) -> NetError {
         libc::ECONNREFUSED => NetError::Refused,
         libc::ECONNRESET | libc::EPIPE | libc::ECONNABORTED => NetError::Reset,
         libc::ETIMEDOUT => NetError::TimedOut,
-        libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EHOSTDOWN | libc::ENETDOWN => {
-            NetError::Unreachable
-        }
+        libc::ENETUNREACH | libc::ENETDOWN => NetError::NoRoute,
+        libc::EHOSTUNREACH | libc::EHOSTDOWN => NetError::Unreachable,
         libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM => NetError::Exhausted,
         libc::EADDRNOTAVAIL | libc::EADDRINUSE => NetError::NoPort,
         errno => NetError::Other(errno),

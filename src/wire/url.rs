@@ -329,6 +329,15 @@ pub(crate) fn is_public_suffix(name: &str) -> bool {
     psl::suffix_str(name) == Some(name)
 }
 
+/// The registrable domain of a host's name by the public suffix list, or the host itself where there is
+/// none: it is an address, `localhost`, or a public suffix.
+pub fn registrable(host: &str) -> &str {
+    let is_address = host.starts_with('[') || host.parse::<std::net::Ipv4Addr>().is_ok();
+    psl::domain_str(host)
+        .filter(|_| !is_address)
+        .unwrap_or(host)
+}
+
 /// Reads any URL, also one that we would not fetch, against a base if there is one. Needs the feature
 /// `idn`.
 #[cfg(feature = "idn")]

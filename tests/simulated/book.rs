@@ -19,6 +19,8 @@ pub struct Arrival {
     pub over: Option<Instant>,
     /// The reply invited another try.
     pub retry: bool,
+    /// It gets no answer.
+    pub unanswered: bool,
     /// It was beyond the host's limit.
     pub refused: bool,
     /// It came on a connection that had been kept, and that brought no reply to it.

@@ -35,11 +35,16 @@ pub struct Run {
     pub crawler: Crawler<Sim>,
     pub web: Shared<PoliteWeb>,
     pub turns: u64,
+    /// The crawl's time, and the turns since it came.
+    stands: (Duration, u64),
 }
 
 /// A result line.
 pub struct Line(pub Value);
 
+/// Turns at one moment of virtual time. Each does a bounded part of what there is, so a busy moment has
+/// many; a moment that has more never ends.
+const TURNS_AT_ONCE_MAX: u64 = 5_000;
 /// A crawl that takes so many turns goes round in circles.
 const TURNS_MAX: u64 = 3_000_000;
 
@@ -115,6 +120,7 @@ impl Plan {
             crawler,
             web: Shared::clone(web),
             turns: 0,
+            stands: (Duration::ZERO, 0),
         }
     }
 
@@ -151,7 +157,19 @@ impl Run {
             self.seed,
             progress(self)
         );
-        match self.crawler.turn(patience) {
+        let turn = self.crawler.turn(patience);
+        let elapsed = self.crawler.elapsed();
+        self.stands = match self.stands {
+            (then, turns) if then == elapsed => (then, turns + 1),
+            _ => (elapsed, 0),
+        };
+        assert!(
+            self.stands.1 < TURNS_AT_ONCE_MAX,
+            "seed {}: virtual time does not advance beyond {elapsed:?}: {:?}",
+            self.seed,
+            progress(self)
+        );
+        match turn {
             Turn::GoesOn => None,
             Turn::Over(reason) => Some(reason),
         }

@@ -7,7 +7,7 @@ use argiope::frontier::request::Request;
 use argiope::io::sim::Answer;
 
 use super::crawl::Plan;
-use super::web::{PoliteWeb, address};
+use super::web::{Names, Outage, PoliteWeb, Reply, Step, address};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -27,26 +27,110 @@ fn calls(web: &PoliteWeb) -> Vec<Instant> {
     web.calls.iter().map(|(at, _)| *at).collect()
 }
 
+/// Seconds between the calls.
+fn pauses(web: &PoliteWeb) -> Vec<u64> {
+    let calls = calls(web);
+    let pauses = calls
+        .windows(2)
+        .map(|pair| pair[1].saturating_since(pair[0]));
+    pauses
+        .map(|pause| pause.as_secs_f64().round() as u64)
+        .collect()
+}
+
 #[test]
-fn a_refusing_host_is_held_longer_and_longer_after_each_five_failures_and_then_given_up() {
+fn a_refusing_host_is_held_after_five_failures_and_given_up_after_two_minutes() {
     let (web, plan) = refusing(40);
     let web = web.shared();
-    let run = plan.set("ROBOTSTXT_OBEY", false).run(&web);
+    let run = plan
+        .set("ROBOTSTXT_OBEY", false)
+        .set("RANDOMIZE_DOWNLOAD_DELAY", false)
+        .run(&web);
     run.check_lines();
-    let calls = calls(&web.borrow());
-    assert_eq!(calls.len(), 20);
-    for (last, minutes) in [(4, 15), (9, 30), (14, 60)] {
-        let held = calls[last + 1].saturating_since(calls[last]);
-        assert!(held >= minutes * MINUTE, "{minutes} minutes, not {held:?}");
-        assert!(
-            held < (minutes + 1) * MINUTE,
-            "{minutes} minutes, not {held:?}"
-        );
-    }
+    assert_eq!(
+        pauses(&web.borrow()),
+        [1, 1, 1, 1, 5, 10, 20, 40, 41],
+        "the last try is due when its time is over"
+    );
     let lines = run.lines();
-    let ended = |code: &str| lines.iter().filter(|line| line.end() == code).count();
-    assert_eq!(ended("connect.refused"), 20);
-    assert_eq!(ended("host_down.gave_up"), 20);
+    let ended = |code: &str| {
+        let ended = lines
+            .iter()
+            .filter(|line| line.is_final() && line.end() == code);
+        ended.count()
+    };
+    assert_eq!(ended("connect.refused"), 1);
+    assert_eq!(ended("host_down.gave_up"), 39);
+}
+
+#[test]
+fn a_host_that_comes_back_within_two_minutes_loses_no_page_and_no_attempt() {
+    for (robots, retries, seconds) in [(true, 2, 4), (true, 1, 60), (false, 1, 4), (false, 2, 100)]
+    {
+        let mut web = PoliteWeb::default();
+        web.promise.obeys_robots = robots;
+        let mut plan = Plan::new(&[])
+            .set("ROBOTSTXT_OBEY", robots)
+            .set("RETRY_TIMES", retries)
+            .set("DOWNLOAD_DELAY", 0.1)
+            .set("CONCURRENT_REQUESTS_PER_DOMAIN", 1);
+        for host in 0..20 {
+            let name = format!("h{host}.test");
+            let site = web.site(&name, address(1 + host));
+            for page in 0..30 {
+                // Whatever is asked has to connect anew.
+                let mut step = Step::new(Reply::Page(Vec::new()));
+                step.closes = true;
+                site.path(&format!("/{page}"), [step]);
+                plan.seeds.push(format!("http://{name}/{page}"));
+            }
+        }
+        // Every connection is refused from the third second on.
+        web.outages.push(Outage {
+            from: Instant::START + Duration::from_secs(3),
+            to: Instant::START + Duration::from_secs(3 + seconds),
+            connects: Some(Answer::Refuse),
+            names: Names::Answers,
+        });
+        let web = web.shared();
+        let mut run = plan.begin(&web);
+        assert_eq!(run.finish(), "finished");
+        run.check_lines();
+        let lines = run.lines();
+        let pages: Vec<_> = lines.iter().filter(|line| line.is_page()).collect();
+        let fetched = pages
+            .iter()
+            .filter(|line| line.is_final() && line.end() == "200");
+        assert_eq!(fetched.count(), 600, "robots {robots}, {retries} retries");
+        let held = pages.iter().filter(|line| line.end() == "connect.refused");
+        assert!(held.clone().all(|line| !line.is_final()));
+        assert!(held.count() > 0 || robots);
+    }
+}
+
+#[test]
+fn a_hold_is_seen_in_the_progress_and_in_stats() {
+    let (web, plan) = refusing(3);
+    let web = web.shared();
+    let mut run = plan.begin(&web);
+    run.until(Duration::from_secs(7));
+    let progress = run.crawler.progress();
+    assert_eq!(progress.hosts_held, 1);
+    let next = progress
+        .hosts_held_next
+        .expect("it is held for ten seconds");
+    assert!(
+        next > Duration::from_secs(7) && next <= Duration::from_secs(10),
+        "{next:?}"
+    );
+    let stats = run
+        .crawler
+        .stats()
+        .to_json(&progress, &run.crawler.pacing());
+    assert_eq!(stats["hosts_held"], 1);
+    assert!(stats["hosts_held_next"].is_number());
+    run.finish();
+    assert_eq!(run.crawler.progress().hosts_held, 0);
 }
 
 #[test]
@@ -58,19 +142,19 @@ fn calls_to_a_refusing_host_keep_its_gap() {
         .set("RANDOMIZE_DOWNLOAD_DELAY", false)
         .run(&web);
     let calls = calls(&web.borrow());
-    assert_eq!(calls.len(), 5);
+    assert!(calls.len() > 5);
     for pair in calls.windows(2) {
         assert!(pair[1].saturating_since(pair[0]) >= Duration::from_secs(2));
     }
 }
 
 #[test]
-fn the_robots_txt_of_a_refusing_host_is_asked_for_as_often_as_a_page_is_tried() {
+fn a_host_whose_robots_txt_gets_no_answer_is_held_after_each_try_and_then_given_up() {
     let (web, plan) = refusing(200);
     let web = web.shared();
     let run = plan.set("RETRY_TIMES", 2).run(&web);
     run.check_lines();
-    assert_eq!(calls(&web.borrow()).len(), 3);
+    assert_eq!(pauses(&web.borrow()), [5, 10, 20, 40, 45]);
     let lines = run.lines();
     let pages = lines.iter().filter(|line| line.is_page());
     let unreachable = pages.filter(|line| line.end() == "robots.unreachable");
@@ -78,7 +162,7 @@ fn the_robots_txt_of_a_refusing_host_is_asked_for_as_often_as_a_page_is_tried() 
 }
 
 #[test]
-fn a_refusing_host_whose_urls_keep_coming_for_two_days_is_called_twenty_times() {
+fn a_refusing_host_whose_urls_keep_coming_for_two_days_is_called_ever_more_seldom() {
     let (web, plan) = refusing(1);
     let web = web.shared();
     let plan = plan.set("RETRY_TIMES", 2);
@@ -95,10 +179,24 @@ fn a_refusing_host_whose_urls_keep_coming_for_two_days_is_called_twenty_times() 
     assert_eq!(run.finish(), "finished");
     run.check_lines();
     run.check_manners();
-    assert_eq!(calls(&web.borrow()).len(), 20);
+    let calls = calls(&web.borrow()).len();
+    assert!((12..=16).contains(&calls), "{calls}");
     let lines = run.lines();
     let ended = lines
         .iter()
         .filter(|line| line.is_page() && line.is_final());
     assert_eq!(ended.count(), 192);
+}
+
+#[test]
+fn without_a_bound_for_hosts_that_are_down_each_page_has_its_tries_and_ends() {
+    let (web, plan) = refusing(10);
+    let web = web.shared();
+    let run = plan
+        .set("ROBOTSTXT_OBEY", false)
+        .set("RETRY_TIMES", 2)
+        .set("HOST_DOWN_AFTER", 0)
+        .run(&web);
+    run.check_lines();
+    assert_eq!(calls(&web.borrow()).len(), 30);
 }

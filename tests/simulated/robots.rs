@@ -68,12 +68,18 @@ fn a_server_that_fails_over_its_robots_txt_is_asked_again_and_then_left_alone() 
     let fails = [Step::new(Reply::Status(503))];
     let resets = [Step::new(Reply::Reset)];
     let hangs = [Step::new(Reply::Silence)];
-    for steps in [&fails, &resets, &hangs] {
-        assert_eq!(
-            check(Verdict::Nothing, steps),
-            ends("robots.unreachable", 3)
-        );
-    }
+    assert_eq!(
+        check(Verdict::Nothing, &fails),
+        ends("robots.unreachable", 3)
+    );
+    // No answer at all: the host is held, and given up two minutes after the first failure.
+    assert_eq!(
+        check(Verdict::Nothing, &resets),
+        ends("robots.unreachable", 6)
+    );
+    let (ended, asked) = check(Verdict::Nothing, &hangs);
+    assert_eq!(ended, ["robots.unreachable"]);
+    assert!((3..=6).contains(&asked), "{asked}");
     let recovers = [Step::new(Reply::Status(500)), rules(Duration::ZERO)];
     assert_eq!(check(Verdict::NotPrivate, &recovers), ends("200", 2));
 }

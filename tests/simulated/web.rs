@@ -25,6 +25,10 @@ pub struct PoliteWeb {
     pub round_trip: Duration,
     /// How addresses answer a connection, where they do not accept it.
     pub deaf: BTreeMap<SocketAddr, Answer>,
+    /// When the crawler's own network does not work.
+    pub outages: Vec<Outage>,
+    /// Names that no site has are not absent: their name servers fail.
+    pub unknown_names_fail: bool,
     /// Requests in the order of their arrival.
     pub arrivals: Vec<Arrival>,
     /// Connections asked for, accepted or not.
@@ -41,6 +45,25 @@ pub struct PoliteWeb {
     lines: BTreeMap<ConnId, Caller>,
     alarms: Vec<Alarm>,
     listening: BTreeSet<SocketAddr>,
+}
+
+/// A span in which the crawler's own network does not work.
+#[derive(Clone, Copy, Debug)]
+pub struct Outage {
+    pub from: Instant,
+    pub to: Instant,
+    /// How each connection fails. What is sent on those that stand is lost.
+    pub connects: Option<Answer>,
+    /// What comes of questions to the name server.
+    pub names: Names,
+}
+
+/// A name server in an outage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Names {
+    Answers,
+    Silent,
+    Fails,
 }
 
 /// What a crawler's settings promise to every site.
@@ -129,6 +152,10 @@ enum Alarm {
 
 /// The name server of this web, where it has one.
 pub const NAME_SERVER: &str = "10.53.53.53:53";
+
+/// Requests for a robots.txt that get no answer before the host is given up, and one for a connection
+/// that died: with an hour's patience at 0, 5, 15, 35, 75, 155, 315, 635, 1275, 2175, 3075 and 3600 s.
+const UNANSWERED_MAX: usize = 13;
 
 /// As long as the last bytes of a reply may be on their way behind the first.
 const SLACK: Duration = Duration::from_millis(50);
@@ -240,6 +267,11 @@ impl PoliteWeb {
         numbers.iter().map(|number| &self.arrivals[*number])
     }
 
+    fn outage(&self, now: Instant) -> Option<Outage> {
+        let mut outages = self.outages.iter();
+        outages.find(|o| o.from <= now && now < o.to).copied()
+    }
+
     fn fault(&mut self, now: Instant, what: String) {
         if self.faults.len() < 20 {
             let at = now.as_nanos() as f64 / 1e9;
@@ -278,6 +310,7 @@ impl PoliteWeb {
             too_late,
             over: None,
             retry: too_late || step.invites_retry(),
+            unanswered: matches!(step.reply, Reply::Reset | Reply::Silence),
             refused,
             died_kept: nth > 1 && (too_late || matches!(step.reply, Reply::Reset)),
         });
@@ -379,7 +412,19 @@ impl PoliteWeb {
             .collect();
         // One try more for a connection that may have died before the request was read.
         let died = same.iter().filter(|arrival| arrival.died_kept).count();
-        let tried = same.len() - died.min(1);
+        // A robots.txt that gets no answer is asked for until the host is given up, ever more seldom.
+        let in_vain = |a: &&&Arrival| is_robots && a.unanswered && !a.died_kept;
+        let unanswered = same.iter().filter(in_vain).count();
+        if let Some(last) = same.last().filter(|last| is_robots && last.unanswered)
+            && now.saturating_since(last.at) < Duration::from_secs(5)
+            && !last.died_kept
+        {
+            faults.push(format!("{host}{path} was asked again too soon"));
+        }
+        if unanswered > UNANSWERED_MAX {
+            faults.push(format!("{host}{path} was tried {unanswered} times in vain"));
+        }
+        let tried = same.len() - died.min(1) - unanswered;
         if same.last().is_some_and(|last| !last.retry) {
             faults.push(format!("{host}{path} was answered before"));
         } else if tried >= promise.attempts {
@@ -508,6 +553,9 @@ impl World for PoliteWeb {
 
     fn connect(&mut self, conn: ConnId, to: SocketAddr, net: &mut Net) -> Answer {
         self.calls.push((net.now(), to));
+        if let Some(answer) = self.outage(net.now()).and_then(|outage| outage.connects) {
+            return answer;
+        }
         if let Some(answer) = self.deaf.get(&to) {
             return *answer;
         }
@@ -528,6 +576,12 @@ impl World for PoliteWeb {
     }
 
     fn bytes(&mut self, conn: ConnId, bytes: &[u8], net: &mut Net) {
+        if self
+            .outage(net.now())
+            .is_some_and(|outage| outage.connects.is_some())
+        {
+            return;
+        }
         let Some(caller) = self.lines.get_mut(&conn) else {
             return;
         };
@@ -555,6 +609,10 @@ impl World for PoliteWeb {
             return net.reset(socket, Duration::ZERO);
         }
         self.questions += 1;
+        let names = self.outage(net.now()).map(|outage| outage.names);
+        if names == Some(Names::Silent) {
+            return;
+        }
         let mut labels = Vec::new();
         let mut at = 12;
         while bytes[at] != 0 {
@@ -566,7 +624,13 @@ impl World for PoliteWeb {
         let kind = bytes[at + 2];
         let site = self.sites.get(&labels.join("."));
         let answer = site.filter(|_| kind == 1).map(|site| site.address);
-        let code = if site.is_some() { 0x80 } else { 0x83 };
+        let fails = names == Some(Names::Fails) || self.unknown_names_fail && site.is_none();
+        let answer = answer.filter(|_| !fails);
+        let code = match site {
+            _ if fails => 0x82,
+            Some(_) => 0x80,
+            None => 0x83,
+        };
         let mut reply = vec![bytes[0], bytes[1], 0x81, code, 0, 1];
         reply.extend_from_slice(&[0, u8::from(answer.is_some()), 0, 0, 0, 0]);
         reply.extend_from_slice(&bytes[12..at + 5]);

@@ -49,7 +49,7 @@ impl Prober {
             // A target in trouble is to be seen in trouble, at the same pace.
             .with("BACKOFF_ENABLED", false)?
             .with("RATELIMIT_HEADERS", "off")?;
-        config.frontier.gives_up_hosts = false;
+        config.frontier.host_down_after = Duration::ZERO;
         let waiting = Waiting::default();
         let mut crawler = Crawler::builder(config)
             .sink(Answers(Arc::clone(&waiting)))

@@ -13,8 +13,10 @@ mod gzip;
 mod stamp;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context;
+use argiope::settings::FrontierSettings;
 use argiope::sink::files::FileSink;
 use argiope::{Config, Crawler, Request};
 
@@ -40,6 +42,9 @@ pub fn run(mut config: Config, args: Demo) -> anyhow::Result<i32> {
     );
     config.dns_servers = vec![web.dns()];
     config.allow_net.push("loopback".to_owned());
+    if config.frontier.host_down_after == FrontierSettings::default().host_down_after {
+        config.frontier.host_down_after = HOST_DOWN_AFTER;
+    }
     let pace = &config.throttle.default;
     let promised = Promised {
         gap: pace.delay.mul_f64(1.0 + pace.jitter.low),
@@ -63,6 +68,9 @@ pub fn run(mut config: Config, args: Demo) -> anyhow::Result<i32> {
         (_, false) => 1,
     })
 }
+
+/// The demo's web has hosts that never answer, and nobody waits two minutes for a demo to end.
+const HOST_DOWN_AFTER: Duration = Duration::from_secs(5);
 
 /// A folder for the crawl's files, which go with it: the demo shows manners, not results.
 struct Scratch(PathBuf);

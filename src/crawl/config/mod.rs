@@ -82,6 +82,10 @@ pub struct Config {
     pub buffered_bodies_max: u64,
     /// `STOP_GRACE`: how long a stopping crawl waits for what is in flight.
     pub stop_grace: Duration,
+    /// `OUTAGE_BREAKER`: the crawl waits while our own network or name servers do not work, and no
+    /// request is lost. Failures of at least eight hosts on different networks count, and none while
+    /// another host answers.
+    pub outage_breaker: bool,
     /// `CLOSESPIDER_TIMEOUT` and `--max-time`: the crawl ends by itself after this.
     pub max_time: Option<Duration>,
     /// `WARC`: exchanges are kept as WARC files.
@@ -170,6 +174,7 @@ impl Default for Config {
             // Fifty bodies of the largest size, or a hundred thousand of the usual one.
             buffered_bodies_max: 512 * 1024 * 1024,
             // Below the 30 s that service managers and clusters commonly wait before they kill.
+            outage_breaker: true,
             stop_grace: Duration::from_secs(25),
             max_time: None,
             warc: true,

@@ -81,6 +81,8 @@ static PRESETS: &[Preset] = &[
                 "ADDRESS_SCOPE_DEFAULTS",
                 r#"{"concurrency": 16, "delay": 0.05}"#,
             ),
+            // There is enough else to fetch until a server is mended.
+            ("HOST_DOWN_AFTER", "1h"),
         ],
     },
 ];

@@ -223,6 +223,10 @@ static TABLE: &[Setting] = &[
         "how long a robots.txt holds"),
     row!("ROBOTS_MEMORY", Bytes<u64>, frontier.robots_memory,
         "memory for the rules of all robots.txt files; those used least lately go, and are fetched again"),
+    row!("OUTAGE_BREAKER", Flag, outage_breaker,
+        "the crawl waits while our own network or name servers do not work, and loses nothing"),
+    row!("HOST_DOWN_AFTER", Delay, frontier.host_down_after,
+        "a host that does not answer is held, and given up this long after its last success; 0: neither"),
     // What is fetched.
     row!("FOLLOW", OneOf<Follow>, frontier.follow,
         "which links are followed: none, those on the seeds' hosts, on their domains, or all"),

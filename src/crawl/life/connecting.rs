@@ -13,6 +13,7 @@ use super::ports::NO_PORT;
 use super::room::EXHAUSTED;
 use crate::base::slab::Key;
 use crate::base::time::Instant;
+use crate::crawl::breaker::Probed;
 use crate::crawl::core::{Core, token_of};
 use crate::crawl::timer::Timer;
 use crate::fetch::connection::Connection;
@@ -166,6 +167,7 @@ impl<I: Io> Core<I> {
             flight: Some(key),
             origin: flight.origin,
             slot: self.throttle.backoff_slot(flight.ticket),
+            lacks_route: false,
             paused: None,
             held: false,
             unread: Unread::default(),
@@ -213,11 +215,13 @@ impl<I: Io> Core<I> {
         match self.sockets.get_mut(key) {
             Some(Socket::Http(http)) => {
                 let flight = http.flight.expect("a new connection is somebody's");
-                self.ports.granted(http.connection.remote(), self.now);
+                let (origin, remote) = (http.origin, http.connection.remote());
+                self.ports.granted(remote, self.now);
                 let local = is_local_read.then(|| self.io.local(token_of(key)));
                 let news =
                     http.connection
                         .handle_connected(local.flatten(), started, arrival(stamp));
+                self.on_answered(origin, remote);
                 self.won(flight, key);
                 if let Some(news) = news {
                     self.on_news(key, news);
@@ -227,6 +231,10 @@ impl<I: Io> Core<I> {
             Some(Socket::Dns(socket)) => {
                 let socket = *socket;
                 self.resolver.handle_connected(socket);
+            }
+            Some(Socket::Probe(probe)) => {
+                let probe = *probe;
+                self.on_probed(probe, Probed::Answered);
             }
             Some(Socket::Parting) | None => {}
         }
@@ -253,6 +261,7 @@ impl<I: Io> Core<I> {
         let flight_key = http.flight.expect("a new connection is somebody's");
         let carrier = Carrier::of(&http.connection);
         let established = http.connection.established();
+        let lacks_route = http.lacks_route;
         self.close_socket(key, Close::Reset);
         let flight = self
             .flights
@@ -285,10 +294,14 @@ impl<I: Io> Core<I> {
                     let remote = carrier.remote.expect("a connection leads somewhere");
                     return self.on_no_port(flight_key, remote);
                 }
+                let lane = flight.lane;
+                if is_tcp && self.suspects_flight(flight_key, &failure, &carrier, lacks_route) {
+                    return;
+                }
                 if is_tcp {
-                    self.frontier.host_failed(lane, self.now);
+                    self.on_host_failed(lane, &failure);
                 } else if failure.code == UNREACHABLE {
-                    self.frontier.origin_failed(lane, self.now);
+                    self.on_origin_failed(lane, &failure);
                 }
                 self.end_connecting(flight_key, failure, &carrier);
             }
@@ -315,7 +328,7 @@ impl<I: Io> Core<I> {
     }
 
     /// No connection: what was begun is charged as a send at its start.
-    fn end_connecting(&mut self, key: Key, failure: Failure, carrier: &Carrier) {
+    pub fn end_connecting(&mut self, key: Key, failure: Failure, carrier: &Carrier) {
         let flight = self.flights.get_mut(key).expect("an attempt ends once");
         let stage = std::mem::replace(&mut flight.stage, Stage::Moving);
         let (

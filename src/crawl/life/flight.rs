@@ -75,6 +75,8 @@ pub enum Socket {
     Http(HttpSocket),
     /// The resolver's.
     Dns(SocketId),
+    /// Whether the network works: nothing is sent on it.
+    Probe(u32),
     /// Nothing any more: its last bytes are on their way.
     Parting,
 }
@@ -84,7 +86,7 @@ impl Socket {
     pub fn http(&self) -> Option<&HttpSocket> {
         match self {
             Socket::Http(http) => Some(http),
-            Socket::Dns(_) | Socket::Parting => None,
+            Socket::Dns(_) | Socket::Probe(_) | Socket::Parting => None,
         }
     }
 
@@ -92,7 +94,7 @@ impl Socket {
     pub fn http_mut(&mut self) -> Option<&mut HttpSocket> {
         match self {
             Socket::Http(http) => Some(http),
-            Socket::Dns(_) | Socket::Parting => None,
+            Socket::Dns(_) | Socket::Probe(_) | Socket::Parting => None,
         }
     }
 }
@@ -107,6 +109,8 @@ pub struct HttpSocket {
     pub origin: Origin,
     /// The slot that it belongs to, where slots back off by themselves; else 0.
     pub slot: u32,
+    /// It failed because our machine has no route there.
+    pub lacks_route: bool,
     /// Since when reading is stopped until there is room.
     pub paused: Option<Instant>,
     /// It is the sink that stopped it, until it says so; or it was given enough until the next turn.

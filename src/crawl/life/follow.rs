@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::admission::without_dropped;
 use super::credentials::is_private;
 use super::finding::Finding;
+use super::health::HostStanding;
 use super::news::IDLE_CLOSED;
 use crate::crawl::core::Core;
 use crate::crawl::embed::steer::ASKED;
@@ -41,8 +42,13 @@ impl<I: Io> Core<I> {
             page.final_ = true;
             return Finding::default();
         }
-        if self.is_retried(job, page) {
-            self.retry(job, page);
+        let standing = self.host_standing(job, page);
+        if standing == HostStanding::Awaited {
+            self.requeue(job, page, job.attempt);
+            return Finding::default();
+        }
+        if standing == HostStanding::Answers && self.is_retried(job, page) {
+            self.requeue(job, page, job.attempt.saturating_add(1));
             return Finding::default();
         }
         if self.load.is_some() {
@@ -96,13 +102,13 @@ impl<I: Io> Core<I> {
             .is_some_and(|status| settings.retry_codes.contains(&status) && !patient)
     }
 
-    /// Queues the attempt again, through the gate like any other.
-    fn retry(&mut self, job: &Job, page: &Page) {
+    /// Queues the request again, as this attempt, through the gate like any other.
+    fn requeue(&mut self, job: &Job, page: &Page, attempt: u16) {
         let died_idle = page.failure.as_ref().is_some_and(|f| f.code == IDLE_CLOSED);
         let mut again = Job {
             id: self.frontier.number(),
             parent: job.id,
-            attempt: job.attempt.saturating_add(1),
+            attempt,
             // Once is enough: no further try of it risks a kept connection.
             fresh: job.fresh || died_idle,
             ..job.clone()

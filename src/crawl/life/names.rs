@@ -1,11 +1,13 @@
 //! Names to addresses: lanes that wait for one, and the resolver's sockets.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use smallvec::{SmallVec, smallvec};
 
 use super::flight::Socket;
+use super::outage::egress_of;
 use crate::base::slab::Key;
+use crate::crawl::breaker::Egress;
 use crate::crawl::core::{Core, token_of};
 use crate::fetch::failure::Failure;
 use crate::fetch::resolver::{Action, Addresses, Answer, Lookup, SocketId, Transport};
@@ -70,13 +72,23 @@ impl<I: Io> Core<I> {
             });
         }
         let (host, port) = self.frontier.host_and_port(lane, &self.throttle);
+        if self.outage.blocked_until(Egress::Names).is_some()
+            && !self.resolver.knows(host, port, self.now)
+        {
+            self.park(lane, ticket, Egress::Names);
+            return Resolved::Later;
+        }
         match self
             .resolver
             .resolve(host, port, u64::from(lane.0), self.now)
         {
             Lookup::Ready(Ok(answer)) => self.admit_addresses(lane, ticket, &answer, port),
             Lookup::Ready(Err(failure)) => {
-                self.end_front(lane, ticket, failure, true);
+                let is_hosts_fault = failure.is_unconnected();
+                if is_hosts_fault && self.suspects_names(lane, ticket, &failure) {
+                    return Resolved::Later;
+                }
+                self.end_front(lane, ticket, failure, is_hosts_fault);
                 Resolved::Later
             }
             Lookup::Pending => {
@@ -134,6 +146,12 @@ impl<I: Io> Core<I> {
             self.end_front(lane, ticket, failure, false);
             return Resolved::Later;
         };
+        let remote = SocketAddr::new(*first, answer.port.unwrap_or(port));
+        let egress = egress_of(is_proxy, remote);
+        if self.outage.blocked_until(egress).is_some() {
+            self.park(lane, ticket, egress);
+            return Resolved::Later;
+        }
         if let Some(scope) = self.throttle.address_scope(*first)
             && !self.throttle.lane_scopes(lane).contains(&scope)
         {
@@ -155,10 +173,16 @@ impl<I: Io> Core<I> {
     }
 
     /// The front request of a lane ends because its host has no address to connect to.
-    fn end_front(&mut self, lane: LaneId, ticket: TicketId, failure: Failure, by_dns: bool) {
+    fn end_front(
+        &mut self,
+        lane: LaneId,
+        ticket: TicketId,
+        failure: Failure,
+        is_hosts_fault: bool,
+    ) {
         self.throttle.cancel(ticket, self.now);
-        if by_dns {
-            self.frontier.host_failed(lane, self.now);
+        if is_hosts_fault {
+            self.on_host_failed(lane, &failure);
         }
         if let Some(job) = self.frontier.take_front(lane, &self.throttle) {
             self.end_unconnected(&job, lane, failure);
@@ -196,9 +220,14 @@ impl<I: Io> Core<I> {
                     waiters,
                     left,
                     over,
-                    ..
+                    host,
+                    result,
                 } => {
+                    self.on_looked_up(&host, &result, left.unwrap_or(over));
                     for lane in waiters {
+                        if self.is_probes_lookup(lane, &result) {
+                            continue;
+                        }
                         self.resolving -= 1;
                         let lane = LaneId(lane as u32);
                         if let Some(asked) = self.asked.remove(&lane) {

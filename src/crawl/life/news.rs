@@ -8,6 +8,7 @@ use super::ports::NO_PORT;
 use super::room::EXHAUSTED;
 use crate::base::slab::Key;
 use crate::base::time::Instant;
+use crate::crawl::breaker::Probed;
 use crate::crawl::core::Core;
 use crate::fetch::connection::News;
 use crate::fetch::failure::{Failure, FailureKind};
@@ -20,7 +21,17 @@ impl<I: Io> Core<I> {
             Some(Socket::Http(http)) if http.held => {
                 http.unread.end = Some(End::Failed(error, at));
             }
+            Some(Socket::Probe(probe)) => {
+                let ended = match error {
+                    NetError::Refused | NetError::Reset => Probed::Refused,
+                    NetError::NoRoute => Probed::NoRoute,
+                    _ => Probed::Failed,
+                };
+                let probe = *probe;
+                self.on_probed(probe, ended);
+            }
             Some(Socket::Http(http)) => {
+                http.lacks_route = error == NetError::NoRoute;
                 let (code, detail) = words(error);
                 if let Some(news) = http.connection.handle_failed(code, detail, at) {
                     self.on_news(key, news);
@@ -46,7 +57,7 @@ impl<I: Io> Core<I> {
                 let socket = *socket;
                 self.on_dns_ended(key, socket);
             }
-            Some(Socket::Parting) | None => {}
+            Some(Socket::Probe(_) | Socket::Parting) | None => {}
         }
     }
 
@@ -203,7 +214,8 @@ fn words(error: NetError) -> (&'static str, Cow<'static, str>) {
         NetError::Refused => ("refused", "the connection was refused".into()),
         NetError::Reset => ("reset", "the connection was reset".into()),
         NetError::TimedOut => ("timed_out", "the kernel gave the connection up".into()),
-        NetError::Unreachable => ("unreachable", "no route leads there".into()),
+        NetError::NoRoute => ("unreachable", "no route leads there".into()),
+        NetError::Unreachable => ("unreachable", "the host cannot be reached".into()),
         NetError::Exhausted => (
             EXHAUSTED,
             "our machine has no socket or memory to give".into(),

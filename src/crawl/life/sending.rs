@@ -101,7 +101,7 @@ impl<I: Io> Core<I> {
                 self.arm(key);
             }
             Some(Socket::Dns(socket)) => self.resolver.handle_sent(*socket, at),
-            Some(Socket::Parting) | None => {}
+            Some(Socket::Probe(_) | Socket::Parting) | None => {}
         }
     }
 }

@@ -354,6 +354,7 @@ fn unleash(config: &mut Config, settings: &ProbeSettings) {
     };
     config.fetch.keepalive_max = settings.connections_max;
     config.max_time = None;
+    config.outage_breaker = false;
     let frontier = &mut config.frontier;
     frontier.robots_obey = false;
     frontier.follow = Follow::None;
@@ -361,7 +362,7 @@ fn unleash(config: &mut Config, settings: &ProbeSettings) {
     frontier.pages_max = 0;
     frontier.errors_max = 0;
     frontier.pages_per_host_max = 0;
-    frontier.gives_up_hosts = false;
+    frontier.host_down_after = Duration::ZERO;
 }
 
 /// Beyond what one thread can do by two orders of magnitude.

@@ -399,6 +399,7 @@ fn a_crawl_ends_after_as_many_errors_as_it_was_told() {
     let mut trip = Trip::new();
     trip.config.frontier.errors_max = 2;
     trip.config.frontier.retry_times = 0;
+    trip.config.frontier.host_down_after = Duration::ZERO;
     trip.config.frontier.robots_obey = false;
     let seeds = ["http://10.0.0.1/", "http://10.0.0.1/1", "http://10.0.0.1/2"];
     let (reason, pages) = trip.run(&seeds);
@@ -755,7 +756,7 @@ fn a_crawl_through_moody_servers_ends_and_leaves_nothing_behind() {
         assert_eq!(core.throttle.in_flight(), 0, "{seed}: tickets");
         let counted = core.sockets.iter().filter_map(|(_, socket)| match socket {
             Socket::Http(http) => Some(http.counted),
-            Socket::Dns(_) | Socket::Parting => None,
+            Socket::Dns(_) | Socket::Probe(_) | Socket::Parting => None,
         });
         let counted: Vec<usize> = counted.collect();
         assert_eq!(counted.len(), core.pool.len(), "{seed}: connections");

@@ -22,6 +22,8 @@ pub(super) struct Cache {
     hasher: Secret,
     entries_max: usize,
     hand: usize,
+    /// Failures from before this are not believed any more.
+    failures_from: Instant,
 }
 
 /// What is known of a name.
@@ -58,6 +60,7 @@ impl Cache {
             hasher: *secret,
             entries_max: entries_max.max(1),
             hand: 0,
+            failures_from: Instant::START,
         }
     }
 
@@ -69,7 +72,7 @@ impl Cache {
     pub(super) fn get(&mut self, host: &str, now: Instant) -> Option<&Known> {
         let index = self.find(host)?;
         let entry = &mut self.entries[index];
-        if entry.known.until() <= now {
+        if entry.known.until() <= now || entry.known.failed_before(self.failures_from) {
             return None;
         }
         entry.used = true;
@@ -90,7 +93,9 @@ impl Cache {
                 fault: *fault,
                 expires: *expires,
             },
-            (Outcome::Failed(fault), Some(Known::Failing { backoff, .. })) => {
+            (Outcome::Failed(fault), Some(known @ Known::Failing { backoff, .. }))
+                if !known.failed_before(self.failures_from) =>
+            {
                 Known::failing(*fault, (*backoff * 2).min(BACKOFF_MAX), now)
             }
             (Outcome::Failed(fault), _) => Known::failing(*fault, BACKOFF_MIN, now),
@@ -99,6 +104,29 @@ impl Cache {
             Some(index) => self.entries[index].known = known,
             None => self.insert(host, known),
         }
+    }
+
+    /// Forgets what could not be found out so far: the name servers did not work.
+    pub(super) fn forget_failures(&mut self, now: Instant) {
+        self.failures_from = now;
+    }
+
+    /// Forgets what is known of a name.
+    pub(super) fn forget(&mut self, host: &str) {
+        if let Some(index) = self.find(host) {
+            self.entries[index].known = Known::Absent {
+                fault: Fault::NoData,
+                expires: Instant::START,
+            };
+        }
+    }
+
+    /// Whether something holds of a name now, without counting that as use.
+    pub(super) fn knows(&self, host: &str, now: Instant) -> bool {
+        self.find(host).is_some_and(|index| {
+            let known = &self.entries[index].known;
+            known.until() > now && !known.failed_before(self.failures_from)
+        })
     }
 
     fn find(&self, host: &str) -> Option<usize> {
@@ -168,6 +196,14 @@ impl Known {
                 source: Source::Cache,
             }),
             Known::Absent { fault, .. } | Known::Failing { fault, .. } => Err(fault.failure()),
+        }
+    }
+
+    /// Whether it is a failure from before this moment.
+    fn failed_before(&self, at: Instant) -> bool {
+        match self {
+            Known::Failing { until, backoff, .. } => *until < at + *backoff,
+            Known::Found { .. } | Known::Absent { .. } => false,
         }
     }
 

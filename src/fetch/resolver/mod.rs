@@ -243,6 +243,22 @@ impl Resolver {
         Lookup::Pending
     }
 
+    /// Whether [`Resolver::resolve`] would answer at once.
+    pub fn knows(&self, host: &str, port: u16, now: Instant) -> bool {
+        let host = plain_host(host);
+        self.fixed.get(&host, port).is_some() || self.cache.knows(&host, now)
+    }
+
+    /// Forgets what is remembered of a host, so that the name servers are asked anew.
+    pub fn forget(&mut self, host: &str) {
+        self.cache.forget(&plain_host(host));
+    }
+
+    /// Forgets what could not be found out so far: the name servers did not work, and now they do.
+    pub fn forget_failures(&mut self, now: Instant) {
+        self.cache.forget_failures(now);
+    }
+
     /// The next thing to do, if there is any.
     pub fn poll(&mut self) -> Option<Action> {
         self.actions.pop_front()

@@ -1,11 +1,12 @@
 //! How the requests of a lane go: to their host or through a proxy, and whether that may be asked.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Frontier;
 use crate::base::intern::Interner;
 use crate::base::time::Instant;
-use crate::frontier::hosts::{Health, HostId};
+use crate::frontier::hosts::{Health, HostFailure, HostId, HostVerdict};
 use crate::throttle::engine::{LaneId, Throttle};
 use crate::wire::proxy::{Proxy, Route};
 
@@ -114,10 +115,8 @@ impl Frontier {
     }
 
     /// The host that a lane's connections lead to could not be resolved or connected to.
-    pub fn host_failed(&mut self, lane: LaneId, now: Instant) {
-        if self.settings.gives_up_hosts {
-            self.hosts.failed(self.dialled(lane), now);
-        }
+    pub fn host_failed(&mut self, lane: LaneId, now: Instant) -> HostVerdict {
+        self.count_failure(self.dialled(lane), HostFailure::Unconnected, now)
     }
 
     /// The host that a lane's connections lead to was connected to.
@@ -126,14 +125,48 @@ impl Frontier {
     }
 
     /// A lane's proxy could not reach the lane's host.
-    pub fn origin_failed(&mut self, lane: LaneId, now: Instant) {
-        if self.settings.gives_up_hosts {
-            self.hosts.failed(self.host_of(lane), now);
-        }
+    pub fn origin_failed(&mut self, lane: LaneId, now: Instant) -> HostVerdict {
+        self.count_failure(self.host_of(lane), HostFailure::Unconnected, now)
     }
 
     /// A lane's proxy reached the lane's host.
     pub fn origin_connected(&mut self, lane: LaneId) {
         self.hosts.connected(self.host_of(lane));
+    }
+
+    /// The host of this name gave no answer to the request for its robots.txt.
+    pub fn host_unanswered(
+        &mut self,
+        name: &str,
+        throttle: &Throttle,
+        now: Instant,
+    ) -> HostVerdict {
+        match self.hosts.find(name, throttle.names()) {
+            Some(host) => self.count_failure(host, HostFailure::Unanswered, now),
+            None => HostVerdict::Counted,
+        }
+    }
+
+    /// A lane's host answered a request.
+    pub fn host_answered(&mut self, lane: LaneId) {
+        self.hosts.answered(self.host_of(lane));
+    }
+
+    fn count_failure(&mut self, host: HostId, how: HostFailure, now: Instant) -> HostVerdict {
+        match self.settings.host_down_after {
+            Duration::ZERO => HostVerdict::Counted,
+            after => self.hosts.failed(host, how, after, now),
+        }
+    }
+
+    /// Whether the host of this name was given up.
+    pub fn is_host_down(&self, name: &str, throttle: &Throttle, now: Instant) -> bool {
+        let host = self.hosts.find(name, throttle.names());
+        host.is_some_and(|host| self.hosts.health(host, now) == Health::Down)
+    }
+
+    /// How many hosts are held, and when the first of these holds is over.
+    pub fn hosts_held(&self, now: Instant) -> (usize, Option<Instant>) {
+        self.hosts.held(now)
     }
 }

@@ -81,6 +81,8 @@ pub enum Answer {
     Refuse,
     /// ICMP: there is no way there.
     Unreachable,
+    /// Our own machine has no route: no packet leaves, and the connection fails at once.
+    NoRoute,
     /// No answer at all, until the kernel gives up.
     Silence,
 }
@@ -329,6 +331,7 @@ impl Net {
             Answer::Accept => Happening::Established(conn),
             Answer::Refuse => Happening::Unanswered(conn, NetError::Refused),
             Answer::Unreachable => Happening::Unanswered(conn, NetError::Unreachable),
+            Answer::NoRoute => Happening::Unanswered(conn, NetError::NoRoute),
             Answer::Silence => {
                 let given_up = now - path.half + SYN_PATIENCE;
                 let what = Happening::Unanswered(conn, NetError::TimedOut);

@@ -1,0 +1,421 @@
+//! The breaker by itself: what opens it, what does not, and how it closes.
+
+use super::*;
+
+const V4: Egress = Egress::Global4;
+const V6: Egress = Egress::Global6;
+
+/// A breaker, its time, and the answers of those it asks.
+struct Bench {
+    breaker: Breaker,
+    now: Instant,
+    orders: Vec<Order>,
+    /// How each address answers that is asked, and the name servers.
+    connects: Probed,
+    lookups: Probed,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Bench {
+            breaker: Breaker::default(),
+            now: Instant::START + Duration::from_secs(1000),
+            orders: Vec::new(),
+            connects: Probed::Failed,
+            lookups: Probed::Failed,
+        }
+    }
+
+    fn address(number: u8) -> SocketAddr {
+        SocketAddr::from(([93, 184, number, 1], 80))
+    }
+
+    fn answer(&mut self, egress: Egress, number: u8) {
+        let target = match egress {
+            Egress::Names => Target::Name(format!("known{number}.test").into()),
+            _ => Target::Address(Self::address(number)),
+        };
+        let network = 1000 + u64::from(number);
+        self.breaker
+            .handle_answer(egress, network, target, self.now);
+        self.settle();
+    }
+
+    /// Some time passes, then hosts on so many other networks fail at once.
+    fn fail(&mut self, egress: Egress, cause: Cause, count: u8) -> Vec<Judgement> {
+        self.pass(0.01);
+        let fail = |number| {
+            let target = match egress {
+                Egress::Names => Target::Name(format!("host{number}.test").into()),
+                _ => Target::Address(Self::address(100_u8.wrapping_add(number))),
+            };
+            let failed = Failed {
+                egress,
+                network: u64::from(number),
+                cause,
+                began: self.now,
+                target,
+            };
+            let judgement = self.breaker.handle_failure(failed, 1000, self.now);
+            self.settle();
+            judgement
+        };
+        (0..count).map(fail).collect()
+    }
+
+    /// Carries out what is ordered: whoever is asked answers at once, or never.
+    fn settle(&mut self) {
+        while let Some(order) = self.breaker.poll() {
+            let ended = match &order {
+                Order::Connect { probe, .. } => Some((*probe, self.connects)),
+                Order::Lookup { probe, .. } => Some((*probe, self.lookups)),
+                _ => None,
+            };
+            self.orders.push(order);
+            if let Some((probe, ended)) = ended {
+                self.breaker.handle_probe(probe, ended, self.now);
+            }
+        }
+    }
+
+    fn pass(&mut self, seconds: f64) {
+        let end = self.now + Duration::from_secs_f64(seconds);
+        while let Some(at) = self.breaker.next_timeout().filter(|at| *at <= end) {
+            self.now = self.now.max(at);
+            self.breaker.handle_timeout(self.now);
+            self.settle();
+        }
+        self.now = end;
+    }
+
+    fn is_open(&self, egress: Egress) -> bool {
+        self.breaker.blocked_until(egress).is_some()
+    }
+
+    /// What was ordered so far, by a word each.
+    fn words(&mut self) -> Vec<&'static str> {
+        let word = |order: &Order| match order {
+            Order::Connect { .. } => "connect",
+            Order::Lookup { .. } => "lookup",
+            Order::Abandon { .. } => "abandon",
+            Order::Charge(_) => "charge",
+            Order::Open(..) => "open",
+            Order::Close(..) => "close",
+        };
+        self.orders.drain(..).map(|order| word(&order)).collect()
+    }
+}
+
+#[test]
+fn eight_failed_networks_open_it_where_none_of_three_known_hosts_answers() {
+    let mut bench = Bench::new();
+    for number in 0..5 {
+        bench.answer(V4, number);
+        bench.pass(0.1);
+    }
+    let judged = bench.fail(V4, Cause::Unreachable, 9);
+    assert_eq!(judged[..7], [Judgement::Suspend; 7]);
+    assert_eq!(judged[8], Judgement::PutBack);
+    assert!(bench.is_open(V4) && bench.breaker.stops_all());
+    assert_eq!(bench.words(), ["connect", "connect", "connect", "open"]);
+}
+
+#[test]
+fn one_known_host_that_answers_charges_the_failed_ones() {
+    let mut bench = Bench::new();
+    for number in 0..5 {
+        bench.answer(V4, number);
+        bench.pass(0.1);
+    }
+    bench.connects = Probed::Answered;
+    let judged = bench.fail(V4, Cause::TimedOut, 8);
+    assert_eq!(judged, [Judgement::Suspend; 8]);
+    assert!(!bench.is_open(V4));
+    assert!(bench.words().contains(&"charge"));
+    // A refusal is an answer as well.
+    bench.connects = Probed::Refused;
+    bench.pass(1.0);
+    bench.fail(V4, Cause::TimedOut, 8);
+    assert!(bench.words().contains(&"charge"));
+}
+
+#[test]
+fn seven_networks_do_not_open_it_and_are_charged_within_five_seconds() {
+    let mut bench = Bench::new();
+    bench.answer(V4, 0);
+    let judged = bench.fail(V4, Cause::Unreachable, 7);
+    assert_eq!(judged, [Judgement::Suspend; 7]);
+    // The same seven fail again: no other networks.
+    bench.fail(V4, Cause::Unreachable, 7);
+    assert_eq!(bench.words(), [""; 0]);
+    bench.pass(5.0);
+    assert_eq!(bench.words(), ["charge"]);
+    assert!(!bench.is_open(V4));
+}
+
+#[test]
+fn failures_ten_seconds_apart_are_not_counted_together() {
+    let mut bench = Bench::new();
+    bench.answer(V4, 0);
+    for number in 0..20 {
+        bench.pass(2.0);
+        let failed = Failed {
+            egress: V4,
+            network: number,
+            cause: Cause::TimedOut,
+            began: bench.now,
+            target: Target::Address(Bench::address(9)),
+        };
+        bench.breaker.handle_failure(failed, 1000, bench.now);
+        bench.settle();
+    }
+    bench.pass(10.0);
+    assert!(!bench.words().contains(&"connect"));
+}
+
+#[test]
+fn an_answer_charges_what_waits_and_what_failed_while_it_was_on_its_way() {
+    let mut bench = Bench::new();
+    bench.answer(V4, 0);
+    assert_eq!(bench.fail(V4, Cause::TimedOut, 1), [Judgement::Suspend]);
+    bench.answer(V4, 1);
+    assert_eq!(bench.words(), ["charge"]);
+    let failed = Failed {
+        egress: V4,
+        network: 7,
+        cause: Cause::TimedOut,
+        began: bench.now - Duration::from_secs(10),
+        target: Target::Address(Bench::address(9)),
+    };
+    let judged = bench
+        .breaker
+        .handle_failure(failed.clone(), 1000, bench.now);
+    assert_eq!(judged, Judgement::Charge);
+    // An answer from before the later half of the attempt proves nothing.
+    bench.pass(6.0);
+    let failed = Failed {
+        began: bench.now - Duration::from_secs(10),
+        ..failed
+    };
+    let judged = bench.breaker.handle_failure(failed, 1000, bench.now);
+    assert_eq!(judged, Judgement::Suspend);
+}
+
+#[test]
+fn dead_hosts_alone_open_nothing_where_nobody_has_answered_yet() {
+    for cause in [Cause::TimedOut, Cause::Unreachable] {
+        let mut bench = Bench::new();
+        assert_eq!(bench.fail(V4, cause, 50), [Judgement::Charge; 50]);
+    }
+    let mut bench = Bench::new();
+    let judged = bench.fail(Egress::Names, Cause::NamesFailed, 50);
+    assert_eq!(
+        judged,
+        [Judgement::Charge; 50],
+        "one dead name server has many names"
+    );
+    assert_eq!(bench.words(), [""; 0]);
+}
+
+#[test]
+fn a_missing_route_opens_it_before_anybody_has_answered_and_any_other_end_of_a_probe_closes_it() {
+    let mut bench = Bench::new();
+    bench.connects = Probed::NoRoute;
+    bench.fail(V4, Cause::NoRoute, 8);
+    assert_eq!(bench.words(), ["open"]);
+    bench.pass(60.0);
+    assert!(bench.is_open(V4));
+    bench.connects = Probed::Failed;
+    bench.pass(31.0);
+    assert!(
+        !bench.is_open(V4),
+        "there is a route, though that host is dead"
+    );
+}
+
+#[test]
+fn silent_name_servers_open_it_before_anybody_has_answered_unless_they_answer_some_question() {
+    let mut bench = Bench::new();
+    bench.fail(Egress::Names, Cause::NamesSilent, 8);
+    assert_eq!(bench.words(), ["lookup", "open"]);
+    assert!(bench.breaker.stops_all());
+    let mut bench = Bench::new();
+    bench.lookups = Probed::Answered;
+    bench.fail(Egress::Names, Cause::NamesSilent, 8);
+    assert!(bench.words().contains(&"charge"), "some names are dead");
+}
+
+#[test]
+fn failing_name_servers_open_it_where_known_hosts_are_silent_or_known_names_fail() {
+    // The network is down: a resolver may still know some names.
+    let mut bench = Bench::new();
+    bench.answer(V4, 0);
+    bench.answer(Egress::Names, 0);
+    bench.lookups = Probed::Answered;
+    bench.fail(Egress::Names, Cause::NamesFailed, 8);
+    assert!(bench.is_open(Egress::Names));
+    // The network works and the resolver does not.
+    let mut bench = Bench::new();
+    bench.answer(V4, 0);
+    bench.answer(Egress::Names, 0);
+    bench.connects = Probed::Answered;
+    bench.fail(Egress::Names, Cause::NamesFailed, 8);
+    assert!(bench.is_open(Egress::Names));
+    assert!(
+        !bench.breaker.stops_all(),
+        "hosts that are known can be asked"
+    );
+    // Both work: the names are dead.
+    let mut bench = Bench::new();
+    bench.answer(V4, 0);
+    bench.answer(Egress::Names, 0);
+    (bench.connects, bench.lookups) = (Probed::Answered, Probed::Answered);
+    bench.fail(Egress::Names, Cause::NamesFailed, 8);
+    assert!(!bench.is_open(Egress::Names));
+    assert!(bench.words().contains(&"charge"));
+}
+
+#[test]
+fn single_probes_go_out_at_pauses_that_grow_to_thirty_seconds_until_one_is_answered() {
+    let mut bench = Bench::new();
+    bench.answer(V4, 0);
+    bench.fail(V4, Cause::TimedOut, 8);
+    bench.orders.clear();
+    let mut asked = Vec::new();
+    let began = bench.now;
+    for _ in 0..1500 {
+        bench.pass(0.1);
+        let connects = bench.orders.drain(..);
+        if connects
+            .filter(|o| matches!(o, Order::Connect { .. }))
+            .count()
+            > 0
+        {
+            asked.push(bench.now.saturating_since(began).as_secs_f64().round());
+        }
+    }
+    let pauses: Vec<f64> = asked.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(asked[0], 1.0);
+    assert_eq!(pauses, [2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]);
+    bench.connects = Probed::Answered;
+    bench.pass(31.0);
+    assert!(!bench.is_open(V4));
+    assert_eq!(bench.words(), ["connect", "close"]);
+    let (times, span) = bench.breaker.totals(bench.now);
+    assert_eq!(times, 1);
+    assert!((150.0..185.0).contains(&span.as_secs_f64()), "{span:?}");
+}
+
+#[test]
+fn a_probe_that_nobody_answers_is_given_up() {
+    let mut bench = Bench::new();
+    bench.answer(V4, 0);
+    bench.fail(V4, Cause::TimedOut, 8);
+    bench.orders.clear();
+    bench.pass(0.5);
+    // From here on probes are neither answered nor refused.
+    let mut abandoned = 0;
+    for _ in 0..1200 {
+        bench.now += Duration::from_millis(100);
+        if bench
+            .breaker
+            .next_timeout()
+            .is_some_and(|at| at <= bench.now)
+        {
+            bench.breaker.handle_timeout(bench.now);
+        }
+        while let Some(order) = bench.breaker.poll() {
+            abandoned += usize::from(matches!(order, Order::Abandon { .. }));
+        }
+        assert!(bench.breaker.probes.len() <= 1, "one probe at a time");
+    }
+    assert!((4..=7).contains(&abandoned), "{abandoned}");
+}
+
+#[test]
+fn where_one_family_works_what_has_no_route_by_the_other_is_charged() {
+    let mut bench = Bench::new();
+    bench.answer(V4, 0);
+    bench.connects = Probed::Answered;
+    bench.fail(V6, Cause::NoRoute, 8);
+    assert!(!bench.is_open(V6));
+    assert!(bench.words().contains(&"charge"));
+    // While few fail the next answer decides.
+    bench.fail(V6, Cause::NoRoute, 3);
+    assert_eq!(bench.words(), [""; 0]);
+    bench.answer(V4, 1);
+    assert_eq!(bench.words(), ["charge"]);
+}
+
+#[test]
+fn where_no_family_works_both_open() {
+    let mut bench = Bench::new();
+    bench.answer(V4, 0);
+    bench.answer(V6, 0);
+    bench.fail(V6, Cause::NoRoute, 8);
+    bench.fail(V4, Cause::NoRoute, 8);
+    assert!(bench.is_open(V6) && bench.is_open(V4) && bench.breaker.stops_all());
+}
+
+#[test]
+fn a_proxy_that_refuses_is_our_own_failure_and_a_proxy_that_accepts_is_none() {
+    let proxy = Egress::Proxy(Bench::address(1));
+    let mut bench = Bench::new();
+    bench.answer(proxy, 1);
+    bench.connects = Probed::Refused;
+    bench.fail(proxy, Cause::Refused, 8);
+    assert!(bench.is_open(proxy));
+    bench.connects = Probed::Answered;
+    bench.pass(2.0);
+    assert!(!bench.is_open(proxy));
+}
+
+#[test]
+fn a_crawl_of_few_hosts_charges_them_at_once() {
+    let mut bench = Bench::new();
+    bench.answer(V4, 0);
+    bench.pass(1.0);
+    let failed = Failed {
+        egress: V4,
+        network: 7,
+        cause: Cause::NoRoute,
+        began: bench.now,
+        target: Target::Address(Bench::address(9)),
+    };
+    let judged = bench
+        .breaker
+        .handle_failure(failed, NETWORKS_MIN - 1, bench.now);
+    assert_eq!(judged, Judgement::Charge);
+}
+
+#[test]
+fn names_that_failed_with_the_network_are_asked_as_soon_as_it_is_back() {
+    let mut bench = Bench::new();
+    bench.answer(V4, 0);
+    bench.answer(Egress::Names, 0);
+    bench.fail(V4, Cause::TimedOut, 8);
+    bench.fail(Egress::Names, Cause::NamesSilent, 8);
+    assert!(bench.is_open(V4) && bench.is_open(Egress::Names));
+    bench.pass(100.0);
+    (bench.connects, bench.lookups) = (Probed::Answered, Probed::Answered);
+    bench.pass(35.0);
+    assert!(!bench.is_open(V4) && !bench.is_open(Egress::Names));
+}
+
+#[test]
+fn memory_is_bounded_however_many_proxies_and_hosts_there_are() {
+    let mut bench = Bench::new();
+    for number in 0..2000_u32 {
+        let proxy = SocketAddr::from((number.to_be_bytes(), 8080));
+        let network = u64::from(number);
+        let target = Target::Address(proxy);
+        let egress = Egress::Proxy(proxy);
+        bench
+            .breaker
+            .handle_answer(egress, network, target, bench.now);
+        bench.pass(0.1);
+        bench.fail(V4, Cause::NoRoute, (number % 250) as u8);
+    }
+    assert!(bench.breaker.watches.len() <= WATCHES_MAX + 4);
+    assert!(bench.breaker.probes.len() <= WATCHES_MAX);
+}

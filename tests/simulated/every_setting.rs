@@ -1,0 +1,380 @@
+//! Random webs under settings that all vary at once, with pauses, full sinks and outages in between.
+//!
+//! Faults come from combinations: a bound met while something else waits. Each setting has its line
+//! in [`value_of`], or its reason in [`LEFT_OUT`]; a new one without either fails a test.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use argiope::base::disk::{DiskDone, DiskJob};
+use argiope::base::rng::Rng;
+use argiope::base::shared::Shared;
+use argiope::base::time::{Instant, Wall};
+use argiope::io::sim::Answer;
+use argiope::settings::all;
+use argiope::sink::files::{FileSink, FileSinkOptions};
+use argiope::sink::page::Page;
+use argiope::sink::reply::{Flow, Reply, Wish};
+use argiope::sink::{Sink, WriteError};
+use argiope::throttle::decision::Decision;
+use serde_json::{Value, json};
+
+use super::many_seeds::each_seed;
+use super::random::{Case, NAMES, case, pick};
+use super::web::{Names, Outage};
+
+/// How many there are; some seconds for all.
+const SEEDS: u64 = 300;
+
+/// Settings that cannot vary here, and why.
+const LEFT_OUT: [(&str, &str); 15] = [
+    ("ALLOW", "what is expected goes by it"),
+    ("DENY", "what is expected goes by it"),
+    ("EXCLUDE", "what is expected goes by it"),
+    ("DROP_QUERY_PARAMETERS", "what is expected goes by it"),
+    ("FOLLOW", "the case says it"),
+    ("ALLOW_NET", "the plan says it"),
+    ("RESOLVE", "the plan says it"),
+    ("DNS_SERVERS", "the plan says it"),
+    ("RANDOM_SEED", "the plan says it"),
+    ("IO", "there is one simulated back end"),
+    ("CA_FILE", "there is no TLS"),
+    ("PROXY", "there is none"),
+    ("THROTTLING_MANAGER", "none is registered"),
+    ("THROTTLING_SCOPE_MANAGER", "none is registered"),
+    (
+        "DOWNLOAD_SLOTS",
+        "the same as THROTTLING_SCOPES, which varies",
+    ),
+];
+
+/// A value of a setting; `None` leaves it as it is.
+fn value_of(name: &str, rng: &mut Rng) -> Option<Value> {
+    let seconds = |rng: &mut Rng, from: &[f64]| json!(pick(rng, from));
+    let count = |rng: &mut Rng, from: &[u64]| json!(pick(rng, from));
+    let flag = |rng: &mut Rng| json!(rng.chance(0.5));
+    let choice = |rng: &mut Rng, from: &[&str]| json!(pick(rng, from));
+    let jitter = |rng: &mut Rng| pick(rng, &[json!(true), json!(false), json!([-0.1, 0.9])]);
+    // Most are left as they are now and then, so that any few of them may meet.
+    if rng.chance(0.3) {
+        return None;
+    }
+    Some(match name {
+        "CONCURRENT_REQUESTS" => count(rng, &[1, 2, 3, 6, 100]),
+        "CONCURRENT_REQUESTS_PER_DOMAIN" => count(rng, &[1, 2, 5, 16]),
+        "CONCURRENT_REQUESTS_PER_IP" => count(rng, &[0, 0, 1, 3]),
+        "DOWNLOAD_DELAY" => seconds(rng, &[0.0, 0.001, 0.05, 0.3, 2.0]),
+        "DOWNLOAD_DELAY_PER_SLOT" => seconds(rng, &[0.0, 0.1, 1.0]),
+        "RANDOMIZE_DOWNLOAD_DELAY" => jitter(rng),
+        "SCOPE_MAP" => {
+            let maps: [&[&str]; 5] = [
+                &["host"],
+                &["domain"],
+                &["hierarchy"],
+                &["host", "ip"],
+                &["domain", "host", "ip"],
+            ];
+            json!(pick(rng, &maps))
+        }
+        "THROTTLING_SCOPES" => scopes(rng),
+        "DOMAIN_SCOPE_DEFAULTS" => json!({"concurrency": 1 + rng.below(4), "delay": 0.05}),
+        "ADDRESS_SCOPE_DEFAULTS" => json!({"concurrency": 1 + rng.below(4), "delay": 0.01}),
+        "BACKOFF_ENABLED" => flag(rng),
+        "BACKOFF_HTTP_CODES" => json!([429, 503]),
+        "BACKOFF_EXCEPTIONS" => json!(["timeout", "reset", "connect"]),
+        "BACKOFF_DELAY_FACTOR" => seconds(rng, &[1.2, 2.0, 10.0]),
+        "BACKOFF_MAX_DELAY" => seconds(rng, &[1.0, 20.0, 300.0]),
+        "BACKOFF_MIN_DELAY" => seconds(rng, &[0.05, 1.0]),
+        "BACKOFF_JITTER" => json!(0.1),
+        "BACKOFF_WINDOW" => seconds(rng, &[1.0, 10.0, 60.0]),
+        "BACKOFF_CONCURRENCY_FACTOR" => seconds(rng, &[0.1, 0.5, 0.9]),
+        "BACKOFF_PER_SLOT" => flag(rng),
+        "RATELIMIT_HEADERS" => choice(rng, &["always", "backoff", "off"]),
+        "RETRY_AFTER_OBEY" => flag(rng),
+        "REDIRECT_MAX_DELAY" => seconds(rng, &[0.0, 5.0]),
+        "RAMPUP_BACKOFF_TARGET" => json!([1, 3]),
+        "THROTTLING_WINDOW" => seconds(rng, &[1.0, 10.0]),
+        "THROTTLING_WINDOW_KIND" => choice(rng, &["fixed", "sliding"]),
+        "QUOTA_OVERSIZE" => choice(rng, &["alone", "refuse"]),
+        "AUTOTHROTTLE_ENABLED" => flag(rng),
+        "AUTOTHROTTLE_MODE" => choice(rng, &["robust", "scrapy"]),
+        "AUTOTHROTTLE_START_DELAY" => seconds(rng, &[0.05, 1.0, 5.0]),
+        "AUTOTHROTTLE_MAX_DELAY" => seconds(rng, &[5.0, 60.0]),
+        "AUTOTHROTTLE_TARGET_CONCURRENCY" => seconds(rng, &[0.5, 1.0, 4.0]),
+        "LATENCY_FROM" => choice(rng, &["send", "connect"]),
+        "AUTOTHROTTLE_DEBUG" => flag(rng),
+        "DELAYED_REQUESTS_WARN_THRESHOLD" => count(rng, &[0, 1, 500]),
+        "THROTTLING_ROBOTSTXT_OBEY" => flag(rng),
+        "THROTTLING_ROBOTSTXT_MAX_DELAY" => seconds(rng, &[0.1, 60.0]),
+        "THROTTLING_ROBOTSTXT_KEEP_CONCURRENCY" => flag(rng),
+        "USER_AGENT" => json!("bot/2.0"),
+        "CONTACT" => json!("https://example.com/bot"),
+        "DEFAULT_REQUEST_HEADERS" => json!(["Accept-Language: en"]),
+        "COOKIES_ENABLED" => flag(rng),
+        "ROBOTSTXT_OBEY" => flag(rng),
+        "ROBOTSTXT_USER_AGENT" => json!("bot"),
+        "ROBOTSTXT_CACHE_TIME" => seconds(rng, &[20.0, 86_400.0]),
+        "OUTAGE_BREAKER" => flag(rng),
+        "HOST_DOWN_AFTER" => seconds(rng, &[0.0, 5.0, 120.0]),
+        "DEPTH_LIMIT" => count(rng, &[0, 1, 3]),
+        "CLOSESPIDER_PAGECOUNT" => count(rng, &[0, 0, 0, 7]),
+        "CLOSESPIDER_ERRORCOUNT" => count(rng, &[0, 0, 0, 3]),
+        "CLOSESPIDER_TIMEOUT" => seconds(rng, &[0.0, 0.0, 0.0, 20.0]),
+        "PAGES_PER_HOST_MAX" => count(rng, &[0, 0, 3]),
+        "URLLENGTH_LIMIT" => count(rng, &[40, 8192]),
+        "PATH_REPEAT_LIMIT" => count(rng, &[1, 5]),
+        "LINKS_PER_PAGE_MAX" => count(rng, &[0, 2, 10_000]),
+        "FOLLOW_NOFOLLOW" => flag(rng),
+        "FOLLOW_RESOURCES" => flag(rng),
+        "FOLLOW_SITEMAPS" => flag(rng),
+        "FRONTIER_MAX" => count(rng, &[1, 5, 1000]),
+        "RETRY_TIMES" => count(rng, &[0, 1, 2, 5]),
+        "RETRY_HTTP_CODES" => json!([500, 503]),
+        "RETRY_EXCEPTIONS" => pick(
+            rng,
+            &[json!([]), json!(["timeout"]), json!(["connect", "reset"])],
+        ),
+        "REDIRECT_MAX_TIMES" => count(rng, &[0, 2, 20]),
+        "DOWNLOAD_TIMEOUT" => seconds(rng, &[3.0, 30.0]),
+        "CONNECT_TIMEOUT" => seconds(rng, &[1.0, 10.0]),
+        "TLS_TIMEOUT" => seconds(rng, &[1.0]),
+        "FIRST_BYTE_TIMEOUT" => seconds(rng, &[2.0, 30.0]),
+        "IDLE_TIMEOUT" => seconds(rng, &[1.0, 20.0]),
+        "DOWNLOAD_MAXSIZE" => count(rng, &[100, 10_000_000]),
+        "DOWNLOAD_MIN_RATE" => count(rng, &[0, 100]),
+        "DECODED_RATIO_MAX" => count(rng, &[1, 200]),
+        "KEEPALIVE_TIMEOUT" => seconds(rng, &[0.0, 0.5, 30.0]),
+        "KEEPALIVE_MAX" => count(rng, &[0, 1, 100]),
+        "INSECURE" => flag(rng),
+        "SOCKETS_MAX" => count(rng, &[8, 30, 1000]),
+        "READ_BUDGET" => count(rng, &[512, 65_536]),
+        "TIMER_SLACK" => seconds(rng, &[0.0, 0.001]),
+        "SPIN" => seconds(rng, &[0.0]),
+        "BUFFERED_BODIES_MAX" => count(rng, &[1, 2000, 100_000_000]),
+        "STOP_GRACE" => seconds(rng, &[0.0, 25.0]),
+        "WARC" => flag(rng),
+        "WARC_SIZE_MAX" => count(rng, &[1, 100_000]),
+        other => panic!("{other} has no values here: give it some, or a reason in LEFT_OUT"),
+    })
+}
+
+fn scopes(rng: &mut Rng) -> Value {
+    let mut own = serde_json::Map::new();
+    for name in NAMES {
+        if rng.chance(0.5) {
+            continue;
+        }
+        let entry = match rng.below(6) {
+            0 => json!({"quota": 1 + rng.below(5), "window": pick(rng, &[2, 10])}),
+            1 => json!({"rampup": true}),
+            2 => json!({"requests_per_minute": pick(rng, &[20, 60])}),
+            3 => json!({"concurrency": 2 + rng.below(6), "delay": pick(rng, &[0.0, 0.02, 0.5])}),
+            4 => json!({"delay_per_slot": 0.3, "concurrency": 3, "delay": 0.05}),
+            _ => json!({"autothrottle": true, "backoff": {"per_slot": true}}),
+        };
+        own.insert(name.to_owned(), entry);
+    }
+    Value::Object(own)
+}
+
+/// A sink that is full for a while, now and then.
+struct FullNowAndThen {
+    inner: FileSink,
+    is_full: Shared<bool>,
+}
+
+impl Sink for FullNowAndThen {
+    fn on_head(&mut self, reply: &Reply<'_>) -> Wish {
+        self.inner.on_head(reply)
+    }
+
+    fn on_body(&mut self, id: u64, piece: &[u8]) -> Flow {
+        self.inner.on_body(id, piece)
+    }
+
+    fn put(&mut self, page: &mut Page, disk: &mut Vec<DiskJob>) {
+        self.inner.put(page, disk);
+    }
+
+    fn decision(&mut self, decision: &Decision, at: Wall, disk: &mut Vec<DiskJob>) {
+        self.inner.decision(decision, at, disk);
+    }
+
+    fn disk_done(&mut self, done: &DiskDone, disk: &mut Vec<DiskJob>) {
+        self.inner.disk_done(done, disk);
+    }
+
+    fn is_ready(&self) -> bool {
+        !self.is_full.get() && self.inner.is_ready()
+    }
+
+    fn flush(&mut self, disk: &mut Vec<DiskJob>) {
+        self.inner.flush(disk);
+    }
+
+    fn finish(&mut self, disk: &mut Vec<DiskJob>) {
+        self.inner.finish(disk);
+    }
+
+    fn is_done(&self) -> bool {
+        self.inner.is_done()
+    }
+
+    fn failure(&self) -> Option<&WriteError> {
+        self.inner.failure()
+    }
+}
+
+/// A random web and crawl of it under random values of every setting; what was set, by name.
+fn varied(seed: u64) -> (Case, BTreeMap<&'static str, Value>) {
+    let mut case = case(seed);
+    let mut rng = Rng::from_seed(seed).fork("every setting");
+    let mut said = BTreeMap::new();
+    for setting in all() {
+        if LEFT_OUT.iter().any(|(name, _)| *name == setting.name) {
+            continue;
+        }
+        if let Some(value) = value_of(setting.name, &mut rng) {
+            said.insert(setting.name, value);
+        }
+    }
+    // Of all bodies together there may be more than of one.
+    let buffered = said.get("BUFFERED_BODIES_MAX").and_then(Value::as_u64);
+    let body = said.get("DOWNLOAD_MAXSIZE").and_then(Value::as_u64);
+    let buffered = buffered.unwrap_or(100_000_000);
+    said.insert(
+        "DOWNLOAD_MAXSIZE",
+        json!(body.unwrap_or(10_000_000).min(buffered)),
+    );
+    // What a Crawl-delay comes to under these settings others judge.
+    for site in case.web.sites.values_mut() {
+        site.crawl_delay = Duration::ZERO;
+    }
+    // Set-up that takes longer than any gap.
+    case.web.round_trip = Duration::from_millis(pick(&mut rng, &[1, 20, 150, 900]));
+    let follow = case
+        .plan
+        .settings
+        .iter()
+        .find(|(name, _)| *name == "FOLLOW");
+    let follow = follow.expect("every case says it").clone();
+    case.plan.settings = said.clone().into_iter().collect();
+    case.plan.settings.push(follow);
+    let promise = &mut case.web.promise;
+    let number = |name: &str| said.get(name).and_then(Value::as_u64);
+    *promise = super::web::Promise {
+        in_all: number("CONCURRENT_REQUESTS").unwrap_or(4096) as usize,
+        per_address: match number("CONCURRENT_REQUESTS_PER_IP") {
+            None | Some(0) => usize::MAX,
+            Some(most) => most as usize,
+        },
+        attempts: usize::MAX,
+        obeys_robots: said.get("ROBOTSTXT_OBEY") != Some(&json!(false)),
+        robots_lifetime: Duration::ZERO,
+        hold_max: Duration::ZERO,
+        ..super::web::Promise::default()
+    };
+    for _ in 0..rng.below(3) {
+        let from = Instant::START + Duration::from_millis(rng.below(20_000));
+        let how = [Answer::NoRoute, Answer::Silence, Answer::Refuse];
+        case.web.outages.push(Outage {
+            from,
+            to: from + Duration::from_millis(rng.below(15_000)),
+            connects: rng.chance(0.8).then(|| pick(&mut rng, &how)),
+            names: pick(&mut rng, &[Names::Answers, Names::Silent, Names::Fails]),
+        });
+    }
+    (case, said)
+}
+
+fn check(seed: u64) {
+    let (mut case, said) = varied(seed);
+    let mut rng = Rng::from_seed(seed).fork("events");
+    let seeds = std::mem::take(&mut case.plan.seeds);
+    let web = case.web.shared();
+    let is_full = Shared::new(false);
+    let sink = FullNowAndThen {
+        inner: FileSink::new(FileSinkOptions::new("out")),
+        is_full: Shared::clone(&is_full),
+    };
+    let mut run = case.plan.begin_into(&web, sink);
+    let handle = run.crawler.handle();
+    for url in &seeds {
+        let request = argiope::Request::get(url.as_str());
+        handle
+            .submit(request)
+            .unwrap_or_else(|error| panic!("seed {seed}: {url}: {error}"));
+    }
+    // Pauses and full sinks, at random moments, for a while.
+    let mut ended = None;
+    for _ in 0..rng.below(6) {
+        let at = run.crawler.elapsed() + Duration::from_millis(rng.below(6_000));
+        ended = ended.or_else(|| run.until(at));
+        let pauses = rng.chance(0.5);
+        match pauses {
+            true => handle.pause(),
+            false => is_full.set(true),
+        }
+        let at = run.crawler.elapsed() + Duration::from_millis(rng.below(12_000));
+        ended = ended.or_else(|| run.until(at));
+        match pauses {
+            true => handle.resume(),
+            false => is_full.set(false),
+        }
+        if ended.is_some() {
+            break;
+        }
+    }
+    drop(handle);
+    let reason = ended.unwrap_or_else(|| run.finish());
+    let known = [
+        "finished",
+        "closespider_pagecount",
+        "closespider_errorcount",
+        "closespider_timeout",
+    ];
+    assert!(
+        known.contains(&reason),
+        "seed {seed}: {reason} under {said:?}"
+    );
+    run.check_manners();
+    if reason == "finished" {
+        run.check_lines();
+    }
+    let lines = run.lines();
+    let done: BTreeSet<&str> = lines
+        .iter()
+        .filter(|line| line.is_page() && line.is_final())
+        .map(|line| line.url())
+        .collect();
+    let pending: BTreeSet<String> = run.crawler.take_pending().map(|p| p.request.url).collect();
+    for url in &seeds {
+        let is_there = done.contains(url.as_str()) || pending.contains(url);
+        // A redirect to it or from it may have been the one to end.
+        let is_redirected = lines
+            .iter()
+            .any(|line| line.url() == url && !line.is_final());
+        assert!(
+            is_there || is_redirected,
+            "seed {seed}: {url} was lost ({reason}) under {said:?}"
+        );
+    }
+    if reason == "finished" {
+        let left = run.crawler.progress();
+        let busy = left.queued + left.in_flight + left.buffered + left.scopes_waiting;
+        assert_eq!(busy, 0, "seed {seed}: {left:?} under {said:?}");
+        assert_eq!(pending.len(), 0, "seed {seed}: {pending:?} under {said:?}");
+    }
+}
+
+#[test]
+fn random_webs_under_every_setting_at_once_are_crawled_to_their_end() {
+    each_seed(SEEDS, check);
+}
+
+#[test]
+fn what_is_left_out_is_a_setting() {
+    for (name, _) in LEFT_OUT {
+        assert!(all().iter().any(|setting| setting.name == name), "{name}");
+    }
+}

@@ -1,0 +1,224 @@
+//! Our own network or name servers fail: the crawl waits, nothing is lost, nothing counts.
+
+use std::time::Duration;
+
+use argiope::base::time::Instant;
+use argiope::io::sim::Answer;
+
+use super::crawl::{Plan, Run};
+use super::web::{Names, Outage, PoliteWeb};
+
+fn secs(seconds: u64) -> Instant {
+    Instant::START + Duration::from_secs(seconds)
+}
+
+/// One-page sites, each on a network and under a domain of its own.
+fn many(count: u32) -> (PoliteWeb, Plan) {
+    let mut web = PoliteWeb::default();
+    web.round_trip = Duration::from_millis(40);
+    let mut plan = Plan::new(&[])
+        .set("CONCURRENT_REQUESTS", 16)
+        .set("DOWNLOAD_TIMEOUT", 20);
+    for number in 0..count {
+        let name = format!("host{number}.test");
+        let [_, b, c, d] = (number << 8 | 1).to_be_bytes();
+        let site = web.site(&name, std::net::SocketAddr::from(([10, b, c, d], 80)));
+        site.page("/", &[]);
+        plan.seeds.push(format!("http://{name}/"));
+    }
+    (web, plan)
+}
+
+/// Crawls to the end. Every page must have come, and failures of the network must not count.
+fn crawl(web: PoliteWeb, plan: Plan) -> (Run, usize) {
+    let sites = plan.seeds.len();
+    let web = web.shared();
+    let mut run = plan.begin(&web);
+    assert_eq!(run.finish(), "finished");
+    run.check_lines();
+    let lines = run.lines();
+    let ended = lines
+        .iter()
+        .filter(|line| line.is_page() && line.is_final());
+    let lost: Vec<_> = ended
+        .clone()
+        .filter(|line| line.end() != "200")
+        .map(|l| &l.0)
+        .collect();
+    assert!(lost.is_empty(), "lost: {lost:?}");
+    assert_eq!(ended.count(), sites);
+    let calls = web.borrow().calls.len();
+    (run, calls)
+}
+
+/// Lines that say that nothing was connected to.
+fn failures(run: &Run) -> usize {
+    let lines = run.lines();
+    let kinds = ["connect.", "dns.", "timeout.connect"];
+    let failed = lines
+        .iter()
+        .filter(|line| kinds.iter().any(|kind| line.end().starts_with(kind)));
+    failed.count()
+}
+
+#[test]
+fn a_minute_without_a_route_loses_nothing_and_is_hardly_called_into() {
+    for from in [0, 4] {
+        let (mut web, plan) = many(1500);
+        web.outages.push(Outage {
+            from: secs(from),
+            to: secs(from + 60),
+            connects: Some(Answer::NoRoute),
+            names: Names::Answers,
+        });
+        let (run, calls) = crawl(web, plan);
+        assert_eq!(failures(&run), 0, "no line says so");
+        // A connection for each page, for each robots.txt, what was on its way, and single probes.
+        assert!(calls < 2 * 1500 + 200, "{calls} calls from {from} s on");
+        let progress = run.crawler.progress();
+        assert_eq!(progress.outages, 1);
+        let span = progress.outage_time.as_secs();
+        assert!((57..95).contains(&span), "{span} s");
+    }
+}
+
+#[test]
+fn two_minutes_of_a_dead_link_lose_nothing() {
+    let (mut web, plan) = many(800);
+    web.outages.push(Outage {
+        from: secs(3),
+        to: secs(123),
+        connects: Some(Answer::Silence),
+        names: Names::Answers,
+    });
+    let (run, _) = crawl(web, plan);
+    assert!(run.crawler.progress().outages > 0);
+    // What had begun before the link died may count once.
+    assert!(failures(&run) <= 16, "{}", failures(&run));
+}
+
+#[test]
+fn a_resolver_that_fails_while_the_network_is_down_loses_nothing() {
+    for names in [Names::Fails, Names::Silent] {
+        let (mut web, mut plan) = many(1500);
+        plan.asks_names = true;
+        web.outages.push(Outage {
+            from: secs(4),
+            to: secs(64),
+            connects: Some(Answer::Silence),
+            names,
+        });
+        let (run, _) = crawl(web, plan);
+        assert!(run.crawler.progress().outages > 0, "{names:?}");
+        assert!(failures(&run) <= 16, "{names:?}: {}", failures(&run));
+    }
+}
+
+#[test]
+fn a_resolver_that_fails_while_the_network_works_loses_nothing() {
+    for (names, from) in [(Names::Fails, 1), (Names::Silent, 1), (Names::Silent, 0)] {
+        let (mut web, mut plan) = many(600);
+        plan.asks_names = true;
+        web.outages.push(Outage {
+            from: secs(from),
+            to: secs(from + 90),
+            connects: None,
+            names,
+        });
+        let (run, _) = crawl(web, plan);
+        let progress = run.crawler.progress();
+        assert!(progress.outages > 0, "{names:?}: {progress:?}");
+    }
+}
+
+#[test]
+fn a_link_that_comes_and_goes_loses_nothing() {
+    let (mut web, plan) = many(1500);
+    for flap in 0..12 {
+        web.outages.push(Outage {
+            from: secs(3 + flap * 9),
+            to: secs(7 + flap * 9),
+            connects: Some(Answer::NoRoute),
+            names: Names::Answers,
+        });
+    }
+    crawl(web, plan);
+}
+
+#[test]
+fn a_crawl_that_is_paused_or_stopped_in_an_outage_has_all_that_is_left() {
+    let (mut web, plan) = many(500);
+    web.outages.push(Outage {
+        from: secs(4),
+        to: secs(1_000_000),
+        connects: Some(Answer::NoRoute),
+        names: Names::Answers,
+    });
+    let web = web.shared();
+    let mut run = plan.begin(&web);
+    run.until(Duration::from_secs(6));
+    let fetched = run.lines().iter().filter(|line| line.is_page()).count();
+    run.crawler.stopper().stop();
+    assert_eq!(run.finish(), "shutdown");
+    let pending = run.crawler.take_pending().count();
+    let ended = run
+        .lines()
+        .iter()
+        .filter(|line| line.is_page() && line.is_final())
+        .count();
+    assert!(
+        fetched > 0 && ended + pending >= 500,
+        "{ended} and {pending}"
+    );
+}
+
+#[test]
+fn a_list_of_dead_hosts_holds_no_crawl() {
+    for how in [Answer::Silence, Answer::Unreachable, Answer::Refuse] {
+        for live in [0, 5] {
+            let (mut web, plan) = many(200);
+            web.promise.obeys_robots = false;
+            for number in live..200_u32 {
+                let [_, b, c, d] = (number << 8 | 1).to_be_bytes();
+                web.deaf
+                    .insert(std::net::SocketAddr::from(([10, b, c, d], 80)), how);
+            }
+            let plan = plan.set("HOST_DOWN_AFTER", 20).set("ROBOTSTXT_OBEY", false);
+            let web = web.shared();
+            let run = plan.run(&web);
+            let lines = run.lines();
+            let ended = lines
+                .iter()
+                .filter(|line| line.is_page() && line.is_final());
+            let fetched = ended.clone().filter(|line| line.end() == "200").count();
+            assert_eq!((ended.count(), fetched), (200, live as usize), "{how:?}");
+            assert_eq!(run.crawler.progress().outages, 0, "{how:?}");
+        }
+    }
+}
+
+#[test]
+fn names_on_one_dead_name_server_hold_no_crawl() {
+    for live in [0, 5] {
+        let (mut web, mut plan) = many(live);
+        web.promise.obeys_robots = false;
+        web.unknown_names_fail = true;
+        plan.asks_names = true;
+        for number in 0..300 {
+            plan.seeds.push(format!("http://nowhere{number}.test/"));
+        }
+        let plan = plan.set("HOST_DOWN_AFTER", 20).set("ROBOTSTXT_OBEY", false);
+        let web = web.shared();
+        let run = plan.run(&web);
+        let lines = run.lines();
+        let ended = lines
+            .iter()
+            .filter(|line| line.is_page() && line.is_final());
+        let fetched = ended.clone().filter(|line| line.end() == "200").count();
+        assert_eq!(
+            (ended.count(), fetched),
+            (300 + live as usize, live as usize)
+        );
+        assert_eq!(run.crawler.progress().outages, 0);
+    }
+}
