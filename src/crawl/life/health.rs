@@ -55,6 +55,8 @@ impl<I: Io> Core<I> {
             || !passing.any(|name| failure.is_named(name))
             || self.told_to_retry(job, page).is_some()
             || settings.host_down_after.is_zero()
+            // Who says so wants no page twice, whatever its host does.
+            || job.kind == Kind::Page && settings.retry_times == 0
         {
             return HostStanding::Answers;
         }
