@@ -242,7 +242,9 @@ impl Run {
         for line in &lines {
             let kind = line.text("kind");
             if line.is_final() {
-                if kind == "page" {
+                // A request that was numbered when it was submitted, and whose URL another had come to.
+                let is_double = line.end() == "filtered.duplicate";
+                if kind == "page" && !is_double {
                     *finals.entry(line.url()).or_default() += 1;
                 }
                 continue;

@@ -116,7 +116,7 @@ fn value_of(name: &str, rng: &mut Rng) -> Option<Value> {
         "COOKIES_ENABLED" => flag(rng),
         "ROBOTSTXT_OBEY" => flag(rng),
         "ROBOTSTXT_USER_AGENT" => json!("bot"),
-        "ROBOTSTXT_CACHE_TIME" => seconds(rng, &[20.0, 86_400.0]),
+        "ROBOTSTXT_CACHE_TIME" => seconds(rng, &[700.0, 86_400.0]),
         "OUTAGE_BREAKER" => flag(rng),
         "HOST_DOWN_AFTER" => seconds(rng, &[0.0, 5.0, 120.0]),
         "DEPTH_LIMIT" => count(rng, &[0, 1, 3]),
