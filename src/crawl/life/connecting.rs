@@ -294,7 +294,6 @@ impl<I: Io> Core<I> {
                     let remote = carrier.remote.expect("a connection leads somewhere");
                     return self.on_no_port(flight_key, remote);
                 }
-                let lane = flight.lane;
                 if is_tcp && self.suspects_flight(flight_key, &failure, &carrier, lacks_route) {
                     return;
                 }
