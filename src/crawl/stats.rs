@@ -305,15 +305,8 @@ impl Stats {
             "sitemaps": self.by_kind.get("sitemap").copied().unwrap_or(0),
             "queued": progress.queued,
             "in_flight": progress.in_flight,
-            "disk_pauses": progress.disk_pauses,
-            "disk_paused": progress.disk_paused.as_secs_f64(),
             "scopes": progress.scopes,
             "scopes_waiting": progress.scopes_waiting,
-            "outages": progress.outages,
-            "outage_seconds": progress.outage_time.as_secs_f64(),
-            "outage_open": progress.outage_open.is_some(),
-            "hosts_held": progress.hosts_held,
-            "hosts_held_next": progress.hosts_held_next.map(|span| span.as_secs_f64()),
             "seen": progress.seen,
             "seeds": self.seeds,
             "seeds_bad": self.seeds_bad,
@@ -338,6 +331,22 @@ impl Stats {
             "most_refused_scopes": scopes(self.most_refused_scopes(10)),
             "scopes_untold": self.scopes_untold,
         });
+        // What our own machine lacked, and hosts that wait.
+        let lacking = [
+            ("disk_pauses", json!(progress.disk_pauses)),
+            ("disk_paused", json!(progress.disk_paused.as_secs_f64())),
+            ("outages", json!(progress.outages)),
+            ("outage_seconds", json!(progress.outage_time.as_secs_f64())),
+            ("outage_open", json!(progress.outage_open.is_some())),
+            ("hosts_held", json!(progress.hosts_held)),
+            (
+                "hosts_held_next",
+                json!(progress.hosts_held_next.map(|span| span.as_secs_f64())),
+            ),
+        ];
+        for (key, value) in lacking {
+            all[key] = value;
+        }
         for (key, value) in pacing.to_json() {
             all[key] = value;
         }
