@@ -258,7 +258,7 @@ fn with_data(command: &mut Command, bytes: u64) {
 
 #[test]
 fn where_memory_is_limited_seeds_wait_and_none_is_lost() {
-    const SEEDS: usize = 60_000;
+    const SEEDS: usize = 40_000;
     let (server, _) = slow(Duration::from_millis(5));
     let crawl = Crawl::of(&["--seeds", "seeds", "--no-warc", "-s", "DOWNLOAD_DELAY=1h"]).aloud();
     let path = "x".repeat(2500);
@@ -274,7 +274,7 @@ fn where_memory_is_limited_seeds_wait_and_none_is_lost() {
     // It has read what it will once its figures stand still.
     let mut last = (0, 0);
     while last.1 < 8 {
-        assert!(began.elapsed() < Duration::from_secs(30), "{last:?}");
+        assert!(began.elapsed() < Duration::from_secs(40), "{last:?}");
         thread::sleep(Duration::from_millis(500));
         let text = fs::read(&stats).unwrap_or_default();
         let figures: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
@@ -288,7 +288,7 @@ fn where_memory_is_limited_seeds_wait_and_none_is_lost() {
     assert_eq!(limited.len(), 1, "{}", crawled.ended.err);
     let waits = said(&crawled, &["of 208 MiB of memory are in use", "seeds wait"]);
     assert_eq!(waits.len(), 1, "{}", crawled.ended.err);
-    assert!((4000..45_000).contains(&last.0), "{last:?}");
+    assert!((4000..38_000).contains(&last.0), "{last:?}");
     let pending = crawled.read("pending.jsonl").lines().count();
     assert_eq!(pending + crawled.lines().len(), SEEDS);
 }
