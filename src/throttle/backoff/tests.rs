@@ -211,6 +211,43 @@ fn f36_quiet_leads_back_to_the_base_and_leaves_nothing() {
 }
 
 #[test]
+fn f41_what_was_given_until_an_outage_is_taken_for_the_servers_rate() {
+    let mut meter = super::Meter::new(Instant::START);
+    meter.giving = 7_000_000_000;
+    let bracket = super::Bracket::after_outage(500_000_000, &meter, Instant::START);
+    let gaps = [bracket.gap, bracket.home, bracket.told];
+    assert_eq!(gaps, [500_000_000; 3], "in nanoseconds");
+    assert_eq!((bracket.outage_ms, bracket.refused), (7000, 0));
+}
+
+#[test]
+fn f36_a_gap_close_above_the_base_is_not_jittered_below_it() {
+    let mut scope = Scope::new(1.0, defaults());
+    for (gap, low) in [
+        (1.0005, -0.0005),
+        (1.002, -0.002),
+        (1.004, -0.003),
+        (2.0, -0.003),
+    ] {
+        let learned = Learned {
+            gap: (gap * 1e9) as u64,
+            refused: 0,
+            known: true,
+            cuts: 0,
+            lanes: 0,
+        };
+        scope.backoff = Backoff::from_learned(learned, scope.now);
+        let jitter = scope.backoff.jitter(&scope.rules()).expect("it binds");
+        assert!(
+            gap * (1.0 + jitter.low) >= 1.0 - 1e-9,
+            "{jitter:?} of {gap}"
+        );
+        assert!((jitter.low - low).abs() < 1e-5, "{jitter:?} of {gap}");
+        assert_eq!(jitter.high, 0.003);
+    }
+}
+
+#[test]
 fn f35_a_step_back_takes_a_quiet_window_and_a_refusal_begins_it_anew() {
     let mut scope = Scope::new(0.0, defaults());
     scope.refuse(5);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::world::*;
 use crate::base::time::Instant;
+use crate::fetch::failure::FailureKind;
 use crate::throttle::engine::{Grant, Throttle};
 use crate::throttle::scope::ScopeSet;
 use crate::throttle::settings::{Oversize, Quota, WindowKind};
@@ -109,4 +110,21 @@ fn f76_a_learned_limit_comes_back_with_its_scope() {
         .filter(|v| v.at >= from && v.status != Some(200))
         .count();
     assert!(served >= 540 && refused <= 4, "{served} and {refused}");
+}
+
+#[test]
+fn each_answer_is_counted_once_however_its_body_ends() {
+    let mut world = World::new(pace(1, 0.1, 0.0));
+    let mut silent = Reply::new(200, 0.01);
+    silent.signal.status = None;
+    silent.signal.failure = Some(FailureKind::Reset);
+    let mut broken = Reply::new(200, 0.01);
+    broken.breaks = true;
+    let replies = [Reply::new(200, 0.01), Reply::new(404, 0.01), silent, broken];
+    let lane = world.origin("a.test", script(replies));
+    world.queue(lane, 4, page(0.01));
+    world.run(at(60.0));
+    assert_eq!(world.visits("a.test").len(), 4);
+    let replies: Vec<u64> = world.throttle.accounts().map(|a| a.replies).collect();
+    assert_eq!(replies, [4]);
 }

@@ -363,3 +363,21 @@ fn f61_a_dearer_request_that_does_not_fit_leaves_nothing_reserved() {
         assert_eq!(fits(throttle, scope, another), expected, "{another}");
     }
 }
+
+#[test]
+fn f66_a_request_takes_the_share_of_its_quota_that_it_costs_and_all_of_it_at_most() {
+    let settings = [spending(10.0, 60.0, WindowKind::Fixed), pace(1, 0.0, 0.0)];
+    let [mut api, mut free] = settings.map(|one| Throttle::new(one, 1, Instant::START));
+    for (cost, share) in [
+        (0.0, 0.0),
+        (2.5, 0.25),
+        (10.0, 1.0),
+        (999.0, 1.0),
+        (f64::NAN, 1.0),
+    ] {
+        let scope = api.scope("api");
+        assert_eq!(api.share(scope, cost), share, "{cost}");
+        let scope = free.scope("api");
+        assert_eq!(free.share(scope, cost), 0.0, "{cost}");
+    }
+}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::world::*;
-use crate::throttle::engine::Grant;
+use crate::throttle::engine::{Grant, Throttle};
 use crate::throttle::scope::ScopeSet;
 use crate::throttle::settings::{ScopePatch, Settings};
 
@@ -162,4 +162,33 @@ fn what_is_coming_is_what_is_released_next_and_a_look_at_it_changes_nothing() {
         assert!(matches!(released, Some(Grant::Release(next, _)) if next == lane));
     }
     assert_eq!(world.throttle.coming(later).count(), 0);
+}
+
+#[test]
+fn a_further_scope_is_added_to_a_request_only_with_a_place_and_given_back_with_the_others() {
+    let now = at(0.0);
+    let mut throttle = Throttle::new(pace(1, 0.0, 0.0), 1, now);
+    let [first, second] = ["first", "second"].map(|name| throttle.scope(name));
+    let mut released = Vec::new();
+    for id in [first, second] {
+        let lane = throttle.open_lane(&ScopeSet::ordered([id]));
+        throttle.offer(lane, now);
+        match throttle.poll(now) {
+            Some(Grant::Release(_, ticket)) => released.push(ticket),
+            other => panic!("nothing keeps it: {other:?}"),
+        }
+    }
+    let further = throttle.scope("further");
+    assert!(throttle.try_add(released[0], further));
+    assert!(throttle.try_add(released[0], further), "it has it already");
+    assert!(
+        !throttle.try_add(released[1], further),
+        "its place is taken"
+    );
+    assert!(!throttle.try_add(released[1], first));
+    throttle.cancel(released[0], now);
+    // Scopes that nothing is left of are forgotten.
+    let [first, further] = ["first", "further"].map(|name| throttle.scope(name));
+    assert!(throttle.try_add(released[1], further), "it was given back");
+    assert!(throttle.try_add(released[1], first));
 }
