@@ -221,6 +221,27 @@ fn f41_what_was_given_until_an_outage_is_taken_for_the_servers_rate() {
 }
 
 #[test]
+fn f44_where_a_refusal_is_dear_a_probe_takes_four_times_the_answers() {
+    let answers = |dear_ms| {
+        let mut scope = Scope::new(0.0, defaults());
+        let mut bracket = super::Bracket::remembered(100_000_000, 0, 0, scope.now);
+        bracket.worked = 104_000_000;
+        bracket.dear_ms = dear_ms;
+        scope.backoff.state = super::State::Following(bracket);
+        let probed = scope.pace();
+        let mut answers = 0;
+        while scope.pace() == probed {
+            scope.send(true);
+            answers += 1;
+        }
+        answers
+    };
+    let usual = answers(0);
+    assert!((45..55).contains(&usual), "{usual}");
+    assert_eq!(answers(1), 4 * usual);
+}
+
+#[test]
 fn f36_a_gap_close_above_the_base_is_not_jittered_below_it() {
     let mut scope = Scope::new(1.0, defaults());
     for (gap, low) in [

@@ -3,6 +3,7 @@
 use super::world::*;
 use crate::base::time::Instant;
 use crate::fetch::failure::FailureKind;
+use crate::throttle::decision::Event;
 use crate::throttle::settings::{Backoff, Jitter, Rampup, Settings};
 
 /// A pace for all, and backoff without chance.
@@ -475,4 +476,23 @@ fn f41_a_climb_to_full_speed_forgets_nothing_before_it_was_proven() {
     world.run(at(60.0));
     let used = world.served("a.test", at(25.0), at(60.0)) as f64 / (500.0 * 35.0);
     assert!(used >= 0.95, "{used} of the limit");
+}
+
+#[test]
+fn f79_a_step_is_kept_as_a_decision_where_decisions_are_wanted_and_nowhere_else() {
+    for wanted in [true, false] {
+        let mut world = World::new(backing(1, 0.2, |_| {}));
+        world.throttle.set_tracing(wanted);
+        let lane = world.origin("a.test", script([Reply::new(429, 0.01)]));
+        world.queue(lane, 1, page(0.01));
+        world.run(at(10.0));
+        let steps: Vec<_> = world
+            .throttle
+            .take_decisions()
+            .filter(|decision| decision.event == Event::Backoff)
+            .map(|decision| (decision.scope, decision.status, decision.delay))
+            .collect();
+        let step = ("a.test".to_owned(), Some(429), [secs(0.2), secs(1.0)]);
+        assert_eq!(steps, if wanted { vec![step] } else { Vec::new() });
+    }
 }
