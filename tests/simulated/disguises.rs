@@ -130,7 +130,8 @@ fn suspicions(
     run.check_manners();
     let suspicions = run.decisions().into_iter();
     let suspicions = suspicions
-        .filter(|line| line["event"] == "suspect")
+        // Without what AutoThrottle takes for a cache's.
+        .filter(|line| line["event"] == "suspect" && line["source"] == "backoff")
         .collect();
     let web = run.web.take();
     (web, suspicions)

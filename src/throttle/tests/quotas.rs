@@ -4,7 +4,8 @@ use super::world::*;
 use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::base::time::Instant;
-use crate::throttle::engine::{Grant, Throttle, TicketId};
+use crate::throttle::decision::Event;
+use crate::throttle::engine::{Account, Grant, Throttle, TicketId};
 use crate::throttle::scope::{ScopeId, ScopeSet};
 use crate::throttle::settings::{Oversize, Quota, ScopePatch, Settings, WindowKind};
 use crate::throttle::signal::Feedback;
@@ -380,4 +381,41 @@ fn f66_a_request_takes_the_share_of_its_quota_that_it_costs_and_all_of_it_at_mos
         let scope = free.scope("api");
         assert_eq!(free.share(scope, cost), 0.0, "{cost}");
     }
+}
+
+#[test]
+fn f79_waiting_for_what_may_be_spent_is_a_decision() {
+    for wanted in [true, false] {
+        let mut world = World::new(spending(3.0, 60.0, WindowKind::Fixed));
+        world.throttle.set_tracing(wanted);
+        let lane = world.origin("a.test", script([]));
+        world.queue(lane, 4, page(0.01));
+        world.run(at(10.0));
+        let decided = |account: &Account| account.decided(Event::Quota);
+        let decided: u32 = world.throttle.accounts().map(decided).sum();
+        assert_eq!(decided, 1, "it is counted");
+        let mut kept = world.throttle.take_decisions();
+        let kept = kept.find(|decision| decision.event == Event::Quota);
+        assert_eq!(kept.is_some(), wanted);
+        assert!(kept.is_none_or(|decision| decision.reason.contains("is spent")));
+    }
+}
+
+#[test]
+fn f50_what_is_known_of_a_scope_counts_from_when_it_comes_to_be() {
+    let mut throttle = Throttle::new(pace(1, 0.0, 0.0), 1, Instant::START);
+    let delay = Some(secs(2.0));
+    throttle.set_initial(Box::new(move |name| {
+        Some(Feedback {
+            delay,
+            ..Feedback::of(name)
+        })
+    }));
+    throttle.set_clock(at(100.0));
+    let scope = throttle.scope("a.test");
+    let lane = throttle.open_lane(&ScopeSet::ordered([scope]));
+    throttle.offer(lane, at(100.0));
+    assert_eq!(throttle.poll(at(101.9)), None);
+    let granted = throttle.poll(at(102.0));
+    assert!(matches!(granted, Some(Grant::Release(..))), "{granted:?}");
 }
