@@ -4,6 +4,7 @@ pub mod time;
 pub mod wheel;
 pub mod timeouts;
 pub(crate) mod units;
+pub(crate) mod bound;
 pub mod slab;
 pub mod chunked;
 pub mod secret;

@@ -486,7 +486,10 @@ impl<I: Io> Core<I> {
     fn let_depart(&mut self) {
         self.see_time();
         let mut departed = false;
-        while let Some(ticket) = self.throttle.poll_departure(self.now) {
+        for _ in 0..GRANTS_PER_TURN {
+            let Some(ticket) = self.throttle.poll_departure(self.now) else {
+                break;
+            };
             self.depart(ticket);
             departed = true;
         }

@@ -48,6 +48,7 @@ use self::names::Resolved;
 use self::pieces::Read;
 use self::work::Task;
 use super::core::Core;
+use crate::base::bound::Bound;
 use crate::base::slab::Key;
 use crate::fetch::exchange::Exchange;
 use crate::fetch::failure::{Failure, FailureKind};
@@ -184,7 +185,8 @@ impl<I: Io> Core<I> {
     /// 5. Bytes arrived: head, body, end, as the connection reads them.
     pub fn on_bytes(&mut self, key: Key, chunk: &Chunk, stamp: Stamp) {
         let mut used = 0;
-        loop {
+        let mut steps = Bound::new("read a chunk", steps_max(self.io.bytes(chunk).len()));
+        while steps.step() {
             // Without TLS there is no more to come out of what was read, nor to be sent.
             let is_last;
             let bytes = self.io.bytes(chunk);
@@ -264,6 +266,12 @@ impl<I: Io> Core<I> {
         self.spare
             .put_exchange(exchange, buffers.unwrap_or_default());
     }
+}
+
+/// Steps that so many bytes may take to read: each takes some of them or is the end of something that a
+/// byte at least belongs to.
+pub(super) fn steps_max(bytes: usize) -> usize {
+    bytes.saturating_mul(4).saturating_add(1024)
 }
 
 /// How a page says that its request was not admitted.

@@ -48,6 +48,7 @@ use super::scope::{Change, NOBODY, Profile, Queued, Scope, ScopeId};
 use super::settings::Settings;
 use super::signal::Feedback;
 use super::strategies::Strategies;
+use crate::base::bound::Bound;
 use crate::base::chunked::ChunkedVec;
 use crate::base::rng::Rng;
 use crate::base::secret::Secret;
@@ -421,7 +422,9 @@ impl Throttle {
     }
 
     fn try_depart(&mut self, id: ScopeId, now: Instant) -> Option<Grant> {
-        loop {
+        // Each step but the last moves a ticket to another scope's line.
+        let mut steps = Bound::new("find a departure", self.tickets.len() + 1);
+        while steps.step() {
             let slot = self.first_departing(self.scope_ref(id));
             if slot == NOBODY {
                 return None;
@@ -441,6 +444,7 @@ impl Throttle {
             self.charge(TicketId(key), now);
             return Some(Grant::Depart(TicketId(key)));
         }
+        None
     }
 
     fn try_release(&mut self, id: ScopeId, now: Instant) -> Looked {

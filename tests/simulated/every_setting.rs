@@ -116,7 +116,7 @@ fn value_of(name: &str, rng: &mut Rng) -> Option<Value> {
         "COOKIES_ENABLED" => flag(rng),
         "ROBOTSTXT_OBEY" => flag(rng),
         "ROBOTSTXT_USER_AGENT" => json!("bot"),
-        "ROBOTSTXT_CACHE_TIME" => seconds(rng, &[700.0, 86_400.0]),
+        "ROBOTSTXT_CACHE_TIME" => seconds(rng, &[20.0, 700.0, 86_400.0]),
         "ROBOTS_MEMORY" => count(rng, &[1, 500, 1_000_000]),
         "SITEMAP_DEPTH_LIMIT" => count(rng, &[0, 1, 3]),
         "SITEMAPS_PER_HOST_MAX" => count(rng, &[0, 1, 1000]),

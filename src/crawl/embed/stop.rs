@@ -1,6 +1,7 @@
 //! Stopping: what is not sent goes back to the frontier, what is on its way ends as `cancelled`.
 
 use super::inbox::Waiting;
+use crate::base::bound::Bound;
 use crate::base::slab::Key;
 use crate::crawl::core::Core;
 use crate::crawl::life::credentials::Credentials;
@@ -41,7 +42,11 @@ impl<I: Io> Core<I> {
             self.frontier
                 .put_back(flight.lane, flight.job, &mut self.throttle, self.now);
         }
+        let mut steps = Bound::new("close idle connections", self.pool.len());
         while let Some(idle) = self.pool.evict() {
+            if !steps.step() {
+                break;
+            }
             if let Some(key) = self.sockets.key_of(idle) {
                 self.close_socket(key, Close::Finish);
             }

@@ -6,6 +6,9 @@ use crate::crawl::core::{Core, token_of};
 use crate::crawl::timer::Timer;
 use crate::io::{Close, Io};
 
+/// Idle connections closed each time that the pool's timer fires: each is a system call.
+const CLOSED_AT_ONCE: usize = 16;
+
 impl<I: Io> Core<I> {
     /// Closes a socket and forgets it.
     pub fn close_socket(&mut self, key: Key, how: Close) {
@@ -52,7 +55,11 @@ impl<I: Io> Core<I> {
 
     /// Closes what has been idle for as long as the pool keeps it.
     pub fn on_idle_too_long(&mut self) {
-        while let Some(slot) = self.pool.expire(self.now) {
+        // The timer fires again for what is left.
+        for _ in 0..CLOSED_AT_ONCE {
+            let Some(slot) = self.pool.expire(self.now) else {
+                return;
+            };
             self.close_slot(slot, Close::Finish);
         }
     }

@@ -11,6 +11,7 @@ use super::news::arrival;
 use super::origins::Origin;
 use super::ports::NO_PORT;
 use super::room::EXHAUSTED;
+use crate::base::bound::Bound;
 use crate::base::slab::Key;
 use crate::base::time::Instant;
 use crate::crawl::breaker::Probed;
@@ -25,6 +26,9 @@ use crate::fetch::tunnel::{Tunnel, UNREACHABLE};
 use crate::frontier::job::Job;
 use crate::io::{Close, Io, Stamp};
 use crate::throttle::engine::{LaneId, TicketId};
+
+/// More addresses than an answer of 64 KiB can hold.
+const ADDRESSES_MAX: usize = 8192;
 
 impl<I: Io> Core<I> {
     /// A released request takes an idle connection of its origin, or begins to make one.
@@ -112,7 +116,8 @@ impl<I: Io> Core<I> {
     /// Opens the next connection of an attempt's race, when it is time for it. `false` where none is
     /// left: the addresses behind the last that failed have no place. Then the attempt is to be ended.
     fn race_on(&mut self, key: Key) -> bool {
-        loop {
+        let mut steps = Bound::new("try addresses", ADDRESSES_MAX);
+        while steps.step() {
             let Some(flight) = self.flights.get_mut(key) else {
                 return true;
             };
@@ -140,6 +145,7 @@ impl<I: Io> Core<I> {
                 Turn::Lost => return false,
             }
         }
+        false
     }
 
     /// Opens one connection for an attempt.

@@ -61,6 +61,9 @@ const LOCAL_NAMES: [&str; 6] = [
     "ip6-loopback",
 ];
 
+/// What the resolver wants done in one turn: a packet each, or the lanes that waited for a name.
+const ACTIONS_PER_TURN: usize = 1024;
+
 impl<I: Io> Core<I> {
     /// Looks up the host of a lane that has been released. No place is held while it waits.
     pub fn resolve(&mut self, lane: LaneId, ticket: TicketId) -> Resolved {
@@ -191,7 +194,10 @@ impl<I: Io> Core<I> {
 
     /// Does what the resolver wants done.
     pub fn resolve_on(&mut self) {
-        while let Some(action) = self.resolver.poll() {
+        for _ in 0..ACTIONS_PER_TURN {
+            let Some(action) = self.resolver.poll() else {
+                return;
+            };
             match action {
                 Action::Open {
                     socket,
@@ -245,6 +251,7 @@ impl<I: Io> Core<I> {
                 }
             }
         }
+        self.unfinished = true;
     }
 
     /// Lanes that the resolver had no room for ask again.

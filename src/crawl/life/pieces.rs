@@ -3,6 +3,8 @@
 
 use super::flight::{End, Flight, HttpSocket, Socket};
 use super::news::arrival;
+use super::steps_max;
+use crate::base::bound::Bound;
 use crate::base::slab::{Key, Slab};
 use crate::crawl::core::{Core, token_of};
 use crate::fetch::connection::News;
@@ -246,7 +248,8 @@ impl<I: Io> Core<I> {
             return;
         };
         let mut bytes = &unread.bytes[..];
-        loop {
+        let mut steps = Bound::new("read on", steps_max(bytes.len()));
+        while steps.step() {
             let Some(http) = self.sockets.get_mut(key).and_then(Socket::http_mut) else {
                 return;
             };

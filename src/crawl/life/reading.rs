@@ -1,6 +1,7 @@
 //! Which connections are read: all, until buffered bodies fill their room or the sink is busy.
 
 use super::flight::Socket;
+use crate::base::bound::Bound;
 use crate::base::slab::Key;
 use crate::crawl::core::{Core, token_of};
 use crate::io::Io;
@@ -47,7 +48,13 @@ impl<I: Io> Core<I> {
         let bound = self.config.buffered_bodies_max;
         let mut room = bound.saturating_sub(self.buffered as u64);
         let mut long_reads = 0;
+        // Each is looked at once; one that must wait again has been read of in the meantime.
+        let mut steps = Bound::new("make room", self.paused.len().saturating_mul(2) + 64);
         while let Some(key) = self.paused.front().copied() {
+            if !steps.step() {
+                self.unfinished = true;
+                return;
+            }
             if !self.sink.is_ready() {
                 return;
             }

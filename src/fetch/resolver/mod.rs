@@ -271,9 +271,14 @@ impl Resolver {
 
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Instant) {
-        while let Some((at, timer)) = self.timers.first().copied()
-            && at <= now
-        {
+        // What is left stays due.
+        for _ in 0..TIMERS_AT_ONCE {
+            let Some((at, timer)) = self.timers.first().copied() else {
+                break;
+            };
+            if at > now {
+                break;
+            }
             self.timers.pop_first();
             match timer {
                 Timer::Query(key) => self.on_try_over(key, now),
@@ -450,6 +455,9 @@ impl Resolver {
             .expect("a lookup lives until both its questions are settled")
     }
 }
+
+/// Timers that fire per call of [`Resolver::handle_timeout`].
+const TIMERS_AT_ONCE: usize = 256;
 
 /// How long the second family is waited for once the first is there (RFC 8305 §3, §8).
 ///
