@@ -95,7 +95,14 @@ fn errors_by_robots_txt_count_and_what_it_disallows_does_not() {
             _ => page("a page"),
         });
         let limit = format!("CLOSESPIDER_ERRORCOUNT={limit}");
-        let args = ["-s", "ROBOTSTXT_OBEY=true", "-s", &limit];
+        let args = [
+            "-s",
+            "ROBOTSTXT_OBEY=true",
+            "-s",
+            &limit,
+            "-s",
+            "HOST_DOWN_AFTER=0",
+        ];
         let (crawl, urls) = of_pages(&server, 3000, &args);
         let crawled = crawl.run();
         assert_eq!(crawled.stats()["finish_reason"], reason);

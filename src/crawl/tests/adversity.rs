@@ -695,7 +695,7 @@ fn a_crawl_through_moody_servers_ends_and_leaves_nothing_behind() {
         config.frontier.pages_max = rng.below(4) / 3 * 20;
         config.frontier.sitemaps = true;
         let mut others = Rng::from_seed(seed + 1000);
-        config.frontier.robots_memory = others.below(3) * 300;
+        config.frontier.robots_memory = 1 + others.below(3) * 300;
         config.frontier.sitemap_depth_limit = others.below(3) as u32;
         config.frontier.sitemaps_per_host_max = others.below(3) as u32 * 2;
         config.fetch.body_max = 40_000;
