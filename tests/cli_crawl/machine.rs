@@ -267,7 +267,7 @@ fn where_memory_is_limited_seeds_wait_and_none_is_lost() {
         .collect();
     crawl.file("seeds", seeds.as_bytes());
     let mut command = crawl.command();
-    with_data(&mut command, 208 << 20);
+    with_data(&mut command, 128 << 20);
     let going = Going::start_command(command, crawl.folder(), b"");
     let began = std::time::Instant::now();
     let stats = crawl.folder().join("out/stats.json");
@@ -284,9 +284,9 @@ fn where_memory_is_limited_seeds_wait_and_none_is_lost() {
     }
     going.signal(rustix::process::Signal::INT);
     let crawled = crawl.left(going.wait().expect(3));
-    let limited = said(&crawled, &["208 MiB (RLIMIT_DATA)", "FRONTIER_MAX"]);
+    let limited = said(&crawled, &["128 MiB (RLIMIT_DATA)", "FRONTIER_MAX"]);
     assert_eq!(limited.len(), 1, "{}", crawled.ended.err);
-    let waits = said(&crawled, &["of 208 MiB of memory are in use", "seeds wait"]);
+    let waits = said(&crawled, &["of 128 MiB of memory are in use", "seeds wait"]);
     assert_eq!(waits.len(), 1, "{}", crawled.ended.err);
     assert!((4000..38_000).contains(&last.0), "{last:?}");
     let pending = crawled.read("pending.jsonl").lines().count();
