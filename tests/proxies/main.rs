@@ -19,7 +19,12 @@ use proxy::{Manner, Proxy};
 
 /// A crawl that could look up no name at all, and that may ask no address of this machine's.
 fn config(settings: &[(&str, &str)]) -> Config {
-    let own = [("DNS_SERVERS", "127.0.0.1:9"), ("FOLLOW", "all")];
+    // What does not answer fails at once here: how hosts are waited for is judged elsewhere.
+    let own = [
+        ("DNS_SERVERS", "127.0.0.1:9"),
+        ("FOLLOW", "all"),
+        ("HOST_DOWN_AFTER", "0"),
+    ];
     crawling::config(&[&own, settings].concat())
 }
 
