@@ -21,6 +21,7 @@ pub struct Credentials {
     /// `None` where none of them is a credential, or every origin gets all.
     limited: Option<Limited>,
     /// A Cookie field stands among them.
+    #[cfg(feature = "cookies")]
     holds_cookies: bool,
 }
 
@@ -60,12 +61,14 @@ impl Credentials {
             .collect();
         names.sort_unstable();
         names.dedup();
+        #[cfg(feature = "cookies")]
         let holds_cookies = names.iter().any(|name| name.eq_ignore_ascii_case("cookie"));
         let widened = &settings.credential_origins;
         if names.is_empty() || widened.iter().any(|origin| origin == EVERY_ORIGIN) {
             return Ok(Credentials {
                 all,
                 limited: None,
+                #[cfg(feature = "cookies")]
                 holds_cookies,
             });
         }
@@ -84,6 +87,7 @@ impl Credentials {
         Ok(Credentials {
             all,
             limited: Some(limited),
+            #[cfg(feature = "cookies")]
             holds_cookies,
         })
     }

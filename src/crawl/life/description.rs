@@ -18,8 +18,8 @@ impl<I: Io> Core<I> {
         proxy: Option<&Proxy>,
         timings: Timings,
     ) -> Result<Box<Exchange>, RequestError> {
-        #[cfg_attr(not(feature = "cookies"), expect(unused_mut, reason = "they are all"))]
         self.warn_of_credentials(job);
+        #[cfg_attr(not(feature = "cookies"), expect(unused_mut, reason = "they are all"))]
         let mut fields = job.fields();
         #[cfg(feature = "cookies")]
         if let Some(cookies) = self.cookies_for(job, &fields) {
