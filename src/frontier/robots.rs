@@ -17,7 +17,7 @@ pub enum Standing {
     /// It is being fetched; these lanes wait. Boxed: few are being fetched at once, and there may
     /// be millions of origins.
     Fetching(Box<SmallVec<[LaneId; 1]>>),
-    /// They are kept under this number in the [`RulesCache`].
+    /// They are kept under this number in the cache of rules.
     Known(u32),
     /// There is none (4xx): all is allowed until the given moment.
     Absent(Instant),
