@@ -416,6 +416,10 @@ impl<I: Io> Core<I> {
     fn due(&mut self) -> Option<Timer> {
         let now = self.now;
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        // Ahead of all that may wait for its verdict.
+        if is_due(self.outage.next_timeout()) {
+            return Some(Timer::Outage);
+        }
         if let Some(timer) = self.deadlines.expire(now) {
             return Some(timer);
         }
@@ -430,9 +434,6 @@ impl<I: Io> Core<I> {
         }
         if is_due(self.frontier.next_wake()) {
             return Some(Timer::Frontier);
-        }
-        if is_due(self.outage.next_timeout()) {
-            return Some(Timer::Outage);
         }
         is_due(self.next_tick).then_some(Timer::Tick)
     }

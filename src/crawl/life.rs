@@ -228,6 +228,10 @@ impl<I: Io> Core<I> {
     pub fn on_head(&mut self, key: Key, socket: Key) {
         let lane = self.flights.get(key).expect("a reply has its attempt").lane;
         self.frontier.host_answered(lane);
+        if let Some(http) = self.sockets.get(socket).and_then(Socket::http) {
+            let (origin, remote) = (http.origin, http.connection.remote());
+            self.on_answered(origin, remote);
+        }
         self.hear_head(key, socket);
         #[cfg(feature = "cookies")]
         self.keep_cookies(key, socket);

@@ -32,9 +32,9 @@ pub struct Hosts {
     given: ChunkedVec<Given>,
     counts: bool,
     /// Those that failed since their last success.
-    failing: HashMap<HostId, Failing, Secret>,
+    failing: HashMap<Place, Failing, Secret>,
     /// Those that are held, by the end of their holds. Holds that are over leave it in time.
-    held: BTreeSet<(Instant, HostId)>,
+    held: BTreeSet<(Instant, Place)>,
 }
 
 /// What is remembered of one host. There may be millions.
@@ -42,19 +42,22 @@ pub struct Hosts {
 pub struct Host {
     /// A seed names it, or a seed's redirect leads to it.
     pub is_seed: bool,
-    /// Failures since the last success.
-    failures: u8,
-    /// Holds since the last success; [`GIVEN_UP`] once it was given up.
-    holds: u8,
-    /// It has an entry in `failing`.
-    is_failing: bool,
+    /// One of its ports may have an entry in `failing`.
+    has_failed: bool,
 }
+
+/// What is connected to: a host and a port. A port that is closed says nothing of another.
+pub type Place = (HostId, u16);
 
 /// A host that failed since its last success.
 #[derive(Clone, Copy, Debug)]
 struct Failing {
     /// The first failure in the row.
     since: Instant,
+    /// Failures since the last success.
+    failures: u8,
+    /// Holds since the last success; [`GIVEN_UP`] once it was given up.
+    holds: u8,
     /// The end of its hold, or of its being given up; in the past while it may be tried.
     until: Instant,
     /// It accepted connections and answered nothing: a connection alone is no success.
@@ -175,13 +178,12 @@ impl Hosts {
     }
 
     /// Whether a host may be asked at `now`.
-    pub fn health(&self, id: HostId, now: Instant) -> Health {
-        let host = self.get(id);
-        if !host.is_failing {
+    pub fn health(&self, place: Place, now: Instant) -> Health {
+        if !self.get(place.0).has_failed {
             return Health::Up;
         }
-        match self.failing.get(&id) {
-            Some(failing) if failing.until > now && host.holds == GIVEN_UP => Health::Down,
+        match self.failing.get(&place) {
+            Some(failing) if failing.until > now && failing.holds == GIVEN_UP => Health::Down,
             Some(failing) if failing.until > now => Health::Held(failing.until),
             _ => Health::Up,
         }
@@ -193,75 +195,81 @@ impl Hosts {
     /// than that.
     pub fn failed(
         &mut self,
-        id: HostId,
+        place: Place,
         how: HostFailure,
         down_after: Duration,
         now: Instant,
     ) -> HostVerdict {
-        if self.health(id, now) != Health::Up {
+        if self.health(place, now) != Health::Up {
             // Of requests that were on their way when the verdict fell.
             return HostVerdict::Counted;
         }
-        let failing = self.failing.entry(id).or_insert(Failing {
+        self.get_mut(place.0).has_failed = true;
+        let failing = self.failing.entry(place).or_insert(Failing {
             since: now,
+            failures: 0,
+            holds: 0,
             until: now,
             is_mute: false,
             given_up: 0,
         });
         failing.is_mute |= how == HostFailure::Unanswered;
-        let host = &mut self.hosts[id.0 as usize];
-        host.is_failing = true;
-        host.failures = host.failures.saturating_add(1);
-        let is_tried_again = host.holds > 0;
-        if how == HostFailure::Unconnected && host.failures < FAILURES_MAX && !is_tried_again {
+        failing.failures = failing.failures.saturating_add(1);
+        let is_tried_again = failing.holds > 0;
+        if how == HostFailure::Unconnected && failing.failures < FAILURES_MAX && !is_tried_again {
             return HostVerdict::Counted;
         }
         let since = now.saturating_since(failing.since);
         if since >= down_after {
-            host.holds = GIVEN_UP;
+            failing.holds = GIVEN_UP;
             let silence = HOLD_MAX.saturating_mul(1 << failing.given_up.min(16));
             failing.until = now + silence.min(DOWN_MAX);
             failing.given_up = failing.given_up.saturating_add(1);
             return HostVerdict::GivenUp(since);
         }
         let hold = HOLD_MIN
-            .saturating_mul(1 << host.holds.min(16))
+            .saturating_mul(1 << failing.holds.min(16))
             .min(HOLD_MAX);
         // Its last try is due when its time is over, not after that.
         let hold = hold.min(down_after - since);
         failing.until = now + hold;
-        host.holds = host.holds.saturating_add(1).min(GIVEN_UP - 1);
-        self.held.insert((failing.until, id));
+        failing.holds = failing.holds.saturating_add(1).min(GIVEN_UP - 1);
+        self.held.insert((failing.until, place));
         HostVerdict::Held(hold)
     }
 
     /// A host was connected to: a success, unless connections are all it gives.
-    pub fn connected(&mut self, id: HostId) {
-        if self.get(id).is_failing && self.failing.get(&id).is_some_and(|host| !host.is_mute) {
-            self.forgive(id);
+    pub fn connected(&mut self, place: Place) {
+        if self.get(place.0).has_failed
+            && self.failing.get(&place).is_some_and(|host| !host.is_mute)
+        {
+            self.forgive(place);
         }
     }
 
     /// A host answered a request: a success.
-    pub fn answered(&mut self, id: HostId) {
-        if self.get(id).is_failing {
-            self.forgive(id);
+    pub fn answered(&mut self, place: Place) {
+        if self.get(place.0).has_failed {
+            self.forgive(place);
         }
     }
 
-    fn forgive(&mut self, id: HostId) {
-        if let Some(failing) = self.failing.remove(&id) {
-            self.held.remove(&(failing.until, id));
+    fn forgive(&mut self, place: Place) {
+        if let Some(failing) = self.failing.remove(&place) {
+            self.held.remove(&(failing.until, place));
         }
-        let host = self.get_mut(id);
-        (host.failures, host.holds, host.is_failing) = (0, 0, false);
     }
 
-    /// How many hosts are held at `now`, and when the first of these holds is over.
+    /// How many hosts are held at `now`, and when the first of these holds is over. Holds that are over
+    /// and not yet [forgotten](Hosts::expire) are few.
     pub fn held(&self, now: Instant) -> (usize, Option<Instant>) {
-        let mut holds = self.held.iter().skip_while(|(until, _)| *until <= now);
-        let next = holds.next().map(|(until, _)| *until);
-        (next.map_or(0, |_| 1 + holds.count()), next)
+        let over = self
+            .held
+            .iter()
+            .take_while(|(until, _)| *until <= now)
+            .count();
+        let next = self.held.iter().nth(over).map(|(until, _)| *until);
+        (self.held.len() - over, next)
     }
 
     /// Forgets holds that are over: at most so many, so that a turn stays short.
@@ -285,13 +293,13 @@ mod tests {
 
     const DOWN_AFTER: Duration = Duration::from_secs(3600);
 
-    fn one() -> (Hosts, HostId) {
+    fn one() -> (Hosts, Place) {
         let mut hosts = Hosts::new(&Secret::from_seed(1));
         let id = hosts.host("a.test", &mut Interner::new(&Secret::from_seed(1)));
-        (hosts, id)
+        (hosts, (id, 80))
     }
 
-    fn fail(hosts: &mut Hosts, id: HostId, times: u32, now: Instant) -> HostVerdict {
+    fn fail(hosts: &mut Hosts, id: Place, times: u32, now: Instant) -> HostVerdict {
         let fail = |_| hosts.failed(id, Unconnected, DOWN_AFTER, now);
         (0..times).map(fail).last().expect("at least one")
     }
@@ -302,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_million_of_them_fit_into_4_megabytes() {
-        assert_eq!(size_of::<Host>(), 4);
+        assert!(size_of::<Host>() <= 4);
     }
 
     #[test]
@@ -366,6 +374,23 @@ mod tests {
     }
 
     #[test]
+    fn a_closed_port_says_nothing_of_another_and_an_open_one_nothing_of_it() {
+        let (mut hosts, open) = one();
+        let closed = (open.0, 443);
+        let mut now = Instant::START;
+        for seconds in [5, 10, 20, 40, 45] {
+            let verdict = hosts.failed(closed, Unanswered, secs(120), now);
+            assert_eq!(verdict, HostVerdict::Held(secs(seconds)));
+            assert_eq!(hosts.health(open, now), Health::Up);
+            hosts.answered(open);
+            hosts.connected(open);
+            now += secs(seconds);
+        }
+        let verdict = hosts.failed(closed, Unanswered, secs(120), now);
+        assert!(matches!(verdict, HostVerdict::GivenUp(_)), "{verdict:?}");
+    }
+
+    #[test]
     fn a_success_forgives_everything() {
         let (mut hosts, id) = one();
         let now = Instant::START;
@@ -397,8 +422,8 @@ mod tests {
     fn holds_that_are_over_are_forgotten_and_not_counted() {
         let mut hosts = Hosts::new(&Secret::from_seed(1));
         let mut names = Interner::new(&Secret::from_seed(1));
-        let ids: Vec<HostId> = (0..3)
-            .map(|number| hosts.host(&format!("h{number}.test"), &mut names))
+        let ids: Vec<Place> = (0..3)
+            .map(|number| (hosts.host(&format!("h{number}.test"), &mut names), 80))
             .collect();
         for (number, id) in ids.iter().enumerate() {
             let at = Instant::START + secs(number as u64);

@@ -213,7 +213,7 @@ impl Frontier {
             return Next::Later;
         };
         let origin = self.origins.get(slot.origin);
-        match self.health_of(lane, origin.host, now) {
+        match self.health(lane, now) {
             Health::Up => {}
             Health::Held(until) => {
                 self.lanes[lane.0 as usize].stands = Stands::Held;

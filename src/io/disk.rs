@@ -183,7 +183,9 @@ fn perform(
                 room.wait();
             }
             result => {
-                if was_full && result.is_ok() {
+                // Another failure than that there is no room.
+                let is_full = |error| waits_for_room(job, error);
+                if was_full && !result.as_ref().is_err_and(is_full) {
                     report(Event::DiskRoom);
                 }
                 return result;

@@ -342,7 +342,8 @@ impl Breaker {
         watch.next_timeout().filter(|_| watch.is_open())
     }
 
-    /// Whether nothing is to be sent at all: every way that was used is open.
+    /// Whether nothing is to be sent at all: every way that was used is open, and each of them had worked.
+    /// Where one never did, another that was not tried yet may work.
     pub fn stops_all(&self) -> bool {
         let mut ways = self
             .watches
@@ -351,7 +352,7 @@ impl Breaker {
         match ways.next() {
             // Without addresses nothing was ever connected to.
             None => self.blocked_until(Egress::Names).is_some(),
-            Some(first) => first.is_open() && ways.all(Watch::is_open),
+            Some(first) => first.stops_all() && ways.all(Watch::stops_all),
         }
     }
 
@@ -480,7 +481,7 @@ impl Breaker {
             _ => Vec::new(),
         };
         let (number, target) = self.watches[index].begin_probe(now);
-        let (by, target) = match known.get(number % known.len().max(1)) {
+        let (by, target) = match known.get(number % (known.len() + 1)) {
             Some((by, to)) => (*by, Target::Address(*to)),
             None => (egress, target),
         };

@@ -348,6 +348,33 @@ fn where_one_family_works_what_has_no_route_by_the_other_is_charged() {
 }
 
 #[test]
+fn a_family_that_never_worked_stops_no_other() {
+    let mut bench = Bench::new();
+    bench.connects = Probed::NoRoute;
+    // Before anything by IPv4 is connected, or even tried.
+    bench.fail(V6, Cause::NoRoute, 8);
+    assert!(bench.is_open(V6));
+    assert!(!bench.breaker.stops_all());
+    bench.answer(V4, 0);
+    assert!(
+        !bench.is_open(V6),
+        "what has only IPv6 is charged from now on"
+    );
+}
+
+#[test]
+fn names_are_asked_for_though_no_known_host_is_ever_there_again() {
+    let mut bench = Bench::new();
+    bench.answer(V4, 0);
+    bench.answer(Egress::Names, 0);
+    bench.fail(Egress::Names, Cause::NamesSilent, 8);
+    assert!(bench.is_open(Egress::Names));
+    bench.lookups = Probed::Answered;
+    bench.pass(100.0);
+    assert!(!bench.is_open(Egress::Names));
+}
+
+#[test]
 fn where_no_family_works_both_open() {
     let mut bench = Bench::new();
     bench.answer(V4, 0);

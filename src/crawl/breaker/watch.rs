@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{
     Cause, Egress, Failed, Judgement, NAME_FOR_ANY_ANSWER, NETWORKS_MIN, PROBE_EVERY_MAX,
-    PROBE_EVERY_MIN, Probed, SUSPENDED_MAX, Target, WINDOW,
+    PROBE_EVERY_MIN, PROBE_MAX, Probed, SUSPENDED_MAX, Target, WINDOW,
 };
 use crate::base::time::Instant;
 
@@ -116,6 +116,11 @@ impl Watch {
 
     pub fn is_open(&self) -> bool {
         matches!(self.state, State::Open { .. })
+    }
+
+    /// Whether it is open, and somebody had answered by it before.
+    pub fn stops_all(&self) -> bool {
+        self.is_open() && !self.known.is_empty()
     }
 
     /// Whether anybody was asked by it.
@@ -356,7 +361,7 @@ impl Watch {
         let number = *probes;
         *probes += 1;
         *is_probing = true;
-        *probe_at = now + PROBE_EVERY_MAX;
+        *probe_at = now + PROBE_MAX;
         if self.egress == Egress::Names {
             return (number, Target::Name(self.name_to_ask()));
         }

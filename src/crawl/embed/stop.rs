@@ -56,6 +56,7 @@ impl<I: Io> Core<I> {
     /// Ends what is on its way. It is still to be fetched, so it is kept for `pending.jsonl`; but
     /// whoever waits to hear of it hears of its end here, and once.
     pub fn cancel_all(&mut self) {
+        self.put_back_suspects();
         self.cancel_unsent();
         self.tell_all_ended();
         for key in self.flights_where(|_| true) {

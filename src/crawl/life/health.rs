@@ -66,10 +66,13 @@ impl<I: Io> Core<I> {
         if is_unanswered && !is_proxys {
             let verdict = self
                 .frontier
-                .host_unanswered(host, &self.throttle, self.now);
+                .host_unanswered(&job.url, &self.throttle, self.now);
             log_verdict(host, verdict, failure);
         }
-        match self.frontier.is_host_down(host, &self.throttle, self.now) {
+        match self
+            .frontier
+            .is_host_down(&job.url, &self.throttle, self.now)
+        {
             true => HostStanding::GivenUp,
             false => HostStanding::Awaited,
         }

@@ -2,6 +2,7 @@
 //! their hosts or put back as they were. And the breaker's probes.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use hashbrown::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
@@ -60,6 +61,8 @@ const JUDGED_PER_TURN: usize = 64;
 const ORDERS_PER_TURN: usize = 256;
 /// So many suspects may wait at least, however few requests may be in flight.
 const SUSPECTS_MIN: usize = 64;
+/// Lanes that wait for a probe ask this long behind it.
+const PARKED_BEHIND_PROBE: Duration = Duration::from_millis(200);
 /// Numbers above this name the breaker's lookups; others are lanes.
 const LOOKUP_WAITER: Waiter = 1 << 32;
 
@@ -262,14 +265,20 @@ impl<I: Io> Core<I> {
     pub fn park(&mut self, lane: LaneId, ticket: TicketId, egress: Egress) {
         self.throttle.cancel(ticket, self.now);
         self.looked_up.remove(&lane);
-        let until = self.outage.blocked_until(egress).unwrap_or(self.now);
+        let until = self.parked_until(egress);
         self.frontier
             .pause(lane, until, &mut self.throttle, self.now);
     }
 
+    /// When a lane that waits for the breaker asks again: behind its next probe.
+    fn parked_until(&self, egress: Egress) -> Instant {
+        let probe = self.outage.blocked_until(egress).unwrap_or(self.now);
+        probe.max(self.now) + PARKED_BEHIND_PROBE
+    }
+
     fn put_back_flight(&mut self, key: Key, egress: Egress) {
         self.outage.put_back += 1;
-        let until = self.outage.blocked_until(egress).unwrap_or(self.now);
+        let until = self.parked_until(egress);
         self.put_off(key, until);
     }
 
@@ -280,6 +289,8 @@ impl<I: Io> Core<I> {
                 break;
             };
             self.carry_out(order);
+            // What it began is sent, and what it lets go released, in a turn that follows at once.
+            self.unfinished = true;
         }
         for _ in 0..JUDGED_PER_TURN {
             let Some((suspect, judgement)) = self.outage.judged.pop_front() else {
@@ -371,7 +382,8 @@ impl<I: Io> Core<I> {
                 self.looked_up.remove(&lane);
                 self.frontier
                     .put_back(lane, *job, &mut self.throttle, self.now);
-                if let Some(until) = self.outage.blocked_until(Egress::Names) {
+                if self.outage.blocked_until(Egress::Names).is_some() {
+                    let until = self.parked_until(Egress::Names);
                     self.frontier
                         .pause(lane, until, &mut self.throttle, self.now);
                 }

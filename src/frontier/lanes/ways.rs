@@ -6,9 +6,10 @@ use std::time::Duration;
 use super::Frontier;
 use crate::base::intern::Interner;
 use crate::base::time::Instant;
-use crate::frontier::hosts::{Health, HostFailure, HostId, HostVerdict};
+use crate::frontier::hosts::{Health, HostFailure, HostId, HostVerdict, Place};
 use crate::throttle::engine::{LaneId, Throttle};
 use crate::wire::proxy::{Proxy, Route};
+use crate::wire::url::CrawlUrl;
 
 /// How a lane's requests go, where that was said.
 #[derive(Debug)]
@@ -95,74 +96,78 @@ impl Frontier {
         }
     }
 
-    /// The host that a lane's connections lead to: its proxy's, or its own.
-    pub(super) fn dialled(&self, lane: LaneId) -> HostId {
-        self.proxy_host_of(lane)
-            .unwrap_or_else(|| self.host_of(lane))
+    /// The host and port that a lane's requests are for, whatever they go through.
+    fn place_of(&self, lane: LaneId) -> Place {
+        let origin = self.origins.get(self.lanes[lane.0 as usize].origin);
+        (origin.host, origin.scheme_and_port().1)
+    }
+
+    /// The host and port that a lane's connections lead to: its proxy's, or its own.
+    fn dialled_place(&self, lane: LaneId) -> Place {
+        match (self.proxy_host_of(lane), self.proxy_of(lane)) {
+            (Some(host), Some(proxy)) => (host, proxy.port()),
+            _ => self.place_of(lane),
+        }
     }
 
     /// Whether a lane's host may be asked, and whatever it is reached through.
     pub(super) fn health(&self, lane: LaneId, now: Instant) -> Health {
-        self.health_of(lane, self.host_of(lane), now)
-    }
-
-    pub(super) fn health_of(&self, lane: LaneId, host: HostId, now: Instant) -> Health {
-        let proxy = self.proxy_host_of(lane);
-        match (self.hosts.health(host, now), proxy) {
-            (Health::Up, Some(proxy)) => self.hosts.health(proxy, now),
+        let health = self.hosts.health(self.place_of(lane), now);
+        match (health, self.proxy_host_of(lane)) {
+            (Health::Up, Some(_)) => self.hosts.health(self.dialled_place(lane), now),
             (health, _) => health,
         }
     }
 
     /// The host that a lane's connections lead to could not be resolved or connected to.
     pub fn host_failed(&mut self, lane: LaneId, now: Instant) -> HostVerdict {
-        self.count_failure(self.dialled(lane), HostFailure::Unconnected, now)
+        self.count_failure(self.dialled_place(lane), HostFailure::Unconnected, now)
     }
 
     /// The host that a lane's connections lead to was connected to.
     pub fn host_connected(&mut self, lane: LaneId) {
-        self.hosts.connected(self.dialled(lane));
+        self.hosts.connected(self.dialled_place(lane));
     }
 
     /// A lane's proxy could not reach the lane's host.
     pub fn origin_failed(&mut self, lane: LaneId, now: Instant) -> HostVerdict {
-        self.count_failure(self.host_of(lane), HostFailure::Unconnected, now)
+        self.count_failure(self.place_of(lane), HostFailure::Unconnected, now)
     }
 
     /// A lane's proxy reached the lane's host.
     pub fn origin_connected(&mut self, lane: LaneId) {
-        self.hosts.connected(self.host_of(lane));
+        self.hosts.connected(self.place_of(lane));
     }
 
-    /// The host of this name gave no answer to the request for its robots.txt.
+    /// The host of this robots.txt gave no answer to the request for it.
     pub fn host_unanswered(
         &mut self,
-        name: &str,
+        url: &CrawlUrl,
         throttle: &Throttle,
         now: Instant,
     ) -> HostVerdict {
-        match self.hosts.find(name, throttle.names()) {
-            Some(host) => self.count_failure(host, HostFailure::Unanswered, now),
+        match self.hosts.find(url.host_str(), throttle.names()) {
+            Some(host) => self.count_failure((host, url.port()), HostFailure::Unanswered, now),
             None => HostVerdict::Counted,
         }
     }
 
     /// A lane's host answered a request.
     pub fn host_answered(&mut self, lane: LaneId) {
-        self.hosts.answered(self.host_of(lane));
+        self.hosts.answered(self.place_of(lane));
     }
 
-    fn count_failure(&mut self, host: HostId, how: HostFailure, now: Instant) -> HostVerdict {
+    fn count_failure(&mut self, place: Place, how: HostFailure, now: Instant) -> HostVerdict {
         match self.settings.host_down_after {
             Duration::ZERO => HostVerdict::Counted,
-            after => self.hosts.failed(host, how, after, now),
+            after => self.hosts.failed(place, how, after, now),
         }
     }
 
-    /// Whether the host of this name was given up.
-    pub fn is_host_down(&self, name: &str, throttle: &Throttle, now: Instant) -> bool {
-        let host = self.hosts.find(name, throttle.names());
-        host.is_some_and(|host| self.hosts.health(host, now) == Health::Down)
+    /// Whether the host of this URL was given up.
+    pub fn is_host_down(&self, url: &CrawlUrl, throttle: &Throttle, now: Instant) -> bool {
+        let host = self.hosts.find(url.host_str(), throttle.names());
+        host.is_some_and(|host| self.hosts.health((host, url.port()), now) == Health::Down)
     }
 
     /// How many hosts are held, and when the first of these holds is over.

@@ -109,7 +109,9 @@ impl Disk {
                     return Some(now + PAUSE);
                 }
                 result => {
-                    if std::mem::take(&mut was_full) && result.is_ok() {
+                    let is_full = |error| waits_for_room(&job, error);
+                    let is_still_full = result.as_ref().is_err_and(is_full);
+                    if std::mem::take(&mut was_full) && !is_still_full {
                         events.push(Event::DiskRoom);
                     }
                     if result.is_err() || !is_silent(&job) {
