@@ -216,6 +216,7 @@ fn lines<I: Io>(io: I, at: SocketAddr, refuses: SocketAddr) -> Vec<Value> {
         ("RANDOMIZE_DOWNLOAD_DELAY", "false".to_owned()),
         ("BACKOFF_ENABLED", "false".to_owned()),
         ("RETRY_TIMES", "1".to_owned()),
+        ("HOST_DOWN_AFTER", "0".to_owned()),
         ("RANDOM_SEED", "1".to_owned()),
     ]
     .into_iter()

@@ -446,7 +446,7 @@ impl<I: Io> Core<I> {
             && self.sink.is_ready()
             && !self.is_full()
             && !self.mapping.is_full()
-            && !self.work.is_full()
+            && !self.work_is_full()
             && self.unresolved.is_empty()
             && self.resolving < self.resolving_max()
             && !self.outage.stops_releases(self.room.most());
@@ -469,7 +469,8 @@ impl<I: Io> Core<I> {
                     self.on_release(lane, ticket);
                     // What ended unsent is in the sink.
                     let ready = self.sink.is_ready() && !self.has_failed_too_often();
-                    self.throttle.set_releasing(releasing && ready);
+                    let full = self.work_is_full();
+                    self.throttle.set_releasing(releasing && ready && !full);
                     releases += 1;
                     // Rules of robots.txt may take long to compare with.
                     if releases == RELEASES_PER_TURN || self.work.is_spent_on_rules() {
@@ -507,6 +508,12 @@ impl<I: Io> Core<I> {
             true => ASK_SINK_EVERY,
             false => TICK,
         }
+    }
+
+    /// Whether as many replies are worked on, beside the requests in flight, as may be in flight in all.
+    fn work_is_full(&self) -> bool {
+        self.work
+            .is_full(self.throttle.in_flight(), self.room.most())
     }
 
     /// Lanes that may wait for names at once: as many as could then be sent at once.

@@ -105,8 +105,8 @@ impl Work {
     }
 
     /// Whether so many are under way that no more should be asked for.
-    pub fn is_full(&self) -> bool {
-        self.under_way.len() >= UNDER_WAY_MAX
+    pub fn is_full(&self, in_flight: usize, in_flight_max: usize) -> bool {
+        self.under_way.len() >= UNDER_WAY_MAX.min(in_flight_max.saturating_sub(in_flight).max(1))
     }
 
     /// Whether one of a lane's is under way.
@@ -254,6 +254,8 @@ impl<I: Io> Core<I> {
 
     /// The same of one that was under way, for which a connection may have been kept.
     fn conclude_later(&mut self, task: Task) {
+        // There may be room for another.
+        self.unfinished = true;
         let (lane, origin) = (task.lane, task.origin);
         self.buffered -= task.held;
         self.work.held -= task.held;
