@@ -256,10 +256,13 @@ impl Breaker {
             return;
         };
         self.watches[index].remember(network, target, now);
-        self.settle(index, now);
+        if !self.watches[index].is_leftover(now) {
+            self.settle(index, now);
+        }
         if let Some(other) = egress.other_family()
             && let Some(other) = self.find(other)
             && self.watches[other].lacks_routes()
+            && !self.watches[other].is_leftover(now)
         {
             // One family works: what has only the other one is not reached from here.
             self.settle(other, now);

@@ -31,6 +31,7 @@ impl Bench {
     }
 
     fn answer(&mut self, egress: Egress, number: u8) {
+        self.pass(0.06);
         let target = match egress {
             Egress::Names => Target::Name(format!("known{number}.test").into()),
             _ => Target::Address(Self::address(number)),
@@ -151,6 +152,20 @@ fn seven_networks_do_not_open_it_and_are_charged_within_five_seconds() {
     bench.pass(5.0);
     assert_eq!(bench.words(), ["charge"]);
     assert!(!bench.is_open(V4));
+}
+
+#[test]
+fn answers_that_had_arrived_before_a_failure_charge_nobody() {
+    let mut bench = Bench::new();
+    bench.answer(V4, 0);
+    let judged = bench.fail(V4, Cause::NoRoute, 3);
+    assert_eq!(judged, [Judgement::Suspend; 3]);
+    let target = Target::Address(Bench::address(7));
+    bench.breaker.handle_answer(V4, 7, target, bench.now);
+    bench.settle();
+    assert_eq!(bench.words(), [""; 0]);
+    let judged = bench.fail(V4, Cause::NoRoute, 9);
+    assert_eq!(judged[8], Judgement::PutBack);
 }
 
 #[test]

@@ -15,6 +15,8 @@ use crate::base::time::Instant;
 const KNOWN_MAX: usize = 16;
 /// Who failed lately, each on another network.
 const FAILED_MAX: usize = 64;
+/// Answers that come this soon after a failure may have arrived before it: they prove nothing.
+const LEFTOVERS: Duration = Duration::from_millis(50);
 /// Who answered is remembered so often at most: every page has an answer, and few are needed.
 const REMEMBERED_EVERY: Duration = Duration::from_millis(50);
 
@@ -135,7 +137,8 @@ impl Watch {
         }
         // Somebody answered while the later half of the attempt was on its way.
         let middle = failed.began + now.saturating_since(failed.began) / 2;
-        if self.answered_at.is_some_and(|at| at >= middle) {
+        let took = now.saturating_since(failed.began);
+        if took >= LEFTOVERS && self.answered_at.is_some_and(|at| at >= middle) {
             return Judgement::Charge;
         }
         // Where nobody has answered yet, dead hosts look like a dead network, except for these.
@@ -169,6 +172,12 @@ impl Watch {
         let is_late = |failure: &&Failure| now.saturating_since(failure.at) <= WINDOW;
         matches!(self.state, State::Closed { .. })
             && self.failed.iter().filter(is_late).count() >= NETWORKS_MIN
+    }
+
+    /// Whether an answer now may have arrived before the first failure that waits for a verdict.
+    pub fn is_leftover(&self, now: Instant) -> bool {
+        let first = self.failed.front().map(|failure| failure.at);
+        !self.is_open() && first.is_some_and(|at| now.saturating_since(at) < LEFTOVERS)
     }
 
     /// Whether all that failed lacked a route.
