@@ -16,6 +16,7 @@ use crate::wire::proxy::Route;
 /// use argiope::{Config, Crawler, Request};
 ///
 /// let config = Config::default().with("ALLOW_NET", "loopback")?;
+/// # let config = config.with("HOST_DOWN_AFTER", "0")?;
 /// let mut crawler = Crawler::builder(config).build()?;
 /// crawler.submit(Request::get("http://127.0.0.1:9/"))?;
 /// while let Some(page) = crawler.next_result() {
