@@ -74,11 +74,9 @@ fn what_is_not_taken_holds_back_the_crawl_and_none_is_lost() {
                 since = (asked, Clock::now());
             }
         }
-        // Beside those that are kept and those in flight some may be worked on, on their way to be kept.
-        let bound = held + 2 * IN_FLIGHT;
+        let bound = held + IN_FLIGHT;
         assert!((held..=bound).contains(&since.0), "{} of {bound}", since.0);
-        // Each twice, in memory that grows by doubling; and as many may be worked on as are in flight.
-        assert!(crawler.progress().buffered <= 8 * IN_FLIGHT * body + (1 << 20));
+        assert!(crawler.progress().buffered <= 4 * IN_FLIGHT * body + (1 << 20));
         let results = std::iter::from_fn(|| crawler.next_result());
         let mut taken: Vec<u32> = results
             .map(|page| {
