@@ -55,7 +55,8 @@ pub trait Sink: Send {
     }
 
     /// Whether it keeps replies as they came, coded as they were, for readers that may not know every
-    /// content coding: WARC files. Asked once, before the crawl begins.
+    /// content coding: WARC files. Such a sink holds a copy of a reply while it [prepares](Sink::prepare)
+    /// it, which counts among the buffered bodies. The answer stays the same.
     fn keeps_codings(&self) -> bool {
         false
     }

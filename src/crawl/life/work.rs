@@ -164,10 +164,11 @@ impl Task {
         self.finding.is_over() && page.response_bytes.len() + page.body.len() <= LIGHT
     }
 
-    /// Bytes that it holds. A record may be made of its reply.
-    fn memory(&self) -> usize {
+    /// Bytes that it holds. With `has_record` the sink makes a record of its reply, a copy.
+    fn memory(&self, has_record: bool) -> usize {
         let page = &self.page;
-        page.body.capacity() + 2 * page.response_bytes.capacity() + self.finding.memory()
+        let copies = if has_record { 2 } else { 1 };
+        page.body.capacity() + copies * page.response_bytes.capacity() + self.finding.memory()
     }
 }
 
@@ -277,7 +278,7 @@ impl<I: Io> Core<I> {
 
     /// Counts anew what a reply under way holds: it is among the bodies that are buffered.
     fn count_held(&mut self, task: &mut Task) {
-        let held = task.memory();
+        let held = task.memory(self.sink.keeps_codings());
         self.buffered = self.buffered - task.held + held;
         self.work.held = self.work.held - task.held + held;
         task.held = held;
