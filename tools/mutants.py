@@ -13,8 +13,8 @@ change of the source elsewhere changes neither the sample nor its order. The nam
 cargo-mutants without line and column; where several have the same, those behind the first are
 numbered. Mutants are tried one at a time, at the lowest priority, in a copy of the tree below
 target/mutants with a build directory of its own and without debug information. Each is judged by
-the unit tests of its floor and of src/crawl; what survives them is judged by those of all these
-floors. Results are lines of target/mutants/results.jsonl.
+the unit tests of its floor; what survives them is judged by those of src/crawl, and then by those of
+the other floors. Results are lines of target/mutants/results.jsonl.
 
 A survivor is a missing test, or changes nothing that a test could see. The latter stand in
 tools/mutants.md, each with its reason. Exits 1 where a survivor does not stand there.
@@ -25,6 +25,7 @@ import hashlib
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -55,7 +56,9 @@ TESTS = {
 }
 ABOVE = "crawl::"
 BUILD_SECONDS = 900
-TEST_SECONDS = 400
+TEST_SECONDS = 200
+# A mutant may fill memory in an endless loop.
+MEMORY_MAX = 8 << 30
 
 
 def main():
@@ -68,6 +71,8 @@ def main():
     os.nice(19)
     sample = draw(options)
     known = results()
+    if test(None) != "missed":
+        sys.exit("the tests fail without any mutant: mend them first")
     for number, mutant in enumerate(sample, 1):
         name = mutant["lasting"]
         outcome = known.get(name)
@@ -135,40 +140,43 @@ def digest(text):
 
 
 def judge(mutant):
-    own = [TESTS[floor(mutant)], ABOVE]
-    outcome = run(mutant, own)
-    if outcome == "missed":
-        outcome = run(mutant, [*TESTS.values(), ABOVE])
-    return outcome
-
-
-def run(mutant, tests):
     file = TREE / mutant["file"]
     sound = file.read_bytes()
-    environment = os.environ | {
-        "CARGO_TARGET_DIR": str(WORK / "build"),
-        "CARGO_PROFILE_DEV_DEBUG": "0",
-    }
-    build = ["cargo", "test", "--quiet", "--lib", "--no-run"]
-    test = ["cargo", "test", "--quiet", "--lib", "--", *tests]
     try:
         subprocess.run(
             ["patch", "--silent", "--no-backup-if-mismatch", str(file)],
             input=mutant["diff"], check=True, text=True,
         )
-        if quietly(build, environment, BUILD_SECONDS) != 0:
-            return "unviable"
-        return "missed" if quietly(test, environment, TEST_SECONDS) == 0 else "caught"
-    except subprocess.TimeoutExpired:
-        return "timeout"
+        return test(TESTS[floor(mutant)])
     finally:
         file.write_bytes(sound)
+
+
+def test(own):
+    """What the tests say of the copy as it is, those of its own floor first."""
+    environment = os.environ | {
+        "CARGO_TARGET_DIR": str(WORK / "build"),
+        "CARGO_PROFILE_DEV_DEBUG": "0",
+    }
+    build = ["cargo", "test", "--quiet", "--lib", "--no-run"]
+    others = [tests for tests in TESTS.values() if tests != own]
+    try:
+        if quietly(build, environment, BUILD_SECONDS) != 0:
+            return "unviable"
+        for tests in [own] if own else [ABOVE], [ABOVE], others:
+            command = ["cargo", "test", "--quiet", "--lib", "--", *tests]
+            if quietly(command, environment, TEST_SECONDS) != 0:
+                return "caught"
+        return "missed"
+    except subprocess.TimeoutExpired:
+        return "timeout"
 
 
 def quietly(command, environment, seconds):
     """The exit code of a command that is ended, with all that it began, after so long."""
     process = subprocess.Popen(
         command, cwd=TREE, env=environment, start_new_session=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX)),
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )
     try:

@@ -397,6 +397,10 @@ impl Backoff {
     }
 }
 
+/// However slow the pace, so many nanoseconds tell whether it works: two minutes. What failures made
+/// very slow would otherwise stay so for hours.
+const LONG_ENOUGH: u64 = 120_000_000_000;
+
 /// A span times a factor.
 fn scaled(gap: u64, factor: f64) -> u64 {
     (gap as f64 * factor) as u64

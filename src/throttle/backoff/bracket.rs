@@ -13,7 +13,7 @@ use super::meter::{Meter, millis};
 use super::noise::Noise;
 use super::rampup;
 use super::search::FREELY;
-use super::{Guess, Rules, Why, scaled, seconds};
+use super::{Guess, LONG_ENOUGH, Rules, Why, scaled, seconds};
 use crate::base::time::{Instant, nanos};
 use crate::throttle::decision::Event;
 use crate::throttle::settings::{Jitter, Rampup};
@@ -325,7 +325,8 @@ impl Bracket {
     /// The time in which one round of refusals is no more than is wanted: a window, or longer where
     /// the pace is so slow that a refusal is much of what could be sent in one.
     fn round(&self, rules: &Rules<'_>) -> u64 {
-        nanos(rules.backoff.window).max(self.gap.saturating_mul(WORTH.into()))
+        let slow = self.gap.saturating_mul(WORTH.into()).min(LONG_ENOUGH);
+        nanos(rules.backoff.window).max(slow)
     }
 
     /// A refusal cost so much time: what it costs to probe is to be little of what it may gain.

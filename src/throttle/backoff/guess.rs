@@ -2,7 +2,7 @@
 
 use super::bracket::OUTAGE;
 use super::meter::Meter;
-use super::{Rules, Why, scaled, seconds};
+use super::{LONG_ENOUGH, Rules, Why, scaled, seconds};
 use crate::base::time::{Instant, nanos};
 use crate::throttle::decision::Event;
 
@@ -80,8 +80,8 @@ impl Guess {
     /// An answer. A step follows after a window without refusals, if requests of the present pace
     /// were answered in it.
     pub fn quiet(&mut self, meter: &mut Meter, rules: &Rules<'_>, now: Instant) -> Option<Why> {
-        let quiet = now.saturating_since(meter.since) >= rules.backoff.window;
-        if !quiet || meter.count == 0 {
+        let quiet = now.saturating_since(meter.since);
+        if quiet < rules.backoff.window || meter.count == 0 {
             return None;
         }
         let base = nanos(rules.base.delay);
@@ -91,7 +91,7 @@ impl Guess {
         }
         let apart = self.delay.saturating_sub(self.refused);
         let near = self.bound > 0 && apart as f64 <= NEAR * self.delay as f64;
-        if near && !meter.is_known() {
+        if near && !meter.is_known() && nanos(quiet) < LONG_ENOUGH {
             return None;
         }
         self.safe = self.delay;

@@ -185,6 +185,21 @@ fn f41_without_a_known_rate_the_search_halves_what_is_left() {
 }
 
 #[test]
+fn f35_a_pace_of_a_few_requests_an_hour_recovers_with_each_that_is_answered() {
+    let mut scope = Scope::new(0.0, defaults());
+    // It answered between, so the refusals are about the pace.
+    scope.refuse(8).send(true);
+    scope.refuse(4);
+    assert_eq!(scope.delay(), 300.0);
+    for most in [300.0, 150.0, 75.0, 40.0] {
+        // Refused last and quiet now are both at the cap: there is nothing to learn from more answers.
+        let took = scope.serve_until_step();
+        assert!(took <= 2.0 * most, "{took} s to less than {most} s");
+        assert!(scope.delay() < most, "{} of {most}", scope.delay());
+    }
+}
+
+#[test]
 fn f41_an_outage_never_makes_a_slow_pace_faster() {
     let mut scope = Scope::new(0.0, defaults());
     scope.settings.window = secs(10.0);
