@@ -4,7 +4,7 @@ use super::world::*;
 use crate::base::time::Instant;
 use crate::throttle::engine::{Grant, Throttle};
 use crate::throttle::scope::ScopeSet;
-use crate::throttle::settings::{Jitter, ScopePatch};
+use crate::throttle::settings::{Jitter, ScopePatch, Settings};
 
 #[test]
 fn f01_a_scopes_concurrency_is_reached_and_never_exceeded() {
@@ -112,37 +112,92 @@ fn f05_the_global_cap_holds_over_all_scopes_and_is_reached() {
     assert!(lanes.iter().all(|lane| world.sent(*lane).len() == 20));
 }
 
-/// Two hosts with several slots under a cap below their sum, where making a connection takes longer
-/// than the gap: a prepared request waits for its gap while the cap keeps the next from its release.
+/// Slots, delay, set-up, time to the answer and cap, where making a connection takes longer than the
+/// gap and the cap is below the sum of the slots of two hosts.
+const SLOWER_SET_UP_THAN_GAP: [(u32, f64, f64, f64, usize); 4] = [
+    (8, 0.1, 0.3, 0.5, 8),
+    (8, 0.001, 0.02, 0.05, 2),
+    (2, 0.05, 0.06, 1.0, 3),
+    (16, 0.01, 2.0, 0.1, 7),
+];
+
+/// Two hosts with sixty requests each, whose set-up takes these times its usual time in turns. Where
+/// they differ, a request that is prepared early waits for its gap.
+fn two_hosts(settings: Settings, setup: f64, takes: f64, varies: &[f64]) -> World {
+    let mut world = World::new(settings);
+    for name in ["a.test", "b.test"] {
+        let lane = world.lane(&[name]);
+        for factor in varies.iter().cycle().take(60) {
+            let setup = secs(setup * factor);
+            let page = Page {
+                setup,
+                ..page(takes)
+            };
+            world.queue(lane, 1, page);
+        }
+    }
+    world
+}
+
+/// Even set-up, and one by which requests are prepared before their gap is over.
+const SET_UPS: [&[f64]; 2] = [&[1.0], &[1.0, 0.1, 1.4, 0.3, 0.8]];
+
 #[test]
 fn f05_a_full_cap_keeps_no_scope_busy_where_set_up_takes_longer_than_the_gap() {
-    for (slots, delay, setup, takes, cap) in [
-        (8, 0.1, 0.3, 0.5, 8),
-        (8, 0.001, 0.02, 0.05, 2),
-        (2, 0.05, 0.06, 1.0, 3),
-        (16, 0.01, 2.0, 0.1, 7),
-    ] {
-        let mut settings = pace(slots, delay, 0.0);
-        settings.concurrent_requests = cap;
-        let mut world = World::new(settings);
-        let setup = secs(setup);
-        for name in ["a.test", "b.test"] {
-            let lane = world.lane(&[name]);
-            world.queue(
-                lane,
-                60,
-                Page {
-                    setup,
-                    ..page(takes)
-                },
-            );
+    for (slots, delay, setup, takes, cap) in SLOWER_SET_UP_THAN_GAP {
+        for varies in SET_UPS {
+            let mut settings = pace(slots, delay, 0.0);
+            settings.concurrent_requests = cap;
+            let mut world = two_hosts(settings, setup, takes, varies);
+            let looks = world.throttle.looks();
+            world.run(at(600.0));
+            assert_eq!(world.sent.values().map(Vec::len).sum::<usize>(), 120);
+            assert!(world.total.1 <= cap as u32);
+            let looks = world.throttle.looks() - looks;
+            assert!(looks < 120 * 20, "{looks} looks for 120 requests");
         }
-        let looks = world.throttle.looks();
-        world.run(at(600.0));
-        assert_eq!(world.sent.values().map(Vec::len).sum::<usize>(), 120);
-        assert!(world.total.1 <= cap as u32);
-        let looks = world.throttle.looks() - looks;
-        assert!(looks < 120 * 20, "{looks} looks for 120 requests");
+    }
+}
+
+/// A pause, a sink that takes no more and open files that have become few say no as the cap does.
+#[test]
+fn no_scope_is_busy_while_nothing_or_less_is_released() {
+    type Stop = fn(&mut Throttle);
+    let ways: [(&str, Stop, Stop); 2] = [
+        (
+            "paused",
+            |throttle| throttle.set_releasing(false),
+            |throttle| throttle.set_releasing(true),
+        ),
+        (
+            "few open files",
+            |throttle| throttle.set_in_flight_max(1),
+            |throttle| throttle.set_in_flight_max(1000),
+        ),
+    ];
+    for (slots, delay, setup, takes, _) in SLOWER_SET_UP_THAN_GAP {
+        for (varies, (how, stop, go_on)) in SET_UPS
+            .iter()
+            .flat_map(|set_up| ways.map(|way| (set_up, way)))
+        {
+            let mut world = two_hosts(pace(slots, delay, 0.0), setup, takes, varies);
+            let looks = world.throttle.looks();
+            let mut turns = 0;
+            // Now and then, so that it comes at many moments of a set-up.
+            let mut now = 0.0;
+            while world.sent.values().map(Vec::len).sum::<usize>() < 120 {
+                assert!(now < 600.0, "{how}: it does not end");
+                stop(&mut world.throttle);
+                now += setup * 1.7;
+                turns += world.run(at(now));
+                go_on(&mut world.throttle);
+                now += setup * 0.9;
+                turns += world.run(at(now));
+            }
+            let looks = world.throttle.looks() - looks;
+            assert!(looks < 120 * 20, "{how}: {looks} looks for 120 requests");
+            assert!(turns < 120 * 20, "{how}: {turns} turns for 120 requests");
+        }
     }
 }
 
