@@ -2,6 +2,7 @@
 
 pub mod trial;
 mod log;
+mod busy_scopes;
 mod full_sinks;
 mod large_pages;
 mod many_rules;
