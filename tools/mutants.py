@@ -11,7 +11,7 @@ cargo-mutants lists every mutant of src/throttle, src/frontier, src/fetch and sr
 4 600). A sample is drawn by a hash of a fixed seed (--seed) and of the mutant's name, so that a
 change of the source elsewhere changes neither the sample nor its order. The name is that of
 cargo-mutants without line and column; where several have the same, those behind the first are
-numbered. Mutants are tried one at a time, at the lowest priority, in a copy of the tree below
+numbered. Mutants are tried one at a time, at a low priority, in a copy of the tree below
 target/mutants with a build directory of its own and without debug information. Each is judged by
 the unit tests of its floor; what survives them is judged by those of src/crawl, and then by those of
 the other floors. Results are lines of target/mutants/results.jsonl.
@@ -68,7 +68,7 @@ def main():
     if shutil.which("cargo-mutants") is None:
         sys.exit("cargo-mutants is missing: cargo install cargo-mutants --locked")
     copy_tree()
-    os.nice(19)
+    os.nice(5)
     sample = draw(options)
     known = results()
     if test(None) != "missed":

@@ -15,6 +15,7 @@ pub mod shared;
 pub mod records;
 
 pub mod pool;
+pub(crate) mod memory;
 
 pub mod disk;
 pub mod machine;

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub use self::description::Description;
 use self::outcome::without_credentials;
 pub use self::outcome::{Buffers, Outcome};
-use self::received::Received;
+use self::received::{LONG, Received};
 use super::body::{Body, Taken};
 use super::deadline::{Deadline, Phase, Pulse};
 use super::failure::{Failure, FailureKind, Truncation};
@@ -17,6 +17,7 @@ use super::settings::Settings;
 use super::timings::{Arrival, Timings};
 use super::tunnel;
 use super::wish::Wish;
+use crate::base::memory::memory_of;
 use crate::base::time::Instant;
 use crate::wire::coding::Budget;
 use crate::wire::http::{
@@ -29,8 +30,8 @@ pub enum Step {
     /// The final head is complete; the body follows.
     Head,
     /// As much of a body that is [taken](Wish::Take) is there as a piece may be:
-    /// [`Exchange::swap_body`], before more is read. Or as much of one that is kept was decoded as one
-    /// step may be: others may have their turn before more is read.
+    /// [`Exchange::swap_body`], before more is read. Or as much of a [long](Exchange::is_long) one was
+    /// kept as one step may be: others may have their turn before more is read.
     Piece,
     /// The exchange is over.
     Over {
@@ -306,14 +307,20 @@ impl Exchange {
         true
     }
 
-    /// Whether a body is coming that is kept and may become more than what comes.
-    pub fn expands(&self) -> bool {
+    /// Whether a body is coming that is kept, and that is long or may become more than what comes.
+    pub fn is_long(&self) -> bool {
         match (&self.state, &self.received.head) {
             (State::ReadingBody(body), Some(head)) => {
-                self.wish == Wish::Keep && body.expands(&head.headers)
+                let is_long = self.received.body.len() >= LONG;
+                self.wish == Wish::Keep && (is_long || body.expands(&head.headers))
             }
             _ => false,
         }
+    }
+
+    /// Bytes of the body so far, but for those that were taken.
+    pub fn body_length(&self) -> usize {
+        self.received.body.len()
     }
 
     /// The phases so far.
@@ -328,7 +335,8 @@ impl Exchange {
 
     /// Bytes of memory that its buffers hold.
     pub fn memory(&self) -> usize {
-        self.request.capacity() + self.received.wire.capacity() + self.received.body.capacity()
+        let Received { wire, body, .. } = &self.received;
+        self.request.capacity() + memory_of(wire) + memory_of(body)
     }
 
     /// Everything that is known, for the sink.
@@ -397,8 +405,9 @@ impl Exchange {
             Ok(Some(Item::Head(head))) => {
                 self.timings.begin_reply(arrival);
                 self.timings.end_headers(arrival);
-                self.received.framing = self.reader.framing();
-                self.received.take_head(head);
+                let framing = self.reader.framing();
+                self.received
+                    .take_head(head, framing, self.budget.bytes_max);
                 self.state = State::ReadingBody(Body::new(self.budget));
                 Read::Done(Step::Head)
             }
@@ -425,14 +434,25 @@ impl Exchange {
         if room == 0 {
             return Read::Done(Step::Piece);
         }
+        let head = self.received.head.as_ref();
+        let expands = body.expands(&head.expect("a body follows its head").headers);
+        let is_long = expands || self.received.body.len() >= LONG;
+        let room = match self.wish {
+            Wish::Keep if is_long => KEPT_STEP,
+            _ => room,
+        };
+        if self.wish == Wish::Keep {
+            match expands {
+                true => self
+                    .received
+                    .make_room(KEPT_STEP, Some(self.budget.bytes_max)),
+                false => self.received.make_room(input.len().min(room), None),
+            }
+        }
         let Received {
             head, body: out, ..
         } = &mut self.received;
         let headers = &head.as_ref().expect("a body follows its head").headers;
-        let room = match self.wish {
-            Wish::Keep if body.expands(headers) => KEPT_STEP,
-            _ => room,
-        };
         if let Some(taken) = body.go_on(headers, room, out) {
             return self.took(taken, arrival);
         }
@@ -462,6 +482,9 @@ impl Exchange {
         match taken {
             // A few bytes may become many.
             Taken::Some if self.wish == Wish::Keep => Read::Done(Step::Piece),
+            Taken::All if self.wish == Wish::Keep && self.received.body.len() >= LONG => {
+                Read::Done(Step::Piece)
+            }
             Taken::All | Taken::Some => Read::Again,
             Taken::Cut { over } => {
                 self.received.drop_last(over);
@@ -527,7 +550,7 @@ const REQUEST_REST: usize = 64;
 /// Bytes of a body that one piece has at most, content codings undone.
 const PIECE_MAX: usize = 64 << 10;
 
-/// Bytes of a body that are decoded in one step where it is kept.
+/// Bytes of a long body that are read or decoded in one step where it is kept.
 pub const KEPT_STEP: usize = 128 << 10;
 
 /// Bytes of the wire that are read at once for pieces: what is left of them, when a piece is whole, is

@@ -5,6 +5,7 @@ use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::base::disk::DiskJob;
+use crate::base::memory::memory_of;
 use crate::sink::Sink;
 use crate::sink::page::Page;
 
@@ -87,7 +88,7 @@ impl Sink for Results {
 }
 
 fn bytes_of(page: &Page) -> usize {
-    page.request_bytes.capacity() + page.response_bytes.capacity() + page.body.capacity()
+    memory_of(&page.request_bytes) + memory_of(&page.response_bytes) + memory_of(&page.body)
 }
 
 #[cfg(test)]

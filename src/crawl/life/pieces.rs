@@ -8,7 +8,7 @@ use crate::base::bound::Bound;
 use crate::base::slab::{Key, Slab};
 use crate::crawl::core::{Core, token_of};
 use crate::fetch::connection::News;
-use crate::fetch::exchange::{Exchange, KEPT_STEP};
+use crate::fetch::exchange::Exchange;
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::fetch::wish::Wish;
 use crate::frontier::request::Kind;
@@ -27,31 +27,35 @@ pub struct Pieces {
     resumed: Resumed,
     /// Memory for the piece on its way.
     piece: Vec<u8>,
-    /// Bytes that may still be decoded in this turn of bodies that become much more than they were.
-    decoded_left: usize,
-    /// The most that a turn decoded of them.
+    /// Bytes that may still be kept in this turn of bodies that are long or become much more than they
+    /// were.
+    kept_left: usize,
+    /// The most that a turn kept of them.
     #[cfg(test)]
-    pub decoded_max: usize,
+    pub kept_max: usize,
 }
 
-/// Bytes that a turn decodes of bodies that are kept whole and become much more than they were: one or
-/// two milliseconds' work.
-pub const DECODED_PER_TURN: usize = 512 << 10;
+/// Bytes that a turn keeps of bodies that are long or become much more than they were: one or two
+/// milliseconds, in which they are decoded, or the kernel clears the memory for them.
+pub const KEPT_PER_TURN: usize = 512 << 10;
+
+/// What each step counts at least.
+const KEPT_LEAST: usize = 4 << 10;
 
 impl Pieces {
     pub fn new(waker: Waker) -> Self {
         Pieces {
             resumed: Resumed::new(move || waker.wake()),
             piece: Vec::new(),
-            decoded_left: DECODED_PER_TURN,
+            kept_left: KEPT_PER_TURN,
             #[cfg(test)]
-            decoded_max: 0,
+            kept_max: 0,
         }
     }
 
     /// A turn begins.
     pub fn begin_turn(&mut self) {
-        self.decoded_left = DECODED_PER_TURN;
+        self.kept_left = KEPT_PER_TURN;
     }
 
     /// Reads from a connection until there is news of it or a piece of a body, which the sink is given.
@@ -68,20 +72,21 @@ impl Pieces {
             http.put_by(std::mem::take(bytes), stamp);
             return Read::Held;
         }
-        if self.decoded_left == 0 && http.expands() {
+        if self.kept_left == 0 && http.is_long() {
             http.put_by(std::mem::take(bytes), stamp);
             return Read::Enough;
         }
+        let before = http.body_length();
         let news = http.connection.handle_bytes(bytes, arrival(stamp));
         let flow = self.hand_over(http, flights, sink);
-        if news == Some(News::Piece) && http.expands() {
-            self.decoded_left = self.decoded_left.saturating_sub(KEPT_STEP);
+        if news == Some(News::Piece) && http.is_long() {
+            let kept = http.body_length().saturating_sub(before).max(KEPT_LEAST);
+            self.kept_left = self.kept_left.saturating_sub(kept);
             #[cfg(test)]
             {
-                let decoded = DECODED_PER_TURN - self.decoded_left;
-                self.decoded_max = self.decoded_max.max(decoded);
+                self.kept_max = self.kept_max.max(KEPT_PER_TURN - self.kept_left);
             }
-            if self.decoded_left > 0 {
+            if self.kept_left > 0 {
                 return Read::Again;
             }
             http.put_by(std::mem::take(bytes), stamp);
@@ -153,10 +158,16 @@ impl HttpSocket {
         exchange.is_some_and(|exchange| exchange.wish() == Wish::Take)
     }
 
-    /// Whether the body of the reply on its way is kept and may become more than what comes.
-    pub fn expands(&self) -> bool {
+    /// Whether the body of the reply on its way is kept, and is long or may become more than what comes.
+    pub fn is_long(&self) -> bool {
         let exchange = self.connection.exchange();
-        exchange.is_some_and(Exchange::expands)
+        exchange.is_some_and(Exchange::is_long)
+    }
+
+    /// Bytes of the body of the reply on its way so far.
+    fn body_length(&self) -> usize {
+        let exchange = self.connection.exchange();
+        exchange.map_or(0, Exchange::body_length)
     }
 }
 
@@ -217,7 +228,7 @@ impl<I: Io> Core<I> {
         let now = self.now;
         let http = self.http(key);
         assert!(
-            http.is_taken() || http.expands(),
+            http.is_taken() || http.is_long(),
             "what is over is held by nobody"
         );
         http.held = true;

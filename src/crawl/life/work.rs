@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 
 use super::finding::{Finding, Progress};
 use super::origins::Origin;
+use crate::base::memory::memory_of;
 use crate::base::units::Units;
 use crate::crawl::core::Core;
 use crate::fetch::exchange::Buffers;
@@ -168,7 +169,7 @@ impl Task {
     fn memory(&self, has_record: bool) -> usize {
         let page = &self.page;
         let copies = if has_record { 2 } else { 1 };
-        page.body.capacity() + copies * page.response_bytes.capacity() + self.finding.memory()
+        memory_of(&page.body) + copies * memory_of(&page.response_bytes) + self.finding.memory()
     }
 }
 

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::trial::{crawl, finish, get};
+use super::trial::{crawl, finish, get, run_for};
 use crate::base::shared::Shared;
 use crate::crawl::config::Config;
-use crate::crawl::life::pieces::DECODED_PER_TURN;
+use crate::crawl::life::pieces::KEPT_PER_TURN;
 use crate::crawl::life::work::UNITS_PER_TURN;
 use crate::crawl::{Crawler, Parts, Turn};
 use crate::fetch::resolver;
@@ -209,38 +209,45 @@ fn hostile_robots_and_sitemaps_cost_a_turn_no_more_than_pages() {
 }
 
 #[test]
-fn bodies_that_become_much_more_than_they_were_share_what_a_turn_decodes() {
-    let mut origins = Origins::default();
+fn bodies_that_are_long_or_become_much_more_than_they_were_share_what_a_turn_keeps() {
     let body = vec![b' '; 3 << 20];
     let coded = crate::wire::coding::gzip(&body);
-    let head = format!(
-        "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n",
-        coded.len()
-    );
-    for host in 1..=6 {
-        origins.reply(
-            site(host),
-            "/0",
-            Duration::ZERO,
-            [head.as_bytes(), &coded].concat(),
+    for (coding, sent) in [("gzip", &coded), ("identity", &body)] {
+        let mut origins = Origins::default();
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-encoding: {coding}\r\ncontent-length: {}\r\n\r\n",
+            sent.len()
         );
+        for host in 1..=6 {
+            let reply = [head.as_bytes(), sent].concat();
+            origins.reply(site(host), "/0", Duration::ZERO, reply);
+        }
+        let (mut crawler, _, told) = crawl(origins, 1, |config, settings| {
+            large(config, settings);
+            config.fetch.ratio_max = u32::MAX;
+        });
+        for host in 1..=6 {
+            crawler.submit(get(host, 0)).expect("a seed");
+        }
+        // All of them have begun, and most of each waits for the sink.
+        while crawler.core.paused.len() < 6 {
+            assert_eq!(crawler.turn(Some(Duration::from_millis(1))), Turn::GoesOn);
+            if crawler.core.buffered > 0 {
+                told.room.set(Some(0));
+            }
+        }
+        run_for(&mut crawler, Duration::from_secs(20));
+        told.room.set(None);
+        assert_eq!(finish(&mut crawler), "finished");
+        let pages = told.pages.borrow();
+        assert_eq!(pages.len(), 6);
+        for page in pages.iter() {
+            assert!(page.failure.is_none(), "{:?}", page.failure);
+            assert!(page.body == body, "{coding}");
+        }
+        assert_eq!(crawler.core.pieces.kept_max, KEPT_PER_TURN, "{coding}");
+        assert_eq!(crawler.core.buffered, 0);
     }
-    let (mut crawler, _, told) = crawl(origins, 1, |config, settings| {
-        large(config, settings);
-        config.fetch.ratio_max = u32::MAX;
-    });
-    for host in 1..=6 {
-        crawler.submit(get(host, 0)).expect("a seed");
-    }
-    assert_eq!(finish(&mut crawler), "finished");
-    let pages = told.pages.borrow();
-    assert_eq!(pages.len(), 6);
-    for page in pages.iter() {
-        assert!(page.failure.is_none(), "{:?}", page.failure);
-        assert_eq!(page.body, body);
-    }
-    assert_eq!(crawler.core.pieces.decoded_max, DECODED_PER_TURN);
-    assert_eq!(crawler.core.buffered, 0);
 }
 
 #[test]

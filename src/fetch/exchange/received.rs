@@ -12,6 +12,8 @@ pub(super) struct Received {
     pub(super) wire_bytes: u64,
     pub(super) head_bytes: usize,
     pub(super) body: Vec<u8>,
+    /// The longest that the body can become on the wire, as far as is known.
+    pub(super) body_most: usize,
     /// Bytes of the body that were taken from here.
     pub(super) taken: u64,
     pub(super) truncated: Option<Truncation>,
@@ -30,6 +32,7 @@ impl Received {
             wire_bytes,
             head_bytes,
             body,
+            body_most,
             taken,
             truncated,
             room: _,
@@ -40,6 +43,7 @@ impl Received {
         *wire_bytes = 0;
         *head_bytes = 0;
         body.clear();
+        *body_most = 0;
         *taken = 0;
         *truncated = None;
     }
@@ -55,12 +59,30 @@ impl Received {
         let used = &before[..before.len() - after.len()];
         self.wire_bytes += used.len() as u64;
         if keep {
+            let most = self.head_bytes.saturating_add(self.body_most);
+            make_room(&mut self.wire, used.len(), most);
             self.wire.extend_from_slice(used);
         }
     }
 
-    /// The head is complete, and everything so far was it, but for blank lines ahead of it.
-    pub(super) fn take_head(&mut self, head: Head) {
+    /// Makes room for so many more bytes of the body, of which there are `most` in all, as far as is
+    /// known; `None` for as many as on the wire.
+    pub(super) fn make_room(&mut self, bytes: usize, most: Option<u64>) {
+        let most = most.map_or(self.body_most, |most| {
+            usize::try_from(most).unwrap_or(usize::MAX)
+        });
+        make_room(&mut self.body, bytes, most);
+    }
+
+    /// The head is complete, and everything so far was it, but for blank lines ahead of it. No more
+    /// than `body_max` bytes of the body are kept.
+    pub(super) fn take_head(&mut self, head: Head, framing: Option<Framing>, body_max: u64) {
+        let declared = match framing {
+            Some(Framing::Length(length)) => length,
+            _ => u64::MAX,
+        };
+        self.framing = framing;
+        self.body_most = usize::try_from(declared.min(body_max)).unwrap_or(usize::MAX);
         let blank = self.wire.iter().take_while(|byte| b"\r\n".contains(byte));
         let blank = blank.count();
         self.wire.drain(..blank);
@@ -74,4 +96,25 @@ impl Received {
         self.wire.truncate(self.wire.len().saturating_sub(bytes));
         self.wire_bytes -= bytes as u64;
     }
+}
+
+/// A buffer longer than this is given at once all that it may need: to copy it into one twice as long,
+/// and that again, would hold up everything else for milliseconds.
+pub(super) const LONG: usize = 1 << 20;
+
+/// What a long buffer is given at least, and how many times what is in it at most. Memory that nothing is
+/// written to costs nothing but addresses.
+const ROOM_LEAST: usize = 64 << 20;
+const ROOM_FACTOR: usize = 8;
+
+/// Makes room for so many bytes more in a buffer that gets `most` in all, as far as is known.
+fn make_room(buffer: &mut Vec<u8>, bytes: usize, most: usize) {
+    let needed = buffer.len().saturating_add(bytes);
+    if needed <= buffer.capacity() || needed <= LONG {
+        return;
+    }
+    let room = buffer.len().saturating_mul(ROOM_FACTOR).max(ROOM_LEAST);
+    let whole = most.min(room).max(needed);
+    // Where there are not as many addresses left, it grows as any other.
+    let _ = buffer.try_reserve_exact(whole - buffer.len());
 }

@@ -641,7 +641,7 @@ fn a_body_that_becomes_much_more_than_it_was_is_decoded_in_steps() {
         match exchange.handle_bytes(&mut input, arrival(2)) {
             Some(Step::Head) => {}
             Some(Step::Piece) => {
-                assert!(exchange.expands());
+                assert!(exchange.is_long());
                 lengths.push(exchange.received.body.len());
             }
             Some(Step::Over { failure, .. }) => {
@@ -652,6 +652,49 @@ fn a_body_that_becomes_much_more_than_it_was_is_decoded_in_steps() {
         }
     }
     assert_eq!(lengths, [KEPT_STEP, 2 * KEPT_STEP]);
-    assert!(!exchange.expands());
+    assert!(!exchange.is_long());
     assert_eq!(exchange.into_outcome().body, body);
+}
+
+#[test]
+fn a_long_body_is_read_in_steps_and_copied_once() {
+    let body: Vec<u8> = (0..5 * LONG).map(|at| at as u8).collect();
+    let length = body.len();
+    let heads = [
+        format!("Content-Length: {length}\r\n"),
+        String::new(),
+        // What is declared may be more than ever comes, and more than is kept.
+        format!("Content-Length: {}\r\n", 1_u64 << 40),
+    ];
+    for head in heads {
+        let settings = Settings {
+            body_max: 40 << 20,
+            ..Settings::default()
+        };
+        let mut exchange = exchange(&description(), &settings);
+        let reply = [format!("HTTP/1.1 200 OK\r\n{head}\r\n").as_bytes(), &body].concat();
+        let mut rooms = std::collections::BTreeSet::new();
+        let mut before = 0;
+        for mut input in reply.chunks(64 << 10) {
+            while let Some(step) = exchange.handle_bytes(&mut input, arrival(2)) {
+                let here = exchange.received.body.len();
+                if step == Step::Piece && before >= LONG {
+                    assert!(here - before <= KEPT_STEP, "{here} after {before}");
+                }
+                before = here;
+                assert!(step == Step::Head || step == Step::Piece || input.is_empty());
+            }
+            if exchange.received.body.len() > 2 * LONG {
+                rooms.insert(exchange.received.body.capacity());
+                rooms.insert(exchange.received.wire.capacity());
+                assert!(exchange.memory() <= 2 * (before + (3 << 20)), "{head}");
+            }
+        }
+        // One of each buffer.
+        assert!(rooms.len() <= 2, "{head}: {rooms:?}");
+        if exchange.head().is_some() && !matches!(exchange.state, State::Over) {
+            exchange.handle_end(true);
+        }
+        assert!(exchange.into_outcome().body == body, "{head}");
+    }
 }
