@@ -26,6 +26,8 @@ pub struct Asked {
     pub host: String,
     pub fields: String,
     pub body: String,
+    /// Which of the server's connections it came on, in order of their coming.
+    pub conn: usize,
     /// When it arrived, on the steady clock.
     pub at: Duration,
     /// When its reply began to be written; `Duration::MAX` until then.
@@ -56,9 +58,9 @@ impl Server {
         let told = Arc::clone(&asked);
         let answer = Arc::new(answer);
         thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
+            for (conn, stream) in listener.incoming().flatten().enumerate() {
                 let (told, answer) = (Arc::clone(&told), Arc::clone(&answer));
-                thread::spawn(move || serve(stream, &told, &*answer));
+                thread::spawn(move || serve(stream, conn, &told, &*answer));
             }
         });
         Server { port, asked }
@@ -141,10 +143,15 @@ pub fn peak(asked: &[Asked]) -> usize {
     asked.iter().map(at_once).max().unwrap_or(0)
 }
 
-fn serve(mut stream: TcpStream, told: &Mutex<Vec<Asked>>, answer: &dyn Fn(&Asked) -> Reply) {
+fn serve(
+    mut stream: TcpStream,
+    conn: usize,
+    told: &Mutex<Vec<Asked>>,
+    answer: &dyn Fn(&Asked) -> Reply,
+) {
     use std::io::Write;
     let mut unread = Vec::new();
-    while let Some(asked) = read(&stream, &mut unread) {
+    while let Some(asked) = read(&stream, conn, &mut unread) {
         let reply = answer(&asked);
         let number = {
             let mut told = told.lock().expect("no server panics");
@@ -167,7 +174,7 @@ fn serve(mut stream: TcpStream, told: &Mutex<Vec<Asked>>, answer: &dyn Fn(&Asked
 }
 
 /// The next request of a connection, stamped when its first bytes arrived.
-fn read(stream: &TcpStream, unread: &mut Vec<u8>) -> Option<Asked> {
+fn read(stream: &TcpStream, conn: usize, unread: &mut Vec<u8>) -> Option<Asked> {
     let mut at = receive(stream, unread);
     let end = loop {
         if let Some(end) = unread.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -198,6 +205,7 @@ fn read(stream: &TcpStream, unread: &mut Vec<u8>) -> Option<Asked> {
         host: value("Host").unwrap_or_default(),
         fields: fields.to_ascii_lowercase(),
         body: String::from_utf8(body).expect("tests send text"),
+        conn,
         at: at?,
         done: Duration::MAX,
     })

@@ -60,6 +60,40 @@ fn f33_the_first_refusal_of_a_scope_makes_the_next_gap_a_second() {
 }
 
 #[test]
+fn f38_the_connection_that_is_refused_slows_down_alone_on_the_wire() {
+    const SLOTS: usize = 4;
+    let server = Server::start(|asked| match asked.conn {
+        0 => Reply::status("429 Too Many Requests").after(millis(20)),
+        _ => Reply::page("a page").after(millis(20)),
+    });
+    // By the delay connections are idle in between, and none is taken for another's slot.
+    let own = json!({"a.test": {
+        "concurrency": SLOTS,
+        "delay": 0.01,
+        "backoff": {"per_slot": true, "min_delay": 0.2, "jitter": 0},
+    }});
+    crawl_under(
+        set(server.config(), "THROTTLING_SCOPES", own),
+        pages_of(&[("a.test", "")], 200),
+    );
+    let on = |conn: usize| server.asked_of(|asked| asked.conn == conn);
+    assert!(on(SLOTS).is_empty(), "each slot keeps its connection");
+    // Doubled by each refusal, between a reply and the next request.
+    let refused = on(0);
+    assert!(refused.len() >= 4, "{} were refused", refused.len());
+    for (pair, delay) in refused.windows(2).zip([200, 400, 800, 1600]) {
+        let gap = pair[1].at.saturating_sub(pair[0].at);
+        assert!(gap + TOLERANCE >= millis(delay), "{gap:?} after a refusal");
+        // The others go on meanwhile, one request after the other.
+        for other in 1..SLOTS {
+            let within = |asked: &&Asked| asked.at > pair[0].at && asked.at < pair[1].at;
+            let meanwhile = on(other).iter().filter(within).count();
+            assert!(meanwhile >= 3, "slot {other} sent {meanwhile} in {gap:?}");
+        }
+    }
+}
+
+#[test]
 fn f44_retry_after_holds_the_scope_once_and_one_request_probes() {
     let server = refusing("Retry-After", &[("a.test", "2")]);
     let config = set(quick_backoff(&server), "CONCURRENT_REQUESTS_PER_DOMAIN", 4);
