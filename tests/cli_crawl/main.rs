@@ -18,6 +18,7 @@ mod full_disk;
 mod fetching;
 mod limits;
 mod machine;
+mod names;
 mod output;
 mod probe_outputs;
 mod probing;

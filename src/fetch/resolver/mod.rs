@@ -170,6 +170,8 @@ enum Timer {
     Delay(Key),
     /// A socket may have been idle for long.
     Idle(SocketId),
+    /// A connection has had its time for a second reply.
+    SecondReply(SocketId),
 }
 
 impl Resolver {
@@ -292,6 +294,10 @@ impl Resolver {
                 }
                 Timer::Idle(socket) => {
                     let vacated = self.sockets.look_after(socket, now);
+                    self.on_vacated(socket, vacated, now);
+                }
+                Timer::SecondReply(socket) => {
+                    let vacated = self.sockets.look_for_second_reply(socket);
                     self.on_vacated(socket, vacated, now);
                 }
             }

@@ -46,6 +46,8 @@ struct Places {
     streams: SmallVec<[SocketId; STREAMS]>,
     /// Its connections serve one query each.
     is_single: bool,
+    /// One of its connections has served more.
+    has_served_several: bool,
 }
 
 impl Default for Places {
@@ -54,6 +56,7 @@ impl Default for Places {
             ports: Box::new([None; PORTS]),
             streams: SmallVec::new(),
             is_single: false,
+            has_served_several: false,
         }
     }
 }
@@ -70,12 +73,14 @@ struct Socket {
     used: usize,
     /// It still has its place.
     placed: bool,
-    /// A reply came on it.
-    answered: bool,
+    /// Replies that came on it.
+    answers: u32,
     /// Since when nothing waits.
     idle_since: Instant,
     /// A timer looks after it.
     watched: bool,
+    /// A timer looks whether a second reply comes on it.
+    is_suspected: bool,
 }
 
 enum Link {
@@ -178,9 +183,10 @@ impl Sockets {
             leaving: VecDeque::new(),
             used: 0,
             placed: true,
-            answered: false,
+            answers: 0,
             idle_since: Instant::START,
             watched: false,
+            is_suspected: false,
         }));
         match transport {
             Transport::Udp => {
@@ -289,7 +295,39 @@ impl Sockets {
     /// A reply came on a socket.
     pub(super) fn answered(&mut self, socket: SocketId) {
         if let Some(entry) = self.all.get_mut(socket.0) {
-            entry.answered = true;
+            entry.answers += 1;
+            let is_stream = !matches!(entry.link, Link::Port);
+            self.places[entry.server].has_served_several |= is_stream && entry.answers > 1;
+        }
+    }
+
+    /// When to look whether a second reply has come on a connection, if that is in doubt: some servers
+    /// answer once a connection and then keep it open and quiet.
+    pub(super) fn suspect(&mut self, socket: SocketId, now: Instant) -> Option<Instant> {
+        if !self.may_serve_once(socket) {
+            return None;
+        }
+        let entry = self.all.get_mut(socket.0)?;
+        let is_new = !std::mem::replace(&mut entry.is_suspected, true);
+        is_new.then(|| now + SECOND_REPLY_WITHIN)
+    }
+
+    /// It has answered once, more is asked on it, and none of its server's has answered more.
+    fn may_serve_once(&self, socket: SocketId) -> bool {
+        self.all.get(socket.0).is_some_and(|entry| {
+            let is_stream = !matches!(entry.link, Link::Port);
+            let is_asked = is_stream && entry.answers == 1 && !entry.waiting.is_empty();
+            is_asked && !self.places[entry.server].has_served_several
+        })
+    }
+
+    /// A second reply has had its time.
+    pub(super) fn look_for_second_reply(&mut self, socket: SocketId) -> Vacated {
+        match self.may_serve_once(socket) {
+            true => self
+                .remove(socket)
+                .map_or(Vacated::Nothing, Vacated::Replace),
+            false => Vacated::Nothing,
         }
     }
 
@@ -305,7 +343,7 @@ impl Sockets {
         Some(Lost {
             server: entry.server,
             waiting: entry.waiting.into_iter().map(|(_, query)| query).collect(),
-            outlived: entry.answered && is_stream,
+            outlived: entry.answers > 0 && is_stream,
             was_shared,
         })
     }
@@ -390,6 +428,11 @@ const STREAMS: usize = 8;
 
 /// Queries in flight that share a connection before another is made: some servers answer one by one.
 const QUERIES_SHARED: usize = 32;
+
+/// How long a connection that has answered once may take for the next reply, where its server has never
+/// given a second one. A resolver that looks a name up mostly takes less; if it is taken for one that
+/// answers once, it is only asked on more connections.
+const SECOND_REPLY_WITHIN: Duration = Duration::from_millis(500);
 
 /// How long an unused socket stays open: RFC 7766 §6.2.3 wants seconds for TCP, and a crawl that
 /// asks at all asks several times a second.

@@ -80,6 +80,14 @@ impl Resolver {
         self.timers.insert((until, Timer::Query(key)));
         self.actions.extend(self.sockets.send(socket, bytes));
         self.stats.queries += 1;
+        self.suspect(socket, now);
+    }
+
+    /// Sees to it that a connection that may have given its only reply is looked at.
+    fn suspect(&mut self, socket: SocketId, now: Instant) {
+        if let Some(at) = self.sockets.suspect(socket, now) {
+            self.timers.insert((at, Timer::SecondReply(socket)));
+        }
     }
 
     /// A message arrived: whose reply is it, and what does it say?
@@ -104,6 +112,7 @@ impl Resolver {
                 self.servers.answered(server);
                 self.sockets.answered(socket);
                 let until = self.land(key, now);
+                self.suspect(socket, now);
                 self.on_reply(key, reply, server, transport, until, now);
             }
             // More likely a server that does not keep the case than one who guessed id and port.

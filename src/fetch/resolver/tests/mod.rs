@@ -634,6 +634,54 @@ fn a_server_that_answers_once_per_connection_is_asked_on_several() {
 }
 
 #[test]
+fn a_server_that_answers_once_and_keeps_the_connection_open_is_asked_on_several() {
+    let mut world = once_per_connection(None);
+    for number in 0..10 {
+        world.resolve(&format!("{number}.test"), number);
+    }
+    let resolved = world.run();
+    assert_eq!(resolved.len(), 10);
+    assert!(
+        resolved.iter().all(|one| one.result.is_ok()),
+        "{resolved:?}"
+    );
+    let last = resolved.iter().map(|one| one.at_ms).max();
+    assert!(last < Some(700), "{last:?}");
+    // From then on each question has its own.
+    for number in 10..20 {
+        world.resolve(&format!("{number}.test"), number);
+    }
+    let started = world.now;
+    assert_eq!(world.run().len(), 10);
+    let took = world.now.saturating_since(started);
+    assert!(took < Duration::from_millis(100), "{took:?}");
+    world.pass(Duration::from_secs(10));
+    assert_eq!(world.resolver.sockets(), 0);
+}
+
+#[test]
+fn a_connection_that_has_answered_twice_is_waited_for() {
+    let mut times = 0;
+    let mut world = plain(1, move |asked| {
+        if asked.transport == Transport::Udp {
+            return asked.reply(Forge::truncated);
+        }
+        times += 1;
+        // The first name is known, and the second has to be looked up.
+        let after = if times <= 2 { 20 } else { 1500 };
+        asked.reply_after(after, |reply| reply.address(&asked.name, 300, "192.0.2.80"))
+    });
+    world.resolve("a.test", 1);
+    assert_eq!(world.run().len(), 1);
+    world.resolve("b.test", 2);
+    assert_eq!(world.run().len(), 1);
+    let by_tcp = world.asked.iter().filter(|a| a.transport == Transport::Tcp);
+    let sockets: Vec<_> = by_tcp.map(|asked| asked.socket).collect();
+    assert_eq!(sockets.len(), 4, "each is sent once");
+    assert!(sockets.iter().all(|socket| *socket == sockets[0]));
+}
+
+#[test]
 fn a_server_that_ends_a_connection_of_several_without_an_answer_is_asked_one_by_one() {
     let mut asked_on = std::collections::BTreeMap::new();
     let mut world = plain(1, move |asked| {
