@@ -368,6 +368,16 @@ impl Frontier {
         !self.lanes[lane.0 as usize].queue.is_empty()
     }
 
+    /// Whether a lane has something queued and its host is neither held nor given up.
+    pub fn is_askable(&self, lane: LaneId, now: Instant) -> bool {
+        self.has_queued(lane) && self.health(lane, now) == Health::Up
+    }
+
+    /// How many lanes there are, those included that are closed.
+    pub fn lanes_len(&self) -> usize {
+        self.lanes.len()
+    }
+
     /// The URL of a lane's first request.
     pub fn front_url(&self, lane: LaneId, throttle: &Throttle) -> Option<CrawlUrl> {
         let front = self.lanes[lane.0 as usize].queue.peek()?;

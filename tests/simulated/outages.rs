@@ -222,3 +222,61 @@ fn names_on_one_dead_name_server_hold_no_crawl() {
         assert_eq!(run.crawler.progress().outages, 0);
     }
 }
+
+/// Crawls 1,500 hosts through an outage from the 4th to the 94th second, in which every host that had
+/// been called is lost for ever; gives the second at which the first request arrived after it.
+fn seconds_until_others_are_asked(connects: Option<Answer>, names: Names) -> f64 {
+    let (mut web, mut plan) = many(1500);
+    plan.asks_names = true;
+    web.outages.push(Outage {
+        from: secs(4),
+        to: secs(94),
+        connects,
+        names,
+    });
+    let web = web.shared();
+    let mut run = plan.begin(&web);
+    run.until(Duration::from_secs(20));
+    {
+        let web = &mut *web.borrow_mut();
+        for (_, address) in &web.calls {
+            web.deaf.insert(*address, Answer::Silence);
+        }
+        let lost = |address| web.deaf.contains_key(address);
+        let sites = web.sites.iter();
+        let lost = sites.filter(|(_, site)| lost(&site.address));
+        web.lost_names = lost.map(|(name, _)| name.clone()).collect();
+        assert!((50..1000).contains(&web.lost_names.len()));
+    }
+    run.until(Duration::from_secs(94 + 70));
+    let first = {
+        let web = web.borrow();
+        let mut later = web.arrivals.iter().filter(|a| a.at > secs(94));
+        let first = later.next();
+        let first = first.unwrap_or_else(|| panic!("{connects:?} {names:?}: none is asked"));
+        first.at.saturating_since(secs(94)).as_secs_f64()
+    };
+    assert_eq!(run.finish(), "finished");
+    let lost = web.borrow().lost_names.clone();
+    for line in run.lines() {
+        let host = line.url().split('/').nth(2).unwrap_or("");
+        if line.is_page() && line.is_final() && !lost.contains(host) {
+            assert_eq!(line.end(), "200", "{}", line.0);
+        }
+    }
+    first
+}
+
+#[test]
+fn hosts_that_were_never_asked_end_an_outage_whose_known_hosts_are_all_lost() {
+    for (connects, names) in [
+        (Some(Answer::Silence), Names::Answers),
+        (Some(Answer::NoRoute), Names::Fails),
+        (Some(Answer::Silence), Names::Silent),
+        (None, Names::Fails),
+        (None, Names::Silent),
+    ] {
+        let first = seconds_until_others_are_asked(connects, names);
+        assert!(first < 65.0, "{connects:?} {names:?}: after {first} s");
+    }
+}

@@ -29,6 +29,8 @@ pub struct PoliteWeb {
     pub outages: Vec<Outage>,
     /// Names that no site has are not absent: their name servers fail.
     pub unknown_names_fail: bool,
+    /// Names of sites whose name servers are gone: they fail, too.
+    pub lost_names: BTreeSet<String>,
     /// Requests in the order of their arrival.
     pub arrivals: Vec<Arrival>,
     /// Connections asked for, accepted or not.
@@ -624,7 +626,9 @@ impl World for PoliteWeb {
         let kind = bytes[at + 2];
         let site = self.sites.get(&labels.join("."));
         let answer = site.filter(|_| kind == 1).map(|site| site.address);
-        let fails = names == Some(Names::Fails) || self.unknown_names_fail && site.is_none();
+        let fails = names == Some(Names::Fails)
+            || self.unknown_names_fail && site.is_none()
+            || self.lost_names.contains(&labels.join("."));
         let answer = answer.filter(|_| !fails);
         let code = match site {
             _ if fails => 0x82,

@@ -16,6 +16,9 @@
 //!  └──────────── a single probe is answered: all goes on ◄──────────────────┘
 //! ```
 //!
+//! While it is open, probes go by turns to hosts that answered before or that failed, and to hosts
+//! from the queue that were not tried in this outage: the first two may be gone for ever.
+//!
 //! A failure is *suspended* until the verdict, for at most 5 s: it is charged to its host, or what
 //! failed is put back as it was.
 
@@ -189,6 +192,17 @@ pub enum Probed {
     Failed,
 }
 
+/// What came of [`Order::Pick`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Picked {
+    /// This host; `network` is told as in [`Failed`].
+    Host { network: u64, target: Target },
+    /// There is no host in the queue that was not tried.
+    Exhausted,
+    /// None was found in time.
+    Failed,
+}
+
 /// What the driver is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -201,6 +215,9 @@ pub enum Order {
         name: Box<str>,
         any: bool,
     },
+    /// Pick a host from the queue that is reached by this egress and was not
+    /// [tried](Breaker::was_tried), for [`Breaker::handle_picked`].
+    Pick { probe: u32, egress: Egress },
     /// Nobody waits for this probe any more.
     Abandon { probe: u32 },
     /// What is suspended of this egress counts against its hosts.
@@ -222,13 +239,15 @@ pub struct Breaker {
     open_for: Duration,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Probe {
     id: u32,
     /// What it is to decide.
     decides: Egress,
     /// The way it goes.
     by: Egress,
+    /// The host it goes to; none while one is picked.
+    target: Option<Target>,
     until: Instant,
 }
 
@@ -285,10 +304,19 @@ impl Breaker {
             (Probed::Refused, _) => Probed::Answered,
             _ => ended,
         };
-        if ended == Probed::Answered && probe.by != Egress::Names {
-            let by = self.find(probe.by).expect("what is asked is watched");
-            self.watches[by].answered(now);
-            self.settle(by, now);
+        let by = self.find(probe.by).expect("what is asked is watched");
+        match (&probe.target, probe.by, ended) {
+            (Some(Target::Address(_)), Egress::Proxy(_), Probed::Answered) => {
+                self.watches[by].answered(now);
+                self.settle(by, now);
+            }
+            (Some(Target::Address(to)), _, Probed::Answered) => {
+                let network = Target::network(to.ip());
+                self.watches[by].remember(network, Target::Address(*to), now);
+                self.settle(by, now);
+            }
+            (Some(target), _, Probed::Failed) => self.watches[by].doubt(target),
+            _ => {}
         }
         let index = self.find(probe.decides).expect("what asks is watched");
         let is_last = !self
@@ -301,6 +329,36 @@ impl Breaker {
             Some(true) => self.settle(index, now),
             Some(false) => self.open(index, now),
         }
+    }
+
+    /// A host was picked for a probe, or none. Without one the probe goes to a host that answered
+    /// before or that failed.
+    pub fn handle_picked(&mut self, id: u32, picked: Picked) {
+        let Some(probe) = self.probes.iter().find(|probe| probe.id == id) else {
+            return;
+        };
+        let (egress, until) = (probe.decides, probe.until);
+        let index = self.find(egress).expect("what asks is watched");
+        let (by, target) = match picked {
+            Picked::Host { network, target } => {
+                self.watches[index].note_tried(network);
+                (egress, target)
+            }
+            Picked::Exhausted => {
+                self.watches[index].forget_tried();
+                self.known_target(index)
+            }
+            Picked::Failed => self.known_target(index),
+        };
+        self.probes.retain(|probe| probe.id != id);
+        self.ask(id, egress, by, target, until);
+    }
+
+    /// Whether a host was tried by this egress since it opened, or another on its network; `network`
+    /// is told as in [`Failed`].
+    pub fn was_tried(&self, egress: Egress, network: u64) -> bool {
+        self.find(egress)
+            .is_some_and(|index| self.watches[index].was_tried(network))
     }
 
     /// When [`Breaker::handle_timeout`] is due.
@@ -443,7 +501,7 @@ impl Breaker {
     fn check(&mut self, index: usize, now: Instant) {
         let egress = self.watches[index].egress;
         let known = self.known_addresses(egress);
-        let name = (egress == Egress::Names).then(|| self.watches[index].name_to_ask());
+        let name = (egress == Egress::Names).then(|| self.watches[index].name_to_ask(0));
         let lookups = name.is_some();
         if known.is_empty() && !lookups {
             // Only what lacks a route was suspended.
@@ -451,10 +509,13 @@ impl Breaker {
         }
         self.watches[index].begin_check(known.len(), now + CHECK_MAX);
         for (by, to) in known {
-            self.ask(egress, by, &Target::Address(to), now + CHECK_MAX);
+            let id = self.next_probe();
+            self.ask(id, egress, by, Target::Address(to), now + CHECK_MAX);
         }
         if let Some(name) = name {
-            self.ask(egress, Egress::Names, &Target::Name(name), now + CHECK_MAX);
+            let id = self.next_probe();
+            let target = Target::Name(name);
+            self.ask(id, egress, Egress::Names, target, now + CHECK_MAX);
         }
     }
 
@@ -475,38 +536,62 @@ impl Breaker {
         known.into_iter().map(|(_, by, to)| (by, to)).collect()
     }
 
-    /// A single probe while it is open.
+    /// A single probe while it is open: by turns to a host that is known, and to one from the queue.
+    /// All that goes through a proxy asks the proxy.
     fn probe(&mut self, index: usize, now: Instant) {
+        let egress = self.watches[index].egress;
+        let number = self.watches[index].begin_probe(now);
+        let (id, until) = (self.next_probe(), now + PROBE_MAX);
+        if number % 2 == 1 && !matches!(egress, Egress::Proxy(_)) {
+            self.probes.push(Probe {
+                id,
+                decides: egress,
+                by: egress,
+                target: None,
+                until,
+            });
+            self.orders.push_back(Order::Pick { probe: id, egress });
+        } else {
+            let (by, target) = self.known_target(index);
+            self.ask(id, egress, by, target, until);
+        }
+    }
+
+    /// Whom to ask of those that answered before or that failed, and the way there.
+    fn known_target(&mut self, index: usize) -> (Egress, Target) {
         let egress = self.watches[index].egress;
         let by_network = self.watches[index].is_by_network();
         let known = match egress {
             Egress::Names if by_network => self.known_addresses(egress),
             _ => Vec::new(),
         };
-        let (number, target) = self.watches[index].begin_probe(now);
-        let (by, target) = match known.get(number % (known.len() + 1)) {
+        let (number, target) = self.watches[index].next_target();
+        match known.get(number % (known.len() + 1)) {
             Some((by, to)) => (*by, Target::Address(*to)),
             None => (egress, target),
-        };
-        self.ask(egress, by, &target, now + PROBE_MAX);
+        }
     }
 
-    fn ask(&mut self, decides: Egress, by: Egress, target: &Target, until: Instant) {
+    fn next_probe(&mut self) -> u32 {
         self.probes_made = self.probes_made.wrapping_add(1);
-        let id = self.probes_made;
-        self.probes.push(Probe {
-            id,
-            decides,
-            by,
-            until,
-        });
-        self.orders.push_back(match target {
+        self.probes_made
+    }
+
+    fn ask(&mut self, id: u32, decides: Egress, by: Egress, target: Target, until: Instant) {
+        self.orders.push_back(match &target {
             Target::Address(to) => Order::Connect { probe: id, to: *to },
             Target::Name(name) => Order::Lookup {
                 probe: id,
                 name: name.clone(),
                 any: **name == *NAME_FOR_ANY_ANSWER,
             },
+        });
+        self.probes.push(Probe {
+            id,
+            decides,
+            by,
+            target: Some(target),
+            until,
         });
     }
 }

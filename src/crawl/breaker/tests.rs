@@ -13,6 +13,8 @@ struct Bench {
     /// How each address answers that is asked, and the name servers.
     connects: Probed,
     lookups: Probed,
+    /// Hosts that are picked from the queue, the last one first.
+    picks: Vec<Picked>,
 }
 
 impl Bench {
@@ -23,6 +25,7 @@ impl Bench {
             orders: Vec::new(),
             connects: Probed::Failed,
             lookups: Probed::Failed,
+            picks: Vec::new(),
         }
     }
 
@@ -67,6 +70,10 @@ impl Bench {
     /// Carries out what is ordered: whoever is asked answers at once, or never.
     fn settle(&mut self) {
         while let Some(order) = self.breaker.poll() {
+            if let Order::Pick { probe, .. } = &order {
+                let picked = self.picks.pop().unwrap_or(Picked::Exhausted);
+                self.breaker.handle_picked(*probe, picked);
+            }
             let ended = match &order {
                 Order::Connect { probe, .. } => Some((*probe, self.connects)),
                 Order::Lookup { probe, .. } => Some((*probe, self.lookups)),
@@ -98,6 +105,7 @@ impl Bench {
         let word = |order: &Order| match order {
             Order::Connect { .. } => "connect",
             Order::Lookup { .. } => "lookup",
+            Order::Pick { .. } => "pick",
             Order::Abandon { .. } => "abandon",
             Order::Charge(_) => "charge",
             Order::Open(..) => "open",
@@ -460,4 +468,69 @@ fn memory_is_bounded_however_many_proxies_and_hosts_there_are() {
     }
     assert!(bench.breaker.watches.len() <= WATCHES_MAX + 4);
     assert!(bench.breaker.probes.len() <= WATCHES_MAX);
+}
+
+#[test]
+fn hosts_from_the_queue_are_probed_by_turns_with_those_that_are_known() {
+    let mut bench = Bench::new();
+    bench.answer(V4, 0);
+    bench.fail(V4, Cause::TimedOut, 8);
+    bench.orders.clear();
+    let fresh = |number: u8| Picked::Host {
+        network: 500 + u64::from(number),
+        target: Target::Address(Bench::address(number)),
+    };
+    bench.picks = vec![Picked::Failed, fresh(61), fresh(60)];
+    bench.pass(100.0);
+    let mut asked: Vec<Option<u8>> = Vec::new();
+    for order in bench.orders.drain(..) {
+        match order {
+            Order::Pick { .. } => asked.push(None),
+            Order::Connect { to, .. } => match to.ip() {
+                IpAddr::V4(ip) => asked.push(Some(ip.octets()[2])),
+                IpAddr::V6(_) => unreachable!("none is asked"),
+            },
+            other => panic!("{other:?}"),
+        }
+    }
+    let expected = [
+        Some(0),
+        None,
+        Some(60),
+        Some(100),
+        None,
+        Some(61),
+        Some(0),
+        None,
+        Some(101),
+    ];
+    assert_eq!(asked[..9], expected);
+    assert!(bench.breaker.was_tried(V4, 560) && bench.breaker.was_tried(V4, 3));
+    // None is left: all may be tried again.
+    bench.pass(120.0);
+    assert!(!bench.breaker.was_tried(V4, 560) && bench.is_open(V4));
+}
+
+#[test]
+fn hosts_that_were_silent_in_an_outage_are_no_proof_of_the_next() {
+    let mut bench = Bench::new();
+    for number in 0..3 {
+        bench.answer(V4, number);
+    }
+    bench.fail(V4, Cause::TimedOut, 8);
+    bench.pass(200.0);
+    bench.connects = Probed::Answered;
+    bench.picks = vec![Picked::Host {
+        network: 560,
+        target: Target::Address(Bench::address(60)),
+    }];
+    bench.pass(61.0);
+    assert!(!bench.is_open(V4));
+    bench.orders.clear();
+    bench.connects = Probed::Failed;
+    bench.pass(1.0);
+    bench.fail(V4, Cause::TimedOut, 8);
+    let is_connect = |order: &&Order| matches!(order, Order::Connect { .. });
+    let asked = bench.orders.iter().filter(is_connect).count();
+    assert_eq!(asked, 1, "the one that answered since");
 }

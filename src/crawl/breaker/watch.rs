@@ -1,6 +1,6 @@
 //! What is known of one way out of our machine, and whether it is open.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,6 +15,8 @@ use crate::base::time::Instant;
 const KNOWN_MAX: usize = 16;
 /// Who failed lately, each on another network.
 const FAILED_MAX: usize = 64;
+/// Networks that are known to have been tried in an outage: as many as requests are usually in flight.
+const TRIED_MAX: usize = 4096;
 /// Answers that come this soon after a failure may have arrived before it: they prove nothing.
 const LEFTOVERS: Duration = Duration::from_millis(50);
 /// Who answered is remembered so often at most: every page has an answer, and few are needed.
@@ -29,6 +31,8 @@ pub struct Watch {
     remembered_at: Option<Instant>,
     known: VecDeque<Known>,
     failed: VecDeque<Failure>,
+    /// Networks on which hosts failed, or were probed, since it opened and just before.
+    tried: BTreeSet<u64>,
 }
 
 #[derive(Debug)]
@@ -36,6 +40,8 @@ struct Known {
     network: u64,
     target: Target,
     at: Instant,
+    /// A probe in this outage was not answered: no proof of an outage once it is over.
+    is_doubted: bool,
 }
 
 #[derive(Debug)]
@@ -64,6 +70,8 @@ pub enum State {
         probe_at: Instant,
         pause: Duration,
         probes: usize,
+        /// Those of them that went to hosts that answered before or that failed.
+        known_probes: usize,
         is_probing: bool,
         by_network: bool,
     },
@@ -113,6 +121,7 @@ impl Watch {
             remembered_at: None,
             known: VecDeque::new(),
             failed: VecDeque::new(),
+            tried: BTreeSet::new(),
         }
     }
 
@@ -133,6 +142,7 @@ impl Watch {
     /// What becomes of a failure, before anybody is asked.
     pub fn judge(&mut self, failed: &Failed, hosts: usize, now: Instant) -> Judgement {
         if self.is_open() {
+            self.note_tried(failed.network);
             return Judgement::PutBack;
         }
         // Somebody answered while the later half of the attempt was on its way.
@@ -206,7 +216,35 @@ impl Watch {
             network,
             target,
             at: now,
+            is_doubted: false,
         });
+    }
+
+    /// Whoever is known to answer did not, while it was open.
+    pub fn doubt(&mut self, target: &Target) {
+        if self.is_open() && !matches!(self.egress, Egress::Proxy(_)) {
+            let mut known = self.known.iter_mut();
+            if let Some(known) = known.find(|known| known.target == *target) {
+                known.is_doubted = true;
+            }
+        }
+    }
+
+    /// A host on this network was tried.
+    pub fn note_tried(&mut self, network: u64) {
+        if self.tried.len() < TRIED_MAX {
+            self.tried.insert(network);
+        }
+    }
+
+    /// Whether a host on this network was tried.
+    pub fn was_tried(&self, network: u64) -> bool {
+        self.tried.contains(&network)
+    }
+
+    /// All were tried, and are tried again.
+    pub fn forget_tried(&mut self) {
+        self.tried.clear();
     }
 
     /// The addresses that answered, and when.
@@ -217,25 +255,24 @@ impl Watch {
         })
     }
 
-    /// A name that the name servers should have an answer for.
-    pub fn name_to_ask(&self) -> Box<str> {
-        let names = self
-            .known
-            .iter()
-            .rev()
-            .filter_map(|known| match &known.target {
-                Target::Name(name) => Some(name.clone()),
-                Target::Address(_) => None,
-            });
-        names
-            .into_iter()
-            .next()
-            .unwrap_or(NAME_FOR_ANY_ANSWER.into())
+    /// A name that the name servers should have an answer for: of those that are known the last one,
+    /// or so many before it.
+    pub fn name_to_ask(&self, before: usize) -> Box<str> {
+        let names = self.known.iter().rev();
+        let names = names.filter_map(|known| match &known.target {
+            Target::Name(name) => Some(name.clone()),
+            Target::Address(_) => None,
+        });
+        let count = names.clone().count();
+        let mut names = names.skip(before % count.max(1));
+        names.next().unwrap_or(NAME_FOR_ANY_ANSWER.into())
     }
 
     /// Goes back to being closed; gives what it was.
     pub fn close(&mut self) -> State {
         self.failed.clear();
+        self.tried.clear();
+        self.known.retain(|known| !known.is_doubted);
         std::mem::replace(&mut self.state, State::Closed { suspended: None })
     }
 
@@ -328,11 +365,13 @@ impl Watch {
             *causes.entry(failure.cause).or_default() += 1;
         }
         let first = self.failed.front().map_or(now, |failure| failure.at);
+        self.tried = self.failed.iter().map(|failure| failure.network).collect();
         self.state = State::Open {
             since: now,
             probe_at: now + PROBE_EVERY_MIN,
             pause: PROBE_EVERY_MIN * 2,
             probes: 0,
+            known_probes: 0,
             is_probing: false,
             by_network,
         };
@@ -355,9 +394,8 @@ impl Watch {
         )
     }
 
-    /// The number of the next probe while it is open, and whom it asks: hosts that answered before and
-    /// hosts that failed, by turns.
-    pub fn begin_probe(&mut self, now: Instant) -> (usize, Target) {
+    /// The number of the next probe while it is open.
+    pub fn begin_probe(&mut self, now: Instant) -> usize {
         let State::Open {
             probes,
             is_probing,
@@ -371,8 +409,19 @@ impl Watch {
         *probes += 1;
         *is_probing = true;
         *probe_at = now + PROBE_MAX;
+        number
+    }
+
+    /// The host for the next probe of those that answered before and those that failed, by turns, and
+    /// how many there were before it.
+    pub fn next_target(&mut self) -> (usize, Target) {
+        let State::Open { known_probes, .. } = &mut self.state else {
+            unreachable!("only what is open is probed");
+        };
+        let number = *known_probes;
+        *known_probes += 1;
         if self.egress == Egress::Names {
-            return (number, Target::Name(self.name_to_ask()));
+            return (number, Target::Name(self.name_to_ask(number)));
         }
         let known = self.known.iter().rev().map(|known| &known.target);
         let failed = self.failed.iter().map(|failure| &failure.target);

@@ -2,6 +2,7 @@
 //! their hosts or put back as they were. And the breaker's probes.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use hashbrown::HashMap;
@@ -12,7 +13,9 @@ use super::origins::Origin;
 use crate::base::secret::Secret;
 use crate::base::slab::Key;
 use crate::base::time::Instant;
-use crate::crawl::breaker::{Breaker, Cause, Egress, Failed, Judgement, Order, Probed, Target};
+use crate::crawl::breaker::{
+    Breaker, Cause, Egress, Failed, Judgement, Order, Picked, Probed, Target,
+};
 use crate::crawl::core::{Core, token_of};
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::fetch::resolver::{Answer, Lookup, Waiter};
@@ -31,8 +34,12 @@ pub struct Outage {
     judged: VecDeque<(Suspect, Judgement)>,
     /// The breaker's connections.
     probes: HashMap<u32, Key, Secret>,
-    /// Its lookups: whether any reply is an answer.
-    lookups: HashMap<u32, bool, Secret>,
+    /// Its lookups, and what each is for.
+    lookups: HashMap<u32, ProbeLookup, Secret>,
+    /// The lane whose host was picked, or was last looked at.
+    picked: LaneId,
+    /// Lanes that were looked at since the last that was picked.
+    passed: usize,
     /// Requests put back since it opened.
     put_back: u64,
 }
@@ -55,6 +62,18 @@ enum Suspect {
     },
 }
 
+/// What a lookup of the breaker's is for.
+#[derive(Clone, Copy, Debug)]
+enum ProbeLookup {
+    /// It is the probe; `any`: each reply is an answer.
+    Itself { any: bool },
+    /// It gives the address of a host that was picked, which is to be reached by this egress at this
+    /// port.
+    Picked { egress: Egress, port: u16 },
+}
+
+/// Lanes that are looked at for a host to be picked: a millisecond's worth.
+const PICKS_MAX: usize = 8192;
 /// Suspects whose verdicts are carried out in one turn.
 const JUDGED_PER_TURN: usize = 64;
 /// Orders of the breaker carried out in one turn: it gives a handful at once.
@@ -75,6 +94,8 @@ impl Outage {
             judged: VecDeque::new(),
             probes: HashMap::with_hasher(*secret),
             lookups: HashMap::with_hasher(*secret),
+            picked: LaneId(0),
+            passed: 0,
             put_back: 0,
         }
     }
@@ -136,7 +157,7 @@ impl Outage {
 
 impl<I: Io> Core<I> {
     /// A host accepted or refused a connection of this origin.
-    pub fn on_answered(&mut self, origin: Origin, remote: std::net::SocketAddr) {
+    pub fn on_answered(&mut self, origin: Origin, remote: SocketAddr) {
         if self.outage.is_on {
             let egress = egress_of(matches!(origin, Origin::ByProxy(_)), remote);
             let network = Target::network(remote.ip());
@@ -314,10 +335,16 @@ impl<I: Io> Core<I> {
             Order::Lookup { probe, name, any } => {
                 self.resolver.forget(&name);
                 let waiter = LOOKUP_WAITER + Waiter::from(probe);
+                let what = ProbeLookup::Itself { any };
                 match self.resolver.resolve(&name, 80, waiter, self.now) {
-                    Lookup::Ready(result) => self.on_probe_resolved(probe, any, &result),
-                    Lookup::Pending => drop(self.outage.lookups.insert(probe, any)),
+                    Lookup::Ready(result) => self.on_probe_resolved(probe, what, &result),
+                    Lookup::Pending => drop(self.outage.lookups.insert(probe, what)),
                     Lookup::Busy => self.on_probed(probe, Probed::Failed),
+                }
+            }
+            Order::Pick { probe, egress } => {
+                if let Some(picked) = self.pick_host(probe, egress) {
+                    self.outage.breaker.handle_picked(probe, picked);
                 }
             }
             Order::Abandon { probe } => self.close_probe(probe),
@@ -410,13 +437,102 @@ impl<I: Io> Core<I> {
         let Some(probe) = waiter.checked_sub(LOOKUP_WAITER) else {
             return false;
         };
-        if let Some(any) = self.outage.lookups.remove(&(probe as u32)) {
-            self.on_probe_resolved(probe as u32, any, result);
+        if let Some(what) = self.outage.lookups.remove(&(probe as u32)) {
+            self.on_probe_resolved(probe as u32, what, result);
         }
         true
     }
 
-    fn on_probe_resolved(&mut self, probe: u32, any: bool, result: &Result<Answer, Failure>) {
+    /// A host from the queue for a probe; `None` while its name is looked up. Lanes take turns, the
+    /// last one first: its host is the least likely to have been asked before.
+    fn pick_host(&mut self, probe: u32, egress: Egress) -> Option<Picked> {
+        let lanes = self.frontier.lanes_len();
+        for _ in 0..lanes.min(PICKS_MAX) {
+            let before = self.outage.picked.0 as usize;
+            let lane = LaneId((before.min(lanes) + lanes - 1) as u32 % lanes as u32);
+            self.outage.picked = lane;
+            self.outage.passed += 1;
+            if !self.frontier.is_askable(lane, self.now) {
+                continue;
+            }
+            if self.frontier.proxy_of(lane).is_some() {
+                continue;
+            }
+            let (host, port) = self.frontier.host_and_port(lane, &self.throttle);
+            if egress == Egress::Names {
+                let network = network_of(host);
+                if self.outage.breaker.was_tried(egress, network) {
+                    continue;
+                }
+                // No name server is asked for what is fixed.
+                self.resolver.forget(host);
+                if self.resolver.knows(host, port, self.now) {
+                    continue;
+                }
+                let target = Target::Name(host.into());
+                self.outage.passed = 0;
+                return Some(Picked::Host { network, target });
+            }
+            let waiter = LOOKUP_WAITER + Waiter::from(probe);
+            match self.resolver.resolve(host, port, waiter, self.now) {
+                Lookup::Ready(Ok(answer)) => {
+                    if let Some(picked) = self.address_of_picked(egress, port, &answer) {
+                        self.outage.passed = 0;
+                        return Some(picked);
+                    }
+                }
+                Lookup::Ready(Err(_)) => {}
+                Lookup::Pending => {
+                    let what = ProbeLookup::Picked { egress, port };
+                    self.outage.lookups.insert(probe, what);
+                    self.outage.passed = 0;
+                    return None;
+                }
+                Lookup::Busy => return Some(Picked::Failed),
+            }
+        }
+        if self.outage.passed < lanes {
+            return Some(Picked::Failed);
+        }
+        self.outage.passed = 0;
+        Some(Picked::Exhausted)
+    }
+
+    /// The address of a host that was picked, where it has one that is reached by this egress and was
+    /// not tried.
+    fn address_of_picked(&self, egress: Egress, port: u16, answer: &Answer) -> Option<Picked> {
+        let mut addresses = answer.addresses.iter();
+        let address = addresses.find(|address| {
+            Egress::of(**address) == egress
+                && self.guard.check(**address).is_ok()
+                && !self
+                    .outage
+                    .breaker
+                    .was_tried(egress, Target::network(**address))
+        })?;
+        Some(Picked::Host {
+            network: Target::network(*address),
+            target: Target::Address(SocketAddr::new(*address, answer.port.unwrap_or(port))),
+        })
+    }
+
+    fn on_probe_resolved(
+        &mut self,
+        probe: u32,
+        what: ProbeLookup,
+        result: &Result<Answer, Failure>,
+    ) {
+        let any = match what {
+            ProbeLookup::Itself { any } => any,
+            ProbeLookup::Picked { egress, port } => {
+                let answer = result.as_ref().ok();
+                let picked = answer.and_then(|a| self.address_of_picked(egress, port, a));
+                let picked = picked.unwrap_or(Picked::Failed);
+                self.outage.breaker.handle_picked(probe, picked);
+                self.unfinished = true;
+                return;
+            }
+        };
         let is_heard = any
             && !result
                 .as_ref()
@@ -438,7 +554,7 @@ impl<I: Io> Core<I> {
 }
 
 /// The way by which an address is reached.
-pub fn egress_of(by_proxy: bool, remote: std::net::SocketAddr) -> Egress {
+pub fn egress_of(by_proxy: bool, remote: SocketAddr) -> Egress {
     match by_proxy {
         true => Egress::Proxy(remote),
         false => Egress::of(remote.ip()),
