@@ -513,6 +513,13 @@ impl Frontier {
         }
     }
 
+    /// Offers a lane that was to wait until a moment.
+    pub fn resume(&mut self, lane: LaneId, throttle: &mut Throttle, now: Instant) {
+        if self.lanes[lane.0 as usize].stands == Stands::Held {
+            self.offer(lane, throttle, now);
+        }
+    }
+
     /// Forgets what is over: called every second.
     pub fn tick(&mut self, now: Instant) {
         self.hosts.expire(now);

@@ -280,3 +280,27 @@ fn hosts_that_were_never_asked_end_an_outage_whose_known_hosts_are_all_lost() {
         assert!(first < 65.0, "{connects:?} {names:?}: after {first} s");
     }
 }
+
+#[test]
+fn hosts_whose_names_could_not_be_resolved_are_asked_as_soon_as_the_name_servers_answer() {
+    for end in 20..36 {
+        let (mut web, mut plan) = many(400);
+        plan.asks_names = true;
+        web.outages.push(Outage {
+            from: secs(1),
+            to: secs(end),
+            connects: None,
+            names: Names::Silent,
+        });
+        let web = web.shared();
+        let mut run = plan.begin(&web);
+        run.until(Duration::from_secs(end));
+        while run.crawler.progress().outage_open.is_some() {
+            assert_eq!(run.turn(), None);
+        }
+        let before = web.borrow().arrivals.len();
+        run.until(run.crawler.elapsed() + Duration::from_millis(500));
+        let asked = web.borrow().arrivals.len() - before;
+        assert!(asked >= 16, "{asked} after an outage until {end} s");
+    }
+}

@@ -40,6 +40,10 @@ pub struct Outage {
     picked: LaneId,
     /// Lanes that were looked at since the last that was picked.
     passed: usize,
+    /// Lanes that wait for an egress to close.
+    parked: HashMap<LaneId, Egress, Secret>,
+    /// Those whose egress has closed.
+    resuming: Vec<LaneId>,
     /// Requests put back since it opened.
     put_back: u64,
 }
@@ -80,6 +84,10 @@ const JUDGED_PER_TURN: usize = 64;
 const ORDERS_PER_TURN: usize = 256;
 /// So many suspects may wait at least, however few requests may be in flight.
 const SUSPECTS_MIN: usize = 64;
+/// Lanes that are resumed in one turn.
+const RESUMED_PER_TURN: usize = 256;
+/// Lanes that are resumed when their egress closes; those beyond ask behind the next probe.
+const PARKED_MAX: usize = 65_536;
 /// Lanes that wait for a probe ask this long behind it.
 const PARKED_BEHIND_PROBE: Duration = Duration::from_millis(200);
 /// Numbers above this name the breaker's lookups; others are lanes.
@@ -96,6 +104,8 @@ impl Outage {
             lookups: HashMap::with_hasher(*secret),
             picked: LaneId(0),
             passed: 0,
+            parked: HashMap::with_hasher(*secret),
+            resuming: Vec::new(),
             put_back: 0,
         }
     }
@@ -286,20 +296,27 @@ impl<I: Io> Core<I> {
     pub fn park(&mut self, lane: LaneId, ticket: TicketId, egress: Egress) {
         self.throttle.cancel(ticket, self.now);
         self.looked_up.remove(&lane);
-        let until = self.parked_until(egress);
+        let until = self.parked_until(lane, egress);
         self.frontier
             .pause(lane, until, &mut self.throttle, self.now);
     }
 
-    /// When a lane that waits for the breaker asks again: behind its next probe.
-    fn parked_until(&self, egress: Egress) -> Instant {
-        let probe = self.outage.blocked_until(egress).unwrap_or(self.now);
+    /// When a lane that waits for an egress asks again, unless that closes before: behind the next
+    /// probe.
+    fn parked_until(&mut self, lane: LaneId, egress: Egress) -> Instant {
+        let Some(probe) = self.outage.blocked_until(egress) else {
+            return self.now;
+        };
+        if self.outage.parked.len() < PARKED_MAX {
+            self.outage.parked.insert(lane, egress);
+        }
         probe.max(self.now) + PARKED_BEHIND_PROBE
     }
 
     fn put_back_flight(&mut self, key: Key, egress: Egress) {
         self.outage.put_back += 1;
-        let until = self.parked_until(egress);
+        let flight = self.flights.get(key).expect("the caller found it");
+        let until = self.parked_until(flight.lane, egress);
         self.put_off(key, until);
     }
 
@@ -313,6 +330,13 @@ impl<I: Io> Core<I> {
             // What it began is sent, and what it lets go released, in a turn that follows at once.
             self.unfinished = true;
         }
+        for _ in 0..RESUMED_PER_TURN {
+            let Some(lane) = self.outage.resuming.pop() else {
+                break;
+            };
+            self.frontier.resume(lane, &mut self.throttle, self.now);
+        }
+        self.unfinished |= !self.outage.resuming.is_empty();
         for _ in 0..JUDGED_PER_TURN {
             let Some((suspect, judgement)) = self.outage.judged.pop_front() else {
                 return;
@@ -363,6 +387,8 @@ impl<I: Io> Core<I> {
             }
             Order::Close(egress, span) => {
                 self.resolver.forget_failures(self.now);
+                let parked = self.outage.parked.extract_if(|_, of| *of == egress);
+                self.outage.resuming.extend(parked.map(|(lane, _)| lane));
                 log::warn!(
                     "{} works again after {:.0} s: the crawl goes on; {} failed attempts were put back \
                      and not counted",
@@ -410,7 +436,7 @@ impl<I: Io> Core<I> {
                 self.frontier
                     .put_back(lane, *job, &mut self.throttle, self.now);
                 if self.outage.blocked_until(Egress::Names).is_some() {
-                    let until = self.parked_until(Egress::Names);
+                    let until = self.parked_until(lane, Egress::Names);
                     self.frontier
                         .pause(lane, until, &mut self.throttle, self.now);
                 }
