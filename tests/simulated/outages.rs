@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use argiope::base::time::Instant;
+use argiope::frontier::request::Request;
 use argiope::io::sim::Answer;
 
 use super::crawl::{Plan, Run};
@@ -303,4 +304,51 @@ fn hosts_whose_names_could_not_be_resolved_are_asked_as_soon_as_the_name_servers
         let asked = web.borrow().arrivals.len() - before;
         assert!(asked >= 16, "{asked} after an outage until {end} s");
     }
+}
+
+#[test]
+fn a_cancelled_request_leaves_other_failures_waiting_for_their_verdict() {
+    let (mut web, mut plan) = many(14);
+    web.promise.obeys_robots = false;
+    let deaf: Vec<_> = (0..5)
+        .map(|number| web.sites[&format!("host{number}.test")].address)
+        .collect();
+    for address in &deaf {
+        web.deaf.insert(*address, Answer::Silence);
+    }
+    let seeds = std::mem::take(&mut plan.seeds);
+    // These hosts have more to fetch, so that enough hosts are left for an outage.
+    let more: Vec<_> = (5..14)
+        .map(|n| format!("http://host{n}.test/more"))
+        .collect();
+    let plan = plan
+        .set("ROBOTSTXT_OBEY", false)
+        .set("CONNECT_TIMEOUT", 5)
+        .set("DOWNLOAD_DELAY", 60);
+    let web = web.shared();
+    let mut run = plan.begin(&web);
+    let handle = run.crawler.handle();
+    let submit = |url: &String| handle.submit(Request::get(url.as_str())).expect("room");
+    let ids: Vec<u64> = seeds.iter().chain(&more).map(submit).collect();
+    run.until(Duration::from_millis(5500));
+    let calls = |web: &PoliteWeb| {
+        let calls = web.calls.iter().filter(|(_, to)| deaf.contains(to));
+        calls.count()
+    };
+    assert_eq!(calls(&web.borrow()), 5);
+    handle.cancel(ids[0]).expect("the crawl goes on");
+    run.until(Duration::from_millis(7500));
+    assert_eq!(calls(&web.borrow()), 5, "none is called again");
+    let ends: Vec<_> = deaf
+        .iter()
+        .enumerate()
+        .map(|(number, _)| run.ends(&seeds[number]))
+        .collect();
+    assert_eq!(ends[0], ["cancelled.asked"]);
+    assert!(ends[1..].iter().all(Vec::is_empty), "{ends:?}");
+    run.until(Duration::from_secs(12));
+    assert_eq!(run.ends(&seeds[1]), ["timeout.connect"]);
+    drop(handle);
+    assert_eq!(run.finish(), "finished");
+    run.check_lines();
 }

@@ -92,8 +92,8 @@ impl<I: Io> Core<I> {
 
     /// Ends the requests of these numbers, and all under these scopes, wherever they are.
     fn call_off(&mut self, ids: &BTreeSet<u64>, scopes: &[ScopeId]) {
-        self.put_back_suspects();
         let is_named = |job: &Job| ids.contains(&job.root()) && job.kind != Kind::Robots;
+        self.put_back_suspects_of(is_named, scopes);
         let waiting = self.inbox.take_out(is_named).into_iter();
         let waiting = waiting.chain(self.mapping.take_out(is_named));
         let waiting: Vec<Job> = waiting.chain(self.delayed.take_out(is_named)).collect();

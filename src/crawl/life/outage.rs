@@ -20,8 +20,10 @@ use crate::crawl::core::{Core, token_of};
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::fetch::resolver::{Answer, Lookup, Waiter};
 use crate::frontier::job::Job;
+use crate::frontier::request::Kind;
 use crate::io::{Close, Io};
 use crate::throttle::engine::{LaneId, TicketId};
+use crate::throttle::scope::ScopeId;
 use crate::wire::url::registrable;
 
 /// The breaker, and what waits for its verdict.
@@ -441,6 +443,37 @@ impl<I: Io> Core<I> {
                         .pause(lane, until, &mut self.throttle, self.now);
                 }
             }
+        }
+    }
+
+    /// Of what waits for a verdict these requests, and all under these scopes, go back to where they
+    /// were queued. `is_named` is asked first.
+    pub fn put_back_suspects_of(&mut self, is_named: impl Fn(&Job) -> bool, scopes: &[ScopeId]) {
+        let is_meant = |job: &Job, mut under: Box<dyn Iterator<Item = ScopeId> + '_>| {
+            is_named(job) || job.kind != Kind::Robots && under.any(|scope| scopes.contains(&scope))
+        };
+        let (flights, throttle) = (&self.flights, &self.throttle);
+        let is_wanted = |suspect: &Suspect| match suspect {
+            Suspect::Flight { key, .. } => flights.get(*key).is_some_and(|flight| {
+                let under = throttle.ticket_scopes(flight.ticket);
+                is_meant(&flight.job, Box::new(under))
+            }),
+            Suspect::Unresolved { lane, job, .. } => {
+                let under = throttle.lane_scopes(*lane).iter().copied();
+                is_meant(job, Box::new(under))
+            }
+        };
+        let outage = &mut self.outage;
+        let waiting = outage.suspects.extract_if(.., |suspect| is_wanted(suspect));
+        let mut meant: Vec<Suspect> = waiting.collect();
+        for (suspect, judgement) in std::mem::take(&mut outage.judged) {
+            match is_wanted(&suspect) {
+                true => meant.push(suspect),
+                false => outage.judged.push_back((suspect, judgement)),
+            }
+        }
+        for suspect in meant {
+            self.put_back_suspect(suspect);
         }
     }
 
