@@ -201,6 +201,8 @@ impl<I: Io> Core<I> {
     fn flush(&mut self, reason: &'static str, until: Option<Instant>) {
         let until = until.map(|until| until.max(self.now + READER_PATIENCE));
         self.phase = Phase::Flushing { reason, until };
+        // Links of the last pages may have ended unsent in this very turn.
+        self.tell_all_ended();
         self.throttle.conclude(self.now);
         self.write_stats();
         self.tell_decisions();

@@ -11,6 +11,7 @@ use crate::crawl::tests::trial::{calm, crawl, finish, get, run_for};
 use crate::crawl::{NotTaken, NotTold, Refused, Turn};
 use crate::fetch::failure::FailureKind;
 use crate::frontier::request::Request;
+use crate::frontier::settings::Follow;
 use crate::io::sim::Origins;
 use crate::sink::page::Page;
 use crate::throttle::settings::ScopePatch;
@@ -398,4 +399,41 @@ fn a_crawl_with_nothing_to_do_sleeps() {
     let failed = |page: &Page| page.failure.as_ref().map(|failure| failure.kind);
     let failed: Vec<Option<FailureKind>> = told.pages.borrow().iter().map(failed).collect();
     assert_eq!(failed, [None, None]);
+}
+
+#[test]
+fn links_that_come_in_at_the_very_end_of_the_grace_are_not_lost() {
+    let links = (1..=30).map(|number| format!("<a href='http://93.184.{number}.1/'>it</a>"));
+    // More than one turn looks through.
+    let links = "<p>text</p>".repeat(100_000) + &links.collect::<String>();
+    let page = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {}\r\n\r\n{links}",
+        links.len()
+    );
+    let mut world = Origins::default();
+    let at: SocketAddr = "10.0.0.1:80".parse().expect("an address");
+    world.reply(at, "/1", Duration::from_millis(500), page.as_bytes());
+    let (mut crawler, handle, told) = crawl(Shared::new(world), 1, |config, _| {
+        config.frontier.follow = Follow::All;
+        config.allow_net.clear();
+        config.allow_net.push("10.0.0.1/32".to_owned());
+    });
+    let id = handle.submit(get(1, 1)).expect("there is room");
+    while crawler.core.work.is_empty() {
+        assert_eq!(crawler.turn(None), Turn::GoesOn);
+    }
+    // The rest of the page waits until the sink takes more, or the crawl ends.
+    told.room.set(Some(0));
+    run_for(&mut crawler, Duration::from_secs(1));
+    crawler.stopper().shutdown(Duration::from_millis(100));
+    assert_eq!(finish(&mut crawler), "shutdown");
+    assert_eq!(told.end(id).as_deref(), Some("200"));
+    let pages = told.pages.borrow();
+    let refused = pages.iter().filter(|page| {
+        let failure = page.failure.as_ref();
+        failure.is_some_and(|failure| failure.code == "no_contact")
+    });
+    let refused = refused.count();
+    let pending = crawler.take_pending().count();
+    assert_eq!((refused, pending), (20, 10));
 }
