@@ -3,16 +3,16 @@
 use std::fs;
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use anyhow::Context;
-use argiope::settings::{Follow, FrontierSettings};
+use argiope::settings::Follow;
 use argiope::sink::results::write_line;
 use argiope::{Config, Crawler, Page, Refused, Request};
 
 use super::Usage;
 use super::args::Fetch;
 use super::crawl::set_up;
+use super::settings::CommandValues;
 use super::signals::Received;
 
 /// What became of the URLs.
@@ -31,12 +31,10 @@ pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
             Usage("-o/--body-out saves the body of one URL; name just one".to_owned()).into(),
         );
     }
-    config.frontier.robots_obey = false;
-    config.frontier.follow = Follow::None;
-    config.outage_breaker = false;
-    // Whoever waits for an answer hears soon that there is none, unless they said how long.
-    if config.frontier.host_down_after == FrontierSettings::default().host_down_after {
-        config.frontier.host_down_after = Duration::ZERO;
+    if config.frontier.follow != Follow::None {
+        let source = config.source("FOLLOW");
+        log::warn!("FOLLOW ({source}) has no effect: fetch follows no links; use argiope crawl");
+        config.frontier.follow = Follow::None;
     }
     let seen = Arc::new(Mutex::new(Seen::default()));
     let told = Arc::clone(&seen);
@@ -72,9 +70,21 @@ pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
     })
 }
 
-/// Takes a finished attempt: only the last one at each URL is told.
+/// What fetch has in place of defaults: no robots.txt and no links, and a host that does not answer
+/// is reported at once.
+pub const VALUES: CommandValues = CommandValues {
+    command: "fetch",
+    values: &[
+        ("ROBOTSTXT_OBEY", "false"),
+        ("FOLLOW", "none"),
+        ("OUTAGE_BREAKER", "false"),
+        ("HOST_DOWN_AFTER", "0"),
+    ],
+};
+
+/// Takes a finished attempt: only the last one at each URL is reported.
 fn take(seen: &mut Seen, page: Page, keep_body: bool) {
-    if !page.final_ {
+    if !page.final_ || page.kind != "page" {
         return;
     }
     seen.heads += usize::from(page.status.is_some());

@@ -60,7 +60,10 @@ fn run(command: Command) -> anyhow::Result<i32> {
     argiope::raise_open_files();
     match command {
         Command::Crawl(args) => crawl::run(settings::load(args.configured(), &args.said()?)?, args),
-        Command::Fetch(args) => fetch::run(settings::load(args.configured(), &args.said())?, args),
+        Command::Fetch(args) => {
+            let config = settings::load_over(&fetch::VALUES, args.configured(), &args.said())?;
+            fetch::run(config, args)
+        }
         Command::Probe(args) => probe::run(settings::load(args.configured(), &args.said())?, &args),
         Command::Robots(args) => self::robots::run(&args.into_asked()?),
         Command::Url(args) => {
@@ -92,7 +95,10 @@ fn run(command: Command) -> anyhow::Result<i32> {
             self::links::run(&args.into(), &options)
         }
         Command::Settings(args) => settings::run(&args),
-        Command::Demo(args) => demo::run(settings::load(&args.configured, &[])?, args),
+        Command::Demo(args) => {
+            let config = settings::load_over(&demo::VALUES, &args.configured, &[])?;
+            demo::run(config, args)
+        }
     }
 }
 

@@ -18,7 +18,16 @@ use super::args::{Configured, Said, Settings};
 
 /// The config that the file, `-s` and the flags make together, finished.
 pub fn load(configured: &Configured, flags: &[Said]) -> anyhow::Result<Config> {
-    let config = gather(configured, flags)?.finish()?;
+    load_over(&NO_VALUES, configured, flags)
+}
+
+/// The same over values that a command has in place of defaults. Whatever is set explicitly wins.
+pub fn load_over(
+    values: &CommandValues,
+    configured: &Configured,
+    flags: &[Said],
+) -> anyhow::Result<Config> {
+    let config = gather(values, configured, flags)?.finish()?;
     if config.insecure {
         let place = config.source("INSECURE");
         log::warn!("certificates are not verified ({place}): anyone on the way may answer");
@@ -26,8 +35,27 @@ pub fn load(configured: &Configured, flags: &[Said]) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-fn gather(configured: &Configured, flags: &[Said]) -> anyhow::Result<Config> {
+/// Settings that a command has in place of defaults, as text.
+pub struct CommandValues {
+    pub command: &'static str,
+    pub values: &'static [(&'static str, &'static str)],
+}
+
+const NO_VALUES: CommandValues = CommandValues {
+    command: "",
+    values: &[],
+};
+
+fn gather(
+    usual: &CommandValues,
+    configured: &Configured,
+    flags: &[Said],
+) -> anyhow::Result<Config> {
     let mut config = Config::default();
+    for (name, value) in usual.values {
+        let source = Source::Preset(usual.command.to_owned());
+        config.set(name, &(*value).into(), source)?;
+    }
     if let Some(preset) = &configured.preset {
         config.preset(preset)?;
     }
@@ -66,7 +94,7 @@ pub fn read_exclusions(paths: &[PathBuf]) -> anyhow::Result<Vec<String>> {
 
 /// `argiope settings`.
 pub fn run(args: &Settings) -> anyhow::Result<i32> {
-    let config = gather(args.configured(), &args.said())?;
+    let config = gather(&NO_VALUES, args.configured(), &args.said())?;
     // What depends on this machine is checked and not shown: a file may be meant for another one.
     config.clone().finish()?;
     let text = match (args.json, args.toml) {

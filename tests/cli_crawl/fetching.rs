@@ -100,6 +100,36 @@ fn a_line_each_without_robots_or_links() {
 }
 
 #[test]
+fn what_is_set_explicitly_holds_though_it_is_the_default_of_a_crawl() {
+    let asked_before = std::sync::atomic::AtomicBool::new(false);
+    let server = Server::new(move |asked| match asked.target.as_str() {
+        "/robots.txt" if !asked_before.swap(true, std::sync::atomic::Ordering::SeqCst) => {
+            vec![Step::Close]
+        }
+        "/robots.txt" => page("User-agent: *\nDisallow: /missing\n"),
+        _ => web(asked),
+    });
+    let obeys = ["-s", "ROBOTSTXT_OBEY=true", "-s", "HOST_DOWN_AFTER=2m"];
+    let ended = fetch(&server, &["/page", "/missing"], &obeys).expect(1);
+    let lines = ended.lines();
+    let mut ends: Vec<&str> = lines.iter().map(code).collect();
+    ends.sort();
+    assert_eq!(ends, ["", "robots.disallowed"], "{}", ended.out);
+    let asked = server.asked();
+    let targets: Vec<&str> = asked.iter().map(|asked| asked.target.as_str()).collect();
+    assert_eq!(targets, ["/robots.txt", "/robots.txt", "/page"]);
+}
+
+#[test]
+fn a_setting_that_has_no_effect_is_reported() {
+    let server = Server::new(web);
+    let ended = fetch(&server, &["/page"], &["-s", "FOLLOW=all"]).expect(0);
+    let warning = "FOLLOW (-s) has no effect: fetch follows no links; use argiope crawl";
+    assert!(ended.err.contains(warning), "{}", ended.err);
+    assert_eq!(server.targets(), ["/page"]);
+}
+
+#[test]
 fn it_fails_where_a_head_is_missing_or_bad_if_that_counts() {
     let server = Server::new(web);
     fetch(&server, &["/page", "/broken"], &[]).expect(0);

@@ -13,10 +13,8 @@ mod gzip;
 mod stamp;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::Context;
-use argiope::settings::FrontierSettings;
 use argiope::sink::files::FileSink;
 use argiope::{Config, Crawler, Request};
 
@@ -24,6 +22,7 @@ use self::report::Promised;
 use self::web::{DemoOptions, DemoWeb};
 use super::args::Demo;
 use super::crawl::{set_up, sink_options, watch};
+use super::settings::CommandValues;
 use super::signals::Received;
 
 /// Runs the command; gives its exit code: 0 if the servers saw nothing but good manners.
@@ -42,9 +41,6 @@ pub fn run(mut config: Config, args: Demo) -> anyhow::Result<i32> {
     );
     config.dns_servers = vec![web.dns()];
     config.allow_net.push("loopback".to_owned());
-    if config.frontier.host_down_after == FrontierSettings::default().host_down_after {
-        config.frontier.host_down_after = HOST_DOWN_AFTER;
-    }
     let pace = &config.throttle.default;
     let promised = Promised {
         gap: pace.delay.mul_f64(1.0 + pace.jitter.low),
@@ -69,8 +65,12 @@ pub fn run(mut config: Config, args: Demo) -> anyhow::Result<i32> {
     })
 }
 
-/// The demo's web has hosts that never answer, and nobody waits two minutes for a demo to end.
-const HOST_DOWN_AFTER: Duration = Duration::from_secs(5);
+/// What the demo has in place of defaults. Its web has hosts that never answer; they are given up
+/// after 5 s, so that the demo ends within 20 s.
+pub const VALUES: CommandValues = CommandValues {
+    command: "demo",
+    values: &[("HOST_DOWN_AFTER", "5")],
+};
 
 /// A folder for the crawl's files, which go with it: the demo shows manners, not results.
 struct Scratch(PathBuf);
