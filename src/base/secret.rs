@@ -1,10 +1,11 @@
-//! The secret that a crawl hashes under.
+//! The hash secret of a crawl.
 //!
-//! Strangers choose most of what a crawl remembers: names of hosts, URLs, ports, addresses, cookies. Who
-//! knows how a table hashes chooses keys that all fall into one place, and each look-up takes as long as
-//! there are keys; who knows how URLs are told apart by 64 bits writes one that passes for another. So
-//! every table whose keys are not ours hashes under a secret of its crawl. It never leaves the process:
-//! what is written to disk is hashed without ([`CrawlUrl::fingerprint`](crate::wire::url::CrawlUrl::fingerprint)).
+//! Most keys that a crawl stores come from remote sites: host names, URLs, ports, addresses, cookies. If
+//! the hash function were known, a site could send keys that all collide, which makes each look-up
+//! linear in the number of keys, or a URL with the same 64-bit hash as another, which would then count
+//! as already seen. Every table with such keys therefore hashes under a random secret. The secret never
+//! leaves the process: what is written to disk is hashed without it
+//! ([`CrawlUrl::fingerprint`](crate::wire::url::CrawlUrl::fingerprint)).
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -14,19 +15,20 @@ use foldhash::SharedSeed;
 use foldhash::fast::FoldHasher;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// How the tables of one crawl hash. The same as the other copies of it.
+/// The hash secret of one crawl. Copies of it hash alike.
 #[derive(Clone, Copy)]
 pub struct Secret {
     number: u64,
-    /// What hashing multiplies by. Keys could be made to collide under every number if it were known.
+    /// The multipliers of the hash. Were they known, keys could be made that collide under every number.
     shared: &'static SharedSeed,
 }
 
-/// How tables hash whose keys are the user's or our own: fixed answers, `/etc/hosts`, numbers of attempts.
+/// The hasher of tables whose keys come from the user or from us: fixed answers, `/etc/hosts`, numbers
+/// of attempts.
 pub type Known = foldhash::fast::FixedState;
 
 impl Secret {
-    /// One that nobody knows.
+    /// A random secret.
     pub fn random() -> Self {
         static SHARED: OnceLock<SharedSeed> = OnceLock::new();
         Secret {
@@ -35,8 +37,8 @@ impl Secret {
         }
     }
 
-    /// One that is the same for the same seed: for a crawl that is to be replayed, in a world where all
-    /// strangers are ours.
+    /// A secret derived from a seed, for simulated crawls that are to be repeatable. Not safe against
+    /// hostile keys.
     pub fn from_seed(seed: u64) -> Self {
         Secret {
             number: seed,
@@ -44,14 +46,14 @@ impl Secret {
         }
     }
 
-    /// What a text is remembered by, in 64 bits: of texts that were not made to, as many share one as
-    /// chance has it.
+    /// The keyed 64-bit hash by which a text is remembered. Two texts that were not made to
+    /// collide share it with a probability of 2⁻⁶⁴.
     pub fn print(&self, text: &str) -> u64 {
         xxh3_64_with_seed(text.as_bytes(), self.number)
     }
 }
 
-/// 64 bits that nobody can foresee, of those that the kernel gave this process.
+/// 64 unpredictable bits, derived from the kernel's random numbers.
 pub fn random() -> u64 {
     RandomState::new().hash_one(0)
 }

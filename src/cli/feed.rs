@@ -147,9 +147,9 @@ impl Feeder {
         self.failure.try_recv().ok()
     }
 
-    /// What the crawl, which is over, did not take. Standard input that says nothing now is not
-    /// waited for: nothing of it was read that is not told of. One that does not end is read for as
-    /// long as `patience`.
+    /// The seeds that the crawl had not taken when it ended. If standard input has neither data nor an
+    /// end soon, it is not waited for: every line read from it so far was passed to the crawl. Standard
+    /// input that goes on is read for `patience`.
     pub fn unfed(self, patience: Duration) -> Option<Unfed> {
         if self.may_block && !self.ends_soon() {
             return None;
