@@ -19,6 +19,7 @@ mod fetching;
 mod limits;
 mod machine;
 mod names;
+mod outages;
 mod output;
 mod probe_outputs;
 mod probing;

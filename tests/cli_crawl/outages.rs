@@ -1,0 +1,101 @@
+//! Name servers that stop working for a while: the crawl waits, and no page is lost.
+
+use std::collections::BTreeSet;
+use std::net::{SocketAddr, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::run::{Crawl, Crawled, code};
+use crate::server::{Server, page};
+
+/// Hosts that are crawled, one page each, each under a domain of its own.
+const HOSTS: usize = 200;
+/// Names that are answered before the outage.
+const ANSWERED_BEFORE: usize = 40;
+/// Names that at least are asked for in the outage: from so many on it is recognized.
+const FAILED_MIN: usize = 8;
+/// How long the outage goes on after that.
+const OUTAGE: Duration = Duration::from_secs(2);
+
+/// A name server on loopback for which every name leads to 127.0.0.1. After some answers it has one
+/// outage, in which it answers SERVFAIL.
+fn name_server() -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let at = socket.local_addr().expect("it is bound");
+    thread::spawn(move || {
+        let (mut answered, mut failed) = (BTreeSet::new(), BTreeSet::new());
+        let mut ends_at = None;
+        let mut query = [0; 512];
+        while let Ok((length, from)) = socket.recv_from(&mut query) {
+            let name = query[12..length].iter().position(|byte| *byte == 0);
+            let end = 12 + name.expect("a name ends") + 1;
+            let name = query[12..end].to_ascii_lowercase();
+            let is_over = ends_at.is_some_and(|at| Instant::now() >= at);
+            let is_known = answered.contains(&name);
+            let fails =
+                !is_over && answered.len() >= ANSWERED_BEFORE && (!is_known || !failed.is_empty());
+            let wants_ipv4 = query[end + 1] == 1;
+            let mut reply = query[..end + 4].to_vec();
+            if fails {
+                failed.insert(name);
+                if failed.len() >= FAILED_MIN {
+                    ends_at.get_or_insert(Instant::now() + OUTAGE);
+                }
+                reply[2..12].copy_from_slice(&[0x81, 0x82, 0, 1, 0, 0, 0, 0, 0, 0]);
+            } else {
+                answered.insert(name);
+                let count = u8::from(wants_ipv4);
+                reply[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, count, 0, 0, 0, 0]);
+                if wants_ipv4 {
+                    reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 1, 44, 0, 4, 127, 0, 0, 1]);
+                }
+            }
+            let _ = socket.send_to(&reply, from);
+        }
+    });
+    at
+}
+
+/// Crawls all hosts through an outage of their name server.
+fn crawl(settings: &[&str]) -> Crawled {
+    let server = Server::new(|_| page("a page"));
+    let seeds: Vec<String> = (0..HOSTS)
+        .map(|number| format!("http://host{number}.test:{}/", server.port()))
+        .collect();
+    Crawl::of(&["--seeds", "-", "--no-warc", "--follow", "none"])
+        .input(seeds.join("\n").as_bytes())
+        .with(&["--dns", &name_server().to_string()])
+        .with(&["-s", "CONCURRENT_REQUESTS=16"])
+        .with(settings)
+        .run()
+}
+
+/// The errors of final lines.
+fn lost(crawled: &Crawled) -> Vec<String> {
+    let lines = crawled.lines();
+    let is_final = lines.iter().filter(|line| line["final"] == true);
+    let codes = is_final.map(|line| code(line).to_owned());
+    codes.filter(|code| !code.is_empty()).collect()
+}
+
+#[test]
+fn name_servers_that_fail_for_seconds_lose_no_page() {
+    let crawled = crawl(&[]);
+    assert_eq!(lost(&crawled), [""; 0]);
+    let lines = crawled.lines();
+    let fetched = lines.iter().filter(|line| line["status"] == 200);
+    assert_eq!(fetched.count(), HOSTS);
+    let stats = crawled.stats();
+    assert!(stats["outages"].as_u64() >= Some(1));
+    assert!(stats["outage_seconds"].as_f64() >= Some(0.5));
+    assert_eq!(stats["outage_open"], false);
+}
+
+#[test]
+fn without_the_breaker_name_servers_that_fail_for_seconds_lose_pages() {
+    let crawled = crawl(&["-s", "OUTAGE_BREAKER=false"]);
+    let lost = lost(&crawled);
+    assert!(lost.len() >= FAILED_MIN, "{lost:?}");
+    assert!(lost.iter().all(|code| code == "dns.servfail"), "{lost:?}");
+    assert_eq!(crawled.stats()["outages"], 0);
+}
