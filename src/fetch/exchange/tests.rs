@@ -657,6 +657,23 @@ fn a_body_that_becomes_much_more_than_it_was_is_decoded_in_steps() {
 }
 
 #[test]
+fn a_body_that_is_taken_or_over_is_never_long() {
+    let reply = with_body("Content-Encoding: gzip\r\n", &gzip(b"some text"));
+    let settings = small();
+    for (wish, is_long) in [(Wish::Keep, true), (Wish::Take, false), (Wish::Skip, false)] {
+        let mut exchange = exchange(&description(), &settings);
+        assert!(!exchange.is_long(), "nothing has come");
+        let mut input = &reply[..];
+        assert_eq!(
+            exchange.handle_bytes(&mut input, arrival(2)),
+            Some(Step::Head)
+        );
+        exchange.set_wish(wish);
+        assert_eq!(exchange.is_long(), is_long, "{wish:?}");
+    }
+}
+
+#[test]
 fn a_long_body_is_read_in_steps_and_copied_once() {
     let body: Vec<u8> = (0..5 * LONG).map(|at| at as u8).collect();
     let length = body.len();

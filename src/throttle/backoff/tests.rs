@@ -185,6 +185,14 @@ fn f41_without_a_known_rate_the_search_halves_what_is_left() {
 }
 
 #[test]
+fn each_step_says_at_which_delay_it_came() {
+    let mut scope = Scope::new(0.3, defaults());
+    let mut say = |served| scope.send(served).map(|step| step.reason.into_owned());
+    assert_eq!(say(false).as_deref(), Some("refused at 0.3 s"));
+    assert_eq!(say(false).as_deref(), Some("refused at 1 s"));
+}
+
+#[test]
 fn f35_a_pace_of_a_few_requests_an_hour_recovers_with_each_that_is_answered() {
     let mut scope = Scope::new(0.0, defaults());
     // It answered between, so the refusals are about the pace.

@@ -349,6 +349,33 @@ fn a_request_that_may_depart_does_so_before_another_is_released() {
 }
 
 #[test]
+fn the_gap_runs_from_when_a_request_was_gone_and_not_from_when_it_was_let_go() {
+    let now = Instant::START;
+    let mut throttle = Throttle::new(pace(2, 1.0, 0.0), 1, now);
+    let scope = throttle.scope("a.test");
+    let lane = throttle.open_lane(&ScopeSet::ordered([scope]));
+    throttle.offer(lane, now);
+    let Some(Grant::Release(_, first)) = throttle.poll(now) else {
+        panic!("the first may go");
+    };
+    throttle.offer(lane, now);
+    throttle.ready(first, None, now);
+    assert_eq!(throttle.poll(now), Some(Grant::Depart(first)));
+    // The socket took it a little later; told twice, the later moment holds.
+    throttle.sent(first, at(0.1));
+    throttle.sent(first, at(0.3));
+    let next = throttle
+        .next_wake()
+        .expect("the next one waits for its gap");
+    assert_eq!(throttle.poll(at(1.29)), None, "{next:?}");
+    let Some(Grant::Release(_, second)) = throttle.poll(at(1.3)) else {
+        panic!("the second may go a gap after the first was gone");
+    };
+    throttle.ready(second, None, at(1.3));
+    assert_eq!(throttle.poll(at(1.3)), Some(Grant::Depart(second)));
+}
+
+#[test]
 fn f105_many_small_sites_without_a_pace_go_at_full_speed() {
     let mut settings = pace(8, 0.0, 0.0);
     settings.concurrent_requests = 100;

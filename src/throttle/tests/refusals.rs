@@ -4,7 +4,10 @@ use super::world::*;
 use crate::base::time::Instant;
 use crate::fetch::failure::FailureKind;
 use crate::throttle::decision::Event;
+use crate::throttle::engine::{Grant, Throttle};
+use crate::throttle::scope::ScopeSet;
 use crate::throttle::settings::{Backoff, Jitter, Rampup, Settings};
+use crate::throttle::signal::Signal;
 
 /// A pace for all, and backoff without chance.
 fn backing(concurrency: u32, delay: f64, edit: impl FnOnce(&mut Backoff)) -> Settings {
@@ -495,4 +498,43 @@ fn f79_a_step_is_kept_as_a_decision_where_decisions_are_wanted_and_nowhere_else(
         let step = ("a.test".to_owned(), Some(429), [secs(0.2), secs(1.0)]);
         assert_eq!(steps, if wanted { vec![step] } else { Vec::new() });
     }
+}
+
+#[test]
+fn a_pace_that_recovers_while_the_body_still_comes_is_used_at_once() {
+    let mut settings = pace(2, 0.0, 0.0);
+    settings.default.backoff.min_delay = secs(8.0);
+    settings.default.backoff.window = secs(1.0);
+    settings.default.backoff.jitter = Jitter::NONE;
+    let mut throttle = Throttle::new(settings, 1, at(0.0));
+    let scope = throttle.scope("a.test");
+    let lane = throttle.open_lane(&ScopeSet::ordered([scope]));
+    let send = |throttle: &mut Throttle, now| {
+        throttle.offer(lane, now);
+        let Some(Grant::Release(_, ticket)) = throttle.poll(now) else {
+            panic!("one may go at {now:?}");
+        };
+        throttle.ready(ticket, None, now);
+        assert_eq!(throttle.poll(now), Some(Grant::Depart(ticket)));
+        ticket
+    };
+    let refused = send(&mut throttle, at(0.0));
+    let status = |status| Signal {
+        status: Some(status),
+        ..Signal::default()
+    };
+    throttle.answer(refused, 1, &status(429), at(0.0));
+    throttle.finish(refused, at(0.0));
+    assert_eq!(throttle.poll(at(7.9)), None);
+    let served = send(&mut throttle, at(8.0));
+    throttle.offer(lane, at(8.0));
+    assert_eq!(throttle.poll(at(8.0)), None);
+    assert_eq!(throttle.next_wake(), Some(at(16.0)));
+    // Its head came, and a window was quiet: half the delay. Its body goes on for long.
+    throttle.answer(served, 2, &status(200), at(9.5));
+    assert_eq!(throttle.next_wake(), Some(at(12.0)));
+    assert!(matches!(
+        throttle.poll(at(12.0)),
+        Some(Grant::Release(_, _))
+    ));
 }
