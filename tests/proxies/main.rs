@@ -519,3 +519,64 @@ fn an_address_that_may_not_be_asked_is_not_asked_through_a_proxy_either() {
     assert_eq!(end_of(&[], "http://192.88.99.1.a.test/"), "");
     assert_eq!(proxy.asked().len(), 2);
 }
+
+#[test]
+fn this_machine_is_not_asked_through_a_proxy_by_seed_redirect_or_link() {
+    let authority = Authority::new();
+    let file = known(&authority);
+    let ca = file.path().to_str().expect("a path of letters");
+    let origin = Origin::start(|target| match target {
+        "/" => page(
+            "<a href=http://localhost/linked></a><a href=//a.b.localhost:8080/linked></a>\
+             <a href=https://LOCALHOST/linked></a><a href=http://127.0.0.1/linked></a>\
+             <a href=/there></a><a href=http://localhost.test/linked></a>",
+        ),
+        "/moved" => redirect("http://localhost/moved"),
+        "/moved-below" => redirect("http://x.localhost./moved"),
+        "/moved-secured" => redirect("https://localhost/moved"),
+        _ => page("there"),
+    });
+    let local = [
+        "http://localhost/seed",
+        "http://x.localhost/seed",
+        "https://localhost/seed",
+    ];
+    let global = ["/", "/moved", "/moved-below", "/moved-secured"];
+    let seeds: Vec<String> = local
+        .iter()
+        .map(|url| (*url).to_owned())
+        .chain(global.iter().map(|path| format!("http://a.test{path}")))
+        .collect();
+    for (scheme, robots) in [("http", "false"), ("http", "true"), ("socks5", "false")] {
+        let proxy = match scheme {
+            "http" => Proxy::http(Manner::Good, origin.at),
+            _ => Proxy::socks(Manner::Good, origin.at),
+        };
+        let settings = config(&[
+            ("PROXY", &proxy.url(scheme)),
+            ("ROBOTSTXT_OBEY", robots),
+            ("CA_FILE", ca),
+        ]);
+        let pages = crawl(settings, seeds.iter().map(Request::get).collect());
+        let asked = proxy.asked();
+        let is_local = |told: &&String| {
+            let told = told.to_ascii_lowercase().replace("localhost.test", "");
+            told.contains("localhost") || told.contains("127.0.0.1")
+        };
+        let to_local: Vec<&String> = asked.iter().filter(is_local).collect();
+        assert_eq!(to_local, [""; 0], "{scheme}");
+        assert!(asked.iter().any(|told| told.contains("localhost.test")));
+        let ends = |word: &str| {
+            let of = pages.iter().filter(|page| page.url.ends_with(word));
+            let ends = of.filter(|page| page.kind == "page").map(code);
+            ends.collect::<Vec<_>>()
+        };
+        let blocked = "blocked_address.not_global";
+        assert_eq!(ends("/seed"), [blocked; 3], "{scheme}");
+        let mut linked = ends("/linked");
+        linked.sort_unstable();
+        assert_eq!(linked, ["", blocked, blocked, blocked, blocked], "{scheme}");
+        assert_eq!(ends("host/moved"), [blocked; 3], "{scheme}");
+        assert_eq!(ends("/there"), [""], "{scheme}");
+    }
+}
