@@ -18,7 +18,7 @@ mod limits;
 mod leaving;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use hashbrown::{HashMap, HashTable};
@@ -69,7 +69,9 @@ pub struct Frontier {
     site: Site,
     seen: Seen,
     held: BinaryHeap<Reverse<(Instant, LaneId)>>,
-    limited: Vec<LaneId>,
+    /// Lanes that page limits stopped, and how many of the first of them are to be looked at again.
+    limited: VecDeque<LaneId>,
+    limited_due: usize,
     origins_kept: BinaryHeap<Reverse<(Instant, u32)>>,
     queued: usize,
     lanes_open: usize,
@@ -151,7 +153,8 @@ impl Frontier {
             site: Site::default(),
             seen: Seen::new(secret),
             held: BinaryHeap::new(),
-            limited: Vec::new(),
+            limited: VecDeque::new(),
+            limited_due: 0,
             origins_kept: BinaryHeap::new(),
             queued: 0,
             lanes_open: 0,
@@ -527,11 +530,17 @@ impl Frontier {
 
     /// When [`Frontier::expire`] has something to do.
     pub fn next_wake(&self) -> Option<Instant> {
+        if self.limited_due > 0 {
+            return Some(Instant::START);
+        }
         self.held.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Offers a lane whose host has been held long enough.
+    /// Offers a lane whose host has been held long enough, or looks at one that a page limit stopped.
     pub fn expire(&mut self, throttle: &mut Throttle, now: Instant) {
+        if self.limited_due > 0 {
+            return self.look_at_limited(throttle, now);
+        }
         if let Some(Reverse((at, lane))) = self.held.peek().copied()
             && at <= now
         {

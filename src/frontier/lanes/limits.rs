@@ -7,13 +7,17 @@ use crate::frontier::job::Job;
 use crate::frontier::request::Kind;
 use crate::throttle::engine::{LaneId, Throttle};
 
+/// Lanes looked at when a request has ended; the others follow one by one ([`Frontier::expire`]), so that
+/// the work for each request does not grow with their number.
+const LIMITED_AT_ONCE: usize = 8;
+
 impl Frontier {
     /// Page limits: the whole crawl's stops the lane for now, the host's ends what it has.
     pub(super) fn spent(&mut self, lane: LaneId, throttle: &Throttle) -> Option<Next> {
         let max = self.settings.pages_max;
         if max > 0 && self.pages + self.pages_in_flight >= max {
             self.lanes[lane.0 as usize].stands = Stands::Limited;
-            self.limited.push(lane);
+            self.limited.push_back(lane);
             return Some(Next::Later);
         }
         let max = self.settings.pages_per_host_max;
@@ -26,27 +30,39 @@ impl Frontier {
         }
         if self.awaits_pages(host) {
             self.lanes[lane.0 as usize].stands = Stands::Limited;
-            self.limited.push(lane);
+            self.limited.push_back(lane);
             return Some(Next::Later);
         }
         None
     }
 
-    /// Offers the lanes that page limits stopped and stop no more.
+    /// A request has ended: offers the lanes that page limits stopped and stop no more, the first now
+    /// and the others by and by.
     pub(super) fn offer_limited(&mut self, throttle: &mut Throttle, now: Instant) {
+        self.limited_due = self.limited.len();
+        for _ in 0..LIMITED_AT_ONCE.min(self.limited_due) {
+            self.look_at_limited(throttle, now);
+        }
+    }
+
+    /// Looks at the next of them, and offers it if nothing stops it.
+    pub(super) fn look_at_limited(&mut self, throttle: &mut Throttle, now: Instant) {
         let max = self.settings.pages_max;
-        if self.limited.is_empty() || max > 0 && self.pages + self.pages_in_flight >= max {
+        if max > 0 && self.pages + self.pages_in_flight >= max {
+            // They all wait for the next end.
+            self.limited_due = 0;
             return;
         }
-        for lane in std::mem::take(&mut self.limited) {
-            if self.lanes[lane.0 as usize].stands != Stands::Limited {
-                continue;
-            }
-            if self.awaits_pages(self.host_of(lane)) {
-                self.limited.push(lane);
-            } else {
-                self.offer(lane, throttle, now);
-            }
+        self.limited_due = self.limited_due.saturating_sub(1);
+        let Some(lane) = self.limited.pop_front() else {
+            return;
+        };
+        if self.lanes[lane.0 as usize].stands != Stands::Limited {
+            return;
+        }
+        match self.awaits_pages(self.host_of(lane)) {
+            true => self.limited.push_back(lane),
+            false => self.offer(lane, throttle, now),
         }
     }
 

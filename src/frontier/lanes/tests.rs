@@ -162,6 +162,53 @@ fn a_robots_txt_holds_for_its_lifetime_and_is_then_asked_for_again() {
     assert_eq!(bench.all_sent(), ["http://a.test/3"]);
 }
 
+/// What comes of a page that is admitted now, where a robots.txt that brings this was asked for at the
+/// start: whether it is asked for again, or how the page ends.
+fn outcome_at(brought: &Brought, lifetime: Duration, after: Duration) -> String {
+    let mut bench = Bench::new(Settings {
+        robots_lifetime: lifetime,
+        ..Settings::default()
+    });
+    bench.admit("http://a.test/1", true).expect("new");
+    let (lane, ticket, job) = bench.sent().expect("robots.txt");
+    let origin = job.robots_for().expect("it is for an origin");
+    let (throttle, now) = (&mut bench.throttle, bench.now);
+    let frontier = &mut bench.frontier;
+    frontier.robots_arrived(origin, brought.clone(), throttle, now);
+    bench.end(lane, ticket, &job, false);
+    while bench.next().is_some() {}
+    bench.now += after;
+    bench.admit("http://a.test/2", true).expect("new");
+    let ended = std::iter::from_fn(|| bench.next()).find_map(|(_, _, next)| match next {
+        Next::Send(job) => Some(format!("{:?} is sent", job.kind)),
+        Next::Unsent(_, why) => Some(format!("{why:?}")),
+        Next::CrawlDelay(_) | Next::Later => None,
+    });
+    ended.expect("something comes of it")
+}
+
+#[test]
+fn what_no_robots_txt_means_holds_for_its_time_and_is_then_asked_for_again() {
+    let (day, moment) = (Duration::from_secs(24 * 3600), Duration::from_nanos(1));
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+    for (brought, lifetime, holds_for, meanwhile) in [
+        (Brought::Unreachable, day, minutes(10), "RobotsUnreachable"),
+        (
+            Brought::Unreachable,
+            minutes(1),
+            minutes(1),
+            "RobotsUnreachable",
+        ),
+        (Brought::Absent, day, day, "Page is sent"),
+    ] {
+        let outcome = |after| outcome_at(&brought, lifetime, after);
+        assert_eq!(outcome(Duration::ZERO), meanwhile);
+        assert_eq!(outcome(holds_for - moment), meanwhile);
+        assert_eq!(outcome(holds_for), "Robots is sent", "{brought:?}");
+        assert_eq!(outcome(holds_for * 2), "Robots is sent", "{brought:?}");
+    }
+}
+
 #[test]
 fn pages_beyond_the_limit_are_not_sent_even_with_many_in_flight() {
     let mut bench = Bench::new(Settings {
@@ -183,6 +230,64 @@ fn pages_beyond_the_limit_are_not_sent_even_with_many_in_flight() {
     assert!(!bench.frontier.is_spent());
     assert_eq!(bench.all_sent().len(), 1);
     assert!(bench.frontier.is_spent());
+}
+
+/// Lanes that a page limit stops.
+fn limited(bench: &Bench) -> usize {
+    let lanes = (0..bench.frontier.lanes.len()).map(|lane| &bench.frontier.lanes[lane]);
+    lanes.filter(|lane| lane.stands == Stands::Limited).count()
+}
+
+#[test]
+fn however_many_lanes_a_page_limit_stops_each_end_looks_at_a_few() {
+    const LANES: usize = 100;
+    let limits = [
+        Settings {
+            pages_max: LANES as u64,
+            ..Settings::default()
+        },
+        Settings {
+            pages_per_host_max: 1,
+            ..Settings::default()
+        },
+    ];
+    for limit in limits {
+        let mut bench = Bench::new(Settings {
+            robots_obey: false,
+            ..limit
+        });
+        for lane in 0..LANES {
+            for page in 0..2 {
+                let url = format!("http://host{lane}.test/{page}");
+                bench.admit(&url, true).expect("new");
+            }
+        }
+        // One page of each is under way, and the other waits for what comes of that.
+        let mut flying: VecDeque<_> = std::iter::from_fn(|| bench.sent()).collect();
+        assert_eq!((flying.len(), limited(&bench)), (LANES, LANES));
+        let mut sent = LANES;
+        while let Some((lane, ticket, job)) = flying.pop_front() {
+            let before = limited(&bench);
+            bench.end(lane, ticket, &job, false);
+            let offered = before - limited(&bench);
+            assert!(offered <= 8, "{offered} lanes were offered");
+            // The others are looked at one by one, as long as they may be stopped no more.
+            let mut looks = 0;
+            while bench.frontier.next_wake().is_some() {
+                let before = limited(&bench);
+                bench.frontier.expire(&mut bench.throttle, bench.now);
+                assert!(before - limited(&bench) <= 1);
+                looks += 1;
+            }
+            assert!(looks <= LANES, "{looks} looks");
+            // The place of what ended goes to another, while there is one.
+            let next: Vec<_> = std::iter::from_fn(|| bench.sent()).collect();
+            assert_eq!(next.len(), usize::from(sent < 2 * LANES));
+            sent += next.len();
+            flying.extend(next);
+        }
+        assert_eq!((sent, limited(&bench)), (2 * LANES, 0));
+    }
 }
 
 #[test]
