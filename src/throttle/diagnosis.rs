@@ -523,6 +523,20 @@ mod tests {
     }
 
     #[test]
+    fn each_finding_has_its_own_word_in_files() {
+        let words = [
+            (Finding::Slow, "slow"),
+            (Finding::Blocked, "blocked"),
+            (Finding::Unthrottled, "unthrottled"),
+            (Finding::BelowTarget(Cause::Queue), "idle"),
+            (Finding::BelowTarget(Cause::Robots), "below-target"),
+        ];
+        for (finding, word) in words {
+            assert_eq!(finding.name(), word);
+        }
+    }
+
+    #[test]
     fn f103_a_block_is_told_whether_or_not_autothrottle_is_on() {
         let mut facts = endpoint(&[(Cause::Backoff, 90.0)]);
         facts.suspected = true;

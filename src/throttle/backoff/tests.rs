@@ -244,6 +244,33 @@ fn f41_what_was_given_until_an_outage_is_taken_for_the_servers_rate() {
 }
 
 #[test]
+fn f41_a_doubt_about_the_limit_is_over_once_a_pace_beyond_it_works() {
+    let after = |doubt| {
+        let mut scope = Scope::new(0.0, defaults());
+        let mut bracket = super::Bracket::remembered(100_000_000, 90_000_000, 0, scope.now);
+        bracket.doubt = doubt;
+        bracket.saves = true;
+        scope.backoff.state = super::State::Following(bracket);
+        loop {
+            scope.send(true);
+            match &scope.backoff.state {
+                // Enough answers to tell that it works.
+                super::State::Following(bracket) if bracket.worked > 0 => {
+                    return (bracket.doubt, bracket.saves);
+                }
+                super::State::Following(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    // The server gives more than was thought to be its limit, and no savings explain that.
+    assert_eq!(after(200_000_000), (0, false));
+    assert_eq!(after(104_000_000), (0, false));
+    // As little more may be by chance.
+    assert_eq!(after(102_000_000), (102_000_000, true));
+}
+
+#[test]
 fn f44_where_a_refusal_is_dear_a_probe_takes_four_times_the_answers() {
     let answers = |dear_ms| {
         let mut scope = Scope::new(0.0, defaults());

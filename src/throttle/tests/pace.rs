@@ -202,6 +202,30 @@ fn no_scope_is_busy_while_nothing_or_less_is_released() {
 }
 
 #[test]
+fn all_that_is_prepared_and_due_departs_in_the_midst_of_a_turn() {
+    let mut throttle = Throttle::new(pace(8, 0.0, 0.0), 7, Instant::START);
+    let scopes = ["a.test", "b.test"].map(|name| throttle.scope(name));
+    let mut tickets = Vec::new();
+    for scope in scopes {
+        let lane = throttle.open_lane(&ScopeSet::ordered([scope]));
+        for _ in 0..3 {
+            throttle.offer(lane, at(0.0));
+            match throttle.poll(at(0.0)) {
+                Some(Grant::Release(_, ticket)) => tickets.push(ticket),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert_eq!(throttle.poll(at(0.0)), None);
+    for ticket in &tickets {
+        throttle.ready(*ticket, Some(secs(0.1)), at(0.1));
+    }
+    let departed: Vec<_> = std::iter::from_fn(|| throttle.poll_departure(at(0.1))).collect();
+    assert_eq!(departed.len(), tickets.len());
+    assert!(tickets.iter().all(|ticket| departed.contains(ticket)));
+}
+
+#[test]
 fn f06_a_delay_over_the_response_time_makes_concurrency_one() {
     for (takes, peak) in [(0.05, 1), (1.0, 5)] {
         let mut world = World::new(pace(8, 0.2, 0.0));

@@ -174,6 +174,24 @@ fn f36_recovery_ends_at_the_configured_delay_and_is_never_faster() {
 }
 
 #[test]
+fn f41_a_first_refusal_finds_the_rate_known_that_has_worked() {
+    // Which refusal it is, and the delay behind it: a guess, or twice the gap that worked.
+    for (number, delay) in [(2, 1.0), (60, 0.2)] {
+        let mut world = World::new(backing(1, 0.0, |_| ()));
+        let policy: Policy = Box::new(move |_, before, page| match before == number {
+            true => Reply::new(429, 0.1),
+            false => Reply::of(page),
+        });
+        let lane = world.origin("a.test", policy);
+        world.queue(lane, number + 1, page(0.1));
+        world.run(at(20.0));
+        assert_eq!(world.visits("a.test").len(), number + 1);
+        let found = world.delay("a.test");
+        assert!((found / delay - 1.0).abs() < 0.1, "{found} s, not {delay}");
+    }
+}
+
+#[test]
 fn f38_the_slot_that_is_refused_slows_down_alone() {
     let mut world = World::new(backing(4, 0.0, |backoff| backoff.per_slot = true));
     let one_is_refused: Policy = Box::new(|_, _, page| match page.slot {
