@@ -572,6 +572,11 @@ impl Frontier {
     }
 
     #[cfg(test)]
+    pub(crate) fn secret(&self) -> &Secret {
+        &self.secret
+    }
+
+    #[cfg(test)]
     pub(crate) fn settings_mut(&mut self) -> &mut Settings {
         &mut self.settings
     }

@@ -186,6 +186,12 @@ impl Throttle {
         self.secret = *secret;
     }
 
+    /// What names are hashed under.
+    #[cfg(test)]
+    pub(crate) fn secret(&self) -> &Secret {
+        &self.secret
+    }
+
     /// Where the strategies of the scopes come from that come to be from now on.
     pub fn set_strategies(&mut self, strategies: Strategies) {
         self.strategies = strategies;

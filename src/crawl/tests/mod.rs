@@ -7,6 +7,7 @@ mod full_sinks;
 mod large_pages;
 mod many_rules;
 mod full_disks;
+mod secrets;
 mod short_memory;
 pub mod adversity;
 mod handshakes;
