@@ -657,6 +657,30 @@ fn a_body_that_becomes_much_more_than_it_was_is_decoded_in_steps() {
 }
 
 #[test]
+fn a_407_is_the_proxys_where_one_was_asked_and_else_the_origins() {
+    let proxy = "http://proxy.test:3128".parse().expect("a proxy");
+    let through = Description {
+        proxy: Some(&proxy),
+        ..description()
+    };
+    for (description, is_proxys) in [(through, true), (description(), false)] {
+        let mut exchange = exchange(&description, &small());
+        let mut input: &[u8] = b"HTTP/1.1 407 Who\r\nContent-Length: 0\r\n\r\n";
+        match exchange.handle_bytes(&mut input, arrival(2)) {
+            Some(Step::Over { failure, .. }) => {
+                let failure = failure.expect("the proxy refused");
+                assert!(is_proxys);
+                assert_eq!(
+                    (failure.kind, &*failure.code),
+                    (FailureKind::Connect, "proxy_auth")
+                );
+            }
+            step => assert!(!is_proxys && step == Some(Step::Head), "{step:?}"),
+        }
+    }
+}
+
+#[test]
 fn a_body_that_is_taken_or_over_is_never_long() {
     let reply = with_body("Content-Encoding: gzip\r\n", &gzip(b"some text"));
     let settings = small();

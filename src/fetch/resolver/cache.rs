@@ -246,7 +246,9 @@ mod tests {
         let mut cache = Cache::new(10, &Secret::from_seed(1));
         cache.put("a.test", &absent(10), at(0));
         assert!(cache.get("a.test", at(9)).is_some());
+        assert!(cache.knows("a.test", at(9)));
         assert!(cache.get("a.test", at(10)).is_none());
+        assert!(!cache.knows("a.test", at(10)));
         assert!(cache.get("b.test", at(9)).is_none());
     }
 
