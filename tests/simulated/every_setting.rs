@@ -1,4 +1,5 @@
-//! Random webs under settings that all vary at once, with pauses, full sinks and outages in between.
+//! Random webs under settings that all vary at once, with pauses, full sinks, full disks and outages in
+//! between.
 //!
 //! Faults come from combinations: a bound met while something else waits. Each setting has its line
 //! in [`value_of`], or its reason in [`LEFT_OUT`]; a new one without either fails a test.
@@ -10,9 +11,10 @@ use argiope::base::disk::{DiskDone, DiskJob};
 use argiope::base::rng::Rng;
 use argiope::base::shared::Shared;
 use argiope::base::time::{Instant, Wall};
-use argiope::io::sim::Answer;
+use argiope::crawl::Parts;
+use argiope::io::sim::{Answer, FullDisk};
 use argiope::settings::all;
-use argiope::sink::files::{FileSink, FileSinkOptions};
+use argiope::sink::files::{FileSink, FileSinkOptions, WarcOptions};
 use argiope::sink::page::Page;
 use argiope::sink::reply::{Flow, Reply, Wish};
 use argiope::sink::{Sink, WriteError};
@@ -290,6 +292,23 @@ fn varied(seed: u64) -> (Case, BTreeMap<&'static str, Value>) {
             names: pick(&mut rng, &[Names::Answers, Names::Silent, Names::Fails]),
         });
     }
+    // A disk, or a part of it, that has no room for a while.
+    let mut rng = Rng::from_seed(seed).fork("full disks");
+    for _ in 0..rng.below(3) {
+        let from = Duration::from_millis(rng.below(20_000));
+        let parts = [
+            "out",
+            "out/results.jsonl",
+            "out/warc",
+            "out/stats.json",
+            "out/throttle.jsonl",
+        ];
+        case.plan.weather.disk_full.push(FullDisk {
+            below: pick(&mut rng, &parts).into(),
+            from,
+            until: from + Duration::from_millis(rng.below(30_000)),
+        });
+    }
     (case, said)
 }
 
@@ -299,11 +318,18 @@ fn check(seed: u64) {
     let seeds = std::mem::take(&mut case.plan.seeds);
     let web = case.web.shared();
     let is_full = Shared::new(false);
+    let is_on = |name: &str| said.get(name) == Some(&json!(true));
     let sink = FullNowAndThen {
-        inner: FileSink::new(FileSinkOptions::new("out")),
+        inner: FileSink::new(FileSinkOptions {
+            decisions: is_on("AUTOTHROTTLE_DEBUG"),
+            warc: is_on("WARC").then(|| WarcOptions::new("a.test", [7; 16])),
+            ..FileSinkOptions::new("out")
+        }),
         is_full: Shared::clone(&is_full),
     };
-    let mut run = case.plan.begin_into(&web, sink);
+    let mut parts = Parts::new(sink);
+    parts.stats_path = Some("out/stats.json".into());
+    let mut run = case.plan.begin_with(&web, parts);
     let handle = run.crawler.handle();
     for url in &seeds {
         let request = argiope::Request::get(url.as_str());

@@ -1,12 +1,13 @@
 //! Our own network or name servers fail: the crawl waits, nothing is lost, nothing counts.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use argiope::base::time::Instant;
 use argiope::frontier::request::Request;
-use argiope::io::sim::Answer;
+use argiope::io::sim::{Answer, FullDisk};
 
-use super::crawl::{Plan, Run};
+use super::crawl::{Line, Plan, Run};
 use super::web::{Names, Outage, PoliteWeb};
 
 fn secs(seconds: u64) -> Instant {
@@ -351,4 +352,113 @@ fn a_cancelled_request_leaves_other_failures_waiting_for_their_verdict() {
     drop(handle);
     assert_eq!(run.finish(), "finished");
     run.check_lines();
+}
+
+/// No room on the disk in this span, in seconds.
+fn full(from: u64, until: u64) -> FullDisk {
+    FullDisk {
+        below: "out".into(),
+        from: Duration::from_secs(from),
+        until: Duration::from_secs(until),
+    }
+}
+
+/// The seeds that have their final page.
+fn fetched(run: &Run) -> BTreeSet<String> {
+    let lines = run.lines();
+    let pages = lines.iter().filter(|l| l.is_page() && l.is_final());
+    let pages = pages.filter(|line| line.end() != "cancelled.stopped");
+    let check = |line: &Line| assert_eq!(line.end(), "200", "{}", line.0);
+    pages
+        .inspect(|line| check(line))
+        .map(|line| line.url().to_owned())
+        .collect()
+}
+
+#[test]
+fn an_outage_on_a_full_disk_loses_nothing() {
+    let spans = [(3, 40), (10, 20), (10, 90), (63, 80)];
+    for (connects, names) in [
+        (Some(Answer::NoRoute), Names::Answers),
+        (Some(Answer::Silence), Names::Fails),
+        (None, Names::Silent),
+    ] {
+        for (from, until) in spans {
+            let (mut web, mut plan) = many(1200);
+            plan.asks_names = true;
+            plan.weather.disk_full.push(full(from, until));
+            web.outages.push(Outage {
+                from: secs(4),
+                to: secs(64),
+                connects,
+                names,
+            });
+            let (run, _) = crawl(web, plan);
+            let progress = run.crawler.progress();
+            // While nothing is fetched, nothing is written.
+            let is_noticed = from < 4 || until > 64;
+            assert!(
+                progress.disk_pauses > 0 || !is_noticed,
+                "{connects:?} {names:?} {from}"
+            );
+            // While the disk is full nothing is released that could fail.
+            assert!(progress.outages > 0 || from < 63, "{connects:?} {names:?}");
+        }
+    }
+}
+
+#[test]
+fn a_crawl_that_is_stopped_in_an_outage_on_a_full_disk_has_all_that_is_left() {
+    for (seconds, until) in [(6, 10), (6, 20), (20, 25), (70, 75)] {
+        let (mut web, mut plan) = many(500);
+        plan.weather.disk_full.push(full(5, until));
+        web.outages.push(Outage {
+            from: secs(4),
+            to: secs(64),
+            connects: Some(Answer::NoRoute),
+            names: Names::Answers,
+        });
+        let seeds = plan.seeds.clone();
+        let web = web.shared();
+        let mut run = plan.begin(&web);
+        if run.until(Duration::from_secs(seconds)).is_none() {
+            run.crawler.stopper().stop();
+            assert_eq!(run.finish(), "shutdown");
+        }
+        let done = fetched(&run);
+        let pending = run.crawler.take_pending().map(|p| p.request.url);
+        let pending: BTreeSet<String> = pending.collect();
+        for seed in &seeds {
+            let times = u8::from(done.contains(seed)) + u8::from(pending.contains(seed));
+            assert_eq!(times, 1, "{seed} after a stop at {seconds} s");
+        }
+    }
+}
+
+#[test]
+fn what_a_crawl_killed_in_an_outage_has_written_is_true_and_the_rest_can_be_crawled_again() {
+    for milliseconds in (3000..70_000).step_by(4777) {
+        let (mut web, mut plan) = many(400);
+        plan.weather.disk_full.push(full(20, 30));
+        web.outages.push(Outage {
+            from: secs(4),
+            to: secs(64),
+            connects: Some(Answer::NoRoute),
+            names: Names::Answers,
+        });
+        let seeds = plan.seeds.clone();
+        let web = web.shared();
+        let mut run = plan.begin(&web);
+        run.until(Duration::from_millis(milliseconds));
+        // Lines are whole, and none says that a host failed.
+        let done = fetched(&run);
+        drop(run);
+        let (web, mut plan) = many(400);
+        plan.seeds.retain(|seed| !done.contains(seed));
+        let web = web.shared();
+        let mut run = plan.begin(&web);
+        assert_eq!(run.finish(), "finished");
+        let both = done.union(&fetched(&run)).count();
+        assert_eq!(both, seeds.len(), "killed at {milliseconds} ms");
+    }
 }
