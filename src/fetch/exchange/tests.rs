@@ -671,7 +671,7 @@ fn a_407_is_the_proxys_where_one_was_asked_and_else_the_origins() {
                 let failure = failure.expect("the proxy refused");
                 assert!(is_proxys);
                 assert_eq!(
-                    (failure.kind, &*failure.code),
+                    (failure.kind, failure.code),
                     (FailureKind::Connect, "proxy_auth")
                 );
             }
