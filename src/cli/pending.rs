@@ -4,8 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 use argiope::Request;
@@ -170,14 +169,7 @@ impl Room {
                 "{NAME} waits for room: {error}; free some, or send a signal to give up what is queued"
             );
         }
-        let until = Instant::now() + PAUSE;
-        while Instant::now() < until {
-            if self.received.stops() > self.stops {
-                return false;
-            }
-            thread::sleep(GLANCE);
-        }
-        true
+        !self.received.wait_for_stop(self.stops, PAUSE)
     }
 }
 
@@ -187,8 +179,6 @@ const PIECE_BYTES: usize = 256 << 10;
 const LINE_USUAL: usize = 1024;
 /// How often a full disk is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How soon a signal is seen in between.
-const GLANCE: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests {

@@ -1,9 +1,10 @@
 //! Signals: those that end a crawl, once in good order and twice at once, and those that must not.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use argiope::Stopper;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ};
@@ -13,8 +14,25 @@ use signal_hook::iterator::Signals;
 /// The signals that the process has received.
 #[derive(Clone, Debug, Default)]
 pub struct Received {
-    stops: Arc<AtomicUsize>,
+    stops: Arc<Stops>,
     reports: Arc<AtomicBool>,
+}
+
+/// How many signals asked the process to stop, for whoever waits for one more.
+#[derive(Debug, Default)]
+struct Stops {
+    count: Mutex<usize>,
+    more: Condvar,
+}
+
+impl Stops {
+    /// One more; how many there were before.
+    fn add(&self) -> usize {
+        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        *count += 1;
+        self.more.notify_all();
+        *count - 1
+    }
 }
 
 impl Received {
@@ -46,7 +64,7 @@ impl Received {
             .name("signals".to_owned())
             .spawn(move || {
                 for _ in signals.forever() {
-                    if stops.fetch_add(1, Ordering::SeqCst) == 0 {
+                    if stops.add() == 0 {
                         log::info!(
                             "stopping: what is in flight is finished; once more stops at once"
                         );
@@ -61,7 +79,19 @@ impl Received {
 
     /// How many signals asked the process to stop.
     pub fn stops(&self) -> usize {
-        self.stops.load(Ordering::SeqCst)
+        let count = self.stops.count.lock();
+        *count.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until more than so many signals asked the process to stop, for so long at the most. Whether
+    /// they did.
+    pub fn wait_for_stop(&self, beyond: usize, longest: Duration) -> bool {
+        let count = self.stops.count.lock();
+        let count = count.unwrap_or_else(PoisonError::into_inner);
+        let more = &self.stops.more;
+        let waited = more.wait_timeout_while(count, longest, |count| *count <= beyond);
+        let (count, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        *count > beyond
     }
 
     /// Whether a line of progress was asked for since the last call.
@@ -76,4 +106,26 @@ fn is_ignored(signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn whoever_waits_for_a_stop_is_woken_by_it_and_not_by_an_earlier_one() {
+        const LONG: Duration = Duration::from_secs(60);
+        let received = Received::default();
+        received.stops.add();
+        assert!(!received.wait_for_stop(1, Duration::from_millis(1)));
+        let began = Instant::now();
+        let stops = Arc::clone(&received.stops);
+        let signal = thread::spawn(move || stops.add());
+        assert!(received.wait_for_stop(1, LONG));
+        assert!(began.elapsed() < LONG);
+        assert_eq!(signal.join().expect("it ends"), 1);
+        assert_eq!(received.stops(), 2);
+    }
 }
