@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::trial::{crawl, finish, get, run_for};
+use super::trial::{Told, config, crawl, finish, get, run_for};
 use crate::base::shared::Shared;
 use crate::crawl::config::Config;
 use crate::crawl::life::pieces::KEPT_PER_TURN;
@@ -66,6 +66,21 @@ fn until_under_way(crawler: &mut Crawler<Sim>) {
     panic!("no reply is ever under way");
 }
 
+/// A crawl whose one seed is this page, which is under way; and the seed's number.
+fn under_way(body: &str, edit: impl FnOnce(&mut Config)) -> (Crawler<Sim>, Told, u64) {
+    let mut origins = Origins::default();
+    html(&mut origins, 1, "/", body);
+    let (mut crawler, _, told) = crawl(origins, 1, |config, settings| {
+        large(config, settings);
+        edit(config);
+    });
+    let id = crawler
+        .submit(Request::get("http://10.0.0.1/"))
+        .expect("a seed");
+    until_under_way(&mut crawler);
+    (crawler, told, id)
+}
+
 /// Crawls these with files, also WARC files; the most units that a turn spent, and the pages in the order of
 /// their lines.
 fn with_files(
@@ -73,11 +88,7 @@ fn with_files(
     seeds: &[Request],
     edit: impl FnOnce(&mut Config),
 ) -> (u64, Vec<Page>) {
-    let mut config = Config::default();
-    config.throttle.default.delay = Duration::ZERO;
-    config.throttle.default.delay_per_slot = Duration::ZERO;
-    config.frontier.robots_obey = false;
-    config.allow_net = vec!["10.0.0.0/8".to_owned()];
+    let mut config = config(1);
     edit(&mut config);
     let told: Shared<Vec<Page>> = Shared::default();
     let pages = Shared::clone(&told);
@@ -303,21 +314,8 @@ fn a_small_page_does_not_wait_for_a_large_one_that_came_before() {
 #[test]
 fn a_crawl_ends_only_when_what_is_under_way_is_done_and_counts_it_once() {
     for limit in [0, 1] {
-        let mut origins = Origins::default();
-        html(
-            &mut origins,
-            1,
-            "/",
-            &format!("{}<a href=/last>", links(9_000)),
-        );
-        let (mut crawler, _, told) = crawl(origins, 1, |config, settings| {
-            large(config, settings);
-            config.frontier.pages_max = limit;
-        });
-        crawler
-            .submit(Request::get("http://10.0.0.1/"))
-            .expect("a seed");
-        until_under_way(&mut crawler);
+        let body = format!("{}<a href=/last>", links(9_000));
+        let (mut crawler, told, _) = under_way(&body, |config| config.frontier.pages_max = limit);
         assert_eq!(crawler.core.frontier.pages(), 0, "it is not done");
         assert_eq!(crawler.core.flights.len(), 0);
         let reason = finish(&mut crawler);
@@ -340,13 +338,7 @@ fn a_crawl_ends_only_when_what_is_under_way_is_done_and_counts_it_once() {
 
 #[test]
 fn a_crawl_that_is_stopped_at_once_still_finds_what_is_under_way_leads_to() {
-    let mut origins = Origins::default();
-    html(&mut origins, 1, "/", &links(9_000));
-    let (mut crawler, _, told) = crawl(origins, 1, large);
-    crawler
-        .submit(Request::get("http://10.0.0.1/"))
-        .expect("a seed");
-    until_under_way(&mut crawler);
+    let (mut crawler, told, _) = under_way(&links(9_000), |_| ());
     crawler.stopper().stop_now();
     assert_eq!(finish(&mut crawler), "shutdown");
     let pages = told.pages.borrow();
@@ -361,13 +353,7 @@ fn a_crawl_that_is_stopped_at_once_still_finds_what_is_under_way_leads_to() {
 
 #[test]
 fn a_crawl_that_nobody_takes_turns_of_any_more_leaves_what_is_under_way_pending() {
-    let mut origins = Origins::default();
-    html(&mut origins, 1, "/", &links(9_000));
-    let (mut crawler, _, told) = crawl(origins, 1, large);
-    crawler
-        .submit(Request::get("http://10.0.0.1/"))
-        .expect("a seed");
-    until_under_way(&mut crawler);
+    let (mut crawler, told, _) = under_way(&links(9_000), |_| ());
     assert!(told.pages.borrow().is_empty());
     let pending: Vec<String> = crawler
         .take_pending()
@@ -378,13 +364,8 @@ fn a_crawl_that_nobody_takes_turns_of_any_more_leaves_what_is_under_way_pending(
 
 #[test]
 fn a_reply_under_way_that_is_called_off_leads_nowhere_and_has_its_line() {
-    let mut origins = Origins::default();
-    html(&mut origins, 1, "/", &links(9_000));
-    let (mut crawler, handle, told) = crawl(origins, 1, large);
-    let id = handle
-        .submit(Request::get("http://10.0.0.1/"))
-        .expect("a seed");
-    until_under_way(&mut crawler);
+    let (mut crawler, told, id) = under_way(&links(9_000), |_| ());
+    let handle = crawler.handle();
     handle.cancel(id).expect("the crawl goes on");
     drop(handle);
     assert_eq!(finish(&mut crawler), "finished");
@@ -398,13 +379,7 @@ fn a_reply_under_way_that_is_called_off_leads_nowhere_and_has_its_line() {
 
 #[test]
 fn a_sink_that_fails_ends_a_crawl_whatever_is_under_way() {
-    let mut origins = Origins::default();
-    html(&mut origins, 1, "/", &links(9_000));
-    let (mut crawler, _, told) = crawl(origins, 1, large);
-    crawler
-        .submit(Request::get("http://10.0.0.1/"))
-        .expect("a seed");
-    until_under_way(&mut crawler);
+    let (mut crawler, told, _) = under_way(&links(9_000), |_| ());
     told.fails.set(true);
     assert_eq!(finish(&mut crawler), "sink_failed");
     assert_eq!(told.pages.borrow().len(), 1);
@@ -413,13 +388,7 @@ fn a_sink_that_fails_ends_a_crawl_whatever_is_under_way() {
 
 #[test]
 fn a_full_sink_is_given_no_page_that_is_under_way_before_it_has_room() {
-    let mut origins = Origins::default();
-    html(&mut origins, 1, "/", &links(9_000));
-    let (mut crawler, _, told) = crawl(origins, 1, large);
-    crawler
-        .submit(Request::get("http://10.0.0.1/"))
-        .expect("a seed");
-    until_under_way(&mut crawler);
+    let (mut crawler, told, _) = under_way(&links(9_000), |_| ());
     told.room.set(Some(0));
     for _ in 0..1000 {
         crawler.turn(Some(SMALL));

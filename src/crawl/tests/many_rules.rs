@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::trial::{crawl_web, finish};
+use super::trial::{Told, crawl_web, finish};
+use crate::crawl::Crawler;
+use crate::crawl::config::Config;
 use crate::frontier::filter::Filtered;
 use crate::frontier::request::Request;
 use crate::frontier::settings::Follow;
+use crate::io::sim::Sim;
 use crate::io::sim::web::{Asked, Reply, Web};
 
 const HOSTS: usize = 40;
@@ -17,6 +20,29 @@ fn count(web: &Web, target: &str) -> BTreeMap<String, usize> {
         *counts.entry(asked.address.to_string()).or_default() += 1;
     }
     counts
+}
+
+/// Crawls a host and its sitemaps to the end, a request a second.
+fn crawl_sitemaps(web: &Web, edit: impl FnOnce(&mut Config)) -> (Crawler<Sim>, Told) {
+    let (mut crawler, told) = crawl_web(web, |config, _| {
+        config.frontier.follow = Follow::Host;
+        config.frontier.robots_obey = true;
+        config.frontier.sitemaps = true;
+        config.throttle.default.delay = Duration::from_secs(1);
+        edit(config);
+    });
+    crawler
+        .submit(Request::get("http://10.0.0.1/"))
+        .expect("a seed");
+    assert_eq!(finish(&mut crawler), "finished");
+    (crawler, told)
+}
+
+/// How many sitemaps below `/s/` were asked for.
+fn sitemaps_asked(web: &Web) -> usize {
+    let asked = web.asked();
+    let sitemaps = asked.iter().filter(|asked| asked.target.starts_with("/s/"));
+    sitemaps.count()
 }
 
 #[test]
@@ -88,18 +114,10 @@ fn an_endless_sitemap_index_starves_no_page_and_comes_to_an_end() {
         ),
         _ => Reply::page("a page"),
     });
-    let (mut crawler, told) = crawl_web(&web, |config, _| {
-        config.frontier.follow = Follow::Host;
-        config.frontier.robots_obey = true;
-        config.frontier.sitemaps = true;
+    let (crawler, told) = crawl_sitemaps(&web, |config| {
         config.frontier.sitemaps_per_host_max = 100;
         config.frontier.path_repeat_limit = 100;
-        config.throttle.default.delay = Duration::from_secs(1);
     });
-    crawler
-        .submit(Request::get("http://10.0.0.1/"))
-        .expect("a seed");
-    assert_eq!(finish(&mut crawler), "finished");
     let asked = web.asked();
     let place = |target: &str| asked.iter().position(|asked| asked.target == target);
     assert!(
@@ -111,10 +129,7 @@ fn an_endless_sitemap_index_starves_no_page_and_comes_to_an_end() {
         "pages and sitemaps take turns"
     );
     assert_eq!(place("/secret.xml"), None, "robots.txt forbids it");
-    let sitemaps = asked
-        .iter()
-        .filter(|asked| asked.target.starts_with("/s/"))
-        .count();
+    let sitemaps = sitemaps_asked(&web);
     assert_eq!(sitemaps, 99, "one of a hundred was forbidden");
     let filtered = crawler.core.frontier.filtered();
     assert!(filtered[&Filtered::HostSitemaps] > 0);
@@ -144,23 +159,11 @@ fn sitemaps_are_followed_as_deep_as_allowed_and_no_deeper_than_the_pages_of_a_ho
     };
     for (depth, pages_max, expected) in [(3, 0, 3), (1, 0, 1), (0, 3, 4)] {
         let web = web();
-        let (mut crawler, _) = crawl_web(&web, |config, _| {
-            config.frontier.follow = Follow::Host;
-            config.frontier.robots_obey = true;
-            config.frontier.sitemaps = true;
+        let (crawler, _) = crawl_sitemaps(&web, |config| {
             config.frontier.sitemap_depth_limit = depth;
             config.frontier.pages_per_host_max = pages_max;
-            config.throttle.default.delay = Duration::from_secs(1);
         });
-        crawler
-            .submit(Request::get("http://10.0.0.1/"))
-            .expect("a seed");
-        assert_eq!(finish(&mut crawler), "finished");
-        let asked = web.asked();
-        let sitemaps = asked
-            .iter()
-            .filter(|asked| asked.target.starts_with("/s/"))
-            .count();
+        let sitemaps = sitemaps_asked(&web);
         assert!(
             sitemaps <= expected && sitemaps + 1 >= expected,
             "{depth}: {sitemaps} sitemaps"

@@ -111,13 +111,8 @@ pub fn crawl_web(web: &Web, edit: impl FnOnce(&mut Config, &mut Settings)) -> (C
     crawl_in(Weather::default(), None, web.world(), 1, edit)
 }
 
-fn crawl_in(
-    weather: Weather,
-    source: Option<Box<dyn Source>>,
-    world: Box<dyn World>,
-    seed: u64,
-    edit: impl FnOnce(&mut Config, &mut Settings),
-) -> (Crawler<Sim>, Told) {
+/// No delay and no robots.txt; the world's addresses may be asked.
+pub fn config(seed: u64) -> Config {
     let mut config = Config::default();
     config.throttle.default.delay = Duration::ZERO;
     config.throttle.default.delay_per_slot = Duration::ZERO;
@@ -125,6 +120,17 @@ fn crawl_in(
     config.frontier.robots_obey = false;
     config.allow_net = vec!["10.0.0.0/8".to_owned()];
     config.random_seed = Some(seed);
+    config
+}
+
+fn crawl_in(
+    weather: Weather,
+    source: Option<Box<dyn Source>>,
+    world: Box<dyn World>,
+    seed: u64,
+    edit: impl FnOnce(&mut Config, &mut Settings),
+) -> (Crawler<Sim>, Told) {
+    let mut config = config(seed);
     let mut settings = Settings::default();
     edit(&mut config, &mut settings);
     let io = Sim::with(seed, settings, weather, world);
