@@ -14,6 +14,16 @@ fn secs(seconds: u64) -> Instant {
     Instant::START + Duration::from_secs(seconds)
 }
 
+/// From one second of the crawl to another, what becomes of connections and of questions for names.
+fn outage(from: u64, to: u64, connects: Option<Answer>, names: Names) -> Outage {
+    Outage {
+        from: secs(from),
+        to: secs(to),
+        connects,
+        names,
+    }
+}
+
 /// One-page sites, each on a network and under a domain of its own.
 fn many(count: u32) -> (PoliteWeb, Plan) {
     let mut web = PoliteWeb::default();
@@ -67,12 +77,12 @@ fn failures(run: &Run) -> usize {
 fn a_minute_without_a_route_loses_nothing_and_is_hardly_called_into() {
     for from in [0, 4] {
         let (mut web, plan) = many(1500);
-        web.outages.push(Outage {
-            from: secs(from),
-            to: secs(from + 60),
-            connects: Some(Answer::NoRoute),
-            names: Names::Answers,
-        });
+        web.outages.push(outage(
+            from,
+            from + 60,
+            Some(Answer::NoRoute),
+            Names::Answers,
+        ));
         let (run, calls) = crawl(web, plan);
         assert_eq!(failures(&run), 0, "no line says so");
         // A connection for each page, for each robots.txt, what was on its way, and single probes.
@@ -87,12 +97,8 @@ fn a_minute_without_a_route_loses_nothing_and_is_hardly_called_into() {
 #[test]
 fn two_minutes_of_a_dead_link_lose_nothing() {
     let (mut web, plan) = many(800);
-    web.outages.push(Outage {
-        from: secs(3),
-        to: secs(123),
-        connects: Some(Answer::Silence),
-        names: Names::Answers,
-    });
+    web.outages
+        .push(outage(3, 123, Some(Answer::Silence), Names::Answers));
     let (run, _) = crawl(web, plan);
     assert!(run.crawler.progress().outages > 0);
     // What had begun before the link died may count once.
@@ -104,12 +110,8 @@ fn a_resolver_that_fails_while_the_network_is_down_loses_nothing() {
     for names in [Names::Fails, Names::Silent] {
         let (mut web, mut plan) = many(1500);
         plan.asks_names = true;
-        web.outages.push(Outage {
-            from: secs(4),
-            to: secs(64),
-            connects: Some(Answer::Silence),
-            names,
-        });
+        web.outages
+            .push(outage(4, 64, Some(Answer::Silence), names));
         let (run, _) = crawl(web, plan);
         assert!(run.crawler.progress().outages > 0, "{names:?}");
         assert!(failures(&run) <= 16, "{names:?}: {}", failures(&run));
@@ -121,12 +123,7 @@ fn a_resolver_that_fails_while_the_network_works_loses_nothing() {
     for (names, from) in [(Names::Fails, 1), (Names::Silent, 1), (Names::Silent, 0)] {
         let (mut web, mut plan) = many(600);
         plan.asks_names = true;
-        web.outages.push(Outage {
-            from: secs(from),
-            to: secs(from + 90),
-            connects: None,
-            names,
-        });
+        web.outages.push(outage(from, from + 90, None, names));
         let (run, _) = crawl(web, plan);
         let progress = run.crawler.progress();
         assert!(progress.outages > 0, "{names:?}: {progress:?}");
@@ -137,12 +134,12 @@ fn a_resolver_that_fails_while_the_network_works_loses_nothing() {
 fn a_link_that_comes_and_goes_loses_nothing() {
     let (mut web, plan) = many(1500);
     for flap in 0..12 {
-        web.outages.push(Outage {
-            from: secs(3 + flap * 9),
-            to: secs(7 + flap * 9),
-            connects: Some(Answer::NoRoute),
-            names: Names::Answers,
-        });
+        web.outages.push(outage(
+            3 + flap * 9,
+            7 + flap * 9,
+            Some(Answer::NoRoute),
+            Names::Answers,
+        ));
     }
     crawl(web, plan);
 }
@@ -150,12 +147,8 @@ fn a_link_that_comes_and_goes_loses_nothing() {
 #[test]
 fn a_crawl_that_is_paused_or_stopped_in_an_outage_has_all_that_is_left() {
     let (mut web, plan) = many(500);
-    web.outages.push(Outage {
-        from: secs(4),
-        to: secs(1_000_000),
-        connects: Some(Answer::NoRoute),
-        names: Names::Answers,
-    });
+    web.outages
+        .push(outage(4, 1_000_000, Some(Answer::NoRoute), Names::Answers));
     let web = web.shared();
     let mut run = plan.begin(&web);
     run.until(Duration::from_secs(6));
@@ -230,12 +223,7 @@ fn names_on_one_dead_name_server_hold_no_crawl() {
 fn seconds_until_others_are_asked(connects: Option<Answer>, names: Names) -> f64 {
     let (mut web, mut plan) = many(1500);
     plan.asks_names = true;
-    web.outages.push(Outage {
-        from: secs(4),
-        to: secs(94),
-        connects,
-        names,
-    });
+    web.outages.push(outage(4, 94, connects, names));
     let web = web.shared();
     let mut run = plan.begin(&web);
     run.until(Duration::from_secs(20));
@@ -288,12 +276,7 @@ fn hosts_whose_names_could_not_be_resolved_are_asked_as_soon_as_the_name_servers
     for end in 20..36 {
         let (mut web, mut plan) = many(400);
         plan.asks_names = true;
-        web.outages.push(Outage {
-            from: secs(1),
-            to: secs(end),
-            connects: None,
-            names: Names::Silent,
-        });
+        web.outages.push(outage(1, end, None, Names::Silent));
         let web = web.shared();
         let mut run = plan.begin(&web);
         run.until(Duration::from_secs(end));
@@ -387,12 +370,7 @@ fn an_outage_on_a_full_disk_loses_nothing() {
             let (mut web, mut plan) = many(1200);
             plan.asks_names = true;
             plan.weather.disk_full.push(full(from, until));
-            web.outages.push(Outage {
-                from: secs(4),
-                to: secs(64),
-                connects,
-                names,
-            });
+            web.outages.push(outage(4, 64, connects, names));
             let (run, _) = crawl(web, plan);
             let progress = run.crawler.progress();
             // While nothing is fetched, nothing is written.
@@ -412,12 +390,8 @@ fn a_crawl_that_is_stopped_in_an_outage_on_a_full_disk_has_all_that_is_left() {
     for (seconds, until) in [(6, 10), (6, 20), (20, 25), (70, 75)] {
         let (mut web, mut plan) = many(500);
         plan.weather.disk_full.push(full(5, until));
-        web.outages.push(Outage {
-            from: secs(4),
-            to: secs(64),
-            connects: Some(Answer::NoRoute),
-            names: Names::Answers,
-        });
+        web.outages
+            .push(outage(4, 64, Some(Answer::NoRoute), Names::Answers));
         let seeds = plan.seeds.clone();
         let web = web.shared();
         let mut run = plan.begin(&web);
@@ -440,12 +414,8 @@ fn what_a_crawl_killed_in_an_outage_has_written_is_true_and_the_rest_can_be_craw
     for milliseconds in (3000..70_000).step_by(4777) {
         let (mut web, mut plan) = many(400);
         plan.weather.disk_full.push(full(20, 30));
-        web.outages.push(Outage {
-            from: secs(4),
-            to: secs(64),
-            connects: Some(Answer::NoRoute),
-            names: Names::Answers,
-        });
+        web.outages
+            .push(outage(4, 64, Some(Answer::NoRoute), Names::Answers));
         let seeds = plan.seeds.clone();
         let web = web.shared();
         let mut run = plan.begin(&web);
