@@ -154,3 +154,24 @@ fn lane_key(secret: &Secret, origin: u32, route: Option<&Route>, scopes: &ScopeS
         mix(key.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ u64::from(scope.0))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::throttle::scope::ScopeId;
+
+    #[test]
+    fn no_two_of_many_lanes_have_one_key() {
+        let secret = Secret::from_seed(1);
+        let mut keys = HashSet::new();
+        for number in 0..100_000 {
+            let scopes = ScopeSet::ordered([ScopeId(number), ScopeId(number % 7)]);
+            assert!(
+                keys.insert(lane_key(&secret, number / 3, None, &scopes)),
+                "{number}"
+            );
+        }
+    }
+}

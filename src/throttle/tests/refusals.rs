@@ -556,3 +556,16 @@ fn a_pace_that_recovers_while_the_body_still_comes_is_used_at_once() {
         Some(Grant::Release(_, _))
     ));
 }
+
+#[test]
+fn f103_where_backoff_slows_down_for_refusals_a_suspicion_of_them_takes_no_place() {
+    let mut settings = backing(8, 0.0, |_| ());
+    settings.default.backoff.max_delay = secs(1000.0);
+    let mut world = World::new(settings);
+    let lane = world.origin("a.test", Box::new(|_, _, _| Reply::new(429, 0.01)));
+    world.queue(lane, 1000, page(0.01));
+    // Seven rounds at ever longer delays: slowing down does not help.
+    world.run(at(200.0));
+    assert_eq!(world.delay("a.test"), 128.0);
+    assert_eq!(world.concurrency("a.test"), 8);
+}
