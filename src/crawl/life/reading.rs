@@ -58,14 +58,22 @@ impl<I: Io> Core<I> {
             if !self.sink.is_ready() {
                 return;
             }
+            let mut place = 0;
             if room < at_once && self.fills(key) {
-                if self.favoured != Some(key) && self.favours_one() {
-                    return;
+                match self.favoured.filter(|_| self.favours_one()) {
+                    // It may have given way to others, which are before it now.
+                    Some(favoured) => {
+                        let places = self.paused.iter().position(|key| *key == favoured);
+                        let Some(waits) = places else {
+                            return;
+                        };
+                        place = waits;
+                    }
+                    None => self.favoured = Some(key),
                 }
-                self.favoured = Some(key);
             }
             room = room.saturating_sub(at_once);
-            self.paused.pop_front();
+            let key = self.paused.remove(place).expect("it stands there");
             if let Some(Socket::Http(http)) = self.sockets.get_mut(key)
                 && !http.held
                 && let Some(since) = http.paused.take()

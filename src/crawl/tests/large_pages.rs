@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::trial::{Told, config, crawl, finish, get, run_for};
+use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::crawl::config::Config;
 use crate::crawl::life::pieces::KEPT_PER_TURN;
@@ -258,6 +259,45 @@ fn bodies_that_are_long_or_become_much_more_than_they_were_share_what_a_turn_kee
         }
         assert_eq!(crawler.core.pieces.kept_max, KEPT_PER_TURN, "{coding}");
         assert_eq!(crawler.core.buffered, 0);
+    }
+}
+
+#[test]
+fn bodies_that_give_way_end_one_after_the_other_where_there_is_no_room_for_all() {
+    let mut rng = Rng::from_seed(1);
+    let body: Vec<u8> = (0..3 << 20)
+        .map(|_| b"abcd"[rng.below(4) as usize])
+        .collect();
+    let coded = crate::wire::coding::gzip(&body);
+    for (coding, sent) in [("gzip", &coded), ("identity", &body)] {
+        let mut origins = Origins::default();
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-encoding: {coding}\r\ncontent-length: {}\r\n\r\n",
+            sent.len()
+        );
+        for host in 1..=40 {
+            let reply = [head.as_bytes(), sent].concat();
+            origins.reply(site(host), "/0", Duration::ZERO, reply);
+        }
+        let (mut crawler, _, told) = crawl(origins, 1, |config, settings| {
+            config.fetch.body_max = 4 << 20;
+            settings.read_budget = 256 << 10;
+            config.buffered_bodies_max = 12 << 20;
+        });
+        for host in 1..=40 {
+            crawler.submit(get(host, 0)).expect("a seed");
+        }
+        while crawler.turn(None) == Turn::GoesOn {
+            let took = crawler.elapsed();
+            assert!(
+                took < Duration::from_secs(60),
+                "{coding}: {:?}",
+                crawler.progress()
+            );
+        }
+        let pages = told.pages.borrow();
+        let whole = pages.iter().filter(|page| page.body == body).count();
+        assert_eq!(whole, 40, "{coding}");
     }
 }
 
