@@ -150,6 +150,23 @@ impl Extra {
         (told || extra.route.is_some()).then(|| Box::new(extra))
     }
 
+    /// Whether it holds what a request says and its result line does not: the line has the method and
+    /// the caller's JSON.
+    pub fn says_more_than_line(&self) -> bool {
+        let said = [
+            Label::Tag,
+            Label::Field,
+            Label::Private,
+            Label::WithoutCredentials,
+            Label::Body,
+            Label::Timeout,
+            Label::BodyMax,
+        ];
+        self.route.is_some()
+            || self.origin_of_scopes() == Some(Origin::Said)
+            || (self.said.iter()).any(|(label, _)| said.iter().any(|known| *known as u8 == label))
+    }
+
     /// The caller's own number; 0 where it has none.
     pub fn tag(&self) -> u64 {
         self.number(Label::Tag).unwrap_or(0)

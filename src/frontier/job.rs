@@ -199,6 +199,14 @@ impl Job {
         }
     }
 
+    /// Whether what a user would say is more than its result line says.
+    pub fn says_more_than_line(&self) -> bool {
+        let extra = self.extra.as_ref();
+        self.flags != Flags::default()
+            || self.priority != 0
+            || extra.is_some_and(|extra| extra.says_more_than_line())
+    }
+
     /// Its place among the requests of its lane: the greatest goes first.
     ///
     /// robots.txt first, then sitemaps (which take turns with pages), then by priority, then by share of a quota (which is never

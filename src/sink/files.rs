@@ -86,12 +86,31 @@ pub struct FileSink {
     decided: Vec<u8>,
     /// Bytes handed to the disk and not yet given back.
     held: usize,
-    /// Batches of result lines among them.
-    batches: usize,
+    /// Batches of result lines among them, each by the number of the first line behind it.
+    batches: VecDeque<u64>,
+    asked: Asked,
     stage: Stage,
     failure: Option<WriteError>,
     /// Lines that could not be written, or whose record could not.
     unwritten: Vec<u8>,
+}
+
+/// The requests of lines that are not written yet, where they say more than their lines do.
+#[derive(Debug, Default)]
+struct Asked {
+    /// By the numbers of their lines, which rise.
+    waiting: VecDeque<(u64, AskedBy)>,
+    /// Those whose lines could not be written, by the numbers of their attempts.
+    lost: BTreeMap<u64, Box<Request>>,
+    /// Bytes in `waiting`.
+    size: usize,
+}
+
+/// The request of an attempt.
+#[derive(Debug)]
+struct AskedBy {
+    id: u64,
+    request: Box<Request>,
 }
 
 /// A result line without the value of `warc`.
@@ -146,7 +165,8 @@ impl FileSink {
             batch: Vec::new(),
             decided: Vec::new(),
             held: 0,
-            batches: 0,
+            batches: VecDeque::new(),
+            asked: Asked::default(),
             stage: Stage::Fresh,
             failure: None,
             unwritten: Vec::new(),
@@ -156,7 +176,8 @@ impl FileSink {
 
     /// Bytes that the sink keeps in memory: on their way to the disk, or waiting for it.
     pub fn held(&self) -> usize {
-        self.held + self.waiting_size + self.batch.len() + self.decided.len()
+        let lines = self.waiting_size + self.batch.len();
+        self.held + lines + self.decided.len() + self.asked.size
     }
 
     fn results_file(&self) -> FileId {
@@ -261,7 +282,10 @@ impl FileSink {
             };
             let (before, after) = line.text.split_at(line.place_at);
             let lines = match &line.record {
-                LineRecord::Lost => &mut self.unwritten,
+                LineRecord::Lost => {
+                    self.asked.lose(line.number);
+                    &mut self.unwritten
+                }
                 _ => &mut self.batch,
             };
             lines.extend_from_slice(before);
@@ -273,7 +297,10 @@ impl FileSink {
     }
 
     fn hand_over_batch(&mut self, disk: &mut Vec<DiskJob>) {
-        self.batches += usize::from(!self.batch.is_empty());
+        if !self.batch.is_empty() {
+            self.batches
+                .push_back(self.next - self.waiting.len() as u64);
+        }
         hand_over(self.results_file(), &mut self.batch, disk);
     }
 
@@ -282,7 +309,7 @@ impl FileSink {
         self.settle();
         // Whoever reads a pipe may wait for this line before he says more. Others gather while it
         // is being written, so that a busy crawl still writes batches.
-        let awaited = self.options.results == Results::Stdout && self.batches == 0;
+        let awaited = self.options.results == Results::Stdout && self.batches.is_empty();
         if awaited || self.batch.len() >= BATCH_SIZE {
             self.hand_over_batch(disk);
         }
@@ -345,6 +372,13 @@ impl Sink for FileSink {
         prepared.is_none_or(|prepared| prepared.step(page, units))
     }
 
+    fn asked_by(&mut self, id: u64, request: &dyn Fn() -> Request) {
+        if self.options.results != Results::None {
+            let request = Box::new(request());
+            self.asked.add(self.next, AskedBy { id, request });
+        }
+    }
+
     fn put(&mut self, page: &mut Page, disk: &mut Vec<DiskJob>) {
         let before = disk.len();
         self.open(disk);
@@ -399,8 +433,12 @@ impl Sink for FileSink {
         if file == self.results_file() {
             match done.tag {
                 SYNC_TAG => self.stage = Stage::Done,
+                // Of a file that could not be created or closed.
+                _ if done.held == 0 => {}
                 _ => {
-                    self.batches = self.batches.saturating_sub(1);
+                    if let Some(end) = self.batches.pop_front() {
+                        self.asked.end(end, done.result.is_ok());
+                    }
                     self.unwritten.extend_from_slice(&done.unwritten);
                 }
             }
@@ -453,7 +491,56 @@ impl Sink for FileSink {
     }
 
     fn take_unwritten(&mut self) -> Vec<Request> {
-        unwritten::requests(&std::mem::take(&mut self.unwritten))
+        let known = std::mem::take(&mut self.asked.lost);
+        unwritten::requests(&std::mem::take(&mut self.unwritten), known)
+    }
+}
+
+impl Asked {
+    fn add(&mut self, number: u64, asked: AskedBy) {
+        self.size += asked.size();
+        self.waiting.push_back((number, asked));
+    }
+
+    /// The line of this number cannot be written.
+    fn lose(&mut self, number: u64) {
+        if let Ok(at) = self
+            .waiting
+            .binary_search_by_key(&number, |(line, _)| *line)
+            && let Some((_, asked)) = self.waiting.remove(at)
+        {
+            self.size -= asked.size();
+            self.lost.insert(asked.id, asked.request);
+        }
+    }
+
+    /// The lines below this number are written, or cannot be.
+    fn end(&mut self, number: u64, is_written: bool) {
+        let count = self.waiting.partition_point(|(line, _)| *line < number);
+        for (_, asked) in self.waiting.drain(..count) {
+            self.size -= asked.size();
+            if !is_written {
+                self.lost.insert(asked.id, asked.request);
+            }
+        }
+    }
+}
+
+impl AskedBy {
+    /// Bytes of memory, about.
+    fn size(&self) -> usize {
+        let request = &*self.request;
+        let fields = request.headers.iter();
+        let fields = fields.map(|(name, value)| name.len() + value.len());
+        let meta = request.meta.as_ref().map_or(0, |meta| meta.get().len());
+        let scopes = request.scopes.iter().flatten().map(String::len);
+        size_of::<(u64, AskedBy)>()
+            + size_of::<Request>()
+            + request.url.len()
+            + request.body.len()
+            + meta
+            + fields.sum::<usize>()
+            + scopes.sum::<usize>()
     }
 }
 

@@ -71,6 +71,11 @@ pub trait Sink: Send {
         true
     }
 
+    /// What asked for the final page of this `id`, which is put next: only where `request` says more than
+    /// the page does, as header fields, scopes or flags. A sink that keeps it until the page is written
+    /// has it whole for [`Sink::take_unwritten`].
+    fn asked_by(&mut self, _id: u64, _request: &dyn Fn() -> Request) {}
+
     /// Takes a finished attempt. Whatever is to be written is pushed to `disk`.
     ///
     /// The page, or any part of it, is the sink's to keep (`std::mem::take`). The memory of what it

@@ -142,6 +142,11 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
         self.first.reads_local() || self.second.reads_local()
     }
 
+    fn asked_by(&mut self, id: u64, request: &dyn Fn() -> Request) {
+        self.first.asked_by(id, request);
+        self.second.asked_by(id, request);
+    }
+
     fn put(&mut self, page: &mut Page, disk: &mut Vec<DiskJob>) {
         lock(&self.doors).remove(&page.id);
         self.first.put(&mut page.clone(), disk);

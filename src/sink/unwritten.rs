@@ -1,5 +1,7 @@
 //! Result lines that could not be written, as the requests that would have them again.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -9,6 +11,7 @@ use crate::frontier::request::{Kind, Request};
 /// What of a result line its request is made from.
 #[derive(Deserialize)]
 struct Line {
+    id: u64,
     kind: String,
     #[serde(rename = "final")]
     is_final: bool,
@@ -24,9 +27,10 @@ struct LineError {
     kind: String,
 }
 
-/// The requests of the final lines of pages. What was cancelled is pending already. What was sent with a
-/// body cannot be sent again by what its line says: that is logged.
-pub fn requests(lines: &[u8]) -> Vec<Request> {
+/// The requests of the final lines of pages: the `known` one of the line's attempt, by its number, or
+/// what its line says. What was cancelled is pending already. What was sent with a body cannot be sent
+/// again by what its line says: that is logged.
+pub fn requests(lines: &[u8], mut known: BTreeMap<u64, Box<Request>>) -> Vec<Request> {
     let mut bodies = 0;
     let lines = lines.split(|byte| *byte == b'\n');
     let requests = lines.filter_map(|line| {
@@ -35,6 +39,9 @@ pub fn requests(lines: &[u8]) -> Vec<Request> {
         let is_cancelled = line.error.is_some_and(|error| error.kind == cancelled);
         if line.kind != Kind::Page.name() || !line.is_final || is_cancelled {
             return None;
+        }
+        if let Some(request) = known.remove(&line.id) {
+            return Some(*request);
         }
         if !matches!(line.method.as_str(), "GET" | "HEAD") {
             bodies += 1;
@@ -80,7 +87,7 @@ mod tests {
             write_place(None, &mut lines);
             write_from_place(&page, &mut lines);
         }
-        let requests = requests(&lines);
+        let requests = requests(&lines, BTreeMap::new());
         let told = requests.iter().map(Request::to_line);
         assert_eq!(
             told.collect::<Vec<_>>(),

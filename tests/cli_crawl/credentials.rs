@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use argiope::Request;
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -170,4 +171,36 @@ fn what_was_left_of_a_crawl_gets_none_that_it_would_not_have_got() {
     assert_eq!(carried(&last(&first)), ["Authorization"]);
     let asked = last(&other);
     assert_eq!((carried(&asked), other.asked().len()), (vec![], 2));
+}
+
+#[test]
+fn what_could_not_be_written_gets_none_that_it_would_not_have_got() {
+    let (first, other) = two_origins();
+    let token = ["-H", "Authorization: Bearer t0k3n"];
+    let crawl = Crawl::of(&[&first.url("/"), "--follow", "all", "--no-warc"]).with(&token);
+    let ended = crawl.try_run_with_small_files(2).expect(1);
+    let pending = crawl.left(ended).read("pending.jsonl");
+    let read = |line: &str| {
+        Request::from_line(line)
+            .expect("a seed")
+            .expect("no comment")
+    };
+    let lines: Vec<String> = pending.lines().map(|line| read(line).to_line()).collect();
+    let link = json!({"url": other.url("/link"), "depth": 1, "dont_send_credentials": true});
+    let moved = json!({"url": other.url("/moved"), "depth": 1, "dont_send_credentials": true});
+    for line in [link, moved] {
+        assert!(
+            lines.contains(&read(&line.to_string()).to_line()),
+            "{pending}"
+        );
+    }
+    assert!(lines.contains(&first.url("/")), "{pending}");
+
+    Crawl::of(&["--seeds", "-"])
+        .with(&token)
+        .input(pending.as_bytes())
+        .run();
+    for asked in other.asked() {
+        assert_eq!(carried(&asked), [""; 0], "{}", asked.target);
+    }
 }

@@ -229,6 +229,15 @@ impl Crawl {
         command
     }
 
+    /// Runs it where no file may grow beyond so many kilobytes.
+    pub fn try_run_with_small_files(&self, kilobytes: u32) -> Ended {
+        let mut command = Command::new("bash");
+        let script = format!(r#"ulimit -f {kilobytes}; exec "$0" "$@""#);
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_argiope")]);
+        command.args(self.all_args());
+        Going::start_command(command, self.folder(), &self.input).wait()
+    }
+
     pub fn start(&self) -> Going {
         Going::start(&self.all_args(), self.folder(), &self.input)
     }

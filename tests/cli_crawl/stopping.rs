@@ -175,17 +175,21 @@ fn seeds_that_were_not_read_yet_are_pending_too() {
     assert_eq!(pending + ended, SEEDS);
 }
 
-#[test]
-fn what_is_pending_says_all_that_its_seed_said() {
-    let server = Server::new(web);
-    let url = server.url("/2");
-    let seed = json!({
+/// A seed with every key that one may have.
+fn seed_that_says_all(url: &str) -> serde_json::Value {
+    json!({
         "url": url, "scopes": {"one": 2.5, "two": 1.0}, "priority": -3, "depth": 2, "method": "PUT",
         "headers": [["X-Own", "yes"]], "body_b64": "AAEC/w==", "dont_adjust_delay": true,
         "timeout": 1.5, "body_max": 12, "ignore_robots": true, "dont_follow": true,
         "dont_filter": true, "dont_merge_cookies": true, "proxy": "direct", "meta": {"n": 1},
         "tag": 7,
-    });
+    })
+}
+
+#[test]
+fn what_is_pending_says_all_that_its_seed_said() {
+    let server = Server::new(web);
+    let seed = seed_that_says_all(&server.url("/2"));
     let first = json!({"url": server.url("/1"), "scopes": ["one"]});
     let crawl = Crawl::of(&["--seeds", "-", "-s", "DOWNLOAD_DELAY=1h"]);
     let crawl = crawl.input(format!("{first}\n{seed}\n").as_bytes());
@@ -197,4 +201,26 @@ fn what_is_pending_says_all_that_its_seed_said() {
     let pending: serde_json::Value =
         serde_json::from_str(&crawled.read("pending.jsonl")).expect("one line of JSON");
     assert_eq!(pending, seed);
+}
+
+#[test]
+fn what_could_not_be_written_says_all_that_its_seed_said() {
+    let server = Server::new(web);
+    let seed = seed_that_says_all(&server.url("/2"));
+    let others: String = (0..4)
+        .map(|n| {
+            format!(
+                "{}\n",
+                json!({"url": server.url("/1"), "dont_filter": true, "tag": n})
+            )
+        })
+        .collect();
+    let crawl = Crawl::of(&["--seeds", "-", "--no-warc"]);
+    let crawl = crawl.input(format!("{others}{seed}\n").as_bytes());
+    let ended = crawl.try_run_with_small_files(2).expect(1);
+    let pending = crawl.left(ended).read("pending.jsonl");
+    let read = |line| serde_json::from_str::<serde_json::Value>(line).expect("JSON");
+    let lines: Vec<_> = pending.lines().map(read).collect();
+    assert!(lines.contains(&seed), "{pending}");
+    assert_eq!(lines.len(), 5, "{pending}");
 }

@@ -10,6 +10,7 @@ use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::job::Job;
 use crate::frontier::request::{Kind, Request};
 use crate::io::{Close, Io};
+use crate::wire::url::CrawlUrl;
 
 /// A request that had not been fetched when its crawl ended early.
 #[derive(Clone, Debug)]
@@ -31,6 +32,13 @@ impl Pending {
             id: Some(job.root()),
             request,
         }
+    }
+
+    /// Of one whose result could not be written; the same holds for its credentials.
+    fn of_unwritten(mut request: Request, credentials: &Credentials) -> Self {
+        let url = CrawlUrl::parse(&request.url);
+        request.dont_send_credentials |= !url.is_ok_and(|url| credentials.are_for(&url));
+        Pending { id: None, request }
     }
 }
 
@@ -97,9 +105,6 @@ impl<I: Io> Core<I> {
             None => self.sink.take_unwritten(),
             Some(_) => Vec::new(),
         };
-        let unwritten = unwritten
-            .into_iter()
-            .map(|request| Pending { id: None, request });
         let found = self.drain_found().into_iter();
         let waiting = self.mapping.drain().chain(self.delayed.drain());
         let outside = waiting
@@ -122,6 +127,8 @@ impl<I: Io> Core<I> {
             },
         });
         let credentials = &self.credentials;
+        let unwritten = unwritten.into_iter();
+        let unwritten = unwritten.map(move |request| Pending::of_unwritten(request, credentials));
         let pages = pages.map(move |job| Pending::of(&job, credentials));
         unwritten.chain(pages).chain(submitted)
     }

@@ -184,7 +184,7 @@ impl<I: Io> Core<I> {
             // Somebody waits for it, of another host perhaps. Of what has not come nothing is read.
             drop(self.read_robots(job, &mut page));
         }
-        self.deliver(page);
+        self.deliver(job, page);
     }
 
     /// A request ended because its host has no address; it counts as having been tried.
@@ -197,19 +197,24 @@ impl<I: Io> Core<I> {
         }
         page.failure = Some(failure);
         drop(self.follow(job, &mut page));
-        self.deliver(page);
+        self.deliver(job, page);
         self.frontier
             .ended(lane, job, false, &mut self.throttle, self.now);
     }
 
     /// Hands a page to the sink; gives the memory of what the sink leaves.
-    pub fn deliver(&mut self, mut page: Box<Page>) -> Buffers {
+    pub fn deliver(&mut self, job: &Job, mut page: Box<Page>) -> Buffers {
         if let Some(load) = &mut self.load {
             load.end(&mut page);
         }
         self.stats.count(&page);
         let feed = self.feed.as_ref();
         let ending = feed.and_then(|feed| feed.ending_of(&page));
+        // A source hears how its requests end, and none of them is pending.
+        let may_be_pending = page.final_ && job.kind == Kind::Page && self.feed.is_none();
+        if may_be_pending && job.says_more_than_line() {
+            self.sink.asked_by(page.id, &|| job.to_request());
+        }
         self.sink.put(&mut page, &mut self.disk);
         if let Some(ending) = ending
             && let Some(feed) = &mut self.feed

@@ -247,7 +247,7 @@ impl<I: Io> Core<I> {
             ..
         } = task;
         let counts = page.final_ && page.status.is_some();
-        let buffers = self.deliver(page);
+        let buffers = self.deliver(&job, page);
         self.frontier
             .ended(lane, &job, counts, &mut self.throttle, self.now);
         self.let_go_of(origin);

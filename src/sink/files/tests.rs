@@ -544,3 +544,36 @@ fn decisions_that_are_not_written_count_as_held_and_a_full_disk_is_a_failure() {
     assert!(failure.contains("out/throttle.jsonl"), "{failure}");
     assert!(sink.is_done());
 }
+
+#[test]
+fn requests_are_kept_until_their_lines_are_written_and_given_back_where_these_are_not() {
+    let (mut sink, mut disk) = (FileSink::new(with_warc()), Disk::default());
+    let request = |id: u64| Request::post(samples::page(id).url, "body").tag(id);
+    let put = |sink: &mut FileSink, disk: &mut Disk, id| {
+        sink.asked_by(id, &|| request(id));
+        disk.put(sink, samples::page(id));
+    };
+    put(&mut sink, &mut disk, 11);
+    while disk.turn(&mut sink) {}
+    disk.full = true;
+    put(&mut sink, &mut disk, 12);
+    while disk.turn(&mut sink) {}
+    disk.full = false;
+    put(&mut sink, &mut disk, 13);
+    while disk.turn(&mut sink) {}
+    assert!(sink.asked.size > 0, "no line is written yet");
+    disk.flush(&mut sink);
+    while disk.turn(&mut sink) {}
+    assert_eq!((sink.asked.size, sink.held()), (0, 0));
+    disk.put(&mut sink, samples::page(14));
+    put(&mut sink, &mut disk, 15);
+    while disk.turn(&mut sink) {}
+    disk.full = true;
+    disk.finish(&mut sink);
+    assert_eq!((sink.asked.size, sink.held()), (0, 0));
+    let unwritten = sink.take_unwritten();
+    let lines: Vec<String> = unwritten.iter().map(Request::to_line).collect();
+    let plain = Request::get(samples::page(14).url);
+    let expected = [&request(12), &plain, &request(15)].map(Request::to_line);
+    assert_eq!(lines, expected);
+}
