@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use argiope::sink::directory::{self, DirectoryError};
 use argiope::sink::files::{FileSink, FileSinkOptions, Results, WarcOptions};
-use argiope::wire::text::printable;
 use argiope::{Builder, Config, Crawler, SetUpError, Turn};
 
 use super::Usage;
@@ -16,6 +15,7 @@ use super::feed::{self, Feeder, Seeds};
 use super::pending;
 use super::progress::Shown;
 use super::signals::Received;
+use super::stderr;
 use super::summary::summary;
 
 /// Runs the command; gives its exit code.
@@ -42,12 +42,22 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
         lock = Some(directory::prepare(out, args.overwrite).map_err(refused)?);
     }
     received.stop_on_signal(crawler.stopper())?;
-    let reason = watch(&mut crawler, args.quiet, &received);
+    let watched = watch(&mut crawler, args.quiet, &received);
     let failure = feeder.failure();
+    // Before anything is shown: nothing that happens to stderr may keep it from the disk.
     let kept = match &out {
-        Some(out) => keep_pending(&mut crawler, feeder, out, args.quiet, &received),
-        None => Ok(()),
+        Some(out) => keep_pending(&mut crawler, feeder, out, &received),
+        None => Ok(0),
     };
+    stderr::write(&watched.summary);
+    if let (Ok(count @ 1..), Some(out), false) = (&kept, &out, args.quiet) {
+        let file = out.join(pending::NAME);
+        stderr::write_line(&format!(
+            "  {:<15}{count} requests are in {}: --seeds takes it",
+            "still queued",
+            file.display()
+        ));
+    }
     if let Some(error) = crawler.write_error() {
         if let Err(lost) = kept {
             log::error!("{lost:#}");
@@ -63,36 +73,35 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
     drop(lock);
     match failure {
         Some(failure) => Err(Usage(failure).into()),
-        None if reason == "shutdown" => Ok(3),
+        None if watched.reason == "shutdown" => Ok(3),
         None => Ok(0),
     }
 }
 
-/// Writes what is still queued, and the seeds that were not read yet, to `pending.jsonl`.
+/// Writes what is still queued, and the seeds that were not read yet, to `pending.jsonl`; gives their
+/// count.
 fn keep_pending(
     crawler: &mut Crawler,
     feeder: Feeder,
     out: &Path,
-    quiet: bool,
     received: &Received,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<u64> {
     let patience = crawler.config().stop_grace;
     let unfed = feeder.unfed(patience).into_iter().flatten();
     let queued = crawler.take_pending().map(|pending| pending.request);
-    let count = pending::write(queued.chain(unfed), out, received)?;
-    if count > 0 && !quiet {
-        let file = out.join(pending::NAME);
-        eprintln!(
-            "  {:<15}{count} requests are in {}: --seeds takes it",
-            "still queued",
-            file.display()
-        );
-    }
-    Ok(())
+    pending::write(queued.chain(unfed), out, received)
 }
 
-/// Runs a crawler to its end and shows how it goes; gives the reason for its end.
-pub fn watch(crawler: &mut Crawler, quiet: bool, received: &Received) -> &'static str {
+/// How a crawl ended.
+pub struct Watched {
+    /// Why.
+    pub reason: &'static str,
+    /// The summary for people; empty where none is wanted.
+    pub summary: String,
+}
+
+/// Runs a crawler to its end and shows how it goes. The summary is for the caller to show.
+pub fn watch(crawler: &mut Crawler, quiet: bool, received: &Received) -> Watched {
     let mut shown = Shown::new(quiet);
     let reason = loop {
         match crawler.turn(Some(shown.patience())) {
@@ -104,13 +113,15 @@ pub fn watch(crawler: &mut Crawler, quiet: bool, received: &Received) -> &'stati
         }
     };
     shown.end();
-    if !quiet {
-        let verbose = log::log_enabled!(log::Level::Info);
-        let (progress, pacing) = (crawler.progress(), crawler.pacing());
-        let summary = summary(crawler.stats(), &progress, &pacing, verbose);
-        eprint!("{}", printable(&summary));
-    }
-    reason
+    let summary = match quiet {
+        true => String::new(),
+        false => {
+            let verbose = log::log_enabled!(log::Level::Info);
+            let (progress, pacing) = (crawler.progress(), crawler.pacing());
+            summary(crawler.stats(), &progress, &pacing, verbose)
+        }
+    };
+    Watched { reason, summary }
 }
 
 /// The crawler; what the user asked of it and cannot be is a usage error.

@@ -11,6 +11,7 @@ use argiope::wire::url::CrawlUrl;
 use serde::{Deserialize, Serialize};
 
 use super::json_lines::{answer_each, octets, put_line};
+use super::stderr;
 
 /// What the command is told.
 #[derive(Clone, Debug, Default)]
@@ -43,21 +44,21 @@ fn run_on(
     let base = match args.base.as_deref().map(CrawlUrl::parse) {
         Some(Ok(base)) => base,
         Some(Err(error)) => {
-            eprintln!("argiope links: --base is no URL: {error}");
+            stderr::write_line(&format!("argiope links: --base is no URL: {error}"));
             return Ok(2);
         }
         None => {
-            eprintln!("argiope links: the page's URL is needed: --base URL");
+            stderr::write_line("argiope links: the page's URL is needed: --base URL");
             return Ok(2);
         }
     };
     let file = match fs::read(&args.file) {
         Ok(file) => file,
         Err(error) => {
-            eprintln!(
+            stderr::write_line(&format!(
                 "argiope links: cannot read {}: {error}",
                 args.file.display()
-            );
+            ));
             return Ok(2);
         }
     };

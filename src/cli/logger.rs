@@ -1,9 +1,8 @@
 //! What the library logs, as plain lines on stderr.
 
-use std::io::{self, Write};
-
-use argiope::wire::text::printable;
 use log::{Level, LevelFilter, Log, Metadata, Record};
+
+use super::stderr;
 
 /// Starts logging: warnings, and with each `-v` more; `--quiet` leaves errors alone.
 pub fn start(verbose: u8, quiet: bool) {
@@ -31,15 +30,12 @@ impl Log for Stderr {
         if !self.enabled(record.metadata()) {
             return;
         }
-        let line = match record.level() {
-            Level::Error => format!("error: {}\n", record.args()),
-            Level::Warn => format!("warning: {}\n", record.args()),
-            Level::Info => format!("{}\n", record.args()),
-            Level::Debug | Level::Trace => format!("{}: {}\n", record.target(), record.args()),
-        };
-        let line = printable(&line);
-        // Nobody is left to tell when stderr is gone.
-        let _ = io::stderr().lock().write_all(line.as_bytes());
+        stderr::write_line(&match record.level() {
+            Level::Error => format!("error: {}", record.args()),
+            Level::Warn => format!("warning: {}", record.args()),
+            Level::Info => record.args().to_string(),
+            Level::Debug | Level::Trace => format!("{}: {}", record.target(), record.args()),
+        });
     }
 
     fn flush(&self) {}

@@ -21,13 +21,13 @@ mod url;
 mod json_lines;
 
 mod logger;
+mod stderr;
 
 use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
 use argiope::wire::html::LinkOptions;
-use argiope::wire::text::printable;
 use argiope::wire::url::Host;
 use argiope::{Ask, ConfigError, CrawlUrl, MapKind};
 
@@ -48,7 +48,7 @@ pub fn main() -> ExitCode {
         Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(FAILED)),
         Err(error) if is_reader_gone(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("argiope: {}", printable(&one_line(&told(&error))));
+            stderr::write_line(&format!("argiope: {}", one_line(&told(&error))));
             let misused = error.is::<Usage>() || error.is::<ConfigError>();
             ExitCode::from(if misused { MISUSED } else { FAILED })
         }

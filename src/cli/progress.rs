@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use argiope::{Progress, Stats};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::stderr;
+
 /// Shows how far a crawl has come.
 pub struct Shown {
     way: Way,
@@ -16,6 +18,7 @@ pub struct Shown {
 
 enum Way {
     Nothing,
+    /// It ignores write errors in all that is used of it here.
     Live(ProgressBar),
     Lines,
 }
@@ -69,8 +72,8 @@ impl Shown {
     pub fn report(&mut self, stats: &Stats, progress: &Progress) {
         let line = self.line(stats, progress);
         match &self.way {
-            Way::Live(bar) => bar.suspend(|| eprintln!("{line}")),
-            Way::Lines | Way::Nothing => eprintln!("{line}"),
+            Way::Live(bar) => bar.suspend(|| stderr::write_line(&line)),
+            Way::Lines | Way::Nothing => stderr::write_line(&line),
         }
     }
 
@@ -120,7 +123,7 @@ impl Shown {
                 self.next = Instant::now() + LIVE_EVERY;
             }
             Way::Lines => {
-                eprintln!("{line}");
+                stderr::write_line(&line);
                 self.next = Instant::now() + LINE_EVERY;
             }
             Way::Nothing => {}

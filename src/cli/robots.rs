@@ -10,6 +10,7 @@ use argiope::wire::url::request_target_of;
 use serde::{Deserialize, Serialize};
 
 use super::json_lines::{answer_each, octets, put_line};
+use super::stderr;
 
 /// What the command is told.
 #[derive(Clone, Debug, Default)]
@@ -37,10 +38,10 @@ fn run_on(args: &RobotsArgs, input: impl BufRead, mut out: impl Write) -> Result
     let file = match fs::read(&args.file) {
         Ok(file) => file,
         Err(error) => {
-            eprintln!(
+            stderr::write_line(&format!(
                 "argiope robots: cannot read {}: {error}",
                 args.file.display()
-            );
+            ));
             return Ok(2);
         }
     };
@@ -50,7 +51,7 @@ fn run_on(args: &RobotsArgs, input: impl BufRead, mut out: impl Write) -> Result
         let target = match request_target_of(url) {
             Ok(target) => target,
             Err(error) => {
-                eprintln!("argiope robots: `{url}` is no URL: {error}");
+                stderr::write_line(&format!("argiope robots: `{url}` is no URL: {error}"));
                 return Ok(2);
             }
         };

@@ -10,7 +10,7 @@ use crate::run::{Crawl, Crawled, Going, check_refused, text};
 use crate::server::{Asked, Server, Step, page};
 
 /// A crawl of so many pages of a server, by a seeds file.
-fn of_pages(server: &Server, pages: usize, args: &[&str]) -> (Crawl, BTreeSet<String>) {
+pub fn of_pages(server: &Server, pages: usize, args: &[&str]) -> (Crawl, BTreeSet<String>) {
     let urls: BTreeSet<String> = (0..pages).map(|n| server.url(&format!("/{n}"))).collect();
     let lines: Vec<&str> = urls.iter().map(String::as_str).collect();
     let crawl = Crawl::of(&["--seeds", "seeds", "--no-warc"]).with(args);
@@ -19,7 +19,7 @@ fn of_pages(server: &Server, pages: usize, args: &[&str]) -> (Crawl, BTreeSet<St
 }
 
 /// What had a final line, unless the end of the crawl cancelled it.
-fn ended(crawled: &Crawled) -> BTreeSet<String> {
+pub fn ended(crawled: &Crawled) -> BTreeSet<String> {
     let ended = |line: &serde_json::Value| {
         line["kind"] == "page" && line["final"] == true && line["error"]["kind"] != "cancelled"
     };
@@ -28,7 +28,7 @@ fn ended(crawled: &Crawled) -> BTreeSet<String> {
 }
 
 /// What is pending.
-fn pending(crawled: &Crawled) -> BTreeSet<String> {
+pub fn pending(crawled: &Crawled) -> BTreeSet<String> {
     let lines = crawled.read("pending.jsonl");
     assert!(lines.ends_with('\n'), "the last line is whole");
     assert!(!crawled.out().join("pending.jsonl.tmp").exists());
@@ -39,7 +39,7 @@ fn pending(crawled: &Crawled) -> BTreeSet<String> {
 
 /// Each URL has either ended or is pending.
 #[track_caller]
-fn check_nothing_lost(crawled: &Crawled, urls: &BTreeSet<String>) {
+pub fn check_nothing_lost(crawled: &Crawled, urls: &BTreeSet<String>) {
     let (ended, pending) = (ended(crawled), pending(crawled));
     let twice: Vec<_> = ended.intersection(&pending).take(5).collect();
     let all = &ended | &pending;

@@ -17,6 +17,7 @@ mod ends;
 mod full_disk;
 mod fetching;
 mod limits;
+mod lost_stderr;
 mod machine;
 mod names;
 mod outages;

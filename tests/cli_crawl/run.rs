@@ -52,15 +52,27 @@ impl Going {
     }
 
     /// Starts a command that becomes the binary.
-    pub fn start_command(mut command: Command, folder: &Path, input: &[u8]) -> Self {
+    pub fn start_command(command: Command, folder: &Path, input: &[u8]) -> Self {
+        let mut going = Going::start_with_stderr(command, folder, input, Stdio::piped());
+        let err = going.child.stderr.take().expect("stderr is piped");
+        going.err = Some(read_all(err));
+        going
+    }
+
+    /// The same; its stderr is the caller's.
+    pub fn start_with_stderr(
+        mut command: Command,
+        folder: &Path,
+        input: &[u8],
+        stderr: Stdio,
+    ) -> Self {
         let mut child = command
             .current_dir(folder)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stderr(stderr)
             .spawn()
             .expect("the binary runs");
-        let err = read_all(child.stderr.take().expect("stderr is piped"));
         let mut stdin = child.stdin.take().expect("stdin is piped");
         let input = input.to_vec();
         thread::spawn(move || {
@@ -69,7 +81,7 @@ impl Going {
         Going {
             child,
             out: None,
-            err: Some(err),
+            err: None,
             began: Instant::now(),
         }
     }

@@ -22,8 +22,9 @@ use self::report::Promised;
 use self::web::{DemoOptions, DemoWeb};
 use super::args::Demo;
 use super::crawl::{set_up, sink_options, watch};
-use super::settings::CommandValues;
+use super::settings::{self, CommandValues};
 use super::signals::Received;
+use super::stderr;
 
 /// Runs the command; gives its exit code: 0 if the servers saw nothing but good manners.
 pub fn run(mut config: Config, args: Demo) -> anyhow::Result<i32> {
@@ -34,11 +35,11 @@ pub fn run(mut config: Config, args: Demo) -> anyhow::Result<i32> {
     })
     .context("the demo's web could not be started on the loopback device")?;
     let seeds = web.seeds();
-    eprintln!(
+    stderr::write_line(&format!(
         "A web of {} hosts is up on the loopback device; its name server is {}.",
         seeds.len(),
         web.dns()
-    );
+    ));
     config.dns_servers = vec![web.dns()];
     config.allow_net.push("loopback".to_owned());
     let pace = &config.throttle.default;
@@ -54,13 +55,14 @@ pub fn run(mut config: Config, args: Demo) -> anyhow::Result<i32> {
     }
     let received = Received::watch()?;
     received.stop_on_signal(crawler.stopper())?;
-    let reason = watch(&mut crawler, false, &received);
+    let watched = watch(&mut crawler, false, &received);
+    stderr::write(&watched.summary);
     drop(crawler);
     let report = web.stop(promised)?;
-    print!("{report}");
-    Ok(match (reason, report.is_polite()) {
+    let shown = settings::print(&report.to_string());
+    Ok(match (watched.reason, report.is_polite()) {
         ("shutdown", _) => 3,
-        (_, true) => 0,
+        (_, true) => shown.map(|()| 0)?,
         (_, false) => 1,
     })
 }

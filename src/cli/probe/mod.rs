@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use argiope::probe::{Probe, ProbeReport};
 use argiope::sink::Nowhere;
-use argiope::wire::text::printable;
 use argiope::{Config, Request, SetUpError, Sink, Turn};
 use serde_json::{Value, json};
 
@@ -21,7 +20,7 @@ use self::output::Output;
 use super::args::Probe as Asked;
 use super::progress::Shown;
 use super::signals::Received;
-use super::{Usage, settings};
+use super::{Usage, settings, stderr};
 
 /// Runs the command; gives its exit code.
 pub fn run(config: Config, args: &Asked) -> anyhow::Result<i32> {
@@ -54,7 +53,7 @@ pub fn run(config: Config, args: &Asked) -> anyhow::Result<i32> {
     let faults = [lost, faults(&report, args)].concat();
     let shown = show(&report, &faults, args);
     for fault in &faults {
-        eprintln!("argiope: {fault}");
+        stderr::write_line(&format!("argiope: {fault}"));
     }
     Ok(match reason {
         "shutdown" if !is_lost => 3,
@@ -206,7 +205,7 @@ fn show(report: &ProbeReport, faults: &[String], args: &Asked) -> io::Result<()>
     };
     match &args.results {
         Some(path) if is_stdout(path) => {
-            eprint!("{}", printable(&text));
+            stderr::write(&text);
             Ok(())
         }
         _ => settings::print(&text),

@@ -1,0 +1,140 @@
+//! A stderr that takes nothing any more: the crawl goes on, and its frontier is kept.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::process::Signal;
+
+use crate::ends::{check_nothing_lost, of_pages};
+use crate::run::Going;
+use crate::server::{Asked, Server, page};
+
+/// One page after the other, so that the crawl can be met in its middle.
+const SLOWLY: [&str; 4] = [
+    "-s",
+    "DOWNLOAD_DELAY=20ms",
+    "-s",
+    "CONCURRENT_REQUESTS_PER_DOMAIN=1",
+];
+
+/// Each write to it fails for want of room.
+fn full_disk() -> Stdio {
+    let file = OpenOptions::new().write(true).open("/dev/full");
+    file.expect("Linux has it").into()
+}
+
+/// Each write to it fails, because nobody can read it.
+fn broken_pipe() -> Stdio {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    writer.into()
+}
+
+#[test]
+fn a_limit_leaves_what_is_queued_where_stderr_is_lost() {
+    for stderr in [full_disk, broken_pipe] {
+        let server = Server::new(|_: &Asked| page("a page"));
+        let (crawl, urls) = of_pages(&server, 3000, &["--max-pages", "20"]);
+        let crawl = crawl.aloud();
+        let going = Going::start_with_stderr(crawl.command(), crawl.folder(), b"", stderr());
+        let crawled = crawl.left(going.wait().expect(0));
+        check_nothing_lost(&crawled, &urls);
+    }
+}
+
+#[test]
+fn a_line_of_progress_that_cannot_be_written_does_not_end_the_crawl() {
+    for stderr in [full_disk, broken_pipe] {
+        let server = Server::new(|_: &Asked| page("a page"));
+        let (crawl, urls) = of_pages(&server, 3000, &SLOWLY);
+        let crawl = crawl.aloud();
+        let going = Going::start_with_stderr(crawl.command(), crawl.folder(), b"", stderr());
+        server.wait_for(2);
+        going.signal(Signal::USR1);
+        server.wait_for(30);
+        going.signal(Signal::INT);
+        let crawled = crawl.left(going.wait().expect(3));
+        check_nothing_lost(&crawled, &urls);
+    }
+}
+
+/// A terminal: the side that shows what is written, and the side that programs write to.
+fn terminal() -> (OwnedFd, File) {
+    let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
+    // SAFETY: takes a number, and gives a descriptor that nobody else has, or -1.
+    let shown = unsafe {
+        let fd = libc::posix_openpt(flags);
+        assert!(fd >= 0, "a terminal");
+        OwnedFd::from_raw_fd(fd)
+    };
+    let mut name = [0u8; 64];
+    // SAFETY: the descriptor is open, and the buffer has the length that is named.
+    unsafe {
+        assert_eq!(libc::grantpt(shown.as_raw_fd()), 0);
+        assert_eq!(libc::unlockpt(shown.as_raw_fd()), 0);
+        let named = libc::ptsname_r(shown.as_raw_fd(), name.as_mut_ptr().cast(), name.len());
+        assert_eq!(named, 0);
+    }
+    let name = std::ffi::CStr::from_bytes_until_nul(&name).expect("it ends");
+    let written = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NOCTTY)
+        .open(name.to_str().expect("a path"));
+    (shown, written.expect("it can be opened"))
+}
+
+#[test]
+fn a_terminal_that_is_closed_ends_the_crawl_in_good_order() {
+    let server = Server::new(|_: &Asked| page("a page"));
+    let (crawl, urls) = of_pages(&server, 3000, &SLOWLY);
+    let crawl = crawl.aloud();
+    let (shown, written) = terminal();
+    let mut command = crawl.command();
+    // SAFETY: between fork and exec only system calls are made.
+    unsafe {
+        command.pre_exec(|| {
+            if libc::setsid() < 0 || libc::ioctl(2, libc::TIOCSCTTY, 0) < 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            Ok(())
+        });
+    }
+    let going = Going::start_with_stderr(command, crawl.folder(), b"", written.into());
+    server.wait_for(5);
+    // The kernel sends SIGHUP; each write fails from here on.
+    drop(shown);
+    let crawled = crawl.left(going.wait().expect(3));
+    assert_eq!(crawled.stats()["finish_reason"], "shutdown");
+    check_nothing_lost(&crawled, &urls);
+}
+
+#[test]
+fn exit_codes_are_the_same_where_stderr_is_lost() {
+    let server = Server::new(|_: &Asked| page("a page"));
+    let url = server.url("/");
+    let check = |args: &[&str], code: i32| {
+        for stderr in [full_disk, broken_pipe] {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_argiope"));
+            command.args(args);
+            let going = Going::start_with_stderr(command, Path::new("/"), b"", stderr());
+            let ended = going.wait();
+            assert_eq!(ended.code, Some(code), "{args:?}");
+        }
+    };
+    check(&["crawl"], 2);
+    check(&["crawl", "--no-such-option"], 2);
+    check(&["robots", "/does-not-exist", "http://a.test/"], 2);
+    check(&["links", "/does-not-exist", "--base", "http://a.test/"], 2);
+    check(&["links", "/does-not-exist", "--base", "no URL"], 2);
+    check(&["fetch", "http://127.0.0.1:1/"], 1);
+    let probe = ["probe", &url, "--allow-net", "loopback", "--rate", "20"];
+    let shortly = ["--duration", "1s", "--results", "-"];
+    check(&[&probe[..], &shortly].concat(), 0);
+    let too_slow = ["--duration", "1s", "--fail-above", "p50=1ns"];
+    check(&[&probe[..], &too_slow].concat(), 1);
+}
