@@ -20,6 +20,8 @@ pub(super) struct Body {
     coded: u64,
     /// What came and was not decoded yet, since as much was as had been asked for.
     paused: Option<Vec<u8>>,
+    /// Bytes behind it that are over the limit.
+    over: usize,
 }
 
 #[derive(Debug)]
@@ -56,6 +58,7 @@ impl Body {
             budget,
             coded: 0,
             paused: None,
+            over: 0,
         }
     }
 
@@ -106,6 +109,7 @@ impl Body {
                     Ok(Progress::More) => {}
                     Ok(Progress::Paused) => {
                         self.paused = Some(piece.to_vec());
+                        self.over += over;
                         return Taken::Some;
                     }
                     Ok(Progress::Full) => full = true,
@@ -132,7 +136,14 @@ impl Body {
     ) -> Option<Taken> {
         let left = self.paused.take()?;
         self.coded -= left.len() as u64;
-        Some(self.take(&left, headers, decoded_max, out))
+        let taken = self.take(&left, headers, decoded_max, out);
+        Some(match taken {
+            Taken::All if self.over > 0 => Taken::Cut { over: self.over },
+            Taken::Cut { over } => Taken::Cut {
+                over: over + self.over,
+            },
+            Taken::All | Taken::Some | Taken::Bomb(_) => taken,
+        })
     }
 
     /// The body is complete on the wire: what was wrong with its coding.

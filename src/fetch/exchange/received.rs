@@ -1,5 +1,6 @@
 //! What has come of a reply.
 
+use crate::base::memory::is_room_scarce;
 use crate::fetch::failure::Truncation;
 use crate::wire::http::{Framing, Head, Headers};
 
@@ -110,11 +111,11 @@ const ROOM_FACTOR: usize = 8;
 /// Makes room for so many bytes more in a buffer that gets `most` in all, as far as is known.
 fn make_room(buffer: &mut Vec<u8>, bytes: usize, most: usize) {
     let needed = buffer.len().saturating_add(bytes);
-    if needed <= buffer.capacity() || needed <= LONG {
+    if needed <= buffer.capacity() || needed <= LONG || is_room_scarce() {
         return;
     }
     let room = buffer.len().saturating_mul(ROOM_FACTOR).max(ROOM_LEAST);
     let whole = most.min(room).max(needed);
-    // Where there are not as many addresses left, it grows as any other.
+    // Where there is not as much, it grows as any other.
     let _ = buffer.try_reserve_exact(whole - buffer.len());
 }

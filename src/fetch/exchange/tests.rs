@@ -657,6 +657,41 @@ fn a_body_that_becomes_much_more_than_it_was_is_decoded_in_steps() {
 }
 
 #[test]
+fn a_coded_body_is_cut_at_its_limit_though_it_is_decoded_in_steps() {
+    const MOST: usize = 3 * KEPT_STEP / 2;
+    // Its coded form is the longer one: most of it decodes to nothing, and the rest takes two steps.
+    let body = vec![b' '; KEPT_STEP + 1000];
+    let nothing = gzip(b"");
+    let nothing = nothing.repeat(KEPT_STEP * 11 / 10 / nothing.len());
+    let coded = [&nothing[..], &gzip(&body), &nothing].concat();
+    // What is over the limit may be in the last piece that comes, or in others behind it.
+    for sent in [MOST + 1, MOST + 100, 2 * KEPT_STEP] {
+        let settings = Settings {
+            body_max: MOST as u64,
+            ratio_max: u32::MAX,
+            ..Settings::default()
+        };
+        let mut exchange = exchange(&description(), &settings);
+        let head = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n";
+        let reply = [head.as_bytes(), &coded[..sent]].concat();
+        let mut input = &reply[..];
+        let mut steps = 0;
+        let failure = loop {
+            match exchange.handle_bytes(&mut input, arrival(2)) {
+                Some(Step::Over { failure, .. }) => break failure,
+                Some(_) => steps += 1,
+                None => panic!("{sent}: it goes on at its limit"),
+            }
+        };
+        assert!(failure.is_none() && steps > 1, "{sent}: {failure:?}");
+        let outcome = exchange.into_outcome();
+        assert_eq!(outcome.truncated, Some(Truncation::Length), "{sent}");
+        assert_eq!(outcome.response_bytes.len(), head.len() + MOST, "{sent}");
+        assert!(outcome.body == body, "{sent}");
+    }
+}
+
+#[test]
 fn a_407_is_the_proxys_where_one_was_asked_and_else_the_origins() {
     let proxy = "http://proxy.test:3128".parse().expect("a proxy");
     let through = Description {
