@@ -151,8 +151,13 @@ mod tests {
         ] {
             check(base, reference, expected.len());
         }
-        check("http://user:password@a.test/dir/", "x", 0);
-        check("http://a.test./dir/", "x", 0);
+        // Where nothing of the authority is left to be dropped, more is sure.
+        let dropped = match cfg!(feature = "idn") {
+            true => 0,
+            false => "http://a.test/dir/".len(),
+        };
+        check("http://user:password@a.test/dir/", "x", dropped);
+        check("http://a.test./dir/", "x", dropped);
         check("ftp://a.test/dir/", "x", 0);
         check("mailto:a", "x", 0);
     }
