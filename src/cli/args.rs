@@ -110,7 +110,7 @@ pub struct Crawl {
     /// Where results and WARC files go [default: ./crawl]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Replace an earlier crawl in that directory; only our own files are deleted
+    /// Replace an earlier crawl in that directory; only our own files are deleted, and no file of --seeds
     #[arg(long)]
     pub overwrite: bool,
     /// Result lines to stdout; without --out nothing is written to disk

@@ -1,7 +1,8 @@
 //! `argiope crawl`: the main job.
 
-use std::fs;
+use std::fs::{self, File, Metadata};
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -22,6 +23,7 @@ use super::summary::summary;
 pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
     let received = Received::watch()?;
     let seeds = Seeds::open(&args.urls, &args.seeds)?;
+    let inputs = inputs(&args.seeds)?;
     let to_stdout = args.results.is_some();
     let out = match (&args.out, to_stdout) {
         (Some(out), _) => Some(out.clone()),
@@ -39,7 +41,7 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
     let feeder = feed::feed(seeds, crawler.handle(), crawler.config())?;
     // Nothing is refused from here on, so only now an earlier crawl may be deleted.
     if let Some(out) = &out {
-        lock = Some(directory::prepare(out, args.overwrite).map_err(refused)?);
+        lock = Some(directory::prepare(out, args.overwrite, &inputs).map_err(refused)?);
     }
     received.stop_on_signal(crawler.stopper())?;
     let watched = watch(&mut crawler, args.quiet, &received);
@@ -76,6 +78,16 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
         None if watched.reason == "shutdown" => Ok(3),
         None => Ok(0),
     }
+}
+
+/// What the seeds are read from: `--overwrite` must not delete it.
+fn inputs(seeds: &[PathBuf]) -> anyhow::Result<Vec<Metadata>> {
+    let input = |path: &PathBuf| match path.as_os_str() == "-" {
+        true => File::from(io::stdin().as_fd().try_clone_to_owned()?).metadata(),
+        false => fs::metadata(path),
+    };
+    let inputs = seeds.iter().map(input).collect::<io::Result<_>>();
+    inputs.context("cannot look at the files of --seeds")
 }
 
 /// Writes what is still queued, and the seeds that were not read yet, to `pending.jsonl`; gives their
@@ -197,7 +209,7 @@ fn host_name() -> String {
 fn random_bits() -> anyhow::Result<[u8; 16]> {
     use std::io::Read;
     let mut bits = [0; 16];
-    fs::File::open("/dev/urandom")
+    File::open("/dev/urandom")
         .and_then(|mut file| file.read_exact(&mut bits))
         .context("cannot read /dev/urandom for the ids of WARC records")?;
     Ok(bits)

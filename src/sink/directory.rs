@@ -3,8 +3,9 @@
 mod lock;
 
 use std::borrow::Cow;
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use self::lock::Locked;
@@ -15,14 +16,20 @@ use crate::base::machine;
 ///
 /// A directory that another crawl is writing to is refused, and so is one that holds an earlier crawl;
 /// with `overwrite` the files of an earlier crawl are deleted, and nothing else is: files that are not
-/// ours stay where they are.
+/// ours stay where they are. `inputs` are the files that the crawl is about to read: one that would be
+/// deleted is renamed instead, to its name with `.old` behind it, and a warning says so. An earlier file
+/// of that name is replaced.
 ///
 /// Calls the file system and waits for it, which only this function of the floor does: it runs
 /// once, before the crawl's loop.
 ///
 /// # Errors
 /// [`DirectoryError`], which says what is in the way, where, and how to mend it.
-pub fn prepare(folder: &Path, overwrite: bool) -> Result<DirectoryLock, DirectoryError> {
+pub fn prepare(
+    folder: &Path,
+    overwrite: bool,
+    inputs: &[Metadata],
+) -> Result<DirectoryLock, DirectoryError> {
     let failed = |path: &Path, cause| DirectoryError::Unusable {
         path: path.to_owned(),
         cause,
@@ -55,7 +62,13 @@ pub fn prepare(folder: &Path, overwrite: bool) -> Result<DirectoryLock, Director
         if let Some(state) = old.state {
             return Err(DirectoryError::HoldsState(state));
         }
+        let mut useless = Vec::new();
         for file in &old.files {
+            if !keep(file, inputs).map_err(|cause| failed(file, cause))? {
+                useless.push(file);
+            }
+        }
+        for file in useless {
             fs::remove_file(file).map_err(|cause| failed(file, cause))?;
         }
     }
@@ -65,6 +78,43 @@ pub fn prepare(folder: &Path, overwrite: bool) -> Result<DirectoryLock, Director
     fs::write(&probe, b"").map_err(|cause| failed(folder, cause))?;
     fs::remove_file(&probe).map_err(|cause| failed(&probe, cause))?;
     Ok(lock)
+}
+
+/// Renames a file that is an input; whether it is one.
+fn keep(file: &Path, inputs: &[Metadata]) -> io::Result<bool> {
+    if !is_input(file, inputs)? {
+        return Ok(false);
+    }
+    let name = |suffix: &str| {
+        let mut name = file.as_os_str().to_owned();
+        name.push(suffix);
+        PathBuf::from(name)
+    };
+    let mut kept = name(".old");
+    let mut number = 1;
+    // Each name passed over is that of a file, so this ends.
+    while is_input(&kept, inputs)? {
+        number += 1;
+        kept = name(&format!(".old{number}"));
+    }
+    fs::rename(file, &kept)?;
+    log::warn!(
+        "{} is read by this crawl: it is not deleted but kept as {}",
+        file.display(),
+        kept.display()
+    );
+    Ok(true)
+}
+
+/// Whether there is a file at the path, and it is one of these.
+fn is_input(path: &Path, inputs: &[Metadata]) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(there) => Ok(inputs
+            .iter()
+            .any(|input| (input.dev(), input.ino()) == (there.dev(), there.ino()))),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Why a directory cannot take a crawl.
@@ -224,7 +274,7 @@ mod tests {
     }
 
     fn error(folder: &Path, overwrite: bool) -> String {
-        let told = prepare(folder, overwrite)
+        let told = prepare(folder, overwrite, &[])
             .expect_err("a refusal")
             .to_string();
         assert!(!told.contains('\n'), "{told}");
@@ -235,10 +285,10 @@ mod tests {
     fn a_directory_is_made_with_its_parents() {
         let parent = folder(&[]);
         let path = parent.path().join("a/b");
-        drop(prepare(&path, false).unwrap());
+        drop(prepare(&path, false, &[]).unwrap());
         assert!(path.is_dir());
         assert_eq!(entries(&path).unwrap(), [] as [&Path; 0]);
-        drop(prepare(&path, false).unwrap());
+        drop(prepare(&path, false, &[]).unwrap());
     }
 
     #[test]
@@ -269,7 +319,7 @@ mod tests {
     #[test]
     fn a_directory_in_use_is_refused_and_none_of_its_files_deleted() {
         let folder = folder(&[]);
-        let lock = prepare(folder.path(), false).unwrap();
+        let lock = prepare(folder.path(), false, &[]).unwrap();
         assert!(error(folder.path(), false).contains("in use by another crawl"));
         fs::write(folder.path().join("results.jsonl"), "live").unwrap();
         for overwrite in [false, true] {
@@ -278,7 +328,7 @@ mod tests {
             assert!(folder.path().join("results.jsonl").exists());
         }
         drop(lock);
-        drop(prepare(folder.path(), true).unwrap());
+        drop(prepare(folder.path(), true, &[]).unwrap());
         assert!(!folder.path().join("results.jsonl").exists());
     }
 
@@ -286,8 +336,8 @@ mod tests {
     fn files_of_others_are_neither_in_the_way_nor_deleted() {
         let others = ["notes.txt", "warc/other.warc.gz", "warc/argiope-list.txt"];
         let folder = folder(&others);
-        drop(prepare(folder.path(), false).unwrap());
-        drop(prepare(folder.path(), true).unwrap());
+        drop(prepare(folder.path(), false, &[]).unwrap());
+        drop(prepare(folder.path(), true, &[]).unwrap());
         for file in others {
             assert!(folder.path().join(file).exists(), "{file}");
         }
@@ -302,7 +352,7 @@ mod tests {
         ];
         let others = ["results.jsonl.bak", "warc/mine-argiope-1.warc.gz"];
         let folder = folder(&[&ours[..], &others].concat());
-        drop(prepare(folder.path(), true).unwrap());
+        drop(prepare(folder.path(), true, &[]).unwrap());
         for file in ours {
             assert!(!folder.path().join(file).exists(), "{file}");
         }
@@ -312,12 +362,53 @@ mod tests {
     }
 
     #[test]
+    fn overwriting_keeps_what_the_crawl_reads() {
+        let names = ["pending.jsonl", "pending.jsonl.old", "results.jsonl"];
+        let folder = folder(&names);
+        let input = |name: &str| fs::metadata(folder.path().join(name)).unwrap();
+        let check = |expected: &[(&str, &str)]| {
+            let paths = entries(folder.path()).unwrap();
+            let found = paths.iter().map(|path| {
+                let name = path.file_name().unwrap().to_string_lossy().into_owned();
+                (name, fs::read_to_string(path).unwrap())
+            });
+            let expected = expected
+                .iter()
+                .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+            assert_eq!(found.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+        };
+        // Neither input takes the other's place.
+        let inputs = [input("pending.jsonl"), input("pending.jsonl.old")];
+        drop(prepare(folder.path(), true, &inputs).unwrap());
+        check(&[
+            ("pending.jsonl.old", "pending.jsonl.old"),
+            ("pending.jsonl.old2", "pending.jsonl"),
+        ]);
+        // One that is read no more is replaced.
+        fs::write(folder.path().join("pending.jsonl"), "next").unwrap();
+        drop(prepare(folder.path(), true, &[input("pending.jsonl")]).unwrap());
+        check(&[
+            ("pending.jsonl.old", "next"),
+            ("pending.jsonl.old2", "pending.jsonl"),
+        ]);
+        // A second name of an input is no reason to delete the first.
+        fs::remove_file(folder.path().join("pending.jsonl.old2")).unwrap();
+        let (old, new) = ("pending.jsonl.old", "pending.jsonl");
+        fs::hard_link(folder.path().join(old), folder.path().join(new)).unwrap();
+        drop(prepare(folder.path(), true, &[input(new)]).unwrap());
+        check(&[
+            ("pending.jsonl.old", "next"),
+            ("pending.jsonl.old2", "next"),
+        ]);
+    }
+
+    #[test]
     fn overwriting_follows_no_link() {
         let (outside, folder) = (folder(&["precious"]), folder(&[]));
         let precious = outside.path().join("precious");
         std::os::unix::fs::symlink(&precious, folder.path().join("stats.json")).unwrap();
         assert!(error(folder.path(), false).contains("already holds a crawl"));
-        drop(prepare(folder.path(), true).unwrap());
+        drop(prepare(folder.path(), true, &[]).unwrap());
         assert!(precious.exists());
     }
 

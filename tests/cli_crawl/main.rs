@@ -11,6 +11,7 @@ mod run;
 mod server;
 
 mod addresses;
+mod again;
 mod bodies;
 mod credentials;
 mod ends;
