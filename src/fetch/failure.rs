@@ -86,12 +86,13 @@ impl Failure {
     }
 
     /// Whether no byte of an answer came, with or without a connection. A failed TLS handshake is an
-    /// answer.
+    /// answer; a kept connection that ended says nothing of the host.
     pub fn is_unanswered(&self) -> bool {
         match self.kind {
             FailureKind::Connect => self.is_unconnected() || self.code == "closed",
             FailureKind::Dns => self.is_unconnected(),
-            FailureKind::Timeout | FailureKind::Reset => true,
+            FailureKind::Timeout => true,
+            FailureKind::Reset => self.code != "idle_closed",
             FailureKind::Truncated => matches!(self.code, "head" | "no_reply"),
             _ => false,
         }

@@ -201,3 +201,51 @@ fn without_a_bound_for_hosts_that_are_down_each_page_has_its_tries_and_ends() {
     run.check_lines();
     assert_eq!(calls(&web.borrow()).len(), 30);
 }
+
+#[test]
+fn a_redirected_robots_txt_that_gets_no_answer_does_not_hold_the_host_it_leads_to() {
+    let mut web = PoliteWeb::default();
+    web.promise.obeys_robots = false;
+    let mut plan = Plan::new(&["http://evil.test/"]).set("RETRY_TIMES", 2);
+    let victim = web.pages("victim.test", 1, 30, Duration::ZERO);
+    let site = web.site("victim.test", address(1));
+    site.path("/dead", [Step::new(Reply::Reset)]);
+    let evil = web.site("evil.test", address(2));
+    let leads = Reply::Redirect(301, "http://victim.test/dead".to_owned());
+    evil.path("/robots.txt", [Step::new(leads)]).page("/", &[]);
+    plan.seeds.extend(victim.clone());
+    let web = web.shared();
+    let mut run = plan.begin(&web);
+    while run.turn().is_none() {
+        assert_eq!(run.crawler.progress().hosts_held, 0);
+    }
+    run.check_lines();
+    run.check_manners();
+    assert_eq!(web.borrow().asked("victim.test", "/dead"), 3);
+    assert_eq!(run.ends("http://evil.test/"), ["robots.unreachable"]);
+    for url in victim {
+        assert_eq!(run.ends(&url), ["200"]);
+    }
+}
+
+#[test]
+fn a_kept_connection_that_ends_under_a_robots_txt_does_not_hold_its_host() {
+    let mut web = PoliteWeb::default();
+    web.promise.robots_lifetime = MINUTE;
+    let site = web.site("one.test", address(1));
+    let page = || Step::status(404);
+    site.path("/robots.txt", [page(), Step::new(Reply::Reset), page()]);
+    let mut plan = Plan::new(&[]).set("ROBOTSTXT_CACHE_TIME", 60);
+    for page in 0..150 {
+        site.page(&format!("/{page}"), &[]);
+        plan.seeds.push(format!("http://one.test/{page}"));
+    }
+    let web = web.shared();
+    let mut run = plan.begin(&web);
+    while run.turn().is_none() {
+        assert_eq!(run.crawler.progress().hosts_held, 0);
+    }
+    run.check_lines();
+    let asked = web.borrow().asked("one.test", "/robots.txt");
+    assert!(asked >= 3, "{asked}");
+}

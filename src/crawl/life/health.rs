@@ -45,7 +45,9 @@ impl<I: Io> Core<I> {
         let Some(failure) = &page.failure else {
             return HostStanding::Answers;
         };
-        let is_unanswered = job.kind == Kind::Robots && failure.is_unanswered();
+        // Only a host's own robots.txt speaks for it: any other site may redirect its robots.txt there.
+        let is_own_robots = job.kind == Kind::Robots && job.redirects == 0;
+        let is_unanswered = is_own_robots && failure.is_unanswered();
         if page.status.is_some() || !(failure.is_unconnected() || is_unanswered) {
             return HostStanding::Answers;
         }
