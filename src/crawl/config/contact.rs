@@ -1,16 +1,22 @@
 //! How many public hosts a crawl may ask that names no contact.
+//!
+//! A name is judged as it is read, so that a list of seeds is refused at once. Where private networks are
+//! allowed and private name servers asked, the name may be of either: it is judged by its address.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use super::Config;
 use crate::base::address::is_global;
 use crate::fetch::resolver::Override;
 use crate::wire::url::{CrawlUrl, Host};
 
-/// The public hosts of a crawl, as far as their names tell. Counted only where no contact is given.
+/// The public hosts of a crawl. Counted only where no contact is given.
 #[derive(Debug)]
 pub struct PublicHosts {
     counts: bool,
+    /// A name is public where its address is.
+    by_address: bool,
     fixed: Vec<Override>,
     /// [`PUBLIC_HOSTS_MAX`] at most.
     admitted: BTreeSet<Box<str>>,
@@ -23,15 +29,15 @@ pub const PUBLIC_HOSTS_MAX: usize = 10;
 impl PublicHosts {
     /// None so far.
     pub fn new(config: &Config) -> Self {
-        // Names that only private servers resolve are nobody's on the public internet.
-        let private_names = !config.dns_servers.is_empty()
+        let private_servers = !config.dns_servers.is_empty()
             && config
                 .dns_servers
                 .iter()
                 .all(|server| !is_global(server.ip()));
         let fixed = config.resolve.iter().filter_map(|text| text.parse().ok());
         PublicHosts {
-            counts: !config.names_a_contact() && (!private_names || config.allow_net.is_empty()),
+            counts: !config.names_a_contact(),
+            by_address: private_servers && !config.allow_net.is_empty(),
             fixed: fixed.collect(),
             admitted: BTreeSet::new(),
             has_refused: false,
@@ -56,14 +62,23 @@ impl PublicHosts {
         }
         let is_public = match url.host() {
             Host::Address(address) => is_global(address),
-            Host::Name(name) => !is_reserved(name) && !self.is_fixed(name, url.port()),
+            Host::Name(name) => {
+                !self.by_address && !is_reserved(name) && !self.is_fixed(name, url.port())
+            }
         };
-        if !is_public {
-            return true;
-        }
+        !is_public || self.admits_one(url.host_str())
+    }
+
+    /// Whether a host with this address may be asked.
+    pub fn admits_at(&mut self, host: &str, address: IpAddr) -> bool {
+        let is_judged = self.counts && self.by_address && is_global(address);
+        !is_judged || self.admitted.contains(host) || self.admits_one(host)
+    }
+
+    fn admits_one(&mut self, host: &str) -> bool {
         let has_room = self.admitted.len() < PUBLIC_HOSTS_MAX;
         if has_room {
-            self.admitted.insert(url.host_str().into());
+            self.admitted.insert(host.into());
         }
         has_room
     }
@@ -114,6 +129,21 @@ mod tests {
         for private in ["http://a.test/", "http://printer/", "http://10.0.0.1/"] {
             assert!(admits(&mut hosts, private), "{private}");
         }
+    }
+
+    #[test]
+    fn a_name_that_private_servers_resolve_is_judged_by_its_address() {
+        let config = Config::default().with("DNS_SERVERS", "127.0.0.1:53");
+        let config = config.and_then(|config| config.with("ALLOW_NET", "10.0.0.0/8"));
+        let mut hosts = PublicHosts::new(&config.expect("a resolver of our own"));
+        let [public, private]: [IpAddr; 2] = [[8, 8, 8, 8].into(), [10, 0, 0, 1].into()];
+        for n in 0..30 {
+            let name = format!("h{n}.example.com");
+            assert!(admits(&mut hosts, &format!("http://{name}/")));
+            assert!(hosts.admits_at(&name, private));
+            assert_eq!(hosts.admits_at(&name, public), n < 10, "{n}");
+        }
+        assert!(hosts.admits_at("h3.example.com", public));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Public hosts beyond those that may be asked without a contact: their URLs end unsent.
 
+use std::net::IpAddr;
+
 use crate::crawl::config::PUBLIC_HOSTS_MAX;
 use crate::crawl::core::Core;
 use crate::fetch::failure::{Failure, FailureKind};
@@ -13,15 +15,7 @@ impl<I: Io> Core<I> {
         if self.may_ask(&job.url) {
             return Some(job);
         }
-        let failure = Failure::new(
-            FailureKind::Filtered,
-            "no_contact",
-            format!(
-                "{} would be one public host more than the {PUBLIC_HOSTS_MAX} that are asked without \
-                 a contact; --contact (CONTACT) names one",
-                job.url.host_str()
-            ),
-        );
+        let failure = no_contact(job.url.host_str());
         self.end_later(job, Vec::new(), failure);
         None
     }
@@ -32,14 +26,37 @@ impl<I: Io> Core<I> {
         if self.public_hosts.admits(url) {
             return true;
         }
-        if self.public_hosts.is_first_refusal() {
-            log::warn!(
-                "the crawl comes to more than {PUBLIC_HOSTS_MAX} public hosts and names no contact: {} \
-                 and all further ones are left out (filtered.no_contact); --contact with a URL or mail \
-                 address that their owners can turn to lets them in",
-                url.host_str()
-            );
-        }
+        self.warn_of_contact(url.host_str());
         false
     }
+
+    /// Whether a host with this address may be asked; if not, how a request to it ends.
+    pub fn may_ask_at(&mut self, host: &str, address: IpAddr) -> Result<(), Failure> {
+        if self.public_hosts.admits_at(host, address) {
+            return Ok(());
+        }
+        self.warn_of_contact(host);
+        Err(no_contact(host))
+    }
+
+    fn warn_of_contact(&mut self, host: &str) {
+        if self.public_hosts.is_first_refusal() {
+            log::warn!(
+                "the crawl comes to more than {PUBLIC_HOSTS_MAX} public hosts and names no contact: \
+                 {host} and all further ones are left out (filtered.no_contact); --contact with a URL \
+                 or mail address that their owners can turn to lets them in"
+            );
+        }
+    }
+}
+
+fn no_contact(host: &str) -> Failure {
+    Failure::new(
+        FailureKind::Filtered,
+        "no_contact",
+        format!(
+            "{host} would be one public host more than the {PUBLIC_HOSTS_MAX} that are asked without a \
+             contact; --contact (CONTACT) names one"
+        ),
+    )
 }

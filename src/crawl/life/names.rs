@@ -149,13 +149,21 @@ impl<I: Io> Core<I> {
             self.end_front(lane, ticket, failure, false);
             return Resolved::Later;
         };
-        let remote = SocketAddr::new(*first, answer.port.unwrap_or(port));
+        let first = *first;
+        if !is_proxy && self.public_hosts.counts() {
+            let host = self.frontier.origin_host(lane, &self.throttle).to_owned();
+            if let Err(failure) = self.may_ask_at(&host, first) {
+                self.end_front(lane, ticket, failure, false);
+                return Resolved::Later;
+            }
+        }
+        let remote = SocketAddr::new(first, answer.port.unwrap_or(port));
         let egress = egress_of(is_proxy, remote);
         if self.outage.blocked_until(egress).is_some() {
             self.park(lane, ticket, egress);
             return Resolved::Later;
         }
-        if let Some(scope) = self.throttle.address_scope(*first)
+        if let Some(scope) = self.throttle.address_scope(first)
             && !self.throttle.lane_scopes(lane).contains(&scope)
         {
             // The address is one scope more that must allow: the lane is offered again under it.
