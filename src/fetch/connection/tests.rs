@@ -548,6 +548,21 @@ fn a_kept_secured_connection_may_die_idle_too() {
     let mut wire = server.say(b"x");
     wire[7] ^= 1;
     assert_eq!(hear(&mut connection, &wire, 81), [News::DiedIdle]);
+
+    // Not where the reply has begun, nor where it is the connection's first.
+    let (mut connection, mut server) = again();
+    ask_secured(&mut connection, &mut server, 80);
+    hear(&mut connection, &server.say(&REPLY[..9]), 81);
+    let mut wire = server.say(b"x");
+    wire[7] ^= 1;
+    let news = hear(&mut connection, &wire, 82).pop();
+    assert_eq!(failure(news), "tls.protocol");
+    let (mut connection, mut server) = secured(&trust, usize::MAX);
+    ask_secured(&mut connection, &mut server, 60);
+    let mut wire = server.say(b"x");
+    wire[7] ^= 1;
+    let news = hear(&mut connection, &wire, 70).pop();
+    assert_eq!(failure(news), "tls.protocol");
 }
 
 #[test]
