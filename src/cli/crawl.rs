@@ -4,9 +4,11 @@ use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use anyhow::Context;
-use argiope::sink::directory::{self, DirectoryError};
+use argiope::sink::directory::{self, DirectoryError, DirectoryLock};
 use argiope::sink::files::{FileSink, FileSinkOptions, Results, WarcOptions};
 use argiope::{Builder, Config, Crawler, SetUpError, Turn};
 
@@ -32,26 +34,55 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
     };
     let sink = FileSink::new(sink_options(&config, out.as_deref(), to_stdout)?);
     // Dropped last: the crawler writes until it is dropped.
-    let mut lock = None;
+    let lock: Arc<OnceLock<DirectoryLock>> = Arc::default();
     let mut builder = Crawler::builder(config).sink(sink);
     if let Some(out) = &out {
-        builder = builder.stats_path(out.join("stats.json"));
+        builder = builder
+            .stats_path(out.join("stats.json"))
+            .stats_while(held(&lock, out));
     }
     let mut crawler = set_up(builder)?;
     let feeder = feed::feed(seeds, crawler.handle(), crawler.config())?;
     // Nothing is refused from here on, so only now an earlier crawl may be deleted.
     if let Some(out) = &out {
-        lock = Some(directory::prepare(out, args.overwrite, &inputs).map_err(refused)?);
+        let prepared = directory::prepare(out, args.overwrite, &inputs).map_err(refused)?;
+        lock.set(prepared).expect("it is set here alone");
     }
     received.stop_on_signal(crawler.stopper())?;
     let watched = watch(&mut crawler, args.quiet, &received);
     let failure = feeder.failure();
     // Before anything is shown: nothing that happens to stderr may keep it from the disk.
+    let is_reader_gone = to_stdout
+        && crawler
+            .write_error()
+            .is_some_and(|error| error.cause.kind() == io::ErrorKind::BrokenPipe);
+    let mut unkept = None;
     let kept = match &out {
-        Some(out) => keep_pending(&mut crawler, feeder, out, &received),
-        None => Ok(0),
+        Some(out) if lock.get().is_some_and(DirectoryLock::is_held) => {
+            keep_pending(&mut crawler, feeder, out, &received)
+        }
+        Some(out) => Err(anyhow::anyhow!(
+            "{} was deleted or replaced while the crawl ran, and nothing more is written there: {}",
+            out.display(),
+            unsaved(&mut crawler, feeder)
+                .as_deref()
+                .unwrap_or("nothing was queued")
+        )),
+        None => {
+            // Nobody wants to know it who had enough, or asked for errors only.
+            if !is_reader_gone && log::log_enabled!(log::Level::Warn) {
+                unkept = unsaved(&mut crawler, feeder);
+            }
+            Ok(0)
+        }
     };
     stderr::write(&watched.summary);
+    if let Some(unkept) = unkept {
+        log::warn!(
+            "{unkept}; --out DIR would keep them in DIR/{}",
+            pending::NAME
+        );
+    }
     if let (Ok(count @ 1..), Some(out), false) = (&kept, &out, args.quiet) {
         let file = out.join(pending::NAME);
         stderr::write_line(&format!(
@@ -61,12 +92,12 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
         ));
     }
     if let Some(error) = crawler.write_error() {
+        if is_reader_gone {
+            // Whoever read our lines has had enough, as `head` does. That is no failure of ours.
+            return kept.map(|_| 0);
+        }
         if let Err(lost) = kept {
             log::error!("{lost:#}");
-        }
-        if to_stdout && error.cause.kind() == io::ErrorKind::BrokenPipe {
-            // Whoever read our lines has had enough, as `head` does. That is no failure of ours.
-            return Ok(0);
         }
         anyhow::bail!("{error}; what was written until then is in place");
     }
@@ -102,6 +133,41 @@ fn keep_pending(
     let unfed = feeder.unfed(patience).into_iter().flatten();
     let queued = crawler.take_pending().map(|pending| pending.request);
     pending::write(queued.chain(unfed), out, received)
+}
+
+/// Says how many requests are in no file: those that are still queued, and the seeds that were not
+/// read yet. `None` where there are none.
+fn unsaved(crawler: &mut Crawler, feeder: Feeder) -> Option<String> {
+    let patience = crawler.config().stop_grace;
+    let unfed = feeder.unfed(patience).into_iter().flatten();
+    let unfed = unfed.take(COUNTED_MAX).count();
+    let more = if unfed == COUNTED_MAX { " or more" } else { "" };
+    match crawler.take_pending().count() + unfed {
+        0 => None,
+        count => Some(format!(
+            "{count}{more} requests that were still queued are in no file"
+        )),
+    }
+}
+
+/// Seeds that are read for no more than their count, so that the end of a crawl does not wait for a
+/// long file.
+const COUNTED_MAX: usize = 1_000_000;
+
+/// Whether a directory is still the crawl's; reports once that it is not.
+fn held(lock: &Arc<OnceLock<DirectoryLock>>, out: &Path) -> impl Fn() -> bool + Send + use<> {
+    let (lock, out) = (Arc::clone(lock), out.to_owned());
+    let is_reported = AtomicBool::new(false);
+    move || {
+        let is_held = lock.get().is_none_or(DirectoryLock::is_held);
+        if !is_held && !is_reported.swap(true, Ordering::Relaxed) {
+            log::error!(
+                "{} was deleted or replaced: what this crawl writes there is lost",
+                out.display()
+            );
+        }
+        is_held
+    }
 }
 
 /// How a crawl ended.

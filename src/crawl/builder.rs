@@ -129,6 +129,14 @@ impl Builder {
         self
     }
 
+    /// Writes statistics only while this is true. It is asked before each writing, in the crawl's loop:
+    /// for a directory that may be deleted while the crawl runs
+    /// ([`DirectoryLock::is_held`](crate::sink::directory::DirectoryLock::is_held)).
+    pub fn stats_while(mut self, may: impl Fn() -> bool + Send + 'static) -> Self {
+        self.parts.stats_while = Some(Box::new(may));
+        self
+    }
+
     /// The crawler, on the kernel interface that `IO` names. The configuration is checked once more.
     pub fn build(self) -> Result<Crawler, SetUpError> {
         Crawler::new(self.config, self.parts)

@@ -145,6 +145,7 @@ pub(super) struct Core<I: Io> {
     /// When it wakes unasked; `None` while it sleeps for want of anything to do.
     pub(super) next_tick: Option<Instant>,
     pub(super) stats_path: Option<std::path::PathBuf>,
+    pub(super) stats_while: Option<Box<dyn Fn() -> bool + Send>>,
     pub(super) stats_written: Instant,
     /// Replacements of `stats.json` that the disk has not done yet.
     pub(super) stats_under_way: usize,
@@ -547,6 +548,9 @@ impl<I: Io> Core<I> {
     /// Replaces `stats.json`.
     pub fn write_stats(&mut self) {
         self.stats_written = self.now;
+        if self.stats_while.as_ref().is_some_and(|may| !may()) {
+            return;
+        }
         if let Some(path) = self.stats_path.clone() {
             let most = match self.is_running() {
                 true => MOST_RUNNING,

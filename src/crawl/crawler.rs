@@ -91,6 +91,8 @@ pub struct Parts {
     pub initial: Option<InitialFeedback>,
     /// Where `stats.json` is kept up to date; `None` for nowhere.
     pub stats_path: Option<PathBuf>,
+    /// Whether it may be written still; `None` where it always may.
+    pub stats_while: Option<Box<dyn Fn() -> bool + Send>>,
     /// Bits of the kernel's: chance comes from them where no seed is named, and strangers cannot foresee
     /// how the crawl hashes what they choose. `None` in a world that is to be the same again.
     pub entropy: Option<u64>,
@@ -114,6 +116,7 @@ impl Parts {
             managers: BTreeMap::new(),
             initial: None,
             stats_path: None,
+            stats_while: None,
             entropy: None,
             in_flight_named: "CONCURRENT_REQUESTS",
         }
@@ -373,6 +376,7 @@ impl<I: Io> Crawler<I> {
             seen: 0,
             next_tick: Some(now + Duration::from_secs(1)),
             stats_path: parts.stats_path,
+            stats_while: parts.stats_while,
             stats_written: now,
             stats_under_way: 0,
             intake: Intake::Ready,

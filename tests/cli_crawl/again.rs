@@ -1,11 +1,15 @@
-//! Crawls one after the other in the same output directory.
+//! Crawls one after the other, or at once, in the same output directory.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use serde_json::Value;
 
-use crate::ends::of_pages;
+use crate::ends::{check_nothing_lost, of_pages};
 use crate::run::{Crawl, Going};
 use crate::server::{Asked, Server, page};
 
@@ -50,4 +54,121 @@ fn seeds_that_overwriting_would_delete_are_kept_until_the_next_time() {
         killed(&server, &crawl, "out/pending.jsonl.old");
         assert_eq!(read("out/pending.jsonl.old").ok(), Some(pending));
     }
+}
+
+/// Waits until a file is there.
+fn wait_for_file(path: &Path) {
+    let began = Instant::now();
+    while !path.exists() {
+        assert!(began.elapsed() < Duration::from_secs(30), "{path:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+const SLOWLY: [&str; 4] = [
+    "-s",
+    "DOWNLOAD_DELAY=100ms",
+    "-s",
+    "CONCURRENT_REQUESTS_PER_DOMAIN=1",
+];
+
+/// A crawl whose results are being written.
+fn under_way(server: &Server) -> (Crawl, Going, BTreeSet<String>) {
+    let (crawl, urls) = of_pages(server, 400, &SLOWLY);
+    let going = crawl.start();
+    wait_for_file(&crawl.folder().join("out/results.jsonl"));
+    (crawl, going, urls)
+}
+
+/// Stops a crawl that has lost its directory, and reads how many requests it says are in no file.
+#[track_caller]
+fn check_says_what_is_lost(going: Going) {
+    going.signal(Signal::INT);
+    let ended = going.wait().expect(1);
+    let mut lines = ended.err.lines().filter(|line| line.contains("in no file"));
+    let line = lines.next().unwrap_or_else(|| panic!("{}", ended.err));
+    assert_eq!(lines.next(), None);
+    let mut counts = line.split(' ').filter_map(|word| word.parse::<u64>().ok());
+    let count = counts.next().unwrap_or_else(|| panic!("{line}"));
+    assert!((200..400).contains(&count), "{line}");
+}
+
+#[test]
+fn a_crawl_whose_directory_was_given_to_another_writes_nothing_there() {
+    let server = Server::new(|_: &Asked| page("a page"));
+    let (crawl, first, _) = under_way(&server);
+    let out = crawl.folder().join("out");
+    fs::remove_dir_all(&out).expect("it can be deleted");
+    let second_server = Server::new(|_: &Asked| page("a page"));
+    let urls: BTreeSet<String> = (0..400)
+        .map(|n| second_server.url(&format!("/{n}")))
+        .collect();
+    let seeds: Vec<&str> = urls.iter().map(String::as_str).collect();
+    crawl.file("second", seeds.join("\n").as_bytes());
+    let second = Crawl::of(&["--seeds", "second", "--no-warc"]).with(&SLOWLY);
+    let second = Going::start_command(second.command(), crawl.folder(), b"");
+    wait_for_file(&out.join("results.jsonl"));
+    // Long enough for the first crawl to have replaced its statistics.
+    std::thread::sleep(Duration::from_secs(6));
+    check_says_what_is_lost(first);
+
+    let owner = fs::read_to_string(out.join(".argiope-lock")).expect("it is locked");
+    assert!(
+        owner.contains(&format!("process {} ", second.id())),
+        "{owner}"
+    );
+    assert!(!out.join("pending.jsonl").exists());
+    if let Ok(stats) = fs::read(out.join("stats.json")) {
+        let stats: Value = serde_json::from_slice(&stats).expect("JSON");
+        assert!(stats["finish_reason"].is_null(), "the second goes on");
+    }
+    second.signal(Signal::INT);
+    let crawled = crawl.left(second.wait().expect(3));
+    check_nothing_lost(&crawled, &urls);
+    assert_eq!(crawled.stats()["seeds"], 400);
+    assert!(!out.join(".argiope-lock").exists());
+}
+
+#[test]
+fn a_crawl_whose_directory_was_deleted_says_what_is_lost() {
+    let server = Server::new(|_: &Asked| page("a page"));
+    let (crawl, going, _) = under_way(&server);
+    fs::remove_dir_all(crawl.folder().join("out")).expect("it can be deleted");
+    check_says_what_is_lost(going);
+    assert!(!crawl.folder().join("out").exists());
+}
+
+#[test]
+fn a_lock_that_was_deleted_and_not_taken_again_costs_nothing() {
+    let server = Server::new(|_: &Asked| page("a page"));
+    let (crawl, going, urls) = under_way(&server);
+    fs::remove_file(crawl.folder().join("out/.argiope-lock")).expect("it can be deleted");
+    going.signal(Signal::INT);
+    let crawled = crawl.left(going.wait().expect(3));
+    check_nothing_lost(&crawled, &urls);
+}
+
+#[test]
+fn without_a_directory_a_warning_counts_what_was_still_queued() {
+    let server = Server::new(|_: &Asked| page("a page"));
+    let (crawl, urls) = of_pages(&server, 3000, &["--max-pages", "20", "--results", "-"]);
+    let ended = crawl.aloud().try_run().expect(0);
+    let done: BTreeSet<String> = ended
+        .lines()
+        .iter()
+        .filter(|line| line["final"] == true && line["error"]["kind"] != "cancelled")
+        .map(|line| crate::run::text(&line["url"]))
+        .collect();
+    let lines: Vec<&str> = ended
+        .err
+        .lines()
+        .filter(|line| line.contains("in no file"))
+        .collect();
+    assert_eq!(lines.len(), 1, "{}", ended.err);
+    let count = (urls.len() - done.len()).to_string();
+    assert!(
+        lines[0].split(' ').any(|word| word == count) && lines[0].contains("--out"),
+        "{count} in {}",
+        lines[0]
+    );
 }

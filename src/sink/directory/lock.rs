@@ -15,12 +15,15 @@ use crate::base::time::Wall;
 ///
 /// It is a `flock` on a file in the directory, `.argiope-lock`. The kernel releases it when the process
 /// dies, however it dies; the file that is then left behind locks nothing. Dropped, it takes the file
-/// away.
+/// away, if it is still its own: who deletes the directory makes room for another crawl's.
 #[derive(Debug)]
 #[must_use = "dropped at once it locks nothing"]
 pub struct DirectoryLock {
     path: PathBuf,
-    _file: File,
+    file: File,
+    folder: PathBuf,
+    /// Kept open, so that no new directory gets the same number.
+    directory: File,
 }
 
 /// Who holds the lock of a directory.
@@ -57,6 +60,10 @@ impl DirectoryLock {
     /// Locks a directory that exists, without waiting.
     pub(super) fn take(folder: &Path) -> io::Result<Locked> {
         let path = folder.join(NAME);
+        let directory = OpenOptions::new()
+            .read(true)
+            .custom_flags((OFlags::PATH | OFlags::DIRECTORY).bits() as i32)
+            .open(folder)?;
         for _ in 0..TRIES {
             let mut file = open(&path)?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -72,19 +79,37 @@ impl DirectoryLock {
             if is_at(&file, &path)? {
                 file.set_len(0)?;
                 writeln!(file, "process {} on {}", std::process::id(), host())?;
-                return Ok(Locked::Ours(DirectoryLock { path, _file: file }));
+                return Ok(Locked::Ours(DirectoryLock {
+                    path,
+                    file,
+                    folder: folder.to_owned(),
+                    directory,
+                }));
             }
         }
         Err(io::Error::other(format!(
             "{NAME} is made and taken away again and again"
         )))
     }
+
+    /// Whether the directory is still ours to write to. It is not once it was deleted or replaced, or
+    /// another crawl has locked it since our file was deleted. That our file alone was deleted changes
+    /// nothing.
+    ///
+    /// Calls the file system and waits for it.
+    pub fn is_held(&self) -> bool {
+        // What cannot be looked at is left for the writing to fail at.
+        let is_there = is_at_or(&self.directory, fs::metadata(&self.folder), false);
+        is_there && is_at_or(&self.file, fs::symlink_metadata(&self.path), true)
+    }
 }
 
 impl Drop for DirectoryLock {
     fn drop(&mut self) {
         // While it is still locked: afterwards it may be another's.
-        let _ = fs::remove_file(&self.path);
+        if is_at(&self.file, &self.path).unwrap_or(false) {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -105,6 +130,15 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
         Ok(there) => Ok((there.dev(), there.ino()) == (ours.dev(), ours.ino())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+/// Whether this is the same file; `missing` where there is none, and true where that cannot be told.
+fn is_at_or(file: &File, there: io::Result<fs::Metadata>, missing: bool) -> bool {
+    match (file.metadata(), there) {
+        (Ok(ours), Ok(there)) => (there.dev(), there.ino()) == (ours.dev(), ours.ino()),
+        (_, Err(error)) if error.kind() == io::ErrorKind::NotFound => missing,
+        _ => true,
     }
 }
 
@@ -179,6 +213,37 @@ mod tests {
             panic!("it has an owner");
         };
         assert!(!owner.name.contains("long ago"), "{owner}");
+    }
+
+    #[test]
+    fn a_directory_that_was_replaced_is_held_no_more_and_its_lock_left_alone() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("out");
+        let locked = || {
+            fs::create_dir_all(&folder).unwrap();
+            match take(&folder) {
+                Locked::Ours(lock) => lock,
+                Locked::Others(owner) => panic!("{owner}"),
+            }
+        };
+        // The file alone is deleted: as long as nobody takes it, nothing changes.
+        let first = locked();
+        assert!(first.is_held());
+        fs::remove_file(folder.join(NAME)).unwrap();
+        assert!(first.is_held());
+        let second = locked();
+        assert!(!first.is_held() && second.is_held());
+        drop(first);
+        assert!(second.is_held() && folder.join(NAME).exists());
+        // The whole directory is.
+        fs::remove_dir_all(&folder).unwrap();
+        assert!(!second.is_held());
+        let third = locked();
+        assert!(!second.is_held() && third.is_held());
+        drop(second);
+        assert!(folder.join(NAME).exists());
+        drop(third);
+        assert!(!folder.join(NAME).exists());
     }
 
     #[test]
