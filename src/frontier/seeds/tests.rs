@@ -391,3 +391,30 @@ proptest! {
         let _ = parse_line(&format!("{{{line}"));
     }
 }
+
+#[test]
+fn what_is_built_step_by_step_is_what_its_line_says() {
+    let request = Request::get("http://a.test/")
+        .method("POST")
+        .header("X-A", "1")
+        .private_header("X-B", "2")
+        .priority(7)
+        .scope_cost("key/a", 2.5)
+        .dont_adjust_delay()
+        .dont_send_credentials()
+        .timeout(Duration::from_millis(1500))
+        .body_max(9)
+        .ignore_robots()
+        .dont_follow()
+        .dont_filter()
+        .dont_merge_cookies()
+        .meta(serde_json::json!({"n": 1}))
+        .tag(3);
+    let line = concat!(
+        r#"{"url":"http://a.test/","scopes":{"key/a":2.5},"priority":7,"method":"POST","#,
+        r#""headers":[["X-A","1"],["X-B","2"]],"dont_adjust_delay":true,"timeout":1.5,"body_max":9,"#,
+        r#""ignore_robots":true,"dont_follow":true,"dont_filter":true,"private_headers":["X-B"],"#,
+        r#""dont_send_credentials":true,"dont_merge_cookies":true,"meta":{"n":1},"tag":3}"#
+    );
+    assert_eq!(to_line(&request), line);
+}
