@@ -14,7 +14,7 @@ use argiope::{Builder, Config, Crawler, SetUpError, Turn};
 
 use super::Usage;
 use super::args::Crawl;
-use super::feed::{self, Feeder, Seeds};
+use super::feed::{self, Feeder, Seeds, Unfed};
 use super::pending;
 use super::progress::Shown;
 use super::signals::Received;
@@ -73,7 +73,7 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
             if !is_reader_gone && log::log_enabled!(log::Level::Warn) {
                 unkept = unsaved(&mut crawler, feeder);
             }
-            Ok(0)
+            Ok((0, None))
         }
     };
     stderr::write(&watched.summary);
@@ -83,7 +83,7 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
             pending::NAME
         );
     }
-    if let (Ok(count @ 1..), Some(out), false) = (&kept, &out, args.quiet) {
+    if let (Ok((count @ 1.., _)), Some(out), false) = (&kept, &out, args.quiet) {
         let file = out.join(pending::NAME);
         stderr::write_line(&format!(
             "  {:<15}{count} requests are in {}: --seeds takes it",
@@ -101,10 +101,10 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
         }
         anyhow::bail!("{error}; what was written until then is in place");
     }
-    kept?;
+    let (_, unread) = kept?;
     drop(crawler);
     drop(lock);
-    match failure {
+    match failure.or(unread) {
         Some(failure) => Err(Usage(failure).into()),
         None if watched.reason == "shutdown" => Ok(3),
         None => Ok(0),
@@ -122,17 +122,19 @@ fn inputs(seeds: &[PathBuf]) -> anyhow::Result<Vec<Metadata>> {
 }
 
 /// Writes what is still queued, and the seeds that were not read yet, to `pending.jsonl`; gives their
-/// count.
+/// count, and why some of the seeds could not be read, if any could not.
 fn keep_pending(
     crawler: &mut Crawler,
     feeder: Feeder,
     out: &Path,
     received: &Received,
-) -> anyhow::Result<u64> {
+) -> anyhow::Result<(u64, Option<String>)> {
     let patience = crawler.config().stop_grace;
-    let unfed = feeder.unfed(patience).into_iter().flatten();
+    let mut unfed = feeder.unfed(patience);
     let queued = crawler.take_pending().map(|pending| pending.request);
-    pending::write(queued.chain(unfed), out, received)
+    let unread = unfed.iter_mut().flatten();
+    let count = pending::write(queued.chain(unread), out, received)?;
+    Ok((count, unfed.and_then(Unfed::failure)))
 }
 
 /// Says how many requests are in no file: those that are still queued, and the seeds that were not

@@ -14,7 +14,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::Usage;
 use super::seeds::{self, SeedLine, SeedLines, SeedLinesError};
 
-/// The requests to begin with, one after the other: the URLs named, then each file's lines.
+/// The requests to begin with, one after the other: the URLs named, then each file's lines. Standard
+/// input comes behind all files, whatever their order was: it may be silent, and none waits for it.
 pub struct Seeds {
     named: VecDeque<String>,
     files: VecDeque<(String, SeedLines<Box<dyn std::io::Read + Send>>)>,
@@ -39,10 +40,11 @@ impl Seeds {
                 .map(|lines| (name, lines))
                 .map_err(|error| Usage(format!("--seeds: {error}")))
         };
+        let (stdin, files): (Vec<_>, Vec<_>) =
+            (files.iter()).partition(|path| path.as_os_str() == "-");
         Ok(Seeds {
             named: urls.iter().cloned().collect(),
-            files: files
-                .iter()
+            files: (files.into_iter().chain(stdin))
                 .map(|path| open(path))
                 .collect::<Result<_, _>>()?,
             bad: 0,
@@ -139,6 +141,8 @@ pub struct Unfed {
     seeds: Seeds,
     /// When standard input is read no further, once that is known.
     until: Option<Instant>,
+    /// Why a file was not read to its end: the first, where there are several.
+    failure: Option<String>,
 }
 
 impl Feeder {
@@ -148,28 +152,39 @@ impl Feeder {
     }
 
     /// The seeds that the crawl had not taken when it ended. If standard input has neither data nor an
-    /// end soon, it is not waited for: every line read from it so far was passed to the crawl. Standard
-    /// input that goes on is read for `patience`.
+    /// end soon, it is not waited for: every line read from it so far was passed to the crawl, and so
+    /// was every file. Standard input that goes on is read for `patience`.
     pub fn unfed(self, patience: Duration) -> Option<Unfed> {
-        if self.may_block && !self.ends_soon() {
+        let mut failure = None;
+        if self.may_block && !self.ends_soon(&mut failure) {
+            warn_of_silence();
             return None;
         }
         let mut unfed = self.thread.join().ok()?;
+        // It may have failed since the crawl ended.
+        unfed.failure = failure.or_else(|| self.failure.try_recv().ok());
         unfed.until = Some(Instant::now() + patience);
         Some(unfed)
     }
 
-    /// Whether the thread ends before patience does: its end of the channel goes with it.
-    fn ends_soon(&self) -> bool {
+    /// Whether the thread ends before patience does: its end of the channel goes with it. Notes why, if
+    /// it fails.
+    fn ends_soon(&self, failure: &mut Option<String>) -> bool {
         let patience = Instant::now() + STDIN_PATIENCE;
         loop {
             let left = patience.saturating_duration_since(Instant::now());
             match self.failure.recv_timeout(left) {
-                // Whoever wanted to know has asked.
-                Ok(_) => {}
+                Ok(why) => *failure = Some(why),
                 Err(error) => return error == RecvTimeoutError::Disconnected,
             }
         }
+    }
+}
+
+impl Unfed {
+    /// Why a file was not read to its end, if one was not.
+    pub fn failure(self) -> Option<String> {
+        self.failure
     }
 }
 
@@ -180,23 +195,36 @@ impl Iterator for Unfed {
         if let Some(held) = self.held.pop_front() {
             return Some(held);
         }
-        if self.seeds.pauses() {
-            self.seeds.files.clear();
-        } else if self.seeds.is_at_stdin() && self.until.is_some_and(|at| at <= Instant::now()) {
-            log::warn!(
-                "--seeds: standard input goes on and on (STOP_GRACE); what was not read of it is in \
-                 no file"
-            );
-            self.seeds.files.clear();
-        }
-        match self.seeds.next() {
-            Ok(request) => request,
-            Err(error) => {
-                log::warn!("--seeds: {error}");
-                None
+        loop {
+            // Behind it there is no file.
+            if self.seeds.pauses() {
+                warn_of_silence();
+                self.seeds.files.clear();
+            } else if self.seeds.is_at_stdin() && self.until.is_some_and(|at| at <= Instant::now())
+            {
+                log::warn!(
+                    "--seeds: standard input goes on and on (STOP_GRACE); what was not read of it \
+                     is in no file"
+                );
+                self.seeds.files.clear();
+            }
+            match self.seeds.next() {
+                Ok(request) => return request,
+                // The next file may be whole.
+                Err(error) => {
+                    let error = format!("--seeds: {error}");
+                    log::warn!("{error}");
+                    self.failure.get_or_insert(error);
+                }
             }
         }
     }
+}
+
+fn warn_of_silence() {
+    log::warn!(
+        "--seeds: standard input has neither data nor an end; what comes of it later is in no file"
+    );
 }
 
 /// How long standard input may take to say that it has no more, once the crawl is over.
@@ -278,6 +306,7 @@ pub fn feed(mut seeds: Seeds, handle: Handle, config: &Config) -> Result<Feeder,
                 held,
                 seeds,
                 until: None,
+                failure: None,
             }
         })?;
     Ok(Feeder {

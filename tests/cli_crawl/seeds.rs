@@ -193,3 +193,76 @@ fn seeds_that_trickle_in_are_crawled_as_they_come() {
     assert_eq!(server.targets(), ["/first", "/second"]);
     assert!(waited < std::time::Duration::from_secs(2), "{waited:?}");
 }
+
+/// Seeds that a crawl of a page an hour does not take while it lasts, and their count.
+fn many(server: &Server, name: &str) -> (String, usize) {
+    let urls = (0..MANY).map(|n| format!("{}\n", server.url(&format!("/{name}/{n}"))));
+    (urls.collect(), MANY)
+}
+
+/// More than wait to be taken.
+const MANY: usize = 6000;
+const TAKES_FEW: [&str; 6] = [
+    "-s",
+    "DOWNLOAD_DELAY=1h",
+    "-s",
+    "FRONTIER_MAX=10",
+    // Without one ten thousand seeds are looked at first.
+    "--contact",
+    "me@example.org",
+];
+
+#[test]
+fn a_seeds_file_that_breaks_off_behind_the_crawl_costs_none_of_the_next_and_is_a_failure() {
+    let server = Server::new(|_| page("hello"));
+    let (text, count) = many(&server, "a");
+    let level = flate2::Compression::default();
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
+    encoder.write_all(text.as_bytes()).expect("a Vec takes all");
+    let whole = encoder.finish().expect("a Vec takes all");
+    let seeds = ["--seeds", "a.gz", "--seeds", "b.txt", "--max-time", "1s"];
+    let crawl = Crawl::of(&seeds).with(&TAKES_FEW);
+    // The trailer is missing, and with it what tells that no line is.
+    crawl.file("a.gz", &whole[..whole.len() - 8]);
+    crawl.file("b.txt", server.url("/b\n").as_bytes());
+    let ended = crawl.try_run().expect(2);
+    assert!(ended.err.contains("a.gz"), "{}", ended.err);
+    let crawled = crawl.left(ended);
+    let pending = crawled.read("pending.jsonl");
+    assert_eq!(pending.lines().last(), Some(&*server.url("/b")));
+    assert_eq!(pending.lines().count() + server.asked().len(), count + 1);
+}
+
+#[test]
+fn files_beside_a_silent_standard_input_are_pending_and_its_silence_is_told() {
+    // The crawl ends before it has read the files, or while it waits for standard input.
+    for takes_all in [false, true] {
+        let server = Server::new(|_| page("hello"));
+        let (text, count) = match takes_all {
+            false => many(&server, "b"),
+            true => (server.url("/b/0\n") + &server.url("/b/1\n"), 2),
+        };
+        let seeds = ["--seeds", "-", "--seeds", "b.txt", "--max-time", "1s"];
+        let crawl = Crawl::of(&seeds).with(&TAKES_FEW).aloud();
+        crawl.file("b.txt", text.as_bytes());
+        let mut command = std::process::Command::new("sh");
+        let script = r#"(echo "$SEED"; sleep 6) | "$0" "$@""#;
+        command
+            .args(["-c", script])
+            .env("SEED", server.url("/stdin"));
+        command.arg(crawl.command().get_program());
+        command.args(crawl.command().get_args());
+        let going = crate::run::Going::start_command(command, crawl.folder(), b"");
+        let ended = going.wait().expect(0);
+        assert!(
+            ended
+                .err
+                .contains("standard input has neither data nor an end"),
+            "{}",
+            ended.err
+        );
+        let pending = crawl.left(ended).read("pending.jsonl");
+        assert_eq!(pending.lines().count() + server.asked().len(), count + 1);
+        assert!(pending.contains(&server.url("/stdin")), "{takes_all}");
+    }
+}
