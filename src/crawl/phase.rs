@@ -18,6 +18,8 @@ pub enum Phase {
     Draining {
         reason: &'static str,
         until: Instant,
+        /// It was told to stop, for this reason or beside it: what is written last has until then, too.
+        is_stopped: bool,
     },
     /// The sink writes the rest. Once the crawl was told to stop, whoever reads its standard output has
     /// until a moment to take that.
@@ -70,10 +72,19 @@ impl<I: Io> Core<I> {
                     }
                 }
             }
-            Phase::Draining { reason, mut until } => {
-                if let Some(Stop::Within(grace)) = self.inbox.take_stop() {
-                    until = until.min(self.now + grace);
-                    self.phase = Phase::Draining { reason, until };
+            Phase::Draining {
+                reason,
+                mut until,
+                mut is_stopped,
+            } => {
+                if let Some(stop) = self.inbox.take_stop() {
+                    until = until.min(self.now + self.grace_of(stop));
+                    is_stopped = true;
+                    self.phase = Phase::Draining {
+                        reason,
+                        until,
+                        is_stopped,
+                    };
                 }
                 let is_over =
                     self.flights.is_empty() && self.ending.is_empty() && self.work.is_empty();
@@ -83,7 +94,7 @@ impl<I: Io> Core<I> {
                     self.work_on(true);
                 }
                 if is_over || self.now >= until && self.work.is_empty() {
-                    self.flush(reason, Some(until).filter(|_| reason == SHUTDOWN));
+                    self.flush(reason, is_stopped.then_some(until));
                 }
             }
             Phase::Flushing { reason, until } => {
@@ -192,6 +203,7 @@ impl<I: Io> Core<I> {
         self.phase = Phase::Draining {
             reason,
             until: self.now + grace,
+            is_stopped: reason == SHUTDOWN,
         };
         self.put_back_suspects();
         self.cancel_unsent();

@@ -24,8 +24,17 @@ const FULL_UNTIL: Duration = Duration::from_secs(60);
 
 /// A crawl of a hundred pages, one each 100 ms, whose disk has no room below this path for so long.
 fn crawl(below: &str, until: Duration) -> (Crawler<Sim>, Shared<Origins>) {
-    let world = calm(Duration::from_millis(10));
-    let mut config = Config::default();
+    crawl_with(below, until, Duration::from_millis(10), Config::default())
+}
+
+/// The same of pages that take so long, with further settings.
+fn crawl_with(
+    below: &str,
+    until: Duration,
+    think: Duration,
+    mut config: Config,
+) -> (Crawler<Sim>, Shared<Origins>) {
+    let world = calm(think);
     for (name, value) in [
         ("AUTOTHROTTLE_ENABLED", serde_json::json!(true)),
         ("AUTOTHROTTLE_START_DELAY", serde_json::json!(0.1)),
@@ -213,4 +222,28 @@ fn a_stop_is_in_good_order_where_room_is_made_in_time() {
     assert!(crawler.write_error().is_none());
     let pending = crawler.take_pending().count();
     assert_eq!(lines(&crawler).len() + pending, PAGES as usize);
+}
+
+#[test]
+fn stops_while_a_crawl_at_its_limit_waits_for_pages_need_no_third_for_the_disk() {
+    // The last pages are under way when the time is over, and end at 10 s or so.
+    let config = Config::default().with("CLOSESPIDER_TIMEOUT", 7);
+    let think = Duration::from_secs(5);
+    let forever = Duration::from_secs(3600);
+    let config = config.expect("a setting");
+    let (mut crawler, _) = crawl_with("out/warc", forever, think, config);
+    let stopper = crawler.stopper();
+    let mut turn_until = |millis| {
+        while crawler.elapsed() < Duration::from_millis(millis) {
+            assert_eq!(crawler.turn(None), Turn::GoesOn);
+        }
+        assert!(crawler.progress().in_flight > 0, "{millis}");
+    };
+    turn_until(7500);
+    stopper.stop();
+    turn_until(7600);
+    stopper.stop_now();
+    assert_eq!(run(&mut crawler), "sink_failed");
+    let took = crawler.elapsed();
+    assert!(took < Duration::from_secs(12), "{took:?}");
 }
