@@ -54,7 +54,7 @@ use crate::fetch::exchange::Exchange;
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::filter::Filtered;
 use crate::frontier::job::Job;
-use crate::frontier::request::Request;
+use crate::frontier::request::{Kind, Request};
 use crate::frontier::{Next, Unsent};
 use crate::io::{Chunk, Io, Stamp};
 use crate::throttle::engine::{LaneId, TicketId};
@@ -92,12 +92,22 @@ impl<I: Io> Core<I> {
         if !job.is_without_credentials() {
             self.credentials.add_origin_of(&job.url);
         }
-        let throttle = &mut self.throttle;
+        self.check(job, true)
+    }
+
+    /// Whether a filter leaves it out; see [`Frontier::check`](crate::frontier::Frontier::check).
+    pub fn check(&mut self, job: &Job, seed: bool) -> Result<(), Filtered> {
+        let (frontier, throttle) = (&mut self.frontier, &mut self.throttle);
         if job.flags.dont_filter {
-            self.frontier.let_in(&job.url, true, throttle);
+            frontier.let_in(&job.url, seed, throttle);
             return Ok(());
         }
-        self.frontier.check(&job.url, job.depth, true, throttle)
+        match job.kind {
+            Kind::Sitemap => {
+                frontier.check_sitemap(&job.url, job.depth, job.nesting(), seed, throttle)
+            }
+            Kind::Page | Kind::Robots => frontier.check(&job.url, job.depth, seed, throttle),
+        }
     }
 
     /// 2. Its lane waits for its scopes, and they wait on the wheel.

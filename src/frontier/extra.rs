@@ -123,6 +123,9 @@ impl Extra {
         if let Some(bytes) = request.body_max {
             said.push_number(Label::BodyMax as u8, bytes);
         }
+        if request.sitemap != 0 {
+            said.push_number(Label::Nesting as u8, request.sitemap.into());
+        }
         for (name, value) in &request.headers {
             said.push(Label::Field as u8, [name, "\0", value].concat().as_bytes());
         }
@@ -422,6 +425,7 @@ mod tests {
     fn check(request: Request) {
         let url = CrawlUrl::parse(&request.url).expect("a URL");
         let job = Job {
+            kind: request.kind(),
             extra: Extra::of(&request),
             flags: Flags::of(&request),
             ..Job::seed(1, url)
@@ -444,6 +448,10 @@ mod tests {
         check(get().proxy("http://p.test:1".parse().expect("a proxy")));
         check(get().dont_adjust_delay().ignore_robots());
         check(get().dont_follow().dont_filter().dont_merge_cookies());
+        check(Request {
+            sitemap: 2,
+            ..get().tag(1)
+        });
         check(get().private_header("A", "b").dont_send_credentials());
         let all = get().tag(1).meta(2).header("A", "b").scope_cost("x", 3.0);
         check(all.timeout(Duration::from_secs(4)).without_proxy());

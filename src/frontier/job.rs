@@ -182,6 +182,10 @@ impl Job {
             body: self.body().to_owned(),
             priority: self.priority,
             depth: self.depth,
+            sitemap: match self.kind {
+                Kind::Sitemap => self.nesting().max(1),
+                Kind::Page | Kind::Robots => 0,
+            },
             scopes,
             scope_costs: scope_costs.unwrap_or_default(),
             dont_adjust_delay: self.flags.dont_adjust_delay,

@@ -25,6 +25,9 @@ pub struct Request {
     /// Links followed from a seed to get here: 0 for a seed. What it links to has one more, and
     /// `DEPTH_LIMIT` counts from here.
     pub depth: u32,
+    /// A sitemap, not a page: it is read for the URLs that it names. How many sitemaps lead to it, itself
+    /// among them: 1 as for one that a robots.txt names, which `SITEMAP_DEPTH_LIMIT` counts. 0 for a page.
+    pub sitemap: u32,
     /// The scopes to be throttled under, in place of the mapped ones; none at all means that only
     /// the global limits hold. They hold for its retries, its redirects and the robots.txt it asks for,
     /// too, and for none of its links. They have no order: a refusal is about all of them.
@@ -236,6 +239,14 @@ impl Request {
 }
 
 impl Request {
+    /// What it is for.
+    pub(crate) fn kind(&self) -> Kind {
+        match self.sitemap {
+            0 => Kind::Page,
+            _ => Kind::Sitemap,
+        }
+    }
+
     /// Whether its own scopes and their costs are such as can be throttled.
     pub(crate) fn check_scopes(&self) -> Result<(), ScopesError> {
         let names = self.scopes.as_deref().unwrap_or_default();

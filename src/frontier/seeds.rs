@@ -241,6 +241,7 @@ fn parse_object(line: &str) -> Result<Request, SeedError> {
         body,
         priority: object.priority,
         depth: object.depth,
+        sitemap: object.sitemap,
         scopes,
         scope_costs,
         dont_adjust_delay: object.dont_adjust_delay,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use crate::run::Crawl;
 use crate::server::{Asked, Server, Step, not_found, page, reply};
 
@@ -273,4 +275,27 @@ fn no_limit_is_said_by_0() {
     assert_eq!(server.targets().len(), 31);
     let help = crate::run::argiope(&["crawl", "--help"]).expect(0).out;
     assert_eq!(help.matches("0 is no limit").count(), 4, "{help}");
+}
+
+#[test]
+fn a_sitemap_of_a_seeds_line_is_one_of_those_that_a_host_may_have_and_stands_as_deep_as_it_says() {
+    let server = Server::new(|_| page("no sitemap"));
+    let seed = |n: u32| {
+        let seed = json!({"url": server.url(&format!("/{n}")), "sitemap": n});
+        format!("{seed}\n")
+    };
+    let seeds: String = [2, 4, 3, 1].into_iter().map(seed).collect();
+    let limits = [
+        "-s",
+        "SITEMAP_DEPTH_LIMIT=3",
+        "-s",
+        "SITEMAPS_PER_HOST_MAX=2",
+    ];
+    let crawl = Crawl::of(&["--seeds", "-"]).with(&limits);
+    let crawled = crawl.input(seeds.as_bytes()).run();
+    assert_eq!(server.targets(), ["/2", "/3"]);
+    let filtered = &crawled.stats()["filtered"];
+    assert_eq!(filtered["sitemap_depth"], 1);
+    assert_eq!(filtered["max_sitemaps_per_host"], 1);
+    assert!(crawled.lines().iter().all(|line| line["kind"] == "sitemap"));
 }

@@ -1,12 +1,14 @@
 //! Ctrl-C and SIGTERM: once in good order, twice at once; either way what is left is whole.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::json;
 
 use crate::run::{Crawl, text};
-use crate::server::{Asked, Server, Step, page};
+use crate::server::{Asked, Server, Step, page, reply};
 
 /// Pages that take their time, and one that never comes.
 fn web(asked: &Asked) -> Vec<Step> {
@@ -223,4 +225,63 @@ fn what_could_not_be_written_says_all_that_its_seed_said() {
     let lines: Vec<_> = pending.lines().map(read).collect();
     assert!(lines.contains(&seed), "{pending}");
     assert_eq!(lines.len(), 5, "{pending}");
+}
+
+const SITEMAPS: usize = 20;
+const PAGES_PER_SITEMAP: usize = 10;
+
+/// A sitemap index and its sitemaps, of which the first is silent as long as it is to be.
+fn sitemaps(asked: &Asked, is_silent: bool) -> Vec<Step> {
+    let xml = |kind: &str, item: &str, targets: Vec<String>| {
+        let items = targets.iter();
+        let items = items.map(|target| format!("<{item}><loc>{target}</loc></{item}>"));
+        let text = format!("<{kind}>{}</{kind}>", items.collect::<String>());
+        reply("200 OK", &["Content-Type: text/xml"], text.as_bytes())
+    };
+    match asked.target.as_str() {
+        "/robots.txt" => reply("200 OK", &[], b"Sitemap: /index.xml"),
+        "/index.xml" => {
+            let targets = (0..SITEMAPS).map(|n| format!("/map/{n}"));
+            xml("sitemapindex", "sitemap", targets.collect())
+        }
+        "/map/0" if is_silent => vec![Step::Silence],
+        map if map.starts_with("/map/") => {
+            let targets = (0..PAGES_PER_SITEMAP).map(|n| format!("/page{map}/{n}"));
+            xml("urlset", "url", targets.collect())
+        }
+        _ => page("a page"),
+    }
+}
+
+#[test]
+fn sitemaps_that_were_not_read_are_pending_and_are_read_by_the_next_crawl() {
+    let is_silent = Arc::new(AtomicBool::new(true));
+    let silent = Arc::clone(&is_silent);
+    let server = Server::new(move |asked: &Asked| sitemaps(asked, silent.load(Ordering::SeqCst)));
+    let settings = [
+        "ROBOTSTXT_OBEY=true",
+        "FOLLOW_SITEMAPS=true",
+        "CONCURRENT_REQUESTS_PER_DOMAIN=1",
+    ];
+    let settings = settings.map(|setting| ["-s", setting]).concat();
+    let limits = ["--max-time", "1s", "--stop-grace", "100ms"];
+    let first = Crawl::of(&[&server.url("/")])
+        .with(&settings)
+        .with(&limits)
+        .run();
+    let pending = first.read("pending.jsonl");
+    let read = |line| serde_json::from_str::<serde_json::Value>(line).expect("JSON");
+    let lines: Vec<_> = pending.lines().map(read).collect();
+    // The first was on its way.
+    let map = |n| json!({"url": server.url(&format!("/map/{n}")), "sitemap": 2});
+    assert!((0..SITEMAPS).all(|n| lines.contains(&map(n))), "{pending}");
+    assert_eq!(lines.len(), SITEMAPS, "{pending}");
+
+    is_silent.store(false, Ordering::SeqCst);
+    let second = Crawl::of(&["--seeds", "-"]).with(&settings);
+    let second = second.input(pending.as_bytes()).run();
+    assert_eq!(second.urls().len(), SITEMAPS * PAGES_PER_SITEMAP);
+    // The host's robots.txt names the index again.
+    assert_eq!(second.stats()["sitemaps"], SITEMAPS + 1);
+    assert_eq!(second.stats()["seeds_bad"], 0);
 }

@@ -217,25 +217,15 @@ impl<I: Io> Core<I> {
 
     /// A link comes in, if no filter leaves it out.
     fn admit_link(&mut self, job: Job) {
-        if self.lets_link_in(&job) {
+        if self.check(&job, false).is_ok() {
             self.release_later(job);
         }
-    }
-
-    fn lets_link_in(&mut self, job: &Job) -> bool {
-        let throttle = &mut self.throttle;
-        if job.flags.dont_filter {
-            self.frontier.let_in(&job.url, false, throttle);
-            return true;
-        }
-        let verdict = self.frontier.check(&job.url, job.depth, false, throttle);
-        verdict.is_ok()
     }
 
     /// The links that came too late for a crawl that is over, as far as no filter leaves them out.
     pub fn drain_found(&mut self) -> Vec<Job> {
         let links = self.found.drain().into_iter();
-        links.filter(|job| self.lets_link_in(job)).collect()
+        links.filter(|job| self.check(job, false).is_ok()).collect()
     }
 }
 

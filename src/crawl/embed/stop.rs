@@ -73,7 +73,7 @@ impl<I: Io> Core<I> {
             };
             let socket = *socket;
             if let Some(flight) = self.flights.get(key)
-                && flight.job.kind == Kind::Page
+                && flight.job.kind != Kind::Robots
                 && !flight.job.heard
             {
                 self.cancelled.push(flight.job.clone());
@@ -115,7 +115,8 @@ impl<I: Io> Core<I> {
         let jobs = self.frontier.drain(outside, &self.throttle);
         let feed = self.feed.as_deref();
         let told = move |job: &Job| feed.is_some_and(|feed| feed.gave(job.root()));
-        let pages = jobs.filter(move |job| job.kind == Kind::Page && !told(job));
+        // A robots.txt is asked for again by what waits for it.
+        let queued = jobs.filter(move |job| job.kind != Kind::Robots && !told(job));
         let submitted = std::iter::from_fn(|| self.inbox.take()).map(|waiting| match waiting {
             Waiting::Numbered(job) => Pending {
                 id: Some(job.root()),
@@ -129,7 +130,7 @@ impl<I: Io> Core<I> {
         let credentials = &self.credentials;
         let unwritten = unwritten.into_iter();
         let unwritten = unwritten.map(move |request| Pending::of_unwritten(request, credentials));
-        let pages = pages.map(move |job| Pending::of(&job, credentials));
-        unwritten.chain(pages).chain(submitted)
+        let queued = queued.map(move |job| Pending::of(&job, credentials));
+        unwritten.chain(queued).chain(submitted)
     }
 }

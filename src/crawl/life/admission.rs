@@ -57,6 +57,7 @@ pub fn job_of(request: &Request, config: &Config) -> Result<Job, Refused> {
     let url = CrawlUrl::parse(&request.url).map_err(Refused::Url)?;
     request.check_scopes().map_err(Refused::Scopes)?;
     let job = Job {
+        kind: request.kind(),
         depth: request.depth,
         priority: request.priority,
         flags: Flags::of(request),

@@ -285,7 +285,7 @@ impl<I: Io> Core<I> {
         let (frontier, throttle) = (&mut self.frontier, &mut self.throttle);
         let nesting = from.nesting().saturating_add(1);
         let checked = match kind {
-            Kind::Sitemap => frontier.check_sitemap(&url, depth, nesting, throttle),
+            Kind::Sitemap => frontier.check_sitemap(&url, depth, nesting, false, throttle),
             Kind::Page | Kind::Robots => frontier.check(&url, depth, false, throttle),
         };
         if checked.is_err() {

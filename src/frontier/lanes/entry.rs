@@ -39,6 +39,7 @@ impl Frontier {
         url: &CrawlUrl,
         depth: u32,
         nesting: u32,
+        seed: bool,
         throttle: &mut Throttle,
     ) -> Result<(), Filtered> {
         let settings = &self.settings;
@@ -54,7 +55,7 @@ impl Frontier {
             self.count_filtered(Filtered::HostSitemaps, 1);
             return Err(Filtered::HostSitemaps);
         }
-        self.check(url, depth, false, throttle)?;
+        self.check(url, depth, seed, throttle)?;
         let host = self.hosts.host(url.host_str(), throttle.names_mut());
         *self.sitemaps.entry(host).or_default() += 1;
         Ok(())

@@ -25,6 +25,8 @@ pub(super) struct Object {
     pub priority: i32,
     #[serde(default, skip_serializing_if = "is_default")]
     pub depth: u32,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub sitemap: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,6 +69,7 @@ impl Object {
             body,
             priority,
             depth,
+            sitemap,
             scopes,
             scope_costs,
             dont_adjust_delay,
@@ -88,6 +91,7 @@ impl Object {
             download_slot: None,
             priority: *priority,
             depth: *depth,
+            sitemap: *sitemap,
             method: (!method.is_empty()).then(|| method.clone()),
             headers: (!headers.is_empty()).then(|| Headers(headers.clone())),
             body_b64: (!body.is_empty()).then(|| BASE64.encode(body)),

@@ -305,7 +305,7 @@ fn any_request() -> impl Strategy<Value = Request> {
     let url = "https?://[a-z0-9]{1,9}(:80)?[/?#]\\PC{0,20}";
     let method = prop_oneof![Just(""), Just("GET"), Just("M-SEARCH")];
     (
-        (url, method, scopes, any::<i32>(), any::<u32>()),
+        (url, method, scopes, any::<i32>(), any::<u32>(), 0u32..4),
         (
             prop::collection::vec(header, 0..3),
             prop::collection::vec(any::<u8>(), 0..20),
@@ -317,7 +317,7 @@ fn any_request() -> impl Strategy<Value = Request> {
     )
         .prop_map(
             |(
-                (url, method, (scopes, scope_costs), priority, depth),
+                (url, method, (scopes, scope_costs), priority, depth, sitemap),
                 (headers, body, private_headers),
                 flags,
                 (route, timeout),
@@ -331,6 +331,7 @@ fn any_request() -> impl Strategy<Value = Request> {
                     body,
                     priority,
                     depth,
+                    sitemap,
                     scopes,
                     scope_costs,
                     dont_adjust_delay: adjust,
@@ -356,6 +357,7 @@ fn queued_and_written(request: &Request) -> (String, String) {
     let place = (url.is_https(), url.host_str().to_owned(), url.port());
     let canonical = url.as_str().to_owned();
     let job = Job {
+        kind: request.kind(),
         depth: request.depth,
         priority: request.priority,
         flags: Flags::of(request),

@@ -95,7 +95,7 @@ extern "C" {
 struct ArgiopeCrawler *argiope_new(const char *const *settings);
 
 // Submits a request: a URL, or a JSON object with `url` and what else a line of seeds may say
-// (`method`, `headers`, `body_b64`, `scopes`, `priority`, `depth`, `timeout` in seconds, `body_max` in
+// (`method`, `headers`, `body_b64`, `scopes`, `priority`, `depth`, `sitemap`, `timeout` in seconds, `body_max` in
 // bytes, `private_headers`, `proxy`, `meta`, `tag`, and true for any of `dont_adjust_delay`,
 // `dont_filter`, `dont_follow`, `dont_merge_cookies`, `dont_send_credentials`, `ignore_robots`). `tag`
 // comes back with its pages; 0 leaves that of the object.

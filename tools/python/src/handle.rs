@@ -31,7 +31,7 @@ impl Handle {
     /// there is no room, `Over` after the end or `close`, and `ValueError` where it can never be sent.
     ///
     /// `request` is a URL, or JSON text as a line of seeds has it: an object with `url` and perhaps
-    /// `method`, `headers`, `body_b64`, `scopes`, `priority`, `depth`, `timeout` (seconds), `body_max`
+    /// `method`, `headers`, `body_b64`, `scopes`, `priority`, `depth`, `sitemap`, `timeout` (seconds), `body_max`
     /// (bytes), `private_headers`, `proxy`, `meta`, `tag`, and true for any of `dont_adjust_delay`,
     /// `dont_filter`, `dont_follow`, `dont_merge_cookies`, `dont_send_credentials`, `ignore_robots`. A
     /// `tag` other than 0 takes the place of that of the text.
