@@ -313,7 +313,7 @@ pub enum NetError {
     Reset,
     /// ETIMEDOUT: the kernel gave up.
     TimedOut,
-    /// ENETUNREACH or ENETDOWN: our machine knows no route there.
+    /// ENETUNREACH or ENETDOWN: our machine knows no route there, or has no source address for one.
     NoRoute,
     /// EHOSTUNREACH or EHOSTDOWN: somebody on the way, or the link, says that the host cannot be reached.
     Unreachable,

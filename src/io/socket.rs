@@ -124,6 +124,7 @@ impl Socket {
     pub(super) fn connect(&self, to: SocketAddr) -> io::Result<()> {
         match rustix::net::connect(&self.raw, &to) {
             Err(Errno::INPROGRESS) => Ok(()),
+            Err(Errno::ADDRNOTAVAIL) => Err(without_address(unbound(to)).into()),
             other => Ok(other?),
         }
     }
@@ -274,6 +275,23 @@ pub(super) fn keep_stamping() -> io::Result<OwnedFd> {
         );
     }
     Ok(raw.into())
+}
+
+/// Asks the kernel for a route and a source address, and for no TCP port.
+fn unbound(to: SocketAddr) -> io::Result<()> {
+    let raw = Raw::new(Domain::for_address(to), Type::DGRAM, Some(Protocol::UDP))?;
+    raw.connect(&SockAddr::from(to))
+}
+
+/// What `EADDRNOTAVAIL` of a connect means, by what a UDP socket without a port gets for the same
+/// address: no TCP port is left, unless our machine has no source address for it either. Then no later
+/// try helps, as without a route.
+fn without_address(unbound: io::Result<()>) -> Errno {
+    let errno = unbound.err().and_then(|error| error.raw_os_error());
+    match errno {
+        Some(libc::EADDRNOTAVAIL | libc::ENETUNREACH | libc::EAFNOSUPPORT) => Errno::NETUNREACH,
+        _ => Errno::ADDRNOTAVAIL,
+    }
 }
 
 /// What an I/O error on a socket means.
@@ -464,6 +482,20 @@ mod tests {
     use std::io::{Read, Write};
 
     use super::*;
+
+    #[test]
+    fn a_connect_without_a_source_address_lacks_a_route_and_no_port() {
+        let failed = |errno| Err(io::Error::from_raw_os_error(errno));
+        assert_eq!(without_address(Ok(())), Errno::ADDRNOTAVAIL);
+        let check = |errno, expected| assert_eq!(without_address(failed(errno)), expected);
+        check(libc::EADDRNOTAVAIL, Errno::NETUNREACH);
+        check(libc::ENETUNREACH, Errno::NETUNREACH);
+        // It may be UDP's ports or our files that are used up.
+        check(libc::EAGAIN, Errno::ADDRNOTAVAIL);
+        check(libc::EMFILE, Errno::ADDRNOTAVAIL);
+        let here = SocketAddr::from(([127, 0, 0, 1], 9));
+        unbound(here).expect("our own machine is always reached");
+    }
 
     #[test]
     fn from_the_second_send_on_nothing_is_held_back_behind_what_is_unacknowledged() {
