@@ -229,6 +229,8 @@ impl<I: Io> Core<I> {
         self.resume();
         self.make_room();
         self.attend_outage();
+        let is_stopped = self.halted || !self.storage.has_room() || self.outage.is_open();
+        self.frontier.attend_hosts(is_stopped, self.now);
         self.tell_decisions();
         self.hand_to_disk();
         self.end_handshakes();
@@ -533,7 +535,6 @@ impl<I: Io> Core<I> {
         }
         self.ports.expire(self.now);
         self.look_at_memory();
-        self.frontier.tick(self.now);
         // Where nobody has a handle nobody asks.
         if !self.inbox.is_closed() {
             self.answer();

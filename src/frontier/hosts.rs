@@ -33,8 +33,12 @@ pub struct Hosts {
     counts: bool,
     /// Those that failed since their last success.
     failing: HashMap<Place, Failing, Secret>,
-    /// Those that are held, by the end of their holds. Holds that are over leave it in time.
+    /// Those that are held, by the end of their holds: each once. Holds that are over leave it in time.
     held: BTreeSet<(Instant, Place)>,
+    /// For how long nothing could be asked through no fault of theirs, until `stopped_since`.
+    stopped: Duration,
+    /// Since when it is so again.
+    stopped_since: Option<Instant>,
 }
 
 /// What is remembered of one host. There may be millions.
@@ -52,7 +56,7 @@ pub type Place = (HostId, u16);
 /// A host that failed since its last success.
 #[derive(Clone, Copy, Debug)]
 struct Failing {
-    /// The first failure in the row.
+    /// The first failure in the row, in [running time](Hosts::running).
     since: Instant,
     /// Failures since the last success.
     failures: u8,
@@ -128,6 +132,8 @@ impl Hosts {
             counts: false,
             failing: HashMap::with_hasher(*secret),
             held: BTreeSet::new(),
+            stopped: Duration::ZERO,
+            stopped_since: None,
         }
     }
 
@@ -204,27 +210,18 @@ impl Hosts {
             // Of requests that were on their way when the verdict fell.
             return HostVerdict::Counted;
         }
-        self.get_mut(place.0).has_failed = true;
-        let failing = self.failing.entry(place).or_insert(Failing {
-            since: now,
-            failures: 0,
-            holds: 0,
-            until: now,
-            is_mute: false,
-            given_up: 0,
-        });
+        let running = self.running(now);
+        let failing = self.failing_mut(place, now);
+        let since = running.saturating_since(failing.since);
+        let before = failing.until;
         failing.is_mute |= how == HostFailure::Unanswered;
         failing.failures = failing.failures.saturating_add(1);
         let is_tried_again = failing.holds > 0;
         if how == HostFailure::Unconnected && failing.failures < FAILURES_MAX && !is_tried_again {
             return HostVerdict::Counted;
         }
-        let since = now.saturating_since(failing.since);
         if since >= down_after {
-            failing.holds = GIVEN_UP;
-            let silence = HOLD_MAX.saturating_mul(1 << failing.given_up.min(16));
-            failing.until = now + silence.min(DOWN_MAX);
-            failing.given_up = failing.given_up.saturating_add(1);
+            self.give_up(place, now);
             return HostVerdict::GivenUp(since);
         }
         let hold = HOLD_MIN
@@ -234,8 +231,52 @@ impl Hosts {
         let hold = hold.min(down_after - since);
         failing.until = now + hold;
         failing.holds = failing.holds.saturating_add(1).min(GIVEN_UP - 1);
-        self.held.insert((failing.until, place));
+        let until = failing.until;
+        self.held.remove(&(before, place));
+        self.held.insert((until, place));
         HostVerdict::Held(hold)
+    }
+
+    /// Gives a host up, whatever it did.
+    pub fn give_up(&mut self, place: Place, now: Instant) {
+        let failing = self.failing_mut(place, now);
+        let before = failing.until;
+        failing.holds = GIVEN_UP;
+        let silence = HOLD_MAX.saturating_mul(1 << failing.given_up.min(16));
+        failing.until = now + silence.min(DOWN_MAX);
+        failing.given_up = failing.given_up.saturating_add(1);
+        self.held.remove(&(before, place));
+    }
+
+    fn failing_mut(&mut self, place: Place, now: Instant) -> &mut Failing {
+        let since = self.running(now);
+        self.get_mut(place.0).has_failed = true;
+        self.failing.entry(place).or_insert(Failing {
+            since,
+            failures: 0,
+            holds: 0,
+            until: now,
+            is_mute: false,
+            given_up: 0,
+        })
+    }
+
+    /// A clock that stands still while nothing can be asked through no fault of the hosts.
+    fn running(&self, now: Instant) -> Instant {
+        self.stopped_since.map_or(now, |since| since.min(now)) - self.stopped
+    }
+
+    /// Whether anything can be asked now, or not through no fault of the hosts: such time does not count
+    /// towards their being given up.
+    pub fn set_stopped(&mut self, is_stopped: bool, now: Instant) {
+        match (self.stopped_since, is_stopped) {
+            (None, true) => self.stopped_since = Some(now),
+            (Some(since), false) => {
+                self.stopped += now.saturating_since(since);
+                self.stopped_since = None;
+            }
+            _ => {}
+        }
     }
 
     /// A host was connected to: a success, unless connections are all it gives.
@@ -416,6 +457,38 @@ mod tests {
         hosts.answered(id);
         let verdict = hosts.failed(id, Unanswered, DOWN_AFTER, now);
         assert_eq!(verdict, HostVerdict::Held(HOLD_MIN));
+    }
+
+    #[test]
+    fn time_in_which_the_crawl_stands_still_does_not_count() {
+        let (mut hosts, id) = one();
+        let at = |seconds| Instant::START + secs(seconds);
+        let fail =
+            |hosts: &mut Hosts, seconds| hosts.failed(id, Unanswered, secs(120), at(seconds));
+        assert_eq!(fail(&mut hosts, 10), HostVerdict::Held(secs(5)));
+        hosts.set_stopped(true, at(12));
+        hosts.set_stopped(true, at(400));
+        hosts.set_stopped(false, at(500));
+        // Five seconds of running time are gone.
+        assert_eq!(fail(&mut hosts, 503), HostVerdict::Held(secs(10)));
+        hosts.set_stopped(true, at(513));
+        assert_eq!(fail(&mut hosts, 700), HostVerdict::Held(secs(20)));
+        hosts.set_stopped(false, at(700));
+        assert_eq!(fail(&mut hosts, 805), HostVerdict::GivenUp(secs(120)));
+    }
+
+    #[test]
+    fn a_host_is_among_those_that_are_held_once() {
+        let (mut hosts, id) = one();
+        let mut now = Instant::START;
+        for seconds in [5, 10, 20] {
+            let verdict = hosts.failed(id, Unanswered, DOWN_AFTER, now);
+            assert_eq!(verdict, HostVerdict::Held(secs(seconds)));
+            assert_eq!(hosts.held.len(), 1);
+            now += secs(seconds);
+        }
+        hosts.give_up(id, now);
+        assert_eq!((hosts.held.len(), hosts.health(id, now)), (0, Health::Down));
     }
 
     #[test]

@@ -523,8 +523,10 @@ impl Frontier {
         }
     }
 
-    /// Forgets what is over: called every second.
-    pub fn tick(&mut self, now: Instant) {
+    /// Called every turn: forgets holds of hosts that are over. `is_stopped`: nothing can be asked,
+    /// through no fault of theirs.
+    pub fn attend_hosts(&mut self, is_stopped: bool, now: Instant) {
+        self.hosts.set_stopped(is_stopped, now);
         self.hosts.expire(now);
     }
 

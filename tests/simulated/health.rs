@@ -249,3 +249,52 @@ fn a_kept_connection_that_ends_under_a_robots_txt_does_not_hold_its_host() {
     let asked = web.borrow().asked("one.test", "/robots.txt");
     assert!(asked >= 3, "{asked}");
 }
+
+/// Crawls a web in which a host refuses connections until the 330th second, and the crawl stands still
+/// from the 4th to the 304th; how its page ended.
+fn ends_after_standing_still(is_paused: bool) -> Vec<String> {
+    let mut web = PoliteWeb::default();
+    let mut plan = Plan::new(&["http://late.test/"]);
+    web.site("late.test", address(1)).page("/", &[]);
+    web.deaf.insert(address(1), Answer::Refuse);
+    for number in 0..400_u32 {
+        let name = format!("host{number}.test");
+        let [_, b, c, d] = (number << 8 | 1).to_be_bytes();
+        let address = std::net::SocketAddr::from(([10, 1 + b, c, d], 80));
+        web.site(&name, address).page("/", &[]);
+        plan.seeds.push(format!("http://{name}/"));
+    }
+    if !is_paused {
+        web.outages.push(Outage {
+            from: Instant::START + Duration::from_secs(4),
+            to: Instant::START + Duration::from_secs(304),
+            connects: Some(Answer::NoRoute),
+            names: Names::Answers,
+        });
+    }
+    let web = web.shared();
+    let mut run = plan.set("CONCURRENT_REQUESTS", 16).begin(&web);
+    let handle = run.crawler.handle();
+    run.until(Duration::from_secs(4));
+    if is_paused {
+        handle.pause();
+    }
+    run.until(Duration::from_secs(304));
+    handle.resume();
+    run.until(Duration::from_secs(330));
+    web.borrow_mut().deaf.clear();
+    drop(handle);
+    assert_eq!(run.finish(), "finished");
+    run.check_lines();
+    run.ends("http://late.test/")
+}
+
+#[test]
+fn time_in_which_the_crawl_is_paused_does_not_count_against_a_host_that_failed_before() {
+    assert_eq!(ends_after_standing_still(true), ["200"]);
+}
+
+#[test]
+fn an_outage_of_ours_does_not_count_against_a_host_that_failed_before() {
+    assert_eq!(ends_after_standing_still(false), ["200"]);
+}

@@ -417,6 +417,11 @@ impl Breaker {
         }
     }
 
+    /// Whether any way is open.
+    pub fn is_open(&self) -> bool {
+        self.watches.iter().any(Watch::is_open)
+    }
+
     /// For how long it has been open, and until the next probe; `None` while it is closed.
     pub fn open_for(&self, now: Instant) -> Option<(Duration, Duration)> {
         let open = self.watches.iter().filter_map(|watch| match watch.state {

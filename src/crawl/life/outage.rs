@@ -146,6 +146,11 @@ impl Outage {
         self.breaker.handle_timeout(now);
     }
 
+    /// Whether nothing is sent by some way.
+    pub fn is_open(&self) -> bool {
+        self.breaker.is_open()
+    }
+
     /// Until when nothing is sent to an address, or through a proxy there.
     pub fn blocked_until(&self, egress: Egress) -> Option<Instant> {
         self.breaker.blocked_until(egress)
