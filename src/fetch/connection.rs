@@ -402,8 +402,9 @@ impl Connection {
             State::Connecting {
                 opened, released, ..
             } => {
-                let connect = Deadline::new(*opened + settings.connect_timeout, Phase::Connect);
-                Some(set_up(*released, connect))
+                // Whichever of the two is over: nothing was connected to.
+                let at = (*opened + settings.connect_timeout).min(*released + timeout);
+                Some(Deadline::new(at, Phase::Connect))
             }
             State::Tunnelling {
                 opened, released, ..

@@ -30,7 +30,7 @@ impl Deadline {
 /// What can take too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Until TCP is established.
+    /// Until TCP is established, whether it is this phase or the whole fetch that is out of time.
     Connect,
     /// Until a proxy has made its tunnel, TCP to the proxy included.
     Tunnel,
@@ -63,7 +63,7 @@ impl Phase {
     /// The failure of a fetch whose phase ran out of time.
     pub fn failure(self) -> Failure {
         let detail = match self {
-            Phase::Connect => "no connection within CONNECT_TIMEOUT",
+            Phase::Connect => "no connection within CONNECT_TIMEOUT, or within DOWNLOAD_TIMEOUT",
             Phase::Tunnel => "the proxy made no tunnel within CONNECT_TIMEOUT",
             Phase::Tls => "the TLS handshake did not end within TLS_TIMEOUT",
             Phase::FirstByte => "no byte of a final reply within FIRST_BYTE_TIMEOUT",

@@ -136,7 +136,7 @@ pub enum FailureKind {
     /// A phase took longer than it may.
     ///
     /// `connect`, `tls`, `first_byte`, `idle`, `rate` (`DOWNLOAD_MIN_RATE`); `total`: the whole fetch, by
-    /// `DOWNLOAD_TIMEOUT` or the request's own; `proxy`: its tunnel.
+    /// `DOWNLOAD_TIMEOUT` or the request's own, once there is a connection; `proxy`: its tunnel.
     Timeout,
     /// The connection was reset.
     ///

@@ -106,6 +106,16 @@ fn two_minutes_of_a_dead_link_lose_nothing() {
 }
 
 #[test]
+fn a_dead_link_loses_nothing_though_a_fetch_may_not_take_as_long_as_a_connection_may() {
+    let (mut web, plan) = many(800);
+    web.outages
+        .push(outage(3, 63, Some(Answer::Silence), Names::Answers));
+    let (run, _) = crawl(web, plan.set("DOWNLOAD_TIMEOUT", 5));
+    assert!(run.crawler.progress().outages > 0);
+    assert!(failures(&run) <= 16, "{}", failures(&run));
+}
+
+#[test]
 fn a_resolver_that_fails_while_the_network_is_down_loses_nothing() {
     for names in [Names::Fails, Names::Silent] {
         let (mut web, mut plan) = many(1500);

@@ -288,7 +288,19 @@ impl<I: Io> Core<I> {
                 let is_tcp = established.is_none()
                     && (matches!(failure.kind, FailureKind::Connect)
                         || failure.kind == FailureKind::Timeout && failure.code == "connect");
-                let (lane, goes_on) = (flight.lane, is_tcp && race.next(self.now) != Turn::Lost);
+                let timeout = flight.job.timeout();
+                let timeout = timeout.unwrap_or(self.config.fetch.download_timeout);
+                let has_time = self.now < flight.released + timeout;
+                let goes_on = is_tcp && has_time && race.next(self.now) != Turn::Lost;
+                let others = match has_time {
+                    true => SmallVec::new(),
+                    // Their time is over as well.
+                    false => std::mem::take(sockets),
+                };
+                let lane = flight.lane;
+                for other in others {
+                    self.close_socket(other, Close::Reset);
+                }
                 if goes_on && self.race_on(flight_key) {
                     return;
                 }

@@ -247,7 +247,7 @@ fn each_phase_has_its_timeout() {
     let mut connecting = Connection::open(address(80), None, at(0), at(1000));
     check(&mut connecting, 11_000, "connect");
     let mut late = Connection::open(address(80), None, at(0), at(115_000));
-    check(&mut late, 120_000, "total");
+    check(&mut late, 120_000, "connect");
     let mut handshaking = Connection::open(address(443), Some(session(&trust())), at(0), at(0));
     handshaking.handle_connected(Some(address(4000)), at(2), arrival(2000));
     check(&mut handshaking, 12_000, "tls");
@@ -750,4 +750,22 @@ fn a_tunnel_that_does_not_come_to_be_has_its_own_codes() {
     assert_eq!(connection.handle_timeout(&settings, at(499)), None);
     let news = connection.handle_timeout(&settings, at(500));
     assert_eq!(failure(news), "timeout.proxy");
+}
+
+#[test]
+fn a_connection_that_does_not_come_to_be_is_called_so_whichever_time_is_up() {
+    for (connect, whole, millis) in [(500, 300, 300), (300, 500, 300), (300, 300, 300)] {
+        let settings = Settings {
+            connect_timeout: Duration::from_millis(connect),
+            download_timeout: Duration::from_millis(whole),
+            ..Settings::default()
+        };
+        for own in [None, Some(settings.download_timeout)] {
+            let mut connection =
+                Connection::open(address(80), None, at(0), at(0)).with_timeout(own);
+            assert_eq!(connection.handle_timeout(&settings, at(millis - 1)), None);
+            let news = connection.handle_timeout(&settings, at(millis));
+            assert_eq!(failure(news), "timeout.connect");
+        }
+    }
 }
