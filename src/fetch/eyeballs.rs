@@ -97,6 +97,12 @@ impl Race {
         self.enter(State::Ready);
     }
 
+    /// Whether all addresses are of the family of this one.
+    pub fn has_only_like(&self, one: IpAddr) -> bool {
+        let mut addresses = self.addresses.iter();
+        addresses.all(|address| address.is_ipv4() == one.is_ipv4())
+    }
+
     fn enter(&mut self, state: State) {
         self.state = if self.begun < self.addresses.len() {
             state

@@ -298,3 +298,40 @@ fn time_in_which_the_crawl_is_paused_does_not_count_against_a_host_that_failed_b
 fn an_outage_of_ours_does_not_count_against_a_host_that_failed_before() {
     assert_eq!(ends_after_standing_still(false), ["200"]);
 }
+
+#[test]
+fn a_host_that_has_only_ipv6_ends_at_once_where_ipv4_works_and_ipv6_has_no_route() {
+    for (hosts, pages) in [(3_u16, 60), (12, 60), (12, 0)] {
+        let mut web = PoliteWeb::default();
+        let mut plan = Plan::new(&["http://four.test/"]);
+        plan.preset = Some("broad");
+        let four = std::net::SocketAddr::from(([93, 184, 1, 1], 80));
+        let site = web.site("four.test", four);
+        site.page("/", &[]);
+        for page in 0..pages {
+            site.page(&format!("/{page}"), &[]);
+            plan.seeds.push(format!("http://four.test/{page}"));
+        }
+        let mut dead = Vec::new();
+        for host in 0..hosts {
+            let name = format!("six{host}.test");
+            let six = std::net::SocketAddr::from(([0x2606, 0x4700, host, 0, 0, 0, 0, 1], 80));
+            web.site(&name, six).page("/", &[]);
+            web.deaf.insert(six, Answer::NoRoute);
+            dead.push(format!("http://{name}/"));
+        }
+        plan.seeds.extend(dead.clone());
+        let web = web.shared();
+        let run = plan.set("CONTACT", "mailto:me@example.com").run(&web);
+        run.check_lines();
+        for url in dead {
+            assert_eq!(run.ends(&url), ["robots.unreachable"]);
+        }
+        let lines = run.lines();
+        let robots = lines.iter().filter(|line| line.text("kind") == "robots");
+        let ended = robots.filter(|line| line.is_final() && line.end() == "connect.unreachable");
+        assert_eq!(ended.count(), usize::from(hosts));
+        let took = run.crawler.elapsed();
+        assert!(took < 2 * MINUTE, "{hosts} hosts, {pages} pages: {took:?}");
+    }
+}

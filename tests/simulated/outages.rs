@@ -8,7 +8,7 @@ use argiope::frontier::request::Request;
 use argiope::io::sim::{Answer, FullDisk};
 
 use super::crawl::{Line, Plan, Run};
-use super::web::{Names, Outage, PoliteWeb};
+use super::web::{Names, Outage, PoliteWeb, Step};
 
 fn secs(seconds: u64) -> Instant {
     Instant::START + Duration::from_secs(seconds)
@@ -113,6 +113,28 @@ fn a_dead_link_loses_nothing_though_a_fetch_may_not_take_as_long_as_a_connection
     let (run, _) = crawl(web, plan.set("DOWNLOAD_TIMEOUT", 5));
     assert!(run.crawler.progress().outages > 0);
     assert!(failures(&run) <= 16, "{}", failures(&run));
+}
+
+#[test]
+fn five_minutes_without_a_route_lose_nothing_of_a_few_sites() {
+    for sites in [1, 2, 5] {
+        let (mut web, mut plan) = many(sites);
+        for (name, site) in &mut web.sites {
+            for page in 0..30 {
+                // Whatever is asked has to connect anew.
+                let mut step = Step::page();
+                step.closes = true;
+                let path = format!("/{page}");
+                plan.seeds.push(format!("http://{name}{path}"));
+                site.path(&path, [step]);
+            }
+        }
+        web.outages
+            .push(outage(4, 304, Some(Answer::NoRoute), Names::Answers));
+        let (run, _) = crawl(web, plan);
+        assert_eq!(run.crawler.progress().outages, 1);
+        assert_eq!(failures(&run), 0, "no line says so");
+    }
 }
 
 #[test]

@@ -19,6 +19,8 @@
 //! While it is open, probes go by turns to hosts that answered before or that failed, and to hosts
 //! from the queue that were not tried in this outage: the first two may be gone for ever.
 //!
+//! Where fewer fail, a missing route alone opens it, after 3 s in which nobody answered.
+//!
 //! A failure is *suspended* until the verdict, for at most 5 s: it is charged to its host, or what
 //! failed is put back as it was.
 
@@ -42,6 +44,8 @@ const WINDOW: Duration = Duration::from_secs(10);
 const SUSPENDED_MAX: Duration = Duration::from_secs(3);
 /// What was asked of hosts that answered before is answered in this, or not.
 const CHECK_MAX: Duration = Duration::from_secs(2);
+/// What such a check has shown holds for so long: nobody is asked more often.
+const CHECK_EVERY: Duration = Duration::from_secs(5);
 /// Hosts that answered before which are asked.
 const CHECKED: usize = 3;
 /// The first pause between probes while it is open; each further one is twice as long.
@@ -258,7 +262,10 @@ impl Breaker {
         let Some(index) = self.watch(failed.egress) else {
             return Judgement::Charge;
         };
-        let judgement = self.watches[index].judge(&failed, hosts, now);
+        let other = failed.egress.other_family().and_then(|it| self.find(it));
+        let mut ways = [Some(index), other].into_iter().flatten();
+        let is_any_known = ways.any(|way| self.watches[way].knows_any());
+        let judgement = self.watches[index].judge(&failed, hosts, is_any_known, now);
         if judgement == Judgement::Suspend && self.watches[index].is_to_be_checked(now) {
             self.check(index, now);
             if self.watches[index].is_open() {
@@ -266,6 +273,15 @@ impl Breaker {
             }
         }
         judgement
+    }
+
+    /// Whether what has no route by this egress will have none: nobody ever answered by it, and the
+    /// other address family works.
+    pub fn is_without_route(&self, egress: Egress, now: Instant) -> bool {
+        let other = egress.other_family().and_then(|other| self.find(other));
+        let works = other.is_some_and(|other| self.watches[other].is_known_to_work(now));
+        let own = self.find(egress).map(|own| &self.watches[own]);
+        works && own.is_none_or(Watch::never_answered)
     }
 
     /// A host accepted or refused a connection, or a name server answered. `network` is told as in
@@ -302,6 +318,8 @@ impl Breaker {
         let ended = match (ended, probe.by) {
             (Probed::Refused, Egress::Proxy(_)) => Probed::Failed,
             (Probed::Refused, _) => Probed::Answered,
+            // That there is a route by the other family says nothing of this one.
+            (Probed::Failed, by) if Some(by) == probe.decides.other_family() => Probed::NoRoute,
             _ => ended,
         };
         let by = self.find(probe.by).expect("what is asked is watched");
@@ -385,6 +403,13 @@ impl Breaker {
                 continue;
             }
             match &self.watches[index].state {
+                // However few lack a route: hosts that answered before show whether all do.
+                State::Closed { .. } if self.watches[index].has_no_route() => {
+                    match self.known_addresses(self.watches[index].egress).is_empty() {
+                        true => self.charge(index),
+                        false => self.check(index, now),
+                    }
+                }
                 State::Closed { .. } => self.charge(index),
                 State::Checking { .. } => self.open(index, now),
                 State::Open { .. } => self.probe(index, now),
@@ -459,7 +484,7 @@ impl Breaker {
     /// Somebody answered: what failed is not our network's fault.
     fn settle(&mut self, index: usize, now: Instant) {
         let egress = self.watches[index].egress;
-        let before = self.watches[index].close();
+        let before = self.watches[index].close(now);
         match before {
             State::Closed { suspended: None } => return,
             State::Closed { suspended: Some(_) } | State::Checking { .. } => {
@@ -566,11 +591,22 @@ impl Breaker {
     fn known_target(&mut self, index: usize) -> (Egress, Target) {
         let egress = self.watches[index].egress;
         let by_network = self.watches[index].is_by_network();
+        let (number, target) = self.watches[index].next_target();
+        // A family without a route may have none for good: then the other one's answers end the outage.
+        let other = egress.other_family().and_then(|other| self.find(other));
+        if number % 2 == 0
+            && self.watches[index].lacks_routes()
+            && let Some(other) = other
+            && let known = self.watches[other].known_addresses().collect::<Vec<_>>()
+            && !known.is_empty()
+        {
+            let (_, by, to) = known[known.len() - 1 - number / 2 % known.len()];
+            return (by, Target::Address(to));
+        }
         let known = match egress {
             Egress::Names if by_network => self.known_addresses(egress),
             _ => Vec::new(),
         };
-        let (number, target) = self.watches[index].next_target();
         match known.get(number % (known.len() + 1)) {
             Some((by, to)) => (*by, Target::Address(*to)),
             None => (egress, target),

@@ -1,5 +1,7 @@
 //! The breaker by itself: what opens it, what does not, and how it closes.
 
+use std::collections::HashMap;
+
 use super::*;
 
 const V4: Egress = Egress::Global4;
@@ -12,6 +14,8 @@ struct Bench {
     orders: Vec<Order>,
     /// How each address answers that is asked, and the name servers.
     connects: Probed,
+    /// How IPv6 addresses do, where that is otherwise.
+    connects6: Option<Probed>,
     lookups: Probed,
     /// Hosts that are picked from the queue, the last one first.
     picks: Vec<Picked>,
@@ -24,6 +28,7 @@ impl Bench {
             now: Instant::START + Duration::from_secs(1000),
             orders: Vec::new(),
             connects: Probed::Failed,
+            connects6: None,
             lookups: Probed::Failed,
             picks: Vec::new(),
         }
@@ -33,11 +38,18 @@ impl Bench {
         SocketAddr::from(([93, 184, number, 1], 80))
     }
 
+    fn address_by(egress: Egress, number: u8) -> SocketAddr {
+        match egress {
+            V6 => SocketAddr::from(([0x2606, 0x4700, number.into(), 0, 0, 0, 0, 1], 80)),
+            _ => Self::address(number),
+        }
+    }
+
     fn answer(&mut self, egress: Egress, number: u8) {
         self.pass(0.06);
         let target = match egress {
             Egress::Names => Target::Name(format!("known{number}.test").into()),
-            _ => Target::Address(Self::address(number)),
+            _ => Target::Address(Self::address_by(egress, number)),
         };
         let network = 1000 + u64::from(number);
         self.breaker
@@ -51,7 +63,7 @@ impl Bench {
         let fail = |number| {
             let target = match egress {
                 Egress::Names => Target::Name(format!("host{number}.test").into()),
-                _ => Target::Address(Self::address(100_u8.wrapping_add(number))),
+                _ => Target::Address(Self::address_by(egress, 100_u8.wrapping_add(number))),
             };
             let failed = Failed {
                 egress,
@@ -75,7 +87,10 @@ impl Bench {
                 self.breaker.handle_picked(*probe, picked);
             }
             let ended = match &order {
-                Order::Connect { probe, .. } => Some((*probe, self.connects)),
+                Order::Connect { probe, to } => {
+                    let ended = self.connects6.filter(|_| to.is_ipv6());
+                    Some((*probe, ended.unwrap_or(self.connects)))
+                }
                 Order::Lookup { probe, .. } => Some((*probe, self.lookups)),
                 _ => None,
             };
@@ -143,7 +158,7 @@ fn one_known_host_that_answers_charges_the_failed_ones() {
     assert!(bench.words().contains(&"charge"));
     // A refusal is an answer as well.
     bench.connects = Probed::Refused;
-    bench.pass(1.0);
+    bench.pass(6.0);
     bench.fail(V4, Cause::TimedOut, 8);
     assert!(bench.words().contains(&"charge"));
 }
@@ -364,6 +379,7 @@ fn where_one_family_works_what_has_no_route_by_the_other_is_charged() {
     assert!(!bench.is_open(V6));
     assert!(bench.words().contains(&"charge"));
     // While few fail the next answer decides.
+    bench.pass(6.0);
     bench.fail(V6, Cause::NoRoute, 3);
     assert_eq!(bench.words(), [""; 0]);
     bench.answer(V4, 1);
@@ -421,14 +437,14 @@ fn a_proxy_that_refuses_is_our_own_failure_and_a_proxy_that_accepts_is_none() {
 }
 
 #[test]
-fn a_crawl_of_few_hosts_charges_them_at_once() {
+fn a_crawl_of_few_hosts_charges_them_at_once_where_it_has_a_route() {
     let mut bench = Bench::new();
     bench.answer(V4, 0);
     bench.pass(1.0);
     let failed = Failed {
         egress: V4,
         network: 7,
-        cause: Cause::NoRoute,
+        cause: Cause::Unreachable,
         began: bench.now,
         target: Target::Address(Bench::address(9)),
     };
@@ -533,4 +549,100 @@ fn hosts_that_were_silent_in_an_outage_are_no_proof_of_the_next() {
     let is_connect = |order: &&Order| matches!(order, Order::Connect { .. });
     let asked = bench.orders.iter().filter(is_connect).count();
     assert_eq!(asked, 1, "the one that answered since");
+}
+
+#[test]
+fn known_hosts_are_connected_to_once_in_five_seconds_however_many_others_fail() {
+    for (egress, cause) in [
+        (V4, Cause::TimedOut),
+        (V6, Cause::NoRoute),
+        (Egress::Names, Cause::NamesFailed),
+    ] {
+        let mut bench = Bench::new();
+        for number in 0..3 {
+            let to = Bench::address(number);
+            let (network, target) = (Target::network(to.ip()), Target::Address(to));
+            bench.pass(0.06);
+            bench.breaker.handle_answer(V4, network, target, bench.now);
+        }
+        bench.answer(Egress::Names, 0);
+        (bench.connects, bench.lookups) = (Probed::Answered, Probed::Answered);
+        bench.connects6 = Some(Probed::NoRoute);
+        let mut asked: HashMap<SocketAddr, Instant> = HashMap::new();
+        for round in 0..120 {
+            bench.pass(0.25);
+            let judged = bench.fail(egress, cause, 8);
+            let is_charged = judged
+                .iter()
+                .all(|judgement| *judgement == Judgement::Charge);
+            let words: Vec<Order> = bench.orders.drain(..).collect();
+            for order in &words {
+                if let Order::Connect { to, .. } = order {
+                    let before = asked.insert(*to, bench.now);
+                    let before = before.map(|at| bench.now.saturating_since(at));
+                    let is_soon = before.is_some_and(|span| span < Duration::from_secs(5));
+                    assert!(!is_soon, "{egress:?}: again after {before:?}");
+                }
+            }
+            let is_verdict = words.contains(&Order::Charge(egress));
+            assert!(is_charged || is_verdict, "{egress:?} in round {round}");
+        }
+        assert!(!asked.is_empty());
+    }
+}
+
+#[test]
+fn a_missing_route_is_not_charged_because_others_timed_out_while_the_network_worked() {
+    let mut bench = Bench::new();
+    bench.answer(V4, 0);
+    bench.connects = Probed::Answered;
+    bench.fail(V4, Cause::TimedOut, 8);
+    assert!(bench.words().contains(&"charge"));
+    bench.connects = Probed::NoRoute;
+    let judged = bench.fail(V4, Cause::NoRoute, 9);
+    assert!(!judged.contains(&Judgement::Charge), "{judged:?}");
+    assert!(bench.is_open(V4));
+}
+
+#[test]
+fn a_family_without_a_route_that_opened_in_an_outage_closes_once_the_other_family_works() {
+    let mut bench = Bench::new();
+    for number in 0..3 {
+        bench.answer(V4, number);
+    }
+    bench.connects = Probed::NoRoute;
+    bench.fail(V6, Cause::NoRoute, 9);
+    assert!(bench.is_open(V6));
+    bench.pass(20.0);
+    assert!(bench.is_open(V6));
+    // Nothing is left to be fetched by IPv4.
+    bench.connects = Probed::Answered;
+    bench.connects6 = Some(Probed::NoRoute);
+    bench.pass(65.0);
+    assert!(!bench.is_open(V6));
+    bench.words();
+    bench.fail(V6, Cause::NoRoute, 9);
+    assert!(!bench.is_open(V6) && bench.words().contains(&"charge"));
+}
+
+#[test]
+fn a_missing_route_opens_it_where_few_hosts_are_left_and_none_that_is_known_answers() {
+    for (known, is_open) in [(Probed::NoRoute, true), (Probed::Answered, false)] {
+        let mut bench = Bench::new();
+        bench.answer(V4, 0);
+        bench.pass(1.0);
+        bench.connects = known;
+        let failed = Failed {
+            egress: V4,
+            network: 7,
+            cause: Cause::NoRoute,
+            began: bench.now,
+            target: Target::Address(Bench::address(9)),
+        };
+        let judged = bench.breaker.handle_failure(failed, 1, bench.now);
+        assert_eq!(judged, Judgement::Suspend);
+        bench.pass(5.0);
+        assert_eq!(bench.is_open(V4), is_open);
+        assert_eq!(bench.words().contains(&"charge"), !is_open);
+    }
 }

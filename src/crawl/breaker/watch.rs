@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::{
-    Cause, Egress, Failed, Judgement, NAME_FOR_ANY_ANSWER, NETWORKS_MIN, PROBE_EVERY_MAX,
-    PROBE_EVERY_MIN, PROBE_MAX, Probed, SUSPENDED_MAX, Target, WINDOW,
+    CHECK_EVERY, Cause, Egress, Failed, Judgement, NAME_FOR_ANY_ANSWER, NETWORKS_MIN,
+    PROBE_EVERY_MAX, PROBE_EVERY_MIN, PROBE_MAX, Probed, SUSPENDED_MAX, Target, WINDOW,
 };
 use crate::base::time::Instant;
 
@@ -29,10 +29,21 @@ pub struct Watch {
     pub state: State,
     answered_at: Option<Instant>,
     remembered_at: Option<Instant>,
+    /// What the last check has shown, where it was answered.
+    works: Option<Works>,
     known: VecDeque<Known>,
     failed: VecDeque<Failure>,
     /// Networks on which hosts failed, or were probed, since it opened and just before.
     tried: BTreeSet<u64>,
+}
+
+/// Hosts that were asked in a check have answered: what fails soon after is charged at once, so that
+/// they are not asked again for every eight failures.
+#[derive(Clone, Copy, Debug)]
+struct Works {
+    until: Instant,
+    /// What had failed lacked a route. A check for other failures says nothing of routes lost since.
+    despite_routes: bool,
 }
 
 #[derive(Debug)]
@@ -119,6 +130,7 @@ impl Watch {
             state: State::Closed { suspended: None },
             answered_at: None,
             remembered_at: None,
+            works: None,
             known: VecDeque::new(),
             failed: VecDeque::new(),
             tried: BTreeSet::new(),
@@ -139,8 +151,15 @@ impl Watch {
         self.answered_at.is_some() || !self.failed.is_empty() || self.is_open()
     }
 
-    /// What becomes of a failure, before anybody is asked.
-    pub fn judge(&mut self, failed: &Failed, hosts: usize, now: Instant) -> Judgement {
+    /// What becomes of a failure, before anybody is asked. `is_any_known`: somebody has answered by this
+    /// way or by the other family.
+    pub fn judge(
+        &mut self,
+        failed: &Failed,
+        hosts: usize,
+        is_any_known: bool,
+        now: Instant,
+    ) -> Judgement {
         if self.is_open() {
             self.note_tried(failed.network);
             return Judgement::PutBack;
@@ -151,9 +170,18 @@ impl Watch {
         if took >= LEFTOVERS && self.answered_at.is_some_and(|at| at >= middle) {
             return Judgement::Charge;
         }
+        let lacks_route = failed.cause == Cause::NoRoute;
+        let is_shown = |works: Works| now < works.until && (works.despite_routes || !lacks_route);
+        if self.works.is_some_and(is_shown) {
+            return Judgement::Charge;
+        }
+        // Few hosts may all be dead; that a route is missing is our own machine's word.
+        if hosts < NETWORKS_MIN && !(lacks_route && is_any_known) {
+            return Judgement::Charge;
+        }
         // Where nobody has answered yet, dead hosts look like a dead network, except for these.
         let is_telling = matches!(failed.cause, Cause::NoRoute | Cause::NamesSilent);
-        if hosts < NETWORKS_MIN || !is_telling && self.known.is_empty() {
+        if !is_telling && self.known.is_empty() {
             return Judgement::Charge;
         }
         self.note(failed, now);
@@ -193,6 +221,29 @@ impl Watch {
     /// Whether all that failed lacked a route.
     pub fn lacks_routes(&self) -> bool {
         !self.failed.is_empty() && self.failed.iter().all(|failure| failure.cause.is_routing())
+    }
+
+    /// Whether our own machine said of all that failed that there is no route.
+    pub fn has_no_route(&self) -> bool {
+        let mut failed = self.failed.iter();
+        !self.failed.is_empty() && failed.all(|failure| failure.cause == Cause::NoRoute)
+    }
+
+    /// Whether anybody has answered by it and may be asked again.
+    pub fn knows_any(&self) -> bool {
+        !self.known.is_empty()
+    }
+
+    /// Whether somebody answered lately, and nothing has failed since that waits for a verdict.
+    pub fn is_known_to_work(&self, now: Instant) -> bool {
+        let is_late = |at: Instant| now.saturating_since(at) <= WINDOW;
+        matches!(self.state, State::Closed { suspended: None })
+            && self.answered_at.is_some_and(is_late)
+    }
+
+    /// Whether nobody ever answered by it.
+    pub fn never_answered(&self) -> bool {
+        self.answered_at.is_none()
     }
 
     /// Somebody answered who is known to.
@@ -269,7 +320,13 @@ impl Watch {
     }
 
     /// Goes back to being closed; gives what it was.
-    pub fn close(&mut self) -> State {
+    pub fn close(&mut self, now: Instant) -> State {
+        if let State::Checking { .. } = self.state {
+            self.works = Some(Works {
+                until: now + CHECK_EVERY,
+                despite_routes: self.lacks_routes(),
+            });
+        }
         self.failed.clear();
         self.tried.clear();
         self.known.retain(|known| !known.is_doubted);

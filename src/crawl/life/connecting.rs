@@ -292,6 +292,9 @@ impl<I: Io> Core<I> {
                 let timeout = timeout.unwrap_or(self.config.fetch.download_timeout);
                 let has_time = self.now < flight.released + timeout;
                 let goes_on = is_tcp && has_time && race.next(self.now) != Turn::Lost;
+                let only_remote = carrier
+                    .remote
+                    .filter(|remote| race.has_only_like(remote.ip()));
                 let others = match has_time {
                     true => SmallVec::new(),
                     // Their time is over as well.
@@ -312,11 +315,14 @@ impl<I: Io> Core<I> {
                     let remote = carrier.remote.expect("a connection leads somewhere");
                     return self.on_no_port(flight_key, remote);
                 }
-                if is_tcp && self.suspects_flight(flight_key, &failure, &carrier, lacks_route) {
+                let unrouted = only_remote.filter(|_| lacks_route);
+                if is_tcp
+                    && self.suspects_flight(flight_key, &failure, &carrier, lacks_route, unrouted)
+                {
                     return;
                 }
                 if is_tcp {
-                    self.on_host_failed(lane, &failure);
+                    self.on_connect_charged(lane, unrouted, &failure);
                 } else if failure.code == UNREACHABLE {
                     self.on_origin_failed(lane, &failure);
                 }

@@ -1,8 +1,10 @@
 //! Hosts that do not answer: their requests wait, and cost no attempt, until the host answers or is
 //! given up (`HOST_DOWN_AFTER`).
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::crawl::breaker::Egress;
 use crate::crawl::core::Core;
 use crate::fetch::failure::Failure;
 use crate::frontier::hosts::HostVerdict;
@@ -29,6 +31,27 @@ impl<I: Io> Core<I> {
         let verdict = self.frontier.host_failed(lane, self.now);
         let (host, _) = self.frontier.host_and_port(lane, &self.throttle);
         log_verdict(host, verdict, failure);
+    }
+
+    /// A failure to connect is its host's, and not our network's. `unrouted`: our machine has no route
+    /// there, and the host has addresses of that family alone.
+    pub fn on_connect_charged(
+        &mut self,
+        lane: LaneId,
+        unrouted: Option<SocketAddr>,
+        failure: &Failure,
+    ) {
+        let breaker = self.outage.breaker();
+        let is_for_good = |to: &SocketAddr| breaker.is_without_route(Egress::of(to.ip()), self.now);
+        if self.frontier.proxy_of(lane).is_some() || !unrouted.as_ref().is_some_and(is_for_good) {
+            return self.on_host_failed(lane, failure);
+        }
+        self.frontier.host_unroutable(lane, self.now);
+        let (host, _) = self.frontier.host_and_port(lane, &self.throttle);
+        log::info!(
+            "{host} is given up: it has only addresses of a family that our machine has no route for, \
+             and the other family works"
+        );
     }
 
     /// A lane's proxy could not reach the lane's host.

@@ -59,6 +59,8 @@ enum Suspect {
         failure: Failure,
         carrier: Carrier,
         egress: Egress,
+        /// Where it has no route to, if the host has addresses of that family alone.
+        unrouted: Option<SocketAddr>,
     },
     /// A request whose host has no address.
     Unresolved {
@@ -218,6 +220,7 @@ impl<I: Io> Core<I> {
         failure: &Failure,
         carrier: &Carrier,
         lacks_route: bool,
+        unrouted: Option<SocketAddr>,
     ) -> bool {
         let (Some(remote), Some(flight)) = (carrier.remote, self.flights.get(key)) else {
             return false;
@@ -253,6 +256,7 @@ impl<I: Io> Core<I> {
                     failure: failure.clone(),
                     carrier: carrier.clone(),
                     egress,
+                    unrouted,
                 });
             }
             Judgement::PutBack => self.put_back_flight(key, egress),
@@ -413,6 +417,7 @@ impl<I: Io> Core<I> {
                 key,
                 failure,
                 carrier,
+                unrouted,
                 ..
             } => {
                 let Some(flight) = self.flights.get(key) else {
@@ -420,7 +425,7 @@ impl<I: Io> Core<I> {
                     return;
                 };
                 let lane = flight.lane;
-                self.on_host_failed(lane, &failure);
+                self.on_connect_charged(lane, unrouted, &failure);
                 self.end_connecting(key, failure, &carrier);
             }
             Suspect::Unresolved { lane, job, failure } => {

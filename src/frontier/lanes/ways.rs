@@ -124,6 +124,14 @@ impl Frontier {
         self.count_failure(self.dialled_place(lane), HostFailure::Unconnected, now)
     }
 
+    /// The host that a lane's connections lead to is not reached from our machine at all: it is given
+    /// up.
+    pub fn host_unroutable(&mut self, lane: LaneId, now: Instant) {
+        if !self.settings.host_down_after.is_zero() {
+            self.hosts.give_up(self.dialled_place(lane), now);
+        }
+    }
+
     /// The host that a lane's connections lead to was connected to.
     pub fn host_connected(&mut self, lane: LaneId) {
         self.hosts.connected(self.dialled_place(lane));
