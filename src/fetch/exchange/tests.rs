@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use super::*;
+use crate::base::memory::is_room_scarce;
 use crate::wire::coding::{ACCEPT_ENCODING, gzip};
 use crate::wire::http::UsualFields;
 
@@ -763,11 +764,12 @@ fn a_long_body_is_read_in_steps_and_copied_once() {
             if exchange.received.body.len() > 2 * LONG {
                 rooms.insert(exchange.received.body.capacity());
                 rooms.insert(exchange.received.wire.capacity());
-                assert!(exchange.memory() <= 2 * (before + (3 << 20)), "{head}");
+                let most = 2 * (before + (3 << 20));
+                assert!(is_room_scarce() || exchange.memory() <= most, "{head}");
             }
         }
-        // One of each buffer.
-        assert!(rooms.len() <= 2, "{head}: {rooms:?}");
+        // One of each buffer, but for a process with a limit of addresses.
+        assert!(is_room_scarce() || rooms.len() <= 2, "{head}: {rooms:?}");
         if exchange.head().is_some() && !matches!(exchange.state, State::Over) {
             exchange.handle_end(true);
         }
