@@ -42,13 +42,20 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
             .stats_while(held(&lock, out));
     }
     let mut crawler = set_up(builder)?;
+    // Whoever ends a wait for the first seed of a pipe ends the process.
+    let waits_for_seeds = !inputs.iter().all(Metadata::is_file);
+    if !waits_for_seeds {
+        received.stop_on_signal(crawler.stopper())?;
+    }
     let feeder = feed::feed(seeds, crawler.handle(), crawler.config())?;
     // Nothing is refused from here on, so only now an earlier crawl may be deleted.
     if let Some(out) = &out {
         let prepared = directory::prepare(out, args.overwrite, &inputs).map_err(refused)?;
         lock.set(prepared).expect("it is set here alone");
     }
-    received.stop_on_signal(crawler.stopper())?;
+    if waits_for_seeds {
+        received.stop_on_signal(crawler.stopper())?;
+    }
     let watched = watch(&mut crawler, args.quiet, &received);
     let failure = feeder.failure();
     // Before anything is shown: nothing that happens to stderr may keep it from the disk.

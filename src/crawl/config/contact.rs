@@ -54,6 +54,11 @@ impl PublicHosts {
         self.counts
     }
 
+    /// Whether names are counted as they are read.
+    pub fn counts_names(&self) -> bool {
+        self.counts && !self.by_address
+    }
+
     /// Whether the host of a URL may be asked. A public one takes one of the places; false where
     /// none is left.
     pub fn admits(&mut self, url: &CrawlUrl) -> bool {
