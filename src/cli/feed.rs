@@ -243,7 +243,11 @@ pub fn feed(mut seeds: Seeds, handle: Handle, config: &Config) -> Result<Feeder,
     let mut first = VecDeque::new();
     let mut failed = None;
     // Where no contact is missing, nothing but the first is waited for: seeds may trickle in.
-    let looked_at = if public.counts_names() { LOOKED_AT_FIRST } else { 1 };
+    let looked_at = if public.counts_names() {
+        LOOKED_AT_FIRST
+    } else {
+        1
+    };
     while first.len() < looked_at && (first.is_empty() || !seeds.pauses()) {
         match seeds.next() {
             Ok(Some(request)) => {
