@@ -98,6 +98,8 @@ fn a_terminal_that_is_closed_ends_the_crawl_in_good_order() {
     // SAFETY: between fork and exec only system calls are made.
     unsafe {
         command.pre_exec(|| {
+            // Where the tests run under nohup it is ignored, and a crawl keeps to that.
+            libc::signal(libc::SIGHUP, libc::SIG_DFL);
             if libc::setsid() < 0 || libc::ioctl(2, libc::TIOCSCTTY, 0) < 0 {
                 return Err(std::io::Error::last_os_error());
             }
