@@ -74,10 +74,14 @@ impl PublicHosts {
         !is_public || self.admits_one(url.host_str())
     }
 
+    /// Whether a host with this address counts.
+    pub(crate) fn counts_at(&self, address: IpAddr) -> bool {
+        self.counts && self.by_address && is_global(address)
+    }
+
     /// Whether a host with this address may be asked.
     pub fn admits_at(&mut self, host: &str, address: IpAddr) -> bool {
-        let is_judged = self.counts && self.by_address && is_global(address);
-        !is_judged || self.admitted.contains(host) || self.admits_one(host)
+        !self.counts_at(address) || self.admitted.contains(host) || self.admits_one(host)
     }
 
     fn admits_one(&mut self, host: &str) -> bool {

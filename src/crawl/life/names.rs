@@ -150,7 +150,7 @@ impl<I: Io> Core<I> {
             return Resolved::Later;
         };
         let first = *first;
-        if !is_proxy && self.public_hosts.counts() {
+        if !is_proxy && self.public_hosts.counts_at(first) {
             let host = self.frontier.origin_host(lane, &self.throttle).to_owned();
             if let Err(failure) = self.may_ask_at(&host, first) {
                 self.end_front(lane, ticket, failure, false);
