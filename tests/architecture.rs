@@ -66,7 +66,8 @@ const DOORS: &[(&str, &[&str])] = &[
     ("toml", &["src/cli/settings.rs"]),
     ("indicatif", &["src/cli/progress.rs"]),
     ("signal_hook", &["src/cli/signals.rs"]),
-    ("mimalloc", &["src/main.rs"]),
+    ("mimalloc", &["src/cli/allocator.rs"]),
+    ("libmimalloc_sys", &["src/cli/allocator.rs"]),
 ];
 
 #[test]

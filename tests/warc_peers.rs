@@ -319,8 +319,8 @@ struct Crawl {
 impl Crawl {
     fn of(pages: Vec<Page>, size_max: u64) -> Crawl {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let _lock =
-            argiope::sink::directory::prepare(folder.path(), false, &[]).expect("it is empty");
+        let _lock = argiope::sink::directory::prepare(folder.path(), false, Default::default())
+            .expect("it is empty");
         let mut sink = FileSink::new(FileSinkOptions {
             warc: Some(WarcOptions {
                 size_max,

@@ -20,8 +20,8 @@ use argiope::base::shared::Shared;
 use argiope::sink::files::{FileSink, FileSinkOptions, WarcOptions};
 use argiope::{Config, Crawler, Request, Turn};
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+#[path = "../src/cli/allocator.rs"]
+mod allocator;
 
 /// What a host answers, by path.
 type Site = BTreeMap<&'static str, Vec<u8>>;
@@ -88,6 +88,7 @@ fn measure(
     // The three longest, and which turns they were.
     let mut longest: Vec<(Duration, u64)> = Vec::new();
     let reason = loop {
+        allocator::give_back_soon();
         let before = thread_time();
         let turn = crawler.turn(Some(Duration::from_secs(1)));
         let took = thread_time() - before;

@@ -4,7 +4,7 @@
     cargo install cargo-mutants --locked
     tools/mutants.py                # 200 mutants, which takes hours; continues where it was stopped
     tools/mutants.py --only throttle --count 20
-    tools/mutants.py --again        # those that survived once more, after tests were added
+    tools/mutants.py --again        # unexplained survivors once more, after tests were added
     tools/mutants.py --report       # what is known so far
 
 cargo-mutants lists every mutant of src/throttle, src/frontier, src/fetch and src/wire/robots (some
@@ -76,7 +76,8 @@ def main():
     for number, mutant in enumerate(sample, 1):
         name = mutant["lasting"]
         outcome = known.get(name)
-        if outcome is not None and not (options.again and outcome == "missed"):
+        is_tried_again = options.again and outcome == "missed" and name not in explained()
+        if outcome is not None and not is_tried_again:
             continue
         outcome = judge(mutant)
         print(f"{number:4} {outcome:9} {name}", flush=True)
@@ -92,7 +93,7 @@ def arguments():
     parser.add_argument("--count", type=int, default=200, help="mutants in the sample")
     parser.add_argument("--seed", type=int, default=15, help="seed of the sample")
     parser.add_argument("--only", choices=TESTS, help="those of the sample on one floor")
-    parser.add_argument("--again", action="store_true", help="try survivors once more")
+    parser.add_argument("--again", action="store_true", help="try unexplained survivors once more")
     parser.add_argument("--report", action="store_true", help="try nothing")
     return parser.parse_args()
 

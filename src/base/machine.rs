@@ -16,7 +16,7 @@ pub fn code(error: &Error) -> &'static str {
     }
 }
 
-/// Whether a volume has no room left, or its user's quota none: somebody may make some.
+/// Whether a volume, or its user's quota, has no room left. This can pass.
 pub fn is_full(error: &Error) -> bool {
     matches!(
         error.kind(),

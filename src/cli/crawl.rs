@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use anyhow::Context;
-use argiope::sink::directory::{self, DirectoryError, DirectoryLock};
+use argiope::sink::directory::{self, DirectoryError, DirectoryLock, InUse};
 use argiope::sink::files::{FileSink, FileSinkOptions, Results, WarcOptions};
 use argiope::{Builder, Config, Crawler, SetUpError, Turn};
 
 use super::Usage;
+use super::allocator;
 use super::args::Crawl;
 use super::feed::{self, Feeder, Seeds, Unfed};
 use super::pending;
@@ -27,6 +28,10 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
     let seeds = Seeds::open(&args.urls, &args.seeds)?;
     let inputs = inputs(&args.seeds)?;
     let to_stdout = args.results.is_some();
+    let stdout = match to_stdout {
+        true => Some(metadata_of(&io::stdout()).context("cannot look at standard output")?),
+        false => None,
+    };
     let out = match (&args.out, to_stdout) {
         (Some(out), _) => Some(out.clone()),
         (None, true) => None,
@@ -42,15 +47,26 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
             .stats_while(held(&lock, out));
     }
     let mut crawler = set_up(builder)?;
-    // Whoever ends a wait for the first seed of a pipe ends the process.
+    // While a pipe has given no seed yet, a stop signal ends the process by its default action.
     let waits_for_seeds = !inputs.iter().all(Metadata::is_file);
     if !waits_for_seeds {
         received.stop_on_signal(crawler.stopper())?;
     }
-    let feeder = feed::feed(seeds, crawler.handle(), crawler.config())?;
+    let Some(feeder) = feed::feed(seeds, crawler.handle(), crawler.config(), &received)? else {
+        log::info!("stopped before the crawl began");
+        return Ok(3);
+    };
     // Nothing is refused from here on, so only now an earlier crawl may be deleted.
     if let Some(out) = &out {
-        let prepared = directory::prepare(out, args.overwrite, &inputs).map_err(refused)?;
+        if received.stops() > 0 {
+            log::info!("stopped before the crawl began");
+            return Ok(3);
+        }
+        let in_use = InUse {
+            inputs: &inputs,
+            output: stdout.as_ref(),
+        };
+        let prepared = directory::prepare(out, args.overwrite, in_use).map_err(refused)?;
         lock.set(prepared).expect("it is set here alone");
     }
     if waits_for_seeds {
@@ -63,24 +79,23 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
         && crawler
             .write_error()
             .is_some_and(|error| error.cause.kind() == io::ErrorKind::BrokenPipe);
+    let folder = lock.get().and_then(DirectoryLock::folder);
     let mut unkept = None;
-    let kept = match &out {
-        Some(out) if lock.get().is_some_and(DirectoryLock::is_held) => {
-            keep_pending(&mut crawler, feeder, out, &received)
-        }
-        Some(out) => Err(anyhow::anyhow!(
+    let kept = match (&out, &folder) {
+        (Some(_), Some(folder)) => keep_pending(&mut crawler, feeder, folder, &received),
+        (Some(out), None) => Err(anyhow::anyhow!(
             "{} was deleted or replaced while the crawl ran, and nothing more is written there: {}",
             out.display(),
             unsaved(&mut crawler, feeder)
+                .0
                 .as_deref()
                 .unwrap_or("nothing was queued")
         )),
-        None => {
-            // Nobody wants to know it who had enough, or asked for errors only.
-            if !is_reader_gone && log::log_enabled!(log::Level::Warn) {
-                unkept = unsaved(&mut crawler, feeder);
-            }
-            Ok((0, None))
+        (None, _) if is_reader_gone => Ok((0, None)),
+        (None, _) => {
+            let unread;
+            (unkept, unread) = unsaved(&mut crawler, feeder);
+            Ok((0, unread))
         }
     };
     stderr::write(&watched.summary);
@@ -90,8 +105,8 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
             pending::NAME
         );
     }
-    if let (Ok((count @ 1.., _)), Some(out), false) = (&kept, &out, args.quiet) {
-        let file = out.join(pending::NAME);
+    if let (Ok((count @ 1.., _)), Some(folder), false) = (&kept, &folder, args.quiet) {
+        let file = folder.join(pending::NAME);
         stderr::write_line(&format!(
             "  {:<15}{count} requests are in {}: --seeds takes it",
             "still queued",
@@ -100,7 +115,7 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
     }
     if let Some(error) = crawler.write_error() {
         if is_reader_gone {
-            // Whoever read our lines has had enough, as `head` does. That is no failure of ours.
+            // The reader of our lines has closed them, as `head` does: no failure.
             return kept.map(|_| 0);
         }
         if let Err(lost) = kept {
@@ -121,11 +136,15 @@ pub fn run(config: Config, args: Crawl) -> anyhow::Result<i32> {
 /// What the seeds are read from: `--overwrite` must not delete it.
 fn inputs(seeds: &[PathBuf]) -> anyhow::Result<Vec<Metadata>> {
     let input = |path: &PathBuf| match path.as_os_str() == "-" {
-        true => File::from(io::stdin().as_fd().try_clone_to_owned()?).metadata(),
+        true => metadata_of(&io::stdin()),
         false => fs::metadata(path),
     };
     let inputs = seeds.iter().map(input).collect::<io::Result<_>>();
     inputs.context("cannot look at the files of --seeds")
+}
+
+fn metadata_of(open: &impl AsFd) -> io::Result<Metadata> {
+    File::from(open.as_fd().try_clone_to_owned()?).metadata()
 }
 
 /// Writes what is still queued, and the seeds that were not read yet, to `pending.jsonl`; gives their
@@ -145,25 +164,27 @@ fn keep_pending(
 }
 
 /// Says how many requests are in no file: those that are still queued, and the seeds that were not
-/// read yet. `None` where there are none.
-fn unsaved(crawler: &mut Crawler, feeder: Feeder) -> Option<String> {
+/// read yet; `None` where there are none. And why some of the seeds could not be read, if any could
+/// not.
+fn unsaved(crawler: &mut Crawler, feeder: Feeder) -> (Option<String>, Option<String>) {
     let patience = crawler.config().stop_grace;
-    let unfed = feeder.unfed(patience).into_iter().flatten();
-    let unfed = unfed.take(COUNTED_MAX).count();
-    let more = if unfed == COUNTED_MAX { " or more" } else { "" };
-    match crawler.take_pending().count() + unfed {
+    let mut unfed = feeder.unfed(patience);
+    let seeds = unfed.iter_mut().flatten().take(COUNTED_MAX).count();
+    let more = if seeds == COUNTED_MAX { " or more" } else { "" };
+    let lost = match crawler.take_pending().count() + seeds {
         0 => None,
         count => Some(format!(
             "{count}{more} requests that were still queued are in no file"
         )),
-    }
+    };
+    (lost, unfed.and_then(Unfed::failure))
 }
 
 /// Seeds that are read for no more than their count, so that the end of a crawl does not wait for a
 /// long file.
 const COUNTED_MAX: usize = 1_000_000;
 
-/// Whether a directory is still the crawl's; reports once that it is not.
+/// Whether a directory is still where the crawl made it; reports once that it is not.
 fn held(lock: &Arc<OnceLock<DirectoryLock>>, out: &Path) -> impl Fn() -> bool + Send + use<> {
     let (lock, out) = (Arc::clone(lock), out.to_owned());
     let is_reported = AtomicBool::new(false);
@@ -171,7 +192,7 @@ fn held(lock: &Arc<OnceLock<DirectoryLock>>, out: &Path) -> impl Fn() -> bool + 
         let is_held = lock.get().is_none_or(DirectoryLock::is_held);
         if !is_held && !is_reported.swap(true, Ordering::Relaxed) {
             log::error!(
-                "{} was deleted or replaced: what this crawl writes there is lost",
+                "{} was deleted, moved or replaced: open files go with it, others are lost",
                 out.display()
             );
         }
@@ -191,6 +212,7 @@ pub struct Watched {
 pub fn watch(crawler: &mut Crawler, quiet: bool, received: &Received) -> Watched {
     let mut shown = Shown::new(quiet);
     let reason = loop {
+        allocator::give_back_soon();
         match crawler.turn(Some(shown.patience())) {
             Turn::GoesOn if received.take_report() => {
                 shown.report(crawler.stats(), &crawler.progress());

@@ -1,8 +1,10 @@
 //! From the command line's URLs and seeds files to the crawl, in a thread of its own.
 
 use std::collections::VecDeque;
-use std::io;
-use std::path::Path;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -10,22 +12,47 @@ use std::time::{Duration, Instant};
 use argiope::settings::{PUBLIC_HOSTS_MAX, PublicHosts};
 use argiope::{Closed, Config, CrawlUrl, Handle, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use super::Usage;
 use super::seeds::{self, SeedLine, SeedLines, SeedLinesError};
+use super::signals::Received;
 
-/// The requests to begin with, one after the other: the URLs named, then each file's lines. Standard
-/// input comes behind all files, whatever their order was: it may be silent, and none waits for it.
+/// The requests to begin with, one after the other: the URLs named, then the lines of each file. Pipes
+/// come behind all regular files, whatever their order was: a pipe may be silent, and no file waits
+/// for it.
 pub struct Seeds {
     named: VecDeque<String>,
-    files: VecDeque<(String, SeedLines<Box<dyn std::io::Read + Send>>)>,
+    inputs: VecDeque<Input>,
     /// Lines that were no seed.
     bad: u64,
+    /// Whether a pipe is being read, which may take any time.
+    is_at_pipe: Arc<AtomicBool>,
+}
+
+/// A file or pipe of seeds.
+struct Input {
+    name: String,
+    lines: SeedLines<File>,
+    /// Whether it is no regular file: reading may block for any time.
+    is_pipe: bool,
+}
+
+/// What one line gave.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and it is taken apart at once"
+)]
+enum Step {
+    Seed(Request),
+    /// A comment, or no seed.
+    Nothing,
+    End,
 }
 
 /// Seeds looked at for public hosts before the first is sent.
 const LOOKED_AT_FIRST: usize = 10_000;
-/// Who says nothing for so long waits for an answer to what was said before.
+/// A writer silent for this long is taken to wait for an answer to the seeds before.
 const PAUSE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 200_000_000,
@@ -34,45 +61,46 @@ const PAUSE: Timespec = Timespec {
 impl Seeds {
     /// Opens every file now, so that one that cannot be read is a usage error and not a late surprise.
     pub fn open(urls: &[String], files: &[std::path::PathBuf]) -> Result<Self, Usage> {
-        let open = |path: &Path| {
+        let open = |path: &PathBuf| {
             let name = path.display().to_string();
-            seeds::open(&name)
-                .map(|lines| (name, lines))
-                .map_err(|error| Usage(format!("--seeds: {error}")))
+            let lines = seeds::open(&name).map_err(|error| Usage(format!("--seeds: {error}")))?;
+            let is_pipe = !lines.source().metadata().is_ok_and(|meta| meta.is_file());
+            Ok(Input {
+                name,
+                lines,
+                is_pipe,
+            })
         };
-        let (stdin, files): (Vec<_>, Vec<_>) =
-            (files.iter()).partition(|path| path.as_os_str() == "-");
+        let inputs = files.iter().map(open).collect::<Result<Vec<_>, Usage>>()?;
+        let (pipes, files): (Vec<_>, Vec<_>) = inputs.into_iter().partition(|input| input.is_pipe);
         Ok(Seeds {
             named: urls.iter().cloned().collect(),
-            files: (files.into_iter().chain(stdin))
-                .map(|path| open(path))
-                .collect::<Result<_, _>>()?,
+            inputs: files.into_iter().chain(pipes).collect(),
             bad: 0,
+            is_at_pipe: Arc::default(),
         })
     }
 
-    /// Whether some of it comes from standard input, which may make us wait.
-    fn reads_stdin(&self) -> bool {
-        self.files.iter().any(|(name, _)| name == "-")
+    /// Whether a pipe is next.
+    fn is_pipe_next(&self) -> bool {
+        self.named.is_empty() && self.inputs.front().is_some_and(|input| input.is_pipe)
     }
 
-    /// Whether standard input is next.
-    fn is_at_stdin(&self) -> bool {
-        let next = self.files.front();
-        self.named.is_empty() && next.is_some_and(|(name, _)| name == "-")
-    }
-
-    /// Whether standard input is next, and says nothing for a while.
+    /// Whether a pipe is next, and has no data for a while.
     fn pauses(&self) -> bool {
-        let Some((_, lines)) = self.files.front() else {
+        let Some(Input { lines, .. }) = self.inputs.front() else {
             return false;
         };
-        if !self.is_at_stdin() || lines.is_at_hand() {
+        if !self.is_pipe_next() || lines.is_at_hand() {
             return false;
         }
-        let stdin = io::stdin();
-        let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
-        matches!(poll(&mut fds, Some(&PAUSE)), Ok(0))
+        loop {
+            let mut fds = [PollFd::new(lines.source(), PollFlags::IN)];
+            match poll(&mut fds, Some(&PAUSE)) {
+                Err(Errno::INTR) => {}
+                ready => return matches!(ready, Ok(0)),
+            }
+        }
     }
 
     /// The next request; lines that are none are named, counted, and passed over.
@@ -80,42 +108,63 @@ impl Seeds {
     /// # Errors
     /// A file cannot be read any further.
     fn next(&mut self) -> Result<Option<Request>, SeedLinesError> {
-        while let Some(url) = self.named.pop_front() {
-            match read(&url) {
-                Ok(Some(request)) => return Ok(Some(request)),
-                Ok(None) => {}
-                Err(error) => self.name_bad(&url, &error),
+        loop {
+            match self.step()? {
+                Step::Seed(request) => return Ok(Some(request)),
+                Step::Nothing => {}
+                Step::End => return Ok(None),
             }
         }
-        while let Some((name, lines)) = self.files.front_mut() {
-            match lines.next() {
-                None => {
-                    self.files.pop_front();
-                }
-                Some(Ok(SeedLine { number, text })) => match read(&text) {
-                    Ok(Some(request)) => return Ok(Some(request)),
-                    Ok(None) => {}
-                    Err(error) => {
-                        let place = format!("{name}:{number}");
-                        self.name_bad(&place, &error);
-                    }
-                },
-                Some(Err(error)) if error.is_of_one_line() => {
-                    self.bad += 1;
-                    log::warn!("{error}");
-                }
-                Some(Err(error)) => {
-                    self.files.pop_front();
-                    return Err(error);
-                }
-            }
-        }
-        Ok(None)
     }
 
-    fn name_bad(&mut self, place: &str, error: &str) {
-        self.bad += 1;
-        log::warn!("{place}: {error}");
+    /// Reads one line.
+    fn step(&mut self) -> Result<Step, SeedLinesError> {
+        if let Some(url) = self.named.pop_front() {
+            return Ok(self.seed(&url, || url.clone()));
+        }
+        let Some(Input {
+            name,
+            lines,
+            is_pipe,
+        }) = self.inputs.front_mut()
+        else {
+            return Ok(Step::End);
+        };
+        self.is_at_pipe.store(*is_pipe, Ordering::SeqCst);
+        let line = lines.next();
+        self.is_at_pipe.store(false, Ordering::SeqCst);
+        match line {
+            None => {
+                self.inputs.pop_front();
+                Ok(Step::Nothing)
+            }
+            Some(Ok(SeedLine { number, text })) => {
+                let name = name.clone();
+                Ok(self.seed(&text, || format!("{name}:{number}")))
+            }
+            Some(Err(error)) if error.is_of_one_line() => {
+                self.bad += 1;
+                log::warn!("{error}");
+                Ok(Step::Nothing)
+            }
+            Some(Err(error)) => {
+                self.inputs.pop_front();
+                Err(error)
+            }
+        }
+    }
+
+    /// The seed of a line, which stands at this place.
+    fn seed(&mut self, line: &str, place: impl FnOnce() -> String) -> Step {
+        match read(line) {
+            Ok(Some(request)) => Step::Seed(request),
+            Ok(None) => Step::Nothing,
+            Err(error) => {
+                self.bad += 1;
+                log::warn!("{}: {error}", place());
+                Step::Nothing
+            }
+        }
     }
 }
 
@@ -132,14 +181,14 @@ fn read(line: &str) -> Result<Option<Request>, String> {
 pub struct Feeder {
     thread: JoinHandle<Unfed>,
     failure: Receiver<String>,
-    may_block: bool,
+    is_at_pipe: Arc<AtomicBool>,
 }
 
 /// Seeds that a crawl did not take before its end.
 pub struct Unfed {
     held: VecDeque<Request>,
     seeds: Seeds,
-    /// When standard input is read no further, once that is known.
+    /// When pipes are read no further, once that is known.
     until: Option<Instant>,
     /// Why a file was not read to its end: the first, where there are several.
     failure: Option<String>,
@@ -151,12 +200,12 @@ impl Feeder {
         self.failure.try_recv().ok()
     }
 
-    /// The seeds that the crawl had not taken when it ended. If standard input has neither data nor an
-    /// end soon, it is not waited for: every line read from it so far was passed to the crawl, and so
-    /// was every file. Standard input that goes on is read for `patience`.
+    /// The seeds that the crawl had not taken when it ended. A pipe that has neither data nor an end
+    /// soon is not waited for: then there are none, since every line before it was passed to the crawl.
+    /// A pipe that goes on is read for `patience`.
     pub fn unfed(self, patience: Duration) -> Option<Unfed> {
         let mut failure = None;
-        if self.may_block && !self.ends_soon(&mut failure) {
+        if !self.ends_soon(&mut failure) {
             warn_of_silence();
             return None;
         }
@@ -167,15 +216,18 @@ impl Feeder {
         Some(unfed)
     }
 
-    /// Whether the thread ends before patience does: its end of the channel goes with it. Notes why, if
-    /// it fails.
+    /// Whether the thread ends: its end of the channel goes with it. It does not while it waits for a
+    /// pipe. Notes why, if it fails.
     fn ends_soon(&self, failure: &mut Option<String>) -> bool {
-        let patience = Instant::now() + STDIN_PATIENCE;
         loop {
-            let left = patience.saturating_duration_since(Instant::now());
-            match self.failure.recv_timeout(left) {
+            match self.failure.recv_timeout(PIPE_PATIENCE) {
                 Ok(why) => *failure = Some(why),
-                Err(error) => return error == RecvTimeoutError::Disconnected,
+                Err(RecvTimeoutError::Disconnected) => return true,
+                Err(RecvTimeoutError::Timeout) if self.is_at_pipe.load(Ordering::SeqCst) => {
+                    return false;
+                }
+                // It is in a file, which has an end, or at a seed, where it stops.
+                Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }
@@ -196,17 +248,15 @@ impl Iterator for Unfed {
             return Some(held);
         }
         loop {
-            // Behind it there is no file.
             if self.seeds.pauses() {
                 warn_of_silence();
-                self.seeds.files.clear();
-            } else if self.seeds.is_at_stdin() && self.until.is_some_and(|at| at <= Instant::now())
+                self.seeds.inputs.pop_front();
+            } else if self.seeds.is_pipe_next() && self.until.is_some_and(|at| at <= Instant::now())
             {
                 log::warn!(
-                    "--seeds: standard input goes on and on (STOP_GRACE); what was not read of it \
-                     is in no file"
+                    "--seeds: a pipe has no end (STOP_GRACE); what was not read of it is saved nowhere"
                 );
-                self.seeds.files.clear();
+                self.seeds.inputs.clear();
             }
             match self.seeds.next() {
                 Ok(request) => return request,
@@ -222,13 +272,11 @@ impl Iterator for Unfed {
 }
 
 fn warn_of_silence() {
-    log::warn!(
-        "--seeds: standard input has neither data nor an end; what comes of it later is in no file"
-    );
+    log::warn!("--seeds: a pipe has neither data nor an end; what it gives later is saved nowhere");
 }
 
-/// How long standard input may take to say that it has no more, once the crawl is over.
-const STDIN_PATIENCE: Duration = Duration::from_millis(300);
+/// How long a pipe may take to give a line or its end, once the crawl is over.
+const PIPE_PATIENCE: Duration = Duration::from_millis(300);
 
 /// Feeds a crawl from a thread of its own until the seeds end.
 ///
@@ -236,9 +284,16 @@ const STDIN_PATIENCE: Duration = Duration::from_millis(300);
 /// no contact does not begin. Where seeds come one by one through a pipe it ends at the host that is
 /// one too many.
 ///
+/// `None` where a signal asks to stop before anything was passed to the crawl.
+///
 /// # Errors
 /// No contact is given for a crawl of many public hosts.
-pub fn feed(mut seeds: Seeds, handle: Handle, config: &Config) -> Result<Feeder, anyhow::Error> {
+pub fn feed(
+    mut seeds: Seeds,
+    handle: Handle,
+    config: &Config,
+    received: &Received,
+) -> Result<Option<Feeder>, anyhow::Error> {
     let mut public = PublicHosts::new(config);
     let mut first = VecDeque::new();
     let mut failed = None;
@@ -249,14 +304,18 @@ pub fn feed(mut seeds: Seeds, handle: Handle, config: &Config) -> Result<Feeder,
         1
     };
     while first.len() < looked_at && (first.is_empty() || !seeds.pauses()) {
-        match seeds.next() {
-            Ok(Some(request)) => {
+        if received.stops() > 0 {
+            return Ok(None);
+        }
+        match seeds.step() {
+            Ok(Step::Seed(request)) => {
                 if !admits(&mut public, &request) {
                     return Err(no_contact().into());
                 }
                 first.push_back(request);
             }
-            Ok(None) => break,
+            Ok(Step::Nothing) => {}
+            Ok(Step::End) => break,
             Err(error) => {
                 failed = Some(error);
                 break;
@@ -273,7 +332,7 @@ pub fn feed(mut seeds: Seeds, handle: Handle, config: &Config) -> Result<Feeder,
         .into());
     }
     let (say, failure) = sync_channel(1);
-    let may_block = seeds.reads_stdin();
+    let is_at_pipe = Arc::clone(&seeds.is_at_pipe);
     let thread = thread::Builder::new()
         .name("seeds".to_owned())
         .spawn(move || {
@@ -313,11 +372,11 @@ pub fn feed(mut seeds: Seeds, handle: Handle, config: &Config) -> Result<Feeder,
                 failure: None,
             }
         })?;
-    Ok(Feeder {
+    Ok(Some(Feeder {
         thread,
         failure,
-        may_block,
-    })
+        is_at_pipe,
+    }))
 }
 
 /// Whether the host of a seed may be asked. What is no URL is refused elsewhere.

@@ -1,5 +1,6 @@
 //! The command line: what was asked, who does it, and how it ended.
 
+mod allocator;
 mod args;
 mod examples;
 mod settings;

@@ -68,7 +68,7 @@ impl Shown {
         self.tell(|| line);
     }
 
-    /// Writes a line that somebody asked for, even where nothing else is shown.
+    /// Writes a line on request, even where progress is not shown.
     pub fn report(&mut self, stats: &Stats, progress: &Progress) {
         let line = self.line(stats, progress);
         match &self.way {

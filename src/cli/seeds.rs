@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 
 use argiope::wire::coding::{Budget, CodingError, Decoder};
 
@@ -105,11 +106,15 @@ impl SeedLinesError {
 ///
 /// # Errors
 /// The file cannot be opened.
-pub fn open(name: &str) -> Result<SeedLines<Box<dyn Read + Send>>, SeedLinesError> {
-    if name == "-" {
-        return Ok(SeedLines::new(Box::new(io::stdin()), "standard input"));
-    }
-    let file = File::open(name).and_then(|file| {
+pub fn open(name: &str) -> Result<SeedLines<File>, SeedLinesError> {
+    let (name, file) = match name {
+        "-" => (
+            "standard input",
+            io::stdin().as_fd().try_clone_to_owned().map(File::from),
+        ),
+        name => (name, File::open(name)),
+    };
+    let file = file.and_then(|file| {
         // A directory can be opened; that it cannot be read is better said now.
         match file.metadata()?.is_dir() {
             true => Err(io::ErrorKind::IsADirectory.into()),
@@ -117,7 +122,7 @@ pub fn open(name: &str) -> Result<SeedLines<Box<dyn Read + Send>>, SeedLinesErro
         }
     });
     match file {
-        Ok(file) => Ok(SeedLines::new(Box::new(file), name)),
+        Ok(file) => Ok(SeedLines::new(file, name)),
         Err(cause) => Err(SeedLinesError::Read {
             name: name.to_owned(),
             cause,
@@ -143,7 +148,12 @@ impl<R: Read> SeedLines<R> {
         }
     }
 
-    /// Whether the next line, or that there is none, can be told without reading on.
+    /// What the lines are read from.
+    pub fn source(&self) -> &R {
+        &self.source
+    }
+
+    /// Whether the next line, or that there is none, is known without reading on.
     pub fn is_at_hand(&self) -> bool {
         match self.stage {
             Stage::Ended | Stage::Over => true,

@@ -21,7 +21,8 @@ pub fn load(configured: &Configured, flags: &[Said]) -> anyhow::Result<Config> {
     load_over(&NO_VALUES, configured, flags)
 }
 
-/// The same over values that a command has in place of defaults. Whatever is set explicitly wins.
+/// The same over values that a command has in place of defaults. The file, `-s` and the flags change
+/// them; a preset does not, since it knows nothing of what the command is for.
 pub fn load_over(
     values: &CommandValues,
     configured: &Configured,
@@ -52,12 +53,12 @@ fn gather(
     flags: &[Said],
 ) -> anyhow::Result<Config> {
     let mut config = Config::default();
+    if let Some(preset) = &configured.preset {
+        config.preset(preset)?;
+    }
     for (name, value) in usual.values {
         let source = Source::Preset(usual.command.to_owned());
         config.set(name, &(*value).into(), source)?;
-    }
-    if let Some(preset) = &configured.preset {
-        config.preset(preset)?;
     }
     if let Some(path) = &configured.config {
         apply_file(&mut config, path)?;
@@ -359,3 +360,34 @@ fn cut(text: &str) -> String {
 
 /// Characters of a value in the table for people.
 const CELL_MAX: usize = 24;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commands_own_values_stand_above_a_preset_and_below_the_rest() {
+        let own = [&super::super::fetch::VALUES, &super::super::demo::VALUES];
+        let flags = [Said {
+            flag: "--host-down-after",
+            name: "HOST_DOWN_AFTER",
+            value: "8s".into(),
+        }];
+        for own in own {
+            let check = |set: &[&str], flags: &[Said], expected: &str| {
+                let configured = Configured {
+                    config: None,
+                    preset: Some("broad".to_owned()),
+                    set: set.iter().map(|saying| (*saying).to_owned()).collect(),
+                };
+                let config = gather(own, &configured, flags).expect("sound settings");
+                assert_eq!(config.source("SCOPE_MAP").to_string(), "preset broad");
+                let source = config.source("HOST_DOWN_AFTER").to_string();
+                assert_eq!(source, expected, "{}", own.command);
+            };
+            check(&[], &[], &format!("preset {}", own.command));
+            check(&["HOST_DOWN_AFTER=9s"], &[], "-s");
+            check(&["HOST_DOWN_AFTER=9s"], &flags, "--host-down-after");
+        }
+    }
+}

@@ -18,7 +18,7 @@ pub struct Received {
     reports: Arc<AtomicBool>,
 }
 
-/// How many signals asked the process to stop, for whoever waits for one more.
+/// Number of stop signals so far; threads can wait for the next one.
 #[derive(Debug, Default)]
 struct Stops {
     count: Mutex<usize>,
@@ -65,10 +65,11 @@ impl Received {
             .spawn(move || {
                 for _ in signals.forever() {
                     if stops.add() == 0 {
+                        stopper.stop();
+                        // Last: a full pipe of stderr may block it.
                         log::info!(
                             "stopping: what is in flight is finished; once more stops at once"
                         );
-                        stopper.stop();
                     } else {
                         stopper.stop_now();
                     }
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_waits_for_a_stop_is_woken_by_it_and_not_by_an_earlier_one() {
+    fn a_waiter_is_woken_by_the_next_stop_and_not_by_an_earlier_one() {
         const LONG: Duration = Duration::from_secs(60);
         let received = Received::default();
         received.stops.add();

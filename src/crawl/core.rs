@@ -177,6 +177,9 @@ const TIMERS_PER_TURN: usize = 64;
 pub(super) const SUBMITTED_PER_TURN: usize = 64;
 /// Requests whose scopes were told that go on in one turn.
 const MAPPED_PER_TURN: usize = 64;
+/// A turn this late means that the process, or its caller, did not run. No host can be blamed for that
+/// time.
+const LATE_FOR_HOSTS: Duration = Duration::from_secs(1);
 /// How often statistics are written and sinks flushed.
 const TICK: Duration = Duration::from_secs(1);
 /// How often a sink that was not ready is asked again.
@@ -196,6 +199,7 @@ impl<I: Io> Core<I> {
         }
         self.work.begin_turn();
         self.pieces.begin_turn();
+        let last = self.now;
         let deadline = self.next_deadline().into_iter().chain(until).min();
         let mut events = std::mem::take(&mut self.events);
         self.io.wait(deadline, &mut events);
@@ -204,6 +208,11 @@ impl<I: Io> Core<I> {
         self.begin_gaps(&events);
         self.see_time();
         let began = self.now;
+        let due = deadline.map_or(began, |deadline| deadline.max(last));
+        let late = began.saturating_since(due);
+        if late >= LATE_FOR_HOSTS {
+            self.frontier.excuse_hosts(late);
+        }
         for (number, event) in events.drain(..).enumerate() {
             self.take(event);
             if number % EVENTS_PER_DEPARTURE == EVENTS_PER_DEPARTURE - 1 {
@@ -229,7 +238,11 @@ impl<I: Io> Core<I> {
         self.resume();
         self.make_room();
         self.attend_outage();
-        let is_stopped = self.halted || !self.storage.has_room() || self.outage.is_open();
+        let is_stopped = self.halted
+            || !self.storage.has_room()
+            || !self.sink.is_ready()
+            || self.outage.breaker().stops_all()
+            || self.outage.breaker().is_all_silent();
         self.frontier.attend_hosts(is_stopped, self.now);
         self.tell_decisions();
         self.hand_to_disk();
@@ -435,10 +448,11 @@ impl<I: Io> Core<I> {
         if is_due(self.pool.deadline()) {
             return Some(Timer::Pool);
         }
-        if is_due(self.frontier.next_wake()) {
-            return Some(Timer::Frontier);
+        // Ahead of the frontier, whose lanes may be very many.
+        if is_due(self.next_tick) {
+            return Some(Timer::Tick);
         }
-        is_due(self.next_tick).then_some(Timer::Tick)
+        is_due(self.frontier.next_wake()).then_some(Timer::Frontier)
     }
 
     /// Lets go what the throttle allows; whether there was anything.

@@ -3,9 +3,9 @@
 //!
 //! What a step needs beyond itself lives below: scopes in `scopes.rs`, names in `names.rs`,
 //! connections in `connecting.rs`, what leaves on them in `sending.rs`, what they say in `news.rs`,
-//! which of them are read in `reading.rs`, how they end in `closing.rs`; what the throttle hears in
+//! which of them are read in `reading.rs`, how they end in `closing.rs`; what is reported to the throttle in
 //! `hearing.rs`, what a reply leads to in `follow.rs`, the work on its
-//! body in `work.rs` and `finding.rs`, what is told of it in `report.rs`.
+//! body in `work.rs` and `finding.rs`, its result line in `report.rs`.
 
 pub(super) mod admission;
 pub(super) mod scopes;
@@ -305,12 +305,17 @@ fn unsent(why: &Unsent) -> Failure {
         Unsent::RobotsUnreachable => Failure::new(
             FailureKind::Robots,
             "unreachable",
-            "robots.txt could not be had, so nothing may be fetched for now",
+            "robots.txt is unavailable, so nothing may be fetched for now",
         ),
         Unsent::HostDown => Failure::new(
             FailureKind::HostDown,
             "gave_up",
             "the host has not answered for as long as HOST_DOWN_AFTER allows",
+        ),
+        Unsent::Unroutable => Failure::new(
+            FailureKind::Connect,
+            "unreachable",
+            "the host has addresses of one family only, and our machine has no route for it",
         ),
         Unsent::HostPages => Failure::new(
             FailureKind::Filtered,

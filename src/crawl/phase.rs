@@ -18,11 +18,11 @@ pub enum Phase {
     Draining {
         reason: &'static str,
         until: Instant,
-        /// It was told to stop, for this reason or beside it: what is written last has until then, too.
+        /// A stop was ordered, as the reason or beside it: the last writes have until then, too.
         is_stopped: bool,
     },
-    /// The sink writes the rest. Once the crawl was told to stop, whoever reads its standard output has
-    /// until a moment to take that.
+    /// The sink writes the rest. After an order to stop, the reader of standard output has
+    /// limited time to take it.
     Flushing {
         reason: &'static str,
         until: Option<Instant>,
@@ -31,12 +31,12 @@ pub enum Phase {
     Over { reason: &'static str },
 }
 
-/// Why a crawl ends whose results cannot be written.
+/// Finish reason where the results cannot be written.
 const SINK_FAILED: &str = "sink_failed";
-/// Why a crawl ends that was told to stop.
+/// Finish reason after an order to stop.
 const SHUTDOWN: &str = "shutdown";
-/// What whoever reads our standard output has at least to take the rest of it, however soon a crawl is
-/// to stop. Files have all the time they need.
+/// Shortest time that the reader of standard output has to take the rest, however soon a crawl is to
+/// stop. Files have all the time they need.
 const READER_PATIENCE: Duration = Duration::from_secs(1);
 
 impl<I: Io> Core<I> {

@@ -402,9 +402,15 @@ impl Connection {
             State::Connecting {
                 opened, released, ..
             } => {
-                // Whichever of the two is over: nothing was connected to.
                 let at = (*opened + settings.connect_timeout).min(*released + timeout);
-                Some(Deadline::new(at, Phase::Connect))
+                // Either timeout means that TCP was not established. That does not count against the peer
+                // where the request gave it less time than the crawl gives any peer.
+                let usual = settings.connect_timeout.min(settings.download_timeout);
+                let phase = match timeout < usual.min(CONNECT_LEAST) {
+                    true => Phase::Total,
+                    false => Phase::Connect,
+                };
+                Some(Deadline::new(at, phase))
             }
             State::Tunnelling {
                 opened, released, ..
@@ -682,6 +688,11 @@ fn unsolicited() -> Failure {
         "the server spoke before it was asked",
     )
 }
+
+/// The least timeout of a request's own whose end counts against a peer that TCP is not established with.
+/// In less, a host far away or one lost packet looks like a host that is down: the kernel sends a SYN again
+/// after 1 s (RFC 6298 §2).
+const CONNECT_LEAST: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests;

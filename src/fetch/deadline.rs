@@ -30,7 +30,8 @@ impl Deadline {
 /// What can take too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Until TCP is established, whether it is this phase or the whole fetch that is out of time.
+    /// Until TCP is established, whether it is this phase or the whole fetch that is out of time, but for
+    /// a request whose own timeout is too short to count against the peer.
     Connect,
     /// Until a proxy has made its tunnel, TCP to the proxy included.
     Tunnel,

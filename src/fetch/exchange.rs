@@ -309,11 +309,14 @@ impl Exchange {
 
     /// Whether a body is coming that is kept, and that is long or may become more than what comes.
     pub fn is_long(&self) -> bool {
+        let is_kept = matches!(self.state, State::ReadingBody(_)) && self.wish == Wish::Keep;
+        is_kept && (self.received.body.len() >= LONG || self.expands())
+    }
+
+    /// Whether a body is coming that may become more than what comes.
+    pub fn expands(&self) -> bool {
         match (&self.state, &self.received.head) {
-            (State::ReadingBody(body), Some(head)) => {
-                let is_long = self.received.body.len() >= LONG;
-                self.wish == Wish::Keep && (is_long || body.expands(&head.headers))
-            }
+            (State::ReadingBody(body), Some(head)) => body.expands(&head.headers),
             _ => false,
         }
     }
@@ -321,6 +324,11 @@ impl Exchange {
     /// Bytes of the body so far, but for those that were taken.
     pub fn body_length(&self) -> usize {
         self.received.body.len()
+    }
+
+    /// Bytes of the reply that were read of the wire so far.
+    pub fn wire_length(&self) -> u64 {
+        self.received.wire_bytes
     }
 
     /// The phases so far.

@@ -86,7 +86,7 @@ impl Failure {
     }
 
     /// Whether no byte of an answer came, with or without a connection. A failed TLS handshake is an
-    /// answer; a kept connection that ended says nothing of the host.
+    /// answer; `idle_closed` does not count against the host.
     pub fn is_unanswered(&self) -> bool {
         match self.kind {
             FailureKind::Connect => self.is_unconnected() || self.code == "closed",
@@ -136,7 +136,8 @@ pub enum FailureKind {
     /// A phase took longer than it may.
     ///
     /// `connect`, `tls`, `first_byte`, `idle`, `rate` (`DOWNLOAD_MIN_RATE`); `total`: the whole fetch, by
-    /// `DOWNLOAD_TIMEOUT` or the request's own, once there is a connection; `proxy`: its tunnel.
+    /// `DOWNLOAD_TIMEOUT` or the request's own, once there is a connection, or before that where the
+    /// request's own is less than what a connection needs; `proxy`: its tunnel.
     Timeout,
     /// The connection was reset.
     ///

@@ -68,6 +68,10 @@ struct Failing {
     is_mute: bool,
     /// Times it was given up.
     given_up: u8,
+    /// It was given up because our machine has no route to it.
+    is_unroutable: bool,
+    /// Until then, in running time, it was excused.
+    excused_until: Instant,
 }
 
 /// The pages of one host.
@@ -89,6 +93,8 @@ pub enum Health {
     /// It was given up: its URLs end as `host_down`, or as `robots.unreachable` where its robots.txt
     /// never came.
     Down,
+    /// It was given up because our machine has no route to it: its URLs end as `connect.unreachable`.
+    Unroutable,
 }
 
 /// How a host failed.
@@ -189,9 +195,11 @@ impl Hosts {
             return Health::Up;
         }
         match self.failing.get(&place) {
-            Some(failing) if failing.until > now && failing.holds == GIVEN_UP => Health::Down,
-            Some(failing) if failing.until > now => Health::Held(failing.until),
-            _ => Health::Up,
+            Some(failing) if failing.until <= now => Health::Up,
+            Some(failing) if failing.holds < GIVEN_UP => Health::Held(failing.until),
+            Some(failing) if failing.is_unroutable => Health::Unroutable,
+            Some(_) => Health::Down,
+            None => Health::Up,
         }
     }
 
@@ -221,7 +229,7 @@ impl Hosts {
             return HostVerdict::Counted;
         }
         if since >= down_after {
-            self.give_up(place, now);
+            self.give_up(place, false, now);
             return HostVerdict::GivenUp(since);
         }
         let hold = HOLD_MIN
@@ -237,11 +245,12 @@ impl Hosts {
         HostVerdict::Held(hold)
     }
 
-    /// Gives a host up, whatever it did.
-    pub fn give_up(&mut self, place: Place, now: Instant) {
+    /// Gives a host up, whatever it did. `is_unroutable`: our machine has no route to it.
+    pub fn give_up(&mut self, place: Place, is_unroutable: bool, now: Instant) {
         let failing = self.failing_mut(place, now);
         let before = failing.until;
         failing.holds = GIVEN_UP;
+        failing.is_unroutable = is_unroutable;
         let silence = HOLD_MAX.saturating_mul(1 << failing.given_up.min(16));
         failing.until = now + silence.min(DOWN_MAX);
         failing.given_up = failing.given_up.saturating_add(1);
@@ -258,11 +267,31 @@ impl Hosts {
             until: now,
             is_mute: false,
             given_up: 0,
+            is_unroutable: false,
+            excused_until: Instant::START,
         })
     }
 
+    /// See [`Frontier::excuse_hosts`](crate::frontier::Frontier::excuse_hosts).
+    pub fn excuse_all(&mut self, span: Duration) {
+        if self.stopped_since.is_none() {
+            self.stopped += span;
+        }
+    }
+
+    /// See [`Frontier::excuse_host`](crate::frontier::Frontier::excuse_host).
+    pub fn excuse(&mut self, place: Place, since: Instant, now: Instant) {
+        let running = self.running(now);
+        if let Some(failing) = self.failing.get_mut(&place) {
+            // Several lanes may lead there.
+            let since = since.max(failing.since).max(failing.excused_until);
+            failing.since += running.saturating_since(since);
+            failing.excused_until = running;
+        }
+    }
+
     /// A clock that stands still while nothing can be asked through no fault of the hosts.
-    fn running(&self, now: Instant) -> Instant {
+    pub fn running(&self, now: Instant) -> Instant {
         self.stopped_since.map_or(now, |since| since.min(now)) - self.stopped
     }
 
@@ -415,6 +444,40 @@ mod tests {
     }
 
     #[test]
+    fn time_in_which_a_host_could_not_be_asked_does_not_count() {
+        let down_after = secs(120);
+        let check = |excuse: fn(&mut Hosts, Place, Instant)| {
+            let (mut hosts, id) = one();
+            let mut now = Instant::START + secs(1000);
+            hosts.failed(id, Unanswered, down_after, now);
+            now += secs(300);
+            excuse(&mut hosts, id, now);
+            matches!(
+                hosts.failed(id, Unanswered, down_after, now),
+                HostVerdict::GivenUp(_)
+            )
+        };
+        assert!(check(|_, _, _| ()));
+        assert!(!check(|hosts, _, _| hosts.excuse_all(secs(200))));
+        assert!(!check(|hosts, id, now| hosts.excuse(
+            id,
+            now - secs(200),
+            now
+        )));
+        assert!(check(|hosts, id, now| hosts.excuse(
+            id,
+            now - secs(100),
+            now
+        )));
+        // From before its first failure on: all of it is excused, and no more.
+        assert!(!check(|hosts, id, now| hosts.excuse(
+            id,
+            now - secs(900),
+            now
+        )));
+    }
+
+    #[test]
     fn a_closed_port_says_nothing_of_another_and_an_open_one_nothing_of_it() {
         let (mut hosts, open) = one();
         let closed = (open.0, 443);
@@ -487,7 +550,7 @@ mod tests {
             assert_eq!(hosts.held.len(), 1);
             now += secs(seconds);
         }
-        hosts.give_up(id, now);
+        hosts.give_up(id, false, now);
         assert_eq!((hosts.held.len(), hosts.health(id, now)), (0, Health::Down));
     }
 

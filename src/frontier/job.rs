@@ -206,7 +206,8 @@ impl Job {
     /// Whether what a user would say is more than its result line says.
     pub fn says_more_than_line(&self) -> bool {
         let extra = self.extra.as_ref();
-        self.flags != Flags::default()
+        self.kind == Kind::Sitemap
+            || self.flags != Flags::default()
             || self.priority != 0
             || extra.is_some_and(|extra| extra.says_more_than_line())
     }

@@ -18,12 +18,13 @@ mod limits;
 mod leaving;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
 use hashbrown::{HashMap, HashTable};
 use smallvec::SmallVec;
 
+use self::limits::Limited;
 use self::ways::Way;
 use super::extra::{Costs, Extra};
 use super::filter::{Filtered, Site};
@@ -69,9 +70,7 @@ pub struct Frontier {
     site: Site,
     seen: Seen,
     held: BinaryHeap<Reverse<(Instant, LaneId)>>,
-    /// Lanes that page limits stopped, and how many of the first of them are to be looked at again.
-    limited: VecDeque<LaneId>,
-    limited_due: usize,
+    limited: Limited,
     origins_kept: BinaryHeap<Reverse<(Instant, u32)>>,
     queued: usize,
     lanes_open: usize,
@@ -122,10 +121,12 @@ pub enum Next {
 pub enum Unsent {
     /// A rule of robots.txt forbids it: its text and line.
     Disallowed(String, u32),
-    /// robots.txt could not be had.
+    /// robots.txt is unavailable.
     RobotsUnreachable,
     /// Its host was given up.
     HostDown,
+    /// Our machine has no route to its host.
+    Unroutable,
     /// Its host has had `--max-pages-per-host`.
     HostPages,
 }
@@ -153,8 +154,7 @@ impl Frontier {
             site: Site::default(),
             seen: Seen::new(secret),
             held: BinaryHeap::new(),
-            limited: VecDeque::new(),
-            limited_due: 0,
+            limited: Limited::new(secret),
             origins_kept: BinaryHeap::new(),
             queued: 0,
             lanes_open: 0,
@@ -204,7 +204,7 @@ impl Frontier {
             slot.stands = Stands::Taken;
         }
         slot.queue.push(Queued::of(job));
-        self.offer_limited(throttle, now);
+        self.offer_limited(lane, throttle, now);
         self.go_on(lane, throttle, now);
     }
 
@@ -222,6 +222,9 @@ impl Frontier {
                 self.lanes[lane.0 as usize].stands = Stands::Held;
                 self.held.push(Reverse((until, lane)));
                 return Next::Later;
+            }
+            Health::Unroutable => {
+                return Next::Unsent(self.pop(lane, throttle), Unsent::Unroutable);
             }
             Health::Down => {
                 let asks = self.settings.robots_obey && !front.flags().ignore_robots;
@@ -429,7 +432,7 @@ impl Frontier {
                 given.pages += 1;
             }
         }
-        self.offer_limited(throttle, now);
+        self.offer_limited(lane, throttle, now);
         self.go_on(lane, throttle, now);
     }
 
@@ -532,16 +535,16 @@ impl Frontier {
 
     /// When [`Frontier::expire`] has something to do.
     pub fn next_wake(&self) -> Option<Instant> {
-        if self.limited_due > 0 {
+        if self.limited.is_due() {
             return Some(Instant::START);
         }
         self.held.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Offers a lane whose host has been held long enough, or looks at one that a page limit stopped.
+    /// Offers a lane whose host has been held long enough, and looks at one that a page limit stopped.
     pub fn expire(&mut self, throttle: &mut Throttle, now: Instant) {
-        if self.limited_due > 0 {
-            return self.look_at_limited(throttle, now);
+        if self.limited.is_due() {
+            self.look_at_limited(throttle, now);
         }
         if let Some(Reverse((at, lane))) = self.held.peek().copied()
             && at <= now

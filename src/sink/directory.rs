@@ -16,9 +16,9 @@ use crate::base::machine;
 ///
 /// A directory that another crawl is writing to is refused, and so is one that holds an earlier crawl;
 /// with `overwrite` the files of an earlier crawl are deleted, and nothing else is: files that are not
-/// ours stay where they are. `inputs` are the files that the crawl is about to read: one that would be
-/// deleted is renamed instead, to its name with `.old` behind it, and a warning says so. An earlier file
-/// of that name is replaced.
+/// ours stay where they are. An input that would be deleted is renamed instead, to its name with `.old`
+/// or `.oldN` behind it, and a warning says so; no file is replaced. The file that the crawl's standard
+/// output goes to stays, and is no sign of an earlier crawl.
 ///
 /// Calls the file system and waits for it, which only this function of the floor does: it runs
 /// once, before the crawl's loop.
@@ -28,7 +28,7 @@ use crate::base::machine;
 pub fn prepare(
     folder: &Path,
     overwrite: bool,
-    inputs: &[Metadata],
+    in_use: InUse<'_>,
 ) -> Result<DirectoryLock, DirectoryError> {
     let failed = |path: &Path, cause| DirectoryError::Unusable {
         path: path.to_owned(),
@@ -51,7 +51,11 @@ pub fn prepare(
             });
         }
     };
-    let old = Old::find(folder).map_err(|(path, cause)| failed(&path, cause))?;
+    let mut old = Old::find(folder).map_err(|(path, cause)| failed(&path, cause))?;
+    if let Some(output) = in_use.output {
+        let outputs = std::slice::from_ref(output);
+        old.files.retain(|file| !is_any_of(file, outputs));
+    }
     if let Some(first) = old.first() {
         if !overwrite {
             return Err(DirectoryError::HoldsACrawl {
@@ -64,7 +68,9 @@ pub fn prepare(
         }
         let mut useless = Vec::new();
         for file in &old.files {
-            if !keep(file, inputs).map_err(|cause| failed(file, cause))? {
+            if is_any_of(file, in_use.inputs) {
+                keep(file).map_err(|cause| failed(file, cause))?;
+            } else {
                 useless.push(file);
             }
         }
@@ -80,11 +86,17 @@ pub fn prepare(
     Ok(lock)
 }
 
-/// Renames a file that is an input; whether it is one.
-fn keep(file: &Path, inputs: &[Metadata]) -> io::Result<bool> {
-    if !is_input(file, inputs)? {
-        return Ok(false);
-    }
+/// Files that a crawl is about to use, whatever they are called.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InUse<'a> {
+    /// Those that it reads.
+    pub inputs: &'a [Metadata],
+    /// The one that its standard output goes to.
+    pub output: Option<&'a Metadata>,
+}
+
+/// Renames an input to a name that is free.
+fn keep(file: &Path) -> io::Result<()> {
     let name = |suffix: &str| {
         let mut name = file.as_os_str().to_owned();
         name.push(suffix);
@@ -93,7 +105,7 @@ fn keep(file: &Path, inputs: &[Metadata]) -> io::Result<bool> {
     let mut kept = name(".old");
     let mut number = 1;
     // Each name passed over is that of a file, so this ends.
-    while is_input(&kept, inputs)? {
+    while fs::symlink_metadata(&kept).is_ok() {
         number += 1;
         kept = name(&format!(".old{number}"));
     }
@@ -103,18 +115,15 @@ fn keep(file: &Path, inputs: &[Metadata]) -> io::Result<bool> {
         file.display(),
         kept.display()
     );
-    Ok(true)
+    Ok(())
 }
 
 /// Whether there is a file at the path, and it is one of these.
-fn is_input(path: &Path, inputs: &[Metadata]) -> io::Result<bool> {
-    match fs::symlink_metadata(path) {
-        Ok(there) => Ok(inputs
-            .iter()
-            .any(|input| (input.dev(), input.ino()) == (there.dev(), there.ino()))),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
+fn is_any_of(path: &Path, files: &[Metadata]) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|there| {
+        let mut files = files.iter();
+        files.any(|file| (file.dev(), file.ino()) == (there.dev(), there.ino()))
+    })
 }
 
 /// Why a directory cannot take a crawl.
@@ -274,7 +283,7 @@ mod tests {
     }
 
     fn error(folder: &Path, overwrite: bool) -> String {
-        let told = prepare(folder, overwrite, &[])
+        let told = prepare(folder, overwrite, InUse::default())
             .expect_err("a refusal")
             .to_string();
         assert!(!told.contains('\n'), "{told}");
@@ -285,10 +294,10 @@ mod tests {
     fn a_directory_is_made_with_its_parents() {
         let parent = folder(&[]);
         let path = parent.path().join("a/b");
-        drop(prepare(&path, false, &[]).unwrap());
+        drop(prepare(&path, false, InUse::default()).unwrap());
         assert!(path.is_dir());
         assert_eq!(entries(&path).unwrap(), [] as [&Path; 0]);
-        drop(prepare(&path, false, &[]).unwrap());
+        drop(prepare(&path, false, InUse::default()).unwrap());
     }
 
     #[test]
@@ -319,7 +328,7 @@ mod tests {
     #[test]
     fn a_directory_in_use_is_refused_and_none_of_its_files_deleted() {
         let folder = folder(&[]);
-        let lock = prepare(folder.path(), false, &[]).unwrap();
+        let lock = prepare(folder.path(), false, InUse::default()).unwrap();
         assert!(error(folder.path(), false).contains("in use by another crawl"));
         fs::write(folder.path().join("results.jsonl"), "live").unwrap();
         for overwrite in [false, true] {
@@ -328,7 +337,7 @@ mod tests {
             assert!(folder.path().join("results.jsonl").exists());
         }
         drop(lock);
-        drop(prepare(folder.path(), true, &[]).unwrap());
+        drop(prepare(folder.path(), true, InUse::default()).unwrap());
         assert!(!folder.path().join("results.jsonl").exists());
     }
 
@@ -336,8 +345,8 @@ mod tests {
     fn files_of_others_are_neither_in_the_way_nor_deleted() {
         let others = ["notes.txt", "warc/other.warc.gz", "warc/argiope-list.txt"];
         let folder = folder(&others);
-        drop(prepare(folder.path(), false, &[]).unwrap());
-        drop(prepare(folder.path(), true, &[]).unwrap());
+        drop(prepare(folder.path(), false, InUse::default()).unwrap());
+        drop(prepare(folder.path(), true, InUse::default()).unwrap());
         for file in others {
             assert!(folder.path().join(file).exists(), "{file}");
         }
@@ -352,7 +361,7 @@ mod tests {
         ];
         let others = ["results.jsonl.bak", "warc/mine-argiope-1.warc.gz"];
         let folder = folder(&[&ours[..], &others].concat());
-        drop(prepare(folder.path(), true, &[]).unwrap());
+        drop(prepare(folder.path(), true, InUse::default()).unwrap());
         for file in ours {
             assert!(!folder.path().join(file).exists(), "{file}");
         }
@@ -379,27 +388,51 @@ mod tests {
         };
         // Neither input takes the other's place.
         let inputs = [input("pending.jsonl"), input("pending.jsonl.old")];
-        drop(prepare(folder.path(), true, &inputs).unwrap());
+        let prepare = |inputs: &[Metadata]| {
+            let output = None;
+            drop(super::prepare(folder.path(), true, InUse { inputs, output }).unwrap());
+        };
+        prepare(&inputs);
         check(&[
             ("pending.jsonl.old", "pending.jsonl.old"),
             ("pending.jsonl.old2", "pending.jsonl"),
         ]);
-        // One that is read no more is replaced.
+        // Nor that of a file which is read no more.
         fs::write(folder.path().join("pending.jsonl"), "next").unwrap();
-        drop(prepare(folder.path(), true, &[input("pending.jsonl")]).unwrap());
+        prepare(&[input("pending.jsonl")]);
         check(&[
-            ("pending.jsonl.old", "next"),
+            ("pending.jsonl.old", "pending.jsonl.old"),
             ("pending.jsonl.old2", "pending.jsonl"),
+            ("pending.jsonl.old3", "next"),
         ]);
         // A second name of an input is no reason to delete the first.
         fs::remove_file(folder.path().join("pending.jsonl.old2")).unwrap();
         let (old, new) = ("pending.jsonl.old", "pending.jsonl");
         fs::hard_link(folder.path().join(old), folder.path().join(new)).unwrap();
-        drop(prepare(folder.path(), true, &[input(new)]).unwrap());
+        prepare(&[input(new)]);
         check(&[
-            ("pending.jsonl.old", "next"),
-            ("pending.jsonl.old2", "next"),
+            ("pending.jsonl.old", "pending.jsonl.old"),
+            ("pending.jsonl.old2", "pending.jsonl.old"),
+            ("pending.jsonl.old3", "next"),
         ]);
+    }
+
+    #[test]
+    fn the_file_of_standard_output_is_no_earlier_crawl_and_stays() {
+        let folder = folder(&["results.jsonl", "stats.json"]);
+        let output = fs::metadata(folder.path().join("results.jsonl")).unwrap();
+        let in_use = InUse {
+            inputs: &[],
+            output: Some(&output),
+        };
+        let told = prepare(folder.path(), false, in_use)
+            .unwrap_err()
+            .to_string();
+        assert!(told.contains("stats.json"), "{told}");
+        drop(prepare(folder.path(), true, in_use).unwrap());
+        assert!(folder.path().join("results.jsonl").exists());
+        assert!(!folder.path().join("stats.json").exists());
+        drop(prepare(folder.path(), false, in_use).unwrap());
     }
 
     #[test]
@@ -408,7 +441,7 @@ mod tests {
         let precious = outside.path().join("precious");
         std::os::unix::fs::symlink(&precious, folder.path().join("stats.json")).unwrap();
         assert!(error(folder.path(), false).contains("already holds a crawl"));
-        drop(prepare(folder.path(), true, &[]).unwrap());
+        drop(prepare(folder.path(), true, InUse::default()).unwrap());
         assert!(precious.exists());
     }
 

@@ -27,7 +27,7 @@ struct LineError {
     kind: String,
 }
 
-/// The requests of the final lines of pages: the `known` one of the line's attempt, by its number, or
+/// The requests of the final lines of pages and sitemaps: the `known` one of the line's attempt, by its number, or
 /// what its line says. What was cancelled is pending already. What was sent with a body cannot be sent
 /// again by what its line says: that is logged.
 pub fn requests(lines: &[u8], mut known: BTreeMap<u64, Box<Request>>) -> Vec<Request> {
@@ -37,11 +37,15 @@ pub fn requests(lines: &[u8], mut known: BTreeMap<u64, Box<Request>>) -> Vec<Req
         let line: Line = serde_json::from_slice(line).ok()?;
         let cancelled = FailureKind::Cancelled.name();
         let is_cancelled = line.error.is_some_and(|error| error.kind == cancelled);
-        if line.kind != Kind::Page.name() || !line.is_final || is_cancelled {
+        if !line.is_final || is_cancelled {
             return None;
         }
         if let Some(request) = known.remove(&line.id) {
             return Some(*request);
+        }
+        // A robots.txt is asked for again by what waits for it.
+        if line.kind != Kind::Page.name() {
+            return None;
         }
         if !matches!(line.method.as_str(), "GET" | "HEAD") {
             bodies += 1;
@@ -69,6 +73,24 @@ mod tests {
     use super::*;
     use crate::sink::page::samples;
     use crate::sink::results::{write_from_place, write_place, write_until_place};
+
+    #[test]
+    fn a_sitemap_is_asked_for_again_and_a_robots_txt_is_not() {
+        let mut lines = Vec::new();
+        for (id, kind) in [(1, "sitemap"), (2, "robots"), (3, "sitemap")] {
+            let mut page = samples::page(id);
+            (page.kind, page.final_) = (kind, id != 3);
+            write_until_place(&page, None, &mut lines);
+            write_place(None, &mut lines);
+            write_from_place(&page, &mut lines);
+        }
+        let mut sitemap = Request::get("http://a.test/sitemap.xml");
+        sitemap.sitemap = 1;
+        let known = BTreeMap::from([(1, Box::new(sitemap.clone()))]);
+        let again = requests(&lines, known);
+        let again: Vec<_> = again.iter().map(Request::to_line).collect();
+        assert_eq!(again, [sitemap.to_line()]);
+    }
 
     #[test]
     fn final_pages_are_asked_for_again_with_what_their_lines_say() {

@@ -302,7 +302,7 @@ impl<B: AsRef<[u8]>> SitemapReading<B> {
 
     fn skip(&mut self, end: &'static [u8], units: &mut Units) {
         let window = self.text.window();
-        units.spend(window.len() / 4 + 1);
+        units.spend(window.len() / 2 + 1);
         if let Some(at) = window.windows(end.len()).position(|there| there == end) {
             self.text.consume(at + end.len());
             self.form = match end {

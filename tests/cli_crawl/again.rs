@@ -139,6 +139,55 @@ fn a_crawl_whose_directory_was_deleted_says_what_is_lost() {
 }
 
 #[test]
+fn a_crawl_whose_directory_was_moved_keeps_its_frontier_there() {
+    let server = Server::new(|_: &Asked| page("a page"));
+    let (crawl, going, urls) = under_way(&server);
+    let (out, moved) = (crawl.folder().join("out"), crawl.folder().join("monday"));
+    fs::rename(&out, &moved).expect("it can be moved");
+    going.signal(Signal::INT);
+    let ended = going.wait().expect(3);
+    assert!(!out.exists());
+    fs::rename(&moved, &out).expect("it can be moved back");
+    check_nothing_lost(&crawl.left(ended), &urls);
+    assert!(!out.join(".argiope-lock").exists());
+}
+
+#[test]
+fn standard_output_may_go_to_a_file_in_the_output_directory() {
+    let server = Server::new(|_: &Asked| page("a page"));
+    for args in [&[][..], &["--overwrite"]] {
+        let crawl = Crawl::of(&[&server.url("/")])
+            .with(&["--results", "-", "--out", "out"])
+            .with(args);
+        fs::create_dir(crawl.folder().join("out")).expect("a folder");
+        let mut command = Command::new("sh");
+        let script = r#"exec "$0" "$@" > out/results.jsonl"#;
+        command.args(["-c", script]);
+        command.arg(crawl.command().get_program());
+        command.args(crawl.command().get_args());
+        let ended = Going::start_command(command, crawl.folder(), b"").wait();
+        let crawled = crawl.left(ended.expect(0));
+        assert_eq!(crawled.read("results.jsonl").lines().count(), 1);
+    }
+}
+
+#[test]
+fn a_signal_while_seeds_are_read_deletes_nothing_and_ends_the_process() {
+    let server = Server::new(|_: &Asked| page("a page"));
+    let (crawl, pending) = left_off(&server);
+    // No seed among them, and more than is read in a moment.
+    crawl.file("wrong", "no seed\n".repeat(4_000_000).as_bytes());
+    let next = Crawl::of(&["--seeds", "wrong", "--overwrite"]);
+    let going = Going::start_command(next.command(), crawl.folder(), b"");
+    std::thread::sleep(Duration::from_millis(500));
+    going.signal(Signal::INT);
+    let ended = going.wait().expect(3);
+    assert_eq!(ended.out, "");
+    let kept = fs::read_to_string(crawl.folder().join("out/pending.jsonl"));
+    assert_eq!(kept.ok(), Some(pending));
+}
+
+#[test]
 fn a_lock_that_was_deleted_and_not_taken_again_costs_nothing() {
     let server = Server::new(|_: &Asked| page("a page"));
     let (crawl, going, urls) = under_way(&server);

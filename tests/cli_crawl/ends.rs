@@ -88,30 +88,39 @@ fn a_crawl_that_ends_by_itself_leaves_nothing_pending() {
 
 #[test]
 fn errors_by_robots_txt_count_and_what_it_disallows_does_not() {
-    let check = |robots: &'static str, limit: &str, reason: &str| {
+    let check = |robots: &'static str, down_after: &str, reason: &str| {
         let server = Server::new(move |asked: &Asked| match asked.target.as_str() {
             "/robots.txt" if robots.is_empty() => vec![Step::Close],
             "/robots.txt" => page(robots),
             _ => page("a page"),
         });
-        let limit = format!("CLOSESPIDER_ERRORCOUNT={limit}");
+        let down_after = format!("HOST_DOWN_AFTER={down_after}");
         let args = [
             "-s",
             "ROBOTSTXT_OBEY=true",
             "-s",
-            &limit,
+            "CLOSESPIDER_ERRORCOUNT=5",
             "-s",
-            "HOST_DOWN_AFTER=0",
+            &down_after,
         ];
         let (crawl, urls) = of_pages(&server, 3000, &args);
         let crawled = crawl.run();
-        assert_eq!(crawled.stats()["finish_reason"], reason);
+        assert_eq!(crawled.stats()["finish_reason"], reason, "{down_after}");
         (crawled, urls)
     };
-    let (crawled, urls) = check("", "5", "closespider_errorcount");
-    check_nothing_lost(&crawled, &urls);
-    assert!(ended(&crawled).len() < 30, "{}", ended(&crawled).len());
-    check("User-agent: *\nDisallow: /\n", "5", "finished");
+    // With 1 s the host is given up, and its URLs end so.
+    for down_after in ["0", "1s"] {
+        let (crawled, urls) = check("", down_after, "closespider_errorcount");
+        check_nothing_lost(&crawled, &urls);
+        let ended = ended(&crawled);
+        assert!(ended.len() < 30, "{down_after}: {}", ended.len());
+        let lines = crawled.lines();
+        let is_final = |line: &&serde_json::Value| ended.contains(&text(&line["url"]));
+        for line in lines.iter().filter(is_final) {
+            assert_eq!(line["error"]["code"], "robots.unreachable", "{down_after}");
+        }
+    }
+    check("User-agent: *\nDisallow: /\n", "0", "finished");
 }
 
 #[test]
@@ -176,7 +185,7 @@ fn seeds_without_end_do_not_keep_a_crawl_from_its_end() {
         crawled.ended.took
     );
     assert!(
-        crawled.ended.err.contains("goes on and on"),
+        crawled.ended.err.contains("a pipe has no end"),
         "{}",
         crawled.ended.err
     );

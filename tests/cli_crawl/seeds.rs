@@ -234,35 +234,54 @@ fn a_seeds_file_that_breaks_off_behind_the_crawl_costs_none_of_the_next_and_is_a
 }
 
 #[test]
-fn files_beside_a_silent_standard_input_are_pending_and_its_silence_is_told() {
-    // The crawl ends before it has read the files, or while it waits for standard input.
-    for takes_all in [false, true] {
+fn files_beside_a_silent_pipe_are_pending_and_its_silence_is_told() {
+    // The crawl ends before it has read the files, or while it waits for the pipe.
+    for (pipe, takes_all) in [("-", false), ("-", true), ("fifo", false), ("fifo", true)] {
         let server = Server::new(|_| page("hello"));
         let (text, count) = match takes_all {
             false => many(&server, "b"),
             true => (server.url("/b/0\n") + &server.url("/b/1\n"), 2),
         };
-        let seeds = ["--seeds", "-", "--seeds", "b.txt", "--max-time", "1s"];
+        let seeds = ["--seeds", pipe, "--seeds", "b.txt", "--max-time", "1s"];
         let crawl = Crawl::of(&seeds).with(&TAKES_FEW).aloud();
         crawl.file("b.txt", text.as_bytes());
         let mut command = std::process::Command::new("sh");
-        let script = r#"(echo "$SEED"; sleep 6) | "$0" "$@""#;
+        let script = match pipe {
+            "-" => r#"(echo "$SEED"; sleep 6) | "$0" "$@""#,
+            _ => r#"mkfifo fifo; (echo "$SEED"; sleep 6) > fifo & exec "$0" "$@""#,
+        };
         command
             .args(["-c", script])
-            .env("SEED", server.url("/stdin"));
+            .env("SEED", server.url("/pipe"));
         command.arg(crawl.command().get_program());
         command.args(crawl.command().get_args());
         let going = crate::run::Going::start_command(command, crawl.folder(), b"");
         let ended = going.wait().expect(0);
-        assert!(
-            ended
-                .err
-                .contains("standard input has neither data nor an end"),
-            "{}",
-            ended.err
-        );
+        let told = "a pipe has neither data nor an end";
+        assert!(ended.err.contains(told), "{}", ended.err);
         let pending = crawl.left(ended).read("pending.jsonl");
         assert_eq!(pending.lines().count() + server.asked().len(), count + 1);
-        assert!(pending.contains(&server.url("/stdin")), "{takes_all}");
+        assert!(
+            pending.contains(&server.url("/pipe")),
+            "{pipe}, {takes_all}"
+        );
+    }
+}
+
+#[test]
+fn seeds_that_break_off_behind_a_crawl_without_a_directory_are_a_failure() {
+    let server = Server::new(|_| page("hello"));
+    let (text, _) = many(&server, "a");
+    let level = flate2::Compression::default();
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
+    encoder.write_all(text.as_bytes()).expect("a Vec takes all");
+    let whole = encoder.finish().expect("a Vec takes all");
+    let seeds = ["--seeds", "a.gz", "--results", "-", "--max-time", "1s"];
+    for quiet in [false, true] {
+        let crawl = Crawl::of(&seeds).with(&TAKES_FEW);
+        let crawl = if quiet { crawl } else { crawl.aloud() };
+        crawl.file("a.gz", &whole[..whole.len() - 8]);
+        let ended = crawl.try_run().expect(2);
+        assert!(ended.err.contains("a.gz"), "{}", ended.err);
     }
 }

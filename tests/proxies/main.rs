@@ -5,6 +5,7 @@
 mod authority;
 #[path = "../crawling/mod.rs"]
 mod crawling;
+mod dead;
 mod origin;
 mod proxy;
 
@@ -19,7 +20,7 @@ use proxy::{Manner, Proxy};
 
 /// A crawl that could look up no name at all, and that may ask no address of this machine's.
 fn config(settings: &[(&str, &str)]) -> Config {
-    // What does not answer fails at once here: how hosts are waited for is judged elsewhere.
+    // What does not answer fails at once: how hosts and proxies are waited for is in dead.rs.
     let own = [
         ("DNS_SERVERS", "127.0.0.1:9"),
         ("FOLLOW", "all"),

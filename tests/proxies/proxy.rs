@@ -26,24 +26,34 @@ pub enum Manner {
     Says(&'static [u8]),
     /// Not at all.
     Silent,
+    /// As it should, but that it cannot reach this host.
+    Without(&'static str),
 }
 
 impl Proxy {
     /// An HTTP proxy. It keeps the heads that it was asked with.
     pub fn http(manner: Manner, origin: SocketAddr) -> Self {
-        Proxy::start(move |stream, told| forward(stream, manner, origin, told))
+        Proxy::http_on(loopback(), manner, origin)
+    }
+
+    /// An HTTP proxy that listens here.
+    pub fn http_on(listener: TcpListener, manner: Manner, origin: SocketAddr) -> Self {
+        Proxy::start(listener, move |stream, told| {
+            forward(stream, manner, origin, told)
+        })
     }
 
     /// A SOCKS5 proxy. It keeps `KIND host:port` of each tunnel, and `user:password` before it.
     pub fn socks(manner: Manner, origin: SocketAddr) -> Self {
-        Proxy::start(move |stream, told| tunnel(stream, manner, origin, told))
+        Proxy::start(loopback(), move |stream, told| {
+            tunnel(stream, manner, origin, told)
+        })
     }
 
-    fn start<F>(serve: F) -> Self
+    fn start<F>(listener: TcpListener, serve: F) -> Self
     where
         F: Fn(TcpStream, &Mutex<Vec<String>>) -> io::Result<()> + Send + Sync + 'static,
     {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
         let at = listener.local_addr().expect("it is bound");
         let asked: Arc<Mutex<Vec<String>>> = Arc::default();
         let (told, serve) = (Arc::clone(&asked), Arc::new(serve));
@@ -71,7 +81,16 @@ impl Proxy {
     }
 }
 
+fn loopback() -> TcpListener {
+    TcpListener::bind("127.0.0.1:0").expect("loopback has a free port")
+}
+
 impl Manner {
+    /// Whether it cannot reach a host that is asked for so.
+    fn lacks(self, asked: &str) -> bool {
+        matches!(self, Manner::Without(host) if asked.contains(host))
+    }
+
     fn say(self, stream: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
         match self {
             Manner::Slow => bytes.iter().try_for_each(|byte| stream.write_all(&[*byte])),
@@ -106,6 +125,10 @@ fn forward(
                 continue;
             }
             _ => {}
+        }
+        if manner.lacks(&head) {
+            client.write_all(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")?;
+            return client.shutdown(Shutdown::Write);
         }
         if head.starts_with("CONNECT ") {
             let behind = TcpStream::connect(origin)?;
@@ -166,7 +189,12 @@ fn tunnel(
         }
         _ => manner.say(&mut client, &[5, 0])?,
     }
-    keep(told, place(&mut client)?);
+    let place = place(&mut client)?;
+    keep(told, place.clone());
+    if manner.lacks(&place) {
+        client.write_all(&[5, 5, 0, 1, 0, 0, 0, 0, 0, 0])?;
+        return client.shutdown(Shutdown::Write);
+    }
     let behind = TcpStream::connect(origin)?;
     manner.say(&mut client, &[5, 0, 0, 1, 0, 0, 0, 0, 0, 0])?;
     splice(client, behind)

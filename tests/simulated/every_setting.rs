@@ -289,7 +289,15 @@ fn varied(seed: u64) -> (Case, BTreeMap<&'static str, Value>) {
             from,
             to: from + Duration::from_millis(rng.below(15_000)),
             connects: rng.chance(0.8).then(|| pick(&mut rng, &how)),
-            names: pick(&mut rng, &[Names::Answers, Names::Silent, Names::Fails]),
+            names: pick(
+                &mut rng,
+                &[
+                    Names::Answers,
+                    Names::Silent,
+                    Names::Fails,
+                    Names::FailsForNew,
+                ],
+            ),
         });
     }
     // A disk, or a part of it, that has no room for a while.

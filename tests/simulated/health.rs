@@ -301,7 +301,13 @@ fn an_outage_of_ours_does_not_count_against_a_host_that_failed_before() {
 
 #[test]
 fn a_host_that_has_only_ipv6_ends_at_once_where_ipv4_works_and_ipv6_has_no_route() {
-    for (hosts, pages) in [(3_u16, 60), (12, 60), (12, 0)] {
+    for (hosts, pages, robots) in [
+        (3_u16, 60, true),
+        (12, 60, true),
+        (12, 0, true),
+        (3, 60, false),
+        (12, 0, false),
+    ] {
         let mut web = PoliteWeb::default();
         let mut plan = Plan::new(&["http://four.test/"]);
         plan.preset = Some("broad");
@@ -318,20 +324,54 @@ fn a_host_that_has_only_ipv6_ends_at_once_where_ipv4_works_and_ipv6_has_no_route
             let six = std::net::SocketAddr::from(([0x2606, 0x4700, host, 0, 0, 0, 0, 1], 80));
             web.site(&name, six).page("/", &[]);
             web.deaf.insert(six, Answer::NoRoute);
-            dead.push(format!("http://{name}/"));
+            dead.extend((0..3).map(|page| format!("http://{name}/{page}")));
         }
         plan.seeds.extend(dead.clone());
+        web.promise.obeys_robots = robots;
         let web = web.shared();
-        let run = plan.set("CONTACT", "mailto:me@example.com").run(&web);
+        let plan = plan.set("CONTACT", "mailto:me@example.com");
+        let run = plan.set("ROBOTSTXT_OBEY", robots).run(&web);
         run.check_lines();
         for url in dead {
-            assert_eq!(run.ends(&url), ["robots.unreachable"]);
+            assert_eq!(run.ends(&url), ["connect.unreachable"]);
         }
         let lines = run.lines();
-        let robots = lines.iter().filter(|line| line.text("kind") == "robots");
-        let ended = robots.filter(|line| line.is_final() && line.end() == "connect.unreachable");
-        assert_eq!(ended.count(), usize::from(hosts));
+        let fetched = lines.iter().filter(|line| line.text("kind") == "robots");
+        let ended = fetched.filter(|line| line.is_final() && line.end() == "connect.unreachable");
+        assert_eq!(ended.count(), usize::from(hosts) * usize::from(robots));
         let took = run.crawler.elapsed();
         assert!(took < 2 * MINUTE, "{hosts} hosts, {pages} pages: {took:?}");
     }
+}
+
+#[test]
+fn a_dead_host_is_given_up_while_an_address_family_does_not_work() {
+    let mut web = PoliteWeb::default();
+    let mut plan = Plan::new(&["http://dead.test/"]).set("CONCURRENT_REQUESTS", 16);
+    web.round_trip = Duration::from_millis(100);
+    web.site("dead.test", address(1)).page("/", &[]);
+    web.deaf.insert(address(1), Answer::Refuse);
+    let mut six = Vec::new();
+    for number in 0..200_u16 {
+        let ip = std::net::Ipv6Addr::new(0x2606, 0x4700, number, 0, 0, 0, 0, 1);
+        six.push(std::net::SocketAddr::from((ip, 80)));
+        let name = format!("six{number}.test");
+        web.site(&name, six[usize::from(number)]).page("/", &[]);
+        plan.seeds.push(format!("http://{name}/"));
+    }
+    let web = web.shared();
+    let mut run = plan.set("CONTACT", "mailto:me@example.com").begin(&web);
+    run.until(Duration::from_secs(2));
+    for address in &six {
+        web.borrow_mut().deaf.insert(*address, Answer::Silence);
+    }
+    run.until(Duration::from_secs(300));
+    assert!(run.crawler.progress().outage_open.is_some());
+    assert_eq!(run.ends("http://dead.test/"), ["robots.unreachable"]);
+    web.borrow_mut().deaf.clear();
+    assert_eq!(run.finish(), "finished");
+    run.check_lines();
+    let lines = run.lines();
+    let fetched = lines.iter().filter(|l| l.is_page() && l.end() == "200");
+    assert_eq!(fetched.count(), 200);
 }

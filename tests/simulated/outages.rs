@@ -139,7 +139,7 @@ fn five_minutes_without_a_route_lose_nothing_of_a_few_sites() {
 
 #[test]
 fn a_resolver_that_fails_while_the_network_is_down_loses_nothing() {
-    for names in [Names::Fails, Names::Silent] {
+    for names in [Names::Fails, Names::Silent, Names::FailsForNew] {
         let (mut web, mut plan) = many(1500);
         plan.asks_names = true;
         web.outages
@@ -152,13 +152,20 @@ fn a_resolver_that_fails_while_the_network_is_down_loses_nothing() {
 
 #[test]
 fn a_resolver_that_fails_while_the_network_works_loses_nothing() {
-    for (names, from) in [(Names::Fails, 1), (Names::Silent, 1), (Names::Silent, 0)] {
+    for (names, from) in [
+        (Names::Fails, 1),
+        (Names::Silent, 1),
+        (Names::Silent, 0),
+        (Names::FailsForNew, 1),
+    ] {
         let (mut web, mut plan) = many(600);
         plan.asks_names = true;
-        web.outages.push(outage(from, from + 90, None, names));
+        // Longer than any host is waited for.
+        web.outages.push(outage(from, from + 300, None, names));
         let (run, _) = crawl(web, plan);
         let progress = run.crawler.progress();
         assert!(progress.outages > 0, "{names:?}: {progress:?}");
+        assert!(progress.outages < 5, "{names:?}: {progress:?}");
     }
 }
 
@@ -199,6 +206,157 @@ fn a_crawl_that_is_paused_or_stopped_in_an_outage_has_all_that_is_left() {
     );
 }
 
+/// How many pages ended, and how many of these were fetched, in a crawl without an outage.
+fn ends_without_outage(run: &Run) -> (usize, usize) {
+    assert_eq!(run.crawler.progress().outages, 0);
+    let lines = run.lines();
+    let ended = lines
+        .iter()
+        .filter(|line| line.is_page() && line.is_final());
+    let fetched = ended.clone().filter(|line| line.end() == "200");
+    (ended.clone().count(), fetched.count())
+}
+
+#[test]
+fn a_host_with_addresses_of_both_families_is_reached_by_the_one_that_works() {
+    let (mut web, mut plan) = many(600);
+    plan.asks_names = true;
+    let six = |number: u16| {
+        let ip = std::net::Ipv6Addr::new(0x2606, 0x4700, number, 0, 0, 0, 0, 1);
+        std::net::SocketAddr::from((ip, 80))
+    };
+    for (number, site) in (0_u16..).zip(web.sites.values_mut()) {
+        match number % 5 {
+            0 => site.address = six(number),
+            _ => site.address6 = Some(six(number)),
+        }
+    }
+    let web = web.shared();
+    let plan = plan.set("CONTACT", "mailto:me@example.com");
+    let mut run = plan.begin(&web);
+    let fetched = |run: &Run| {
+        let lines = run.lines();
+        let fetched = lines.iter().filter(|l| l.is_page() && l.end() == "200");
+        fetched.count()
+    };
+    run.until(Duration::from_secs(3));
+    let is_six = |(_, to): &&(Instant, std::net::SocketAddr)| to.is_ipv6();
+    let by_six = web.borrow().calls.iter().filter(is_six).count();
+    assert!(by_six > 20, "it is the first choice: {by_six}");
+    for number in 0..600 {
+        web.borrow_mut().deaf.insert(six(number), Answer::Silence);
+    }
+    run.until(Duration::from_secs(300));
+    assert!(run.crawler.progress().outage_open.is_some());
+    assert!(fetched(&run) >= 480, "{}", fetched(&run));
+    web.borrow_mut().deaf.clear();
+    assert_eq!(run.finish(), "finished");
+    assert_eq!(fetched(&run), 600);
+}
+
+#[test]
+fn an_outage_of_one_family_loses_no_host_whose_other_family_never_worked() {
+    for six_is in [Answer::NoRoute, Answer::Silence] {
+        let mut web = PoliteWeb::default();
+        web.round_trip = Duration::from_millis(40);
+        let mut plan = Plan::new(&[]).set("CONCURRENT_REQUESTS", 16);
+        plan.asks_names = true;
+        // Another egress that works all the time.
+        let local = std::net::SocketAddr::from(([10, 0, 0, 1], 80));
+        let site = web.site("local.test", local);
+        for page in 0..200 {
+            site.page(&format!("/{page}"), &[]);
+            plan.seeds.push(format!("http://local.test/{page}"));
+        }
+        let mut four = Vec::new();
+        for number in 0..400_u16 {
+            let [b, c] = number.to_be_bytes();
+            four.push(std::net::SocketAddr::from(([93, 184 + b, c, 1], 80)));
+            let ip = std::net::Ipv6Addr::new(0x2606, 0x4700, number, 0, 0, 0, 0, 1);
+            let six = std::net::SocketAddr::from((ip, 80));
+            web.deaf.insert(six, six_is);
+            let name = format!("host{number}.test");
+            let site = web.site(&name, four[usize::from(number)]);
+            site.page("/", &[]);
+            site.address6 = Some(six);
+            plan.seeds.push(format!("http://{name}/"));
+        }
+        let web = web.shared();
+        let mut run = plan.set("CONTACT", "mailto:me@example.com").begin(&web);
+        run.until(Duration::from_secs(2));
+        for address in &four {
+            web.borrow_mut().deaf.insert(*address, Answer::Silence);
+        }
+        run.until(Duration::from_secs(302));
+        assert!(run.crawler.progress().outage_open.is_some(), "{six_is:?}");
+        for address in &four {
+            web.borrow_mut().deaf.remove(address);
+        }
+        assert_eq!(run.finish(), "finished");
+        let lines = run.lines();
+        let fetched = lines.iter().filter(|l| l.is_page() && l.end() == "200");
+        assert_eq!(fetched.count(), 600, "{six_is:?}");
+    }
+}
+
+#[test]
+fn a_missing_route_by_ipv6_keeps_no_host_that_has_ipv4_too() {
+    let mut web = PoliteWeb::default();
+    web.round_trip = Duration::from_millis(40);
+    let mut plan = Plan::new(&[]).set("CONCURRENT_REQUESTS", 16);
+    plan.asks_names = true;
+    for number in 0..60_u16 {
+        let ip = std::net::Ipv6Addr::new(0x2606, 0x4700, number, 0, 0, 0, 0, 1);
+        let six = std::net::SocketAddr::from((ip, 80));
+        web.deaf.insert(six, Answer::NoRoute);
+        // The first of them have no other address.
+        let four = std::net::SocketAddr::from(([93, 184, number as u8, 1], 80));
+        let address = if number < 20 { six } else { four };
+        let name = format!("host{number}.test");
+        let site = web.site(&name, address);
+        site.page("/", &[]);
+        site.address6 = Some(six);
+        plan.seeds.push(format!("http://{name}/"));
+    }
+    let web = web.shared();
+    let mut run = plan.set("CONTACT", "mailto:me@example.com").begin(&web);
+    assert_eq!(run.until(Duration::from_secs(300)), Some("finished"));
+    let lines = run.lines();
+    let ends = |end: &str| {
+        let ended = lines.iter().filter(|l| l.is_page() && l.end() == end);
+        ended.count()
+    };
+    assert_eq!((ends("200"), ends("connect.unreachable")), (40, 20));
+}
+
+#[test]
+fn a_paused_crawl_sends_no_probes() {
+    let (mut web, plan) = many(500);
+    web.outages
+        .push(outage(4, 2000, Some(Answer::NoRoute), Names::Answers));
+    let web = web.shared();
+    let mut run = plan.begin(&web);
+    run.until(Duration::from_secs(20));
+    let handle = run.crawler.handle();
+    let calls = || web.borrow().calls.len();
+    let before = calls();
+    run.until(Duration::from_secs(120));
+    assert!(calls() > before);
+    handle.pause();
+    run.until(Duration::from_secs(121));
+    let before = calls();
+    run.until(Duration::from_secs(1000));
+    assert_eq!(calls(), before);
+    handle.resume();
+    run.until(Duration::from_secs(1100));
+    assert!(calls() > before);
+    drop(handle);
+    assert_eq!(run.finish(), "finished");
+    let lines = run.lines();
+    let fetched = lines.iter().filter(|l| l.is_page() && l.end() == "200");
+    assert_eq!(fetched.count(), 500);
+}
+
 #[test]
 fn a_list_of_dead_hosts_holds_no_crawl() {
     for how in [Answer::Silence, Answer::Unreachable, Answer::Refuse] {
@@ -212,41 +370,29 @@ fn a_list_of_dead_hosts_holds_no_crawl() {
             }
             let plan = plan.set("HOST_DOWN_AFTER", 20).set("ROBOTSTXT_OBEY", false);
             let web = web.shared();
-            let run = plan.run(&web);
-            let lines = run.lines();
-            let ended = lines
-                .iter()
-                .filter(|line| line.is_page() && line.is_final());
-            let fetched = ended.clone().filter(|line| line.end() == "200").count();
-            assert_eq!((ended.count(), fetched), (200, live as usize), "{how:?}");
-            assert_eq!(run.crawler.progress().outages, 0, "{how:?}");
+            let ended = ends_without_outage(&plan.run(&web));
+            assert_eq!(ended, (200, live as usize), "{how:?}");
         }
     }
 }
 
 #[test]
 fn names_on_one_dead_name_server_hold_no_crawl() {
-    for live in [0, 5] {
+    for (live, is_silent) in [(0, false), (5, false), (0, true), (5, true)] {
         let (mut web, mut plan) = many(live);
         web.promise.obeys_robots = false;
-        web.unknown_names_fail = true;
+        web.unknown_names_fail = !is_silent;
+        web.unknown_names_are_silent = is_silent;
         plan.asks_names = true;
-        for number in 0..300 {
+        for number in 0..1000 {
             plan.seeds.push(format!("http://nowhere{number}.test/"));
         }
+        // More questions than are sent at once.
+        let plan = plan.set("CONCURRENT_REQUESTS", 1000);
         let plan = plan.set("HOST_DOWN_AFTER", 20).set("ROBOTSTXT_OBEY", false);
         let web = web.shared();
-        let run = plan.run(&web);
-        let lines = run.lines();
-        let ended = lines
-            .iter()
-            .filter(|line| line.is_page() && line.is_final());
-        let fetched = ended.clone().filter(|line| line.end() == "200").count();
-        assert_eq!(
-            (ended.count(), fetched),
-            (300 + live as usize, live as usize)
-        );
-        assert_eq!(run.crawler.progress().outages, 0);
+        let ended = ends_without_outage(&plan.run(&web));
+        assert_eq!(ended, (1000 + live as usize, live as usize), "{is_silent}");
     }
 }
 

@@ -29,8 +29,12 @@ pub struct PoliteWeb {
     pub outages: Vec<Outage>,
     /// Names that no site has are not absent: their name servers fail.
     pub unknown_names_fail: bool,
+    /// The same, and they are silent.
+    pub unknown_names_are_silent: bool,
     /// Names of sites whose name servers are gone: they fail, too.
     pub lost_names: BTreeSet<String>,
+    /// Names that the name server has answered.
+    pub cached_names: BTreeSet<String>,
     /// Requests in the order of their arrival.
     pub arrivals: Vec<Arrival>,
     /// Connections asked for, accepted or not.
@@ -66,6 +70,8 @@ pub enum Names {
     Answers,
     Silent,
     Fails,
+    /// It fails for names that it has not answered before: those are in its cache.
+    FailsForNew,
 }
 
 /// What a crawler's settings promise to every site.
@@ -111,6 +117,8 @@ impl Default for Promise {
 #[derive(Clone)]
 pub struct Site {
     pub address: SocketAddr,
+    /// Another one, of IPv6: given by the name server only.
+    pub address6: Option<SocketAddr>,
     /// How many requests it lets pass; robots.txt is free.
     pub limit: Option<Limit>,
     /// How it answers those, whatever its paths say.
@@ -167,6 +175,7 @@ impl Site {
     pub fn new(name: &str, address: SocketAddr) -> Self {
         Site {
             address,
+            address6: None,
             limit: None,
             mood: None,
             paths: BTreeMap::new(),
@@ -241,7 +250,9 @@ impl PoliteWeb {
     }
 
     pub fn shared(mut self) -> Shared<PoliteWeb> {
-        self.listening = self.sites.values().map(|site| site.address).collect();
+        let sites = self.sites.values();
+        let addresses = sites.flat_map(|site| [Some(site.address), site.address6]);
+        self.listening = addresses.flatten().collect();
         Shared::new(self)
     }
 
@@ -298,7 +309,12 @@ impl PoliteWeb {
         if !self.sites.contains_key(&host) {
             return self.fault(now, format!("{host}{path}: no site has this name"));
         }
-        if self.sites[&host].address != to {
+        let site = &self.sites[&host];
+        let to = match site.address6 == Some(to) {
+            true => site.address,
+            false => to,
+        };
+        if site.address != to {
             self.fault(now, format!("{host} was asked at {to}"));
         }
         self.judge(now, &host, &path);
@@ -605,7 +621,7 @@ impl World for PoliteWeb {
         }
     }
 
-    /// The name server: every site's name has the one address.
+    /// The name server: every site's name has its one or two addresses.
     fn datagram(&mut self, socket: ConnId, to: SocketAddr, bytes: &[u8], net: &mut Net) {
         if to != NAME_SERVER.parse().expect("an address") || bytes.len() < 17 {
             return net.reset(socket, Duration::ZERO);
@@ -624,11 +640,28 @@ impl World for PoliteWeb {
             at += 1 + length;
         }
         let kind = bytes[at + 2];
-        let site = self.sites.get(&labels.join("."));
-        let answer = site.filter(|_| kind == 1).map(|site| site.address);
+        let name = labels.join(".");
+        let site = self.sites.get(&name);
+        let addresses = site.map(|site| [Some(site.address), site.address6]);
+        let mut addresses = addresses.into_iter().flatten().flatten();
+        let answer = addresses.find(|address| address.is_ipv4() == (kind == 1));
+        // A site's own name servers answer for all below its name.
+        let zone = match site {
+            Some(_) => Some(name.clone()),
+            None => Some(labels[1..].join(".")).filter(|zone| self.sites.contains_key(zone)),
+        };
+        // The root's name servers always answer.
+        let is_unknown = zone.is_none() && name != "a.root-servers.net";
+        if self.unknown_names_are_silent && is_unknown {
+            return;
+        }
         let fails = names == Some(Names::Fails)
-            || self.unknown_names_fail && site.is_none()
-            || self.lost_names.contains(&labels.join("."));
+            || names == Some(Names::FailsForNew) && !self.cached_names.contains(&name)
+            || self.unknown_names_fail && is_unknown
+            || zone.is_some_and(|zone| self.lost_names.contains(&zone));
+        if !fails {
+            self.cached_names.insert(name);
+        }
         let answer = answer.filter(|_| !fails);
         let code = match site {
             _ if fails => 0x82,
@@ -638,9 +671,16 @@ impl World for PoliteWeb {
         let mut reply = vec![bytes[0], bytes[1], 0x81, code, 0, 1];
         reply.extend_from_slice(&[0, u8::from(answer.is_some()), 0, 0, 0, 0]);
         reply.extend_from_slice(&bytes[12..at + 5]);
-        if let Some(SocketAddr::V4(address)) = answer {
-            reply.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1, 0, 0, 1, 44, 0, 4]);
-            reply.extend_from_slice(&address.ip().octets());
+        match answer {
+            Some(SocketAddr::V4(address)) => {
+                reply.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1, 0, 0, 1, 44, 0, 4]);
+                reply.extend_from_slice(&address.ip().octets());
+            }
+            Some(SocketAddr::V6(address)) => {
+                reply.extend_from_slice(&[0xc0, 12, 0, 28, 0, 1, 0, 0, 1, 44, 0, 16]);
+                reply.extend_from_slice(&address.ip().octets());
+            }
+            None => {}
         }
         net.reply(socket, Duration::from_millis(3), &reply);
     }

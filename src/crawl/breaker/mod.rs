@@ -16,13 +16,13 @@
 //!  └──────────── a single probe is answered: all goes on ◄──────────────────┘
 //! ```
 //!
-//! While it is open, probes go by turns to hosts that answered before or that failed, and to hosts
-//! from the queue that were not tried in this outage: the first two may be gone for ever.
+//! While it is open, probes alternate between hosts that answered or failed before and queued hosts
+//! that were not tried in this outage: the first may be gone for good.
 //!
-//! Where fewer fail, a missing route alone opens it, after 3 s in which nobody answered.
+//! If fewer networks fail, only missing routes open it, after 3 s without an answer.
 //!
-//! A failure is *suspended* until the verdict, for at most 5 s: it is charged to its host, or what
-//! failed is put back as it was.
+//! A failure is *suspended* until the verdict, for at most 5 s. Then it is charged to its host, or the
+//! request is put back unchanged.
 
 mod watch;
 
@@ -36,28 +36,28 @@ use crate::base::time::Instant;
 
 pub use self::watch::Report;
 
-/// Hosts on different networks that must have failed, and hosts there must be at all.
+/// Networks on which hosts must have failed. With fewer open hosts, only missing routes count.
 const NETWORKS_MIN: usize = 8;
 /// The span in which they failed.
 const WINDOW: Duration = Duration::from_secs(10);
 /// A failure without a verdict is charged to its host after this.
 const SUSPENDED_MAX: Duration = Duration::from_secs(3);
-/// What was asked of hosts that answered before is answered in this, or not.
+/// Time limit for the answers to a check.
 const CHECK_MAX: Duration = Duration::from_secs(2);
-/// What such a check has shown holds for so long: nobody is asked more often.
+/// For this long after an answered check failures are charged without another one.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
-/// Hosts that answered before which are asked.
+/// Hosts that a check connects to; each answered before.
 const CHECKED: usize = 3;
 /// The first pause between probes while it is open; each further one is twice as long.
 const PROBE_EVERY_MIN: Duration = Duration::from_secs(1);
 /// The longest pause between probes.
 const PROBE_EVERY_MAX: Duration = Duration::from_secs(30);
-/// A probe that is not answered after this is not answered.
+/// Time limit for the answer to a probe.
 const PROBE_MAX: Duration = Duration::from_secs(5);
-/// Asked where no name is known to resolve: every resolver begins with the root's name servers
-/// (RFC 8109), and any reply at all shows that one listens.
+/// Looked up where no name is known to resolve: every resolver starts from the root's name servers
+/// (RFC 8109), and any reply shows that one listens.
 const NAME_FOR_ANY_ANSWER: &str = "a.root-servers.net";
-/// Ways out that are watched: of proxies beyond these each failure is its hosts' at once.
+/// Egresses that are watched. Failures through further proxies are charged at once.
 const WATCHES_MAX: usize = 64;
 
 /// A way out of our machine.
@@ -110,15 +110,15 @@ impl Egress {
 pub enum Cause {
     /// Our machine has no route there.
     NoRoute,
-    /// Somebody on the way reported that host or network cannot be reached.
+    /// A router reported that the host or network is unreachable.
     Unreachable,
-    /// Nothing came back.
+    /// There was no reply.
     TimedOut,
     /// Our own proxy refused the connection.
     Refused,
-    /// No name server answered.
+    /// No name server replied.
     NamesSilent,
-    /// The name servers answered that they failed (SERVFAIL).
+    /// The name servers replied with SERVFAIL or REFUSED.
     NamesFailed,
 }
 
@@ -139,18 +139,21 @@ impl Cause {
     }
 }
 
-/// Whom to ask whether the network works.
+/// Destination of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Who listens there.
+    /// A TCP endpoint.
     Address(SocketAddr),
-    /// The name servers, for this name.
+    /// The name servers; they are asked for this name.
     Name(Box<str>),
+    /// The name servers; they are asked for a name that was never asked for, below this one's
+    /// registrable domain. No cache has it, so a reply shows that other name servers are reached (but
+    /// for resolvers that infer from signed zones what does not exist, RFC 8198).
+    Below(Box<str>),
 }
 
 impl Target {
-    /// What counts as a network of its own: an IPv4 address's /24, an IPv6 address's /48. Names are
-    /// told apart by [`Failed::network`].
+    /// The network of an address: its /24 (IPv4) or /48 (IPv6). For names see [`Failed::network`].
     pub fn network(address: IpAddr) -> u64 {
         match address {
             IpAddr::V4(address) => u64::from(u32::from(address) >> 8),
@@ -163,8 +166,8 @@ impl Target {
 #[derive(Clone, Debug)]
 pub struct Failed {
     pub egress: Egress,
-    /// What is likely to fail by itself, as one number: the host's /24 or /48; behind a proxy or where
-    /// the name servers failed, a hash of its registrable domain.
+    /// The part of the net that is likely to fail by itself: the host's /24 or /48; behind a proxy, or
+    /// where the name servers failed, a hash of its registrable domain.
     pub network: u64,
     pub cause: Cause,
     /// When the attempt began.
@@ -175,11 +178,11 @@ pub struct Failed {
 /// What becomes of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// It is the host's.
+    /// Charge it to the host.
     Charge,
-    /// To be decided: an order to charge or to put back follows within 5 s.
+    /// Undecided: an order to charge or to put back follows within 5 s.
     Suspend,
-    /// It is ours: what failed is put back as it was.
+    /// Our own fault: put the request back unchanged.
     PutBack,
 }
 
@@ -196,10 +199,21 @@ pub enum Probed {
     Failed,
 }
 
-/// What came of [`Order::Pick`].
+/// What the name servers are asked in a probe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// This name. Each reply is an answer, also SERVFAIL.
+    Any(Box<str>),
+    /// This name. An address or its absence is an answer.
+    Name(Box<str>),
+    /// The same for a new name below this one's registrable domain.
+    Below(Box<str>),
+}
+
+/// Result of [`Order::Pick`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Picked {
-    /// This host; `network` is told as in [`Failed`].
+    /// This host; `network` is as in [`Failed`].
     Host { network: u64, target: Target },
     /// There is no host in the queue that was not tried.
     Exhausted,
@@ -207,28 +221,23 @@ pub enum Picked {
     Failed,
 }
 
-/// What the driver is to do.
+/// An action for the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Connect to this address, send nothing, and report what came of it.
+    /// Connect to this address, send nothing, and report the result.
     Connect { probe: u32, to: SocketAddr },
-    /// Ask the name servers for this name, whatever is remembered of it, and report. `any`: each reply
-    /// is an answer, also that they failed.
-    Lookup {
-        probe: u32,
-        name: Box<str>,
-        any: bool,
-    },
+    /// Look a name up, past our own cache, and report the result.
+    Lookup { probe: u32, question: Question },
     /// Pick a host from the queue that is reached by this egress and was not
     /// [tried](Breaker::was_tried), for [`Breaker::handle_picked`].
     Pick { probe: u32, egress: Egress },
-    /// Nobody waits for this probe any more.
+    /// The result of this probe is no longer needed.
     Abandon { probe: u32 },
-    /// What is suspended of this egress counts against its hosts.
+    /// Charge what is suspended of this egress to its hosts.
     Charge(Egress),
-    /// It has opened: what is suspended is put back, and nothing is sent.
+    /// The egress is open: put back what is suspended, and send nothing.
     Open(Egress, Report),
-    /// It has closed after so long: all goes on.
+    /// The egress is closed again, after it was open for this long: resume.
     Close(Egress, Duration),
 }
 
@@ -241,14 +250,16 @@ pub struct Breaker {
     probes_made: u32,
     opened: u64,
     open_for: Duration,
+    /// No probe of an open egress begins.
+    is_paused: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Probe {
     id: u32,
-    /// What it is to decide.
+    /// The egress whose state it decides.
     decides: Egress,
-    /// The way it goes.
+    /// The egress it uses.
     by: Egress,
     /// The host it goes to; none while one is picked.
     target: Option<Target>,
@@ -256,8 +267,7 @@ struct Probe {
 }
 
 impl Breaker {
-    /// A host could not be reached. `hosts` have something to fetch: where they are few, no eight can
-    /// fail.
+    /// A host could not be reached. `hosts` is the number of hosts with something to fetch.
     pub fn handle_failure(&mut self, failed: Failed, hosts: usize, now: Instant) -> Judgement {
         let Some(index) = self.watch(failed.egress) else {
             return Judgement::Charge;
@@ -275,8 +285,8 @@ impl Breaker {
         judgement
     }
 
-    /// Whether what has no route by this egress will have none: nobody ever answered by it, and the
-    /// other address family works.
+    /// Whether this egress lacks routes for good: it never had an answer, and the other address family
+    /// works.
     pub fn is_without_route(&self, egress: Egress, now: Instant) -> bool {
         let other = egress.other_family().and_then(|other| self.find(other));
         let works = other.is_some_and(|other| self.watches[other].is_known_to_work(now));
@@ -284,13 +294,22 @@ impl Breaker {
         works && own.is_none_or(Watch::never_answered)
     }
 
-    /// A host accepted or refused a connection, or a name server answered. `network` is told as in
-    /// [`Failed`].
-    pub fn handle_answer(&mut self, egress: Egress, network: u64, target: Target, now: Instant) {
+    /// A host accepted or refused a connection, or a name server answered. `network` is as in
+    /// [`Failed`]. `target` is remembered for probes; none where it would prove nothing.
+    pub fn handle_answer(
+        &mut self,
+        egress: Egress,
+        network: u64,
+        target: Option<Target>,
+        now: Instant,
+    ) {
         let Some(index) = self.watch(egress) else {
             return;
         };
-        self.watches[index].remember(network, target, now);
+        match target {
+            Some(target) => self.watches[index].remember(network, target, now),
+            None => self.watches[index].answered(now),
+        }
         if !self.watches[index].is_leftover(now) {
             self.settle(index, now);
         }
@@ -320,6 +339,8 @@ impl Breaker {
             (Probed::Refused, _) => Probed::Answered,
             // That there is a route by the other family says nothing of this one.
             (Probed::Failed, by) if Some(by) == probe.decides.other_family() => Probed::NoRoute,
+            // No host was picked in time: nothing was tried.
+            (Probed::Failed, _) if probe.target.is_none() => Probed::NoRoute,
             _ => ended,
         };
         let by = self.find(probe.by).expect("what is asked is watched");
@@ -349,8 +370,7 @@ impl Breaker {
         }
     }
 
-    /// A host was picked for a probe, or none. Without one the probe goes to a host that answered
-    /// before or that failed.
+    /// Result of [`Order::Pick`]. Without a host the probe goes to one that answered or failed before.
     pub fn handle_picked(&mut self, id: u32, picked: Picked) {
         let Some(probe) = self.probes.iter().find(|probe| probe.id == id) else {
             return;
@@ -372,8 +392,8 @@ impl Breaker {
         self.ask(id, egress, by, target, until);
     }
 
-    /// Whether a host was tried by this egress since it opened, or another on its network; `network`
-    /// is told as in [`Failed`].
+    /// Whether a host on this network was tried by this egress since it opened; `network` is as in
+    /// [`Failed`].
     pub fn was_tried(&self, egress: Egress, network: u64) -> bool {
         self.find(egress)
             .is_some_and(|index| self.watches[index].was_tried(network))
@@ -381,7 +401,10 @@ impl Breaker {
 
     /// When [`Breaker::handle_timeout`] is due.
     pub fn next_timeout(&self) -> Option<Instant> {
-        let watches = self.watches.iter().filter_map(Watch::next_timeout);
+        let watches = self
+            .watches
+            .iter()
+            .filter_map(|watch| self.timeout_of(watch));
         let probes = self.probes.iter().map(|probe| probe.until);
         watches.chain(probes).min()
     }
@@ -399,7 +422,8 @@ impl Breaker {
             self.handle_probe(id, Probed::Failed, now);
         }
         for index in 0..self.watches.len() {
-            if self.watches[index].next_timeout().is_none_or(|at| at > now) {
+            let timeout = self.timeout_of(&self.watches[index]);
+            if timeout.is_none_or(|at| at > now) {
                 continue;
             }
             match &self.watches[index].state {
@@ -417,19 +441,29 @@ impl Breaker {
         }
     }
 
+    /// While the crawl is paused no probe of an open egress begins.
+    pub fn set_paused(&mut self, is_paused: bool) {
+        self.is_paused = is_paused;
+    }
+
+    fn timeout_of(&self, watch: &Watch) -> Option<Instant> {
+        let is_held = self.is_paused && watch.is_open();
+        watch.next_timeout().filter(|_| !is_held)
+    }
+
     /// The next thing to do, if there is any.
     pub fn poll(&mut self) -> Option<Order> {
         self.orders.pop_front()
     }
 
-    /// Until when nothing is to be sent by this egress, where it is open.
+    /// When the next probe of this egress is due, where it is open. Nothing is to be sent until then.
     pub fn blocked_until(&self, egress: Egress) -> Option<Instant> {
         let watch = &self.watches[self.find(egress)?];
         watch.next_timeout().filter(|_| watch.is_open())
     }
 
-    /// Whether nothing is to be sent at all: every way that was used is open, and each of them had worked.
-    /// Where one never did, another that was not tried yet may work.
+    /// Whether nothing is to be sent at all: every egress that was used is open, and each had an answer
+    /// before. If one never had, one that was not tried yet may work.
     pub fn stops_all(&self) -> bool {
         let mut ways = self
             .watches
@@ -442,9 +476,23 @@ impl Breaker {
         }
     }
 
-    /// Whether any way is open.
-    pub fn is_open(&self) -> bool {
-        self.watches.iter().any(Watch::is_open)
+    /// Whether an egress had an answer.
+    pub fn has_answered(&self, egress: Egress) -> bool {
+        let watch = self.find(egress).map(|index| &self.watches[index]);
+        watch.is_some_and(|watch| !watch.never_answered())
+    }
+
+    /// Whether an egress is open and there was no answer by any since the first one opened.
+    pub fn is_all_silent(&self) -> bool {
+        let open = self.watches.iter().filter_map(|watch| match watch.state {
+            State::Open { since, .. } => Some(since),
+            _ => None,
+        });
+        let Some(since) = open.min() else {
+            return false;
+        };
+        let mut watches = self.watches.iter();
+        !watches.any(|watch| watch.has_answered_after(since))
     }
 
     /// For how long it has been open, and until the next probe; `None` while it is closed.
@@ -481,7 +529,7 @@ impl Breaker {
         Some(self.watches.len() - 1)
     }
 
-    /// Somebody answered: what failed is not our network's fault.
+    /// There was an answer: what failed is not our network's fault.
     fn settle(&mut self, index: usize, now: Instant) {
         let egress = self.watches[index].egress;
         let before = self.watches[index].close(now);
@@ -527,13 +575,15 @@ impl Breaker {
         });
     }
 
-    /// Asks hosts that answered before, or decides at once where there is none.
+    /// Connects to hosts that answered before; opens at once where there are none.
     fn check(&mut self, index: usize, now: Instant) {
         let egress = self.watches[index].egress;
         let known = self.known_addresses(egress);
-        let name = (egress == Egress::Names).then(|| self.watches[index].name_to_ask(0));
-        let lookups = name.is_some();
-        if known.is_empty() && !lookups {
+        let lookups = match egress {
+            Egress::Names => self.watches[index].lookups(),
+            _ => Vec::new(),
+        };
+        if known.is_empty() && lookups.is_empty() {
             // Only what lacks a route was suspended.
             return self.open(index, now);
         }
@@ -542,15 +592,14 @@ impl Breaker {
             let id = self.next_probe();
             self.ask(id, egress, by, Target::Address(to), now + CHECK_MAX);
         }
-        if let Some(name) = name {
+        for target in lookups {
             let id = self.next_probe();
-            let target = Target::Name(name);
             self.ask(id, egress, Egress::Names, target, now + CHECK_MAX);
         }
     }
 
-    /// Up to three addresses that answered before: by this egress; by any, where name servers failed;
-    /// by the other family, too, where this one may have no route because there is none.
+    /// Up to three addresses that answered before, by this egress. Where name servers failed, by any;
+    /// where all failures are missing routes, by the other family, too.
     fn known_addresses(&self, egress: Egress) -> Vec<(Egress, SocketAddr)> {
         let routes = self
             .find(egress)
@@ -566,8 +615,8 @@ impl Breaker {
         known.into_iter().map(|(_, by, to)| (by, to)).collect()
     }
 
-    /// A single probe while it is open: by turns to a host that is known, and to one from the queue.
-    /// All that goes through a proxy asks the proxy.
+    /// A single probe while it is open: every other one goes to a queued host, except by a proxy, where
+    /// each goes to the proxy.
     fn probe(&mut self, index: usize, now: Instant) {
         let egress = self.watches[index].egress;
         let number = self.watches[index].begin_probe(now);
@@ -587,7 +636,7 @@ impl Breaker {
         }
     }
 
-    /// Whom to ask of those that answered before or that failed, and the way there.
+    /// The next target of those that answered or failed before, and the egress to it.
     fn known_target(&mut self, index: usize) -> (Egress, Target) {
         let egress = self.watches[index].egress;
         let by_network = self.watches[index].is_by_network();
@@ -621,10 +670,13 @@ impl Breaker {
     fn ask(&mut self, id: u32, decides: Egress, by: Egress, target: Target, until: Instant) {
         self.orders.push_back(match &target {
             Target::Address(to) => Order::Connect { probe: id, to: *to },
-            Target::Name(name) => Order::Lookup {
+            Target::Name(name) | Target::Below(name) => Order::Lookup {
                 probe: id,
-                name: name.clone(),
-                any: **name == *NAME_FOR_ANY_ANSWER,
+                question: match &target {
+                    Target::Below(_) => Question::Below(name.clone()),
+                    _ if **name == *NAME_FOR_ANY_ANSWER => Question::Any(name.clone()),
+                    _ => Question::Name(name.clone()),
+                },
             },
         });
         self.probes.push(Probe {

@@ -17,8 +17,12 @@ struct Bench {
     /// How IPv6 addresses do, where that is otherwise.
     connects6: Option<Probed>,
     lookups: Probed,
+    /// Every second lookup is answered, the others fail.
+    lookups_by_turns: bool,
     /// Hosts that are picked from the queue, the last one first.
     picks: Vec<Picked>,
+    /// No host is picked in time.
+    picks_nothing: bool,
 }
 
 impl Bench {
@@ -30,7 +34,9 @@ impl Bench {
             connects: Probed::Failed,
             connects6: None,
             lookups: Probed::Failed,
+            lookups_by_turns: false,
             picks: Vec::new(),
+            picks_nothing: false,
         }
     }
 
@@ -53,12 +59,17 @@ impl Bench {
         };
         let network = 1000 + u64::from(number);
         self.breaker
-            .handle_answer(egress, network, target, self.now);
+            .handle_answer(egress, network, Some(target), self.now);
         self.settle();
     }
 
     /// Some time passes, then hosts on so many other networks fail at once.
     fn fail(&mut self, egress: Egress, cause: Cause, count: u8) -> Vec<Judgement> {
+        self.fail_of(egress, cause, 0, count)
+    }
+
+    /// The same, of networks from a number on.
+    fn fail_of(&mut self, egress: Egress, cause: Cause, first: u8, count: u8) -> Vec<Judgement> {
         self.pass(0.01);
         let fail = |number| {
             let target = match egress {
@@ -76,13 +87,15 @@ impl Bench {
             self.settle();
             judgement
         };
-        (0..count).map(fail).collect()
+        (first..first + count).map(fail).collect()
     }
 
     /// Carries out what is ordered: whoever is asked answers at once, or never.
     fn settle(&mut self) {
         while let Some(order) = self.breaker.poll() {
-            if let Order::Pick { probe, .. } = &order {
+            if let Order::Pick { probe, .. } = &order
+                && !self.picks_nothing
+            {
                 let picked = self.picks.pop().unwrap_or(Picked::Exhausted);
                 self.breaker.handle_picked(*probe, picked);
             }
@@ -91,7 +104,10 @@ impl Bench {
                     let ended = self.connects6.filter(|_| to.is_ipv6());
                     Some((*probe, ended.unwrap_or(self.connects)))
                 }
-                Order::Lookup { probe, .. } => Some((*probe, self.lookups)),
+                Order::Lookup { probe, .. } => match self.lookups_by_turns && probe % 2 == 0 {
+                    true => Some((*probe, Probed::Answered)),
+                    false => Some((*probe, self.lookups)),
+                },
                 _ => None,
             };
             self.orders.push(order);
@@ -184,7 +200,7 @@ fn answers_that_had_arrived_before_a_failure_charge_nobody() {
     let judged = bench.fail(V4, Cause::NoRoute, 3);
     assert_eq!(judged, [Judgement::Suspend; 3]);
     let target = Target::Address(Bench::address(7));
-    bench.breaker.handle_answer(V4, 7, target, bench.now);
+    bench.breaker.handle_answer(V4, 7, Some(target), bench.now);
     bench.settle();
     assert_eq!(bench.words(), [""; 0]);
     let judged = bench.fail(V4, Cause::NoRoute, 9);
@@ -455,6 +471,96 @@ fn a_crawl_of_few_hosts_charges_them_at_once_where_it_has_a_route() {
 }
 
 #[test]
+fn name_servers_are_asked_for_what_no_cache_can_have() {
+    let mut bench = Bench::new();
+    (0..5).for_each(|number| bench.answer(Egress::Names, number));
+    bench.fail(Egress::Names, Cause::NamesFailed, 8);
+    assert!(bench.is_open(Egress::Names));
+    bench.pass(100.0);
+    let asked = bench.orders.iter().filter_map(|order| match order {
+        Order::Lookup { question, .. } => Some(question.clone()),
+        _ => None,
+    });
+    let below = |number| Question::Below(format!("known{number}.test").into());
+    let asked: Vec<_> = asked.collect();
+    assert_eq!(asked[..3], [below(4), below(3), below(2)], "in the check");
+    assert!(asked.len() > 5);
+    let is_below = |question: &Question| matches!(question, Question::Below(_));
+    assert!(asked.iter().all(is_below), "{asked:?}");
+    // One of the three may have lost its own name servers.
+    let mut bench = Bench::new();
+    (0..5).for_each(|number| bench.answer(Egress::Names, number));
+    bench.lookups_by_turns = true;
+    bench.fail(Egress::Names, Cause::NamesFailed, 8);
+    assert!(!bench.is_open(Egress::Names));
+}
+
+#[test]
+fn a_name_that_does_not_exist_is_an_answer_and_asked_for_no_more() {
+    let mut bench = Bench::new();
+    let (network, now) = (7, bench.now);
+    let breaker = &mut bench.breaker;
+    breaker.handle_answer(Egress::Names, network, None, now);
+    bench.fail(Egress::Names, Cause::NamesSilent, 8);
+    let question = bench.orders.iter().find_map(|order| match order {
+        Order::Lookup { question, .. } => Some(question.clone()),
+        _ => None,
+    });
+    assert_eq!(question, Some(Question::Any(NAME_FOR_ANY_ANSWER.into())));
+}
+
+#[test]
+fn a_host_that_could_not_be_picked_in_time_says_nothing_of_the_route() {
+    let mut bench = Bench::new();
+    bench.connects = Probed::NoRoute;
+    bench.fail(V4, Cause::NoRoute, 8);
+    assert!(bench.is_open(V4));
+    bench.picks_nothing = true;
+    bench.pass(300.0);
+    assert!(bench.words().contains(&"pick"));
+    assert!(bench.is_open(V4));
+}
+
+#[test]
+fn failures_that_were_charged_decide_nothing_for_those_that_follow() {
+    // An answer that was on its way charges neither the first outage nor one soon after it.
+    let mut bench = Bench::new();
+    bench.answer(V4, 0);
+    bench.fail(V4, Cause::TimedOut, 1);
+    bench.pass(3.1);
+    assert!(bench.words().contains(&"charge"));
+    bench.fail_of(V4, Cause::TimedOut, 10, 1);
+    let target = Some(Target::Address(Bench::address(1)));
+    bench.pass(0.01);
+    bench.breaker.handle_answer(V4, 1001, target, bench.now);
+    bench.settle();
+    assert_eq!(bench.words(), [""; 0], "it may be older than the failure");
+    // A missing route counts, though another host timed out just before.
+    let mut bench = Bench::new();
+    bench.answer(V4, 0);
+    bench.fail(V4, Cause::TimedOut, 1);
+    bench.pass(3.1);
+    bench.fail_of(V4, Cause::NoRoute, 10, 3);
+    bench.pass(3.1);
+    assert!(bench.is_open(V4));
+}
+
+#[test]
+fn while_the_crawl_is_paused_no_probe_begins() {
+    let mut bench = Bench::new();
+    bench.answer(V4, 0);
+    bench.fail(V4, Cause::TimedOut, 8);
+    bench.pass(10.0);
+    bench.words();
+    bench.breaker.set_paused(true);
+    bench.pass(1000.0);
+    assert_eq!(bench.words(), [""; 0]);
+    bench.breaker.set_paused(false);
+    bench.pass(0.0);
+    assert!(!bench.words().is_empty());
+}
+
+#[test]
 fn names_that_failed_with_the_network_are_asked_as_soon_as_it_is_back() {
     let mut bench = Bench::new();
     bench.answer(V4, 0);
@@ -478,7 +584,7 @@ fn memory_is_bounded_however_many_proxies_and_hosts_there_are() {
         let egress = Egress::Proxy(proxy);
         bench
             .breaker
-            .handle_answer(egress, network, target, bench.now);
+            .handle_answer(egress, network, Some(target), bench.now);
         bench.pass(0.1);
         bench.fail(V4, Cause::NoRoute, (number % 250) as u8);
     }
@@ -563,7 +669,9 @@ fn known_hosts_are_connected_to_once_in_five_seconds_however_many_others_fail() 
             let to = Bench::address(number);
             let (network, target) = (Target::network(to.ip()), Target::Address(to));
             bench.pass(0.06);
-            bench.breaker.handle_answer(V4, network, target, bench.now);
+            bench
+                .breaker
+                .handle_answer(V4, network, Some(target), bench.now);
         }
         bench.answer(Egress::Names, 0);
         (bench.connects, bench.lookups) = (Probed::Answered, Probed::Answered);

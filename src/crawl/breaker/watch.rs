@@ -1,4 +1,4 @@
-//! What is known of one way out of our machine, and whether it is open.
+//! The state of one egress: its late answers and failures, and whether it is open.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -6,43 +6,43 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::{
-    CHECK_EVERY, Cause, Egress, Failed, Judgement, NAME_FOR_ANY_ANSWER, NETWORKS_MIN,
+    CHECK_EVERY, CHECKED, Cause, Egress, Failed, Judgement, NAME_FOR_ANY_ANSWER, NETWORKS_MIN,
     PROBE_EVERY_MAX, PROBE_EVERY_MIN, PROBE_MAX, Probed, SUSPENDED_MAX, Target, WINDOW,
 };
 use crate::base::time::Instant;
 
-/// Who answered lately, each on another network.
+/// Hosts that answered lately and are remembered, one per network.
 const KNOWN_MAX: usize = 16;
-/// Who failed lately, each on another network.
+/// Failures that are remembered, one per network.
 const FAILED_MAX: usize = 64;
-/// Networks that are known to have been tried in an outage: as many as requests are usually in flight.
+/// Networks remembered as tried in an outage: as many as requests are usually in flight.
 const TRIED_MAX: usize = 4096;
-/// Answers that come this soon after a failure may have arrived before it: they prove nothing.
+/// Answers read this soon after a failure may have arrived before it, and prove nothing.
 const LEFTOVERS: Duration = Duration::from_millis(50);
-/// Who answered is remembered so often at most: every page has an answer, and few are needed.
+/// Shortest time between two answers that are remembered: every page has one, and few are needed.
 const REMEMBERED_EVERY: Duration = Duration::from_millis(50);
 
-/// One way out of our machine.
+/// One egress.
 #[derive(Debug)]
 pub struct Watch {
     pub egress: Egress,
     pub state: State,
     answered_at: Option<Instant>,
     remembered_at: Option<Instant>,
-    /// What the last check has shown, where it was answered.
+    /// The last check that was answered.
     works: Option<Works>,
     known: VecDeque<Known>,
     failed: VecDeque<Failure>,
-    /// Networks on which hosts failed, or were probed, since it opened and just before.
+    /// Networks on which hosts failed or were probed since it opened, or just before.
     tried: BTreeSet<u64>,
 }
 
-/// Hosts that were asked in a check have answered: what fails soon after is charged at once, so that
-/// they are not asked again for every eight failures.
+/// An answered check. Failures soon after it are charged at once, so that the same hosts are not
+/// connected to for every eight failures.
 #[derive(Clone, Copy, Debug)]
 struct Works {
     until: Instant,
-    /// What had failed lacked a route. A check for other failures says nothing of routes lost since.
+    /// The failures before it were missing routes. A check of other failures says nothing of routes.
     despite_routes: bool,
 }
 
@@ -51,7 +51,7 @@ struct Known {
     network: u64,
     target: Target,
     at: Instant,
-    /// A probe in this outage was not answered: no proof of an outage once it is over.
+    /// A probe in this outage got no answer. It is forgotten when the egress closes.
     is_doubted: bool,
 }
 
@@ -61,42 +61,44 @@ struct Failure {
     cause: Cause,
     target: Target,
     at: Instant,
+    /// There was a verdict: it counts towards a check, and waits for nothing.
+    is_charged: bool,
 }
 
-/// How it stands with it.
+/// Whether the egress is open.
 #[derive(Debug)]
 pub enum State {
-    /// It works, as far as is known; `suspended` since the first failure without a verdict.
+    /// It works. `suspended`: when the first failure without a verdict came.
     Closed { suspended: Option<Instant> },
-    /// Hosts that answered before are asked.
+    /// Hosts that answered before are connected to.
     Checking {
         until: Instant,
         asked: usize,
         is_connected: bool,
-        is_looked_up: Option<bool>,
+        is_looked_up: bool,
     },
-    /// It does not work. `by_network`: nor did connections, where name servers failed.
+    /// It does not work. `by_network`: for name servers, connections failed, too.
     Open {
         since: Instant,
         probe_at: Instant,
         pause: Duration,
         probes: usize,
-        /// Those of them that went to hosts that answered before or that failed.
+        /// Probes to hosts that answered or failed before.
         known_probes: usize,
         is_probing: bool,
         by_network: bool,
     },
 }
 
-/// What a person should know when it opens.
+/// Why an egress opened, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Networks on which hosts failed, and of how.
+    /// Networks on which hosts failed.
     pub networks: usize,
     pub causes: BTreeMap<Cause, usize>,
-    /// In this span.
+    /// Since the first of these failures.
     pub span: Duration,
-    /// Hosts that answered before, were asked, and did not answer.
+    /// Hosts that answered before, and did not answer the check.
     pub asked: usize,
     pub egress: Egress,
 }
@@ -141,18 +143,18 @@ impl Watch {
         matches!(self.state, State::Open { .. })
     }
 
-    /// Whether it is open, and somebody had answered by it before.
+    /// Whether it is open, and had an answer before.
     pub fn stops_all(&self) -> bool {
         self.is_open() && !self.known.is_empty()
     }
 
-    /// Whether anybody was asked by it.
+    /// Whether anything was sent by it.
     pub fn is_used(&self) -> bool {
         self.answered_at.is_some() || !self.failed.is_empty() || self.is_open()
     }
 
-    /// What becomes of a failure, before anybody is asked. `is_any_known`: somebody has answered by this
-    /// way or by the other family.
+    /// What becomes of a failure, before a check. `is_any_known`: a host answered by this egress or by
+    /// the other family.
     pub fn judge(
         &mut self,
         failed: &Failed,
@@ -164,7 +166,7 @@ impl Watch {
             self.note_tried(failed.network);
             return Judgement::PutBack;
         }
-        // Somebody answered while the later half of the attempt was on its way.
+        // Another host answered in the later half of this attempt.
         let middle = failed.began + now.saturating_since(failed.began) / 2;
         let took = now.saturating_since(failed.began);
         if took >= LEFTOVERS && self.answered_at.is_some_and(|at| at >= middle) {
@@ -175,11 +177,11 @@ impl Watch {
         if self.works.is_some_and(is_shown) {
             return Judgement::Charge;
         }
-        // Few hosts may all be dead; that a route is missing is our own machine's word.
+        // A few hosts may all be dead. A missing route is reported by our own kernel.
         if hosts < NETWORKS_MIN && !(lacks_route && is_any_known) {
             return Judgement::Charge;
         }
-        // Where nobody has answered yet, dead hosts look like a dead network, except for these.
+        // Without an answer before, dead hosts look like a dead network, except for these causes.
         let is_telling = matches!(failed.cause, Cause::NoRoute | Cause::NamesSilent);
         if !is_telling && self.known.is_empty() {
             return Judgement::Charge;
@@ -194,6 +196,9 @@ impl Watch {
     fn note(&mut self, failed: &Failed, now: Instant) {
         self.failed
             .retain(|failure| now.saturating_since(failure.at) <= WINDOW);
+        // One that was charged counts anew.
+        self.failed
+            .retain(|failure| failure.network != failed.network || !failure.is_charged);
         let is_known = |failure: &Failure| failure.network == failed.network;
         if self.failed.len() < FAILED_MAX && !self.failed.iter().any(is_known) {
             self.failed.push_back(Failure {
@@ -201,11 +206,17 @@ impl Watch {
                 cause: failed.cause,
                 target: failed.target.clone(),
                 at: now,
+                is_charged: false,
             });
         }
     }
 
-    /// Whether enough have failed to ask hosts that answered before.
+    /// The failures that wait for a verdict.
+    fn suspended(&self) -> impl Iterator<Item = &Failure> {
+        self.failed.iter().filter(|failure| !failure.is_charged)
+    }
+
+    /// Whether enough networks failed for a check.
     pub fn is_to_be_checked(&self, now: Instant) -> bool {
         let is_late = |failure: &&Failure| now.saturating_since(failure.at) <= WINDOW;
         matches!(self.state, State::Closed { .. })
@@ -214,44 +225,50 @@ impl Watch {
 
     /// Whether an answer now may have arrived before the first failure that waits for a verdict.
     pub fn is_leftover(&self, now: Instant) -> bool {
-        let first = self.failed.front().map(|failure| failure.at);
+        let first = self.suspended().next().map(|failure| failure.at);
         !self.is_open() && first.is_some_and(|at| now.saturating_since(at) < LEFTOVERS)
     }
 
-    /// Whether all that failed lacked a route.
+    /// Whether all failures that wait for a verdict were missing routes.
     pub fn lacks_routes(&self) -> bool {
-        !self.failed.is_empty() && self.failed.iter().all(|failure| failure.cause.is_routing())
+        let mut suspended = self.suspended().peekable();
+        suspended.peek().is_some() && suspended.all(|failure| failure.cause.is_routing())
     }
 
-    /// Whether our own machine said of all that failed that there is no route.
+    /// The same, as reported by our own kernel.
     pub fn has_no_route(&self) -> bool {
-        let mut failed = self.failed.iter();
-        !self.failed.is_empty() && failed.all(|failure| failure.cause == Cause::NoRoute)
+        let mut suspended = self.suspended().peekable();
+        suspended.peek().is_some() && suspended.all(|failure| failure.cause == Cause::NoRoute)
     }
 
-    /// Whether anybody has answered by it and may be asked again.
+    /// Whether a host that answered by it is remembered.
     pub fn knows_any(&self) -> bool {
         !self.known.is_empty()
     }
 
-    /// Whether somebody answered lately, and nothing has failed since that waits for a verdict.
+    /// Whether there was an answer lately, and no failure since that waits for a verdict.
     pub fn is_known_to_work(&self, now: Instant) -> bool {
         let is_late = |at: Instant| now.saturating_since(at) <= WINDOW;
         matches!(self.state, State::Closed { suspended: None })
             && self.answered_at.is_some_and(is_late)
     }
 
-    /// Whether nobody ever answered by it.
+    /// Whether it had an answer after this moment.
+    pub fn has_answered_after(&self, moment: Instant) -> bool {
+        self.answered_at.is_some_and(|at| at > moment)
+    }
+
+    /// Whether it never had an answer.
     pub fn never_answered(&self) -> bool {
         self.answered_at.is_none()
     }
 
-    /// Somebody answered who is known to.
+    /// A host that is remembered already answered.
     pub fn answered(&mut self, now: Instant) {
         self.answered_at = Some(now);
     }
 
-    /// Somebody answered.
+    /// A host answered.
     pub fn remember(&mut self, network: u64, target: Target, now: Instant) {
         self.answered_at = Some(now);
         let is_recent = |at: Instant| now.saturating_since(at) < REMEMBERED_EVERY;
@@ -271,11 +288,14 @@ impl Watch {
         });
     }
 
-    /// Whoever is known to answer did not, while it was open.
+    /// A remembered host did not answer a probe; counts while it is open.
     pub fn doubt(&mut self, target: &Target) {
         if self.is_open() && !matches!(self.egress, Egress::Proxy(_)) {
-            let mut known = self.known.iter_mut();
-            if let Some(known) = known.find(|known| known.target == *target) {
+            let is_asked = |known: &&mut Known| match (&known.target, target) {
+                (Target::Name(known), Target::Below(asked)) => known == asked,
+                (known, asked) => known == asked,
+            };
+            if let Some(known) = self.known.iter_mut().find(is_asked) {
                 known.is_doubted = true;
             }
         }
@@ -293,7 +313,7 @@ impl Watch {
         self.tried.contains(&network)
     }
 
-    /// All were tried, and are tried again.
+    /// All queued hosts were tried: they may be tried again.
     pub fn forget_tried(&mut self) {
         self.tried.clear();
     }
@@ -302,24 +322,32 @@ impl Watch {
     pub fn known_addresses(&self) -> impl Iterator<Item = (Instant, Egress, SocketAddr)> + '_ {
         self.known.iter().filter_map(|known| match known.target {
             Target::Address(to) => Some((known.at, self.egress, to)),
-            Target::Name(_) => None,
+            Target::Name(_) | Target::Below(_) => None,
         })
     }
 
-    /// A name that the name servers should have an answer for: of those that are known the last one,
-    /// or so many before it.
-    pub fn name_to_ask(&self, before: usize) -> Box<str> {
+    /// The lookups of a check: up to three, below the names that resolved last.
+    pub fn lookups(&self) -> Vec<Target> {
+        let count = self.known.len().clamp(1, CHECKED);
+        (0..count).map(|before| self.lookup(before)).collect()
+    }
+
+    /// A lookup below a name that resolved before: the latest, or the one `before` it, in a circle.
+    fn lookup(&self, before: usize) -> Target {
         let names = self.known.iter().rev();
         let names = names.filter_map(|known| match &known.target {
             Target::Name(name) => Some(name.clone()),
-            Target::Address(_) => None,
+            Target::Address(_) | Target::Below(_) => None,
         });
         let count = names.clone().count();
         let mut names = names.skip(before % count.max(1));
-        names.next().unwrap_or(NAME_FOR_ANY_ANSWER.into())
+        match names.next() {
+            Some(name) => Target::Below(name),
+            None => Target::Name(NAME_FOR_ANY_ANSWER.into()),
+        }
     }
 
-    /// Goes back to being closed; gives what it was.
+    /// Closes; returns the state before.
     pub fn close(&mut self, now: Instant) -> State {
         if let State::Checking { .. } = self.state {
             self.works = Some(Works {
@@ -333,8 +361,11 @@ impl Watch {
         std::mem::replace(&mut self.state, State::Closed { suspended: None })
     }
 
-    /// What is suspended is charged, and counts as failed for as long as the window.
+    /// The suspended failures are charged; they count towards a check until [`WINDOW`] is over.
     pub fn charge(&mut self) {
+        for failure in &mut self.failed {
+            failure.is_charged = true;
+        }
         self.state = State::Closed { suspended: None };
     }
 
@@ -343,11 +374,11 @@ impl Watch {
             until,
             asked,
             is_connected: false,
-            is_looked_up: None,
+            is_looked_up: false,
         };
     }
 
-    /// A probe ended: whether that is a verdict, and whether it is that all works.
+    /// A probe ended. Returns the verdict, if there is one: whether the egress works.
     pub fn probed(
         &mut self,
         ended: Probed,
@@ -365,22 +396,18 @@ impl Watch {
                 ..
             } => {
                 let answered = ended == Probed::Answered;
-                if is_lookup {
-                    *is_looked_up = Some(answered);
-                } else {
-                    *is_connected |= answered;
+                match is_lookup {
+                    true => *is_looked_up |= answered,
+                    false => *is_connected |= answered,
                 }
-                if !is_names {
-                    return match answered {
-                        true => Some(true),
-                        false => is_last.then_some(false),
-                    };
-                }
-                // Names are found again once a lookup is answered by a network that works.
-                match (*is_looked_up, *is_connected || *asked == 0) {
-                    (Some(true), true) => Some(true),
-                    (Some(false), true) => Some(false),
-                    _ => is_last.then_some(false),
+                // Of name servers both are wanted: a zone of our own resolver's needs no network.
+                let works = match is_names {
+                    true => *is_looked_up && (*is_connected || *asked == 0),
+                    false => answered,
+                };
+                match works {
+                    true => Some(true),
+                    false => is_last.then_some(false),
                 }
             }
             State::Open {
@@ -390,7 +417,7 @@ impl Watch {
                 by_network,
                 ..
             } => {
-                // Without anybody who answered before it is the route alone that was missed.
+                // Without an answer before, only the route was missing.
                 let is_routed = self.known.is_empty() && !is_names && ended == Probed::Failed;
                 *is_probing = false;
                 if ended != Probed::Answered && !is_routed {
@@ -399,7 +426,7 @@ impl Watch {
                     return None;
                 }
                 if is_names && !is_lookup {
-                    // The network is back; the name servers are asked next.
+                    // The network is back: ask the name servers next.
                     (*by_network, *probe_at) = (false, now);
                     return None;
                 }
@@ -469,8 +496,8 @@ impl Watch {
         number
     }
 
-    /// The host for the next probe of those that answered before and those that failed, by turns, and
-    /// how many there were before it.
+    /// The target of the next probe, alternating between hosts that answered and that failed, and the
+    /// number of such probes before it.
     pub fn next_target(&mut self) -> (usize, Target) {
         let State::Open { known_probes, .. } = &mut self.state else {
             unreachable!("only what is open is probed");
@@ -478,7 +505,7 @@ impl Watch {
         let number = *known_probes;
         *known_probes += 1;
         if self.egress == Egress::Names {
-            return (number, Target::Name(self.name_to_ask(number)));
+            return (number, self.lookup(number));
         }
         let known = self.known.iter().rev().map(|known| &known.target);
         let failed = self.failed.iter().map(|failure| &failure.target);
@@ -489,11 +516,11 @@ impl Watch {
             }
             (_, failed_len) => failed.into_iter().nth(pick(failed_len)),
         };
-        let target = target.expect("it opened because somebody failed").clone();
+        let target = target.expect("it opened because hosts failed").clone();
         (number, target)
     }
 
-    /// The network is back, as somebody's answer shows: name servers that failed with it are asked.
+    /// An answer shows that the network is back: probe name servers that failed with it at once.
     pub fn probe_soon(&mut self, now: Instant) {
         if let State::Open {
             probe_at,
@@ -507,7 +534,7 @@ impl Watch {
         }
     }
 
-    /// When it is to be decided upon, or probed.
+    /// When its verdict or its next probe is due.
     pub fn next_timeout(&self) -> Option<Instant> {
         match &self.state {
             State::Closed { suspended } => suspended.map(|since| since + SUSPENDED_MAX),

@@ -23,7 +23,7 @@ pub struct PublicHosts {
     has_refused: bool,
 }
 
-/// Above so many public hosts a crawl must say whom an origin can turn to.
+/// Above this number of public hosts a crawl must name a contact.
 pub const PUBLIC_HOSTS_MAX: usize = 10;
 
 impl PublicHosts {
@@ -101,7 +101,7 @@ impl PublicHosts {
     }
 }
 
-/// Names that are nobody's on the public internet (RFC 6761, RFC 6762, RFC 9476; and single labels).
+/// Names that do not exist on the public internet (RFC 6761, RFC 6762, RFC 9476; and single labels).
 fn is_reserved(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or(name);
     !name.contains('.')

@@ -58,6 +58,7 @@ impl<I: Io> Core<I> {
             self.cancel_unsent();
         }
         self.halted = paused;
+        self.outage.set_paused(paused);
         if !matches!(self.phase, Phase::Running | Phase::Draining { .. }) {
             // All that is left is given back as it is.
             return;

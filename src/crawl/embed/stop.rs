@@ -100,7 +100,7 @@ impl<I: Io> Core<I> {
 
     /// What was still to be fetched when the crawl ended, in order of admission.
     pub fn take_pending(&mut self) -> impl Iterator<Item = Pending> + '_ {
-        // A source has heard how its requests ended, and no results are asked for again.
+        // A source was given the ends of its requests, and no results are asked for again.
         let unwritten = match self.feed {
             None => self.sink.take_unwritten(),
             Some(_) => Vec::new(),
@@ -114,9 +114,9 @@ impl<I: Io> Core<I> {
             .chain(found);
         let jobs = self.frontier.drain(outside, &self.throttle);
         let feed = self.feed.as_deref();
-        let told = move |job: &Job| feed.is_some_and(|feed| feed.gave(job.root()));
+        let is_of_source = move |job: &Job| feed.is_some_and(|feed| feed.gave(job.root()));
         // A robots.txt is asked for again by what waits for it.
-        let queued = jobs.filter(move |job| job.kind != Kind::Robots && !told(job));
+        let queued = jobs.filter(move |job| job.kind != Kind::Robots && !is_of_source(job));
         let submitted = std::iter::from_fn(|| self.inbox.take()).map(|waiting| match waiting {
             Waiting::Numbered(job) => Pending {
                 id: Some(job.root()),

@@ -284,7 +284,8 @@ impl<I: Io> Core<I> {
                 sockets.retain(|socket| *socket != key);
                 race.handle_failed();
                 // Only TCP's failures are the address's; TLS is the same behind all of them, and so is
-                // what a proxy says.
+                // what a proxy says. Where the request's own timeout was too short to tell, it is
+                // `timeout.total`, and counts against nothing.
                 let is_tcp = established.is_none()
                     && (matches!(failure.kind, FailureKind::Connect)
                         || failure.kind == FailureKind::Timeout && failure.code == "connect");

@@ -38,7 +38,7 @@ struct Limited {
     has_warned: bool,
 }
 
-/// Fields that are for one origin: credentials, and whom the request asks.
+/// Fields that are for one origin: credentials, and `Host`.
 const PRIVATE: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "host"];
 
 /// Whether a header field is for one origin alone: by its nature, or because `PRIVATE_HEADERS` or its

@@ -113,20 +113,20 @@ pub struct HttpSocket {
     pub lacks_route: bool,
     /// Since when reading is stopped until there is room.
     pub paused: Option<Instant>,
-    /// It is the sink that stopped it, until it says so; or it was given enough until the next turn.
+    /// Its body is not read on: until the sink has room for it, or, where it gave way, until the next turn.
     pub held: bool,
-    /// What had been read by then.
+    /// What had been received by then and was not read.
     pub unread: Unread,
     /// Bytes of bodies that the sink was given since it was last others' turn.
     pub given: usize,
-    /// It is others' turn, and nobody else stopped it.
+    /// As much as one turn allows was read of it, which alone stopped it.
     pub gave_way: bool,
     /// Bytes of its buffers that the crawl's total holds.
     pub counted: usize,
 }
 
-/// What was read of a connection before the sink stopped it: less than the size of a read, and perhaps
-/// the end.
+/// What was received on a connection before it was held, and not read: less than the size of a receive,
+/// and perhaps the end.
 #[derive(Debug, Default)]
 pub struct Unread {
     pub bytes: Vec<u8>,
@@ -145,7 +145,7 @@ pub enum End {
 }
 
 impl HttpSocket {
-    /// Puts by what has been read, until the sink has room for it.
+    /// Puts by what was received, until it may be read.
     pub fn put_by(&mut self, bytes: &[u8], stamp: Stamp) {
         self.unread.bytes.extend_from_slice(bytes);
         self.unread.stamp = Some(stamp);

@@ -63,7 +63,7 @@ impl<I: Io> Core<I> {
 
     /// Whether a failed attempt is made again once its host answers, and counts as none: where no
     /// connection came to be, or a robots.txt got no answer. Where `RETRY_EXCEPTIONS` does not name the
-    /// failure, or whoever reads the answers has decided, it is as they say.
+    /// failure, or the reader of the answers has decided, that holds.
     pub fn host_standing(&mut self, job: &Job, page: &Page) -> HostStanding {
         let Some(failure) = &page.failure else {
             return HostStanding::Answers;
@@ -112,7 +112,7 @@ impl<I: Io> Core<I> {
     }
 }
 
-/// What became of a host is for whoever asks (`-v`): there may be very many.
+/// Logged at `-v` only: there may be very many hosts.
 fn log_verdict(host: &str, verdict: HostVerdict, failure: &Failure) {
     match verdict {
         HostVerdict::Counted => {}

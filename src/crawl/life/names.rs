@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use smallvec::{SmallVec, smallvec};
 
 use super::flight::Socket;
-use super::outage::egress_of;
+use super::outage::{Outage, egress_of};
 use crate::base::slab::Key;
 use crate::crawl::breaker::Egress;
 use crate::crawl::core::{Core, token_of};
@@ -144,24 +144,34 @@ impl<I: Io> Core<I> {
                 Err(failure) => refused = refused.or(Some(failure)),
             }
         }
-        let Some(first) = addresses.first() else {
+        let Some(preferred) = addresses.first().copied() else {
             let failure = refused.expect("an answer has at least one address");
             self.end_front(lane, ticket, failure, false);
             return Resolved::Later;
         };
-        let first = *first;
+        // Where one address family does not work the other is used, unless that alone never did.
+        let egress =
+            |to: IpAddr| egress_of(is_proxy, SocketAddr::new(to, answer.port.unwrap_or(port)));
+        let is_blocked = |to: &IpAddr| self.outage.blocked_until(egress(*to)).is_some();
+        let mut first = preferred;
+        if let Some(blocked) = addresses.iter().copied().find(is_blocked) {
+            let has_worked = |to: &IpAddr| self.outage.breaker().has_answered(egress(*to));
+            let is_known_good = has_worked(&blocked);
+            addresses.retain(|to| !is_blocked(to) && (has_worked(to) || !is_known_good));
+            match addresses.first() {
+                Some(usable) => first = *usable,
+                None => {
+                    self.park(lane, ticket, egress(blocked));
+                    return Resolved::Later;
+                }
+            }
+        }
         if !is_proxy && self.public_hosts.counts_at(first) {
             let host = self.frontier.origin_host(lane, &self.throttle).to_owned();
             if let Err(failure) = self.may_ask_at(&host, first) {
                 self.end_front(lane, ticket, failure, false);
                 return Resolved::Later;
             }
-        }
-        let remote = SocketAddr::new(first, answer.port.unwrap_or(port));
-        let egress = egress_of(is_proxy, remote);
-        if self.outage.blocked_until(egress).is_some() {
-            self.park(lane, ticket, egress);
-            return Resolved::Later;
         }
         if let Some(scope) = self.throttle.address_scope(first)
             && !self.throttle.lane_scopes(lane).contains(&scope)
@@ -237,7 +247,10 @@ impl<I: Io> Core<I> {
                     host,
                     result,
                 } => {
-                    self.on_looked_up(&host, &result, left.unwrap_or(over));
+                    // The breaker judges its own lookups by their probes.
+                    if Outage::is_for_lanes(&waiters) {
+                        self.on_looked_up(&host, &result, left.unwrap_or(over));
+                    }
                     for lane in waiters {
                         if self.is_probes_lookup(lane, &result) {
                             continue;

@@ -122,7 +122,7 @@ impl<I: Io> Core<I> {
             None => is_queued,
             Some(load) => load.keeps_connection(is_queued),
         };
-        // Nobody knows yet what a reply that is worked on leads to.
+        // A reply that is worked on may lead to more requests.
         let is_wanted = self.is_running() && (is_asked_for || self.work.has(lane));
         if !is_wanted {
             self.close_idle(origin);

@@ -1,5 +1,7 @@
 //! Failures that can be our own network's: suspended until the breaker's verdict, then charged to
-//! their hosts or put back as they were. And the breaker's probes.
+//! their hosts or put back as they were.
+
+mod probes;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -8,20 +10,19 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::flight::{Carrier, Socket};
+use self::probes::ProbeLookup;
+use super::flight::Carrier;
 use super::origins::Origin;
 use crate::base::secret::Secret;
 use crate::base::slab::Key;
 use crate::base::time::Instant;
-use crate::crawl::breaker::{
-    Breaker, Cause, Egress, Failed, Judgement, Order, Picked, Probed, Target,
-};
-use crate::crawl::core::{Core, token_of};
+use crate::crawl::breaker::{Breaker, Cause, Egress, Failed, Judgement, Order, Target};
+use crate::crawl::core::Core;
 use crate::fetch::failure::{Failure, FailureKind};
-use crate::fetch::resolver::{Answer, Lookup, Waiter};
+use crate::fetch::resolver::Answer;
 use crate::frontier::job::Job;
 use crate::frontier::request::Kind;
-use crate::io::{Close, Io};
+use crate::io::Io;
 use crate::throttle::engine::{LaneId, TicketId};
 use crate::throttle::scope::ScopeId;
 use crate::wire::url::registrable;
@@ -42,10 +43,10 @@ pub struct Outage {
     picked: LaneId,
     /// Lanes that were looked at since the last that was picked.
     passed: usize,
-    /// Lanes that wait for an egress to close.
-    parked: HashMap<LaneId, Egress, Secret>,
+    /// Lanes that wait for an egress to close, and since when, in running time.
+    parked: HashMap<LaneId, (Egress, Instant), Secret>,
     /// Those whose egress has closed.
-    resuming: Vec<LaneId>,
+    resuming: Vec<(LaneId, Instant)>,
     /// Requests put back since it opened.
     put_back: u64,
 }
@@ -70,18 +71,6 @@ enum Suspect {
     },
 }
 
-/// What a lookup of the breaker's is for.
-#[derive(Clone, Copy, Debug)]
-enum ProbeLookup {
-    /// It is the probe; `any`: each reply is an answer.
-    Itself { any: bool },
-    /// It gives the address of a host that was picked, which is to be reached by this egress at this
-    /// port.
-    Picked { egress: Egress, port: u16 },
-}
-
-/// Lanes that are looked at for a host to be picked: a millisecond's worth.
-const PICKS_MAX: usize = 8192;
 /// Suspects whose verdicts are carried out in one turn.
 const JUDGED_PER_TURN: usize = 64;
 /// Orders of the breaker carried out in one turn: it gives a handful at once.
@@ -94,8 +83,6 @@ const RESUMED_PER_TURN: usize = 256;
 const PARKED_MAX: usize = 65_536;
 /// Lanes that wait for a probe ask this long behind it.
 const PARKED_BEHIND_PROBE: Duration = Duration::from_millis(200);
-/// Numbers above this name the breaker's lookups; others are lanes.
-const LOOKUP_WAITER: Waiter = 1 << 32;
 
 impl Outage {
     pub fn new(is_on: bool, secret: &Secret) -> Self {
@@ -148,14 +135,14 @@ impl Outage {
         self.breaker.handle_timeout(now);
     }
 
-    /// Whether nothing is sent by some way.
-    pub fn is_open(&self) -> bool {
-        self.breaker.is_open()
-    }
-
     /// Until when nothing is sent to an address, or through a proxy there.
     pub fn blocked_until(&self, egress: Egress) -> Option<Instant> {
         self.breaker.blocked_until(egress)
+    }
+
+    /// While the crawl is paused no probe begins.
+    pub fn set_paused(&mut self, is_paused: bool) {
+        self.breaker.set_paused(is_paused);
     }
 
     fn judge(&mut self, wanted: impl Fn(Egress) -> bool, judgement: Judgement) {
@@ -183,7 +170,7 @@ impl<I: Io> Core<I> {
             let target = Target::Address(remote);
             self.outage
                 .breaker
-                .handle_answer(egress, network, target, self.now);
+                .handle_answer(egress, network, Some(target), self.now);
         }
     }
 
@@ -196,6 +183,8 @@ impl<I: Io> Core<I> {
         let target = Target::Name(host.into());
         if is_reply(result) {
             let network = network_of(host);
+            // Below a name that does not exist none does, and a cache may know that.
+            let target = result.is_ok().then_some(target);
             self.outage
                 .breaker
                 .handle_answer(Egress::Names, network, target, self.now);
@@ -270,10 +259,12 @@ impl<I: Io> Core<I> {
             return false;
         };
         let (host, _) = self.frontier.host_and_port(lane, &self.throttle);
+        // Behind a proxy its name stands for all hosts.
+        let origin = self.frontier.origin_host(lane, &self.throttle);
         let took = self.looked_up.get(&lane).copied().unwrap_or_default();
         let failed = Failed {
             egress: Egress::Names,
-            network: network_of(host),
+            network: network_of(origin),
             cause,
             began: self.now - took,
             target: Target::Name(host.into()),
@@ -319,7 +310,8 @@ impl<I: Io> Core<I> {
             return self.now;
         };
         if self.outage.parked.len() < PARKED_MAX {
-            self.outage.parked.insert(lane, egress);
+            let since = self.frontier.running(self.now);
+            self.outage.parked.entry(lane).or_insert((egress, since)).0 = egress;
         }
         probe.max(self.now) + PARKED_BEHIND_PROBE
     }
@@ -342,9 +334,10 @@ impl<I: Io> Core<I> {
             self.unfinished = true;
         }
         for _ in 0..RESUMED_PER_TURN {
-            let Some(lane) = self.outage.resuming.pop() else {
+            let Some((lane, since)) = self.outage.resuming.pop() else {
                 break;
             };
+            self.frontier.excuse_host(lane, since, self.now);
             self.frontier.resume(lane, &mut self.throttle, self.now);
         }
         self.unfinished |= !self.outage.resuming.is_empty();
@@ -362,21 +355,8 @@ impl<I: Io> Core<I> {
 
     fn carry_out(&mut self, order: Order) {
         match order {
-            Order::Connect { probe, to } => {
-                let socket = self.sockets.insert(Socket::Probe(probe));
-                self.outage.probes.insert(probe, socket);
-                self.io.connect(token_of(socket), to);
-            }
-            Order::Lookup { probe, name, any } => {
-                self.resolver.forget(&name);
-                let waiter = LOOKUP_WAITER + Waiter::from(probe);
-                let what = ProbeLookup::Itself { any };
-                match self.resolver.resolve(&name, 80, waiter, self.now) {
-                    Lookup::Ready(result) => self.on_probe_resolved(probe, what, &result),
-                    Lookup::Pending => drop(self.outage.lookups.insert(probe, what)),
-                    Lookup::Busy => self.on_probed(probe, Probed::Failed),
-                }
-            }
+            Order::Connect { probe, to } => self.connect_for(probe, to),
+            Order::Lookup { probe, question } => self.look_up_for(probe, question),
             Order::Pick { probe, egress } => {
                 if let Some(picked) = self.pick_host(probe, egress) {
                     self.outage.breaker.handle_picked(probe, picked);
@@ -398,8 +378,12 @@ impl<I: Io> Core<I> {
             }
             Order::Close(egress, span) => {
                 self.resolver.forget_failures(self.now);
-                let parked = self.outage.parked.extract_if(|_, of| *of == egress);
-                self.outage.resuming.extend(parked.map(|(lane, _)| lane));
+                let parked = self.outage.parked.extract_if(|_, (of, _)| *of == egress);
+                let resuming = parked.map(|(lane, (_, since))| (lane, since));
+                self.outage.resuming.extend(resuming);
+                // The last goes on first: of the lanes of one host, the one that waited longest.
+                let resuming = &mut self.outage.resuming;
+                resuming.sort_unstable_by_key(|(_, since)| std::cmp::Reverse(*since));
                 log::warn!(
                     "{} works again after {:.0} s: the crawl goes on; {} failed attempts were put back \
                      and not counted",
@@ -492,132 +476,6 @@ impl<I: Io> Core<I> {
         self.outage.judge(|_| true, Judgement::PutBack);
         while let Some((suspect, _)) = self.outage.judged.pop_front() {
             self.put_back_suspect(suspect);
-        }
-    }
-
-    /// A probe of the breaker's ended.
-    pub fn on_probed(&mut self, probe: u32, ended: Probed) {
-        self.close_probe(probe);
-        self.outage.breaker.handle_probe(probe, ended, self.now);
-    }
-
-    /// A lookup of the breaker's ended, if this waiter is one.
-    pub fn is_probes_lookup(&mut self, waiter: Waiter, result: &Result<Answer, Failure>) -> bool {
-        let Some(probe) = waiter.checked_sub(LOOKUP_WAITER) else {
-            return false;
-        };
-        if let Some(what) = self.outage.lookups.remove(&(probe as u32)) {
-            self.on_probe_resolved(probe as u32, what, result);
-        }
-        true
-    }
-
-    /// A host from the queue for a probe; `None` while its name is looked up. Lanes take turns, the
-    /// last one first: its host is the least likely to have been asked before.
-    fn pick_host(&mut self, probe: u32, egress: Egress) -> Option<Picked> {
-        let lanes = self.frontier.lanes_len();
-        for _ in 0..lanes.min(PICKS_MAX) {
-            let before = self.outage.picked.0 as usize;
-            let lane = LaneId((before.min(lanes) + lanes - 1) as u32 % lanes as u32);
-            self.outage.picked = lane;
-            self.outage.passed += 1;
-            if !self.frontier.is_askable(lane, self.now) {
-                continue;
-            }
-            if self.frontier.proxy_of(lane).is_some() {
-                continue;
-            }
-            let (host, port) = self.frontier.host_and_port(lane, &self.throttle);
-            if egress == Egress::Names {
-                let network = network_of(host);
-                if self.outage.breaker.was_tried(egress, network) {
-                    continue;
-                }
-                // No name server is asked for what is fixed.
-                self.resolver.forget(host);
-                if self.resolver.knows(host, port, self.now) {
-                    continue;
-                }
-                let target = Target::Name(host.into());
-                self.outage.passed = 0;
-                return Some(Picked::Host { network, target });
-            }
-            let waiter = LOOKUP_WAITER + Waiter::from(probe);
-            match self.resolver.resolve(host, port, waiter, self.now) {
-                Lookup::Ready(Ok(answer)) => {
-                    if let Some(picked) = self.address_of_picked(egress, port, &answer) {
-                        self.outage.passed = 0;
-                        return Some(picked);
-                    }
-                }
-                Lookup::Ready(Err(_)) => {}
-                Lookup::Pending => {
-                    let what = ProbeLookup::Picked { egress, port };
-                    self.outage.lookups.insert(probe, what);
-                    self.outage.passed = 0;
-                    return None;
-                }
-                Lookup::Busy => return Some(Picked::Failed),
-            }
-        }
-        if self.outage.passed < lanes {
-            return Some(Picked::Failed);
-        }
-        self.outage.passed = 0;
-        Some(Picked::Exhausted)
-    }
-
-    /// The address of a host that was picked, where it has one that is reached by this egress and was
-    /// not tried.
-    fn address_of_picked(&self, egress: Egress, port: u16, answer: &Answer) -> Option<Picked> {
-        let mut addresses = answer.addresses.iter();
-        let address = addresses.find(|address| {
-            Egress::of(**address) == egress
-                && self.guard.check(**address).is_ok()
-                && !self
-                    .outage
-                    .breaker
-                    .was_tried(egress, Target::network(**address))
-        })?;
-        Some(Picked::Host {
-            network: Target::network(*address),
-            target: Target::Address(SocketAddr::new(*address, answer.port.unwrap_or(port))),
-        })
-    }
-
-    fn on_probe_resolved(
-        &mut self,
-        probe: u32,
-        what: ProbeLookup,
-        result: &Result<Answer, Failure>,
-    ) {
-        let any = match what {
-            ProbeLookup::Itself { any } => any,
-            ProbeLookup::Picked { egress, port } => {
-                let answer = result.as_ref().ok();
-                let picked = answer.and_then(|a| self.address_of_picked(egress, port, a));
-                let picked = picked.unwrap_or(Picked::Failed);
-                self.outage.breaker.handle_picked(probe, picked);
-                self.unfinished = true;
-                return;
-            }
-        };
-        let is_heard = any
-            && !result
-                .as_ref()
-                .is_err_and(|failure| failure.code == "timeout");
-        let ended = match is_heard || is_reply(result) {
-            true => Probed::Answered,
-            false => Probed::Failed,
-        };
-        self.on_probed(probe, ended);
-    }
-
-    fn close_probe(&mut self, probe: u32) {
-        self.outage.lookups.remove(&probe);
-        if let Some(key) = self.outage.probes.remove(&probe) {
-            self.sockets.remove(key);
-            self.io.close(token_of(key), Close::Reset);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Bodies that the sink takes while they come: what it wants of each, their pieces, and those that it
-//! holds.
+//! Bodies that come in pieces: what the sink wants of each, how much of them is read in a turn, and which
+//! are held.
 
 use super::flight::{End, Flight, HttpSocket, Socket};
 use super::news::arrival;
@@ -33,14 +33,20 @@ pub struct Pieces {
     /// The most that a turn kept of them.
     #[cfg(test)]
     pub kept_max: usize,
+    /// What all turns counted for them.
+    #[cfg(test)]
+    pub kept_total: usize,
 }
 
-/// Bytes that a turn keeps of bodies that are long or become much more than they were: one or two
-/// milliseconds, in which they are decoded, or the kernel clears the memory for them.
+/// Bytes that a turn keeps of bodies that are long or become much more than they were, or reads of the
+/// wire for them: some milliseconds, in which they are decoded, or the kernel clears the memory for them.
 pub const KEPT_PER_TURN: usize = 512 << 10;
 
-/// What each step counts at least.
-const KEPT_LEAST: usize = 4 << 10;
+/// What each step of a body that is decoded counts at least: it may be long for a few bytes.
+const DECODED_LEAST: usize = 4 << 10;
+
+/// What each other step counts at least: chunks may be of one byte each.
+const STEP_LEAST: usize = 16;
 
 impl Pieces {
     pub fn new(waker: Waker) -> Self {
@@ -50,6 +56,8 @@ impl Pieces {
             kept_left: KEPT_PER_TURN,
             #[cfg(test)]
             kept_max: 0,
+            #[cfg(test)]
+            kept_total: 0,
         }
     }
 
@@ -58,8 +66,8 @@ impl Pieces {
         self.kept_left = KEPT_PER_TURN;
     }
 
-    /// Reads from a connection until there is news of it or a piece of a body, which the sink is given.
-    /// What the sink has no room for is put by.
+    /// Reads from a connection until there is news of it or a piece of a body, which the sink is given
+    /// where it takes the body. What may not be read yet is put by.
     pub fn read(
         &mut self,
         http: &mut HttpSocket,
@@ -76,15 +84,16 @@ impl Pieces {
             http.put_by(std::mem::take(bytes), stamp);
             return Read::Enough;
         }
-        let before = http.body_length();
+        let before = http.progress();
         let news = http.connection.handle_bytes(bytes, arrival(stamp));
         let flow = self.hand_over(http, flights, sink);
         if news == Some(News::Piece) && http.is_long() {
-            let kept = http.body_length().saturating_sub(before).max(KEPT_LEAST);
+            let kept = http.kept_since(before);
             self.kept_left = self.kept_left.saturating_sub(kept);
             #[cfg(test)]
             {
                 self.kept_max = self.kept_max.max(KEPT_PER_TURN - self.kept_left);
+                self.kept_total += kept;
             }
             if self.kept_left > 0 {
                 return Read::Again;
@@ -136,9 +145,9 @@ pub enum Read {
     News(News),
     /// The sink has no room for more of the body, from now on.
     Full,
-    /// The sink had enough of the body for now: it is others' turn.
+    /// As much of the body as one turn allows was read, or given to the sink: it is others' turn.
     Enough,
-    /// The sink has none.
+    /// It is held: nothing was read.
     Held,
     /// There is no more.
     All,
@@ -164,10 +173,25 @@ impl HttpSocket {
         exchange.is_some_and(Exchange::is_long)
     }
 
-    /// Bytes of the body of the reply on its way so far.
-    fn body_length(&self) -> usize {
+    /// Bytes of the body of the reply on its way so far, and bytes of the wire that were read of the
+    /// reply.
+    fn progress(&self) -> (usize, u64) {
         let exchange = self.connection.exchange();
-        exchange.map_or(0, Exchange::body_length)
+        exchange.map_or((0, 0), |exchange| {
+            (exchange.body_length(), exchange.wire_length())
+        })
+    }
+
+    /// What a step that began at this progress counts.
+    fn kept_since(&self, before: (usize, u64)) -> usize {
+        let (body, wire) = self.progress();
+        let wire = usize::try_from(wire.saturating_sub(before.1)).unwrap_or(usize::MAX);
+        let bytes = body.saturating_sub(before.0).max(wire);
+        let exchange = self.connection.exchange();
+        match exchange.is_some_and(Exchange::expands) {
+            true => bytes.max(DECODED_LEAST),
+            false => bytes.max(STEP_LEAST),
+        }
     }
 }
 
@@ -223,7 +247,8 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// The sink has no room for more of this body: its connection is not read until it has.
+    /// This body is not read on until it is [resumed](Core::resume): the sink has no room for more of it, or
+    /// it is others' turn.
     pub fn hold(&mut self, key: Key) {
         let now = self.now;
         let http = self.http(key);
@@ -239,7 +264,7 @@ impl<I: Io> Core<I> {
         self.carry_on(key);
     }
 
-    /// The sink was given enough of this body for now: its connection goes on in the next turn.
+    /// As much of this body as one turn allows was read: its connection goes on in the next turn.
     pub fn hold_for_others(&mut self, key: Key) {
         let http = self.http(key);
         http.gave_way = http.paused.is_none();
@@ -298,7 +323,8 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Bodies for which the sink has room again are read on as soon as there is room for all.
+    /// Bodies for which the sink has room again, and those that gave way, are read on as soon as there is
+    /// room for all.
     pub fn resume(&mut self) {
         while let Some(Held { attempt, socket }) = self.pieces.resumed.take() {
             let Some(http) = self.sockets.get_mut(socket).and_then(Socket::http_mut) else {

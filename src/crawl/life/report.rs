@@ -181,7 +181,7 @@ impl<I: Io> Core<I> {
         page.scopes = scopes;
         page.failure = Some(failure);
         if job.kind == Kind::Robots {
-            // Somebody waits for it, of another host perhaps. Of what has not come nothing is read.
+            // Requests, perhaps of another host, wait for it. There is no body to read.
             drop(self.read_robots(job, &mut page));
         }
         self.deliver(job, page);
@@ -210,8 +210,8 @@ impl<I: Io> Core<I> {
         self.stats.count(&page);
         let feed = self.feed.as_ref();
         let ending = feed.and_then(|feed| feed.ending_of(&page));
-        // A source hears how its requests end, and none of them is pending.
-        let may_be_pending = page.final_ && job.kind == Kind::Page && self.feed.is_none();
+        // With a source nothing is pending: it is given the end of each request.
+        let may_be_pending = page.final_ && job.kind != Kind::Robots && self.feed.is_none();
         if may_be_pending && job.says_more_than_line() {
             self.sink.asked_by(page.id, &|| job.to_request());
         }

@@ -214,7 +214,7 @@ impl<I: Io> Core<I> {
         self.unfinished |= !self.work.is_empty() && (is_ending || self.sink.is_ready());
     }
 
-    /// Concludes all that are under way as they are: nobody takes what they lead to.
+    /// Ends all work under way; links not yet found are left out.
     pub fn conclude_all(&mut self) {
         while let Some(mut task) = self.work.under_way.pop_front() {
             task.call_off();

@@ -203,7 +203,6 @@ fn hostile_robots_and_sitemaps_cost_a_turn_no_more_than_pages() {
     let (most, pages) = with_files(origins, &[Request::get("http://10.0.0.1/")], |config| {
         config.frontier.robots_obey = true;
         config.frontier.sitemaps = true;
-        config.frontier.pages_max = 30;
         config.frontier.pages_max = 0;
         config.frontier.pages_per_host_max = 30;
     });
@@ -220,20 +219,26 @@ fn hostile_robots_and_sitemaps_cost_a_turn_no_more_than_pages() {
     );
 }
 
+/// Hosts 1 to `hosts`, whose page `/0` has this body, coded already.
+fn all_reply(hosts: u32, coding: &str, coded: &[u8]) -> Origins {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-encoding: {coding}\r\ncontent-length: {}\r\n\r\n",
+        coded.len()
+    );
+    let mut origins = Origins::default();
+    for host in 1..=hosts {
+        let reply = [head.as_bytes(), coded].concat();
+        origins.reply(site(host), "/0", Duration::ZERO, reply);
+    }
+    origins
+}
+
 #[test]
 fn bodies_that_are_long_or_become_much_more_than_they_were_share_what_a_turn_keeps() {
     let body = vec![b' '; 3 << 20];
     let coded = crate::wire::coding::gzip(&body);
     for (coding, sent) in [("gzip", &coded), ("identity", &body)] {
-        let mut origins = Origins::default();
-        let head = format!(
-            "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-encoding: {coding}\r\ncontent-length: {}\r\n\r\n",
-            sent.len()
-        );
-        for host in 1..=6 {
-            let reply = [head.as_bytes(), sent].concat();
-            origins.reply(site(host), "/0", Duration::ZERO, reply);
-        }
+        let origins = all_reply(6, coding, sent);
         let (mut crawler, _, told) = crawl(origins, 1, |config, settings| {
             large(config, settings);
             config.fetch.ratio_max = u32::MAX;
@@ -263,6 +268,36 @@ fn bodies_that_are_long_or_become_much_more_than_they_were_share_what_a_turn_kee
 }
 
 #[test]
+fn a_long_body_of_small_chunks_uses_up_of_a_turn_no_more_than_its_bytes() {
+    let head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+    let chunks = b"1\r\nx\r\n".repeat(3 << 19);
+    let reply = [&head[..], &chunks, b"0\r\n\r\n"].concat();
+    let mut origins = Origins::default();
+    for host in 1..=2 {
+        origins.reply(site(host), "/0", Duration::ZERO, reply.clone());
+    }
+    let (mut crawler, _, told) = crawl(origins, 1, large);
+    for host in 1..=2 {
+        crawler.submit(get(host, 0)).expect("a seed");
+    }
+    assert_eq!(finish(&mut crawler), "finished");
+    assert_eq!(told.pages.borrow().len(), 2);
+    assert!(
+        told.pages
+            .borrow()
+            .iter()
+            .all(|page| page.body.len() == 3 << 19)
+    );
+    let pieces = &crawler.core.pieces;
+    assert!(pieces.kept_max > 0, "they are long");
+    assert!(
+        pieces.kept_total <= 2 * reply.len(),
+        "{}",
+        pieces.kept_total
+    );
+}
+
+#[test]
 fn bodies_that_give_way_end_one_after_the_other_where_there_is_no_room_for_all() {
     let mut rng = Rng::from_seed(1);
     let body: Vec<u8> = (0..3 << 20)
@@ -270,15 +305,7 @@ fn bodies_that_give_way_end_one_after_the_other_where_there_is_no_room_for_all()
         .collect();
     let coded = crate::wire::coding::gzip(&body);
     for (coding, sent) in [("gzip", &coded), ("identity", &body)] {
-        let mut origins = Origins::default();
-        let head = format!(
-            "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-encoding: {coding}\r\ncontent-length: {}\r\n\r\n",
-            sent.len()
-        );
-        for host in 1..=40 {
-            let reply = [head.as_bytes(), sent].concat();
-            origins.reply(site(host), "/0", Duration::ZERO, reply);
-        }
+        let origins = all_reply(40, coding, sent);
         let (mut crawler, _, told) = crawl(origins, 1, |config, settings| {
             config.fetch.body_max = 4 << 20;
             settings.read_budget = 256 << 10;

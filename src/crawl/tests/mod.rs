@@ -9,5 +9,6 @@ mod many_rules;
 mod full_disks;
 mod secrets;
 mod short_memory;
+mod short_timeouts;
 pub mod adversity;
 mod handshakes;

@@ -248,6 +248,28 @@ fn each_phase_has_its_timeout() {
     check(&mut connecting, 11_000, "connect");
     let mut late = Connection::open(address(80), None, at(0), at(115_000));
     check(&mut late, 120_000, "connect");
+    for (own, code) in [(999, "total"), (1000, "connect"), (5000, "connect")] {
+        let own_timeout = Some(Duration::from_millis(own));
+        let mut connecting =
+            Connection::open(address(80), None, at(0), at(0)).with_timeout(own_timeout);
+        check(&mut connecting, own, code);
+        // A further address has what is left; the first one had all.
+        let further = Connection::open(address(80), None, at(0), at(own - 10));
+        check(&mut further.with_timeout(own_timeout), own, code);
+    }
+    let quick = Settings {
+        connect_timeout: Duration::from_millis(300),
+        ..Settings::default()
+    };
+    for (own, code) in [(299, "total"), (300, "connect"), (500, "connect")] {
+        let connecting = Connection::open(address(80), None, at(0), at(0));
+        let connecting = connecting.with_timeout(Some(Duration::from_millis(own)));
+        let deadline = connecting.deadline(&quick).expect("a deadline");
+        assert_eq!(
+            (deadline.at, deadline.phase.code()),
+            (at(own.min(300)), code)
+        );
+    }
     let mut handshaking = Connection::open(address(443), Some(session(&trust())), at(0), at(0));
     handshaking.handle_connected(Some(address(4000)), at(2), arrival(2000));
     check(&mut handshaking, 12_000, "tls");

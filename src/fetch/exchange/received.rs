@@ -66,13 +66,14 @@ impl Received {
         }
     }
 
-    /// Makes room for so many more bytes of the body, of which there are `most` in all, as far as is
-    /// known; `None` for as many as on the wire.
+    /// Makes room for so many more bytes of the body, of which no more than `most` are kept in all;
+    /// `None` for as many as on the wire.
     pub(super) fn make_room(&mut self, bytes: usize, most: Option<u64>) {
         let most = most.map_or(self.body_most, |most| {
             usize::try_from(most).unwrap_or(usize::MAX)
         });
-        make_room(&mut self.body, bytes, most);
+        let left = most.saturating_sub(self.body.len());
+        make_room(&mut self.body, bytes.min(left), most);
     }
 
     /// The head is complete, and everything so far was it, but for blank lines ahead of it. No more
@@ -99,23 +100,28 @@ impl Received {
     }
 }
 
-/// A buffer longer than this is given at once all that it may need: to copy it into one twice as long,
-/// and that again, would hold up everything else for milliseconds.
+/// A buffer longer than this grows to its greatest expected length at once, or by [`ROOM_FACTOR`]: to copy
+/// it into one twice as long, and that again, would hold up everything else for milliseconds.
 pub(super) const LONG: usize = 1 << 20;
 
-/// What a long buffer is given at least, and how many times what is in it at most. Memory that nothing is
-/// written to costs nothing but addresses.
+/// What a long buffer is given at the most: so many bytes, or so many times what is in it. Memory that
+/// nothing is written to costs nothing but addresses.
 const ROOM_LEAST: usize = 64 << 20;
 const ROOM_FACTOR: usize = 8;
 
-/// Makes room for so many bytes more in a buffer that gets `most` in all, as far as is known.
+/// Makes room for so many bytes more in a buffer that is expected to get `most` in all.
 fn make_room(buffer: &mut Vec<u8>, bytes: usize, most: usize) {
     let needed = buffer.len().saturating_add(bytes);
     if needed <= buffer.capacity() || needed <= LONG || is_room_scarce() {
         return;
     }
     let room = buffer.len().saturating_mul(ROOM_FACTOR).max(ROOM_LEAST);
-    let whole = most.min(room).max(needed);
+    let whole = match needed <= most {
+        // What is read last may lie beyond the limit of the body, until it is cut.
+        true => most.saturating_add(LONG).min(room).max(needed),
+        // The framing of chunks comes on top of what was expected, and may be many times as much.
+        false => room.max(needed),
+    };
     // Where there is not as much, it grows as any other.
     let _ = buffer.try_reserve_exact(whole - buffer.len());
 }

@@ -1,9 +1,10 @@
 //! Replies of every kind through an exchange.
 
+mod long_bodies;
+
 use std::sync::LazyLock;
 
 use super::*;
-use crate::base::memory::is_room_scarce;
 use crate::wire::coding::{ACCEPT_ENCODING, gzip};
 use crate::wire::http::UsualFields;
 
@@ -623,76 +624,6 @@ fn of_a_body_that_is_skipped_nothing_is_left_but_its_length() {
 }
 
 #[test]
-fn a_body_that_becomes_much_more_than_it_was_is_decoded_in_steps() {
-    let body = vec![b'x'; 5 * KEPT_STEP / 2];
-    let coded = crate::wire::coding::gzip(&body);
-    let head = format!(
-        "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
-        coded.len()
-    );
-    let settings = Settings {
-        ratio_max: u32::MAX,
-        ..Settings::default()
-    };
-    let mut exchange = exchange(&description(), &settings);
-    let reply = [head.as_bytes(), &coded].concat();
-    let mut input = &reply[..];
-    let mut lengths = Vec::new();
-    loop {
-        match exchange.handle_bytes(&mut input, arrival(2)) {
-            Some(Step::Head) => {}
-            Some(Step::Piece) => {
-                assert!(exchange.is_long());
-                lengths.push(exchange.received.body.len());
-            }
-            Some(Step::Over { failure, .. }) => {
-                assert_eq!(failure, None);
-                break;
-            }
-            None => panic!("the reply is whole"),
-        }
-    }
-    assert_eq!(lengths, [KEPT_STEP, 2 * KEPT_STEP]);
-    assert!(!exchange.is_long());
-    assert_eq!(exchange.into_outcome().body, body);
-}
-
-#[test]
-fn a_coded_body_is_cut_at_its_limit_though_it_is_decoded_in_steps() {
-    const MOST: usize = 3 * KEPT_STEP / 2;
-    // Its coded form is the longer one: most of it decodes to nothing, and the rest takes two steps.
-    let body = vec![b' '; KEPT_STEP + 1000];
-    let nothing = gzip(b"");
-    let nothing = nothing.repeat(KEPT_STEP * 11 / 10 / nothing.len());
-    let coded = [&nothing[..], &gzip(&body), &nothing].concat();
-    // What is over the limit may be in the last piece that comes, or in others behind it.
-    for sent in [MOST + 1, MOST + 100, 2 * KEPT_STEP] {
-        let settings = Settings {
-            body_max: MOST as u64,
-            ratio_max: u32::MAX,
-            ..Settings::default()
-        };
-        let mut exchange = exchange(&description(), &settings);
-        let head = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n";
-        let reply = [head.as_bytes(), &coded[..sent]].concat();
-        let mut input = &reply[..];
-        let mut steps = 0;
-        let failure = loop {
-            match exchange.handle_bytes(&mut input, arrival(2)) {
-                Some(Step::Over { failure, .. }) => break failure,
-                Some(_) => steps += 1,
-                None => panic!("{sent}: it goes on at its limit"),
-            }
-        };
-        assert!(failure.is_none() && steps > 1, "{sent}: {failure:?}");
-        let outcome = exchange.into_outcome();
-        assert_eq!(outcome.truncated, Some(Truncation::Length), "{sent}");
-        assert_eq!(outcome.response_bytes.len(), head.len() + MOST, "{sent}");
-        assert!(outcome.body == body, "{sent}");
-    }
-}
-
-#[test]
 fn a_407_is_the_proxys_where_one_was_asked_and_else_the_origins() {
     let proxy = "http://proxy.test:3128".parse().expect("a proxy");
     let through = Description {
@@ -713,66 +644,5 @@ fn a_407_is_the_proxys_where_one_was_asked_and_else_the_origins() {
             }
             step => assert!(!is_proxys && step == Some(Step::Head), "{step:?}"),
         }
-    }
-}
-
-#[test]
-fn a_body_that_is_taken_or_over_is_never_long() {
-    let reply = with_body("Content-Encoding: gzip\r\n", &gzip(b"some text"));
-    let settings = small();
-    for (wish, is_long) in [(Wish::Keep, true), (Wish::Take, false), (Wish::Skip, false)] {
-        let mut exchange = exchange(&description(), &settings);
-        assert!(!exchange.is_long(), "nothing has come");
-        let mut input = &reply[..];
-        assert_eq!(
-            exchange.handle_bytes(&mut input, arrival(2)),
-            Some(Step::Head)
-        );
-        exchange.set_wish(wish);
-        assert_eq!(exchange.is_long(), is_long, "{wish:?}");
-    }
-}
-
-#[test]
-fn a_long_body_is_read_in_steps_and_copied_once() {
-    let body: Vec<u8> = (0..5 * LONG).map(|at| at as u8).collect();
-    let length = body.len();
-    let heads = [
-        format!("Content-Length: {length}\r\n"),
-        String::new(),
-        // What is declared may be more than ever comes, and more than is kept.
-        format!("Content-Length: {}\r\n", 1_u64 << 40),
-    ];
-    for head in heads {
-        let settings = Settings {
-            body_max: 40 << 20,
-            ..Settings::default()
-        };
-        let mut exchange = exchange(&description(), &settings);
-        let reply = [format!("HTTP/1.1 200 OK\r\n{head}\r\n").as_bytes(), &body].concat();
-        let mut rooms = std::collections::BTreeSet::new();
-        let mut before = 0;
-        for mut input in reply.chunks(64 << 10) {
-            while let Some(step) = exchange.handle_bytes(&mut input, arrival(2)) {
-                let here = exchange.received.body.len();
-                if step == Step::Piece && before >= LONG {
-                    assert!(here - before <= KEPT_STEP, "{here} after {before}");
-                }
-                before = here;
-                assert!(step == Step::Head || step == Step::Piece || input.is_empty());
-            }
-            if exchange.received.body.len() > 2 * LONG {
-                rooms.insert(exchange.received.body.capacity());
-                rooms.insert(exchange.received.wire.capacity());
-                let most = 2 * (before + (3 << 20));
-                assert!(is_room_scarce() || exchange.memory() <= most, "{head}");
-            }
-        }
-        // One of each buffer, but for a process with a limit of addresses.
-        assert!(is_room_scarce() || rooms.len() <= 2, "{head}: {rooms:?}");
-        if exchange.head().is_some() && !matches!(exchange.state, State::Over) {
-            exchange.handle_end(true);
-        }
-        assert!(exchange.into_outcome().body == body, "{head}");
     }
 }

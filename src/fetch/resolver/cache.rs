@@ -81,7 +81,7 @@ impl Cache {
 
     /// Remembers what came of a lookup, in place of what was known.
     ///
-    /// Each failure in a row doubles the time until the next try.
+    /// Each failure in a row doubles the time until the next try. Addresses that still hold stay.
     pub(super) fn put(&mut self, host: &str, outcome: &Outcome, now: Instant) {
         let found = self.find(host);
         let known = match (outcome, found.map(|index| &self.entries[index].known)) {
@@ -93,6 +93,7 @@ impl Cache {
                 fault: *fault,
                 expires: *expires,
             },
+            (Outcome::Failed(_), Some(Known::Found { expires, .. })) if *expires > now => return,
             (Outcome::Failed(fault), Some(known @ Known::Failing { backoff, .. }))
                 if !known.failed_before(self.failures_from) =>
             {
@@ -109,16 +110,6 @@ impl Cache {
     /// Forgets what could not be found out so far: the name servers did not work.
     pub(super) fn forget_failures(&mut self, now: Instant) {
         self.failures_from = now;
-    }
-
-    /// Forgets what is known of a name.
-    pub(super) fn forget(&mut self, host: &str) {
-        if let Some(index) = self.find(host) {
-            self.entries[index].known = Known::Absent {
-                fault: Fault::NoData,
-                expires: Instant::START,
-            };
-        }
     }
 
     /// Whether something holds of a name now, without counting that as use.

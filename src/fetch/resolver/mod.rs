@@ -60,6 +60,8 @@ pub struct Resolver {
     by_host: HashMap<Box<str>, Key, Secret>,
     /// Questions that wait until fewer are in flight.
     line: VecDeque<QueryKey>,
+    /// Queries that go ahead of the line, however many are in flight: few.
+    urgent: VecDeque<QueryKey>,
     /// Questions that do not wait in line.
     in_flight: usize,
     /// Callers waiting, over all names.
@@ -194,6 +196,7 @@ impl Resolver {
             lookups: Slab::new(),
             by_host: HashMap::with_hasher(*secret),
             line: VecDeque::new(),
+            urgent: VecDeque::new(),
             in_flight: 0,
             waiting: 0,
             timers: BTreeSet::new(),
@@ -220,7 +223,22 @@ impl Resolver {
             self.stats.hits += 1;
             return Lookup::Ready(known.answer());
         }
-        let joined = self.by_host.get(&*host).copied();
+        self.join(&host, false, who, now)
+    }
+
+    /// Asks the name servers for a host's addresses, whatever is remembered of it, ahead of all that is in
+    /// line. A failure leaves a remembered answer in place. Overrides are answered at once.
+    pub fn resolve_anew(&mut self, host: &str, port: u16, who: Waiter, now: Instant) -> Lookup {
+        let host = plain_host(host);
+        match self.fixed.get(&host, port) {
+            Some(answer) => Lookup::Ready(answer.map_err(Fault::failure)),
+            None => self.join(&host, true, who, now),
+        }
+    }
+
+    /// Waits for the lookup of a host, begun if there is none under way.
+    fn join(&mut self, host: &str, is_urgent: bool, who: Waiter, now: Instant) -> Lookup {
+        let joined = self.by_host.get(host).copied();
         let lookup = match joined {
             _ if self.waiting >= self.settings.pending_max => return Lookup::Busy,
             Some(lookup) => lookup,
@@ -229,8 +247,8 @@ impl Resolver {
                 return Lookup::Ready(Err(Fault::NoServers.failure()));
             }
             None if self.lookups.len() >= self.settings.pending_max => return Lookup::Busy,
-            None => match Name::parse(&host) {
-                Ok(name) => self.begin(&host, name),
+            None => match Name::parse(host) {
+                Ok(name) => self.begin(host, name, is_urgent),
                 Err(_) => {
                     self.stats.lookups += 1;
                     return Lookup::Ready(Err(Fault::NameInvalid.failure()));
@@ -251,9 +269,9 @@ impl Resolver {
         self.fixed.get(&host, port).is_some() || self.cache.knows(&host, now)
     }
 
-    /// Forgets what is remembered of a host, so that the name servers are asked anew.
-    pub fn forget(&mut self, host: &str) {
-        self.cache.forget(&plain_host(host));
+    /// Whether no name server is asked for a host, because an override answers.
+    pub fn is_fixed(&self, host: &str, port: u16) -> bool {
+        self.fixed.get(&plain_host(host), port).is_some()
     }
 
     /// Forgets what could not be found out so far: the name servers did not work, and now they do.
@@ -297,7 +315,7 @@ impl Resolver {
                     self.on_vacated(socket, vacated, now);
                 }
                 Timer::SecondReply(socket) => {
-                    let vacated = self.sockets.look_for_second_reply(socket);
+                    let vacated = self.sockets.look_for_second_reply(socket, now);
                     self.on_vacated(socket, vacated, now);
                 }
             }
@@ -345,7 +363,7 @@ impl Resolver {
     ///
     /// Whoever waited on it asks the next server. For a socket that is closed it does nothing.
     pub fn handle_ended(&mut self, socket: SocketId, now: Instant) {
-        if let Some(lost) = self.sockets.remove(socket) {
+        if let Some(lost) = self.sockets.remove(socket, now) {
             for key in &lost.waiting {
                 self.on_lost(*key, &lost, now);
             }
@@ -381,7 +399,7 @@ impl Resolver {
 
 /// From a name to its two questions and back.
 impl Resolver {
-    fn begin(&mut self, host: &str, name: Name) -> Key {
+    fn begin(&mut self, host: &str, name: Name, is_urgent: bool) -> Key {
         let (a, aaaa) = match self.settings.families {
             Families::V4 => (true, false),
             Families::V6 => (false, true),
@@ -393,8 +411,12 @@ impl Resolver {
 
         let lookup = self.lookups.insert(Resolving::new(host.into(), a, aaaa));
         self.by_host.insert(host.into(), lookup);
+        let line = match is_urgent {
+            true => &mut self.urgent,
+            false => &mut self.line,
+        };
         for kind in kinds.into_iter().flatten() {
-            self.line.push_back(QueryKey { lookup, kind });
+            line.push_back(QueryKey { lookup, kind });
         }
         lookup
     }

@@ -45,20 +45,20 @@ pub(super) struct Query {
 pub(super) enum State {
     /// In line: too many are in flight.
     Queued,
-    /// A server has it.
+    /// A server has it, or is to have it next.
     Flying(Flight),
     /// No server can be reached; the next round begins when this one's time is over.
     Pausing,
 }
 
-/// A question that a server has.
+/// A question that a server has, or that waits behind another one on a connection.
 pub(super) struct Flight {
     pub(super) server: usize,
     pub(super) transport: Transport,
     pub(super) socket: SocketId,
     pub(super) asked: Asked,
-    /// When the server has had its time.
-    pub(super) until: Instant,
+    /// When the server has had its time; `None` while the question is not sent.
+    pub(super) until: Option<Instant>,
 }
 
 /// What to do when a try is over.

@@ -25,7 +25,8 @@ pub struct SocketId(pub Key);
 /// that those that have a place serve on.
 ///
 /// What goes by TCP shares a connection ([RFC 7766 §6.2.1]) up to [`QUERIES_SHARED`] in flight, or has
-/// one each where a server was seen to serve no more; a server has [`STREAMS`] at the most.
+/// one each for [`SINGLE_FOR`] after a server was seen to serve no more; a server has [`STREAMS`] at
+/// the most.
 ///
 /// A socket that lost its place closes when nothing waits on it, one that has its place after
 /// [`IDLE`].
@@ -44,8 +45,8 @@ pub(super) struct Sockets {
 struct Places {
     ports: Box<[Option<SocketId>; PORTS]>,
     streams: SmallVec<[SocketId; STREAMS]>,
-    /// Its connections serve one query each.
-    is_single: bool,
+    /// Until then its connections are given one query each.
+    single_until: Instant,
     /// One of its connections has served more.
     has_served_several: bool,
 }
@@ -55,7 +56,7 @@ impl Default for Places {
         Places {
             ports: Box::new([None; PORTS]),
             streams: SmallVec::new(),
-            is_single: false,
+            single_until: Instant::START,
             has_served_several: false,
         }
     }
@@ -81,6 +82,20 @@ struct Socket {
     watched: bool,
     /// A timer looks whether a second reply comes on it.
     is_suspected: bool,
+    /// A query waits on it that was not sent. It serves only the one that was, also when its server is
+    /// given several a connection again: then the others ask anew.
+    has_unsent: bool,
+}
+
+/// What became of a query that was to be sent.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// It is sent by this action.
+    Now(Action),
+    /// It is sent when the connection is established.
+    OnceConnected,
+    /// Not at all: it waits behind another one, and asks anew when the connection is over.
+    Behind,
 }
 
 enum Link {
@@ -100,6 +115,13 @@ pub(super) enum Vacated {
     Close,
     /// The same, and these ask anew: its server serves one query a connection.
     Replace(Lost),
+}
+
+impl Places {
+    /// Whether its connections are given one query each.
+    fn is_single(&self, now: Instant) -> bool {
+        now < self.single_until
+    }
 }
 
 impl Sockets {
@@ -122,10 +144,11 @@ impl Sockets {
         server: usize,
         transport: Transport,
         rng: &mut Rng,
+        now: Instant,
     ) -> (SocketId, bool) {
         let known = match transport {
             Transport::Udp => self.port(server, rng),
-            Transport::Tcp => self.stream(server).ok_or(0),
+            Transport::Tcp => self.stream(server, now).ok_or(0),
         };
         let (socket, new) = match known {
             Ok(socket) => (socket, false),
@@ -156,18 +179,19 @@ impl Sockets {
     }
 
     /// A connection that may take one more query, if there is one or there may be no other.
-    fn stream(&self, server: usize) -> Option<SocketId> {
+    fn stream(&self, server: usize, now: Instant) -> Option<SocketId> {
         let places = &self.places[server];
-        let shared = match places.is_single {
+        let shared = match places.is_single(now) {
             true => 1,
             false => QUERIES_SHARED,
         };
-        let waiting = |socket: &SocketId| {
+        let load = |socket: &SocketId| {
             let entry = self.all.get(socket.0).expect("a placed socket is open");
-            entry.waiting.len()
+            (entry.has_unsent, entry.waiting.len())
         };
-        let least = places.streams.iter().copied().min_by_key(waiting)?;
-        let has_room = waiting(&least) < shared || places.streams.len() >= STREAMS;
+        let least = places.streams.iter().copied().min_by_key(load)?;
+        let (has_unsent, waiting) = load(&least);
+        let has_room = !has_unsent && waiting < shared || places.streams.len() >= STREAMS;
         has_room.then_some(least)
     }
 
@@ -187,6 +211,7 @@ impl Sockets {
             idle_since: Instant::START,
             watched: false,
             is_suspected: false,
+            has_unsent: false,
         }));
         match transport {
             Transport::Udp => {
@@ -255,10 +280,10 @@ impl Sockets {
         };
         entry.waiting.retain(|(taken, _)| *taken != id);
         let is_stream = !matches!(entry.link, Link::Port);
-        let is_single = is_stream && self.places[entry.server].is_single;
+        let is_single = is_stream && self.places[entry.server].is_single(now);
         if !entry.waiting.is_empty() {
-            return match is_single.then(|| self.remove(socket)).flatten() {
-                // What waited behind it was not sent.
+            let is_over = is_single || entry.has_unsent;
+            return match is_over.then(|| self.remove(socket, now)).flatten() {
                 Some(lost) => Vacated::Replace(lost),
                 None => Vacated::Nothing,
             };
@@ -288,7 +313,7 @@ impl Sockets {
         if now < until {
             return Vacated::Watch(until);
         }
-        self.remove(socket);
+        self.remove(socket, now);
         Vacated::Close
     }
 
@@ -322,23 +347,24 @@ impl Sockets {
     }
 
     /// A second reply has had its time.
-    pub(super) fn look_for_second_reply(&mut self, socket: SocketId) -> Vacated {
+    pub(super) fn look_for_second_reply(&mut self, socket: SocketId, now: Instant) -> Vacated {
         match self.may_serve_once(socket) {
             true => self
-                .remove(socket)
+                .remove(socket, now)
                 .map_or(Vacated::Nothing, Vacated::Replace),
             false => Vacated::Nothing,
         }
     }
 
     /// Forgets a socket that ended or failed.
-    pub(super) fn remove(&mut self, socket: SocketId) -> Option<Lost> {
+    pub(super) fn remove(&mut self, socket: SocketId, now: Instant) -> Option<Lost> {
         let entry = self.forget(socket)?;
         let is_stream = matches!(entry.link, Link::Stream(_));
         let was_shared = is_stream && entry.used > 1;
-        if was_shared && !entry.waiting.is_empty() {
-            // Its server may serve one query a connection, as some do; asked so, any serves all.
-            self.places[entry.server].is_single = true;
+        // Queries that were held behind another one prove nothing.
+        if was_shared && !entry.waiting.is_empty() && !entry.has_unsent {
+            // Its server may serve one query a connection, as some do; any server can be asked so.
+            self.places[entry.server].single_until = now + SINGLE_FOR;
         }
         Some(Lost {
             server: entry.server,
@@ -352,19 +378,21 @@ impl Sockets {
     ///
     /// Where a server serves one query a connection and another one has it, nothing is sent: the query
     /// asks anew when the connection is over.
-    pub(super) fn send(&mut self, socket: SocketId, bytes: Vec<u8>) -> Option<Action> {
-        let entry = self.all.get_mut(socket.0)?;
+    pub(super) fn send(&mut self, socket: SocketId, bytes: Vec<u8>, now: Instant) -> Sent {
+        let entry = self.all.get_mut(socket.0).expect("picked");
         let is_stream = !matches!(entry.link, Link::Port);
-        if is_stream && entry.waiting.len() > 1 && self.places[entry.server].is_single {
+        let is_single = is_stream && self.places[entry.server].is_single(now);
+        if entry.waiting.len() > 1 && (is_single || entry.has_unsent) {
             entry.leaving.pop_back();
-            return None;
+            entry.has_unsent = true;
+            return Sent::Behind;
         }
         match &mut entry.link {
             Link::Connecting { unsent } => {
                 unsent.push(bytes);
-                None
+                Sent::OnceConnected
             }
-            Link::Port | Link::Stream(_) => Some(Action::Send { socket, bytes }),
+            Link::Port | Link::Stream(_) => Sent::Now(Action::Send { socket, bytes }),
         }
     }
 
@@ -405,7 +433,7 @@ pub(super) struct Lost {
     pub(super) waiting: Vec<QueryKey>,
     /// A connection that served: its end says nothing against the server (RFC 7766 §6.2.4).
     pub(super) outlived: bool,
-    /// A connection that several queries were sent on.
+    /// A connection that several queries were given to; of these some may have been held behind another.
     pub(super) was_shared: bool,
 }
 
@@ -431,8 +459,13 @@ const QUERIES_SHARED: usize = 32;
 
 /// How long a connection that has answered once may take for the next reply, where its server has never
 /// given a second one. A resolver that looks a name up mostly takes less; if it is taken for one that
-/// answers once, it is only asked on more connections.
+/// answers once, it is asked on more connections, for [`SINGLE_FOR`].
 const SECOND_REPLY_WITHIN: Duration = Duration::from_millis(500);
+
+/// How long a server that seems to serve one query a connection is asked so. It may only have been slow,
+/// and one by one there are [`STREAMS`] queries in flight at the most; a server that does serve one costs
+/// its queries [`SECOND_REPLY_WITHIN`] each time this is over.
+const SINGLE_FOR: Duration = Duration::from_secs(30);
 
 /// How long an unused socket stays open: RFC 7766 §6.2.3 wants seconds for TCP, and a crawl that
 /// asks at all asks several times a second.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::answer::Fault;
 use super::lookup::Outcome;
 use super::query::{Flight, Next, Query, State};
-use super::sockets::{Lost, SocketId, Vacated};
+use super::sockets::{Lost, Sent, SocketId, Vacated};
 use super::{Action, QueryKey, Resolver, Timer, Transport};
 use crate::base::time::Instant;
 use crate::wire::dns::{Asked, Reply, Spelling, Stray, Trouble, frame};
@@ -13,9 +13,11 @@ use crate::wire::dns::{Asked, Reply, Spelling, Stray, Trouble, frame};
 impl Resolver {
     /// Lets questions leave the line while there is room for them.
     pub(super) fn leave_line(&mut self, now: Instant) {
-        while self.in_flight < self.settings.queries_max.max(1)
-            && let Some(key) = self.line.pop_front()
-        {
+        let has_room = |resolver: &Self| resolver.in_flight < resolver.settings.queries_max.max(1);
+        while let Some(key) = match self.urgent.pop_front() {
+            None if has_room(self) => self.line.pop_front(),
+            urgent => urgent,
+        } {
             self.in_flight += 1;
             let order = self.servers.order(&mut self.rng, now);
             self.query(key).begin(order);
@@ -39,7 +41,7 @@ impl Resolver {
 
     /// Puts the question to a server.
     fn ask(&mut self, key: QueryKey, server: usize, transport: Transport, now: Instant) {
-        let (socket, new) = self.sockets.pick(server, transport, &mut self.rng);
+        let (socket, new) = self.sockets.pick(server, transport, &mut self.rng, now);
         if new {
             self.actions.push_back(Action::Open {
                 socket,
@@ -53,7 +55,6 @@ impl Resolver {
             Transport::Udp => self.settings.try_timeout,
             Transport::Tcp => self.settings.try_timeout * 2,
         };
-        let until = now + time;
 
         let query = self.query(key);
         let asked = Asked {
@@ -66,20 +67,27 @@ impl Resolver {
             },
         };
         let message = asked.write(&query.chain, query.edns);
-        query.state = State::Flying(Flight {
+        let bytes = match transport {
+            Transport::Udp => message,
+            Transport::Tcp => frame(&message),
+        };
+        let sent = self.sockets.send(socket, bytes, now);
+        // What waits behind another query asks anew when that one is over, which has a timer.
+        let until = (sent != Sent::Behind).then_some(now + time);
+        self.query(key).state = State::Flying(Flight {
             server,
             transport,
             socket,
             asked,
             until,
         });
-        let bytes = match transport {
-            Transport::Udp => message,
-            Transport::Tcp => frame(&message),
-        };
-        self.timers.insert((until, Timer::Query(key)));
-        self.actions.extend(self.sockets.send(socket, bytes));
-        self.stats.queries += 1;
+        if let Some(until) = until {
+            self.timers.insert((until, Timer::Query(key)));
+            self.stats.queries += 1;
+        }
+        if let Sent::Now(send) = sent {
+            self.actions.push_back(send);
+        }
         self.suspect(socket, now);
     }
 
@@ -202,12 +210,17 @@ impl Resolver {
 
     /// The socket on which a question was waiting is gone.
     pub(super) fn on_lost(&mut self, key: QueryKey, lost: &Lost, now: Instant) {
+        let flight = self.query(key).flight();
+        let is_unsent = flight.is_some_and(|flight| flight.until.is_none());
         let until = self.land(key, now);
         self.resolving(key.lookup).hear(now);
         let query = self.query(key);
-        // A connection that served others has shown that the server is there, however often it ends; one
-        // that ended under several queries without an answer has done so once.
-        let again = lost.outlived || lost.was_shared && std::mem::take(&mut query.may_reconnect);
+        // What was not sent has cost nothing. A connection that served others has shown that the server is
+        // there, however often it ends; one that ended under several queries without an answer has done so
+        // once.
+        let again = is_unsent
+            || lost.outlived
+            || lost.was_shared && std::mem::take(&mut query.may_reconnect);
         if again {
             self.ask(key, lost.server, Transport::Tcp, now);
             return;
@@ -217,16 +230,19 @@ impl Resolver {
         self.ask_next(key, until, now);
     }
 
-    /// Takes a question out of its socket and off the clock; gives when its try would have ended.
+    /// Takes a question out of its socket and off the clock; gives when its try would have ended, which
+    /// is now if it was not sent.
     fn land(&mut self, key: QueryKey, now: Instant) -> Instant {
         let flight = self.query(key).flight();
         let (socket, id, until) = flight
             .map(|flight| (flight.socket, flight.asked.id, flight.until))
             .expect("only what is in flight lands");
-        self.timers.remove(&(until, Timer::Query(key)));
+        if let Some(until) = until {
+            self.timers.remove(&(until, Timer::Query(key)));
+        }
         let vacated = self.sockets.leave(socket, id, now);
         self.on_vacated(socket, vacated, now);
-        until
+        until.unwrap_or(now)
     }
 
     pub(super) fn on_vacated(&mut self, socket: SocketId, vacated: Vacated, now: Instant) {

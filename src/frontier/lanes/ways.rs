@@ -128,7 +128,7 @@ impl Frontier {
     /// up.
     pub fn host_unroutable(&mut self, lane: LaneId, now: Instant) {
         if !self.settings.host_down_after.is_zero() {
-            self.hosts.give_up(self.dialled_place(lane), now);
+            self.hosts.give_up(self.dialled_place(lane), true, now);
         }
     }
 
@@ -175,7 +175,26 @@ impl Frontier {
     /// Whether the host of this URL was given up.
     pub fn is_host_down(&self, url: &CrawlUrl, throttle: &Throttle, now: Instant) -> bool {
         let host = self.hosts.find(url.host_str(), throttle.names());
-        host.is_some_and(|host| self.hosts.health((host, url.port()), now) == Health::Down)
+        host.is_some_and(|host| {
+            let health = self.hosts.health((host, url.port()), now);
+            matches!(health, Health::Down | Health::Unroutable)
+        })
+    }
+
+    /// Time by [`Hosts::running`]'s clock.
+    pub fn running(&self, now: Instant) -> Instant {
+        self.hosts.running(now)
+    }
+
+    /// No host could be asked for this long: it does not count towards their being given up.
+    pub fn excuse_hosts(&mut self, span: Duration) {
+        self.hosts.excuse_all(span);
+    }
+
+    /// The host that a lane's connections lead to could not be asked since this moment of running time,
+    /// through no fault of its own: that time does not count towards its being given up.
+    pub fn excuse_host(&mut self, lane: LaneId, since: Instant, now: Instant) {
+        self.hosts.excuse(self.dialled_place(lane), since, now);
     }
 
     /// How many hosts are held, and when the first of these holds is over.

@@ -171,7 +171,11 @@ impl Open {
         if let Target::Path { path, remembered } = &mut self.target {
             let result = self.file.sync_data().and_then(|()| {
                 if !*remembered {
-                    remember(path)?;
+                    match remember(path) {
+                        // The folder was moved or deleted; the file goes on where it is.
+                        Err(error) if error.kind() == ErrorKind::NotFound => {}
+                        remembered => remembered?,
+                    }
                     *remembered = true;
                 }
                 Ok(())

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,8 @@ use crate::base::time::Wall;
 ///
 /// It is a `flock` on a file in the directory, `.argiope-lock`. The kernel releases it when the process
 /// dies, however it dies; the file that is then left behind locks nothing. Dropped, it takes the file
-/// away, if it is still its own: who deletes the directory makes room for another crawl's.
+/// away, if it is still its own: where the directory was deleted, another crawl may have locked a new
+/// file since.
 #[derive(Debug)]
 #[must_use = "dropped at once it locks nothing"]
 pub struct DirectoryLock {
@@ -92,9 +94,9 @@ impl DirectoryLock {
         )))
     }
 
-    /// Whether the directory is still ours to write to. It is not once it was deleted or replaced, or
-    /// another crawl has locked it since our file was deleted. That our file alone was deleted changes
-    /// nothing.
+    /// Whether the directory is still ours to write to, at its path. It is not once it was deleted,
+    /// moved or replaced, or another crawl has locked it since our file was deleted. That our file alone
+    /// was deleted changes nothing.
     ///
     /// Calls the file system and waits for it.
     pub fn is_held(&self) -> bool {
@@ -102,13 +104,29 @@ impl DirectoryLock {
         let is_there = is_at_or(&self.directory, fs::metadata(&self.folder), false);
         is_there && is_at_or(&self.file, fs::symlink_metadata(&self.path), true)
     }
+
+    /// Where the directory is now, as long as it is ours to write to: it may have been moved.
+    ///
+    /// Calls the file system and waits for it.
+    pub fn folder(&self) -> Option<PathBuf> {
+        if self.is_held() {
+            return Some(self.folder.clone());
+        }
+        let descriptor = format!("/proc/self/fd/{}", self.directory.as_raw_fd());
+        let moved = fs::read_link(descriptor).ok()?;
+        let is_there = is_at(&self.directory, &moved).unwrap_or(false);
+        let is_ours = is_at(&self.file, &moved.join(NAME)).unwrap_or(false);
+        (is_there && is_ours).then_some(moved)
+    }
 }
 
 impl Drop for DirectoryLock {
     fn drop(&mut self) {
         // While it is still locked: afterwards it may be another's.
-        if is_at(&self.file, &self.path).unwrap_or(false) {
-            let _ = fs::remove_file(&self.path);
+        if let Some(folder) = self.folder()
+            && is_at(&self.file, &folder.join(NAME)).unwrap_or(false)
+        {
+            let _ = fs::remove_file(folder.join(NAME));
         }
     }
 }
@@ -133,7 +151,7 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Whether this is the same file; `missing` where there is none, and true where that cannot be told.
+/// Whether this is the same file; `missing` where there is none, and true where that cannot be determined.
 fn is_at_or(file: &File, there: io::Result<fs::Metadata>, missing: bool) -> bool {
     match (file.metadata(), there) {
         (Ok(ours), Ok(there)) => (there.dev(), there.ino()) == (ours.dev(), ours.ino()),

@@ -271,6 +271,68 @@ fn f41_a_doubt_about_the_limit_is_over_once_a_pace_beyond_it_works() {
 }
 
 #[test]
+fn f41_above_what_was_the_limit_each_step_lasts_until_savings_are_spent() {
+    let took = |told| {
+        let mut scope = Scope::new(0.0, defaults());
+        let mut bracket = super::Bracket::remembered(10_000_000, 0, 0, scope.now);
+        bracket.told = told;
+        scope.backoff.state = super::State::Following(bracket);
+        scope.serve_until_step()
+    };
+    let (unknown, above) = (took(0), took(20_000_000));
+    assert!(unknown < 1.0, "{unknown}");
+    assert!(
+        (3.7..4.2).contains(&above),
+        "a sixteenth of a window: {above}"
+    );
+}
+
+#[test]
+fn f41_beyond_what_was_refused_two_short_steps_come_before_those_of_a_window() {
+    let took = |climbed| {
+        let mut scope = Scope::new(0.0, defaults());
+        let mut bracket = super::Bracket::remembered(10_000_000, 20_000_000, 0, scope.now);
+        bracket.climbed = climbed;
+        scope.backoff.state = super::State::Following(bracket);
+        // So far the server gave less than was refused: what it gives now can be savings.
+        let meter = &mut scope.backoff.meter;
+        meter.anchor(scope.now + Duration::from_nanos(1));
+        (meter.given, meter.giving) = (10_000, 400_000_000_000);
+        scope.serve_until_step()
+    };
+    for (climbed, least) in [(1, 7.5), (2, 7.5), (3, 60.0)] {
+        let took = took(climbed);
+        assert!((least..least + 0.1).contains(&took), "{climbed}: {took}");
+    }
+}
+
+#[test]
+fn f41_one_refusal_in_a_window_changes_no_pace_that_works() {
+    let after = |served: f64| {
+        let mut scope = Scope::new(0.0, defaults());
+        let bracket = super::Bracket::remembered(100_000_000, 97_000_000, 0, scope.now);
+        scope.backoff.state = super::State::Following(bracket);
+        scope.serve(served).refuse(1);
+        scope.delay()
+    };
+    assert_eq!(after(60.5), 0.1);
+    let early = after(50.0);
+    assert!(early > 0.1, "{early}");
+}
+
+#[test]
+fn f41_three_rounds_of_refusals_without_an_answer_are_an_outage() {
+    let scope = Scope::new(0.1, defaults());
+    for (further, was_closed) in [(0, false), (1, false), (2, true), (3, true)] {
+        let (mut guess, _) = super::Guess::first(100_000_000, &scope.rules());
+        for _ in 0..further {
+            guess.refused(false, &scope.rules());
+        }
+        assert_eq!(guess.was_closed(), was_closed, "{further} after the first");
+    }
+}
+
+#[test]
 fn f44_where_a_refusal_is_dear_a_probe_takes_four_times_the_answers() {
     let answers = |dear_ms| {
         let mut scope = Scope::new(0.0, defaults());

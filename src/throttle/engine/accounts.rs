@@ -513,6 +513,21 @@ mod tests {
     }
 
     #[test]
+    fn time_at_the_longest_delay_is_that_before_a_request_so_late() {
+        let mut account = Account::new("a.test", false, profile(), Instant::START);
+        let longest = account.profile.settings.delay_max();
+        let pace = |delay| Pace {
+            delay,
+            ..account.pace
+        };
+        let (longest, shorter) = (pace(longest), pace(longest / 2));
+        for (pace, at) in [(longest, 100), (shorter, 200), (longest, 500)] {
+            account.departed(pace, secs(at));
+        }
+        assert_eq!(account.at_longest, 300_000_000_000);
+    }
+
+    #[test]
     fn a_wait_is_charged_once_and_an_open_one_counts_until_now() {
         let mut account = Account::new("a.test", false, profile(), Instant::START);
         account.wait(Cause::Delay, secs(1), secs(3));

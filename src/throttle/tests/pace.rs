@@ -2,6 +2,7 @@
 
 use super::world::*;
 use crate::base::time::Instant;
+use crate::throttle::cause::Cause;
 use crate::throttle::engine::{Grant, Throttle};
 use crate::throttle::scope::ScopeSet;
 use crate::throttle::settings::{Jitter, ScopePatch, Settings};
@@ -51,6 +52,25 @@ fn f02_slow_handshakes_never_bunch_requests() {
     world.run(at(300.0));
     assert_eq!(world.sent(lane).len(), 300);
     assert!(world.gaps(lane).iter().all(|gap| *gap >= 0.1));
+}
+
+#[test]
+fn time_waited_includes_waits_that_go_on() {
+    let mut world = World::new(pace(1, 10.0, 0.0));
+    let lane = world.lane(&["a.test"]);
+    world.queue(lane, 3, page(0.0));
+    let waited = |world: &World, seconds: f64| {
+        let mut causes = world.throttle.waited(at(seconds)).into_iter();
+        let (_, waited) = causes
+            .find(|(cause, _)| *cause == Cause::Delay)
+            .expect("a cause");
+        waited.as_secs_f64()
+    };
+    world.run(at(4.0));
+    assert_eq!(waited(&world, 4.0), 4.0);
+    assert_eq!(waited(&world, 9.0), 9.0);
+    world.run(at(14.0));
+    assert_eq!(waited(&world, 14.0), 14.0);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use super::*;
 use crate::base::rng::Rng;
 use crate::wire::dns::forge::Forge;
 
+mod streams;
 mod world;
 
 const A: u16 = 1;
@@ -101,6 +102,32 @@ fn an_answer_is_kept_for_its_time_to_live() {
     assert_eq!(world.resolve("a.test", 2), None);
     world.run();
     assert_eq!(world.asked.len(), 4);
+}
+
+#[test]
+fn a_host_can_be_looked_up_anew_and_a_failure_leaves_the_answer_that_holds() {
+    for fails in [false, true] {
+        let mut asked_before = 0;
+        let world = plain(1, move |asked| {
+            asked_before += 1;
+            match asked_before {
+                1 | 2 => honest(asked),
+                _ if fails => Vec::new(),
+                _ => asked.reply_address("192.0.2.81"),
+            }
+        });
+        let mut world = check(world, Ok(&["192.0.2.80"]), 10);
+        let now = world.now;
+        let lookup = world.resolver.resolve_anew("a.test", 80, 2, now);
+        assert_eq!(lookup, Lookup::Pending);
+        let (anew, kept) = match fails {
+            false => (Ok(&["192.0.2.81"][..]), "192.0.2.81"),
+            true => (Err("timeout"), "192.0.2.80"),
+        };
+        assert_eq!(world.run()[0].result, texts(anew));
+        assert_eq!(world.resolve("a.test", 3), ready(Ok(&[kept])));
+        assert!(world.now.saturating_since(now) < Duration::from_secs(60));
+    }
 }
 
 #[test]
@@ -296,69 +323,6 @@ fn a_server_without_edns_is_asked_without() {
 }
 
 #[test]
-fn a_truncated_reply_is_had_over_tcp() {
-    let world = plain(1, |asked| match asked.transport {
-        Transport::Udp => asked.reply(Forge::truncated),
-        Transport::Tcp => honest(asked),
-    });
-    let mut world = check(world, Ok(&["192.0.2.80"]), 21);
-    assert_eq!(world.resolver.stats().tcp_fallbacks, 2);
-    let streams = |world: &World| {
-        let mut sockets: Vec<_> = (world.asked.iter())
-            .filter(|asked| asked.transport == Transport::Tcp)
-            .map(|asked| asked.socket)
-            .collect();
-        sockets.dedup();
-        sockets.len()
-    };
-    assert_eq!(streams(&world), 1, "both questions share a connection");
-    world.resolve("b.test", 1);
-    world.run();
-    assert_eq!(streams(&world), 1, "and later ones use it too");
-    world.pass(Duration::from_secs(10));
-    assert_eq!(world.resolver.sockets(), 0, "until it was idle for long");
-}
-
-#[test]
-fn without_tcp_a_truncated_reply_leads_to_the_next_server() {
-    let mut world = plain(2, |asked| match asked.server {
-        0 => asked.reply(Forge::truncated),
-        _ => honest(asked),
-    });
-    world.tcp = false;
-    check(world, Ok(&["192.0.2.80"]), 21);
-}
-
-#[test]
-fn a_server_that_ends_its_connection_is_asked_again() {
-    let world = plain(1, |asked| match (asked.transport, asked.at.as_nanos()) {
-        (Transport::Udp, _) => asked.reply(Forge::truncated),
-        (Transport::Tcp, 0..1_000_000_000) => vec![Say::End(Duration::from_millis(1))],
-        (Transport::Tcp, _) => honest(asked),
-    });
-    // At once is once again, on connections of their own: then the round ends when the try over TCP would have.
-    check(world, Ok(&["192.0.2.80"]), 4033);
-}
-
-#[test]
-fn a_connection_that_ends_between_two_queries_costs_nothing() {
-    let mut world = plain(1, |asked| match asked.transport {
-        Transport::Udp => asked.reply(Forge::truncated),
-        Transport::Tcp => honest(asked),
-    });
-    world.resolve("a.test", 1);
-    world.run();
-    let tcp = world.asked.last().expect("something was asked").socket;
-    world.resolve("b.test", 1);
-    world.pass_ms(12);
-    assert_eq!(world.asked.last().unwrap().socket, tcp, "used again");
-    world.end(tcp);
-    let resolved = world.run();
-    assert_eq!(resolved[0].result, texts(Ok(&["192.0.2.80"])));
-    assert_eq!(resolved[0].at_ms, 21 + 12 + 11);
-}
-
-#[test]
 fn unreachable_servers_are_tried_each_round_and_not_in_a_storm() {
     let world = plain(2, |_| vec![Say::End(Duration::from_millis(1))]);
     let world = check(world, Err("timeout"), 4004);
@@ -483,9 +447,11 @@ fn what_cannot_be_asked_fails_at_once() {
     assert_eq!(world.resolve("a..test", 1), ready(Err("name_invalid")));
     assert_eq!(world.resolve("", 1), ready(Err("name_invalid")));
     assert_eq!(world.resolve("x.onion", 1), ready(Err("nxdomain")));
+    assert_eq!(world.resolver.stats().lookups, 3);
     let mut world = plain(0, |_| panic!("there is no server"));
     assert_eq!(world.resolve("a.test", 1), ready(Err("no_servers")));
     assert_eq!(world.resolve("192.0.2.1", 1), ready(Ok(&["192.0.2.1"])));
+    assert_eq!(world.resolver.stats().lookups, 2);
 }
 
 #[test]
@@ -577,130 +543,6 @@ fn ports_are_no_more_than_may_be_open() {
     world.resolve("a.test", 1);
     assert_eq!(world.run()[0].result, texts(Err("timeout")));
     assert!(world.sockets_most <= 3, "one for each server at the least");
-}
-
-/// A server that answers by TCP alone, once per connection, and then ends it as `end` says.
-fn once_per_connection(end: Option<Duration>) -> World {
-    let mut served = std::collections::BTreeSet::new();
-    plain(1, move |asked| match asked.transport {
-        Transport::Udp => asked.reply(Forge::truncated),
-        Transport::Tcp if !served.insert(asked.socket) => Vec::new(),
-        Transport::Tcp => {
-            let end = end.map(Say::End).into_iter();
-            honest(asked).into_iter().chain(end).collect()
-        }
-    })
-}
-
-#[test]
-fn a_server_that_answers_once_per_connection_is_asked_on_several() {
-    // Its connection ends with the answer.
-    let mut world = once_per_connection(Some(Duration::from_millis(10)));
-    for number in 0..10 {
-        world.resolve(&format!("{number}.test"), number);
-    }
-    let resolved = world.run();
-    assert_eq!(resolved.len(), 10);
-    assert!(
-        resolved.iter().all(|one| one.result.is_ok()),
-        "{resolved:?}"
-    );
-    let last = resolved.iter().map(|one| one.at_ms).max();
-    assert!(last < Some(150), "{last:?}");
-    let streams = |world: &World| {
-        let tcp = world.asked.iter().filter(|a| a.transport == Transport::Tcp);
-        tcp.map(|asked| asked.socket)
-            .collect::<std::collections::BTreeSet<_>>()
-            .len()
-    };
-    assert!(streams(&world) >= 20, "{}", streams(&world));
-    // From then on each question has its own, and eight are open at once.
-    let (before, asked) = (streams(&world), world.asked.len());
-    world.sockets_most = 0;
-    for number in 10..20 {
-        world.resolve(&format!("{number}.test"), number);
-    }
-    let started = world.now;
-    assert_eq!(world.run().len(), 10);
-    let took = world.now.saturating_since(started);
-    assert!(took < Duration::from_millis(100), "{took:?}");
-    let by_tcp = world.asked[asked..]
-        .iter()
-        .filter(|a| a.transport == Transport::Tcp);
-    assert_eq!(by_tcp.count(), 20, "each is sent once");
-    assert!(streams(&world) - before <= 20);
-    world.pass(Duration::from_secs(10));
-    assert_eq!(world.resolver.sockets(), 0);
-}
-
-#[test]
-fn a_server_that_answers_once_and_keeps_the_connection_open_is_asked_on_several() {
-    let mut world = once_per_connection(None);
-    for number in 0..10 {
-        world.resolve(&format!("{number}.test"), number);
-    }
-    let resolved = world.run();
-    assert_eq!(resolved.len(), 10);
-    assert!(
-        resolved.iter().all(|one| one.result.is_ok()),
-        "{resolved:?}"
-    );
-    let last = resolved.iter().map(|one| one.at_ms).max();
-    assert!(last < Some(700), "{last:?}");
-    // From then on each question has its own.
-    for number in 10..20 {
-        world.resolve(&format!("{number}.test"), number);
-    }
-    let started = world.now;
-    assert_eq!(world.run().len(), 10);
-    let took = world.now.saturating_since(started);
-    assert!(took < Duration::from_millis(100), "{took:?}");
-    world.pass(Duration::from_secs(10));
-    assert_eq!(world.resolver.sockets(), 0);
-}
-
-#[test]
-fn a_connection_that_has_answered_twice_is_waited_for() {
-    let mut times = 0;
-    let mut world = plain(1, move |asked| {
-        if asked.transport == Transport::Udp {
-            return asked.reply(Forge::truncated);
-        }
-        times += 1;
-        // The first name is known, and the second has to be looked up.
-        let after = if times <= 2 { 20 } else { 1500 };
-        asked.reply_after(after, |reply| reply.address(&asked.name, 300, "192.0.2.80"))
-    });
-    world.resolve("a.test", 1);
-    assert_eq!(world.run().len(), 1);
-    world.resolve("b.test", 2);
-    assert_eq!(world.run().len(), 1);
-    let by_tcp = world.asked.iter().filter(|a| a.transport == Transport::Tcp);
-    let sockets: Vec<_> = by_tcp.map(|asked| asked.socket).collect();
-    assert_eq!(sockets.len(), 4, "each is sent once");
-    assert!(sockets.iter().all(|socket| *socket == sockets[0]));
-}
-
-#[test]
-fn a_server_that_ends_a_connection_of_several_without_an_answer_is_asked_one_by_one() {
-    let mut asked_on = std::collections::BTreeMap::new();
-    let mut world = plain(1, move |asked| {
-        if asked.transport == Transport::Udp {
-            return asked.reply(Forge::truncated);
-        }
-        let times = asked_on.entry(asked.socket).or_insert(0);
-        *times += 1;
-        match *times {
-            1 => asked.reply_after(20, |reply| reply.address(&asked.name, 300, "192.0.2.80")),
-            // What it did not read resets the connection, and its answer is lost.
-            _ => vec![Say::End(Duration::from_millis(5))],
-        }
-    });
-    world.resolve("a.test", 1);
-    world.resolve("b.test", 2);
-    let resolved = world.run();
-    assert!(resolved.iter().all(|one| one.at_ms < 200), "{resolved:?}");
-    assert_eq!(resolved.len(), 2);
 }
 
 #[test]
