@@ -548,7 +548,7 @@ impl<I: Io> Core<I> {
             self.throttle.set_in_flight_max(most);
         }
         self.ports.expire(self.now);
-        self.look_at_memory();
+        self.watch_memory();
         // Where nobody has a handle nobody asks.
         if !self.inbox.is_closed() {
             self.answer();

@@ -114,8 +114,15 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Looks at how much memory is in use.
-    pub fn look_at_memory(&mut self) {
+    /// Looks at how much memory is in use, if seeds wait for memory or more of them may come.
+    pub fn watch_memory(&mut self) {
+        let feeds = self.feed.as_ref().is_some_and(|feed| !feed.is_finished());
+        if feeds || !self.inbox.is_closed() || !self.memory.has_room() {
+            self.look_at_memory();
+        }
+    }
+
+    fn look_at_memory(&mut self) {
         let had_room = self.memory.has_room();
         let memory = self.io.memory();
         self.memory.handle_memory(memory, self.frontier.queued());

@@ -71,6 +71,32 @@ fn seeds_wait_while_memory_is_short_and_come_in_when_there_is_more() {
 }
 
 #[test]
+fn once_all_seeds_are_in_memory_is_not_watched() {
+    listen();
+    let short = Weather {
+        memory: vec![(Duration::from_secs(10), used(850))],
+        ..Weather::default()
+    };
+    let check = |takes_more: bool, warnings: usize| {
+        let world = calm(Duration::from_millis(10));
+        let (mut crawler, _) = crawl_under(short.clone(), None, world, 1, |config, _| {
+            config.throttle.default.delay = Duration::from_secs(1);
+        });
+        let handle = takes_more.then(|| crawler.handle());
+        for number in 0..2000 {
+            let request = get(1 + number % 3, number).dont_filter();
+            crawler.submit(request).expect("there is room");
+        }
+        run_for(&mut crawler, Duration::from_secs(30));
+        let told = heard();
+        assert_eq!(told.len(), warnings, "{takes_more}: {told:?}");
+        drop(handle);
+    };
+    check(true, 1);
+    check(false, 0);
+}
+
+#[test]
 fn where_memory_is_not_limited_nothing_is_said() {
     listen();
     let world = calm(Duration::from_millis(10));
