@@ -11,13 +11,15 @@ use argiope::crawl::{Crawler, Parts};
 use argiope::frontier::request::Request;
 use argiope::sink::page::Page;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+#[expect(dead_code, reason = "what is freed is not given back here")]
+#[path = "../src/cli/allocator.rs"]
+mod allocator;
 
 /// Where the account is taken, before the last seed.
 const MARKS: [u64; 3] = [100_000, 1_000_000, 10_000_000];
 
 fn main() {
+    allocator::prepare();
     let argument = std::env::args().nth(1);
     let seeds: u64 = argument.map_or(1_000_000, |text| text.parse().expect("a number of seeds"));
     let parts = Parts::new(argiope::sink::function::FunctionSink::new(|_: Page| {}));

@@ -8,7 +8,8 @@
 //! Of each kind it prints how many turns the crawl took, all of them together, and the longest three.
 //! Names are those of the kinds; without any all are taken, one after the other. `usual` are pages of
 //! 60 kB with a hundred links, of which the mean is of interest; `--warc` writes WARC files, which it
-//! deletes; `--at-once` hosts serve the same page at the same time.
+//! deletes; `--at-once` hosts serve the same page at the same time. The last line is of a loop that does
+//! nothing but read the clock, for as long as all turns took: what the machine itself takes away.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -27,6 +28,7 @@ mod allocator;
 type Site = BTreeMap<&'static str, Vec<u8>>;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    allocator::prepare();
     let (mut warc, mut mib, mut at_once) = (false, 10_u8, 1);
     let mut names = Vec::new();
     let mut arguments = std::env::args().skip(1);
@@ -43,20 +45,49 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "{:<14} {:>7} {:>11} {:>9}  {:<24} longest turns",
         "kind", "turns", "together", "memory", "ended by"
     );
+    let mut together = Duration::ZERO;
     for (name, site) in kinds(usize::from(mib) << 20) {
         if names.is_empty() || names.iter().any(|wanted| wanted == name) {
-            measure(name, site, warc, at_once)?;
+            together += measure(name, site, warc, at_once)?;
         }
     }
+    let bare: Vec<String> = longest_of_nothing(together)
+        .iter()
+        .map(|took| format!("{took:.2?}"))
+        .collect();
+    println!(
+        "{:<14} {together:>19.2?} {:>36} {}",
+        "nothing",
+        "",
+        bare.join(", ")
+    );
     Ok(())
 }
 
+/// The three longest times between two readings of the clock, for a thread that does nothing else.
+fn longest_of_nothing(span: Duration) -> Vec<Duration> {
+    let mut longest = vec![Duration::ZERO; 3];
+    let mut before = thread_time();
+    let until = before + span;
+    while before < until {
+        let now = thread_time();
+        let took = now - before;
+        if took > longest[2] {
+            longest[2] = took;
+            longest.sort_by(|one, other| other.cmp(one));
+        }
+        before = now;
+    }
+    longest
+}
+
+/// Crawls pages of one kind; the time that all turns took together.
 fn measure(
     name: &str,
     site: Site,
     warc: bool,
     at_once: u8,
-) -> Result<(), Box<dyn std::error::Error>> {
+) -> Result<Duration, Box<dyn std::error::Error>> {
     let seeds = if name == "usual" { 400 } else { 1 };
     let port = serve(site)?;
     let folder = tempfile::tempdir()?;
@@ -113,7 +144,7 @@ fn measure(
         memory() >> 20,
         longest.join(", ")
     );
-    Ok(())
+    Ok(together)
 }
 
 /// A crawl that takes longer is stopped: most of its turns were seen.

@@ -37,6 +37,7 @@ use self::args::{Command, Parsed};
 /// Does what the command line asks. The exit code is part of the contract:
 /// 0 ended by itself, 1 failed, 2 usage or configuration, 3 stopped early.
 pub fn main() -> ExitCode {
+    allocator::prepare();
     let done = match args::parse(std::env::args_os()) {
         Ok(Parsed::Show(text)) => settings::print(&text).map(|()| 0).map_err(Into::into),
         Ok(Parsed::Run { command, verbose }) => {

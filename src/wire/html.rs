@@ -1,13 +1,11 @@
 //! The links of an HTML page, found by a tokenizer that reads as browsers do, in bounded steps.
 
+mod references;
 mod tags;
 
 use std::collections::BTreeSet;
-use std::ops::Range;
-use std::vec;
 
-use xxhash_rust::xxh3::xxh3_64;
-
+use self::references::{References, SEEN_BYTES};
 use self::tags::{Mark, Tags};
 use super::charset::Detection;
 use super::directives::Directives;
@@ -93,6 +91,9 @@ pub(crate) struct LinkSearch<B: AsRef<[u8]>> {
     links_max: usize,
     url_length_max: usize,
     base: Base,
+    /// The first `<base href>`.
+    document_base: Option<String>,
+    directives: Directives,
     references: References,
     stage: Stage<B>,
     /// Links found so far.
@@ -144,6 +145,8 @@ impl<B: AsRef<[u8]>> LinkSearch<B> {
             links_max: options.links_max,
             url_length_max,
             base: Base::of(page),
+            document_base: None,
+            directives: Directives::default(),
             references: References::default(),
             stage: Stage::Detecting(body, encoding),
             count: 0,
@@ -198,31 +201,21 @@ impl<B: AsRef<[u8]>> LinkSearch<B> {
 
     /// What its meta elements say to crawlers, once the page is read.
     pub fn directives(&self) -> Directives {
-        self.references.directives
+        self.directives
     }
 
     /// Bytes that it holds beside the body.
     pub fn memory(&self) -> usize {
-        let resolved = match &self.stage {
-            Stage::Resolving(resolving) => {
-                resolving.text.capacity() + resolving.list.len() * size_of::<Reference>()
-            }
-            _ => 0,
-        };
-        let references = &self.references;
-        let listed = references.list.capacity() * size_of::<Reference>();
-        let seen = (references.seen.len() + self.count) * SEEN_BYTES;
-        resolved + references.text.capacity() + listed + seen
+        self.references.memory() + self.count * SEEN_BYTES
     }
 
     fn take(&mut self, mark: Mark, units: &mut Units) {
-        let references = &mut self.references;
         match mark {
-            Mark::Base(base) => drop(references.base.get_or_insert(base)),
+            Mark::Base(base) => drop(self.document_base.get_or_insert(base)),
             Mark::Meta { name, content } => {
                 units.spend(content.len());
                 let more = Directives::from_meta(&name, &content, &self.agent);
-                references.directives = references.directives.and(more);
+                self.directives = self.directives.and(more);
             }
             Mark::Reference { nofollow, .. } if self.nofollow && nofollow => {}
             Mark::Reference {
@@ -233,27 +226,26 @@ impl<B: AsRef<[u8]>> LinkSearch<B> {
             } => {
                 units.spend(REFERENCE_UNITS + value.len());
                 let most = self.links_max.saturating_mul(REFERENCES_PER_LINK);
-                references.push(&value, element, attribute, nofollow, most);
+                self.references
+                    .push(value, element, attribute, nofollow, most);
             }
         }
     }
 
     /// The page is read.
     fn resolve(&mut self) {
-        let references = &mut self.references;
-        if self.nofollow && references.directives.nofollow {
+        if self.nofollow && self.directives.nofollow {
             return;
         }
-        if let Some(reference) = &references.base {
+        if let Some(reference) = &self.document_base {
             self.base = self.base.rebased(reference);
         }
+        self.references.complete();
         self.stage = Stage::Resolving(Resolving {
             reach: self.base.reach(),
-            text: std::mem::take(&mut references.text),
-            list: std::mem::take(&mut references.list).into_iter(),
+            next: 0,
             seen: BTreeSet::new(),
         });
-        references.seen = BTreeSet::new();
     }
 }
 
@@ -261,69 +253,17 @@ impl<B: AsRef<[u8]>> LinkSearch<B> {
 /// references are resolved for each link that may be taken.
 const REFERENCES_PER_LINK: usize = 4;
 
-/// About what an entry of a set takes.
-const SEEN_BYTES: usize = 16;
-
 /// What it takes to note a reference, and to make a URL of one, beside its octets: four of the URL that
 /// it is relative to cost what one of HTML does.
 const REFERENCE_UNITS: usize = 32;
 const RESOLVED_UNITS: usize = 128;
 
-/// What of the document matters, still as it stands there: each text once.
-#[derive(Debug, Default)]
-struct References {
-    /// The values of attributes, one after the other.
-    text: String,
-    list: Vec<Reference>,
-    /// The prints of these texts. Whoever makes two texts with one print loses a link of his own.
-    seen: BTreeSet<u64>,
-    /// There were more than are resolved.
-    is_cut: bool,
-    base: Option<String>,
-    directives: Directives,
-}
-
-#[derive(Debug)]
-struct Reference {
-    value: Range<usize>,
-    element: &'static str,
-    attribute: &'static str,
-    nofollow: bool,
-}
-
-impl References {
-    fn push(
-        &mut self,
-        value: &str,
-        element: &'static str,
-        attribute: &'static str,
-        nofollow: bool,
-        most: usize,
-    ) {
-        if self.is_cut || !self.seen.insert(xxh3_64(value.as_bytes())) {
-            return;
-        }
-        if self.list.len() == most {
-            self.is_cut = true;
-            return;
-        }
-        let start = self.text.len();
-        self.text.push_str(value);
-        self.list.push(Reference {
-            value: start..self.text.len(),
-            element,
-            attribute,
-            nofollow,
-        });
-    }
-}
-
 /// References that become URLs.
 #[derive(Debug)]
 struct Resolving {
     reach: Reach,
-    text: String,
-    list: vec::IntoIter<Reference>,
+    /// The number of the next reference.
+    next: usize,
     /// The prints of the URLs that were found.
     seen: BTreeSet<u64>,
 }
@@ -331,15 +271,15 @@ struct Resolving {
 impl Resolving {
     fn step<B: AsRef<[u8]>>(&mut self, search: &mut LinkSearch<B>, units: &mut Units) -> Step {
         while !units.is_spent() {
-            if self.list.len() > 0 && search.count == search.links_max {
+            let Some((reference, text)) = search.references.get(self.next) else {
+                search.cut |= search.references.is_cut();
+                return Step::Over;
+            };
+            if search.count == search.links_max {
                 search.cut = true;
                 return Step::Over;
             }
-            let Some(reference) = self.list.next() else {
-                search.cut |= search.references.is_cut;
-                return Step::Over;
-            };
-            let text = &self.text[reference.value];
+            self.next += 1;
             if self.reach.length_min(text) > search.url_length_max {
                 units.spend(REFERENCE_UNITS + text.len());
                 search.count += 1;
@@ -360,7 +300,7 @@ impl Resolving {
                 url,
                 element: reference.element,
                 attribute: reference.attribute,
-                nofollow: reference.nofollow || search.references.directives.nofollow,
+                nofollow: reference.nofollow || search.directives.nofollow,
             });
         }
         Step::Paused

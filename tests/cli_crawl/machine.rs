@@ -292,3 +292,22 @@ fn where_memory_is_limited_seeds_wait_and_none_is_lost() {
     let pending = crawled.read("pending.jsonl").lines().count();
     assert_eq!(pending + crawled.lines().len(), SEEDS);
 }
+
+/// Where the kernel cleared one for a page of 10 MiB it held up a turn by 5 to 20 ms.
+#[test]
+fn a_crawl_takes_no_huge_pages() {
+    let server = Server::new(|_: &Asked| page("a page"));
+    let crawl = Crawl::of(&[&server.url("/"), &server.url("/2")]).with(&["-s", "DOWNLOAD_DELAY=1"]);
+    let going = crawl.start();
+    server.wait_for(2);
+    let status = fs::read_to_string(format!("/proc/{}/status", going.id())).expect("it runs");
+    going.wait().expect(0);
+    let Some(told) = status
+        .lines()
+        .find_map(|line| line.strip_prefix("THP_enabled:"))
+    else {
+        eprintln!("SKIPPED: this kernel does not say who takes huge pages");
+        return;
+    };
+    assert_eq!(told.trim(), "0");
+}

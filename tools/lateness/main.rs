@@ -23,8 +23,9 @@ use argiope::{Config, Crawler, Page, Request, Spread};
 
 use self::origin::Origin;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+#[expect(dead_code, reason = "what is freed is not given back here")]
+#[path = "../../src/cli/allocator.rs"]
+mod allocator;
 
 /// What to do, from `--name value` pairs.
 struct Plan {
@@ -46,6 +47,7 @@ struct Own {
 }
 
 fn main() {
+    allocator::prepare();
     let plan = plan();
     let delay = Duration::from_secs_f64(plan.scopes as f64 / plan.rate as f64);
     let origin = Origin::start(delay).expect("loopback has a port");

@@ -18,8 +18,9 @@ use argiope::frontier::request::Request;
 use argiope::{Config, Crawler, Page, Turn};
 use nowhere::Nowhere;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+#[expect(dead_code, reason = "what is freed is not given back here")]
+#[path = "../../src/cli/allocator.rs"]
+mod allocator;
 
 /// The smallest first and last, so that a machine that drifts shows.
 const SIZES: [u64; 6] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000, 1_000];
@@ -40,6 +41,7 @@ struct Plan {
 }
 
 fn main() -> ExitCode {
+    allocator::prepare();
     let plan = plan();
     match plan.sizes[..] {
         [scopes] => match measure(scopes, &plan) {
