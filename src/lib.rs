@@ -1,4 +1,5 @@
 #![doc = include_str!("lib.md")]
+#![deny(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("argiope runs on Linux only: it lives on epoll, timerfd and kernel receive stamps");

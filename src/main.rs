@@ -1,5 +1,7 @@
 //! The door: flags to config to exit code.
 
+#![deny(unsafe_code)]
+
 mod cli;
 
 use std::process::ExitCode;

@@ -1,5 +1,6 @@
 //! The command line: what was asked, who does it, and how it ended.
 
+#[expect(unsafe_code, reason = "mimalloc is steered through its C interface")]
 mod allocator;
 mod args;
 mod examples;

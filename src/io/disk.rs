@@ -3,6 +3,8 @@
 //! Writing to a file may block for seconds, so it is not the crawl's thread that does it. Jobs go
 //! in through a channel; what became of them comes back through a list and a wake-up.
 
+#![expect(unsafe_code, reason = "signal masks are set through libc alone")]
+
 mod files;
 mod room;
 

@@ -418,8 +418,7 @@ impl Io for Epoll {
     }
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        // SAFETY: the descriptor is the poll's own and lives as long as the borrow of `self`.
-        Some(unsafe { BorrowedFd::borrow_raw(self.poll.as_raw_fd()) })
+        Some(self.poll.registry().as_fd())
     }
 
     fn arm(&mut self, until: Option<Instant>) {

@@ -3,6 +3,11 @@
 //! Those that each request makes go straight to the kernel: around each of its own the C library notes
 //! that the thread may be cancelled meanwhile, in two locked instructions, and nobody here ever is.
 
+#![expect(
+    unsafe_code,
+    reason = "stamps and these system calls come through libc alone"
+)]
+
 use std::io::{self, ErrorKind};
 use std::mem::{self, MaybeUninit};
 use std::net::SocketAddr;

@@ -1,10 +1,12 @@
 //! A deadline as a descriptor: a timerfd on the monotonic clock, set only when it changes.
 
 use std::io;
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::io::Errno;
+use rustix::thread::set_current_timer_slack;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
@@ -85,9 +87,9 @@ impl AsFd for Timer {
 
 /// How finely the kernel times the calling thread's sleep. Best effort: late is the worst it gets.
 pub(super) fn set_timer_slack(slack: Duration) {
-    let nanos = libc::c_ulong::try_from(slack.as_nanos()).unwrap_or(libc::c_ulong::MAX);
-    // SAFETY: this request takes one number and touches no memory.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanos.max(1)) };
+    let nanos = u64::try_from(slack.as_nanos()).unwrap_or(u64::MAX);
+    // Zero would stand for the default of 50 µs.
+    let _ = set_current_timer_slack(Some(NonZeroU64::new(nanos).unwrap_or(NonZeroU64::MIN)));
 }
 
 const ZERO: Timespec = Timespec {

@@ -14,6 +14,12 @@
 //! waits in its buffers. When that is more than a turn's share, the kernel stops receiving for
 //! that socket, and its peer feels it.
 
+#![expect(
+    unsafe_code,
+    reason = "the kernel reads and writes memory that is lent to it"
+)]
+
+mod pinned;
 mod ring;
 mod buffers;
 mod connection;
@@ -108,9 +114,16 @@ impl Uring {
         let buffers = Buffers::new(settings.buffer_bytes, settings.buffers_max);
         // An answer a buffer, and for each socket the last ones of two operations.
         let ring = Ring::new((settings.buffers_max + 2 * capacity).clamp(1024, ANSWERS_MAX))?;
-        // SAFETY: the buffers are dropped after the ring, and only when no receive is under way.
-        unsafe { ring.borrow_from(buffers.lending())? };
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let bell = Arc::new(Bell {
+            fd: bell.map_err(io::Error::from)?,
+            rung: AtomicBool::new(false),
+        });
+        let timer = Timer::new()?;
+        let stamping = keep_stamping()?;
+        // SAFETY: no receive begins before all is in `uring`, whose `drop` ends every receive or leaks
+        // the buffers.
+        unsafe { ring.borrow_from(buffers.lending())? };
         let mut uring = Uring {
             capacity,
             ring,
@@ -119,16 +132,13 @@ impl Uring {
             arming: Vec::new(),
             receiving: 0,
             answers: Vec::with_capacity(ANSWERS_A_TURN),
-            timer: Timer::new()?,
+            timer,
             stamps: Stamps::start(),
             connects: Connects::default(),
             departures: Departures::start(),
             watch: Watch::start(),
             driver: Driver::default(),
-            bell: Arc::new(Bell {
-                fd: bell.map_err(io::Error::from)?,
-                rung: AtomicBool::new(false),
-            }),
+            bell,
             entries: Vec::new(),
             open: 0,
             line: VecDeque::new(),
@@ -137,7 +147,7 @@ impl Uring {
             news: Vec::new(),
             cut: false,
             disk: None,
-            _stamping: keep_stamping()?,
+            _stamping: stamping,
             settings,
         };
         uring.try_out()?;

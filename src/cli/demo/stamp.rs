@@ -1,6 +1,8 @@
 //! Receiving with the kernel's word on when the bytes arrived, so that a server that is late
 //! to look does not misjudge the gap between two requests.
 
+#![expect(unsafe_code, reason = "receive stamps come through libc alone")]
+
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd};

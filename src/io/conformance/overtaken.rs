@@ -1,5 +1,7 @@
 //! A segment that overtakes the one before it: on a loopback device it has to be forged.
 
+#![expect(unsafe_code, reason = "packets are forged through libc")]
+
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;

@@ -4,10 +4,11 @@
 //! at first, so that the same memory is used again while it is in the cache; when the kernel runs
 //! out of them the number doubles, up to the bound.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::Layout;
 use std::ptr::NonNull;
 use std::time::Duration;
 
+use super::pinned::Pinned;
 use super::ring::{LENT_MAX, Lending, OVERHEAD};
 use crate::base::time::Instant;
 use crate::io::{Clock, Stamp};
@@ -20,7 +21,7 @@ pub(super) struct Buffers {
     /// How many there may be.
     most: usize,
     /// Each holds `BLOCK` buffers. Never given up before the end.
-    blocks: Vec<NonNull<u8>>,
+    blocks: Vec<Pinned>,
     records: Vec<Record>,
     /// The one put back last goes out first.
     free: Vec<u16>,
@@ -66,9 +67,6 @@ impl Queue {
     }
 }
 
-// SAFETY: the blocks behind the pointers are its own.
-unsafe impl Send for Buffers {}
-
 impl Buffers {
     /// None yet. The memory is taken from the system as it is first needed.
     pub(super) fn new(bytes: usize, most: usize) -> Self {
@@ -92,6 +90,12 @@ impl Buffers {
 
     pub(super) fn lending(&self) -> &Lending {
         &self.lending
+    }
+
+    /// How many blocks they are in.
+    #[cfg(test)]
+    pub(super) fn blocks(&self) -> usize {
+        self.blocks.len()
     }
 
     /// How many the kernel has.
@@ -178,9 +182,10 @@ impl Buffers {
         Some((first, record.length as usize, record.stamp))
     }
 
-    /// Gives the memory up for good: the kernel may still write to it.
+    /// Frees nothing, ever: the kernel may still read the ring of buffers and write to those it names.
     pub(super) fn leak(&mut self) {
-        self.blocks.clear();
+        self.blocks.iter_mut().for_each(Pinned::leak);
+        self.lending.leak();
     }
 
     fn grow(&mut self) {
@@ -189,11 +194,7 @@ impl Buffers {
         if count == 0 {
             return;
         }
-        let layout = self.layout();
-        // SAFETY: the layout has a size.
-        let block = unsafe { alloc_zeroed(layout) };
-        let block = NonNull::new(block).unwrap_or_else(|| handle_alloc_error(layout));
-        self.blocks.push(block);
+        self.blocks.push(Pinned::new(self.layout()));
         self.records.resize(first + count, UNUSED);
         self.free.reserve(self.records.len());
         // Taken from the end, so the first buffer of the block goes out first.
@@ -208,23 +209,17 @@ impl Buffers {
     fn place(&self, id: u16) -> NonNull<u8> {
         let (block, index) = (usize::from(id) / BLOCK, usize::from(id) % BLOCK);
         // SAFETY: `index` is below `BLOCK`, so the place lies within the block.
-        unsafe { self.blocks[block].add(index * (self.bytes + OVERHEAD)) }
+        unsafe {
+            self.blocks[block]
+                .start()
+                .add(index * (self.bytes + OVERHEAD))
+        }
     }
 
     fn set(&mut self, id: u16, from: Whose, to: Whose) {
         let record = &mut self.records[usize::from(id)];
         assert_eq!(record.whose, from, "a buffer changes hands once at a time");
         record.whose = to;
-    }
-}
-
-impl Drop for Buffers {
-    fn drop(&mut self) {
-        let layout = self.layout();
-        for block in self.blocks.drain(..) {
-            // SAFETY: each was allocated with this layout, and the kernel is done with them all.
-            unsafe { dealloc(block.as_ptr(), layout) };
-        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! moment they come, by an interruption of whatever our thread is doing, into buffers lent in
 //! advance. Only so each segment keeps the stamp of its own arrival while we are busy.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::Layout;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::mem;
@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use io_uring::{EnterFlags, IoUring, cqueue, opcode, register, squeue, types};
 use rustix::time::Timespec;
 
+use super::pinned::Pinned;
 use crate::io::socket::arrival_stamp;
 
 /// A ring of our own.
@@ -139,9 +140,9 @@ impl Ring {
     /// # Safety
     /// What `lending` holds must stay where it is as long as a receive is under way.
     pub(super) unsafe fn borrow_from(&self, lending: &Lending) -> Result<(), Unavailable> {
-        let address = lending.entries.as_ptr() as u64;
-        // SAFETY: the ring of buffers is aligned to a page and as long as it says. It goes away
-        // after this ring, or never: see `Uring`'s `drop`.
+        let address = lending.entries() as u64;
+        // SAFETY: the ring of buffers is aligned to a page and as long as it says. It is freed when no
+        // receive is under way and none can begin, or never: see `Uring`'s `drop`.
         let registered = unsafe {
             self.ring
                 .submitter()
@@ -259,10 +260,14 @@ impl Ring {
 
     /// Ends all that is under way and waits until it has ended. The last answers can be taken then.
     pub(super) fn cancel_all(&mut self) -> io::Result<()> {
-        let all = types::CancelBuilder::any();
-        match self.ring.submitter().register_sync_cancel(None, all) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            other => other,
+        loop {
+            let all = types::CancelBuilder::any();
+            match self.ring.submitter().register_sync_cancel(None, all) {
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+                // What was not cancelled yet is found again.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                other => return other,
+            }
         }
     }
 
@@ -362,15 +367,11 @@ fn span(from: Timespec, to: Timespec) -> Timespec {
 /// Where buffers are laid out for the kernel to take, first come first served.
 #[derive(Debug)]
 pub(super) struct Lending {
-    entries: NonNull<types::BufRingEntry>,
-    layout: Layout,
+    entries: Pinned,
     count: u16,
     /// One past the last that was laid out.
     tail: u16,
 }
-
-// SAFETY: the memory behind the pointer is its own.
-unsafe impl Send for Lending {}
 
 impl Lending {
     /// Room for at least so many, at most [`LENT_MAX`].
@@ -378,12 +379,8 @@ impl Lending {
         let count = count.clamp(1, LENT_MAX).next_power_of_two();
         let layout = Layout::from_size_align(count * size_of::<types::BufRingEntry>(), PAGE)
             .expect("half a megabyte at most");
-        // SAFETY: the layout has a size.
-        let entries = unsafe { alloc_zeroed(layout) };
-        let entries = NonNull::new(entries.cast()).unwrap_or_else(|| handle_alloc_error(layout));
         Lending {
-            entries,
-            layout,
+            entries: Pinned::new(layout),
             count: count as u16,
             tail: 0,
         }
@@ -398,7 +395,7 @@ impl Lending {
         // SAFETY: the place is within the ring, which is zeroed memory at least. Field by field:
         // the first entry's last one is the tail that the kernel reads.
         unsafe {
-            let entry = &mut *self.entries.as_ptr().add(place);
+            let entry = &mut *self.entries().add(place);
             entry.set_addr(at.as_ptr() as u64);
             entry.set_len(length as u32);
             entry.set_bid(id);
@@ -409,16 +406,17 @@ impl Lending {
     /// Shows the kernel what was laid out.
     pub(super) fn publish(&self) {
         // SAFETY: the tail lies within the first entry, aligned, and is written nowhere else.
-        let tail =
-            unsafe { &*types::BufRingEntry::tail(self.entries.as_ptr()).cast::<AtomicU16>() };
+        let tail = unsafe { &*types::BufRingEntry::tail(self.entries()).cast::<AtomicU16>() };
         tail.store(self.tail, Ordering::Release);
     }
-}
 
-impl Drop for Lending {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout, and the ring that read it is gone.
-        unsafe { dealloc(self.entries.as_ptr().cast(), self.layout) };
+    /// Never frees the memory: the kernel may still read it.
+    pub(super) fn leak(&mut self) {
+        self.entries.leak();
+    }
+
+    fn entries(&self) -> *mut types::BufRingEntry {
+        self.entries.start().as_ptr().cast()
     }
 }
 

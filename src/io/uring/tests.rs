@@ -5,6 +5,7 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
+use super::pinned::{DROPPED, Dropped};
 use super::*;
 use crate::io::{Clock, Stamp};
 
@@ -247,6 +248,24 @@ fn nothing_is_under_way_when_the_memory_goes() {
     assert_eq!(io.receiving, 20);
     assert!(io.quiesce());
     assert_eq!(io.receiving, 0);
+}
+
+#[test]
+fn the_memory_stays_where_receives_cannot_be_ended() {
+    let check = |never_ends: usize, expected: fn(usize) -> Dropped| {
+        let Some(mut io) = uring(Settings::default()) else {
+            return;
+        };
+        let mut peer = connected(&mut io, 0);
+        peer.write_all(&[b'x'; 100_000]).expect("we listen");
+        let blocks = io.buffers.blocks() + 1;
+        io.receiving += never_ends;
+        DROPPED.take();
+        drop(io);
+        assert_eq!(DROPPED.take(), expected(blocks));
+    };
+    check(0, |freed| Dropped { freed, leaked: 0 });
+    check(1, |leaked| Dropped { freed: 0, leaked });
 }
 
 #[test]

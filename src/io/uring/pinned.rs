@@ -1,0 +1,66 @@
+//! Memory whose address the kernel holds.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+/// A block of memory, zeroed at first, that the kernel may read and write. Freed on drop unless it was leaked.
+#[derive(Debug)]
+pub(super) struct Pinned {
+    start: NonNull<u8>,
+    layout: Layout,
+    is_leaked: bool,
+}
+
+// SAFETY: the block is its own.
+unsafe impl Send for Pinned {}
+
+impl Pinned {
+    /// A block of this layout, whose size is not 0.
+    pub fn new(layout: Layout) -> Self {
+        assert!(layout.size() > 0, "a block has a size");
+        // SAFETY: the layout has a size.
+        let start = unsafe { alloc_zeroed(layout) };
+        Pinned {
+            start: NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout)),
+            layout,
+            is_leaked: false,
+        }
+    }
+
+    /// Its first byte. Valid for reads and writes of the whole layout until the block is dropped.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Its memory is never freed: the kernel may use it for as long as the process lives.
+    pub fn leak(&mut self) {
+        self.is_leaked = true;
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        #[cfg(test)]
+        DROPPED.with_borrow_mut(|dropped| match self.is_leaked {
+            true => dropped.leaked += 1,
+            false => dropped.freed += 1,
+        });
+        if !self.is_leaked {
+            // SAFETY: it was allocated with this layout, and the kernel does not use it: else it were leaked.
+            unsafe { dealloc(self.start.as_ptr(), self.layout) };
+        }
+    }
+}
+
+/// Blocks that a thread dropped.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Dropped {
+    pub leaked: usize,
+    pub freed: usize,
+}
+
+#[cfg(test)]
+thread_local! {
+    pub(super) static DROPPED: std::cell::RefCell<Dropped> = std::cell::RefCell::default();
+}
