@@ -1,21 +1,10 @@
 //! In which character encoding a document is written, and its text.
-//!
-//! All encodings of the web need the feature `charset`. Without it UTF-8, UTF-16 and windows-1252 are
-//! read, nearly all that the web writes; a document that declares another is read as UTF-8, so that
-//! its ASCII stays and the rest becomes U+FFFD, and one that declares none and is no UTF-8 is taken
-//! for windows-1252.
 
 use std::borrow::Cow;
 
-#[cfg(not(feature = "charset"))]
-use basic::{Decoder, Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
-#[cfg(feature = "charset")]
-use encoding_rs::{Decoder, Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
+use encoding_rs::{Decoder, EncoderResult, Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
 use crate::base::units::Units;
-
-#[cfg(any(not(feature = "charset"), test))]
-mod basic;
 
 /// The text of a document, whatever its encoding; what cannot be decoded becomes U+FFFD.
 ///
@@ -79,6 +68,12 @@ impl Detection {
         self.mark
     }
 
+    /// In which encoding the queries of its references are; `None` where that is UTF-8.
+    pub fn query_encoding(&self) -> Option<QueryEncoding> {
+        let encoding = self.encoding.unwrap_or(UTF_8).output_encoding();
+        (encoding != UTF_8).then_some(QueryEncoding(encoding))
+    }
+
     /// What makes UTF-8 of the document, piece by piece; `None` where that is what it is, as far as it
     /// is valid.
     pub fn recoder(&self) -> Option<Box<Recoder>> {
@@ -112,11 +107,51 @@ impl std::fmt::Debug for Recoder {
     }
 }
 
+/// The encoding of a document whose references have their queries in it (WHATWG URL, 1.3, "percent-encode
+/// after encoding").
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueryEncoding(&'static Encoding);
+
+impl QueryEncoding {
+    /// The octets of a query's text. A character that the encoding lacks is written by its number, as
+    /// `%26%238364%3B`.
+    pub fn encode(self, text: &str) -> Cow<'_, [u8]> {
+        if text.is_ascii() {
+            return text.as_bytes().into();
+        }
+        let mut encoder = self.0.new_encoder();
+        let mut octets = Vec::new();
+        let mut rest = text;
+        loop {
+            let most = encoder.max_buffer_length_from_utf8_without_replacement(rest.len());
+            octets.reserve(most.unwrap_or(0));
+            let (result, read) =
+                encoder.encode_from_utf8_to_vec_without_replacement(rest, &mut octets, true);
+            rest = &rest[read..];
+            match result {
+                EncoderResult::InputEmpty => return octets.into(),
+                EncoderResult::OutputFull => {}
+                EncoderResult::Unmappable(lacking) => {
+                    let number = format!("%26%23{}%3B", u32::from(lacking));
+                    octets.extend_from_slice(number.as_bytes());
+                }
+            }
+        }
+    }
+}
+
 /// Octets that are looked at between two looks at what is left of a step.
 const CHECKED_AT_ONCE: usize = 16 << 10;
 
 /// Room for what a decoder had kept of the octets before.
 const RECODED_ROOM: usize = 32;
+
+/// A text in the encoding of a label.
+#[cfg(test)]
+pub(crate) fn encoded(text: &str, label: &str) -> Vec<u8> {
+    let encoding = Encoding::for_label(label.as_bytes()).expect("a label of the WHATWG");
+    encoding.encode(text).0.into_owned()
+}
 
 /// The name of a document's encoding, by the WHATWG's list.
 pub fn name(bytes: &[u8], content_type: Option<&str>) -> &'static str {
@@ -281,12 +316,6 @@ fn detected(bytes: &[u8]) -> &'static Encoding {
     }
 }
 
-#[cfg(not(feature = "charset"))]
-fn guessed(_: &[u8]) -> &'static Encoding {
-    WINDOWS_1252
-}
-
-#[cfg(feature = "charset")]
 fn guessed(bytes: &[u8]) -> &'static Encoding {
     let first_odd = bytes.iter().position(|octet| !octet.is_ascii());
     // A long head in ASCII tells nothing: look where something is to be seen.
@@ -369,7 +398,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "charset")]
     fn a_document_declares_any_encoding() {
         let declared = |html: &str| name(html.as_bytes(), None);
         assert_eq!(declared("<META  CHARSET='koi8-r'>"), "KOI8-R");
@@ -408,59 +436,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(not(feature = "charset"))]
-    fn of_an_encoding_that_this_build_lacks_the_ascii_is_read_and_the_rest_shows() {
-        check(
-            b"<a href=x>\xcf\xf0</a>",
-            Some("text/html; charset=koi8-r"),
-            "UTF-8",
-            "<a href=x>\u{fffd}\u{fffd}</a>",
-        );
-    }
-
-    #[test]
-    #[cfg(feature = "charset")]
-    fn what_needs_no_library_reads_as_the_library_has_it() {
-        let all: Vec<u8> = (0..=255).chain((0..=255).rev()).collect();
-        for label in [
-            "utf-8",
-            "latin1",
-            " ASCII",
-            "l1",
-            "utf-16",
-            "unicode",
-            "utf-16be",
-            "unicodeFFFE",
-        ] {
-            let known = Encoding::for_label(label.as_bytes()).expect(label);
-            let own = basic::Encoding::for_label(label.as_bytes()).expect(label);
-            assert_eq!(own.name(), known.name());
-            for bytes in [
-                &all[..],
-                &all[1..],
-                b"\xd8\x00\xdc\x00\xd8\x00",
-                b"ascii",
-                b"",
-            ] {
-                let (text,) = own.decode_without_bom_handling(bytes);
-                assert_eq!(text, known.decode_without_bom_handling(bytes).0, "{label}");
-            }
-        }
-        for marked in [
-            &b"\xef\xbb\xbf"[..],
-            b"\xef\xbb",
-            b"\xfe\xff",
-            b"\xff\xfe",
-            b"",
-        ] {
-            let own = basic::Encoding::for_bom(marked).map(|(own, length)| (own.name(), length));
-            let known = Encoding::for_bom(marked).map(|(known, length)| (known.name(), length));
-            assert_eq!(own, known);
-        }
-    }
-
-    #[test]
-    #[cfg(feature = "charset")]
     fn what_is_not_declared_is_detected() {
         let ascii = "x".repeat(3 * DETECTION_LENGTH);
         let russian =
@@ -514,34 +489,7 @@ mod tests {
             check_steps(bytes, None);
             check_steps(bytes, Some("text/html; charset=utf-16le"));
         }
-        #[cfg(feature = "charset")]
         check_steps(b"\x82\xa0\x82\xa2", Some("text/html; charset=shift_jis"));
-    }
-
-    #[test]
-    #[cfg(feature = "charset")]
-    fn what_needs_no_library_reads_in_pieces_as_the_library_does() {
-        let bytes: Vec<u8> = (0..=255).chain([0xd8, 0x3d, 0xde, 0, 0xd8, 0xd8]).collect();
-        for label in ["latin1", "utf-16", "utf-16be"] {
-            let known = Encoding::for_label(label.as_bytes()).expect(label);
-            let own = basic::Encoding::for_label(label.as_bytes()).expect(label);
-            for piece in [1, 3, 100] {
-                let mut decoder = own.new_decoder_without_bom_handling();
-                let mut text = Vec::new();
-                let mut pieces = bytes.chunks(piece).peekable();
-                while let Some(mut next) = pieces.next() {
-                    while !next.is_empty() {
-                        let mut room = [0; 16];
-                        let last = pieces.peek().is_none();
-                        let (_, read, written, _) = decoder.decode_to_utf8(next, &mut room, last);
-                        text.extend_from_slice(&room[..written]);
-                        next = &next[read..];
-                    }
-                }
-                let text = String::from_utf8(text).expect("UTF-8");
-                assert_eq!(text, known.decode_without_bom_handling(&bytes).0, "{label}");
-            }
-        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use self::references::{References, SEEN_BYTES};
 use self::tags::{Mark, Tags};
-use super::charset::Detection;
+use super::charset::{Detection, QueryEncoding};
 use super::directives::Directives;
 use super::url::{Base, CrawlUrl, Reach};
 use crate::base::units::Units;
@@ -91,6 +91,7 @@ pub(crate) struct LinkSearch<B: AsRef<[u8]>> {
     links_max: usize,
     url_length_max: usize,
     base: Base,
+    query_encoding: Option<QueryEncoding>,
     /// The first `<base href>`.
     document_base: Option<String>,
     directives: Directives,
@@ -145,6 +146,7 @@ impl<B: AsRef<[u8]>> LinkSearch<B> {
             links_max: options.links_max,
             url_length_max,
             base: Base::of(page),
+            query_encoding: None,
             document_base: None,
             directives: Directives::default(),
             references: References::default(),
@@ -163,6 +165,7 @@ impl<B: AsRef<[u8]>> LinkSearch<B> {
                         self.stage = Stage::Detecting(body, encoding);
                         return Step::Paused;
                     }
+                    self.query_encoding = encoding.query_encoding();
                     let tags = Tags::new(body, &encoding, self.resources);
                     self.stage = Stage::Reading(Box::new(tags));
                 }
@@ -237,9 +240,11 @@ impl<B: AsRef<[u8]>> LinkSearch<B> {
         if self.nofollow && self.directives.nofollow {
             return;
         }
-        if let Some(reference) = &self.document_base {
-            self.base = self.base.rebased(reference);
-        }
+        let page = self.base.clone().in_encoding(self.query_encoding);
+        self.base = match &self.document_base {
+            Some(reference) => page.rebased(reference),
+            None => page,
+        };
         self.references.complete();
         self.stage = Stage::Resolving(Resolving {
             reach: self.base.reach(),

@@ -1,24 +1,16 @@
 //! URLs as the crawl knows them: http and https only, in one canonical form that fits in 24 bytes
 //! and its text.
-//!
-//! Hosts with letters beyond ASCII (`bücher.example`) need the feature `idn`, whose tables are large.
 
-#[cfg(any(not(feature = "idn"), test))]
-mod ascii;
 mod base;
 mod plain;
-#[cfg(feature = "idn")]
 mod standard;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-#[cfg(not(feature = "idn"))]
-use ascii::Parsed;
 pub use base::Base;
 pub(crate) use base::Reach;
 use percent_encoding::percent_decode_str;
-#[cfg(feature = "idn")]
 use standard::Parsed;
 use thiserror::Error;
 use xxhash_rust::xxh3::xxh3_64;
@@ -338,9 +330,7 @@ pub fn registrable(host: &str) -> &str {
         .unwrap_or(host)
 }
 
-/// Reads any URL, also one that we would not fetch, against a base if there is one. Needs the feature
-/// `idn`.
-#[cfg(feature = "idn")]
+/// Reads any URL, also one that we would not fetch, against a base if there is one.
 pub fn read(input: &str, base: Option<&str>) -> Result<Reading, UrlError> {
     let parsed = parse(input, base)?;
     Ok(Reading {
@@ -350,9 +340,7 @@ pub fn read(input: &str, base: Option<&str>) -> Result<Reading, UrlError> {
 }
 
 /// Path and query of a URL, as robots rules are about them, or of a reference without scheme and
-/// host.
-///
-/// With the feature `idn` also of URLs that are not fetched.
+/// host. The URL may be one that is not fetched.
 pub fn request_target_of(input: &str) -> Result<String, UrlError> {
     parse(input, Some("http://base.invalid/"))?.request_target()
 }
@@ -362,14 +350,13 @@ fn parse(input: &str, base: Option<&str>) -> Result<Parsed, UrlError> {
         return Err(UrlError::Long);
     }
     match base {
-        Some(base) => Parsed::parse(base)?.join(input),
+        Some(base) => Parsed::parse(base)?.join(input, None),
         None if input.trim_matches(|c| c <= ' ').is_empty() => Err(UrlError::Empty),
         None => Parsed::parse(input),
     }
 }
 
-/// How a URL reads by the standard, and what we make of it. Needs the feature `idn`.
-#[cfg(feature = "idn")]
+/// How a URL reads by the standard, and what we make of it.
 #[derive(Clone, Debug)]
 pub struct Reading {
     /// The standard's serialization, with user, password and fragment.
@@ -400,9 +387,6 @@ pub enum UrlError {
     /// A host that is no name and no address.
     #[error("the host is neither a name nor an address")]
     Host,
-    /// A host with letters beyond ASCII, in a build without the feature `idn`.
-    #[error("the host has letters beyond ASCII, which need the feature `idn`")]
-    Idn,
     /// A port that is no number up to 65535.
     #[error("the port is not a number from 0 to 65535")]
     Port,
@@ -418,7 +402,6 @@ impl UrlError {
             UrlError::Scheme(_) => "scheme",
             UrlError::NoHost => "no_host",
             UrlError::Host => "host",
-            UrlError::Idn => "idn",
             UrlError::Port => "port",
         }
     }

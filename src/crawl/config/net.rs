@@ -8,10 +8,9 @@ use serde_json::Value;
 
 use super::error::Problem;
 use super::form::{Form, items, text, wrong};
-use super::scopes::{BEYOND_ASCII, IDN};
 use crate::base::address::Network;
 use crate::wire::proxy::{Proxy, ProxyError};
-use crate::wire::url::{CrawlUrl, UrlError};
+use crate::wire::url::CrawlUrl;
 
 /// Text that goes into a header as it is.
 pub(super) struct Agent;
@@ -349,7 +348,6 @@ fn excluded(entry: &str) -> Result<String, Problem> {
     let stars = &entry[..entry.len() - name.len()];
     match CrawlUrl::parse(&format!("http://{name}/")) {
         Ok(url) => Ok(format!("{stars}{}", url.host_str())),
-        Err(UrlError::Idn) => Err(Problem::new(BEYOND_ASCII, IDN)),
         Err(_) => Err(wrong(&entry.into(), "no host", "give example.com")),
     }
 }

@@ -14,7 +14,7 @@ use crate::throttle::settings::{
     ADDRESSES, AutoThrottleMode, AutoThrottlePatch, BackoffPatch, DOMAINS, LatencyFrom,
     RampupPatch, ScopePatch, WindowKind,
 };
-use crate::wire::url::{CrawlUrl, UrlError};
+use crate::wire::url::CrawlUrl;
 
 type Patches = BTreeMap<String, ScopePatch>;
 
@@ -383,7 +383,6 @@ fn scope_name(name: &str) -> Result<String, Problem> {
                     "a query is no part of a scope",
                     "leave out what follows ?",
                 )),
-                Err(UrlError::Idn) => Err(Problem::new(BEYOND_ASCII, IDN)),
                 Err(_) => Ok(name.to_owned()),
             }
         }
@@ -399,15 +398,11 @@ fn host_name(name: &str) -> Result<String, Problem> {
     }
     match CrawlUrl::parse(&format!("http://{name}/")) {
         Ok(url) => Ok(url.scope_key().to_owned()),
-        Err(UrlError::Idn) => Err(Problem::new(BEYOND_ASCII, IDN)),
         Err(_) => Ok(name.to_owned()),
     }
 }
 
 /// The one entry that is no scope: what holds for all that do not say otherwise.
 pub(super) const EVERYWHERE: &str = "default";
-/// What a build without the feature says of hosts that need it.
-pub(super) const BEYOND_ASCII: &str = "a host with letters beyond ASCII";
-pub(super) const IDN: &str = "give its ASCII form (xn--…), or build with the feature `idn`";
 const STARS: &str =
     "a star stands for all hosts below one (*.example.com), or in ip/* and domain/*";

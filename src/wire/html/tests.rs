@@ -53,6 +53,63 @@ fn what_a_page_is_made_of_is_a_link_by_setting() {
 }
 
 #[test]
+fn the_query_of_a_reference_is_in_the_encoding_of_its_page() {
+    let check = |encoding: &str, html: &str, expected: &str| {
+        let body = crate::wire::charset::encoded(html, encoding);
+        let page = CrawlUrl::parse("http://a.test/dir/page?q").unwrap();
+        let content_type = format!("text/html; charset={encoding}");
+        let options = LinkOptions::default();
+        let mut search = LinkSearch::new(&body[..], Some(&content_type), &page, &options, 2000);
+        let Step::Link(link) = search.step(&mut Units::unbounded()) else {
+            panic!("no link in {html}");
+        };
+        assert_eq!(link.url.as_str(), expected, "{encoding}: {html}");
+    };
+    let euro = "<a href='/you?c=&euro;'>";
+    check("iso-8859-15", euro, "http://a.test/you?c=%A4");
+    check("windows-1252", euro, "http://a.test/you?c=%80");
+    check("gbk", euro, "http://a.test/you?c=%80");
+    check("utf-8", euro, "http://a.test/you?c=%E2%82%AC");
+    check("euc-kr", "<a href='?한'>", "http://a.test/dir/page?%C7%D1");
+    check("shift_jis", "<a href=?あ>", "http://a.test/dir/page?%82%A0");
+    check("windows-1251", "<a href=/п?п>", "http://a.test/%D0%BF?%EF");
+    // What the encoding lacks is written by its number.
+    let lacking = "http://a.test/?a%26%238364%3Bb";
+    check(
+        "iso-8859-1",
+        "<a href='/?a&#8364;b'>",
+        "http://a.test/?a%80b",
+    );
+    check(
+        "windows-1251",
+        "<a href='/?a&#9731;&#xfc;'>",
+        "http://a.test/?a%26%239731%3B%26%23252%3B",
+    );
+    check("iso-8859-2", "<a href='/?a&#8364;b'>", lacking);
+    // Also the query of what references are relative to.
+    check(
+        "gbk",
+        "<base href='/b?中'><a href='#x'>",
+        "http://a.test/b?%D6%D0",
+    );
+    // Only of what is fetched over HTTP, and never in UTF-16.
+    let utf_16 = [
+        &[0xFF, 0xFE][..],
+        &"<a href=?ü>"
+            .encode_utf16()
+            .flat_map(u16::to_le_bytes)
+            .collect::<Vec<_>>(),
+    ]
+    .concat();
+    let page = CrawlUrl::parse("http://a.test/").unwrap();
+    let options = LinkOptions::default();
+    let mut search = LinkSearch::new(&utf_16[..], None, &page, &options, 2000);
+    assert!(
+        matches!(search.step(&mut Units::unbounded()), Step::Link(link) if link.url.as_str() == "http://a.test/?%C3%BC")
+    );
+}
+
+#[test]
 fn references_are_read_as_browsers_read_them() {
     check("<a href=' \n/a\tb\r\n '>", &["http://a.test/ab"]);
     check(

@@ -1,21 +1,31 @@
 //! What the references of a page are relative to.
 
-#[cfg(not(feature = "idn"))]
-use super::ascii::Parsed;
-#[cfg(feature = "idn")]
 use super::standard::Parsed;
 use super::{CrawlUrl, LENGTH_MAX, UrlError, plain};
+use crate::wire::charset::QueryEncoding;
 
 /// A page's URL, parsed once, against which its references are resolved.
 ///
 /// Unlike a [`CrawlUrl`] it may have any scheme: a page's `<base>` is not always one we fetch.
 #[derive(Clone, Debug)]
-pub struct Base(Parsed);
+pub struct Base {
+    url: Parsed,
+    /// Where queries are not percent-encoded UTF-8.
+    encoding: Option<QueryEncoding>,
+}
 
 impl Base {
     /// The base that a page's own URL is.
     pub fn of(url: &CrawlUrl) -> Self {
-        Base(Parsed::of(url))
+        Base {
+            url: Parsed::of(url),
+            encoding: None,
+        }
+    }
+
+    /// The same, for references in a document of this encoding; `None` is UTF-8.
+    pub(crate) fn in_encoding(self, encoding: Option<QueryEncoding>) -> Self {
+        Base { encoding, ..self }
     }
 
     /// Resolves a reference to something we can fetch.
@@ -30,21 +40,24 @@ impl Base {
     /// `data:` or `javascript:` URL (WHATWG HTML, 4.2.3).
     pub fn rebased(&self, reference: &str) -> Self {
         match self.resolve(reference) {
-            Ok(url) if !matches!(url.scheme(), "data" | "javascript") => Base(url),
+            Ok(url) if !matches!(url.scheme(), "data" | "javascript") => Base {
+                url,
+                encoding: self.encoding,
+            },
             _ => self.clone(),
         }
     }
 
     /// How far what is relative to it reaches.
     pub(crate) fn reach(&self) -> Reach {
-        Reach::of(self.0.href())
+        Reach::of(self.url.href())
     }
 
     fn resolve(&self, reference: &str) -> Result<Parsed, UrlError> {
         if reference.len() > LENGTH_MAX {
             return Err(UrlError::Long);
         }
-        self.0.join(reference)
+        self.url.join(reference, self.encoding)
     }
 }
 
@@ -151,13 +164,9 @@ mod tests {
         ] {
             check(base, reference, expected.len());
         }
-        // Where nothing of the authority is left to be dropped, more is sure.
-        let dropped = match cfg!(feature = "idn") {
-            true => 0,
-            false => "http://a.test/dir/".len(),
-        };
-        check("http://user:password@a.test/dir/", "x", dropped);
-        check("http://a.test./dir/", "x", dropped);
+        // Something of the authority is dropped.
+        check("http://user:password@a.test/dir/", "x", 0);
+        check("http://a.test./dir/", "x", 0);
         check("ftp://a.test/dir/", "x", 0);
         check("mailto:a", "x", 0);
     }

@@ -1,8 +1,11 @@
 //! Any URL, read by the library that reads them as browsers do, hosts of any script included.
 
+use std::borrow::Cow;
+
 use url::{ParseError, Position, Url};
 
 use super::{CrawlUrl, UrlError};
+use crate::wire::charset::QueryEncoding;
 
 /// A URL of any scheme.
 #[derive(Clone, Debug)]
@@ -17,9 +20,24 @@ impl Parsed {
         Ok(Parsed(Url::parse(input)?))
     }
 
-    /// Resolves a reference against this.
-    pub(super) fn join(&self, reference: &str) -> Result<Self, UrlError> {
-        Ok(Parsed(self.0.join(reference)?))
+    /// Resolves a reference against this. Its query is in `encoding`, or in UTF-8.
+    pub(super) fn join(
+        &self,
+        reference: &str,
+        encoding: Option<QueryEncoding>,
+    ) -> Result<Self, UrlError> {
+        let reference = match self.scheme() {
+            "http" | "https" | "ftp" | "ws" | "wss" => with_two_slashes(reference),
+            _ => reference.into(),
+        };
+        let options = Url::options().base_url(Some(&self.0));
+        let url = match encoding {
+            None => options.parse(&reference),
+            Some(encoding) => options
+                .encoding_override(Some(&|query| encoding.encode(query)))
+                .parse(&reference),
+        };
+        Ok(Parsed(url?))
     }
 
     pub(super) fn scheme(&self) -> &str {
@@ -63,6 +81,19 @@ impl Parsed {
         let scheme_end = url.scheme().len() + 3;
         let host_end = scheme_end + url.host_str().map_or(0, str::len);
         CrawlUrl::of_text(String::from(url), host_end, port)
+    }
+}
+
+/// A reference that begins with more than two slashes names a host as one with two does (WHATWG URL, 4.4,
+/// "special authority ignore slashes state"). The library refuses it.
+fn with_two_slashes(reference: &str) -> Cow<'_, str> {
+    let text = reference.trim_start_matches(|c| c <= ' ');
+    // Tabs and line ends are left out wherever they are.
+    let after = text.trim_start_matches(['/', '\\', '\t', '\n', '\r']);
+    let run = &text[..text.len() - after.len()];
+    match run.matches(['/', '\\']).count() {
+        0..=2 => reference.into(),
+        _ => format!("//{after}").into(),
     }
 }
 

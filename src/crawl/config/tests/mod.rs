@@ -203,7 +203,6 @@ fn a_scope_is_found_under_the_name_that_urls_give_it() {
     check("A.Test", "a.test");
     check("a.test:80", "a.test");
     check("A.test:8080", "a.test:8080");
-    #[cfg(feature = "idn")]
     check("Bücher.example", "xn--bcher-kva.example");
     check("[::1]:8080", "[::1]:8080");
     check("ip/192.0.2.1", "ip/192.0.2.1");

@@ -260,7 +260,6 @@ fn names_of_scopes_are_normalised_wherever_a_host_stands() {
         assert_eq!(names, [expected]);
     };
     check("*.Example.COM", "*.example.com");
-    #[cfg(feature = "idn")]
     check("*.Bücher.example", "*.xn--bcher-kva.example");
     check("host/A.test:80", "host/a.test");
     check("API.test/Fast-Endpoint", "api.test/Fast-Endpoint");
@@ -280,16 +279,6 @@ fn names_of_scopes_are_normalised_wherever_a_host_stands() {
     wrong("host/*", "a star stands for");
     wrong("ip/a.test", "no address");
     wrong("a.test/x?y=1", "a query is no part");
-    // It would be no host's, and nobody would notice.
-    #[cfg(not(feature = "idn"))]
-    for name in [
-        "Bücher.example",
-        "*.bücher.example",
-        "host/bücher.example",
-        "bücher.example/x",
-    ] {
-        wrong(name, "the feature `idn`");
-    }
     let twice = json!({"*.A.test": {}, "*.a.test": {}});
     assert!(refused("THROTTLING_SCOPES", twice).contains("named twice"));
     let twice = json!({"ip/::1": {}, "ip/0::1": {}});
@@ -298,20 +287,12 @@ fn names_of_scopes_are_normalised_wherever_a_host_stands() {
 
 #[test]
 fn what_is_excluded_is_named_as_urls_name_it() {
-    #[cfg(feature = "idn")]
-    {
-        let config = said(&[(
-            "EXCLUDE",
-            json!(["Bücher.example", "*.bücher.example", "A.test"]),
-        )]);
-        let expected = ["xn--bcher-kva.example", "*.xn--bcher-kva.example", "a.test"];
-        assert_eq!(config.frontier.exclude_hosts, expected);
-    }
-    #[cfg(not(feature = "idn"))]
-    for name in ["bücher.example", "*.bücher.example"] {
-        let text = refused("EXCLUDE", json!([name]));
-        assert!(text.contains("the feature `idn`"), "{text}");
-    }
+    let config = said(&[(
+        "EXCLUDE",
+        json!(["Bücher.example", "*.bücher.example", "A.test"]),
+    )]);
+    let expected = ["xn--bcher-kva.example", "*.xn--bcher-kva.example", "a.test"];
+    assert_eq!(config.frontier.exclude_hosts, expected);
 }
 
 #[test]
