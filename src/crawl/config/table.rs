@@ -120,7 +120,7 @@ static TABLE: &[Setting] = &[
     row!("SCOPE_MAP", MapKinds, throttle.scope_map,
         "which scopes a URL has: its host, registrable domain, all names between, host and path, address"),
     row!("THROTTLING_SCOPES", Scopes, said.scopes,
-        "scopes that differ, by name or pattern (*.example.com, ip/*); default is all others"),
+        "scopes that differ, by name or pattern (*.example.com, ip/*); default is all others. The entry there is for a site made to practise crawling on; a map of your own replaces it"),
     row!("DOMAIN_SCOPE_DEFAULTS", Maybe<Keys>, said.domains,
         "what differs in every scope that is a registrable domain, where SCOPE_MAP makes them"),
     row!("ADDRESS_SCOPE_DEFAULTS", Maybe<Keys>, said.addresses,
