@@ -14,8 +14,8 @@ use argiope::serde_json::json;
 use argiope::settings::ScopeSettings;
 use argiope::{
     Answer, Ask, ByHost, ByStatus, Classify, Config, Crawler, Decision, DiskJob, Event,
-    FailureKind, Heard, Instant, Later, NotTaken, Pace, Page, Refused, Request, ScopeMap,
-    ScopesError, Signal, Sink, Strategy, Turn, Wall,
+    FailureKind, Heard, Instant, Later, Pace, Page, Refused, Request, ScopeMap, ScopesError,
+    Signal, Sink, Strategy, SubmitError, Turn, Wall,
 };
 
 use loopback::{Reply, Server};
@@ -138,7 +138,7 @@ fn a_crawl_that_is_over_takes_nothing_more() {
     let late = handle.submit(Request::get("http://a.test/").tag(5));
     assert_eq!(late.expect_err("it is over").into_request().tag, 5);
     let late = handle.try_submit(Request::get("http://a.test/"));
-    assert!(matches!(late, Err(NotTaken::Closed(_))));
+    assert!(matches!(late, Err(SubmitError::Over(_))));
     let late = crawler.submit(Request::get("http://a.test/"));
     assert_eq!(late, Err(Refused::Over));
 }

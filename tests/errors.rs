@@ -9,8 +9,8 @@ use argiope::parts::{HttpError, RequestError};
 use argiope::wire::coding::CodingError;
 use argiope::wire::url::UrlError;
 use argiope::{
-    Closed, Config, Crawler, Failure, FailureKind, Filtered, NotTaken, NotTold, ProxyError,
-    Refused, Request, ScopesError, SeedError, SetUpError, UnknownMap, WriteError,
+    Closed, Config, Crawler, Failure, FailureKind, Filtered, NotTold, ProxyError, Refused, Request,
+    ScopesError, SeedError, SetUpError, SubmitError, UnknownMap, WriteError,
 };
 
 fn is_an_error(error: impl Error + Send + Sync + 'static) -> Box<dyn Error> {
@@ -106,10 +106,10 @@ fn each_error_says_its_name_its_cause_and_whether_to_try_again() {
     let method = RequestError::Method("a b".to_owned());
     check!(Refused::Request(method), "request.method", false, false);
     check!(Refused::Over, "over", false, false);
-    check!(NotTaken::Full(request()), "full", true, false);
-    check!(NotTaken::Closed(request()), "over", false, false);
+    check!(SubmitError::Full(request()), "full", true, false);
+    check!(SubmitError::Over(request()), "over", false, false);
     let why = Refused::Url(UrlError::NoHost);
-    let refused = NotTaken::Refused {
+    let refused = SubmitError::Rejected {
         request: request(),
         why,
     };

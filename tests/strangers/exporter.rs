@@ -16,7 +16,8 @@ use std::thread;
 use std::time::Duration;
 
 use argiope::{
-    Config, CrawlUrl, Crawler, DiskJob, Handle, Label, NotTaken, Page, Reply, Request, Sink, Wish,
+    Config, CrawlUrl, Crawler, DiskJob, Handle, Label, Page, Reply, Request, Sink, SubmitError,
+    Wish,
 };
 use hyper::service::service_fn;
 use hyper::{Method, Response, StatusCode, body::Incoming, server::conn::http1};
@@ -64,7 +65,7 @@ impl Prober {
     }
 
     /// Probes a target, and writes what was seen in the text format of Prometheus.
-    pub async fn probe(&self, target: &str, timeout: Duration) -> Result<String, NotTaken> {
+    pub async fn probe(&self, target: &str, timeout: Duration) -> Result<String, SubmitError> {
         let tag = self.tags.fetch_add(1, Ordering::Relaxed);
         let (sender, mut answer) = oneshot::channel();
         self.waiting
@@ -228,7 +229,9 @@ async fn answer(
         .await
     {
         Ok(text) => says(StatusCode::OK, text),
-        Err(busy @ NotTaken::Full(_)) => says(StatusCode::SERVICE_UNAVAILABLE, format!("{busy}\n")),
+        Err(busy @ SubmitError::Full(_)) => {
+            says(StatusCode::SERVICE_UNAVAILABLE, format!("{busy}\n"))
+        }
         Err(other) => says(StatusCode::BAD_REQUEST, format!("{other}\n")),
     }
 }

@@ -71,16 +71,16 @@ pub struct Closed(pub Box<Request>);
 /// Why a request was not taken. It comes back, as it went in.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum NotTaken {
+pub enum SubmitError {
     /// As many wait as may; try again later.
     #[error("the crawl has no room now for {}", .0.url)]
     Full(Box<Request>),
     /// The crawl is over.
     #[error("the crawl is over; {} was not taken", .0.url)]
-    Closed(Box<Request>),
+    Over(Box<Request>),
     /// It can never be sent, for this reason.
     #[error("{}: {why}", .request.url)]
-    Refused {
+    Rejected {
         /// What was submitted.
         request: Box<Request>,
         /// What is wrong with it. Filters have no say here.
@@ -132,30 +132,30 @@ impl NotTold {
     }
 }
 
-impl NotTaken {
+impl SubmitError {
     /// The stable name: `full`, `over`, or [`Refused::code`].
     pub fn code(&self) -> Cow<'static, str> {
         match self {
-            NotTaken::Full(_) => "full".into(),
-            NotTaken::Closed(_) => "over".into(),
-            NotTaken::Refused { why, .. } => why.code(),
+            SubmitError::Full(_) => "full".into(),
+            SubmitError::Over(_) => "over".into(),
+            SubmitError::Rejected { why, .. } => why.code(),
         }
     }
 
     /// Whether the same request may be taken later.
     pub fn is_retryable(&self) -> bool {
         match self {
-            NotTaken::Full(_) => true,
-            NotTaken::Closed(_) => false,
-            NotTaken::Refused { why, .. } => why.is_retryable(),
+            SubmitError::Full(_) => true,
+            SubmitError::Over(_) => false,
+            SubmitError::Rejected { why, .. } => why.is_retryable(),
         }
     }
 
     /// The request that was not taken.
     pub fn into_request(self) -> Request {
         match self {
-            NotTaken::Full(request) | NotTaken::Closed(request) => *request,
-            NotTaken::Refused { request, .. } => *request,
+            SubmitError::Full(request) | SubmitError::Over(request) => *request,
+            SubmitError::Rejected { request, .. } => *request,
         }
     }
 }
@@ -174,20 +174,20 @@ impl Handle {
     /// [`Crawler::submit`](crate::Crawler::submit) there.
     ///
     /// # Errors
-    /// [`NotTaken::Refused`] where it can never be sent, [`NotTaken::Closed`] once the crawl is
-    /// over; never [`NotTaken::Full`].
-    pub fn submit(&self, request: Request) -> Result<u64, NotTaken> {
+    /// [`SubmitError::Rejected`] where it can never be sent, [`SubmitError::Over`] once the crawl is
+    /// over; never [`SubmitError::Full`].
+    pub fn submit(&self, request: Request) -> Result<u64, SubmitError> {
         let shared = &self.stopper.shared;
         let mut job = match job_of(&request, &shared.config) {
             Ok(job) => Box::new(job),
             Err(why) => {
                 let request = Box::new(request);
-                return Err(NotTaken::Refused { request, why });
+                return Err(SubmitError::Rejected { request, why });
             }
         };
         let mut submitted = shared.when_there_is_room();
         if submitted.closed {
-            return Err(NotTaken::Closed(Box::new(request)));
+            return Err(SubmitError::Over(Box::new(request)));
         }
         job.id = shared.numbers.next();
         job.heard = true;
@@ -199,12 +199,12 @@ impl Handle {
     /// The same if there is room for it now: never waits.
     ///
     /// # Errors
-    /// As [`Handle::submit`], and [`NotTaken::Full`] while 4096 requests wait to be taken in.
-    pub fn try_submit(&self, request: Request) -> Result<u64, NotTaken> {
+    /// As [`Handle::submit`], and [`SubmitError::Full`] while 4096 requests wait to be taken in.
+    pub fn try_submit(&self, request: Request) -> Result<u64, SubmitError> {
         let shared = &self.stopper.shared;
         let is_open = |request| match shared.submitted() {
-            submitted if submitted.closed => Err(NotTaken::Closed(request)),
-            submitted if submitted.is_full() => Err(NotTaken::Full(request)),
+            submitted if submitted.closed => Err(SubmitError::Over(request)),
+            submitted if submitted.is_full() => Err(SubmitError::Full(request)),
             submitted => Ok((submitted, request)),
         };
         // Looked at first, since who is full is full a thousand times.
@@ -212,7 +212,7 @@ impl Handle {
         drop(unlocked);
         let mut job = match job_of(&request, &shared.config) {
             Ok(job) => Box::new(job),
-            Err(why) => return Err(NotTaken::Refused { request, why }),
+            Err(why) => return Err(SubmitError::Rejected { request, why }),
         };
         let (mut submitted, _) = is_open(request)?;
         job.id = shared.numbers.next();

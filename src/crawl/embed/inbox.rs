@@ -388,7 +388,7 @@ mod tests {
     use std::{fs, thread};
 
     use super::*;
-    use crate::crawl::embed::handle::NotTaken;
+    use crate::crawl::embed::handle::SubmitError;
 
     fn inbox() -> (Inbox, Arc<AtomicUsize>) {
         let wakes = Arc::new(AtomicUsize::new(0));
@@ -409,7 +409,7 @@ mod tests {
             handle.try_submit(request).expect("there is room");
         }
         let more = handle.try_submit(Request::get("http://a.test/more"));
-        assert!(matches!(more, Err(NotTaken::Full(request)) if request.url.ends_with("more")));
+        assert!(matches!(more, Err(SubmitError::Full(request)) if request.url.ends_with("more")));
         assert!(inbox.take().is_some());
         handle
             .try_submit(Request::get("http://a.test/more"))
@@ -469,7 +469,9 @@ mod tests {
         until_asleep(&Path::new("/proc").join(task));
         inbox.close();
         let refused = waits.join().expect("it does not wait for ever");
-        assert!(matches!(refused, Err(NotTaken::Closed(request)) if request.url.ends_with("late")));
+        assert!(
+            matches!(refused, Err(SubmitError::Over(request)) if request.url.ends_with("late"))
+        );
         assert!(inbox.take().is_some(), "what was taken is still there");
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use argiope::serde_json::{self, Value};
 use argiope::settings::ScopePatch;
-use argiope::{Handle, NotTaken, NotTold};
+use argiope::{Handle, SubmitError, NotTold};
 
 use crate::crawler::{request, text};
 use crate::error::{ArgiopeStatus, guarded, refuse};
@@ -176,8 +176,8 @@ pub(crate) unsafe fn tell(handle: &Handle, line: &str, tag: u64, id: *mut u64) -
             }
             ArgiopeStatus::Ok
         }
-        Err(NotTaken::Full(_)) => ArgiopeStatus::Full,
-        Err(NotTaken::Closed(_)) => ArgiopeStatus::Over,
+        Err(SubmitError::Full(_)) => ArgiopeStatus::Full,
+        Err(SubmitError::Over(_)) => ArgiopeStatus::Over,
         Err(error) => refuse(error),
     }
 }

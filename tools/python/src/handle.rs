@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use argiope::settings::ScopePatch;
-use argiope::{NotTaken, NotTold, Request};
+use argiope::{SubmitError, NotTold, Request};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
@@ -108,8 +108,8 @@ impl Handle {
 
 fn submit(handle: &argiope::Handle, request: Request) -> PyResult<u64> {
     handle.try_submit(request).map_err(|error| match error {
-        NotTaken::Full(_) => Full::new_err(error.to_string()),
-        NotTaken::Closed(_) => Over::new_err(error.to_string()),
+        SubmitError::Full(_) => Full::new_err(error.to_string()),
+        SubmitError::Over(_) => Over::new_err(error.to_string()),
         _ => PyValueError::new_err(error.to_string()),
     })
 }

@@ -8,7 +8,7 @@ use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::crawl::tests::adversity::Moody;
 use crate::crawl::tests::trial::{calm, crawl, finish, get, run_for};
-use crate::crawl::{NotTaken, NotTold, Refused, Turn};
+use crate::crawl::{NotTold, Refused, SubmitError, Turn};
 use crate::fetch::failure::FailureKind;
 use crate::frontier::request::Request;
 use crate::frontier::settings::Follow;
@@ -141,7 +141,7 @@ fn what_is_wrong_with_a_request_is_said_at_once_and_it_comes_back() {
             handle.try_submit(request.clone()),
             handle.submit(request.clone()),
         ] {
-            let Err(NotTaken::Refused { request: back, why }) = submitted else {
+            let Err(SubmitError::Rejected { request: back, why }) = submitted else {
                 panic!("{request:?} was taken");
             };
             assert_eq!(back.url, request.url);
