@@ -32,8 +32,8 @@ pub use crawl::probe;
 pub use crawl::config::{Config, ConfigError};
 #[doc(inline)]
 pub use crawl::{
-    Builder, Closed, Crawler, End, Ended, Handle, NotTold, Pending, Refused, SetUpError, Snapshot,
-    Source, SourceError, Stopper, SubmitError, Supply, Turn, Wake,
+    Builder, Closed, ControlError, Crawler, End, Ended, Handle, Pending, Refused, SetUpError,
+    Snapshot, Source, SourceError, Stopper, SubmitError, Supply, Turn, Wake,
 };
 #[doc(inline)]
 pub use frontier::filter::Filtered;

@@ -9,8 +9,8 @@ use argiope::parts::{HttpError, RequestError};
 use argiope::wire::coding::CodingError;
 use argiope::wire::url::UrlError;
 use argiope::{
-    Closed, Config, Crawler, Failure, FailureKind, Filtered, NotTold, ProxyError, Refused, Request,
-    ScopesError, SeedError, SetUpError, SubmitError, UnknownMap, WriteError,
+    Closed, Config, ControlError, Crawler, Failure, FailureKind, Filtered, ProxyError, Refused,
+    Request, ScopesError, SeedError, SetUpError, SubmitError, UnknownMap, WriteError,
 };
 
 fn is_an_error(error: impl Error + Send + Sync + 'static) -> Box<dyn Error> {
@@ -114,8 +114,8 @@ fn each_error_says_its_name_its_cause_and_whether_to_try_again() {
         why,
     };
     check!(refused, "url.no_host", false, true);
-    check!(NotTold::Busy, "busy", true, false);
-    check!(NotTold::Over, "over", false, false);
+    check!(ControlError::Busy, "busy", true, false);
+    check!(ControlError::Over, "over", false, false);
     check!(Closed(request()), "over", false, false);
 
     check!(ScopesError::TooMany(99), "scopes.too_many", false, false);

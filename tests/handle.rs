@@ -12,7 +12,7 @@ use std::time::{Duration, Instant as Clock};
 
 use argiope::base::shared::Shared;
 use argiope::settings::{AutoThrottlePatch, BackoffPatch, ScopePatch};
-use argiope::{Config, Crawler, Feedback, Handle, NotTold, Page, Request, Stopper, Turn};
+use argiope::{Config, ControlError, Crawler, Feedback, Handle, Page, Request, Stopper, Turn};
 use rustix::event::{PollFd, PollFlags, epoll};
 
 use loopback::{Reply, Server};
@@ -334,7 +334,7 @@ fn what_cannot_be_said_of_a_scope_is_refused_where_it_is_said() {
         for name in ["a.test", "default", "*.example.org"] {
             let told = handle.set_scope(name, patch.clone());
             assert!(
-                matches!(told, Err(NotTold::Unsound(_))),
+                matches!(told, Err(ControlError::Unsound(_))),
                 "{patch:?}: {told:?}"
             );
             assert!(crawler.set_scope(name, patch.clone()).is_err(), "{patch:?}");

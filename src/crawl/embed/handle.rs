@@ -92,7 +92,7 @@ pub enum SubmitError {
 /// Why the crawl was not told something.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum NotTold {
+pub enum ControlError {
     /// It was told more than it could heed since its last turn; try again later.
     #[error("the crawl has not yet heeded what it was told before")]
     Busy,
@@ -116,19 +116,19 @@ impl Closed {
     }
 }
 
-impl NotTold {
+impl ControlError {
     /// The stable name.
     pub const fn code(&self) -> &'static str {
         match self {
-            NotTold::Busy => "busy",
-            NotTold::Over => "over",
-            NotTold::Unsound(_) => "unsound",
+            ControlError::Busy => "busy",
+            ControlError::Over => "over",
+            ControlError::Unsound(_) => "unsound",
         }
     }
 
     /// Whether the crawl may be told later.
     pub const fn is_retryable(&self) -> bool {
-        matches!(self, NotTold::Busy)
+        matches!(self, ControlError::Busy)
     }
 }
 
@@ -248,8 +248,8 @@ impl Handle {
     /// cancels that come together are looked for together.
     ///
     /// # Errors
-    /// [`NotTold::Busy`] while 4096 words wait to be heeded, [`NotTold::Over`] once the crawl is over.
-    pub fn cancel(&self, id: u64) -> Result<(), NotTold> {
+    /// [`ControlError::Busy`] while 4096 words wait to be heeded, [`ControlError::Over`] once the crawl is over.
+    pub fn cancel(&self, id: u64) -> Result<(), ControlError> {
         self.tell(Word::Cancel(id))
     }
 
@@ -260,7 +260,7 @@ impl Handle {
     ///
     /// # Errors
     /// As [`Handle::cancel`].
-    pub fn cancel_scope(&self, name: &str) -> Result<(), NotTold> {
+    pub fn cancel_scope(&self, name: &str) -> Result<(), ControlError> {
         // What is submitted later has a greater number.
         let until = self.stopper.shared.numbers.last();
         self.tell(Word::CancelScope(name.to_owned(), until))
@@ -270,10 +270,10 @@ impl Handle {
     /// order in which it was said: 64 single scopes in a turn, and a pattern or `default` alone.
     ///
     /// # Errors
-    /// As [`Handle::cancel`], and [`NotTold::Unsound`].
+    /// As [`Handle::cancel`], and [`ControlError::Unsound`].
     ///
     /// [`Crawler::set_scope`]: crate::Crawler::set_scope
-    pub fn set_scope(&self, name: &str, patch: ScopePatch) -> Result<(), NotTold> {
+    pub fn set_scope(&self, name: &str, patch: ScopePatch) -> Result<(), ControlError> {
         let name = self.stopper.shared.config.check_scope(name, &patch)?;
         self.tell(Word::SetScope(name, Box::new(patch)))
     }
@@ -284,7 +284,7 @@ impl Handle {
     /// As [`Handle::cancel`].
     ///
     /// [`Crawler::feedback`]: crate::Crawler::feedback
-    pub fn feedback(&self, feedback: Feedback) -> Result<(), NotTold> {
+    pub fn feedback(&self, feedback: Feedback) -> Result<(), ControlError> {
         self.tell(Word::Feedback(Box::new(feedback)))
     }
 
@@ -327,7 +327,7 @@ impl Handle {
         self.stopper.clone()
     }
 
-    fn tell(&self, word: Word) -> Result<(), NotTold> {
+    fn tell(&self, word: Word) -> Result<(), ControlError> {
         let first = self.stopper.shared.tell(word)?;
         self.wake_if(first);
         Ok(())

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::handle::{Handle, NotTold, Stopper};
+use super::handle::{ControlError, Handle, Stopper};
 use super::snapshot::Snapshot;
 use crate::crawl::config::Config;
 use crate::crawl::life::mapping::Mapped;
@@ -150,11 +150,11 @@ impl Shared {
     }
 
     /// Tells the crawl something. Whether it is the only thing, so that the crawl must be woken.
-    pub fn tell(&self, word: Word) -> Result<bool, NotTold> {
+    pub fn tell(&self, word: Word) -> Result<bool, ControlError> {
         let mut words = lock(&self.words);
-        let words = words.as_mut().ok_or(NotTold::Over)?;
+        let words = words.as_mut().ok_or(ControlError::Over)?;
         if words.len() >= WORDS_MAX {
-            return Err(NotTold::Busy);
+            return Err(ControlError::Busy);
         }
         words.push(word);
         Ok(words.len() == 1)

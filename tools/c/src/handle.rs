@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use argiope::serde_json::{self, Value};
 use argiope::settings::ScopePatch;
-use argiope::{Handle, SubmitError, NotTold};
+use argiope::{Handle, SubmitError, ControlError};
 
 use crate::crawler::{request, text};
 use crate::error::{ArgiopeStatus, guarded, refuse};
@@ -149,11 +149,11 @@ fn patch(settings: &str) -> Result<ScopePatch, Box<dyn Error>> {
     Ok(ScopePatch::try_from(&settings)?)
 }
 
-fn heard(told: Result<(), NotTold>) -> ArgiopeStatus {
+fn heard(told: Result<(), ControlError>) -> ArgiopeStatus {
     match told {
         Ok(()) => ArgiopeStatus::Ok,
-        Err(NotTold::Busy) => ArgiopeStatus::Full,
-        Err(NotTold::Over) => ArgiopeStatus::Over,
+        Err(ControlError::Busy) => ArgiopeStatus::Full,
+        Err(ControlError::Over) => ArgiopeStatus::Over,
         Err(error) => refuse(error),
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use argiope::settings::ScopePatch;
-use argiope::{SubmitError, NotTold, Request};
+use argiope::{SubmitError, ControlError, Request};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
@@ -130,10 +130,10 @@ pub fn request_of(line: &str, tag: u64) -> PyResult<Request> {
     })
 }
 
-fn told(result: Result<(), NotTold>) -> PyResult<()> {
+fn told(result: Result<(), ControlError>) -> PyResult<()> {
     result.map_err(|error| match error {
-        NotTold::Busy => Full::new_err(error.to_string()),
-        NotTold::Over => Over::new_err(error.to_string()),
+        ControlError::Busy => Full::new_err(error.to_string()),
+        ControlError::Over => Over::new_err(error.to_string()),
         _ => PyValueError::new_err(error.to_string()),
     })
 }

@@ -8,7 +8,7 @@ use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::crawl::tests::adversity::Moody;
 use crate::crawl::tests::trial::{calm, crawl, finish, get, run_for};
-use crate::crawl::{NotTold, Refused, SubmitError, Turn};
+use crate::crawl::{ControlError, Refused, SubmitError, Turn};
 use crate::fetch::failure::FailureKind;
 use crate::frontier::request::Request;
 use crate::frontier::settings::Follow;
@@ -75,7 +75,7 @@ fn whatever_happens_each_number_ends_once() {
                     }
                     _ => Ok(()),
                 };
-                assert!(matches!(told, Ok(()) | Err(NotTold::Over)), "{told:?}");
+                assert!(matches!(told, Ok(()) | Err(ControlError::Over)), "{told:?}");
             }
             told.change_room(&mut rng);
             if steps == stops_at {
@@ -382,7 +382,7 @@ fn a_shorter_grace_can_be_said_later_and_a_longer_one_changes_nothing() {
     assert_eq!(told.end(late), None);
     let pending: Vec<_> = crawler.take_pending().map(|pending| pending.id).collect();
     assert_eq!(pending, [Some(late)]);
-    assert_eq!(handle.cancel(late), Err(NotTold::Over));
+    assert_eq!(handle.cancel(late), Err(ControlError::Over));
     assert_eq!(handle.stats().progress.finish_reason, Some("shutdown"));
 }
 
