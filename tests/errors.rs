@@ -9,7 +9,7 @@ use argiope::parts::{HttpError, RequestError};
 use argiope::wire::coding::CodingError;
 use argiope::wire::url::UrlError;
 use argiope::{
-    Closed, Config, ControlError, Crawler, Failure, FailureKind, Filtered, ProxyError, Refused,
+    Config, ControlError, CrawlOver, Crawler, Failure, FailureKind, Filtered, ProxyError, Refused,
     Request, ScopesError, SeedError, SetUpError, SubmitError, UnknownMap, WriteError,
 };
 
@@ -116,7 +116,7 @@ fn each_error_says_its_name_its_cause_and_whether_to_try_again() {
     check!(refused, "url.no_host", false, true);
     check!(ControlError::Busy, "busy", true, false);
     check!(ControlError::Over, "over", false, false);
-    check!(Closed(request()), "over", false, false);
+    check!(CrawlOver(request()), "over", false, false);
 
     check!(ScopesError::TooMany(99), "scopes.too_many", false, false);
     check!(

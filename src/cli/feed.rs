@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use argiope::settings::{PUBLIC_HOSTS_MAX, PublicHosts};
-use argiope::{Closed, Config, CrawlUrl, Handle, Request};
+use argiope::{Config, CrawlOver, CrawlUrl, Handle, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -359,7 +359,7 @@ pub fn feed(
                     held.push_front(request);
                     break;
                 }
-                if let Err(Closed(request)) = handle.submit_seed(request) {
+                if let Err(CrawlOver(request)) = handle.submit_seed(request) {
                     held.push_front(*request);
                     break;
                 }

@@ -18,7 +18,7 @@ mod tests;
 pub use builder::Builder;
 pub use crawler::{Crawler, Parts, SetUpError, Turn};
 pub use embed::feed::{End, Ended, Source, SourceError, Supply, Wake};
-pub use embed::handle::{Closed, ControlError, Handle, Stopper, SubmitError};
+pub use embed::handle::{ControlError, CrawlOver, Handle, Stopper, SubmitError};
 pub use embed::snapshot::Snapshot;
 pub use embed::stop::Pending;
 pub use life::admission::Refused;

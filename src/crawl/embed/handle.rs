@@ -66,7 +66,7 @@ pub struct Stopper {
 /// A request that came too late: the crawl is over.
 #[derive(Debug, thiserror::Error)]
 #[error("the crawl is over; {} was not taken", .0.url)]
-pub struct Closed(pub Box<Request>);
+pub struct CrawlOver(pub Box<Request>);
 
 /// Why a request was not taken. It comes back, as it went in.
 #[derive(Debug, thiserror::Error)]
@@ -104,7 +104,7 @@ pub enum ControlError {
     Unsound(#[from] ConfigError),
 }
 
-impl Closed {
+impl CrawlOver {
     /// The stable name.
     pub const fn code(&self) -> &'static str {
         "over"
@@ -233,10 +233,10 @@ impl Handle {
     ///
     /// [`Stats::seeds_bad`]: crate::Stats::seeds_bad
     /// [`Progress::filtered`]: crate::Progress::filtered
-    pub fn submit_seed(&self, request: Request) -> Result<(), Closed> {
+    pub fn submit_seed(&self, request: Request) -> Result<(), CrawlOver> {
         let mut submitted = self.stopper.shared.when_there_is_room();
         if submitted.closed {
-            return Err(Closed(Box::new(request)));
+            return Err(CrawlOver(Box::new(request)));
         }
         self.wake_if(submitted.add(Waiting::Seed(Box::new(request))));
         Ok(())
