@@ -32,7 +32,7 @@ pub use crawl::probe;
 pub use crawl::config::{Config, ConfigError};
 #[doc(inline)]
 pub use crawl::{
-    Builder, ControlError, CrawlOver, Crawler, End, Ended, Handle, Pending, Refused, SetUpError,
+    AdmitError, Builder, ControlError, CrawlOver, Crawler, End, Ended, Handle, Pending, SetUpError,
     Snapshot, Source, SourceError, Stopper, SubmitError, Supply, Turn, Wake,
 };
 #[doc(inline)]

@@ -13,9 +13,9 @@ use argiope::base::shared::Shared;
 use argiope::serde_json::json;
 use argiope::settings::ScopeSettings;
 use argiope::{
-    Answer, Ask, ByHost, ByStatus, Classify, Config, Crawler, Decision, DiskJob, Event,
-    FailureKind, Heard, Instant, Later, Pace, Page, Refused, Request, ScopeMap, ScopesError,
-    Signal, Sink, Strategy, SubmitError, Turn, Wall,
+    AdmitError, Answer, Ask, ByHost, ByStatus, Classify, Config, Crawler, Decision, DiskJob, Event,
+    FailureKind, Heard, Instant, Later, Pace, Page, Request, ScopeMap, ScopesError, Signal, Sink,
+    Strategy, SubmitError, Turn, Wall,
 };
 
 use loopback::{Reply, Server};
@@ -140,7 +140,7 @@ fn a_crawl_that_is_over_takes_nothing_more() {
     let late = handle.try_submit(Request::get("http://a.test/"));
     assert!(matches!(late, Err(SubmitError::Over(_))));
     let late = crawler.submit(Request::get("http://a.test/"));
-    assert_eq!(late, Err(Refused::Over));
+    assert_eq!(late, Err(AdmitError::Over));
 }
 
 #[test]
@@ -458,15 +458,18 @@ fn a_sink_hears_each_decision_once_its_reply_has_ended() {
 fn what_cannot_be_fetched_is_refused_at_once() {
     let (_, mut crawler) = kept(Config::default());
     let refused = crawler.submit(Request::get("no url at all"));
-    assert!(matches!(refused, Err(Refused::Url(_))), "{refused:?}");
+    assert!(matches!(refused, Err(AdmitError::Url(_))), "{refused:?}");
     crawler
         .submit(Request::get("http://a.test/"))
         .expect("it is a URL");
     let again = crawler.submit(Request::get("http://a.test/#same"));
-    assert!(matches!(again, Err(Refused::Filtered(_))), "{again:?}");
+    assert!(matches!(again, Err(AdmitError::Filtered(_))), "{again:?}");
     let split = Request::get("http://b.test/").header("X", "a\r\nY: b");
     let refused = crawler.submit(split);
-    assert!(matches!(refused, Err(Refused::Request(_))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(AdmitError::Request(_))),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -529,7 +532,7 @@ fn f17_a_request_with_costs_that_are_none_is_refused_and_one_with_sound_ones_is_
     let (_, mut crawler) = kept(server.config());
     let request = || Request::get("http://a.test/");
     let mut refused = |request: Request, expected: ScopesError| {
-        assert_eq!(crawler.submit(request), Err(Refused::Scopes(expected)));
+        assert_eq!(crawler.submit(request), Err(AdmitError::Scopes(expected)));
     };
     let cost = |text: &str| ScopesError::Cost(text.to_owned());
     refused(request().scope_cost("a", f64::NAN), cost("NaN"));

@@ -9,8 +9,8 @@ use argiope::parts::{HttpError, RequestError};
 use argiope::wire::coding::CodingError;
 use argiope::wire::url::UrlError;
 use argiope::{
-    Config, ControlError, CrawlOver, Crawler, Failure, FailureKind, Filtered, ProxyError, Refused,
-    Request, ScopesError, SeedError, SetUpError, SubmitError, UnknownMap, WriteError,
+    AdmitError, Config, ControlError, CrawlOver, Crawler, Failure, FailureKind, Filtered,
+    ProxyError, Request, ScopesError, SeedError, SetUpError, SubmitError, UnknownMap, WriteError,
 };
 
 fn is_an_error(error: impl Error + Send + Sync + 'static) -> Box<dyn Error> {
@@ -80,35 +80,35 @@ fn each_error_says_its_name_its_cause_and_whether_to_try_again() {
     );
 
     check!(
-        Refused::Url(UrlError::Relative),
+        AdmitError::Url(UrlError::Relative),
         "url.relative",
         false,
         true
     );
     check!(
-        Refused::Filtered(Filtered::Duplicate),
+        AdmitError::Filtered(Filtered::Duplicate),
         "filtered.duplicate",
         false,
         false
     );
     check!(
-        Refused::Filtered(Filtered::FrontierFull),
+        AdmitError::Filtered(Filtered::FrontierFull),
         "filtered.frontier_full",
         true,
         false
     );
     check!(
-        Refused::Scopes(ScopesError::Unnamed),
+        AdmitError::Scopes(ScopesError::Unnamed),
         "scopes.unnamed",
         false,
         false
     );
     let method = RequestError::Method("a b".to_owned());
-    check!(Refused::Request(method), "request.method", false, false);
-    check!(Refused::Over, "over", false, false);
+    check!(AdmitError::Request(method), "request.method", false, false);
+    check!(AdmitError::Over, "over", false, false);
     check!(SubmitError::Full(request()), "full", true, false);
     check!(SubmitError::Over(request()), "over", false, false);
-    let why = Refused::Url(UrlError::NoHost);
+    let why = AdmitError::Url(UrlError::NoHost);
     let refused = SubmitError::Rejected {
         request: request(),
         why,

@@ -8,7 +8,7 @@ mod loopback;
 
 use std::time::Duration;
 
-use argiope::{Config, Crawler, Refused, Request, Truncation};
+use argiope::{AdmitError, Config, Crawler, Request, Truncation};
 
 use loopback::crawling::crawl;
 use loopback::{Asked, Reply, Server};
@@ -184,7 +184,7 @@ fn a_host_of_the_callers_is_for_one_origin_and_said_once() {
     for request in wrong {
         let told = crawler.submit(request.clone());
         assert!(
-            matches!(told, Err(Refused::Request(_))),
+            matches!(told, Err(AdmitError::Request(_))),
             "{request:?}: {told:?}"
         );
     }

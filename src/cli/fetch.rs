@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::Context;
 use argiope::settings::Follow;
 use argiope::sink::results::write_line;
-use argiope::{Config, Crawler, Page, Refused, Request};
+use argiope::{AdmitError, Config, Crawler, Page, Request};
 
 use super::Usage;
 use super::args::Fetch;
@@ -51,7 +51,7 @@ pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
             .ok_or_else(|| Usage(format!("{url:?} is no URL")))?;
         match crawler.submit(request) {
             Ok(_) => wanted += 1,
-            Err(Refused::Filtered(reason)) => {
+            Err(AdmitError::Filtered(reason)) => {
                 log::warn!("{url} is fetched once only ({})", reason.name());
             }
             Err(refused) => return Err(Usage(format!("{url}: {refused}")).into()),

@@ -19,7 +19,7 @@ use super::embed::inbox::Inbox;
 use super::embed::pull::Pull;
 use super::embed::steer::Unwanted;
 use super::embed::stop::Pending;
-use super::life::admission::Refused;
+use super::life::admission::AdmitError;
 use super::life::credentials::Credentials;
 use super::life::delayed::{Crowd, Delayed};
 use super::life::guard::Guard;
@@ -393,10 +393,10 @@ impl<I: Io> Crawler<I> {
     }
 
     /// Submits a request from the crawl's own thread; gives the number of its first attempt.
-    pub fn submit(&mut self, request: Request) -> Result<u64, Refused> {
+    pub fn submit(&mut self, request: Request) -> Result<u64, AdmitError> {
         let core = &mut self.core;
         if let Phase::Over { .. } = core.phase {
-            return Err(Refused::Over);
+            return Err(AdmitError::Over);
         }
         core.stir();
         // The last turn may be long ago.

@@ -42,7 +42,7 @@ pub(super) mod delayed;
 pub(super) mod report;
 pub(super) mod decisions;
 
-use self::admission::{Refused, job_of};
+use self::admission::{AdmitError, job_of};
 use self::flight::{Carrier, Socket, Stage};
 use self::names::Resolved;
 use self::pieces::Read;
@@ -64,13 +64,13 @@ pub(super) const UNSENT_PER_RELEASE: usize = 64;
 
 impl<I: Io> Core<I> {
     /// 1. A request from outside comes in, if it is new and no filter leaves it out.
-    pub fn admit(&mut self, request: &Request) -> Result<u64, Refused> {
+    pub fn admit(&mut self, request: &Request) -> Result<u64, AdmitError> {
         let mut job = job_of(request, &self.config).inspect_err(|refused| {
             log::warn!("{}: {refused}", request.url);
             self.stats.seeds_bad += 1;
         })?;
         self.stats.seeds += 1;
-        self.let_in(&job).map_err(Refused::Filtered)?;
+        self.let_in(&job).map_err(AdmitError::Filtered)?;
         job.id = self.frontier.number();
         let id = job.id;
         self.release_later(job);

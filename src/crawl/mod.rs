@@ -21,4 +21,4 @@ pub use embed::feed::{End, Ended, Source, SourceError, Supply, Wake};
 pub use embed::handle::{ControlError, CrawlOver, Handle, Stopper, SubmitError};
 pub use embed::snapshot::Snapshot;
 pub use embed::stop::Pending;
-pub use life::admission::Refused;
+pub use life::admission::AdmitError;

@@ -155,7 +155,7 @@ impl Source for Jobs {
                 failure: Some(failure),
                 ..
             } => failure.code(),
-            End::Refused(why) => why.code().into_owned(),
+            End::Rejected(why) => why.code().into_owned(),
             _ => "done".to_owned(),
         };
         let _ = self.words.send(Word::Over(ended.tag, state));

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use crate::base::secret::Known;
 use crate::base::time::Instant;
 use crate::crawl::core::{Core, SUBMITTED_PER_TURN};
-use crate::crawl::life::admission::{Refused, job_of};
+use crate::crawl::life::admission::{AdmitError, job_of};
 use crate::crawl::phase::Phase;
 use crate::fetch::failure::Failure;
 use crate::frontier::request::{Kind, Request};
@@ -154,7 +154,7 @@ pub enum End<'a> {
     /// sent, and has had no final page.
     Unfinished,
     /// It could never be sent. There was no page of it.
-    Refused(&'a Refused),
+    Rejected(&'a AdmitError),
 }
 
 impl Ended<'_> {
@@ -164,7 +164,7 @@ impl Ended<'_> {
         match self.end {
             End::NotBegun | End::Unfinished => true,
             End::Final { failure, .. } => failure.is_some_and(Failure::is_to_be_given_again),
-            End::Refused(_) => false,
+            End::Rejected(_) => false,
         }
     }
 }
@@ -293,12 +293,12 @@ impl Feed {
         None
     }
 
-    fn refuse(&mut self, request: &Request, why: &Refused) {
+    fn refuse(&mut self, request: &Request, why: &AdmitError) {
         self.source.ended(&Ended {
             id: None,
             tag: request.tag,
             meta: request.meta.as_deref(),
-            end: End::Refused(why),
+            end: End::Rejected(why),
         });
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::inbox::{Shared, Waiting, Word};
 use super::snapshot::Snapshot;
 use crate::crawl::config::ConfigError;
-use crate::crawl::life::admission::{Refused, job_of};
+use crate::crawl::life::admission::{AdmitError, job_of};
 use crate::frontier::request::Request;
 use crate::io::Waker;
 use crate::throttle::settings::ScopePatch;
@@ -85,7 +85,7 @@ pub enum SubmitError {
         request: Box<Request>,
         /// What is wrong with it. Filters have no say here.
         #[source]
-        why: Refused,
+        why: AdmitError,
     },
 }
 
@@ -133,7 +133,7 @@ impl ControlError {
 }
 
 impl SubmitError {
-    /// The stable name: `full`, `over`, or [`Refused::code`].
+    /// The stable name: `full`, `over`, or [`AdmitError::code`].
     pub fn code(&self) -> Cow<'static, str> {
         match self {
             SubmitError::Full(_) => "full".into(),

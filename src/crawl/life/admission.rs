@@ -15,7 +15,7 @@ use crate::wire::url::{CrawlUrl, UrlError};
 /// Why a request was not admitted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refused {
+pub enum AdmitError {
     /// It is no URL that can be fetched.
     #[error("it is no URL to fetch: {0}")]
     Url(#[source] UrlError),
@@ -33,29 +33,29 @@ pub enum Refused {
     Over,
 }
 
-impl Refused {
+impl AdmitError {
     /// The stable name, after its family: `url.relative`, `filtered.duplicate`, `scopes.cost`,
     /// `request.method`, or `over`.
     pub fn code(&self) -> Cow<'static, str> {
         match self {
-            Refused::Url(error) => format!("url.{}", error.code()).into(),
-            Refused::Filtered(filtered) => format!("filtered.{}", filtered.name()).into(),
-            Refused::Scopes(error) => error.code().into(),
-            Refused::Request(error) => format!("request.{}", error.code()).into(),
-            Refused::Over => "over".into(),
+            AdmitError::Url(error) => format!("url.{}", error.code()).into(),
+            AdmitError::Filtered(filtered) => format!("filtered.{}", filtered.name()).into(),
+            AdmitError::Scopes(error) => error.code().into(),
+            AdmitError::Request(error) => format!("request.{}", error.code()).into(),
+            AdmitError::Over => "over".into(),
         }
     }
 
     /// Whether the same request may be admitted later: where the frontier was full.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Refused::Filtered(Filtered::FrontierFull))
+        matches!(self, AdmitError::Filtered(Filtered::FrontierFull))
     }
 }
 
 /// The first attempt that a request asks for, without a number. What can never be sent is refused.
-pub fn job_of(request: &Request, config: &Config) -> Result<Job, Refused> {
-    let url = CrawlUrl::parse(&request.url).map_err(Refused::Url)?;
-    request.check_scopes().map_err(Refused::Scopes)?;
+pub fn job_of(request: &Request, config: &Config) -> Result<Job, AdmitError> {
+    let url = CrawlUrl::parse(&request.url).map_err(AdmitError::Url)?;
+    request.check_scopes().map_err(AdmitError::Scopes)?;
     let job = Job {
         kind: request.kind(),
         depth: request.depth,
@@ -65,7 +65,7 @@ pub fn job_of(request: &Request, config: &Config) -> Result<Job, Refused> {
         ..Job::seed(0, without_dropped(url, config))
     };
     // What cannot be put on the wire is the caller's to hear of now, not the sink's later.
-    check_request(&job).map_err(Refused::Request)?;
+    check_request(&job).map_err(AdmitError::Request)?;
     Ok(job)
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use argiope::sink::function::FunctionSink;
-use argiope::{Config, Refused, Turn};
+use argiope::{Config, AdmitError, Turn};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
@@ -90,7 +90,7 @@ impl Crawler {
         let request = request_of(request, tag)?;
         let submitted = self.crawl(py)?.crawler.submit(request);
         submitted.map_err(|why| match why {
-            Refused::Over => Over::new_err(why.to_string()),
+            AdmitError::Over => Over::new_err(why.to_string()),
             _ => PyValueError::new_err(why.to_string()),
         })
     }

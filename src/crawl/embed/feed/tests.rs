@@ -82,7 +82,7 @@ where
             End::Final { status, .. } => status.unwrap_or(0).to_string(),
             End::NotBegun => "not begun".to_owned(),
             End::Unfinished => "unfinished".to_owned(),
-            End::Refused(_) => "refused".to_owned(),
+            End::Rejected(_) => "refused".to_owned(),
         };
         let meta = ended.meta.map(RawValue::get);
         assert_eq!(meta, Some(&*format!("[{}]", ended.tag)), "it is its own");

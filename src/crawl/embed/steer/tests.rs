@@ -8,7 +8,7 @@ use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::crawl::tests::adversity::Moody;
 use crate::crawl::tests::trial::{calm, crawl, finish, get, run_for};
-use crate::crawl::{ControlError, Refused, SubmitError, Turn};
+use crate::crawl::{AdmitError, ControlError, SubmitError, Turn};
 use crate::fetch::failure::FailureKind;
 use crate::frontier::request::Request;
 use crate::frontier::settings::Follow;
@@ -145,7 +145,7 @@ fn what_is_wrong_with_a_request_is_said_at_once_and_it_comes_back() {
                 panic!("{request:?} was taken");
             };
             assert_eq!(back.url, request.url);
-            assert!(!matches!(why, Refused::Filtered(_) | Refused::Over));
+            assert!(!matches!(why, AdmitError::Filtered(_) | AdmitError::Over));
         }
     };
     check(Request::get("no URL"));
