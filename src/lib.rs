@@ -33,7 +33,7 @@ pub use crawl::config::{Config, ConfigError};
 #[doc(inline)]
 pub use crawl::{
     AdmitError, Builder, ControlError, CrawlOver, Crawler, End, Ended, Handle, Pending, SetUpError,
-    Snapshot, Source, SourceError, Stopper, SubmitError, Supply, Turn, Wake,
+    Snapshot, Source, SourceError, SourcePoll, Stopper, SubmitError, Turn, Wake,
 };
 #[doc(inline)]
 pub use frontier::filter::Filtered;

@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant as Clock};
 
 use argiope::{
-    Crawler, DiskJob, Ended, LinksLater, Page, Reply, Request, Sink, Source, SourceError, Supply,
-    Turn, Wake, Wish,
+    Crawler, DiskJob, Ended, LinksLater, Page, Reply, Request, Sink, Source, SourceError,
+    SourcePoll, Turn, Wake, Wish,
 };
 
 use loopback::{Reply as Answer, Server};
@@ -86,13 +86,13 @@ struct FromChannel {
 }
 
 impl Source for FromChannel {
-    fn next(&mut self, wake: &Wake) -> Result<Supply, SourceError> {
+    fn next(&mut self, wake: &Wake) -> Result<SourcePoll, SourceError> {
         Ok(match self.requests.try_recv() {
-            Ok(request) => Supply::Request(request),
-            Err(TryRecvError::Disconnected) => Supply::Finished,
+            Ok(request) => SourcePoll::Request(request),
+            Err(TryRecvError::Disconnected) => SourcePoll::Finished,
             Err(TryRecvError::Empty) => {
                 self.wakes.send(wake.clone()).expect("the test listens");
-                Supply::Nothing
+                SourcePoll::Nothing
             }
         })
     }

@@ -17,7 +17,7 @@ mod tests;
 
 pub use builder::Builder;
 pub use crawler::{Crawler, Parts, SetUpError, Turn};
-pub use embed::feed::{End, Ended, Source, SourceError, Supply, Wake};
+pub use embed::feed::{End, Ended, Source, SourceError, SourcePoll, Wake};
 pub use embed::handle::{ControlError, CrawlOver, Handle, Stopper, SubmitError};
 pub use embed::snapshot::Snapshot;
 pub use embed::stop::Pending;

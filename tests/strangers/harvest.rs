@@ -18,8 +18,8 @@ use std::thread;
 use std::time::Duration;
 
 use argiope::{
-    Config, Crawler, End, Ended, FunctionSink, Page, Request, Source, SourceError, Stopper, Supply,
-    Wake,
+    Config, Crawler, End, Ended, FunctionSink, Page, Request, Source, SourceError, SourcePoll,
+    Stopper, Wake,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -118,7 +118,7 @@ struct Jobs {
 }
 
 impl Source for Jobs {
-    fn next(&mut self, _wake: &Wake) -> Result<Supply, SourceError> {
+    fn next(&mut self, _wake: &Wake) -> Result<SourcePoll, SourceError> {
         let next =
             "SELECT id, url, cost FROM job WHERE id > ?1 AND state = 'open' ORDER BY id LIMIT 1";
         let mut next = self.database.prepare_cached(next)?;
@@ -126,7 +126,7 @@ impl Source for Jobs {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         });
         let Some((id, url, cost)): Option<(u64, String, f64)> = job.optional()? else {
-            return Ok(Supply::Finished);
+            return Ok(SourcePoll::Finished);
         };
         let idlest = self
             .keys
@@ -142,7 +142,7 @@ impl Source for Jobs {
             .scope_cost(format!("key/{}", key.name), cost)
             .dont_filter() // The table knows what was done before.
             .tag(id);
-        Ok(Supply::Request(request))
+        Ok(SourcePoll::Request(request))
     }
 
     fn ended(&mut self, ended: &Ended<'_>) {

@@ -23,7 +23,7 @@ use crate::sink::page::Page;
 /// Where a crawl's requests come from: pulled while there is room for them, and told how they end.
 ///
 /// ```
-/// use argiope::{Config, Crawler, End, Ended, Page, Request, Source, SourceError, Supply, Wake};
+/// use argiope::{Config, Crawler, End, Ended, Page, Request, Source, SourceError, SourcePoll, Wake};
 ///
 /// /// Rows of a table, each handed out once. Its number is the request's tag.
 /// struct Rows {
@@ -32,10 +32,10 @@ use crate::sink::page::Page;
 /// }
 ///
 /// impl Source for Rows {
-///     fn next(&mut self, _wake: &Wake) -> Result<Supply, SourceError> {
+///     fn next(&mut self, _wake: &Wake) -> Result<SourcePoll, SourceError> {
 ///         Ok(match self.fresh.pop() {
-///             Some((row, url)) => Supply::Request(Request::get(url).tag(row)),
-///             None => Supply::Finished,
+///             Some((row, url)) => SourcePoll::Request(Request::get(url).tag(row)),
+///             None => SourcePoll::Finished,
 ///         })
 ///     }
 ///
@@ -58,7 +58,7 @@ use crate::sink::page::Page;
 ///
 /// Both methods are called on the crawl's thread, which stands still meanwhile: neither may wait. A
 /// client that blocks belongs on a thread of its own, from which batches come by a channel; where it
-/// is empty the source says [`Supply::Nothing`], and that thread calls [`Wake::wake`] once it is not: a
+/// is empty the source says [`SourcePoll::Nothing`], and that thread calls [`Wake::wake`] once it is not: a
 /// clone of the [`Wake`] is sent to it when the source is first asked. A database in the same process
 /// that answers in microseconds may be asked directly.
 ///
@@ -78,8 +78,8 @@ pub trait Source: Send {
     /// # Errors
     /// Where there will never be one again, though there should be: the crawl sends nothing more,
     /// finishes what is in flight within `STOP_GRACE` and ends as `source_failed`. What only fails for
-    /// now is no error: say [`Supply::Later`].
-    fn next(&mut self, wake: &Wake) -> Result<Supply, SourceError>;
+    /// now is no error: say [`SourcePoll::Later`].
+    fn next(&mut self, wake: &Wake) -> Result<SourcePoll, SourceError>;
 
     /// One of its requests has ended.
     fn ended(&mut self, ended: &Ended<'_>);
@@ -102,7 +102,7 @@ pub type SourceError = Box<dyn Error + Send + Sync>;
     clippy::large_enum_variant,
     reason = "nearly all are requests, and none is kept"
 )]
-pub enum Supply {
+pub enum SourcePoll {
     /// A request. It is a seed: its depth is what it says, its host one of the seeds'.
     Request(Request),
     /// None now. It is asked again after [`Wake::wake`], and until then the crawl sleeps when it has
@@ -278,13 +278,15 @@ impl Feed {
         // Forgotten first: whoever wakes from here on may know of more than this finds.
         self.wake.asked.store(false, Ordering::SeqCst);
         match self.source.next(&self.wake) {
-            Ok(Supply::Request(request)) => {
+            Ok(SourcePoll::Request(request)) => {
                 self.state = State::Asks;
                 return Some(request);
             }
-            Ok(Supply::Nothing) => self.state = State::Waits(None),
-            Ok(Supply::Later(wait)) => self.state = State::Waits(Some(now + wait.max(LATER_MIN))),
-            Ok(Supply::Finished) => self.state = State::Finished,
+            Ok(SourcePoll::Nothing) => self.state = State::Waits(None),
+            Ok(SourcePoll::Later(wait)) => {
+                self.state = State::Waits(Some(now + wait.max(LATER_MIN)))
+            }
+            Ok(SourcePoll::Finished) => self.state = State::Finished,
             Err(error) => {
                 self.failure = Some(error);
                 self.state = State::Finished;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::log::{heard, listen};
 use super::trial::{calm, crawl_under, get, run_for};
-use crate::crawl::embed::feed::{Ended, Source, SourceError, Supply, Wake};
+use crate::crawl::embed::feed::{Ended, Source, SourceError, SourcePoll, Wake};
 use crate::io::Memory;
 use crate::io::sim::Weather;
 
@@ -20,13 +20,13 @@ fn used(megabytes: u64) -> Memory {
 struct Many(u32);
 
 impl Source for Many {
-    fn next(&mut self, _wake: &Wake) -> Result<Supply, SourceError> {
+    fn next(&mut self, _wake: &Wake) -> Result<SourcePoll, SourceError> {
         let Some(rest) = self.0.checked_sub(1) else {
-            return Ok(Supply::Finished);
+            return Ok(SourcePoll::Finished);
         };
         self.0 = rest;
         let request = get(1 + rest % 3, rest % 300).dont_filter();
-        Ok(Supply::Request(request))
+        Ok(SourcePoll::Request(request))
     }
 
     fn ended(&mut self, _ended: &Ended<'_>) {}

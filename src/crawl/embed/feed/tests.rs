@@ -56,18 +56,18 @@ struct Played<F> {
 
 impl<F> Source for Played<F>
 where
-    F: FnMut(u64) -> Result<Supply, SourceError> + Send,
+    F: FnMut(u64) -> Result<SourcePoll, SourceError> + Send,
 {
-    fn next(&mut self, wake: &Wake) -> Result<Supply, SourceError> {
+    fn next(&mut self, wake: &Wake) -> Result<SourcePoll, SourceError> {
         assert!(self.seen.open() < self.at_once, "there is no room");
         *self.seen.asked.borrow_mut() += 1;
         *self.seen.wake.borrow_mut() = Some(wake.clone());
         let tag = self.seen.given.borrow().len() as u64 + 1;
         let supply = (self.next)(tag)?;
         Ok(match supply {
-            Supply::Request(request) => {
+            SourcePoll::Request(request) => {
                 self.seen.given.borrow_mut().push(tag);
-                Supply::Request(request.tag(tag).meta([tag]))
+                SourcePoll::Request(request.tag(tag).meta([tag]))
             }
             other => other,
         })
@@ -108,7 +108,7 @@ where
 /// A source, its place for the sink's news, and what is seen of it.
 fn played(
     at_once: usize,
-    next: impl FnMut(u64) -> Result<Supply, SourceError> + Send + 'static,
+    next: impl FnMut(u64) -> Result<SourcePoll, SourceError> + Send + 'static,
 ) -> (Option<Box<dyn Source>>, Shared<Option<Told>>, Seen) {
     let (seen, told) = (Seen::default(), Shared::default());
     let source = Played {
@@ -121,22 +121,22 @@ fn played(
 }
 
 /// Some of everything that a source may say.
-fn moods(seed: u64, errs: bool) -> impl FnMut(u64) -> Result<Supply, SourceError> + Send {
+fn moods(seed: u64, errs: bool) -> impl FnMut(u64) -> Result<SourcePoll, SourceError> + Send {
     let mut rng = Rng::from_seed(seed).fork("source");
     let last = 1 + rng.below(120);
     move |tag| {
         if tag > last {
             return match errs {
                 true => Err("the database is gone".into()),
-                false => Ok(Supply::Finished),
+                false => Ok(SourcePoll::Finished),
             };
         }
         Ok(match rng.below(20) {
-            0 | 1 => Supply::Nothing,
-            2 | 3 => Supply::Later(Duration::from_millis(rng.below(700))),
-            4 => Supply::Request(Request::get("no URL")),
-            5 => Supply::Request(Request::get("http://nowhere.test/")),
-            _ => Supply::Request(
+            0 | 1 => SourcePoll::Nothing,
+            2 | 3 => SourcePoll::Later(Duration::from_millis(rng.below(700))),
+            4 => SourcePoll::Request(Request::get("no URL")),
+            5 => SourcePoll::Request(Request::get("http://nowhere.test/")),
+            _ => SourcePoll::Request(
                 get(rng.below(9) as u32, rng.below(60) as u32)
                     .scope(["one", "two", "three"][rng.below(3) as usize]),
             ),
@@ -285,9 +285,9 @@ fn whatever_happens_each_request_that_was_given_is_acknowledged_once() {
 }
 
 /// Says one after the other.
-fn lines(mut said: Vec<Supply>) -> impl FnMut(u64) -> Result<Supply, SourceError> + Send {
+fn lines(mut said: Vec<SourcePoll>) -> impl FnMut(u64) -> Result<SourcePoll, SourceError> + Send {
     said.reverse();
-    move |_| Ok(said.pop().unwrap_or(Supply::Finished))
+    move |_| Ok(said.pop().unwrap_or(SourcePoll::Finished))
 }
 
 #[test]
@@ -296,11 +296,11 @@ fn a_source_that_has_nothing_for_an_hour_is_left_alone_and_then_heard_at_once() 
     let (source, place, seen) = played(
         10,
         lines(vec![
-            Supply::Request(get(1, 1)),
-            Supply::Nothing,
-            Supply::Request(get(1, 2)),
-            Supply::Later(hour),
-            Supply::Request(get(1, 3)),
+            SourcePoll::Request(get(1, 1)),
+            SourcePoll::Nothing,
+            SourcePoll::Request(get(1, 2)),
+            SourcePoll::Later(hour),
+            SourcePoll::Request(get(1, 3)),
         ]),
     );
     let (mut crawler, told) = crawl_from(source, calm(Duration::ZERO), 1, |_, _| {});
@@ -325,7 +325,7 @@ fn a_source_that_has_nothing_for_an_hour_is_left_alone_and_then_heard_at_once() 
 fn a_source_that_fails_ends_the_crawl_in_good_order() {
     // It has room for two; it is asked for a third once one has ended.
     let (source, place, seen) = played(2, |tag| match tag {
-        1 | 2 => Ok(Supply::Request(get(1, tag as u32))),
+        1 | 2 => Ok(SourcePoll::Request(get(1, tag as u32))),
         _ => Err("the database is gone".into()),
     });
     let think = Duration::from_secs(2);
@@ -355,8 +355,8 @@ fn of_ten_million_no_more_are_in_the_crawl_than_the_source_says() {
     }
     let (source, place, seen) = played(AT_ONCE, |tag| {
         Ok(match tag {
-            10_000_001.. => Supply::Finished,
-            _ => Supply::Request(Request::get(format!("http://10.0.1.{}/{tag}", tag % 250))),
+            10_000_001.. => SourcePoll::Finished,
+            _ => SourcePoll::Request(Request::get(format!("http://10.0.1.{}/{tag}", tag % 250))),
         })
     });
     let (mut crawler, told) = crawl_from(source, world, 1, |config, _| {
@@ -388,8 +388,8 @@ fn the_frontiers_bound_holds_a_source_too_and_the_end_of_the_last_makes_room() {
     for (at_once, queued_max) in [(1, 100), (100, 1)] {
         let (source, place, seen) = played(at_once, move |tag| {
             Ok(match tag {
-                31.. => Supply::Finished,
-                _ => Supply::Request(nowhere(tag)),
+                31.. => SourcePoll::Finished,
+                _ => SourcePoll::Request(nowhere(tag)),
             })
         });
         let (mut crawler, told) = crawl_from(source, calm(Duration::ZERO), 1, |config, _| {
@@ -404,7 +404,7 @@ fn the_frontiers_bound_holds_a_source_too_and_the_end_of_the_last_makes_room() {
 
 #[test]
 fn a_request_is_not_over_while_its_page_is_held_open() {
-    let (source, place, seen) = played(10, lines(vec![Supply::Request(get(1, 1))]));
+    let (source, place, seen) = played(10, lines(vec![SourcePoll::Request(get(1, 1))]));
     let (mut crawler, told) = crawl_from(source, calm(Duration::ZERO), 1, |_, _| {});
     place.set(Some(told.clone()));
     *told.open.borrow_mut() = Some(Vec::new());
