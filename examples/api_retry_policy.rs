@@ -17,8 +17,8 @@ use std::time::Duration;
 use argiope::serde_json::{Map, Value, json};
 use argiope::settings::ScopeSettings;
 use argiope::{
-    Answer, Builder, Classify, Config, ConfigError, Crawler, Heard, Instant, Pace, Page, Request,
-    Strategy,
+    Answer, Builder, Classify, Config, ConfigError, Crawler, Instant, Observation, Pace, Page,
+    Request, Strategy,
 };
 
 /// A page that failed is asked for so often in all.
@@ -102,13 +102,13 @@ impl Strategy for Patient {
         &mut self,
         settings: &ScopeSettings,
         pace: Pace,
-        heard: &Heard<'_>,
+        observation: &Observation<'_>,
         now: Instant,
     ) -> Pace {
-        if heard.sent < self.changed {
+        if observation.sent < self.changed {
             return pace;
         }
-        let next = match heard.refused {
+        let next = match observation.refused {
             true => Pace {
                 delay: (pace.delay * 2).clamp(self.first, self.most),
                 concurrency: 1,

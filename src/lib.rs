@@ -79,7 +79,7 @@ pub use throttle::settings::MapKind;
 #[doc(inline)]
 pub use throttle::signal::{Answer, Blame, ByStatus, Classify, Ending, Feedback, Signal};
 #[doc(inline)]
-pub use throttle::strategy::{Heard, Pace, Strategy, StrategyMaker};
+pub use throttle::strategy::{Observation, Pace, Strategy, StrategyMaker};
 
 #[doc(inline)]
 pub use base::address::{Kind as AddressKind, is_global};

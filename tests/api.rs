@@ -14,8 +14,8 @@ use argiope::serde_json::json;
 use argiope::settings::ScopeSettings;
 use argiope::{
     AdmitError, Answer, Ask, ByHost, ByStatus, Classify, Config, Crawler, Decision, DiskJob, Event,
-    FailureKind, Heard, Instant, Later, Pace, Page, Request, ScopeMap, ScopesError, Signal, Sink,
-    Strategy, SubmitError, Turn, Wall,
+    FailureKind, Instant, Later, Observation, Pace, Page, Request, ScopeMap, ScopesError, Signal,
+    Sink, Strategy, SubmitError, Turn, Wall,
 };
 
 use loopback::{Reply, Server};
@@ -286,7 +286,13 @@ fn scope_map_classifier_and_strategy_are_the_embedders() {
                 concurrency: 1,
             }
         }
-        fn answer(&mut self, _: &ScopeSettings, pace: Pace, _: &Heard<'_>, _: Instant) -> Pace {
+        fn answer(
+            &mut self,
+            _: &ScopeSettings,
+            pace: Pace,
+            _: &Observation<'_>,
+            _: Instant,
+        ) -> Pace {
             Pace {
                 delay: pace.delay + Duration::from_millis(40),
                 ..pace

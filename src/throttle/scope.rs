@@ -16,7 +16,7 @@ use super::backoff::{self, Learned};
 use super::decision::Source;
 use super::settings::{Jitter, ScopeSettings};
 use super::signal::{Ending, Feedback, Signal};
-use super::strategy::{Heard, Pace, Strategy};
+use super::strategy::{Observation, Pace, Strategy};
 use crate::base::time::{Instant, nanos};
 
 /// A scope by its interned number. Numbers are used again once a scope is forgotten.
@@ -274,18 +274,18 @@ impl Scope {
     /// What an answer changes.
     pub fn answer(
         &mut self,
-        heard: &Heard<'_>,
+        observation: &Observation<'_>,
         slot: u16,
         now: Instant,
         changes: &mut Vec<Change>,
     ) {
-        if heard.refused {
+        if observation.refused {
             self.rules_mut();
         } else if self.is_worth_measuring() {
-            self.rules_mut().measure(heard.sent);
+            self.rules_mut().measure(observation.sent);
         }
         if let Some(rules) = &mut self.rules {
-            rules.answer(&self.profile, heard, slot, now, changes);
+            rules.answer(&self.profile, observation, slot, now, changes);
         }
     }
 

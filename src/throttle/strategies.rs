@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::settings::{Manager, ScopeSettings};
-use super::strategy::{Heard, Pace, Strategy, StrategyMaker};
+use super::strategy::{Observation, Pace, Strategy, StrategyMaker};
 use crate::base::time::Instant;
 
 /// Makes a strategy for the scope of a name from the arguments that the configuration gives; the
@@ -104,7 +104,7 @@ impl Strategy for Fixed {
         }
     }
 
-    fn answer(&mut self, _: &ScopeSettings, pace: Pace, _: &Heard<'_>, _: Instant) -> Pace {
+    fn answer(&mut self, _: &ScopeSettings, pace: Pace, _: &Observation<'_>, _: Instant) -> Pace {
         pace
     }
 
@@ -147,7 +147,7 @@ impl Strategy for FixedWindow {
         }
     }
 
-    fn answer(&mut self, _: &ScopeSettings, pace: Pace, _: &Heard<'_>, _: Instant) -> Pace {
+    fn answer(&mut self, _: &ScopeSettings, pace: Pace, _: &Observation<'_>, _: Instant) -> Pace {
         pace
     }
 

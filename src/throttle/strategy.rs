@@ -17,7 +17,7 @@ pub struct Pace {
 
 /// An answer, as one scope hears of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Heard<'a> {
+pub struct Observation<'a> {
     /// What it means.
     pub signal: &'a Signal,
     /// It is a refusal by this scope's settings, and this scope is blamed for it.
@@ -39,7 +39,7 @@ pub trait Strategy: Send {
         &mut self,
         settings: &ScopeSettings,
         pace: Pace,
-        heard: &Heard<'_>,
+        observation: &Observation<'_>,
         now: Instant,
     ) -> Pace;
 

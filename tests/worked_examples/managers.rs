@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use argiope::serde_json::{Map, Value, json};
 use argiope::settings::ScopeSettings;
 use argiope::{
-    Answer, Ask, Builder, ByHost, Classify, Config, Crawler, Heard, Instant, Pace, ScopeMap,
+    Answer, Ask, Builder, ByHost, Classify, Config, Crawler, Instant, Observation, Pace, ScopeMap,
     Signal, Strategy,
 };
 
@@ -65,7 +65,7 @@ impl Strategy for Counting {
         }
     }
 
-    fn answer(&mut self, _: &ScopeSettings, pace: Pace, _: &Heard<'_>, _: Instant) -> Pace {
+    fn answer(&mut self, _: &ScopeSettings, pace: Pace, _: &Observation<'_>, _: Instant) -> Pace {
         self.0.fetch_add(1_000_000, Ordering::SeqCst);
         pace
     }

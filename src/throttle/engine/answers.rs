@@ -9,7 +9,7 @@ use super::super::decision::{Decision, Event, Source};
 use super::super::scope::{Change, Hold, NOBODY, Queued, ScopeId};
 use super::super::settings::RateLimitHeaders;
 use super::super::signal::{Blame, Ending, Feedback, Signal};
-use super::super::strategy::Heard;
+use super::super::strategy::Observation;
 use super::tickets::Held;
 use super::{Throttle, TicketId};
 use crate::base::time::Instant;
@@ -31,23 +31,23 @@ impl Throttle {
         let state = self.ticket(ticket);
         let (held, sent) = (SmallVec::<[Held; 2]>::from_slice(&state.held), state.sent);
         for Held { id: scope, slot } in &held {
-            let heard = Heard {
+            let observation = Observation {
                 signal,
                 refused: refused.contains(scope),
                 sent,
             };
             self.account_answered(*scope, signal);
-            if heard.refused {
+            if observation.refused {
                 self.account_refused(*scope);
             }
             let mut changes = std::mem::take(&mut self.changes);
             let state = self.scope_mut(*scope);
-            let was_calm = state.is_calm() && !heard.refused;
-            state.answer(&heard, *slot, now, &mut changes);
+            let was_calm = state.is_calm() && !observation.refused;
+            state.answer(&observation, *slot, now, &mut changes);
             let is_calm = was_calm && state.is_calm();
             self.note(*scope, Some(id), signal.status, &mut changes, now);
             self.changes = changes;
-            let asked = self.asked_hold(ticket, *scope, signal, heard.refused);
+            let asked = self.asked_hold(ticket, *scope, signal, observation.refused);
             if let Some((wait, source)) = asked {
                 self.hold_for(*scope, wait, source, id, signal, now);
             }
@@ -127,13 +127,14 @@ impl Throttle {
     /// refusal of what departs now.
     pub(super) fn hear_of(&mut self, scope: ScopeId, feedback: &Feedback, now: Instant) {
         if feedback.exhausted {
-            let heard = Heard {
+            let observation = Observation {
                 signal: &Signal::default(),
                 refused: true,
                 sent: now,
             };
             let mut changes = std::mem::take(&mut self.changes);
-            self.scope_mut(scope).answer(&heard, 0, now, &mut changes);
+            self.scope_mut(scope)
+                .answer(&observation, 0, now, &mut changes);
             self.scope_mut(scope).follow(now);
             self.note(scope, None, None, &mut changes, now);
             self.changes = changes;

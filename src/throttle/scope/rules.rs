@@ -13,7 +13,7 @@ use crate::throttle::quota::{Charge, Fit, Ledger};
 use crate::throttle::robust::{self, Adjusted, Body, Robust};
 use crate::throttle::settings::{AutoThrottle, AutoThrottleMode, Jitter, ScopeSettings};
 use crate::throttle::signal::{Ending, Feedback, Signal};
-use crate::throttle::strategy::{Heard, Pace, Strategy};
+use crate::throttle::strategy::{Observation, Pace, Strategy};
 use crate::throttle::suspect::{Kind, Suspect};
 
 /// The rules of one scope beyond its settings.
@@ -256,19 +256,23 @@ impl Rules {
     pub fn answer(
         &mut self,
         profile: &Profile,
-        heard: &Heard<'_>,
+        observation: &Observation<'_>,
         slot: u16,
         now: Instant,
         changes: &mut Vec<Change>,
     ) {
         let settings = &profile.settings;
-        let answered = heard.signal.status.is_some() && !heard.refused;
-        if answered && self.probing_from.is_some_and(|from| heard.sent >= from) {
+        let answered = observation.signal.status.is_some() && !observation.refused;
+        if answered
+            && self
+                .probing_from
+                .is_some_and(|from| observation.sent >= from)
+        {
             self.probing_from = None;
         }
         let before = self.pace;
         let speaks_for_itself = matches!(self.adapts, Adapts::Custom(_));
-        if heard.refused && self.suspect.is_none() && !speaks_for_itself {
+        if observation.refused && self.suspect.is_none() && !speaks_for_itself {
             // From now on it is worth knowing whether slowing down helps.
             self.suspect = Some(Box::default());
         }
@@ -278,7 +282,7 @@ impl Rules {
             Adapts::Scrapy(delay) => {
                 let auto = settings.autothrottle.as_ref();
                 let auto = auto.expect("AutoThrottle adapts where it is switched on");
-                let signal = heard.signal;
+                let signal = observation.signal;
                 *delay = autothrottle::adjusted_delay(auto, settings.delay, *delay, signal);
                 let latency = auto.latency_of(signal);
                 self.compose(profile);
@@ -300,24 +304,24 @@ impl Rules {
             Adapts::Robust(robust) => {
                 let auto = settings.autothrottle.as_ref();
                 let auto = auto.expect("AutoThrottle adapts where it is switched on");
-                let adjusted = robust.answer(auto, settings.delay, heard.signal, now);
-                let latency = auto.latency_of(heard.signal);
+                let adjusted = robust.answer(auto, settings.delay, observation.signal, now);
+                let latency = auto.latency_of(observation.signal);
                 self.compose(profile);
                 changes.push(adjusted_change(adjusted, latency, before, self.pace));
             }
             Adapts::Custom(strategy) => {
-                let mut pace = strategy.answer(settings, before, heard, now);
+                let mut pace = strategy.answer(settings, before, observation, now);
                 pace.concurrency = pace.concurrency.max(1);
                 self.pace = pace;
                 if pace != before {
                     changes.push(Change {
-                        event: if heard.refused {
+                        event: if observation.refused {
                             Event::Backoff
                         } else {
                             Event::Recover
                         },
                         source: Source::User,
-                        latency: heard.signal.server_latency,
+                        latency: observation.signal.server_latency,
                         target: None,
                         before,
                         after: pace,
@@ -328,45 +332,45 @@ impl Rules {
                 return;
             }
         }
-        self.back_off(profile, heard, slot, now, changes);
+        self.back_off(profile, observation, slot, now, changes);
     }
 
     /// Lets refusals, and their absence, change the pace.
     fn back_off(
         &mut self,
         profile: &Profile,
-        heard: &Heard<'_>,
+        observation: &Observation<'_>,
         slot: u16,
         now: Instant,
         changes: &mut Vec<Change>,
     ) {
-        let latency = heard.signal.server_latency;
+        let latency = observation.signal.server_latency;
         let by_slot = self
             .slots
             .as_mut()
             .filter(|_| profile.settings.backoff.per_slot);
-        if !heard.refused && heard.signal.status.is_none() {
+        if !observation.refused && observation.signal.status.is_none() {
             // Nothing was heard of the server: neither a refusal nor its absence.
             return;
         }
-        if !heard.refused
+        if !observation.refused
             && by_slot.is_none()
             && profile.settings.rampup.is_none()
             && let Some(backoff) = self.backoff.as_mut().filter(|it| it.is_calm())
         {
             let rules = profile.backoff(self.base);
-            return backoff.measure(&rules, heard.sent, latency, now);
+            return backoff.measure(&rules, observation.sent, latency, now);
         }
         let step = if let Some(slots) = by_slot {
-            slots.answer(slot, heard, profile, now)
-        } else if heard.refused {
+            slots.answer(slot, observation, profile, now)
+        } else if observation.refused {
             // From its departure: begun now, this refusal would be of a round that is over.
             let backoff = self
                 .backoff
-                .get_or_insert_with(|| Box::new(Backoff::new(heard.sent)));
-            backoff.refused(&profile.backoff(self.base), heard.sent, latency, now)
+                .get_or_insert_with(|| Box::new(Backoff::new(observation.sent)));
+            backoff.refused(&profile.backoff(self.base), observation.sent, latency, now)
         } else if let Some(backoff) = &mut self.backoff {
-            backoff.success(&profile.backoff(self.base), heard.sent, latency, now)
+            backoff.success(&profile.backoff(self.base), observation.sent, latency, now)
         } else {
             return;
         };

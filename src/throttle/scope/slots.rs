@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Profile;
 use crate::base::time::Instant;
 use crate::throttle::backoff::{Backoff, Step};
-use crate::throttle::strategy::{Heard, Pace};
+use crate::throttle::strategy::{Observation, Pace};
 
 /// A scope's N places for a request in flight, told apart.
 pub(super) struct Slots {
@@ -84,25 +84,27 @@ impl Slots {
     pub fn answer(
         &mut self,
         slot: u16,
-        heard: &Heard<'_>,
+        observation: &Observation<'_>,
         profile: &Profile,
         now: Instant,
     ) -> Option<Step> {
-        let latency = heard.signal.server_latency;
+        let latency = observation.signal.server_latency;
         let own = self.slots.get_mut(usize::from(slot))?;
         let rules = profile.backoff(base(profile));
-        let step = if heard.refused {
+        let step = if observation.refused {
             // As in the rules of the whole scope.
             let backoff = own
                 .backoff
-                .get_or_insert_with(|| Box::new(Backoff::new(heard.sent)));
-            backoff.refused(&rules, heard.sent, latency, now)
+                .get_or_insert_with(|| Box::new(Backoff::new(observation.sent)));
+            backoff.refused(&rules, observation.sent, latency, now)
         } else {
             let backoff = own.backoff.as_mut()?;
-            backoff.success(&rules, heard.sent, latency, now)
+            backoff.success(&rules, observation.sent, latency, now)
         };
-        own.free_at = own.free_at.max(heard.sent + own.backoff_delay(profile));
-        self.count_refusal(heard.refused && step.is_some(), profile, now);
+        own.free_at = own
+            .free_at
+            .max(observation.sent + own.backoff_delay(profile));
+        self.count_refusal(observation.refused && step.is_some(), profile, now);
         step
     }
 

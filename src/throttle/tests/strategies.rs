@@ -8,7 +8,7 @@ use crate::base::time::Instant;
 use crate::throttle::settings::{Jitter, ScopePatch, ScopeSettings, Settings};
 use crate::throttle::signal::{Ending, Feedback};
 use crate::throttle::strategies::Strategies;
-use crate::throttle::strategy::{Heard, Pace, Strategy};
+use crate::throttle::strategy::{Observation, Pace, Strategy};
 
 /// What a strategy heard, and what it is to say.
 #[derive(Default)]
@@ -40,8 +40,14 @@ impl Strategy for Recorder {
         self.pace()
     }
 
-    fn answer(&mut self, _: &ScopeSettings, _: Pace, heard: &Heard<'_>, _: Instant) -> Pace {
-        let (status, refused) = (heard.signal.status, heard.refused);
+    fn answer(
+        &mut self,
+        _: &ScopeSettings,
+        _: Pace,
+        observation: &Observation<'_>,
+        _: Instant,
+    ) -> Pace {
+        let (status, refused) = (observation.signal.status, observation.refused);
         self.note(format!("answer {status:?} refused {refused}"));
         self.pace()
     }
