@@ -14,8 +14,8 @@ use std::error::Error;
 
 use argiope::serde_json::json;
 use argiope::{
-    Answer, Ask, ByHost, Classify, Config, ConfigError, CrawlUrl, Crawler, Feedback, Page, Request,
-    ScopeMap, Signal,
+    Answer, ByHost, Classify, Config, ConfigError, CrawlUrl, Crawler, Feedback, Page, Request,
+    ScopeMap, ScopeQuery, Signal,
 };
 
 /// The API's host.
@@ -37,10 +37,10 @@ impl Priced {
 }
 
 impl ScopeMap for Priced {
-    fn scopes(&self, ask: &mut Ask<'_>) {
-        ByHost.scopes(ask);
-        if ask.url().host_str() == API {
-            ask.add_cost(COST, Priced::estimate(ask.url()));
+    fn scopes(&self, query: &mut ScopeQuery<'_>) {
+        ByHost.scopes(query);
+        if query.url().host_str() == API {
+            query.add_cost(COST, Priced::estimate(query.url()));
         }
     }
 }

@@ -12,7 +12,9 @@ use std::env;
 use std::error::Error;
 
 use argiope::serde_json::json;
-use argiope::{Ask, ByEndpoint, ByHost, Config, ConfigError, Crawler, Page, Request, ScopeMap};
+use argiope::{
+    ByEndpoint, ByHost, Config, ConfigError, Crawler, Page, Request, ScopeMap, ScopeQuery,
+};
 
 /// The host that is divided.
 pub const API: &str = "api.toscrape.com";
@@ -21,10 +23,10 @@ pub const API: &str = "api.toscrape.com";
 pub struct ApiByEndpoint;
 
 impl ScopeMap for ApiByEndpoint {
-    fn scopes(&self, ask: &mut Ask<'_>) {
-        match ask.url().host_str() {
-            API => ByEndpoint.scopes(ask),
-            _ => ByHost.scopes(ask),
+    fn scopes(&self, query: &mut ScopeQuery<'_>) {
+        match query.url().host_str() {
+            API => ByEndpoint.scopes(query),
+            _ => ByHost.scopes(query),
         }
     }
 }

@@ -12,7 +12,7 @@
 use std::env;
 use std::error::Error;
 
-use argiope::{Ask, Config, ConfigError, Crawler, Page, Request, ScopeMap};
+use argiope::{Config, ConfigError, Crawler, Page, Request, ScopeMap, ScopeQuery};
 
 /// By a setting: `-s SCOPE_MAP=domain` on the command line.
 pub fn by_setting(config: Config) -> Result<Config, ConfigError> {
@@ -23,10 +23,10 @@ pub fn by_setting(config: Config) -> Result<Config, ConfigError> {
 pub struct ByOwner;
 
 impl ScopeMap for ByOwner {
-    fn scopes(&self, ask: &mut Ask<'_>) {
-        let url = ask.url();
+    fn scopes(&self, query: &mut ScopeQuery<'_>) {
+        let url = query.url();
         // Nobody registered an address, `localhost` or a public suffix: each is its own scope.
-        ask.add(url.domain().unwrap_or(url.scope_key()));
+        query.add(url.domain().unwrap_or(url.scope_key()));
     }
 }
 

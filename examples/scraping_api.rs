@@ -10,8 +10,8 @@ use std::error::Error;
 
 use argiope::serde_json::json;
 use argiope::{
-    Answer, Ask, ByHost, Classify, Config, ConfigError, CrawlUrl, Crawler, Page, Request, ScopeMap,
-    Signal,
+    Answer, ByHost, Classify, Config, ConfigError, CrawlUrl, Crawler, Page, Request, ScopeMap,
+    ScopeQuery, Signal,
 };
 
 /// The API's host. It takes the target as `?url=` and tells what the target answered in
@@ -32,10 +32,10 @@ fn target(url: &CrawlUrl) -> Option<String> {
 pub struct WithTarget;
 
 impl ScopeMap for WithTarget {
-    fn scopes(&self, ask: &mut Ask<'_>) {
-        ByHost.scopes(ask);
-        if let Some(target) = target(ask.url()) {
-            ask.add(target);
+    fn scopes(&self, query: &mut ScopeQuery<'_>) {
+        ByHost.scopes(query);
+        if let Some(target) = target(query.url()) {
+            query.add(target);
         }
     }
 }

@@ -71,8 +71,8 @@ pub use throttle::decision::{Decision, Event, Source as DecisionSource};
 // What an embedder may bring instead of what is built in.
 #[doc(inline)]
 pub use throttle::map::{
-    Ask, ByAddress, ByDomain, ByEndpoint, ByHierarchy, ByHost, Combined, Entry, Later, ScopeMap,
-    Scopes, UnknownMap, add_scope,
+    ByAddress, ByDomain, ByEndpoint, ByHierarchy, ByHost, Combined, Entry, Later, ScopeMap,
+    ScopeQuery, Scopes, UnknownMap, add_scope,
 };
 #[doc(inline)]
 pub use throttle::settings::MapKind;

@@ -13,9 +13,9 @@ use argiope::base::shared::Shared;
 use argiope::serde_json::json;
 use argiope::settings::ScopeSettings;
 use argiope::{
-    AdmitError, Answer, Ask, ByHost, ByStatus, Classify, Config, Crawler, Decision, DiskJob, Event,
-    FailureKind, Instant, Later, Observation, Pace, Page, Request, ScopeMap, ScopesError, Signal,
-    Sink, Strategy, SubmitError, Turn, Wall,
+    AdmitError, Answer, ByHost, ByStatus, Classify, Config, Crawler, Decision, DiskJob, Event,
+    FailureKind, Instant, Later, Observation, Pace, Page, Request, ScopeMap, ScopeQuery,
+    ScopesError, Signal, Sink, Strategy, SubmitError, Turn, Wall,
 };
 
 use loopback::{Reply, Server};
@@ -263,10 +263,10 @@ fn scope_map_classifier_and_strategy_are_the_embedders() {
     /// All hosts of one owner share a scope.
     struct ByOwner;
     impl ScopeMap for ByOwner {
-        fn scopes(&self, ask: &mut Ask<'_>) {
-            let host = ask.url().host_str();
+        fn scopes(&self, query: &mut ScopeQuery<'_>) {
+            let host = query.url().host_str();
             let owner = host.split('.').next_back().unwrap_or_default();
-            ask.add(format!("owner/{owner}"));
+            query.add(format!("owner/{owner}"));
         }
     }
     struct Counting(Shared<usize>);
@@ -571,13 +571,13 @@ struct LookedUp<F> {
 }
 
 impl<F: Fn(Later) + Send> ScopeMap for LookedUp<F> {
-    fn scopes(&self, ask: &mut Ask<'_>) {
-        self.asked.borrow_mut().push(ask.url().path().to_owned());
-        if ask.url().host_str() != "slow.test" {
-            return ByHost.scopes(ask);
+    fn scopes(&self, query: &mut ScopeQuery<'_>) {
+        self.asked.borrow_mut().push(query.url().path().to_owned());
+        if query.url().host_str() != "slow.test" {
+            return ByHost.scopes(query);
         }
-        ask.add("first");
-        (self.look_up)(ask.later());
+        query.add("first");
+        (self.look_up)(query.later());
     }
 }
 

@@ -31,7 +31,7 @@ use std::process::ExitCode;
 
 use argiope::wire::html::LinkOptions;
 use argiope::wire::url::Host;
-use argiope::{Ask, ConfigError, CrawlUrl, MapKind};
+use argiope::{ConfigError, CrawlUrl, MapKind, ScopeQuery};
 
 use self::args::{Command, Parsed};
 
@@ -74,9 +74,9 @@ fn run(command: Command) -> anyhow::Result<i32> {
             let map = MapKind::map_of(&config.throttle.scope_map);
             let by_address = map.wants_address() || config.throttle.concurrent_requests_per_ip > 0;
             let scopes_of = |url: &CrawlUrl| {
-                let mut ask = Ask::about(url);
-                map.scopes(&mut ask);
-                let mut names: Vec<_> = ask.into_scopes().names().map(str::to_owned).collect();
+                let mut query = ScopeQuery::about(url);
+                map.scopes(&mut query);
+                let mut names: Vec<_> = query.into_scopes().names().map(str::to_owned).collect();
                 // That of a name is known only when it is looked up.
                 if let Host::Address(address) = url.host()
                     && by_address

@@ -19,35 +19,35 @@ use crate::wire::url::CrawlUrl;
 /// it redirects to.
 ///
 /// ```
-/// use argiope::{Ask, ByHost, CrawlUrl, ScopeMap};
+/// use argiope::{ScopeQuery, ByHost, CrawlUrl, ScopeMap};
 ///
 /// /// Requests to a scraping API are also throttled under the site that they are about, and cost.
 /// struct WithTarget;
 ///
 /// impl ScopeMap for WithTarget {
-///     fn scopes(&self, ask: &mut Ask<'_>) {
-///         ByHost.scopes(ask);
-///         if ask.url().host_str() == "api.example.com" {
-///             ask.add_cost("credits", 2.5);
-///             let target = ask.url().query_value("url");
+///     fn scopes(&self, query: &mut ScopeQuery<'_>) {
+///         ByHost.scopes(query);
+///         if query.url().host_str() == "api.example.com" {
+///             query.add_cost("credits", 2.5);
+///             let target = query.url().query_value("url");
 ///             if let Some(Ok(target)) = target.map(|target| CrawlUrl::parse(&target)) {
-///                 ask.add(target.scope_key());
+///                 query.add(target.scope_key());
 ///             }
 ///         }
 ///     }
 /// }
 ///
 /// let url = CrawlUrl::parse("https://api.example.com/?url=https%3A%2F%2Fa.test%2F")?;
-/// let mut ask = Ask::about(&url);
-/// WithTarget.scopes(&mut ask);
-/// let scopes = ask.into_scopes();
+/// let mut query = ScopeQuery::about(&url);
+/// WithTarget.scopes(&mut query);
+/// let scopes = query.into_scopes();
 /// assert!(scopes.names().eq(["api.example.com", "credits", "a.test"]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait ScopeMap: Send {
     /// Adds the scopes of a request, the most general first and the most specific last; none at all
     /// means that only the global limits hold.
-    fn scopes(&self, ask: &mut Ask<'_>);
+    fn scopes(&self, query: &mut ScopeQuery<'_>);
 
     /// Whether requests are also throttled under the address that they go to, as `ip/ADDRESS`. That
     /// is known only when the name has been looked up, so a map cannot add it.
@@ -57,7 +57,7 @@ pub trait ScopeMap: Send {
 }
 
 /// A request whose scopes are asked for, and what was answered so far.
-pub struct Ask<'a> {
+pub struct ScopeQuery<'a> {
     url: &'a CrawlUrl,
     facts: Facts<'a>,
     defer: Option<&'a mut dyn FnMut() -> Later>,
@@ -73,11 +73,11 @@ pub(crate) struct Facts<'a> {
     pub meta: Option<&'a RawValue>,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> ScopeQuery<'a> {
     /// Asks about a GET of `url` where nobody can wait for an answer: a map that wants to answer
     /// later is taken at its word that it has none, and the request is mapped by its host.
     pub fn about(url: &'a CrawlUrl) -> Self {
-        Ask {
+        ScopeQuery {
             url,
             facts: Facts {
                 method: "GET",
@@ -96,10 +96,10 @@ impl<'a> Ask<'a> {
         facts: Facts<'a>,
         defer: &'a mut dyn FnMut() -> Later,
     ) -> Self {
-        Ask {
+        ScopeQuery {
             facts,
             defer: Some(defer),
-            ..Ask::about(url)
+            ..ScopeQuery::about(url)
         }
     }
 
@@ -170,9 +170,9 @@ impl<'a> Ask<'a> {
     }
 }
 
-impl fmt::Debug for Ask<'_> {
+impl fmt::Debug for ScopeQuery<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ask")
+        f.debug_struct("ScopeQuery")
             .field("url", self.url)
             .field("scopes", &self.scopes)
             .finish_non_exhaustive()

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use argiope::serde_json::{Map, Value, json};
 use argiope::settings::ScopeSettings;
 use argiope::{
-    Answer, Ask, Builder, ByHost, Classify, Config, Crawler, Instant, Observation, Pace, ScopeMap,
-    Signal, Strategy,
+    Answer, Builder, ByHost, Classify, Config, Crawler, Instant, Observation, Pace, ScopeMap,
+    ScopeQuery, Signal, Strategy,
 };
 
 use crate::api_retry_policy::with_policy;
@@ -42,10 +42,10 @@ fn f70_so_many_requests_in_each_window_by_a_strategy_that_comes_with_the_crawler
 struct Counting(Arc<AtomicUsize>);
 
 impl ScopeMap for Counting {
-    fn scopes(&self, ask: &mut Ask<'_>) {
+    fn scopes(&self, query: &mut ScopeQuery<'_>) {
         self.0.fetch_add(1, Ordering::SeqCst);
-        ask.add("counted");
-        ByHost.scopes(ask);
+        query.add("counted");
+        ByHost.scopes(query);
     }
 }
 

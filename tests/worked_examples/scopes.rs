@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use argiope::serde_json::json;
-use argiope::{Ask, Builder, ByHost, Crawler, ScopeMap, add_scope};
+use argiope::{Builder, ByHost, Crawler, ScopeMap, ScopeQuery, add_scope};
 
 use crate::endpoints::{self, ApiByEndpoint};
 use crate::loopback::{Asked, Reply, Server, peak};
@@ -147,12 +147,12 @@ fn f19_a_redirect_is_counted_where_it_goes_and_custom_scopes_stay() {
 fn f67_a_map_that_answers_from_another_thread_is_asked_once_per_request() {
     struct Slow(Arc<AtomicUsize>);
     impl ScopeMap for Slow {
-        fn scopes(&self, ask: &mut Ask<'_>) {
+        fn scopes(&self, query: &mut ScopeQuery<'_>) {
             self.0.fetch_add(1, Ordering::SeqCst);
-            if ask.url().host_str() != "slow.test" {
-                return ByHost.scopes(ask);
+            if query.url().host_str() != "slow.test" {
+                return ByHost.scopes(query);
             }
-            let later = ask.later();
+            let later = query.later();
             thread::spawn(move || {
                 thread::sleep(millis(50));
                 later.answer("looked-up");
@@ -182,13 +182,13 @@ fn f67_a_map_that_answers_from_another_thread_is_asked_once_per_request() {
 fn f69_a_map_adds_a_scope_to_what_another_gave_in_any_form() {
     struct Tenants;
     impl ScopeMap for Tenants {
-        fn scopes(&self, ask: &mut Ask<'_>) {
-            let host = ask.url().host_str().to_owned();
+        fn scopes(&self, query: &mut ScopeQuery<'_>) {
+            let host = query.url().host_str().to_owned();
             let given = ["all", "tenants"];
             let scopes = add_scope(given, ("credits", 2.0));
             let scopes = add_scope(scopes, Some(host.as_str()));
             // What is there already stays where it is.
-            ask.add_all(add_scope(&scopes, vec!["tenants"]));
+            query.add_all(add_scope(&scopes, vec!["tenants"]));
             assert!(
                 scopes
                     .names()

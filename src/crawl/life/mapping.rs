@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::frontier::job::Job;
-use crate::throttle::map::{Ask, ByHost, ScopeMap, Scopes};
+use crate::throttle::map::{ByHost, ScopeMap, ScopeQuery, Scopes};
 use crate::wire::url::CrawlUrl;
 
 /// The requests that wait for their scopes, by number.
@@ -119,9 +119,9 @@ impl Mapping {
 }
 
 fn by_host(url: &CrawlUrl) -> Scopes {
-    let mut ask = Ask::about(url);
-    ByHost.scopes(&mut ask);
-    ask.into_scopes()
+    let mut query = ScopeQuery::about(url);
+    ByHost.scopes(&mut query);
+    query.into_scopes()
 }
 
 #[cfg(test)]

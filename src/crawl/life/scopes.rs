@@ -8,7 +8,7 @@ use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::extra::Costs;
 use crate::frontier::job::Job;
 use crate::io::Io;
-use crate::throttle::map::{Ask, Facts, SCOPES_MAX, Scopes};
+use crate::throttle::map::{Facts, SCOPES_MAX, ScopeQuery, Scopes};
 use crate::throttle::scope::{ScopeId, ScopeSet};
 
 impl<I: Io> Core<I> {
@@ -30,9 +30,9 @@ impl<I: Io> Core<I> {
             headers: &fields,
             meta: job.meta(),
         };
-        let mut ask = Ask::new(&job.url, facts, &mut defer);
-        self.scope_map.scopes(&mut ask);
-        let scopes = ask.into_scopes();
+        let mut query = ScopeQuery::new(&job.url, facts, &mut defer);
+        self.scope_map.scopes(&mut query);
+        let scopes = query.into_scopes();
         if answers == 0 {
             return Some((job, scopes));
         }
@@ -137,11 +137,14 @@ mod tests {
     struct ByPath;
 
     impl ScopeMap for ByPath {
-        fn scopes(&self, ask: &mut Ask<'_>) {
-            let names = ask.url().path().trim_matches('/').split('/');
-            ask.add_all(names.collect::<Scopes>());
-            if ask.method() == "POST" {
-                ask.add_cost(ask.url().path().rsplit('/').next().unwrap_or_default(), 2.5);
+        fn scopes(&self, query: &mut ScopeQuery<'_>) {
+            let names = query.url().path().trim_matches('/').split('/');
+            query.add_all(names.collect::<Scopes>());
+            if query.method() == "POST" {
+                query.add_cost(
+                    query.url().path().rsplit('/').next().unwrap_or_default(),
+                    2.5,
+                );
             }
         }
     }
@@ -235,8 +238,8 @@ mod tests {
     type Kept = Shared<Vec<Later>>;
 
     impl ScopeMap for Keeps {
-        fn scopes(&self, ask: &mut Ask<'_>) {
-            self.0.borrow_mut().push(ask.later());
+        fn scopes(&self, query: &mut ScopeQuery<'_>) {
+            self.0.borrow_mut().push(query.later());
         }
     }
 

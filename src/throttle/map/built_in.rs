@@ -1,7 +1,7 @@
 //! The maps that a configuration can name.
 
 use super::super::settings::MapKind;
-use super::{Ask, ScopeMap};
+use super::{ScopeMap, ScopeQuery};
 
 /// The default, `host`: each host (with its port, where that is not the scheme's own) is one scope.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,47 +31,47 @@ pub struct ByAddress;
 pub struct Combined(pub Vec<Box<dyn ScopeMap>>);
 
 impl ScopeMap for ByHost {
-    fn scopes(&self, ask: &mut Ask<'_>) {
-        ask.add(ask.url().scope_key());
+    fn scopes(&self, query: &mut ScopeQuery<'_>) {
+        query.add(query.url().scope_key());
     }
 }
 
 impl ScopeMap for ByDomain {
-    fn scopes(&self, ask: &mut Ask<'_>) {
-        let url = ask.url();
-        ask.add(url.domain().unwrap_or(url.scope_key()));
+    fn scopes(&self, query: &mut ScopeQuery<'_>) {
+        let url = query.url();
+        query.add(url.domain().unwrap_or(url.scope_key()));
     }
 }
 
 impl ScopeMap for ByHierarchy {
-    fn scopes(&self, ask: &mut Ask<'_>) {
-        let url = ask.url();
+    fn scopes(&self, query: &mut ScopeQuery<'_>) {
+        let url = query.url();
         let Some(domain) = url.domain() else {
-            return ask.add(url.scope_key());
+            return query.add(url.scope_key());
         };
         let host = url.host_str();
         // The last of the dots before it is where the domain itself begins.
         for (dot, _) in host[..host.len() - domain.len()].rmatch_indices('.') {
-            ask.add(&host[dot + 1..]);
+            query.add(&host[dot + 1..]);
         }
-        ask.add(host);
+        query.add(host);
     }
 }
 
 impl ScopeMap for ByEndpoint {
-    fn scopes(&self, ask: &mut Ask<'_>) {
-        let url = ask.url();
+    fn scopes(&self, query: &mut ScopeQuery<'_>) {
+        let url = query.url();
         // A host of one of these names would speak of addresses and the like.
         let dot = match url.scope_key() {
             "ip" | "host" | "domain" => ".",
             _ => "",
         };
-        ask.add(format!("{}{dot}{}", url.scope_key(), url.path()));
+        query.add(format!("{}{dot}{}", url.scope_key(), url.path()));
     }
 }
 
 impl ScopeMap for ByAddress {
-    fn scopes(&self, _ask: &mut Ask<'_>) {}
+    fn scopes(&self, _query: &mut ScopeQuery<'_>) {}
 
     fn wants_address(&self) -> bool {
         true
@@ -79,9 +79,9 @@ impl ScopeMap for ByAddress {
 }
 
 impl ScopeMap for Combined {
-    fn scopes(&self, ask: &mut Ask<'_>) {
+    fn scopes(&self, query: &mut ScopeQuery<'_>) {
         for map in &self.0 {
-            map.scopes(ask);
+            map.scopes(query);
         }
     }
 

@@ -15,9 +15,9 @@ fn url(text: &str) -> CrawlUrl {
 
 fn check(map: &dyn ScopeMap, text: &str, expected: &[&str]) {
     let url = url(text);
-    let mut ask = Ask::about(&url);
-    map.scopes(&mut ask);
-    let scopes = ask.into_scopes();
+    let mut query = ScopeQuery::about(&url);
+    map.scopes(&mut query);
+    let scopes = query.into_scopes();
     assert!(scopes.is_ordered());
     assert_eq!(scopes.names().collect::<Vec<_>>(), expected, "{text}");
 }
@@ -74,9 +74,9 @@ fn f23_the_hierarchy_goes_from_the_domain_down_to_the_host() {
 #[test]
 fn f23_a_host_of_endless_labels_keeps_the_scopes_that_hold_for_all_of_them() {
     let url = url(&format!("http://{}example.com/", "x.".repeat(100)));
-    let mut ask = Ask::about(&url);
-    ByHierarchy.scopes(&mut ask);
-    let scopes = ask.into_scopes();
+    let mut query = ScopeQuery::about(&url);
+    ByHierarchy.scopes(&mut query);
+    let scopes = query.into_scopes();
     assert_eq!(scopes.len(), SCOPES_MAX);
     assert_eq!(scopes.names().next(), Some("example.com"));
     assert!(scopes.is_cut());
@@ -97,11 +97,11 @@ fn f24_each_endpoint_is_a_scope_whatever_its_query() {
 fn f25_a_scraping_api_is_also_throttled_under_what_is_asked_of_it() {
     struct Api;
     impl ScopeMap for Api {
-        fn scopes(&self, ask: &mut Ask<'_>) {
-            ByHost.scopes(ask);
-            let target = ask.url().query_value("url");
+        fn scopes(&self, query: &mut ScopeQuery<'_>) {
+            ByHost.scopes(query);
+            let target = query.url().query_value("url");
             if let Some(Ok(target)) = target.map(|target| CrawlUrl::parse(&target)) {
-                ask.add(target.scope_key());
+                query.add(target.scope_key());
             }
         }
     }
@@ -167,18 +167,18 @@ fn f67_a_map_sees_the_request_that_it_is_asked_about() {
         headers: &headers,
         meta: Some(&meta),
     };
-    let mut ask = Ask::new(&url, facts, &mut defer);
-    assert_eq!(ask.url().path(), "/x");
-    assert_eq!(ask.method(), "POST");
-    assert_eq!(ask.header("x-site"), Some("b.test"));
-    assert_eq!(ask.header("Host"), None);
-    assert_eq!(ask.meta().map(RawValue::get), Some("7"));
-    ask.add("a");
-    ask.add_cost("b", 2.0);
-    ask.add_all(["c", "a"]);
-    ask.unordered();
+    let mut query = ScopeQuery::new(&url, facts, &mut defer);
+    assert_eq!(query.url().path(), "/x");
+    assert_eq!(query.method(), "POST");
+    assert_eq!(query.header("x-site"), Some("b.test"));
+    assert_eq!(query.header("Host"), None);
+    assert_eq!(query.meta().map(RawValue::get), Some("7"));
+    query.add("a");
+    query.add_cost("b", 2.0);
+    query.add_all(["c", "a"]);
+    query.unordered();
     let expected = add_scope("a", add_scope(("b", 2.0), "c")).unordered();
-    assert_eq!(ask.into_scopes(), expected);
+    assert_eq!(query.into_scopes(), expected);
 }
 
 #[test]
@@ -203,9 +203,9 @@ fn f67_an_answer_may_be_given_by_another_thread_and_is_given_once() {
 fn f67_where_nobody_can_wait_a_late_answer_is_the_host() {
     struct Slow;
     impl ScopeMap for Slow {
-        fn scopes(&self, ask: &mut Ask<'_>) {
-            ask.add("all");
-            ask.later().answer("too late");
+        fn scopes(&self, query: &mut ScopeQuery<'_>) {
+            query.add("all");
+            query.later().answer("too late");
         }
     }
     check(&Slow, "http://a.test/", &["all", "a.test"]);
