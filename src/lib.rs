@@ -62,7 +62,7 @@ pub use sink::later::LinksLater;
 #[doc(inline)]
 pub use sink::page::{Certificates, Page, TlsInfo};
 #[doc(inline)]
-pub use sink::reply::{Flow, Reply, Resume, Wish};
+pub use sink::reply::{BodyMode, Flow, Reply, Resume};
 #[doc(inline)]
 pub use sink::{Sink, WriteError};
 #[doc(inline)]

@@ -11,15 +11,15 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use argiope::{Crawler, DiskJob, Flow, Page, Reply, Request, Sink, Turn, Wish};
+use argiope::{BodyMode, Crawler, DiskJob, Flow, Page, Reply, Request, Sink, Turn};
 
 /// Takes bodies as they come, and counts their bytes.
 #[derive(Clone, Default)]
 struct Takes(Arc<AtomicUsize>);
 
 impl Sink for Takes {
-    fn on_head(&mut self, _reply: &Reply<'_>) -> Wish {
-        Wish::Take
+    fn on_head(&mut self, _reply: &Reply<'_>) -> BodyMode {
+        BodyMode::Take
     }
 
     fn on_body(&mut self, _id: u64, piece: &[u8]) -> Flow {

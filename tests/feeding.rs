@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant as Clock};
 
 use argiope::{
-    Crawler, DiskJob, Ended, LinksLater, Page, Reply, Request, Sink, Source, SourceError,
-    SourcePoll, Turn, Wake, Wish,
+    BodyMode, Crawler, DiskJob, Ended, LinksLater, Page, Reply, Request, Sink, Source, SourceError,
+    SourcePoll, Turn, Wake,
 };
 
 use loopback::{Reply as Answer, Server};
@@ -24,9 +24,9 @@ struct ToThread {
 }
 
 impl Sink for ToThread {
-    fn on_head(&mut self, reply: &Reply<'_>) -> Wish {
+    fn on_head(&mut self, reply: &Reply<'_>) -> BodyMode {
         self.open.push((reply.id, reply.links_later()));
-        Wish::Keep
+        BodyMode::Keep
     }
 
     fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {

@@ -16,7 +16,7 @@ use argiope::crawl::{Crawler, Parts, Turn};
 use argiope::fetch::resolver::Settings as ResolverSettings;
 use argiope::io::Io;
 use argiope::io::sim::{Answer, ConnId, Net, Sim, Weather, World};
-use argiope::{Config, DiskJob, Flow, Instant, Page, Reply, Request, Resume, Sink, Wish};
+use argiope::{BodyMode, Config, DiskJob, Flow, Instant, Page, Reply, Request, Resume, Sink};
 use counting::{Counting, held, held_most};
 
 #[global_allocator]
@@ -110,10 +110,10 @@ struct Ready {
 }
 
 impl Sink for Ready {
-    fn on_head(&mut self, reply: &Reply<'_>) -> Wish {
+    fn on_head(&mut self, reply: &Reply<'_>) -> BodyMode {
         match reply.url.ends_with("/coded") {
-            true => Wish::Take,
-            false => Wish::Keep,
+            true => BodyMode::Take,
+            false => BodyMode::Keep,
         }
     }
 
@@ -273,9 +273,9 @@ impl Heard {
 }
 
 impl Sink for Slow {
-    fn on_head(&mut self, reply: &Reply<'_>) -> Wish {
+    fn on_head(&mut self, reply: &Reply<'_>) -> BodyMode {
         self.heard.borrow_mut().resume = Some(reply.resume());
-        Wish::Take
+        BodyMode::Take
     }
 
     fn on_body(&mut self, _id: u64, piece: &[u8]) -> Flow {

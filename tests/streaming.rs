@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-use argiope::{Crawler, DiskJob, Flow, Page, Reply, Request, Resume, Sink, Turn, Wish};
+use argiope::{BodyMode, Crawler, DiskJob, Flow, Page, Reply, Request, Resume, Sink, Turn};
 
 use loopback::{Reply as Answer, Server};
 
@@ -43,19 +43,19 @@ fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
 }
 
 impl Sink for ByPath {
-    fn on_head(&mut self, reply: &Reply<'_>) -> Wish {
-        let wish = match reply.url.rsplit('/').next() {
-            Some("taken") => Wish::Take,
-            Some("skipped") => Wish::Skip,
-            Some("cancelled") => Wish::Cancel,
-            _ => Wish::Keep,
+    fn on_head(&mut self, reply: &Reply<'_>) -> BodyMode {
+        let body_mode = match reply.url.rsplit('/').next() {
+            Some("taken") => BodyMode::Take,
+            Some("skipped") => BodyMode::Skip,
+            Some("cancelled") => BodyMode::Cancel,
+            _ => BodyMode::Keep,
         };
-        if wish == Wish::Take {
+        if body_mode == BodyMode::Take {
             assert_eq!((reply.status, reply.tag), (200, 7));
             assert_eq!(reply.headers.get("x-kind"), Some(&b"long"[..]));
             lock(&self.heard).resume = Some(reply.resume());
         }
-        wish
+        body_mode
     }
 
     fn on_body(&mut self, _id: u64, piece: &[u8]) -> Flow {
@@ -228,9 +228,9 @@ struct PieceByPiece {
 struct OneAtATime(Arc<Mutex<PieceByPiece>>);
 
 impl Sink for OneAtATime {
-    fn on_head(&mut self, reply: &Reply<'_>) -> Wish {
+    fn on_head(&mut self, reply: &Reply<'_>) -> BodyMode {
         self.0.lock().expect("no test panics").resume = Some(reply.resume());
-        Wish::Take
+        BodyMode::Take
     }
 
     fn on_body(&mut self, _id: u64, piece: &[u8]) -> Flow {
@@ -341,12 +341,12 @@ struct NeverReady {
 }
 
 impl Sink for NeverReady {
-    fn on_head(&mut self, reply: &Reply<'_>) -> Wish {
+    fn on_head(&mut self, reply: &Reply<'_>) -> BodyMode {
         if !reply.url.ends_with("/taken") {
-            return Wish::Keep;
+            return BodyMode::Keep;
         }
         self.resumes.lock().expect("whole").push(reply.resume());
-        Wish::Take
+        BodyMode::Take
     }
 
     fn on_body(&mut self, _id: u64, _piece: &[u8]) -> Flow {

@@ -1,7 +1,7 @@
 //! A reply's body on its way from its coded form to what is kept, within its budget.
 
+use super::body_mode::BodyMode;
 use super::failure::{Failure, FailureKind};
-use super::wish::Wish;
 use crate::wire::coding::{Budget, CodingError, Decoder, Progress};
 use crate::wire::http::Headers;
 
@@ -63,12 +63,12 @@ impl Body {
     }
 
     /// Takes up what is wanted of it, before anything came.
-    pub(super) fn set_wish(&mut self, wish: Wish) {
-        match wish {
-            Wish::Keep | Wish::Cancel => {}
+    pub(super) fn set_body_mode(&mut self, body_mode: BodyMode) {
+        match body_mode {
+            BodyMode::Keep | BodyMode::Cancel => {}
             // Nothing of it is kept here, so it may be of any length.
-            Wish::Take => self.budget.bytes_max = u64::MAX,
-            Wish::Skip => self.state = State::Dropped,
+            BodyMode::Take => self.budget.bytes_max = u64::MAX,
+            BodyMode::Skip => self.state = State::Dropped,
         }
     }
 

@@ -11,12 +11,12 @@ use self::outcome::without_credentials;
 pub use self::outcome::{Buffers, Outcome};
 use self::received::{LONG, Received};
 use super::body::{Body, Taken};
+use super::body_mode::BodyMode;
 use super::deadline::{Deadline, Phase, Pulse};
 use super::failure::{Failure, FailureKind, Truncation};
 use super::settings::Settings;
 use super::timings::{Arrival, Timings};
 use super::tunnel;
-use super::wish::Wish;
 use crate::base::memory::memory_of;
 use crate::base::time::Instant;
 use crate::wire::coding::Budget;
@@ -29,7 +29,7 @@ use crate::wire::http::{
 pub enum Step {
     /// The final head is complete; the body follows.
     Head,
-    /// As much of a body that is [taken](Wish::Take) is there as a piece may be:
+    /// As much of a body that is [taken](BodyMode::Take) is there as a piece may be:
     /// [`Exchange::swap_body`], before more is read. Or as much of a [long](Exchange::is_long) one was
     /// kept as one step may be: others may have their turn before more is read.
     Piece,
@@ -58,7 +58,7 @@ pub struct Exchange {
     is_forwarded: bool,
     budget: Budget,
     keep_wire: bool,
-    wish: Wish,
+    body_mode: BodyMode,
     timeout: Option<Duration>,
     timings: Timings,
     pulse: Pulse,
@@ -122,7 +122,7 @@ impl Exchange {
             is_forwarded,
             budget,
             keep_wire,
-            wish,
+            body_mode,
             timeout,
             timings: timings_here,
             pulse,
@@ -139,7 +139,7 @@ impl Exchange {
             ratio_max: u64::from(settings.ratio_max),
         };
         *keep_wire = description.keep_wire;
-        *wish = Wish::Keep;
+        *body_mode = BodyMode::Keep;
         *timeout = description.timeout;
         *timings_here = timings;
         *pulse = Pulse::new(settings);
@@ -282,24 +282,24 @@ impl Exchange {
     }
 
     /// Says what is wanted of the body, when the head has just come.
-    pub fn set_wish(&mut self, wish: Wish) {
-        self.wish = wish;
-        self.keep_wire &= wish == Wish::Keep;
+    pub fn set_body_mode(&mut self, body_mode: BodyMode) {
+        self.body_mode = body_mode;
+        self.keep_wire &= body_mode == BodyMode::Keep;
         if let State::ReadingBody(body) = &mut self.state {
-            body.set_wish(wish);
+            body.set_body_mode(body_mode);
         }
     }
 
     /// What is wanted of the body.
-    pub fn wish(&self) -> Wish {
-        self.wish
+    pub fn body_mode(&self) -> BodyMode {
+        self.body_mode
     }
 
-    /// Takes what there is of a body that is [taken](Wish::Take) while it comes, and leaves `into`
+    /// Takes what there is of a body that is [taken](BodyMode::Take) while it comes, and leaves `into`
     /// in its place, which is empty. False where there is nothing.
     pub fn swap_body(&mut self, into: &mut Vec<u8>) -> bool {
         let body = &mut self.received.body;
-        if self.wish != Wish::Take || body.is_empty() {
+        if self.body_mode != BodyMode::Take || body.is_empty() {
             return false;
         }
         self.received.taken += body.len() as u64;
@@ -309,7 +309,8 @@ impl Exchange {
 
     /// Whether a body is coming that is kept, and that is long or may become more than what comes.
     pub fn is_long(&self) -> bool {
-        let is_kept = matches!(self.state, State::ReadingBody(_)) && self.wish == Wish::Keep;
+        let is_kept =
+            matches!(self.state, State::ReadingBody(_)) && self.body_mode == BodyMode::Keep;
         is_kept && (self.received.body.len() >= LONG || self.expands())
     }
 
@@ -369,7 +370,7 @@ impl Exchange {
             head: received.head,
             chunked: received.framing == Some(Framing::Chunked),
             body: received.body,
-            wish: self.wish,
+            body_mode: self.body_mode,
             bytes_taken: received.taken,
             truncated: received.truncated,
         }
@@ -432,12 +433,12 @@ impl Exchange {
         let State::ReadingBody(body) = &mut self.state else {
             unreachable!("only a body on its way is read");
         };
-        let (wire_max, room) = match self.wish {
-            Wish::Take => (
+        let (wire_max, room) = match self.body_mode {
+            BodyMode::Take => (
                 WIRE_STEP,
                 PIECE_MAX.saturating_sub(self.received.body.len()),
             ),
-            Wish::Keep | Wish::Skip | Wish::Cancel => (usize::MAX, usize::MAX),
+            BodyMode::Keep | BodyMode::Skip | BodyMode::Cancel => (usize::MAX, usize::MAX),
         };
         if room == 0 {
             return Read::Done(Step::Piece);
@@ -445,11 +446,11 @@ impl Exchange {
         let head = self.received.head.as_ref();
         let expands = body.expands(&head.expect("a body follows its head").headers);
         let is_long = expands || self.received.body.len() >= LONG;
-        let room = match self.wish {
-            Wish::Keep if is_long => KEPT_STEP,
+        let room = match self.body_mode {
+            BodyMode::Keep if is_long => KEPT_STEP,
             _ => room,
         };
-        if self.wish == Wish::Keep {
+        if self.body_mode == BodyMode::Keep {
             match expands {
                 true => self
                     .received
@@ -489,8 +490,8 @@ impl Exchange {
     fn took(&mut self, taken: Taken, arrival: Arrival) -> Read {
         match taken {
             // A few bytes may become many.
-            Taken::Some if self.wish == Wish::Keep => Read::Done(Step::Piece),
-            Taken::All if self.wish == Wish::Keep && self.received.body.len() >= LONG => {
+            Taken::Some if self.body_mode == BodyMode::Keep => Read::Done(Step::Piece),
+            Taken::All if self.body_mode == BodyMode::Keep && self.received.body.len() >= LONG => {
                 Read::Done(Step::Piece)
             }
             Taken::All | Taken::Some => Read::Again,

@@ -99,7 +99,7 @@ impl Failure {
     }
 
     /// Whether another crawl should have what ended so: it was we who ended it (`cancelled.stopped`), and
-    /// neither the web nor anybody's wish.
+    /// neither the web nor anybody's body_mode.
     pub fn is_to_be_given_again(&self) -> bool {
         self.is_named("cancelled.stopped")
     }
@@ -185,7 +185,7 @@ pub enum FailureKind {
     /// Somebody wanted its end.
     ///
     /// `stopped`: the crawl was. `asked`: [`Handle::cancel`](crate::Handle::cancel) did. `by_sink`:
-    /// [`Wish::Cancel`](crate::Wish::Cancel) did.
+    /// [`BodyMode::Cancel`](crate::BodyMode::Cancel) did.
     Cancelled,
 }
 

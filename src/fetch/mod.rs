@@ -4,7 +4,7 @@ pub mod connection;
 mod transport;
 pub mod tunnel;
 pub mod exchange;
-pub mod wish;
+pub mod body_mode;
 mod body;
 pub mod deadline;
 pub mod tls;

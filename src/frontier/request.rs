@@ -43,7 +43,7 @@ pub struct Request {
     pub timeout: Option<Duration>,
     /// Bytes of its body that are kept, in place of `DOWNLOAD_MAXSIZE`; 0 keeps none, and any number
     /// is allowed: memory is bounded by `BUFFERED_BODIES_MAX` and this one body. Of no effect on a body
-    /// that is [taken](crate::Wish::Take) in pieces.
+    /// that is [taken](crate::BodyMode::Take) in pieces.
     pub body_max: Option<u64>,
     /// Its robots.txt is not asked. What is queued before it in its lane still is.
     pub ignore_robots: bool,

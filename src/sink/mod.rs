@@ -25,7 +25,7 @@ use crate::base::time::Wall;
 use crate::frontier::request::Request;
 use crate::throttle::decision::Decision;
 use page::Page;
-use reply::{Flow, Reply, Wish};
+use reply::{BodyMode, Flow, Reply};
 
 /// Receives every finished attempt, on the crawl's own thread.
 ///
@@ -37,11 +37,11 @@ use reply::{Flow, Reply, Wish};
 pub trait Sink: Send {
     /// The final head of a page's reply is there: what is wanted of its body. Not called for
     /// robots.txt and sitemaps, which the crawl reads itself.
-    fn on_head(&mut self, _reply: &Reply<'_>) -> Wish {
-        Wish::Keep
+    fn on_head(&mut self, _reply: &Reply<'_>) -> BodyMode {
+        BodyMode::Keep
     }
 
-    /// A piece of a body that is [taken](Wish::Take), of the attempt of this `id`: 1 byte to 64 KiB.
+    /// A piece of a body that is [taken](BodyMode::Take), of the attempt of this `id`: 1 byte to 64 KiB.
     /// Pieces of one body come in their order, those of several in turn: after a mebibyte of one, or
     /// what was read of it at once, it is others' turn.
     fn on_body(&mut self, _id: u64, _piece: &[u8]) -> Flow {

@@ -11,7 +11,7 @@ use crate::base::time::{Instant, Wall};
 use crate::fetch::failure::{Failure, Truncation};
 use crate::fetch::timings::Timings;
 pub use crate::fetch::tls::{Certificates, TlsInfo};
-use crate::sink::reply::Wish;
+use crate::sink::reply::BodyMode;
 use crate::wire::http::Headers;
 use crate::wire::proxy::Route;
 use crate::wire::warc::Digest;
@@ -105,8 +105,8 @@ pub struct Page {
     /// The body after the content codings.
     pub body: Vec<u8>,
     /// What the sink wanted of the body.
-    pub wish: Wish,
-    /// Bytes of the body that it was given [piece by piece](Wish::Take).
+    pub body_mode: BodyMode,
+    /// Bytes of the body that it was given [piece by piece](BodyMode::Take).
     pub bytes_taken: u64,
 }
 
@@ -132,7 +132,7 @@ impl Page {
 
     /// Whether there is one.
     pub(crate) fn has_digest(&self) -> bool {
-        self.may_have_body() && self.wish == Wish::Keep
+        self.may_have_body() && self.body_mode == BodyMode::Keep
     }
 
     /// Each phase's name in result lines and its end, in the order they happen.
@@ -265,7 +265,7 @@ pub(crate) mod samples {
             chunked: false,
             headers: Headers::default(),
             body: body.to_vec(),
-            wish: Wish::Keep,
+            body_mode: BodyMode::Keep,
             bytes_taken: 0,
         }
     }

@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::base::slab::Key;
+pub use crate::fetch::body_mode::BodyMode;
 use crate::fetch::timings::Timings;
 use crate::fetch::tls::{Certificates, TlsInfo};
-pub use crate::fetch::wish::Wish;
 use crate::sink::later::{Leads, LinksLater, OpenPage};
 use crate::wire::http::Headers;
 use crate::wire::proxy::Route;

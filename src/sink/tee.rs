@@ -7,14 +7,14 @@ use crate::base::disk::{DiskDone, DiskJob};
 use crate::base::time::Wall;
 use crate::frontier::request::Request;
 use crate::sink::page::Page;
-use crate::sink::reply::{Flow, Reply, Resume, Tell, Wish};
+use crate::sink::reply::{BodyMode, Flow, Reply, Resume, Tell};
 use crate::sink::{Sink, WriteError};
 use crate::throttle::decision::Decision;
 
 /// Puts every page into both sinks, at the pace of the slower one.
 ///
 /// Of a body each gets what it wants, but where one takes it in pieces and the other keeps it: it is
-/// then kept for both ([`Page::wish`] says so). Where both take it, it goes on while neither is full:
+/// then kept for both ([`Page::body_mode`] says so). Where both take it, it goes on while neither is full:
 /// each has a [`Resume`] of its own.
 ///
 /// Two that write files must have file ids of their own
@@ -93,25 +93,32 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
         first && self.second.prepare(page, units)
     }
 
-    fn on_head(&mut self, reply: &Reply<'_>) -> Wish {
+    fn on_head(&mut self, reply: &Reply<'_>) -> BodyMode {
         let [first, second] = [0, 1].map(|which| Reply {
             resumed: &self.gates[which],
             ..reply.clone()
         });
-        let wishes = [self.first.on_head(&first), self.second.on_head(&second)];
+        let modes = [self.first.on_head(&first), self.second.on_head(&second)];
         // From the one that needs all to the one that wants nothing.
-        let order = [Wish::Keep, Wish::Take, Wish::Skip, Wish::Cancel];
-        let wish = order.into_iter().find(|wish| wishes.contains(wish));
-        let wish = wish.expect("every wish is among all of them");
-        if wish == Wish::Take {
+        let order = [
+            BodyMode::Keep,
+            BodyMode::Take,
+            BodyMode::Skip,
+            BodyMode::Cancel,
+        ];
+        let body_mode = order
+            .into_iter()
+            .find(|body_mode| modes.contains(body_mode));
+        let body_mode = body_mode.expect("every body_mode is among all of them");
+        if body_mode == BodyMode::Take {
             let door = Door {
-                takes: wishes.map(|wish| wish == Wish::Take),
+                takes: modes.map(|body_mode| body_mode == BodyMode::Take),
                 full: [false; 2],
                 resume: reply.resume(),
             };
             lock(&self.doors).insert(reply.id, door);
         }
-        wish
+        body_mode
     }
 
     fn on_body(&mut self, id: u64, piece: &[u8]) -> Flow {
@@ -227,9 +234,9 @@ mod tests {
     struct OneAtATime(Option<Resume>);
 
     impl Sink for OneAtATime {
-        fn on_head(&mut self, reply: &Reply<'_>) -> Wish {
+        fn on_head(&mut self, reply: &Reply<'_>) -> BodyMode {
             self.0 = Some(reply.resume());
-            Wish::Take
+            BodyMode::Take
         }
 
         fn on_body(&mut self, _id: u64, piece: &[u8]) -> Flow {
@@ -259,7 +266,7 @@ mod tests {
             resumed: &tell,
             ..Reply::of(&page)
         };
-        assert_eq!(sink.on_head(&reply), Wish::Take);
+        assert_eq!(sink.on_head(&reply), BodyMode::Take);
         assert_eq!(sink.on_body(7, b"hello"), Flow::Full);
         for _ in 0..3 {
             sink.second.resume();
@@ -273,10 +280,10 @@ mod tests {
     }
 
     /// Wants this of every body, and counts the octets that it is given of it.
-    struct Wants(Wish, Flow, usize);
+    struct Wants(BodyMode, Flow, usize);
 
     impl Sink for Wants {
-        fn on_head(&mut self, _reply: &Reply<'_>) -> Wish {
+        fn on_head(&mut self, _reply: &Reply<'_>) -> BodyMode {
             self.0
         }
 
@@ -290,16 +297,16 @@ mod tests {
 
     #[test]
     fn each_sink_gets_of_a_body_what_it_wants() {
+        use BodyMode::{Cancel, Keep, Skip, Take};
         use Flow::{Full, Ready};
-        use Wish::{Cancel, Keep, Skip, Take};
         let page = samples::page(7);
-        let check = |wishes: [Wish; 2], flows: [Flow; 2], wish, flow, octets| {
-            let [first, second] = [0, 1].map(|of| Wants(wishes[of], flows[of], 0));
+        let check = |modes: [BodyMode; 2], flows: [Flow; 2], body_mode, flow, octets| {
+            let [first, second] = [0, 1].map(|of| Wants(modes[of], flows[of], 0));
             let mut sink = Tee::new(first, second);
             let reply = Reply::of(&page);
-            assert_eq!(sink.on_head(&reply), wish, "{wishes:?}");
-            assert_eq!(sink.on_body(7, b"hello"), flow, "{wishes:?} {flows:?}");
-            assert_eq!([sink.first.2, sink.second.2], octets, "{wishes:?}");
+            assert_eq!(sink.on_head(&reply), body_mode, "{modes:?}");
+            assert_eq!(sink.on_body(7, b"hello"), flow, "{modes:?} {flows:?}");
+            assert_eq!([sink.first.2, sink.second.2], octets, "{modes:?}");
             sink.put(&mut page.clone(), &mut Vec::new());
             assert!(lock(&sink.doors).is_empty());
         };

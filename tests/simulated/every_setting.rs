@@ -16,7 +16,7 @@ use argiope::io::sim::{Answer, FullDisk};
 use argiope::settings::all;
 use argiope::sink::files::{FileSink, FileSinkOptions, WarcOptions};
 use argiope::sink::page::Page;
-use argiope::sink::reply::{Flow, Reply, Wish};
+use argiope::sink::reply::{BodyMode, Flow, Reply};
 use argiope::sink::{Sink, WriteError};
 use argiope::throttle::decision::Decision;
 use serde_json::{Value, json};
@@ -192,7 +192,7 @@ struct FullNowAndThen {
 }
 
 impl Sink for FullNowAndThen {
-    fn on_head(&mut self, reply: &Reply<'_>) -> Wish {
+    fn on_head(&mut self, reply: &Reply<'_>) -> BodyMode {
         self.inner.on_head(reply)
     }
 

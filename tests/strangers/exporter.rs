@@ -16,8 +16,8 @@ use std::thread;
 use std::time::Duration;
 
 use argiope::{
-    Config, CrawlUrl, Crawler, DiskJob, Handle, Label, Page, Reply, Request, Sink, SubmitError,
-    Wish,
+    BodyMode, Config, CrawlUrl, Crawler, DiskJob, Handle, Label, Page, Reply, Request, Sink,
+    SubmitError,
 };
 use hyper::service::service_fn;
 use hyper::{Method, Response, StatusCode, body::Incoming, server::conn::http1};
@@ -98,8 +98,8 @@ struct Answers(Waiting);
 
 impl Sink for Answers {
     /// A body is read to its end, and not kept.
-    fn on_head(&mut self, _reply: &Reply<'_>) -> Wish {
-        Wish::Skip
+    fn on_head(&mut self, _reply: &Reply<'_>) -> BodyMode {
+        BodyMode::Skip
     }
 
     fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {

@@ -16,7 +16,7 @@ use crate::frontier::robots::Brought;
 use crate::frontier::settings::{Follow, Settings};
 use crate::io::Io;
 use crate::sink::page::Page;
-use crate::sink::reply::Wish;
+use crate::sink::reply::BodyMode;
 use crate::wire::directives::Directives;
 use crate::wire::html::{self, LinkOptions, LinkSearch};
 use crate::wire::robots::RobotsReading;
@@ -161,7 +161,7 @@ impl<I: Io> Core<I> {
     pub fn read_links(&mut self, job: &Job, page: &mut Page) -> Finding {
         let settings = self.frontier.settings();
         let follows = settings.follow != Follow::None && !job.flags.dont_follow;
-        let is_there = page.wish == Wish::Keep && page.status == Some(200);
+        let is_there = page.body_mode == BodyMode::Keep && page.status == Some(200);
         if !follows || !is_there || !is_html(page) {
             return Finding::default();
         }

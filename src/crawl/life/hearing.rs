@@ -13,7 +13,7 @@ use crate::fetch::timings::Timings;
 use crate::frontier::job::Job;
 use crate::io::Io;
 use crate::sink::page::Page;
-use crate::sink::reply::Wish;
+use crate::sink::reply::BodyMode;
 use crate::throttle::signal::{Answer, Classify, Ending, Signal};
 use crate::wire::http::Headers;
 use crate::wire::marks;
@@ -56,8 +56,8 @@ impl<I: Io> Core<I> {
             failure,
             took: page.timings.body.and_then(took),
             size: page.body.len() as u64 + page.bytes_taken,
-            digest: match page.wish {
-                Wish::Keep => xxh3_64(&page.body),
+            digest: match page.body_mode {
+                BodyMode::Keep => xxh3_64(&page.body),
                 // What nobody looked at is like no other.
                 _ => page.id,
             },

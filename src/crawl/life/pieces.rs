@@ -7,10 +7,10 @@ use super::steps_max;
 use crate::base::bound::Bound;
 use crate::base::slab::{Key, Slab};
 use crate::crawl::core::{Core, token_of};
+use crate::fetch::body_mode::BodyMode;
 use crate::fetch::connection::News;
 use crate::fetch::exchange::Exchange;
 use crate::fetch::failure::{Failure, FailureKind};
-use crate::fetch::wish::Wish;
 use crate::frontier::request::Kind;
 use crate::io::{Io, Stamp, Waker};
 use crate::sink::Sink;
@@ -164,7 +164,7 @@ impl HttpSocket {
     /// Whether the body of the reply on its way is taken in pieces.
     pub fn is_taken(&self) -> bool {
         let exchange = self.connection.exchange();
-        exchange.is_some_and(|exchange| exchange.wish() == Wish::Take)
+        exchange.is_some_and(|exchange| exchange.body_mode() == BodyMode::Take)
     }
 
     /// Whether the body of the reply on its way is kept, and is long or may become more than what comes.
@@ -210,7 +210,7 @@ impl<I: Io> Core<I> {
         let connection = &http.expect("a reply comes on a connection").connection;
         let exchange = connection.exchange().expect("a head has its exchange");
         let head = exchange.head().expect("the head just came");
-        let wish = self.sink.on_head(&Reply {
+        let body_mode = self.sink.on_head(&Reply {
             id,
             tag,
             url: job.url.as_str(),
@@ -234,8 +234,8 @@ impl<I: Io> Core<I> {
         let now = self.now;
         let connection = &mut self.http(socket).connection;
         let exchange = connection.exchange_mut().expect("it was just there");
-        exchange.set_wish(wish);
-        if wish == Wish::Cancel {
+        exchange.set_body_mode(body_mode);
+        if body_mode == BodyMode::Cancel {
             let failure = Failure::new(
                 FailureKind::Cancelled,
                 "by_sink",

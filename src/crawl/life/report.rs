@@ -13,7 +13,7 @@ use crate::frontier::job::Job;
 use crate::frontier::request::Kind;
 use crate::io::Io;
 use crate::sink::page::Page;
-use crate::sink::reply::Wish;
+use crate::sink::reply::BodyMode;
 use crate::throttle::engine::LaneId;
 use crate::wire::http::{Headers, Version};
 
@@ -46,7 +46,7 @@ impl<I: Io> Core<I> {
         page.head_length = outcome.head_length;
         page.chunked = outcome.chunked;
         page.body = outcome.body;
-        page.wish = outcome.wish;
+        page.body_mode = outcome.body_mode;
         page.bytes_taken = outcome.bytes_taken;
         if let Some(head) = outcome.head {
             page.status = Some(head.status);
@@ -113,7 +113,7 @@ impl<I: Io> Core<I> {
             chunked,
             headers,
             body,
-            wish,
+            body_mode,
             bytes_taken,
         } = &mut *page;
         *id = job.id;
@@ -159,7 +159,7 @@ impl<I: Io> Core<I> {
         *chunked = false;
         *headers = Headers::default();
         *body = Vec::new();
-        *wish = Wish::Keep;
+        *body_mode = BodyMode::Keep;
         *bytes_taken = 0;
         page
     }

@@ -18,7 +18,7 @@ use crate::io::sim::{Origins, Sim, Weather, World};
 use crate::io::{Io, Settings};
 use crate::sink::later::LinksLater;
 use crate::sink::page::Page;
-use crate::sink::reply::{Reply, Wish};
+use crate::sink::reply::{BodyMode, Reply};
 use crate::sink::{Sink, WriteError};
 use crate::throttle::settings::Jitter;
 
@@ -39,11 +39,11 @@ struct Keeps {
 }
 
 impl Sink for Keeps {
-    fn on_head(&mut self, reply: &Reply<'_>) -> Wish {
+    fn on_head(&mut self, reply: &Reply<'_>) -> BodyMode {
         if let Some(open) = &mut *self.told.open.borrow_mut() {
             open.push((reply.url.to_owned(), reply.links_later()));
         }
-        Wish::Keep
+        BodyMode::Keep
     }
 
     fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {

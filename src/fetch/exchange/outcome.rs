@@ -1,8 +1,8 @@
 //! What an exchange that is over leaves: all that is known of it, and its memory.
 
+use crate::fetch::body_mode::BodyMode;
 use crate::fetch::failure::Truncation;
 use crate::fetch::timings::Timings;
-use crate::fetch::wish::Wish;
 use crate::wire::http::{Head, Headers};
 
 /// All that is known about an exchange that is over.
@@ -27,7 +27,7 @@ pub struct Outcome {
     /// came is not in it.
     pub body: Vec<u8>,
     /// What was wanted of the body.
-    pub wish: Wish,
+    pub body_mode: BodyMode,
     /// Bytes of the body that were taken while it came.
     pub bytes_taken: u64,
     /// Why the body is not whole.

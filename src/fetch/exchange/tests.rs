@@ -573,7 +573,7 @@ fn whoever_asks_for_no_rate_still_gives_up_after_the_whole_time() {
 
 /// A reply that is fed a byte at a time, of which this is wanted: what came out while it came, and
 /// what it came to.
-fn wished(wish: Wish, reply: &[u8], settings: &Settings) -> (Vec<u8>, Outcome) {
+fn in_mode(body_mode: BodyMode, reply: &[u8], settings: &Settings) -> (Vec<u8>, Outcome) {
     let mut exchange = exchange(&description(), settings);
     let (mut came, mut piece) = (Vec::new(), Vec::new());
     let mut over = false;
@@ -581,7 +581,7 @@ fn wished(wish: Wish, reply: &[u8], settings: &Settings) -> (Vec<u8>, Outcome) {
         let mut input = std::slice::from_ref(byte);
         while let Some(step) = exchange.handle_bytes(&mut input, arrival(2)) {
             match step {
-                Step::Head => exchange.set_wish(wish),
+                Step::Head => exchange.set_body_mode(body_mode),
                 Step::Piece => unreachable!("what there is was taken after every byte"),
                 Step::Over { failure, reusable } => {
                     assert_eq!((failure, reusable), (None, true));
@@ -605,7 +605,7 @@ fn a_body_is_taken_decoded_and_of_any_length_while_it_comes() {
         with_body("Content-Encoding: gzip\r\n", &coded),
         with_body("", body.as_bytes()),
     ] {
-        let (came, outcome) = wished(Wish::Take, &reply, &small());
+        let (came, outcome) = in_mode(BodyMode::Take, &reply, &small());
         assert_eq!(came, body.as_bytes());
         assert_eq!((outcome.bytes_taken, outcome.truncated), (600, None));
         assert!(outcome.body.is_empty());
@@ -617,7 +617,7 @@ fn a_body_is_taken_decoded_and_of_any_length_while_it_comes() {
 #[test]
 fn of_a_body_that_is_skipped_nothing_is_left_but_its_length() {
     let reply = with_body("Content-Encoding: gzip\r\n", b"no gzip at all");
-    let (came, outcome) = wished(Wish::Skip, &reply, &small());
+    let (came, outcome) = in_mode(BodyMode::Skip, &reply, &small());
     assert!(came.is_empty() && outcome.body.is_empty());
     assert_eq!(outcome.response_bytes.len(), outcome.head_length);
     assert_eq!(outcome.bytes_wire as usize, reply.len());

@@ -77,7 +77,11 @@ fn a_coded_body_is_cut_at_its_limit_though_it_is_decoded_in_steps() {
 fn a_body_that_is_taken_or_over_is_never_long() {
     let reply = with_body("Content-Encoding: gzip\r\n", &gzip(b"some text"));
     let settings = small();
-    for (wish, is_long) in [(Wish::Keep, true), (Wish::Take, false), (Wish::Skip, false)] {
+    for (body_mode, is_long) in [
+        (BodyMode::Keep, true),
+        (BodyMode::Take, false),
+        (BodyMode::Skip, false),
+    ] {
         let mut exchange = exchange(&description(), &settings);
         assert!(!exchange.is_long(), "nothing has come");
         let mut input = &reply[..];
@@ -85,8 +89,8 @@ fn a_body_that_is_taken_or_over_is_never_long() {
             exchange.handle_bytes(&mut input, arrival(2)),
             Some(Step::Head)
         );
-        exchange.set_wish(wish);
-        assert_eq!(exchange.is_long(), is_long, "{wish:?}");
+        exchange.set_body_mode(body_mode);
+        assert_eq!(exchange.is_long(), is_long, "{body_mode:?}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 /// What a sink wants of a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Wish {
+pub enum BodyMode {
     /// All of it at once, in the page: up to `DOWNLOAD_MAXSIZE` bytes are kept in memory until then.
     /// Links are looked for in it, and records can be written of it.
     #[default]
