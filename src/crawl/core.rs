@@ -28,7 +28,7 @@ use super::life::storage::Storage;
 use super::life::work::Work;
 use super::pacing::{MOST, MOST_RUNNING, Pacing};
 use super::phase::Phase;
-use super::probe::Load;
+use super::probe::OpenLoop;
 use super::stats::{Progress, Stats};
 use super::timer::{Deadlines, Timer};
 use crate::base::disk::{DiskDone, DiskJob};
@@ -61,7 +61,7 @@ pub(super) struct Core<I: Io> {
     /// Where it fetches requests for itself.
     pub feed: Option<Box<Feed>>,
     /// Requests that come in by the clock, where this is no crawl but a probe.
-    pub load: Option<Box<Load>>,
+    pub load: Option<Box<OpenLoop>>,
     /// Links from outside, and the pages that are held open for them.
     pub found: Arc<Found>,
     /// The same, as the sink has it.

@@ -21,7 +21,7 @@ use crate::throttle::map::Scopes;
 use crate::wire::url::CrawlUrl;
 
 /// Requests by the clock, and the book that is kept of them.
-pub(in crate::crawl) struct Load {
+pub(in crate::crawl) struct OpenLoop {
     schedule: Schedule,
     /// The same, ahead of it where requests come due faster than they are taken in: the end of
     /// chance is known as soon as it is past.
@@ -66,7 +66,7 @@ const ARRIVALS_PER_TURN: usize = 256;
 /// server, or we, cannot keep up.
 const WAITING_MAX: usize = 65_536;
 
-impl Load {
+impl OpenLoop {
     pub(super) fn new(
         schedule: Schedule,
         targets: Vec<Target>,
@@ -75,7 +75,7 @@ impl Load {
         report: ProbeReport,
     ) -> Self {
         assert!(!targets.is_empty(), "a probe asks for something");
-        Load {
+        OpenLoop {
             ahead: schedule.clone(),
             schedule,
             is_begun: false,
@@ -317,7 +317,7 @@ mod tests {
     use crate::sink::page::samples;
 
     /// A load of so many requests, a second apart in the mean.
-    fn load(arrivals: Arrivals, count: u64) -> Load {
+    fn load(arrivals: Arrivals, count: u64) -> OpenLoop {
         let (pace, length) = ((arrivals, 1.0), Length::Requests(count));
         let rng = Rng::from_seed(1);
         let schedule = Schedule::new(pace, Duration::ZERO, length, rng, Instant::START);
@@ -325,11 +325,11 @@ mod tests {
         let url = CrawlUrl::parse(&request.url).expect("a URL");
         let targets = vec![Target { url, request }];
         let report = ProbeReport::new(pace, length, 1, 10);
-        Load::new(schedule, targets, false, Duration::ZERO, report)
+        OpenLoop::new(schedule, targets, false, Duration::ZERO, report)
     }
 
     /// A load of two requests a second apart, both taken.
-    fn taken() -> Load {
+    fn taken() -> OpenLoop {
         let mut load = load(Arrivals::Constant, 2);
         for second in [0, 1] {
             let now = Instant::START + Duration::from_secs(second);

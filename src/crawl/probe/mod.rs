@@ -14,7 +14,7 @@ pub use self::ceiling::{Ceiling, CeilingError};
 pub use self::report::{Measure, ProbeInterval, ProbeReport};
 pub use self::schedule::{Arrivals, Length};
 
-pub(super) use self::load::Load;
+pub(super) use self::load::OpenLoop;
 
 use self::load::Target;
 use self::schedule::Schedule;
@@ -158,7 +158,7 @@ impl<I: Io> Probe<I> {
             core.room.most(),
         );
         report.io = core.io.name();
-        let load = Load::new(schedule, targets, settings.new_connections, grace, report);
+        let load = OpenLoop::new(schedule, targets, settings.new_connections, grace, report);
         for target in load.targets() {
             // What cannot be put on the wire is the caller's to hear of now, not the sink's later.
             let job = load.job_of(target, 0);
@@ -244,7 +244,7 @@ impl<I: Io> Probe<I> {
         &self.crawler
     }
 
-    fn load(&self) -> &Load {
+    fn load(&self) -> &OpenLoop {
         self.crawler
             .core
             .load
@@ -252,7 +252,7 @@ impl<I: Io> Probe<I> {
             .expect("a probe has a load")
     }
 
-    fn load_mut(&mut self) -> &mut Load {
+    fn load_mut(&mut self) -> &mut OpenLoop {
         self.crawler
             .core
             .load
