@@ -38,7 +38,7 @@ pub use self::tickets::TicketId;
 use self::accounts::Accounts;
 use self::lanes::Lane;
 use self::lines::End;
-use self::roll::Roll;
+use self::roll::ScopeTable;
 use self::scopes::{default_profile, profile};
 use self::tickets::Ticket;
 use super::backoff::Learned;
@@ -67,7 +67,7 @@ pub struct Throttle {
     clock: Instant,
     /// Addresses are scopes, whether `CONCURRENT_REQUESTS_PER_IP` says so or not.
     addresses: bool,
-    roll: Roll,
+    roll: ScopeTable,
     lanes: ChunkedVec<Lane>,
     lanes_free: Vec<u32>,
     tickets: Slab<Ticket>,
@@ -150,7 +150,7 @@ impl Throttle {
             initial: None,
             clock: start,
             addresses: false,
-            roll: Roll::new(&secret),
+            roll: ScopeTable::new(&secret),
             lanes: ChunkedVec::new(),
             lanes_free: Vec::new(),
             tickets: Slab::new(),
@@ -181,7 +181,7 @@ impl Throttle {
     /// Hashes names under this secret: strangers choose them. Before any scope came to be.
     pub fn set_secret(&mut self, secret: &Secret) {
         assert!(self.roll.names.is_empty(), "names are hashed already");
-        self.roll = Roll::new(secret);
+        self.roll = ScopeTable::new(secret);
         self.learned = HashMap::with_hasher(*secret);
         self.secret = *secret;
     }

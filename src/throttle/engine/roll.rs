@@ -12,7 +12,7 @@ use crate::base::secret::Secret;
 /// The names may be shared: most scopes are named as their hosts are, and a broad crawl has no
 /// memory to spell them twice.
 #[derive(Debug)]
-pub(super) struct Roll {
+pub(super) struct ScopeTable {
     pub names: Interner,
     /// The scope of each name, by the name's number, or `NOBODY`.
     of_name: ChunkedVec<u32>,
@@ -23,10 +23,10 @@ pub(super) struct Roll {
     free: Vec<u32>,
 }
 
-impl Roll {
+impl ScopeTable {
     /// None yet.
     pub fn new(secret: &Secret) -> Self {
-        Roll {
+        ScopeTable {
             names: Interner::new(secret),
             of_name: ChunkedVec::new(),
             scopes: ChunkedVec::new(),
