@@ -11,7 +11,7 @@ use std::time::{Duration, Instant as Clock};
 
 use argiope::base::rng::Rng;
 use argiope::fetch::resolver;
-use argiope::io::sim::{Origins, Sim, Weather};
+use argiope::io::sim::{Faults, Origins, Sim};
 use argiope::serde_json::{Map, Value, json};
 use argiope::settings::{Setting, Source, all, presets};
 use argiope::{Config, Crawler, Page, Request, Turn};
@@ -323,7 +323,7 @@ fn web() -> Origins {
 
 /// Crawls a little with it; whether it was over by then.
 fn crawl(config: Config, seed: u64) -> Option<bool> {
-    let io = Sim::with(seed, config.io.clone(), Weather::default(), Box::new(web()));
+    let io = Sim::with(seed, config.io.clone(), Faults::default(), Box::new(web()));
     let crawler = Crawler::builder(config)
         .sink(|_: Page| {})
         .build_on(io, resolver::Settings::default());

@@ -15,7 +15,7 @@ use argiope::base::shared::Shared;
 use argiope::crawl::{Crawler, Parts, Turn};
 use argiope::fetch::resolver::Settings as ResolverSettings;
 use argiope::io::Io;
-use argiope::io::sim::{Answer, ConnId, Net, Sim, Weather, World};
+use argiope::io::sim::{Answer, ConnId, Faults, Net, Sim, World};
 use argiope::{BodyMode, Config, DiskJob, Flow, Instant, Page, Reply, Request, Resume, Sink};
 use counting::{Counting, held, held_most};
 
@@ -142,12 +142,12 @@ fn crawler(
     let config = config.with("DOWNLOAD_TIMEOUT", "1d").expect("a time");
     let config = config.with("DECODED_RATIO_MAX", 2000).expect("a number");
     let config = config.finish().expect("settings that can be");
-    let weather = Weather {
+    let faults = Faults {
         piece_bytes_max: PIECE_MAX,
         piece_gap_max,
-        ..Weather::default()
+        ..Faults::default()
     };
-    let sim = Sim::with(1, config.io.clone(), weather, Box::new(world));
+    let sim = Sim::with(1, config.io.clone(), faults, Box::new(world));
     let names = ResolverSettings::default();
     Crawler::on(sim, config, names, Parts::new(sink)).expect("a crawl that can begin")
 }

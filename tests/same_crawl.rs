@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use argiope::base::shared::Shared;
-use argiope::io::sim::{Answer, ConnId, Net, Sim, Weather, World};
+use argiope::io::sim::{Answer, ConnId, Faults, Net, Sim, World};
 use argiope::io::{Epoll, Io, Settings, Uring};
 use argiope::serde_json::{Value, from_slice};
 use argiope::sink::results::write_line;
@@ -306,7 +306,7 @@ fn the_same_origin_is_crawled_alike_on_every_back_end() {
         script: script(),
         heard: BTreeMap::new(),
     };
-    let sim = Sim::with(1, Settings::default(), Weather::default(), Box::new(world));
+    let sim = Sim::with(1, Settings::default(), Faults::default(), Box::new(world));
     let simulated = lines(sim, at, refuses);
     assert_eq!(simulated.len(), 21, "{simulated:#?}");
     let epoll = Epoll::new(Settings::default()).expect("a back end");

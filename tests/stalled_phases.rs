@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use argiope::fetch::resolver::{self, Families};
-use argiope::io::sim::{Answer, ConnId, Net, Sim, Weather, World};
+use argiope::io::sim::{Answer, ConnId, Faults, Net, Sim, World};
 use argiope::io::{Chunk, Close, Epoll, Event, Io, Settings, Token, Uring, Waker};
 use argiope::probe::{Length, Measure, Probe, ProbeReport, ProbeSettings};
 use argiope::{Config, DiskJob, Instant, Page, Request, Wall};
@@ -211,12 +211,12 @@ impl World for Simulated {
 }
 
 fn simulation() -> Late<Sim> {
-    let weather = Weather {
+    let faults = Faults {
         piece_bytes_max: 1 << 20,
         piece_gap_max: Duration::ZERO,
-        ..Weather::default()
+        ..Faults::default()
     };
-    let sim = Sim::with(1, Settings::default(), weather, Box::new(Simulated));
+    let sim = Sim::with(1, Settings::default(), faults, Box::new(Simulated));
     Late::new(sim, pass)
 }
 

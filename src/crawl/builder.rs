@@ -9,7 +9,7 @@ use super::crawler::{Crawler, NamedManager, Parts, SetUpError};
 use super::embed::feed::Source;
 use crate::fetch::resolver;
 use crate::io::sim::web::Web;
-use crate::io::sim::{Sim, Weather};
+use crate::io::sim::{Faults, Sim};
 use crate::io::{Io, Kernel};
 use crate::sink::pull::{PAGES_MAX, Results};
 use crate::sink::{Nowhere, Sink};
@@ -151,7 +151,7 @@ impl Builder {
     pub fn build_in(self, web: &Web, seed: u64) -> Result<Crawler<Sim>, SetUpError> {
         let mut config = self.config.finish()?;
         config.random_seed.get_or_insert(seed);
-        let sim = Sim::with(seed, config.io.clone(), Weather::default(), web.world());
+        let sim = Sim::with(seed, config.io.clone(), Faults::default(), web.world());
         let resolver = resolver::Settings {
             servers: vec![Web::name_server()],
             ..resolver::Settings::default()

@@ -29,7 +29,7 @@ use crate::base::pool::Pool;
 use crate::base::rng::Rng;
 use crate::base::time::{Instant, Wall};
 
-pub use self::net::{Answer, ConnId, FullDisk, Net, Weather, World};
+pub use self::net::{Answer, ConnId, Faults, FullDisk, Net, World};
 pub use self::origins::{Hit, Origins};
 
 /// The simulated back end: what a crawler in virtual time runs on.
@@ -58,23 +58,23 @@ pub struct Sim {
 }
 
 impl Sim {
-    /// Fair weather over a world.
+    /// Fair faults over a world.
     #[doc(hidden)]
     pub fn new(seed: u64, world: Box<dyn World>) -> Self {
-        Sim::with(seed, Settings::default(), Weather::default(), world)
+        Sim::with(seed, Settings::default(), Faults::default(), world)
     }
 
-    /// A network and a disk with the faults of `weather`.
+    /// A network and a disk with the faults of `faults`.
     #[doc(hidden)]
-    pub fn with(seed: u64, settings: Settings, weather: Weather, world: Box<dyn World>) -> Self {
+    pub fn with(seed: u64, settings: Settings, faults: Faults, world: Box<dyn World>) -> Self {
         let rng = Rng::from_seed(seed);
         Sim {
-            disk: Disk::new(rng.fork("disk"), &weather),
-            memory: weather.memory.clone(),
+            disk: Disk::new(rng.fork("disk"), &faults),
+            memory: faults.memory.clone(),
             port_search: Duration::ZERO,
-            ports: Ports::new(weather.ports_max, weather.port_search),
-            sockets_max: settings.sockets_max.min(weather.sockets_max),
-            net: Net::new(rng.fork("net"), weather),
+            ports: Ports::new(faults.ports_max, faults.port_search),
+            sockets_max: settings.sockets_max.min(faults.sockets_max),
+            net: Net::new(rng.fork("net"), faults),
             world,
             entries: Vec::new(),
             tokens: BTreeMap::new(),

@@ -9,7 +9,7 @@ use argiope::crawl::config::{Config, Source};
 use argiope::crawl::{Crawler, Parts, Turn};
 use argiope::fetch::resolver::Settings as ResolverSettings;
 use argiope::frontier::request::Request;
-use argiope::io::sim::{Sim, Weather};
+use argiope::io::sim::{Faults, Sim};
 use argiope::sink::Sink;
 use argiope::sink::files::{FileSink, FileSinkOptions};
 use serde_json::Value;
@@ -24,7 +24,7 @@ pub struct Plan {
     pub requests: Vec<Request>,
     pub preset: Option<&'static str>,
     pub settings: Vec<(&'static str, Value)>,
-    pub weather: Weather,
+    pub faults: Faults,
     /// Names are asked of the web's name server; else they are known.
     pub asks_names: bool,
 }
@@ -56,7 +56,7 @@ impl Plan {
             requests: Vec::new(),
             preset: None,
             settings: Vec::new(),
-            weather: Weather::default(),
+            faults: Faults::default(),
             asks_names: false,
         }
     }
@@ -102,7 +102,7 @@ impl Plan {
         }
         let config = config.finish().expect("settings that can be");
         let world = Box::new(Shared::clone(web));
-        let sim = Sim::with(self.seed, config.io.clone(), self.weather.clone(), world);
+        let sim = Sim::with(self.seed, config.io.clone(), self.faults.clone(), world);
         let mut crawler =
             Crawler::on(sim, config, resolver, parts).expect("a crawl that can begin");
         for seed in &self.seeds {

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use argiope::base::rng::Rng;
-use argiope::io::sim::{Answer, Weather};
+use argiope::io::sim::{Answer, Faults};
 
 use super::crawl::Plan;
 use super::web::{PoliteWeb, Promise, Reply, Site, Step, Verdict, address, rules};
@@ -230,11 +230,11 @@ fn plan(rng: &mut Rng, seed: u64, web: &mut PoliteWeb, names: &[&str], follow: F
     plan.seed = seed;
     plan.seeds = seeds;
     plan.asks_names = names.len() < 5 && rng.chance(0.3);
-    plan.weather = Weather {
+    plan.faults = Faults {
         datagram_loss: 0.05,
         piece_bytes_max: 1 + rng.below(400) as usize,
         send_max: Duration::from_millis(2 * (seed % 2)),
-        ..Weather::default()
+        ..Faults::default()
     };
     let plan = plan
         .set("DOWNLOAD_DELAY", delay)

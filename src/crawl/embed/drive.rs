@@ -78,7 +78,7 @@ mod tests {
     use crate::base::shared::Shared;
     use crate::crawl::Turn;
     use crate::crawl::tests::trial::{crawl_under, get, run_for};
-    use crate::io::sim::{Origins, Weather};
+    use crate::io::sim::{Faults, Origins};
 
     /// Replies come faster than they are read.
     #[test]
@@ -92,12 +92,12 @@ mod tests {
             let reply = b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n!";
             origins.reply(at, &format!("/{page}"), think, reply);
         }
-        let weather = Weather {
+        let faults = Faults {
             chunk_takes: reading,
-            ..Weather::default()
+            ..Faults::default()
         };
         let (mut crawler, told) =
-            crawl_under(weather, None, Shared::new(origins), 1, |config, _| {
+            crawl_under(faults, None, Shared::new(origins), 1, |config, _| {
                 config.throttle.concurrent_requests = PAGES as usize;
                 config.throttle.default.concurrency = PAGES;
             });

@@ -185,7 +185,7 @@ mod tests {
     use crate::fetch::resolver;
     use crate::frontier::request::Request;
     use crate::io::Settings;
-    use crate::io::sim::{Origins, Sim, Weather};
+    use crate::io::sim::{Faults, Origins, Sim};
     use crate::throttle::settings::Jitter;
 
     /// A crawl of so many pages of one server, one at a time and as quick as it answers, 10 ms after
@@ -203,12 +203,7 @@ mod tests {
         for page in 0..pages {
             origins.page(at, &format!("/{page}"), "a page");
         }
-        let io = Sim::with(
-            1,
-            Settings::default(),
-            Weather::default(),
-            Box::new(origins),
-        );
+        let io = Sim::with(1, Settings::default(), Faults::default(), Box::new(origins));
         let mut crawler = Crawler::builder(config)
             .results_max(results_max)
             .build_on(io, resolver::Settings::default())

@@ -8,7 +8,7 @@ use crate::base::shared::Shared;
 use crate::base::time::Instant;
 use crate::fetch::failure::FailureKind;
 use crate::io::Close;
-use crate::io::sim::{Answer as Accepts, ConnId, Net, Sim, Weather, World};
+use crate::io::sim::{Answer as Accepts, ConnId, Faults, Net, Sim, World};
 use crate::sink::page::Page;
 use crate::wire::dns::forge::{self, Forge};
 
@@ -167,13 +167,13 @@ fn run(server: Server, settings: ProbeSettings) -> Ended {
 
 fn run_with(server: Server, settings: ProbeSettings, config: Config, urls: &[&str]) -> Ended {
     let server = Shared::new(server);
-    let weather = Weather {
+    let faults = Faults {
         piece_bytes_max: 1 << 20,
         piece_gap_max: Duration::ZERO,
-        ..Weather::default()
+        ..Faults::default()
     };
     let world = Box::new(Shared::clone(&server));
-    let io = Sim::with(1, crate::io::Settings::default(), weather, world);
+    let io = Sim::with(1, crate::io::Settings::default(), faults, world);
     let pages: Shared<Vec<Page>> = Shared::default();
     let tell = Shared::clone(&pages);
     let targets: Vec<_> = urls.iter().map(|url| Request::get(*url)).collect();

@@ -16,7 +16,7 @@ use crate::crawl::{Crawler, Parts, Turn};
 use crate::fetch::resolver;
 use crate::frontier::request::Request;
 use crate::frontier::settings::Follow;
-use crate::io::sim::{Answer, ConnId, Net, Sim, Weather, World};
+use crate::io::sim::{Answer, ConnId, Faults, Net, Sim, World};
 use crate::io::{Close, Settings};
 use crate::sink::function::FunctionSink;
 use crate::sink::page::Page;
@@ -165,7 +165,7 @@ impl Trip {
 
     fn crawler(&self, told: &Shared<Vec<Page>>) -> Crawler<Sim> {
         let world = Box::new(Shared::clone(&self.world));
-        let io = Sim::with(1, self.io.clone(), Weather::default(), world);
+        let io = Sim::with(1, self.io.clone(), Faults::default(), world);
         let config = self.config.clone().finish().expect("a sound config");
         let told = Shared::clone(told);
         let sink = FunctionSink::new(move |page| told.borrow_mut().push(page));
@@ -704,7 +704,7 @@ fn a_crawl_through_moody_servers_ends_and_leaves_nothing_behind() {
         trip.io.read_budget = 2000;
         let mut stops = rng.chance(0.2);
         let world = Box::new(Moody::new(8));
-        let io = Sim::with(seed, trip.io.clone(), Weather::default(), world);
+        let io = Sim::with(seed, trip.io.clone(), Faults::default(), world);
         let told: Shared<Vec<Page>> = Shared::default();
         let pages = Shared::clone(&told);
         let sink = FunctionSink::new(move |page| pages.borrow_mut().push(page));

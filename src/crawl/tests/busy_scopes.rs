@@ -9,7 +9,7 @@ use crate::base::rng::Rng;
 use crate::crawl::config::Config;
 use crate::crawl::{Crawler, Handle, Turn};
 use crate::frontier::request::Request;
-use crate::io::sim::{Answer, ConnId, Net, Origins, Sim, Weather, World};
+use crate::io::sim::{Answer, ConnId, Faults, Net, Origins, Sim, World};
 use crate::io::{Io, Settings};
 
 const HOSTS: u32 = 2;
@@ -94,12 +94,12 @@ fn crawl(way: &Way) -> (Crawler<Sim>, Handle, Told) {
             origins.reply(at, &format!("/{page}"), think, reply);
         }
     }
-    let weather = Weather {
+    let faults = Faults {
         sockets_max: way.sockets,
-        ..Weather::default()
+        ..Faults::default()
     };
     let world = NearAndFar(origins);
-    let (mut crawler, told) = crawl_under(weather, None, world, 1, |config, settings| {
+    let (mut crawler, told) = crawl_under(faults, None, world, 1, |config, settings| {
         config.throttle.default.delay = DELAY;
         config.throttle.default.concurrency = 8;
         (way.settings)(config, settings);

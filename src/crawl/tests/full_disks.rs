@@ -13,7 +13,7 @@ use crate::base::time::Instant;
 use crate::crawl::config::Config;
 use crate::crawl::{Crawler, Parts, Turn};
 use crate::fetch::resolver;
-use crate::io::sim::{FullDisk, Origins, Sim, Weather};
+use crate::io::sim::{Faults, FullDisk, Origins, Sim};
 use crate::io::{Io, Settings, gunzip};
 use crate::sink::files::{FileSink, FileSinkOptions, WarcOptions};
 use crate::throttle::settings::Jitter;
@@ -49,18 +49,18 @@ fn crawl_with(
     config.frontier.robots_obey = false;
     config.allow_net = vec!["10.0.0.0/8".to_owned()];
     config.random_seed = Some(1);
-    let weather = Weather {
+    let faults = Faults {
         disk_full: vec![FullDisk {
             below: PathBuf::from(below),
             from: FULL_FROM,
             until,
         }],
-        ..Weather::default()
+        ..Faults::default()
     };
     let io = Sim::with(
         1,
         Settings::default(),
-        weather,
+        faults,
         Box::new(Shared::clone(&world)),
     );
     let sink = FileSink::new(FileSinkOptions {

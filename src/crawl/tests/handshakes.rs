@@ -14,7 +14,7 @@ use crate::fetch::resolver;
 use crate::fetch::tls::testing::{Authority, Server, ServerConfig};
 use crate::frontier::request::Request;
 use crate::io::Settings;
-use crate::io::sim::{Answer, ConnId, Net, Sim, Weather, World};
+use crate::io::sim::{Answer, ConnId, Faults, Net, Sim, World};
 use crate::sink::function::FunctionSink;
 use crate::throttle::settings::Jitter;
 
@@ -80,7 +80,7 @@ fn crawl(pages: usize, delay: Duration) -> Vec<Vec<Instant>> {
         connections: BTreeMap::new(),
     });
     let boxed = Box::new(Shared::clone(&world));
-    let io = Sim::with(1, Settings::default(), Weather::default(), boxed);
+    let io = Sim::with(1, Settings::default(), Faults::default(), boxed);
     let config = config.finish().expect("a sound config");
     let sink = FunctionSink::new(|page| assert_eq!(page.status, Some(200), "{:?}", page.failure));
     let mut crawler = Crawler::on(io, config, resolver::Settings::default(), Parts::new(sink))

@@ -13,7 +13,7 @@ use crate::crawl::{Crawler, Parts, Turn};
 use crate::fetch::resolver;
 use crate::frontier::request::Request;
 use crate::frontier::settings::Follow;
-use crate::io::sim::{Origins, Sim, Weather};
+use crate::io::sim::{Faults, Origins, Sim};
 use crate::io::{Io, Settings};
 use crate::sink::files::{FileSink, FileSinkOptions, WarcOptions};
 use crate::sink::function::FunctionSink;
@@ -103,7 +103,7 @@ fn with_files(
         read_budget: 1 << 20,
         ..Settings::default()
     };
-    let io = Sim::with(1, settings, Weather::default(), Box::new(origins));
+    let io = Sim::with(1, settings, Faults::default(), Box::new(origins));
     let config = config.finish().expect("a sound config");
     let mut crawler = Crawler::on(io, config, resolver::Settings::default(), Parts::new(sink))
         .expect("a crawler");

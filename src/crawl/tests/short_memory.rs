@@ -6,7 +6,7 @@ use super::log::{heard, listen};
 use super::trial::{calm, crawl_under, get, run_for};
 use crate::crawl::embed::feed::{Ended, Source, SourceError, SourcePoll, Wake};
 use crate::io::Memory;
-use crate::io::sim::Weather;
+use crate::io::sim::Faults;
 
 fn used(megabytes: u64) -> Memory {
     Memory {
@@ -40,13 +40,13 @@ impl Source for Many {
 fn seeds_wait_while_memory_is_short_and_come_in_when_there_is_more() {
     listen();
     let minute = Duration::from_secs(60);
-    let weather = Weather {
+    let faults = Faults {
         memory: vec![(Duration::ZERO, used(850)), (minute, used(300))],
-        ..Weather::default()
+        ..Faults::default()
     };
     let world = calm(Duration::from_millis(10));
     let source = Some(Box::new(Many(40_000)) as Box<dyn Source>);
-    let (mut crawler, _) = crawl_under(weather, source, world, 1, |config, _| {
+    let (mut crawler, _) = crawl_under(faults, source, world, 1, |config, _| {
         config.throttle.default.delay = Duration::from_secs(1);
     });
     let told = heard();
@@ -73,9 +73,9 @@ fn seeds_wait_while_memory_is_short_and_come_in_when_there_is_more() {
 #[test]
 fn once_all_seeds_are_in_memory_is_not_watched() {
     listen();
-    let short = Weather {
+    let short = Faults {
         memory: vec![(Duration::from_secs(10), used(850))],
-        ..Weather::default()
+        ..Faults::default()
     };
     let check = |takes_more: bool, warnings: usize| {
         let world = calm(Duration::from_millis(10));
@@ -100,6 +100,6 @@ fn once_all_seeds_are_in_memory_is_not_watched() {
 fn where_memory_is_not_limited_nothing_is_said() {
     listen();
     let world = calm(Duration::from_millis(10));
-    let _ = crawl_under(Weather::default(), None, world, 1, |_, _| {});
+    let _ = crawl_under(Faults::default(), None, world, 1, |_, _| {});
     assert_eq!(heard(), [""; 0]);
 }

@@ -14,7 +14,7 @@ use crate::crawl::{Crawler, Handle, Parts, Stopper, Turn};
 use crate::fetch::resolver;
 use crate::frontier::request::Request;
 use crate::io::sim::web::Web;
-use crate::io::sim::{Origins, Sim, Weather, World};
+use crate::io::sim::{Faults, Origins, Sim, World};
 use crate::io::{Io, Settings};
 use crate::sink::later::LinksLater;
 use crate::sink::page::Page;
@@ -92,23 +92,23 @@ pub fn crawl_from(
     seed: u64,
     edit: impl FnOnce(&mut Config, &mut Settings),
 ) -> (Crawler<Sim>, Told) {
-    crawl_under(Weather::default(), source, world, seed, edit)
+    crawl_under(Faults::default(), source, world, seed, edit)
 }
 
 /// The same on such a network.
 pub fn crawl_under(
-    weather: Weather,
+    faults: Faults,
     source: Option<Box<dyn Source>>,
     world: impl World + 'static,
     seed: u64,
     edit: impl FnOnce(&mut Config, &mut Settings),
 ) -> (Crawler<Sim>, Told) {
-    crawl_in(weather, source, Box::new(world), seed, edit)
+    crawl_in(faults, source, Box::new(world), seed, edit)
 }
 
 /// The same through a web of one function.
 pub fn crawl_web(web: &Web, edit: impl FnOnce(&mut Config, &mut Settings)) -> (Crawler<Sim>, Told) {
-    crawl_in(Weather::default(), None, web.world(), 1, edit)
+    crawl_in(Faults::default(), None, web.world(), 1, edit)
 }
 
 /// No delay and no robots.txt; the world's addresses may be asked.
@@ -124,7 +124,7 @@ pub fn config(seed: u64) -> Config {
 }
 
 fn crawl_in(
-    weather: Weather,
+    faults: Faults,
     source: Option<Box<dyn Source>>,
     world: Box<dyn World>,
     seed: u64,
@@ -133,7 +133,7 @@ fn crawl_in(
     let mut config = config(seed);
     let mut settings = Settings::default();
     edit(&mut config, &mut settings);
-    let io = Sim::with(seed, settings, weather, world);
+    let io = Sim::with(seed, settings, faults, world);
     let told = Told::default();
     let sink = Keeps {
         told: told.clone(),

@@ -9,7 +9,7 @@ use super::{Bench, Seen, Step, Watch, token};
 use crate::base::disk::{DiskJob, FileId};
 use crate::base::shared::Shared;
 use crate::base::time::Instant;
-use crate::io::sim::{Answer, ConnId, FullDisk, Net, Origins, Sim, Weather, World};
+use crate::io::sim::{Answer, ConnId, Faults, FullDisk, Net, Origins, Sim, World};
 use crate::io::{Event, Io, NetError, Settings};
 
 pub(super) struct Simulated {
@@ -98,10 +98,10 @@ impl Peer {
 }
 
 impl Simulated {
-    fn with(seed: u64, settings: Settings, weather: Weather) -> Self {
+    fn with(seed: u64, settings: Settings, faults: Faults) -> Self {
         let world = Shared::new(Scripted::default());
         Simulated {
-            io: Sim::with(seed, settings, weather, Box::new(Shared::clone(&world))),
+            io: Sim::with(seed, settings, faults, Box::new(Shared::clone(&world))),
             world,
             ports: 1000,
         }
@@ -117,7 +117,7 @@ impl Bench for Simulated {
     type Io = Sim;
 
     fn new(settings: Settings) -> Self {
-        Simulated::with(1, settings, Weather::default())
+        Simulated::with(1, settings, Faults::default())
     }
 
     fn io(&mut self) -> &mut Sim {
@@ -156,12 +156,12 @@ impl Bench for Simulated {
 
 /// What is seen when three origins and a disk are used under a seed, word for word.
 fn trace(seed: u64) -> Vec<String> {
-    let weather = Weather {
+    let faults = Faults {
         datagram_loss: 0.3,
-        ..Weather::default()
+        ..Faults::default()
     };
     let mut watch = Watch {
-        bench: Simulated::with(seed, Settings::default(), weather),
+        bench: Simulated::with(seed, Settings::default(), faults),
         seen: VecDeque::new(),
         events: Vec::new(),
     };
@@ -206,10 +206,10 @@ fn waiting_takes_no_time_and_ends_at_its_deadline_exactly() {
     assert_eq!(sim.now(), day);
 }
 
-/// A watch over a disk with the faults of `weather`, and one file on it.
-fn disk_under(weather: Weather) -> (Watch<Simulated>, impl Fn(&[u8]) -> DiskJob, PathBuf) {
+/// A watch over a disk with the faults of `faults`, and one file on it.
+fn disk_under(faults: Faults) -> (Watch<Simulated>, impl Fn(&[u8]) -> DiskJob, PathBuf) {
     let mut watch = Watch {
-        bench: Simulated::with(0, Settings::default(), weather),
+        bench: Simulated::with(0, Settings::default(), faults),
         seen: VecDeque::new(),
         events: Vec::new(),
     };
@@ -230,9 +230,9 @@ fn disk_under(weather: Weather) -> (Watch<Simulated>, impl Fn(&[u8]) -> DiskJob,
 
 #[test]
 fn a_full_disk_fails_what_is_given_up_and_keeps_what_it_has() {
-    let (mut watch, append, path) = disk_under(Weather {
+    let (mut watch, append, path) = disk_under(Faults {
         disk_room: 10,
-        ..Weather::default()
+        ..Faults::default()
     });
     assert!(watch.disk(append(b"12345678")).result.is_ok());
     watch.io().disk(append(b"90a"));
@@ -255,13 +255,13 @@ fn a_full_disk_fails_what_is_given_up_and_keeps_what_it_has() {
 
 #[test]
 fn a_disk_that_has_room_again_does_all_its_jobs_in_order() {
-    let (mut watch, append, path) = disk_under(Weather {
+    let (mut watch, append, path) = disk_under(Faults {
         disk_full: vec![FullDisk {
             below: PathBuf::from("/simulated"),
             from: Duration::from_secs(1),
             until: Duration::from_secs(9),
         }],
-        ..Weather::default()
+        ..Faults::default()
     });
     assert!(watch.disk(append(b"1")).result.is_ok());
     watch.during(Duration::from_secs(2));
@@ -283,12 +283,12 @@ fn a_disk_that_has_room_again_does_all_its_jobs_in_order() {
 
 #[test]
 fn lost_datagrams_are_lost_and_the_rest_come_back() {
-    let weather = Weather {
+    let faults = Faults {
         datagram_loss: 0.5,
-        ..Weather::default()
+        ..Faults::default()
     };
     let mut watch = Watch {
-        bench: Simulated::with(5, Settings::default(), weather),
+        bench: Simulated::with(5, Settings::default(), faults),
         seen: VecDeque::new(),
         events: Vec::new(),
     };

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{FullDisk, Weather};
+use super::{Faults, FullDisk};
 use crate::base::disk::{DiskJob, FileId, Written};
 use crate::base::rng::Rng;
 use crate::base::time::{Instant, nanos};
@@ -37,12 +37,12 @@ enum Target {
 }
 
 impl Disk {
-    pub(super) fn new(rng: Rng, weather: &Weather) -> Self {
+    pub(super) fn new(rng: Rng, faults: &Faults) -> Self {
         Disk {
             rng,
-            latency_max: weather.disk_latency_max,
-            room: weather.disk_room,
-            full: weather.disk_full.clone(),
+            latency_max: faults.disk_latency_max,
+            room: faults.disk_room,
+            full: faults.disk_full.clone(),
             stuck: VecDeque::new(),
             given_up: false,
             busy_until: Instant::START,

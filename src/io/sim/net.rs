@@ -100,7 +100,7 @@ pub struct FullDisk {
 
 /// What the network and the disk do to what passes through them.
 #[derive(Clone, Debug)]
-pub struct Weather {
+pub struct Faults {
     /// How likely a datagram is lost, each way.
     pub datagram_loss: f64,
     /// The longest piece that a reply arrives in; lengths are drawn from 1 up to it.
@@ -129,9 +129,9 @@ pub struct Weather {
     pub chunk_takes: Duration,
 }
 
-impl Default for Weather {
+impl Default for Faults {
     fn default() -> Self {
-        Weather {
+        Faults {
             datagram_loss: 0.0,
             piece_bytes_max: 8 * 1024,
             piece_gap_max: Duration::from_micros(200),
@@ -155,7 +155,7 @@ pub struct Net {
     rng: Rng,
     /// For how long sends take, so that no other chance depends on them.
     sends: Rng,
-    weather: Weather,
+    faults: Faults,
     paths: BTreeMap<ConnId, Path>,
     queue: BinaryHeap<Reverse<Scheduled>>,
     scheduled: u64,
@@ -225,7 +225,7 @@ impl Net {
         };
         let at = now + after + path.half;
         if path.datagram {
-            if !self.rng.chance(self.weather.datagram_loss) {
+            if !self.rng.chance(self.faults.datagram_loss) {
                 let what = Happening::Arrived(conn, Arrival::Bytes(bytes.to_vec()));
                 self.schedule(at, what);
             }
@@ -234,7 +234,7 @@ impl Net {
         let mut at = at.max(path.arrived_last);
         let mut rest = bytes;
         while !rest.is_empty() {
-            let length = 1 + self.rng.below(self.weather.piece_bytes_max as u64) as usize;
+            let length = 1 + self.rng.below(self.faults.piece_bytes_max as u64) as usize;
             let (piece, later) = rest.split_at(length.min(rest.len()));
             let what = Happening::Arrived(conn, Arrival::Bytes(piece.to_vec()));
             self.schedule(at, what);
@@ -242,7 +242,7 @@ impl Net {
                 path.arrived_last = at;
                 path.unread += piece.len();
             }
-            at += Duration::from_nanos(self.rng.below(nanos(self.weather.piece_gap_max) + 1));
+            at += Duration::from_nanos(self.rng.below(nanos(self.faults.piece_gap_max) + 1));
             rest = later;
         }
     }
@@ -288,12 +288,12 @@ impl Net {
         self.paths.get_mut(&conn).filter(|path| !path.ended)
     }
 
-    pub(super) fn new(rng: Rng, weather: Weather) -> Self {
+    pub(super) fn new(rng: Rng, faults: Faults) -> Self {
         Net {
             now: Instant::START,
             sends: rng.fork("sends"),
             rng,
-            weather,
+            faults,
             paths: BTreeMap::new(),
             queue: BinaryHeap::new(),
             scheduled: 0,
@@ -343,7 +343,7 @@ impl Net {
 
     /// How long a system call takes that sends.
     pub(super) fn send_takes(&mut self) -> Duration {
-        match self.weather.send_max {
+        match self.faults.send_max {
             Duration::ZERO => Duration::ZERO,
             most => Duration::from_nanos(self.sends.below(nanos(most) + 1)),
         }
@@ -351,7 +351,7 @@ impl Net {
 
     /// How long our thread is busy with a chunk.
     pub(super) fn chunk_takes(&self) -> Duration {
-        self.weather.chunk_takes
+        self.faults.chunk_takes
     }
 
     /// Carries bytes to the world.
@@ -362,7 +362,7 @@ impl Net {
         let (at, to) = (self.now + path.half, path.to);
         let what = if !path.datagram {
             Happening::Told(conn, bytes.to_vec())
-        } else if self.rng.chance(self.weather.datagram_loss) {
+        } else if self.rng.chance(self.faults.datagram_loss) {
             return;
         } else {
             Happening::Datagram(conn, to, bytes.to_vec())

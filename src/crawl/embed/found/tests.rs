@@ -8,7 +8,7 @@ use crate::crawl::tests::trial::{calm, crawl, finish, get, run_for};
 use crate::crawl::{Parts, Turn};
 use crate::fetch::resolver;
 use crate::frontier::settings::Follow;
-use crate::io::sim::{Origins, Sim, Weather};
+use crate::io::sim::{Faults, Origins, Sim};
 use crate::wire::proxy::Route;
 
 /// What holds the pages open that came until now.
@@ -160,7 +160,7 @@ fn pulled() -> Crawler<Sim> {
     let io = Sim::with(
         1,
         crate::io::Settings::default(),
-        Weather::default(),
+        Faults::default(),
         Box::new(world),
     );
     Crawler::on(io, config, resolver::Settings::default(), parts).expect("a crawler")
