@@ -99,7 +99,7 @@ impl Failure {
     }
 
     /// Whether another crawl should have what ended so: it was we who ended it (`cancelled.stopped`), and
-    /// neither the web nor anybody's body_mode.
+    /// neither the web nor an order.
     pub fn is_to_be_given_again(&self) -> bool {
         self.is_named("cancelled.stopped")
     }

@@ -58,13 +58,13 @@ pub struct Sim {
 }
 
 impl Sim {
-    /// Fair faults over a world.
+    /// A world without faults.
     #[doc(hidden)]
     pub fn new(seed: u64, world: Box<dyn World>) -> Self {
         Sim::with(seed, Settings::default(), Faults::default(), world)
     }
 
-    /// A network and a disk with the faults of `faults`.
+    /// A network and a disk with these faults.
     #[doc(hidden)]
     pub fn with(seed: u64, settings: Settings, faults: Faults, world: Box<dyn World>) -> Self {
         let rng = Rng::from_seed(seed);

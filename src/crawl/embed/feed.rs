@@ -158,8 +158,8 @@ pub enum End<'a> {
 }
 
 impl Ended<'_> {
-    /// Whether another crawl should have it: it was we who ended it, and neither the web nor anybody's
-    /// wish. A page's own failure says [the same](Failure::is_to_be_given_again).
+    /// Whether another crawl should have it: it was we who ended it, and neither the web nor an
+    /// order. A page's own failure says [the same](Failure::is_to_be_given_again).
     pub fn is_to_be_given_again(&self) -> bool {
         match self.end {
             End::NotBegun | End::Unfinished => true,

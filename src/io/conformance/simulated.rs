@@ -206,7 +206,7 @@ fn waiting_takes_no_time_and_ends_at_its_deadline_exactly() {
     assert_eq!(sim.now(), day);
 }
 
-/// A watch over a disk with the faults of `faults`, and one file on it.
+/// A watch over a disk with these faults, and one file on it.
 fn disk_under(faults: Faults) -> (Watch<Simulated>, impl Fn(&[u8]) -> DiskJob, PathBuf) {
     let mut watch = Watch {
         bench: Simulated::with(0, Settings::default(), faults),
