@@ -12,7 +12,7 @@ use crate::io::sim::web::Web;
 use crate::io::sim::{Faults, Sim};
 use crate::io::{Io, Kernel};
 use crate::sink::pull::{PAGES_MAX, Results};
-use crate::sink::{Nowhere, Sink};
+use crate::sink::{NullSink, Sink};
 use crate::throttle::map::ScopeMap;
 use crate::throttle::signal::{Classify, Feedback};
 use crate::throttle::strategy::Strategy;
@@ -38,12 +38,12 @@ pub struct Builder {
 impl Builder {
     /// A crawler under this configuration whose results are pulled.
     pub(super) fn new(config: Config) -> Self {
-        let parts = Parts::new(Nowhere);
+        let parts = Parts::new(NullSink);
         Builder { config, parts }.results_max(PAGES_MAX)
     }
 
     /// Where results go: a sink, or a function that takes each [`Page`](crate::Page). Without one
-    /// they wait to be pulled, by [`Crawler::next_result`]; [`sink::Nowhere`](crate::sink::Nowhere)
+    /// they wait to be pulled, by [`Crawler::next_result`]; [`sink::NullSink`](crate::sink::NullSink)
     /// drops them.
     pub fn sink(mut self, sink: impl Sink + 'static) -> Self {
         self.parts.sink = Box::new(sink);

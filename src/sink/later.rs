@@ -93,10 +93,10 @@ impl fmt::Debug for LinksLater {
 /// Leads nowhere.
 #[cfg(test)]
 #[derive(Debug)]
-pub(crate) struct Nowhere;
+pub(crate) struct NoLeads;
 
 #[cfg(test)]
-impl Leads for Nowhere {
+impl Leads for NoLeads {
     fn open(&self, _page: &OpenPage) {}
 
     fn add(&self, _page: &OpenPage, _links: &mut dyn Iterator<Item = Request>) -> usize {

@@ -126,9 +126,9 @@ pub trait Sink: Send {
 
 /// Drops every result; a page costs it nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Nowhere;
+pub struct NullSink;
 
-impl Sink for Nowhere {
+impl Sink for NullSink {
     fn reads_local(&self) -> bool {
         false
     }

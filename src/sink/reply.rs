@@ -88,7 +88,7 @@ impl<'a> Reply<'a> {
     pub(crate) fn of(page: &'a super::page::Page) -> Self {
         static NOBODY: std::sync::LazyLock<Tell> = std::sync::LazyLock::new(|| Arc::new(|_| ()));
         static NOWHERE: std::sync::LazyLock<Arc<dyn Leads>> =
-            std::sync::LazyLock::new(|| Arc::new(super::later::Nowhere));
+            std::sync::LazyLock::new(|| Arc::new(super::later::NoLeads));
         Reply {
             id: page.id,
             tag: page.tag,

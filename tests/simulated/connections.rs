@@ -83,8 +83,8 @@ fn a_web_that_says_a_byte_a_second_is_given_up_and_holds_nobody_up() {
         .set("DOWNLOAD_DELAY", 0)
         .set("RETRY_TIMES", 0)
         .set("ROBOTSTXT_OBEY", false);
-    plan.weather.piece_bytes_max = 1;
-    plan.weather.piece_gap_max = Duration::from_secs(2);
+    plan.faults.piece_bytes_max = 1;
+    plan.faults.piece_gap_max = Duration::from_secs(2);
     for number in 1..=300 {
         let name = format!("host{number}.test");
         web.site(&name, address(number)).page("/", &[]);

@@ -311,7 +311,7 @@ fn varied(seed: u64) -> (Case, BTreeMap<&'static str, Value>) {
             "out/stats.json",
             "out/throttle.jsonl",
         ];
-        case.plan.weather.disk_full.push(FullDisk {
+        case.plan.faults.disk_full.push(FullDisk {
             below: pick(&mut rng, &parts).into(),
             from,
             until: from + Duration::from_millis(rng.below(30_000)),

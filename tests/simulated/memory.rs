@@ -99,7 +99,7 @@ fn plan(web: &mut PoliteWeb) -> Plan {
         .set("READ_BUDGET", 64 * 1024)
         .set("DOWNLOAD_MAXSIZE", BOUND)
         .set("BUFFERED_BODIES_MAX", BOUND);
-    plan.weather.piece_gap_max = Duration::from_millis(5);
+    plan.faults.piece_gap_max = Duration::from_millis(5);
     web.round_trip = Duration::from_millis(40);
     for number in 1..=40 {
         let name = format!("host{number}.test");

@@ -547,7 +547,7 @@ fn an_outage_on_a_full_disk_loses_nothing() {
         for (from, until) in spans {
             let (mut web, mut plan) = many(1200);
             plan.asks_names = true;
-            plan.weather.disk_full.push(full(from, until));
+            plan.faults.disk_full.push(full(from, until));
             web.outages.push(outage(4, 64, connects, names));
             let (run, _) = crawl(web, plan);
             let progress = run.crawler.progress();
@@ -567,7 +567,7 @@ fn an_outage_on_a_full_disk_loses_nothing() {
 fn a_crawl_that_is_stopped_in_an_outage_on_a_full_disk_has_all_that_is_left() {
     for (seconds, until) in [(6, 10), (6, 20), (20, 25), (70, 75)] {
         let (mut web, mut plan) = many(500);
-        plan.weather.disk_full.push(full(5, until));
+        plan.faults.disk_full.push(full(5, until));
         web.outages
             .push(outage(4, 64, Some(Answer::NoRoute), Names::Answers));
         let seeds = plan.seeds.clone();
@@ -591,7 +591,7 @@ fn a_crawl_that_is_stopped_in_an_outage_on_a_full_disk_has_all_that_is_left() {
 fn what_a_crawl_killed_in_an_outage_has_written_is_true_and_the_rest_can_be_crawled_again() {
     for milliseconds in (3000..70_000).step_by(4777) {
         let (mut web, mut plan) = many(400);
-        plan.weather.disk_full.push(full(20, 30));
+        plan.faults.disk_full.push(full(20, 30));
         web.outages
             .push(outage(4, 64, Some(Answer::NoRoute), Names::Answers));
         let seeds = plan.seeds.clone();

@@ -98,7 +98,7 @@ fn no_server_sees_a_gap_that_is_too_short_however_long_the_system_calls_take_tha
             .set("DOWNLOAD_DELAY", delay.as_secs_f64())
             .set("RANDOMIZE_DOWNLOAD_DELAY", false)
             .set("CONCURRENT_REQUESTS_PER_DOMAIN", 4);
-        plan.weather.send_max = Duration::from_millis(2);
+        plan.faults.send_max = Duration::from_millis(2);
         for number in 1..=hosts {
             let name = format!("host{number}.test");
             let pages = web.pages(&name, number, 20, Duration::from_millis(10));
@@ -119,7 +119,7 @@ fn what_falls_due_while_we_are_busy_leaves_between_two_pieces_of_news() {
         .set("DOWNLOAD_DELAY", delay.as_secs_f64())
         .set("ROBOTSTXT_OBEY", false);
     web.promise.obeys_robots = false;
-    plan.weather.chunk_takes = Duration::from_millis(1);
+    plan.faults.chunk_takes = Duration::from_millis(1);
     let think = Duration::from_millis(10);
     for number in 1..=120 {
         plan.seeds

@@ -51,7 +51,7 @@ fn last_sent(run: &Run, host: &str) -> f64 {
 
 #[test]
 fn who_runs_out_of_ports_waits_for_them_and_asks_seldom() {
-    let run = crawl(&[200], |plan| plan.weather.ports_max = 20);
+    let run = crawl(&[200], |plan| plan.faults.ports_max = 20);
     // Twenty a minute: each port rests for a minute after its connection.
     let took = run.crawler.elapsed().as_secs();
     assert!((535..=640).contains(&took), "{took} s");
@@ -66,7 +66,7 @@ fn a_place_without_ports_takes_none_of_the_room_of_others() {
     let mut hosts = [20; 51];
     hosts[0] = 120;
     let run = crawl(&hosts, |plan| {
-        plan.weather.ports_max = 20;
+        plan.faults.ports_max = 20;
         let scopes = r#"{"host0.test": {"concurrency": 64}, "default": {"concurrency": 1}}"#;
         plan.settings.push(("THROTTLING_SCOPES", scopes.into()));
     });
@@ -87,8 +87,8 @@ fn busy(run: &Run) -> f64 {
 #[test]
 fn who_looks_long_for_ports_does_so_for_a_twentieth_of_the_time() {
     let run = crawl(&[1500, 20], |plan| {
-        plan.weather.ports_max = 2000;
-        plan.weather.port_search = Duration::from_millis(4);
+        plan.faults.ports_max = 2000;
+        plan.faults.port_search = Duration::from_millis(4);
         let scopes = r#"{"host1.test": {"concurrency": 1}}"#;
         plan.settings.push(("THROTTLING_SCOPES", scopes.into()));
     });
@@ -106,7 +106,7 @@ fn who_looks_long_for_ports_does_so_for_a_twentieth_of_the_time() {
 #[test]
 fn who_runs_out_of_sockets_goes_on_with_fewer_and_asks_seldom() {
     let hosts = [5; 100];
-    let run = crawl(&hosts, |plan| plan.weather.sockets_max = 20);
+    let run = crawl(&hosts, |plan| plan.faults.sockets_max = 20);
     assert!(run.web.borrow().all.peak <= 20);
     let took = run.crawler.elapsed().as_secs_f64();
     // With as many at once as there are sockets it takes three seconds.

@@ -337,7 +337,7 @@ fn f104_no_minute_at_the_origin_holds_more_than_the_limit_and_the_log_says_what_
     let mut plan = Plan::new(&[])
         .set("DOWNLOAD_DELAY", 0)
         .set("THROTTLING_SCOPES", own);
-    plan.weather.piece_gap_max = Duration::from_millis(20);
+    plan.faults.piece_gap_max = Duration::from_millis(20);
     web.round_trip = Duration::from_millis(40);
     plan.seeds = web.pages("one.test", 1, 400, Duration::from_millis(700));
     let web = web.shared();

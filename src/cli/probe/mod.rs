@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use argiope::probe::{Probe, ProbeReport};
-use argiope::sink::Nowhere;
+use argiope::sink::NullSink;
 use argiope::{Config, Request, SetUpError, Sink, Turn};
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ pub fn run(config: Config, args: &Asked) -> anyhow::Result<i32> {
         })
         .collect::<Result<Vec<_>, _>>()?;
     let (mut probe, writer) = match &args.results {
-        None => (set_up(config, args, &targets, Nowhere)?, None),
+        None => (set_up(config, args, &targets, NullSink)?, None),
         Some(_) => {
             let (lines, writer) = lines();
             (set_up(config, args, &targets, lines)?, Some(writer))
