@@ -223,8 +223,8 @@ impl<I: Io> Core<I> {
         // What fell due in the meantime leaves in this turn, not after the next one's news.
         self.see_time();
         self.unfinished = false;
-        self.heed();
-        self.take_in();
+        self.apply_commands();
+        self.drain_inbox();
         self.tell_ended();
         self.arrive();
         self.fire();
@@ -248,7 +248,7 @@ impl<I: Io> Core<I> {
         self.hand_to_disk();
         self.end_handshakes();
         self.io.submit();
-        self.part();
+        self.close_flushed();
         self.advance_phase();
         self.ask_sink();
         if let Some(pull) = &mut self.pull {
@@ -355,7 +355,7 @@ impl<I: Io> Core<I> {
     }
 
     /// Takes in what was submitted from outside, as far as there is room.
-    fn take_in(&mut self) {
+    fn drain_inbox(&mut self) {
         self.stats.seeds_bad += self.inbox.take_bad_seeds();
         self.take_found();
         if self.phase != Phase::Running {

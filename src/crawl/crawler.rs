@@ -398,7 +398,7 @@ impl<I: Io> Crawler<I> {
         if let Phase::Over { .. } = core.phase {
             return Err(AdmitError::Over);
         }
-        core.stir();
+        core.wake_host();
         // The last turn may be long ago.
         core.throttle.set_clock(core.io.now());
         core.admit(&request)
@@ -431,7 +431,7 @@ impl<I: Io> Crawler<I> {
     pub fn set_scope(&mut self, name: &str, patch: ScopePatch) -> Result<(), ConfigError> {
         let core = &mut self.core;
         let name = core.config.check_scope(name, &patch)?;
-        core.stir();
+        core.wake_host();
         core.throttle.set_scope(&name, patch, core.io.now());
         Ok(())
     }
@@ -440,7 +440,7 @@ impl<I: Io> Crawler<I> {
     /// long nothing may depart, what remains of its quota.
     pub fn feedback(&mut self, feedback: &Feedback) {
         let core = &mut self.core;
-        core.stir();
+        core.wake_host();
         core.throttle.feedback(feedback, core.io.now());
     }
 

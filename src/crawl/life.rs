@@ -70,7 +70,8 @@ impl<I: Io> Core<I> {
             self.stats.seeds_bad += 1;
         })?;
         self.stats.seeds += 1;
-        self.let_in(&job).map_err(AdmitError::Filtered)?;
+        self.admit_from_outside(&job)
+            .map_err(AdmitError::Filtered)?;
         job.id = self.frontier.number();
         let id = job.id;
         self.release_later(job);
@@ -81,14 +82,14 @@ impl<I: Io> Core<I> {
     /// that hears of it if it is left out.
     pub fn admit_heard(&mut self, job: Job) {
         self.stats.seeds += 1;
-        match self.let_in(&job) {
+        match self.admit_from_outside(&job) {
             Ok(()) => self.release_later(job),
             Err(filtered) => self.end_later(job, Vec::new(), left_out(filtered)),
         }
     }
 
     /// Whether a request from outside comes in.
-    fn let_in(&mut self, job: &Job) -> Result<(), Filtered> {
+    fn admit_from_outside(&mut self, job: &Job) -> Result<(), Filtered> {
         if !job.is_without_credentials() {
             self.credentials.add_origin_of(&job.url);
         }
@@ -99,7 +100,7 @@ impl<I: Io> Core<I> {
     pub fn check(&mut self, job: &Job, seed: bool) -> Result<(), Filtered> {
         let (frontier, throttle) = (&mut self.frontier, &mut self.throttle);
         if job.flags.dont_filter {
-            frontier.let_in(&job.url, seed, throttle);
+            frontier.mark_seen(&job.url, seed, throttle);
             return Ok(());
         }
         match job.kind {
@@ -144,7 +145,9 @@ impl<I: Io> Core<I> {
                     let found = found.expect("a host that may be asked was looked up");
                     self.take_connection(job, lane, ticket, found);
                     // What is queued behind it waits for its scopes' places, not for its end.
-                    return self.frontier.go_on(lane, &mut self.throttle, self.now);
+                    return self
+                        .frontier
+                        .offer_or_close(lane, &mut self.throttle, self.now);
                 }
                 Next::Unsent(job, why) => {
                     self.end_unsent(&job, lane, unsent(&why));
@@ -155,7 +158,9 @@ impl<I: Io> Core<I> {
                 Next::CrawlDelay(delay) => {
                     self.throttle.cancel(ticket, self.now);
                     self.heed_crawl_delay(lane, delay);
-                    return self.frontier.go_on(lane, &mut self.throttle, self.now);
+                    return self
+                        .frontier
+                        .offer_or_close(lane, &mut self.throttle, self.now);
                 }
                 Next::Later => {
                     // Whatever is sent later owes nothing to the lookup before this.
@@ -168,7 +173,8 @@ impl<I: Io> Core<I> {
             }
         }
         self.throttle.cancel(ticket, self.now);
-        self.frontier.go_on(lane, &mut self.throttle, self.now);
+        self.frontier
+            .offer_or_close(lane, &mut self.throttle, self.now);
     }
 
     /// 4. Its connection is ready: the request departs when every gap allows.
@@ -259,7 +265,7 @@ impl<I: Io> Core<I> {
     ) {
         let mut flight = self.flights.remove(key).expect("an attempt ends once");
         if exchange.head().is_none() {
-            self.hear_nothing(&flight, failure.as_ref(), exchange.timings());
+            self.on_no_response(&flight, failure.as_ref(), exchange.timings());
         }
         let mut page = self.page_of(&flight, exchange.take_outcome(), failure, carrier);
         if let Some(signal) = flight.signal.take() {

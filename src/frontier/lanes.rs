@@ -205,7 +205,7 @@ impl Frontier {
         }
         slot.queue.push(Queued::of(job));
         self.offer_limited(lane, throttle, now);
-        self.go_on(lane, throttle, now);
+        self.offer_or_close(lane, throttle, now);
     }
 
     /// What is next in a lane that the throttle has released.
@@ -392,7 +392,7 @@ impl Frontier {
     }
 
     /// The lane may go on: it is offered if it has something, closed if it is done for.
-    pub fn go_on(&mut self, lane: LaneId, throttle: &mut Throttle, now: Instant) {
+    pub fn offer_or_close(&mut self, lane: LaneId, throttle: &mut Throttle, now: Instant) {
         let slot = &self.lanes[lane.0 as usize];
         match slot.stands {
             Stands::Robots | Stands::Held | Stands::Limited | Stands::Closed => {}
@@ -433,7 +433,7 @@ impl Frontier {
             }
         }
         self.offer_limited(lane, throttle, now);
-        self.go_on(lane, throttle, now);
+        self.offer_or_close(lane, throttle, now);
     }
 
     /// What a fetch of robots.txt brought, for the origin it was asked for.
@@ -463,7 +463,7 @@ impl Frontier {
             if self.lanes[lane.0 as usize].stands == Stands::Robots {
                 self.lanes[lane.0 as usize].stands = Stands::Taken;
                 self.decide_now(lane, now);
-                self.go_on(lane, throttle, now);
+                self.offer_or_close(lane, throttle, now);
             }
         }
     }

@@ -85,7 +85,7 @@ pub struct Throttle {
     /// It had no more for that moment, and has been given nothing for it since.
     drained: bool,
     /// Those who waited for the global cap and for whom there is room: before all others.
-    let_in: VecDeque<ScopeId>,
+    uncapped: VecDeque<ScopeId>,
     /// Those whose first lane waits for the global cap: each at most once, in order of coming.
     capped: VecDeque<ScopeId>,
     /// Scopes looked at so far by [`Throttle::poll`].
@@ -161,7 +161,7 @@ impl Throttle {
             released_of: None,
             advanced: None,
             drained: false,
-            let_in: VecDeque::new(),
+            uncapped: VecDeque::new(),
             capped: VecDeque::new(),
             looks: 0,
             fruitless: 0,
@@ -351,7 +351,7 @@ impl Throttle {
             self.advanced = Some(now);
             self.advance(now);
         }
-        if self.ready.is_empty() && self.let_in.is_empty() {
+        if self.ready.is_empty() && self.uncapped.is_empty() {
             self.use_cap();
         }
     }
@@ -361,7 +361,10 @@ impl Throttle {
             return Some(id);
         }
         loop {
-            let id = self.let_in.pop_front().or_else(|| self.ready.pop_front())?;
+            let id = self
+                .uncapped
+                .pop_front()
+                .or_else(|| self.ready.pop_front())?;
             // Entries of scopes that came to be looked at before their turn are void.
             if let Some(scope) = self.roll.get(id)
                 && scope.queued == Queued::Ready
@@ -383,20 +386,20 @@ impl Throttle {
                 && std::mem::take(&mut scope.capped)
             {
                 match scope.queued {
-                    // It is looked at before those of `let_in`.
+                    // It is looked at before those of `uncapped`.
                     Queued::Departing => return,
                     Queued::No | Queued::Ready => {}
                 }
                 // Its entry in `ready` is void once it was looked at.
                 scope.queued = Queued::Ready;
-                return self.let_in.push_back(id);
+                return self.uncapped.push_back(id);
             }
         }
     }
 
     /// When to call [`Throttle::poll`] next, if nothing else happens.
     pub fn next_wake(&self) -> Option<Instant> {
-        let queues = [&self.departing, &self.ready, &self.let_in];
+        let queues = [&self.departing, &self.ready, &self.uncapped];
         if queues.iter().all(|queue| queue.is_empty()) && self.released_of.is_none() {
             self.wheel.next()
         } else {

@@ -49,7 +49,7 @@ impl<I: Io> Core<I> {
     }
 
     /// There is something to do that came from outside of a turn: a host that waits takes one.
-    pub fn stir(&mut self) {
+    pub fn wake_host(&mut self) {
         self.unfinished = true;
         if std::mem::take(&mut self.armed) {
             self.io.arm(Some(self.now));

@@ -168,7 +168,7 @@ impl<I: Io> Core<I> {
         let is_empty = !self.results_wait();
         let reads_on = self.intake.is_full() && self.sink.is_ready();
         if reads_on || is_empty && self.phase == Phase::Running && self.is_exhausted() {
-            self.stir();
+            self.wake_host();
         } else if is_empty && self.armed {
             // It was readable for the results' sake.
             self.arm_descriptor();

@@ -51,7 +51,7 @@ impl Unwanted {
 
 impl<I: Io> Core<I> {
     /// Does what the crawl was told since the last turn.
-    pub fn heed(&mut self) {
+    pub fn apply_commands(&mut self) {
         let paused = self.inbox.is_paused() && self.phase == Phase::Running;
         if paused && !self.halted {
             // What was about to depart goes back to its place, with the scopes' places it held.

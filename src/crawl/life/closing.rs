@@ -46,7 +46,7 @@ impl<I: Io> Core<I> {
     }
 
     /// Closes the sockets whose last bytes have left.
-    pub fn part(&mut self) {
+    pub fn close_flushed(&mut self) {
         for key in std::mem::take(&mut self.parting) {
             self.sockets.remove(key);
             self.io.close(token_of(key), Close::Finish);

@@ -108,7 +108,7 @@ impl<I: Io> Core<I> {
                 self.http(socket).flight = Some(key);
                 self.on_ready(key, socket);
             }
-            (None, Some(until)) => self.put_off(key, until),
+            (None, Some(until)) => self.requeue_at(key, until),
             (None, None) => self.race_from_the_first(key),
         }
     }
@@ -228,7 +228,7 @@ impl<I: Io> Core<I> {
                     http.connection
                         .handle_connected(local.flatten(), started, arrival(stamp));
                 self.on_answered(origin, remote);
-                self.won(flight, key);
+                self.on_race_won(flight, key);
                 if let Some(news) = news {
                     self.on_news(key, news);
                 }
@@ -247,7 +247,7 @@ impl<I: Io> Core<I> {
     }
 
     /// Of an attempt's connections this one was established first: the others are given up.
-    fn won(&mut self, key: Key, winner: Key) {
+    fn on_race_won(&mut self, key: Key, winner: Key) {
         let flight = self
             .flights
             .get_mut(key)
@@ -338,7 +338,7 @@ impl<I: Io> Core<I> {
     }
 
     /// A request that connects goes back into its lane, which waits until a moment.
-    pub fn put_off(&mut self, key: Key, until: Instant) {
+    pub fn requeue_at(&mut self, key: Key, until: Instant) {
         let flight = self.flights.get(key).expect("an attempt ends once");
         let lane = flight.lane;
         if let Stage::Connecting { sockets, .. } = &flight.stage {

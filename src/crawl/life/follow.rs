@@ -147,7 +147,8 @@ impl<I: Io> Core<I> {
         }
         let goes_on = match job.kind {
             Kind::Page if job.flags.dont_filter => {
-                self.frontier.let_in(&target, job.seed, &mut self.throttle);
+                self.frontier
+                    .mark_seen(&target, job.seed, &mut self.throttle);
                 true
             }
             Kind::Page => self

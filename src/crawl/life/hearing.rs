@@ -38,7 +38,12 @@ impl<I: Io> Core<I> {
     }
 
     /// The throttle hears of an attempt that ended without a head.
-    pub fn hear_nothing(&mut self, flight: &Flight, failure: Option<&Failure>, timings: &Timings) {
+    pub fn on_no_response(
+        &mut self,
+        flight: &Flight,
+        failure: Option<&Failure>,
+        timings: &Timings,
+    ) {
         let signal = self.signal_of(flight, None, &Headers::default(), failure, timings);
         self.throttle
             .answer(flight.ticket, flight.job.id, &signal, self.now);

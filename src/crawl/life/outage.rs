@@ -320,7 +320,7 @@ impl<I: Io> Core<I> {
         self.outage.put_back += 1;
         let flight = self.flights.get(key).expect("the caller found it");
         let until = self.parked_until(flight.lane, egress);
-        self.put_off(key, until);
+        self.requeue_at(key, until);
     }
 
     /// Carries out what the breaker decided: called once a turn.

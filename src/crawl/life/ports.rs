@@ -162,7 +162,7 @@ impl<I: Io> Core<I> {
             "our machine has no local port left for {remote}; requests wait until one is free \
              (net.ipv4.ip_local_port_range has more)"
         );
-        self.put_off(key, until);
+        self.requeue_at(key, until);
     }
 
     /// A connection to a place was begun: looking for its port may have taken long.

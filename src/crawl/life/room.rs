@@ -81,7 +81,7 @@ impl<I: Io> Core<I> {
             );
             self.throttle.set_in_flight_max(most);
         }
-        self.put_off(key, self.now + EXHAUSTED_PAUSE);
+        self.requeue_at(key, self.now + EXHAUSTED_PAUSE);
     }
 }
 

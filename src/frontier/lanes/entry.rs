@@ -62,7 +62,7 @@ impl Frontier {
     }
 
     /// Lets a URL in that no filter may leave out. It counts as seen, and as a seed's where it is one.
-    pub fn let_in(&mut self, url: &CrawlUrl, seed: bool, throttle: &mut Throttle) {
+    pub fn mark_seen(&mut self, url: &CrawlUrl, seed: bool, throttle: &mut Throttle) {
         self.seen.insert(url);
         if seed {
             self.add_seed(url, throttle.names_mut());

@@ -65,7 +65,8 @@ impl Bench {
                 if !matches!(next, Next::Send(_)) {
                     self.throttle.cancel(ticket, self.now);
                 }
-                self.frontier.go_on(lane, &mut self.throttle, self.now);
+                self.frontier
+                    .offer_or_close(lane, &mut self.throttle, self.now);
                 Some((lane, ticket, next))
             }
             Grant::Depart(_) => unreachable!("nothing is made ready here"),
@@ -492,8 +493,8 @@ fn lanes_of_one_origin_are_told_apart_by_their_scopes_and_found_again() {
         .collect();
     assert_eq!(lanes, (0..5).map(LaneId).collect::<Vec<_>>());
     // The first goes, and another, and comes again: the others stay who they are.
-    frontier.go_on(lanes[0], &mut throttle, now);
-    frontier.go_on(lanes[2], &mut throttle, now);
+    frontier.offer_or_close(lanes[0], &mut throttle, now);
+    frontier.offer_or_close(lanes[2], &mut throttle, now);
     assert_eq!(frontier.lanes_open(), 3);
     let again = frontier.lane(&url, None, &sets[2], &mut throttle);
     assert_eq!(again, lanes[2]);
@@ -501,7 +502,7 @@ fn lanes_of_one_origin_are_told_apart_by_their_scopes_and_found_again() {
         assert_eq!(frontier.lane(&url, None, set, &mut throttle), *lane);
     }
     for lane in &lanes[1..] {
-        frontier.go_on(*lane, &mut throttle, now);
+        frontier.offer_or_close(*lane, &mut throttle, now);
     }
     assert_eq!(frontier.lanes_open(), 0);
     assert!(frontier.lane_of.is_empty());
@@ -551,7 +552,7 @@ fn requests_that_go_another_way_have_a_lane_of_their_own() {
     // A lane's number that is used again knows nothing of who had it before.
     let now = Instant::START;
     for lane in first[..3].iter().rev() {
-        frontier.go_on(*lane, &mut throttle, now);
+        frontier.offer_or_close(*lane, &mut throttle, now);
     }
     assert_eq!(frontier.lanes_open(), 0);
     let again = lanes(&mut frontier, &mut throttle);

@@ -74,7 +74,7 @@ impl Throttle {
                     remaining,
                     ..feedback.clone()
                 };
-                self.heed(scope, &rest, now);
+                self.apply_feedback(scope, &rest, now);
             }
         }
     }
@@ -139,7 +139,7 @@ impl Throttle {
             self.note(scope, None, None, &mut changes, now);
             self.changes = changes;
         }
-        self.heed(scope, feedback, now);
+        self.apply_feedback(scope, feedback, now);
     }
 
     /// The scopes that an answer is a refusal of.
@@ -394,7 +394,7 @@ impl Throttle {
     }
 
     /// What is known of one scope beyond status and latency.
-    pub(super) fn heed(&mut self, scope: ScopeId, feedback: &Feedback, now: Instant) {
+    pub(super) fn apply_feedback(&mut self, scope: ScopeId, feedback: &Feedback, now: Instant) {
         self.scope_mut(scope).feedback(feedback, now);
         if let Some(delay) = feedback.delay {
             let until = now + delay;
