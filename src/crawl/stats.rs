@@ -68,7 +68,7 @@ pub struct Stats {
     pub lag: Spread,
     /// By names that are short, mostly: these lie where they are compared.
     scopes: HashMap<SmolStr, Tally, Secret>,
-    scopes_untold: u64,
+    scopes_omitted: u64,
 }
 
 /// What one scope did.
@@ -123,7 +123,7 @@ impl Stats {
             lateness: Spread::new(),
             lag: Spread::new(),
             scopes: HashMap::with_hasher(Secret::from_seed(0)),
-            scopes_untold: 0,
+            scopes_omitted: 0,
         }
     }
 
@@ -209,7 +209,7 @@ impl Stats {
         let tally = match self.scopes.get_mut(scope) {
             Some(tally) => tally,
             None if is_full => {
-                self.scopes_untold += 1;
+                self.scopes_omitted += 1;
                 return;
             }
             None => self.scopes.entry(SmolStr::new(scope)).or_default(),
@@ -329,7 +329,7 @@ impl Stats {
             "lag": self.lag.to_json(),
             "slowest_scopes": scopes(self.slowest_scopes(10)),
             "most_refused_scopes": scopes(self.most_refused_scopes(10)),
-            "scopes_untold": self.scopes_untold,
+            "scopes_omitted": self.scopes_omitted,
         });
         // What our own machine lacked, and hosts that wait.
         let lacking = [
