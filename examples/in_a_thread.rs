@@ -23,7 +23,7 @@ pub fn crawl(config: Config, urls: Vec<String>) -> Result<Vec<Page>, Box<dyn Err
     for url in urls {
         let id = handle.submit(Request::get(url))?;
         // A retry or a redirect goes on; the page that is final has the number, too.
-        let is_last = |page: &Page| page.root == id && page.final_;
+        let is_last = |page: &Page| page.root == id && page.is_final;
         answered.extend(pages.iter().find(is_last));
     }
     drop(handle);

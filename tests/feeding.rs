@@ -32,7 +32,7 @@ impl Sink for ToThread {
     fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
         let place = self.open.iter().position(|(id, _)| *id == page.id);
         let later = self.open.swap_remove(place.expect("it had a head")).1;
-        if page.final_ {
+        if page.is_final {
             let page = std::mem::take(page);
             self.pages.send((page, later)).expect("the thread lives");
         }

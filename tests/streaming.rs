@@ -207,7 +207,7 @@ fn a_reply_that_the_sink_cancels_ends_there_and_is_not_asked_for_again() {
         (failure.kind.name(), failure.code),
         ("cancelled", "by_sink")
     );
-    assert!(cancelled.final_ && cancelled.bytes_wire < 1 << 20);
+    assert!(cancelled.is_final && cancelled.bytes_wire < 1 << 20);
     assert_eq!(next.body, b"kept");
     assert!(!next.reused);
 }

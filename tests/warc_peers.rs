@@ -268,7 +268,7 @@ fn page(name: &str, status: &str, fields: &str, body: &[u8]) -> Page {
         parent: None,
         via: Some("http://a.test/".into()),
         seed: true,
-        final_: true,
+        is_final: true,
         kind: "page",
         url: format!("http://a.test/{name}"),
         method: "GET".into(),

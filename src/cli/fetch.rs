@@ -84,7 +84,7 @@ pub const VALUES: CommandValues = CommandValues {
 
 /// Takes a finished attempt: only the last one at each URL is reported.
 fn take(seen: &mut Seen, page: Page, keep_body: bool) {
-    if !page.final_ || page.kind != "page" {
+    if !page.is_final || page.kind != "page" {
         return;
     }
     seen.heads += usize::from(page.status.is_some());

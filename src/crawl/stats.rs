@@ -137,11 +137,11 @@ impl Stats {
     pub fn count(&mut self, page: &Page) {
         self.attempts += 1;
         *self.by_kind.entry(page.kind).or_default() += 1;
-        if page.kind == "page" && page.final_ && page.status.is_some() {
+        if page.kind == "page" && page.is_final && page.status.is_some() {
             self.pages += 1;
         }
         let counts = page.failure.as_ref().is_some_and(counts_as_error);
-        self.errors_final += u64::from(page.final_ && counts);
+        self.errors_final += u64::from(page.is_final && counts);
         let failed = page.failure.as_ref().is_some_and(|failure| {
             // What somebody wanted to end so is no failure of the crawl.
             let wanted = [
@@ -151,7 +151,7 @@ impl Stats {
             ];
             !wanted.contains(&failure.kind)
         });
-        self.pages_failed += u64::from(page.kind == "page" && page.final_ && failed);
+        self.pages_failed += u64::from(page.kind == "page" && page.is_final && failed);
         self.bytes_wire += page.bytes_wire;
         self.bytes_body += page.body.len() as u64 + page.bytes_taken;
         self.links += u64::from(page.links.unwrap_or(0));

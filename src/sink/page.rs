@@ -31,7 +31,7 @@ pub struct Page {
     /// Asked for by a seed (or the target of a seed's redirect).
     pub seed: bool,
     /// No retry or redirect goes on from here.
-    pub final_: bool,
+    pub is_final: bool,
     /// `page`, `robots` or `sitemap`.
     pub kind: &'static str,
     /// The URL, canonical, without fragment.
@@ -221,7 +221,7 @@ pub(crate) mod samples {
             parent: None,
             via: None,
             seed: true,
-            final_: true,
+            is_final: true,
             kind: "page",
             url: format!("http://a.test/{id}"),
             method: "GET".into(),

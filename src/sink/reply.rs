@@ -59,7 +59,7 @@ impl Reply<'_> {
 
     /// Holds the page open until its links are known, on whatever thread they are looked for. Each
     /// attempt is a page of its own: drop it where the page turns out not to be
-    /// [final](super::page::Page::final_).
+    /// [final](super::page::Page::is_final).
     pub fn links_later(&self) -> LinksLater {
         let page = OpenPage {
             id: self.id,

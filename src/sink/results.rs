@@ -34,7 +34,7 @@ pub(super) fn write_until_place(page: &Page, digest: Option<Digest>, out: &mut V
     let parent = page.parent;
     field!(line, "parent", parent, with Line::number);
     field!(line, "seed", page.seed);
-    field!(line, "final", page.final_);
+    field!(line, "final", page.is_final);
     field!(line, "kind").word(page.kind);
     field!(line, "url").text(&page.url);
     let method = field!(line, "method");

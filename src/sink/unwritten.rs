@@ -79,7 +79,7 @@ mod tests {
         let mut lines = Vec::new();
         for (id, kind) in [(1, "sitemap"), (2, "robots"), (3, "sitemap")] {
             let mut page = samples::page(id);
-            (page.kind, page.final_) = (kind, id != 3);
+            (page.kind, page.is_final) = (kind, id != 3);
             write_until_place(&page, None, &mut lines);
             write_place(None, &mut lines);
             write_from_place(&page, &mut lines);
@@ -98,7 +98,7 @@ mod tests {
         for id in 1..=4 {
             let mut page = samples::page(id);
             page.url = format!("http://a.test/{id}");
-            page.final_ = id != 2;
+            page.is_final = id != 2;
             page.depth = id as u32;
             page.method = match id {
                 3 => "POST".into(),

@@ -31,7 +31,7 @@ fn ends(pages: &[Page], host: &str) -> (BTreeMap<String, usize>, usize) {
     let mut ends = BTreeMap::new();
     let mut tries = 0;
     for page in pages.iter().filter(|page| page.url.contains(host)) {
-        match page.final_ {
+        match page.is_final {
             true => *ends.entry(code(page)).or_default() += 1,
             false => tries += 1,
         }

@@ -78,7 +78,7 @@ impl Sink for Busy {
     fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
         let is_busy = !self.is_ready();
         let mut told = self.0.borrow_mut();
-        told.pages += usize::from(page.kind == "page" && page.final_);
+        told.pages += usize::from(page.kind == "page" && page.is_final);
         told.pages_while_busy += usize::from(is_busy);
     }
 

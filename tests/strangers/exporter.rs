@@ -107,7 +107,7 @@ impl Sink for Answers {
         let Some((attempts, _)) = waiting.get_mut(&page.tag) else {
             return;
         };
-        let (tag, is_final) = (page.tag, page.final_);
+        let (tag, is_final) = (page.tag, page.is_final);
         attempts.push(std::mem::take(page));
         if is_final && let Some((attempts, sender)) = waiting.remove(&tag) {
             let _ = sender.send(attempts); // Who scraped may be gone.

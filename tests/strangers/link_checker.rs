@@ -157,7 +157,7 @@ impl Site {
         if let (Some(status), Some(to)) = (page.status, &page.redirect) {
             target.redirects.push((status, to.clone()));
         }
-        if !page.final_ {
+        if !page.is_final {
             return;
         }
         target.verdict = match (&page.failure, page.status) {

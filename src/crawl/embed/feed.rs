@@ -314,7 +314,7 @@ impl Feed {
     /// How a page ends, where that is the end of a request of the source's. Asked before the sink
     /// takes it.
     pub fn ending_of(&self, page: &Page) -> Option<Ending> {
-        let ends = page.final_ && page.kind != Kind::Robots.name();
+        let ends = page.is_final && page.kind != Kind::Robots.name();
         (ends && self.given.contains_key(&page.root)).then(|| Ending {
             root: page.root,
             status: page.status,

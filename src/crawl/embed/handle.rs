@@ -29,7 +29,7 @@ use crate::throttle::signal::Feedback;
 /// descends from it by retries and redirects as [`Page::root`](crate::Page::root). Whatever happens,
 /// each number ends in one of two ways, once:
 ///
-/// - by a page that is [final](crate::Page::final_): what was fetched, or a failure. Here belong
+/// - by a page that is [final](crate::Page::is_final): what was fetched, or a failure. Here belong
 ///   `cancelled.asked` ([`Handle::cancel`], [`Handle::cancel_scope`]), `cancelled.stopped` (it was
 ///   on its way when the grace time ran out, or when the sink failed), and, with the code of the
 ///   filter, `filtered` for what was admitted before or is left out. Nothing was sent where

@@ -33,7 +33,7 @@ impl<I: Io> Crawler<I> {
     /// ```
     ///
     /// Every finished attempt is a result, in order of finishing: also those that are
-    /// [not final](Page::final_), and each robots.txt ([`Page::kind`]). As many wait as
+    /// [not final](Page::is_final), and each robots.txt ([`Page::kind`]). As many wait as
     /// [`Builder::results_max`](crate::Builder::results_max) says, and at most 8 MiB of what they
     /// carry; then the crawl sends nothing new and reads no more until one is taken, so that neither
     /// costs memory. It does not end before the last is taken: what follows from that one may still

@@ -36,10 +36,10 @@ impl<I: Io> Core<I> {
     /// Does what follows from a finished attempt, and notes in its page what that is. Gives what is to
     /// be looked for in its body.
     pub fn follow(&mut self, job: &Job, page: &mut Page) -> Finding {
-        page.final_ = false;
+        page.is_final = false;
         if is_called_off(page) {
             // Whoever asked for its end did not mean what it leads to.
-            page.final_ = true;
+            page.is_final = true;
             return Finding::default();
         }
         let standing = self.host_standing(job, page);
@@ -53,7 +53,7 @@ impl<I: Io> Core<I> {
         }
         if self.load.is_some() {
             // A probe measures the reply itself, wherever that leads.
-            page.final_ = true;
+            page.is_final = true;
             return Finding::default();
         }
         if let Some(location) = location(page) {
@@ -63,7 +63,7 @@ impl<I: Io> Core<I> {
                 Err(failure) => page.failure = Some(failure),
             }
         }
-        page.final_ = true;
+        page.is_final = true;
         match job.kind {
             Kind::Robots => self.read_robots(job, page),
             Kind::Sitemap => self.read_sitemap(job, page),

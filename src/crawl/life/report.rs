@@ -80,7 +80,7 @@ impl<I: Io> Core<I> {
             parent,
             via,
             seed,
-            final_,
+            is_final,
             kind,
             url,
             method,
@@ -121,7 +121,7 @@ impl<I: Io> Core<I> {
         *parent = (job.parent != 0).then_some(job.parent);
         via.clone_from(&job.via);
         *seed = job.seed;
-        *final_ = true;
+        *is_final = true;
         *kind = job.kind.name();
         rewrite(url, job.url.as_str());
         *method = match job.method() {
@@ -211,7 +211,7 @@ impl<I: Io> Core<I> {
         let feed = self.feed.as_ref();
         let ending = feed.and_then(|feed| feed.ending_of(&page));
         // With a source nothing is pending: it is given the end of each request.
-        let may_be_pending = page.final_ && job.kind != Kind::Robots && self.feed.is_none();
+        let may_be_pending = page.is_final && job.kind != Kind::Robots && self.feed.is_none();
         if may_be_pending && job.says_more_than_line() {
             self.sink.asked_by(page.id, &|| job.to_request());
         }

@@ -246,7 +246,7 @@ impl<I: Io> Core<I> {
             page,
             ..
         } = task;
-        let counts = page.final_ && page.status.is_some();
+        let counts = page.is_final && page.status.is_some();
         let buffers = self.deliver(&job, page);
         self.frontier
             .ended(lane, &job, counts, &mut self.throttle, self.now);

@@ -198,7 +198,7 @@ impl OpenLoop {
         // It was under none; what stands for that is our own affair.
         page.scopes.clear();
         page.timings.due = Some(arrival.due);
-        if !page.final_ {
+        if !page.is_final {
             self.report.retried += u64::from(arrival.measured);
             return;
         }

@@ -525,7 +525,7 @@ fn statuses_are_replies_and_redirects_are_not_followed() {
     let ended = run(Server::new(script), settings(10.0, 20));
     assert_eq!(ended.report.by_status, [(302, 10), (500, 10)].into());
     assert_eq!(ended.asked().len(), 20);
-    assert!(ended.pages.iter().all(|page| page.final_));
+    assert!(ended.pages.iter().all(|page| page.is_final));
     let errors = &ended.report.by_error;
     assert!(errors.is_empty(), "{errors:?}");
 }

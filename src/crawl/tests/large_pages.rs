@@ -157,7 +157,11 @@ fn several_large_pages_at_once_share_one_budget_a_turn_also_with_warc() {
     let large: Vec<&Page> = pages.iter().filter(|page| page.seed).collect();
     assert_eq!(large.len(), 7);
     for page in large {
-        assert!(page.final_ && page.failure.is_none(), "{:?}", page.failure);
+        assert!(
+            page.is_final && page.failure.is_none(),
+            "{:?}",
+            page.failure
+        );
         assert!(!page.body.is_empty(), "a sink has the whole body");
         if !page.url.ends_with("7/") {
             assert_eq!(page.links, Some(10_000), "{}", page.url);
@@ -438,7 +442,7 @@ fn a_reply_under_way_that_is_called_off_leads_nowhere_and_has_its_line() {
     assert_eq!(finish(&mut crawler), "finished");
     let pages = told.pages.borrow();
     assert_eq!(
-        (pages.len(), pages[0].status, pages[0].final_),
+        (pages.len(), pages[0].status, pages[0].is_final),
         (1, Some(200), true)
     );
     assert!(!pages[0].body.is_empty());

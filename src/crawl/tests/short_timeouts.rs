@@ -74,7 +74,7 @@ fn a_silent_host_is_held_and_given_up_though_download_timeout_is_short() {
     let ends = |is_final, wanted: &str| {
         let is_it = |page: &&Page| {
             let failure = page.failure.as_ref().expect("nothing answers");
-            page.final_ == is_final && failure.code() == wanted
+            page.is_final == is_final && failure.code() == wanted
         };
         pages.iter().filter(is_it).count()
     };

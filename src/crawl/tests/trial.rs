@@ -64,7 +64,7 @@ impl Told {
     /// How the page of a number says that it ended, if it is final: `200`, or `cancelled.asked`.
     pub fn end(&self, id: u64) -> Option<String> {
         let pages = self.pages.borrow();
-        let mut ends = pages.iter().filter(|page| page.root == id && page.final_);
+        let mut ends = pages.iter().filter(|page| page.root == id && page.is_final);
         let end = ends.next()?;
         assert!(ends.next().is_none(), "{id} has ended twice");
         Some(match (&end.failure, end.status) {

@@ -96,7 +96,7 @@ pub unsafe extern "C" fn argiope_view(page: *const ArgiopePage) -> ArgiopeView {
         id: page.id,
         root: page.root,
         tag: page.tag,
-        is_final: page.final_,
+        is_final: page.is_final,
         status: page.status.unwrap_or(0),
         server_latency: latency.map_or(-1, |latency| latency.as_nanos() as i64),
         kind: page.kind.into(),

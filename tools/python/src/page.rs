@@ -40,7 +40,7 @@ impl Page {
     /// Whether no retry or redirect goes on from here.
     #[getter]
     fn is_final(&self) -> bool {
-        self.0.final_
+        self.0.is_final
     }
 
     /// `page`, `robots` or `sitemap`.

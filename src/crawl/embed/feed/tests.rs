@@ -240,7 +240,7 @@ fn whatever_happens_each_request_that_was_given_is_acknowledged_once() {
             let pages = told.pages.borrow();
             let of_it = pages.iter().filter(|page| page.tag == ack.tag);
             let sent = of_it.clone().any(|page| page.timings.sent.is_some());
-            let ended = of_it.clone().any(|page| page.final_);
+            let ended = of_it.clone().any(|page| page.is_final);
             match ack.end.as_str() {
                 "not begun" => assert!(!sent && !ended, "{seed}: {ack:?}"),
                 "unfinished" => {

@@ -92,7 +92,7 @@ fn whatever_happens_each_number_ends_once() {
             }
         };
         let mut ended: BTreeMap<u64, u32> = BTreeMap::new();
-        for page in told.pages.borrow().iter().filter(|page| page.final_) {
+        for page in told.pages.borrow().iter().filter(|page| page.is_final) {
             *ended.entry(page.root).or_default() += 1;
         }
         let cut: BTreeSet<u64> = {
@@ -182,7 +182,10 @@ fn a_number_is_that_of_the_first_attempt_and_its_redirect_tells_it() {
     drop(handle);
     assert_eq!(finish(&mut crawler), "finished");
     let pages = told.pages.borrow();
-    let told: Vec<_> = pages.iter().map(|page| (page.root, page.final_)).collect();
+    let told: Vec<_> = pages
+        .iter()
+        .map(|page| (page.root, page.is_final))
+        .collect();
     assert_eq!(told, [(id, false), (id, true)]);
     assert_eq!((pages[0].id, pages[1].parent), (id, Some(id)));
 }
