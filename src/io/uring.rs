@@ -518,6 +518,7 @@ impl Io for Uring {
 impl Drop for Uring {
     fn drop(&mut self) {
         if !self.quiesce() {
+            self.ring.leak();
             self.buffers.leak();
         }
     }

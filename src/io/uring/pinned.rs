@@ -11,7 +11,7 @@ pub(super) struct Pinned {
     is_leaked: bool,
 }
 
-// SAFETY: the block is its own.
+// SAFETY: nothing else of ours holds the address, and any thread may free the block.
 unsafe impl Send for Pinned {}
 
 impl Pinned {

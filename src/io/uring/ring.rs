@@ -5,6 +5,8 @@
 //! advance. Only so each segment keeps the stamp of its own arrival while we are busy.
 
 use std::alloc::Layout;
+#[cfg(test)]
+use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::mem;
@@ -23,6 +25,9 @@ pub(super) struct Ring {
     ring: IoUring,
     /// What a receive brings along beside the bytes. Boxed: the kernel looks at it when it is asked.
     header: Box<libc::msghdr>,
+    /// How the next cancellations fail.
+    #[cfg(test)]
+    pub(super) injected: VecDeque<io::Error>,
     /// Whether the kernel takes a deadline as a moment; else as a span.
     absolute: bool,
 }
@@ -132,6 +137,8 @@ impl Ring {
             absolute: has.is_feature_min_timeout(),
             ring,
             header,
+            #[cfg(test)]
+            injected: VecDeque::new(),
         })
     }
 
@@ -194,8 +201,8 @@ impl Ring {
 
     fn push(&mut self, ask: squeue::Entry, name: Name) {
         let ask = ask.user_data(name.to_u64());
-        // SAFETY: the one piece of memory that an operation points to is the header, which lives
-        // as long as the ring. The buffers of a receive are lent: see `borrow_from`.
+        // SAFETY: the one piece of memory that an operation points to is the header, which lives as long
+        // as the ring, or for ever: see `leak`. The buffers of a receive are lent: see `borrow_from`.
         unsafe { self.ring.submission().push(&ask) }
             .expect("the caller asked whether there is room");
     }
@@ -258,11 +265,21 @@ impl Ring {
         }));
     }
 
+    /// Never frees the memory that operations point to: they may still be under way when the ring is gone.
+    pub(super) fn leak(&mut self) {
+        // SAFETY: a header of zeroes is a valid one, without name, data or control.
+        let empty = Box::new(unsafe { mem::zeroed() });
+        mem::forget(mem::replace(&mut self.header, empty));
+    }
+
     /// Ends all that is under way and waits until it has ended. The last answers can be taken then.
     pub(super) fn cancel_all(&mut self) -> io::Result<()> {
         loop {
             let all = types::CancelBuilder::any();
-            match self.ring.submitter().register_sync_cancel(None, all) {
+            let result = self.ring.submitter().register_sync_cancel(None, all);
+            #[cfg(test)]
+            let result = self.injected.pop_front().map_or(result, Err);
+            match result {
                 Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
                 // What was not cancelled yet is found again.
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

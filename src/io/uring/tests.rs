@@ -252,20 +252,36 @@ fn nothing_is_under_way_when_the_memory_goes() {
 
 #[test]
 fn the_memory_stays_where_receives_cannot_be_ended() {
-    let check = |never_ends: usize, expected: fn(usize) -> Dropped| {
+    let check = |spoil: fn(&mut Uring), expected: fn(usize) -> Dropped| {
         let Some(mut io) = uring(Settings::default()) else {
             return;
         };
         let mut peer = connected(&mut io, 0);
         peer.write_all(&[b'x'; 100_000]).expect("we listen");
         let blocks = io.buffers.blocks() + 1;
-        io.receiving += never_ends;
-        DROPPED.take();
-        drop(io);
-        assert_eq!(DROPPED.take(), expected(blocks));
+        spoil(&mut io);
+        // Whoever drops it, also where another thread asked for the receives.
+        let dropped = thread::spawn(move || {
+            drop(io);
+            DROPPED.take()
+        });
+        assert_eq!(dropped.join().expect("it is dropped"), expected(blocks));
     };
-    check(0, |freed| Dropped { freed, leaked: 0 });
-    check(1, |leaked| Dropped { freed: 0, leaked });
+    let freed = |freed| Dropped { freed, leaked: 0 };
+    let leaked = |leaked| Dropped { freed: 0, leaked };
+    check(|_| (), freed);
+    let interrupted = |io: &mut Uring| {
+        let error = io::Error::from_raw_os_error(libc::EINTR);
+        io.ring.injected.push_back(error);
+    };
+    check(interrupted, freed);
+    let failing = |io: &mut Uring| {
+        let error = io::Error::from_raw_os_error(libc::EINVAL);
+        io.ring.injected.push_back(error);
+    };
+    check(failing, leaked);
+    // One that never gives its last answer.
+    check(|io| io.receiving += 1, leaked);
 }
 
 #[test]

@@ -55,12 +55,20 @@ impl Uring {
         if self.ring.cancel_all().is_err() {
             return false;
         }
+        // The kernel gives the last answers in the name of the thread that asked, which may be another.
+        let patient_until = self.stamps.now() + QUIESCE_PATIENCE;
         while self.receiving > 0 {
             self.answers.clear();
             self.ring.take(ANSWERS_A_TURN, &mut self.answers);
-            // They were all given before the cancelling came back.
             if self.answers.is_empty() {
-                return false;
+                let now = self.stamps.now();
+                if now >= patient_until {
+                    return false;
+                }
+                self.ring.sleep(
+                    Some(self.stamps.timer_time(patient_until)),
+                    self.stamps.timer_time(now),
+                );
             }
             let ended = |answer: &&Answer| answer.name.what == What::Receive && !answer.more;
             self.receiving -= self.answers.iter().filter(ended).count();
@@ -75,6 +83,9 @@ const TRIAL: Name = Name {
     slot: SLOT_MAX,
     serial: 0,
 };
+
+/// What was cancelled has ended long before, unless the thread that asked for it does not run.
+const QUIESCE_PATIENCE: Duration = Duration::from_millis(100);
 
 /// A datagram to ourselves arrives at once, whatever the machine is busy with.
 const TRIAL_PATIENCE: Duration = Duration::from_secs(1);
