@@ -4,6 +4,9 @@
 //! Room ── much is in use ──► Short ── little is, or half of the queue is done ──► Room
 //! ```
 
+use std::time::Duration;
+
+use crate::base::time::Instant;
 use crate::crawl::config::Config;
 use crate::crawl::core::Core;
 use crate::io::{Io, Memory};
@@ -15,6 +18,7 @@ pub struct MemoryRoom {
     reported: bool,
     /// Seeds taken since it was looked at.
     taken: u32,
+    looked: Instant,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,6 +37,9 @@ const ROOM_BELOW: f64 = 0.7;
 const QUEUED_MIN: usize = 1000;
 /// Seeds that take a megabyte or so come in between two looks.
 const LOOK_EVERY: u32 = 4096;
+
+/// How often it is looked at where no seeds come: links alone fill it, and nothing is done but to say so.
+const LOOK_SELDOM: Duration = Duration::from_secs(30);
 
 /// What a queued request takes beside its URL, and what a URL takes: `tests/queued_memory.rs`.
 const QUEUED_BYTES: u64 = 200 + 80;
@@ -114,10 +121,12 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Looks at how much memory is in use, if seeds wait for memory or more of them may come.
+    /// Called once a second: looks at how much memory is in use, each time if seeds wait for memory or more
+    /// of them may come, else now and then.
     pub fn watch_memory(&mut self) {
         let feeds = self.feed.as_ref().is_some_and(|feed| !feed.is_finished());
-        if feeds || !self.inbox.is_closed() || !self.memory.has_room() {
+        let waits = feeds || !self.inbox.is_closed() || !self.memory.has_room();
+        if waits || self.now.saturating_since(self.memory.looked) >= LOOK_SELDOM {
             self.look_at_memory();
         }
     }
@@ -125,6 +134,7 @@ impl<I: Io> Core<I> {
     fn look_at_memory(&mut self) {
         let had_room = self.memory.has_room();
         let memory = self.io.memory();
+        self.memory.looked = self.now;
         self.memory.handle_memory(memory, self.frontier.queued());
         self.unfinished |= self.memory.has_room() && !had_room;
     }
