@@ -115,7 +115,7 @@ pub use crate::throttle::engine::{Grant, LaneId, Throttle, TicketId};
 #[doc(inline)]
 pub use crate::throttle::scope::{ScopeId, ScopeSet};
 #[doc(inline)]
-pub use crate::wire::html::{Found, Link, LinkOptions, links};
+pub use crate::wire::html::{Found, Link, LinkOptions, links, links_of};
 #[doc(inline)]
 pub use crate::wire::http::{
     Framing, Head, Headers, HttpError, Item, Limits, RequestError, RequestHead, ResponseReader,

@@ -150,6 +150,17 @@ fn measure(
 /// A crawl that takes longer is stopped: most of its turns were seen.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Links whose queries have so many of these characters, and a number.
+fn queries(character: &[u8], count: usize, size: usize) -> Vec<u8> {
+    let mut html = Vec::with_capacity(size + 1000);
+    while html.len() < size {
+        html.extend_from_slice(format!("<a href='?{}", html.len()).as_bytes());
+        html.extend_from_slice(&character.repeat(count));
+        html.extend_from_slice(b"'>");
+    }
+    html
+}
+
 /// The pages, each with what is asked for beside it.
 fn kinds(size: usize) -> Vec<(&'static str, Site)> {
     let fill = |text: &str| text.repeat(size / text.len());
@@ -224,6 +235,15 @@ fn kinds(size: usize) -> Vec<(&'static str, Site)> {
                 "text/html; charset=shift_jis",
                 &[0x82, 0xa0].repeat(size / 2),
             ),
+        ),
+        // Queries in the page's own encoding; of those that lack a character it is written by its number.
+        (
+            "big5-queries",
+            page("text/html; charset=big5", &queries(&[0xff], 140, size)),
+        ),
+        (
+            "gbk-queries",
+            page("text/html; charset=gbk", &queries(&[0xf7, 0xfe], 300, size)),
         ),
         ("chunks", chunked),
         ("gzip", coded("gzip", &fill(paragraphs))),

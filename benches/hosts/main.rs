@@ -31,9 +31,10 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::thread::CpuSet;
 use tokio::io::unix::AsyncFd;
 
-/// The binary's own, for `run` stands for the binary; the package for Python has the same.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+// `run` stands for the binary; the package for Python has the same allocator.
+#[expect(dead_code, reason = "what is freed is not given back here")]
+#[path = "../../src/cli/allocator.rs"]
+mod allocator;
 
 /// Who drives.
 const HOSTS: &[(&str, Drive)] = &[
@@ -62,6 +63,7 @@ struct Cost {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
+    allocator::prepare();
     // Threads and processes stay where they are begun.
     let processors = two_processors();
     stay_on(processors.map(|two| two[1]));

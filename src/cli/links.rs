@@ -5,8 +5,7 @@ use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use argiope::wire::charset;
-use argiope::wire::html::{LinkOptions, links};
+use argiope::wire::html::{LinkOptions, links_of};
 use argiope::wire::url::CrawlUrl;
 use serde::{Deserialize, Serialize};
 
@@ -62,8 +61,8 @@ fn run_on(
             return Ok(2);
         }
     };
-    let html = charset::decode(&file, args.content_type.as_deref());
-    for link in links(&html, &base, options).links {
+    let content_type = args.content_type.as_deref();
+    for link in links_of(&file, content_type, &base, options).links {
         let line = if args.json {
             serde_json::to_string(&Detail {
                 url: link.url.as_str(),
@@ -116,8 +115,7 @@ fn answer(question: Question, args: &LinksArgs, options: &LinkOptions<'_>) -> Re
     } else {
         content_type.as_deref()
     };
-    let html = charset::decode(&page, content_type);
-    let found = links(&html, &base, options);
+    let found = links_of(&page, content_type, &base, options);
     Ok(Answer {
         links: found
             .links
@@ -175,12 +173,12 @@ mod tests {
             "-",
             None,
             false,
-            "{\"html_b64\":\"PGEgaHJlZj0v/D4=\",\"base\":\"http://a.test/\",\"content_type\":\"text/html; charset=latin1\"}\n\
+            "{\"html_b64\":\"PGEgaHJlZj0v/D/8Pg==\",\"base\":\"http://a.test/\",\"content_type\":\"text/html; charset=latin1\"}\n\
              {\"html\":\"<meta charset=latin1><a href=/ü>\",\"base\":\"http://a.test/\"}\n\
              {\"html\":\"\"}\n{\"html\":\"\",\"base\":\"x\"}\n",
             (
                 0,
-                "{\"links\":[\"http://a.test/%C3%BC\"]}\n{\"links\":[\"http://a.test/%C3%BC\"]}\n\
+                "{\"links\":[\"http://a.test/%C3%BC?%FC\"]}\n{\"links\":[\"http://a.test/%C3%BC\"]}\n\
                  {\"error\":\"base is not given\"}\n\
                  {\"error\":\"base: not an absolute URL (http://HOST/… or https://HOST/…)\"}\n",
             ),

@@ -1,6 +1,7 @@
 //! In which character encoding a document is written, and its text.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 
 use encoding_rs::{Decoder, EncoderResult, Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
@@ -114,31 +115,46 @@ pub(crate) struct QueryEncoding(&'static Encoding);
 
 impl QueryEncoding {
     /// The octets of a query's text. A character that the encoding lacks is written by its number, as
-    /// `%26%238364%3B`.
-    pub fn encode(self, text: &str) -> Cow<'_, [u8]> {
-        if text.is_ascii() {
+    /// `%26%238364%3B`. `lacking` counts these; beyond [`LACKING_MAX`] the rest is left out.
+    pub fn encode<'a>(self, text: &'a str, lacking: &Cell<usize>) -> Cow<'a, [u8]> {
+        // In ISO-2022-JP other octets of ASCII switch between sets of characters.
+        if text.bytes().all(|octet| matches!(octet, b' '..=b'~')) {
             return text.as_bytes().into();
         }
         let mut encoder = self.0.new_encoder();
         let mut octets = Vec::new();
+        let mut buffer = [0; 512];
         let mut rest = text;
         loop {
-            let most = encoder.max_buffer_length_from_utf8_without_replacement(rest.len());
-            octets.reserve(most.unwrap_or(0));
-            let (result, read) =
-                encoder.encode_from_utf8_to_vec_without_replacement(rest, &mut octets, true);
+            let (result, read, written) =
+                encoder.encode_from_utf8_without_replacement(rest, &mut buffer, true);
+            octets.extend_from_slice(&buffer[..written]);
             rest = &rest[read..];
             match result {
                 EncoderResult::InputEmpty => return octets.into(),
                 EncoderResult::OutputFull => {}
-                EncoderResult::Unmappable(lacking) => {
-                    let number = format!("%26%23{}%3B", u32::from(lacking));
-                    octets.extend_from_slice(number.as_bytes());
+                EncoderResult::Unmappable(character) => {
+                    lacking.set(lacking.get() + 1);
+                    if lacking.get() > LACKING_MAX {
+                        return octets.into();
+                    }
+                    octets.extend_from_slice(b"%26%23");
+                    octets.extend_from_slice(
+                        itoa::Buffer::new().format(u32::from(character)).as_bytes(),
+                    );
+                    octets.extend_from_slice(b"%3B");
                 }
             }
         }
     }
 }
+
+/// The most characters of one query that its encoding may lack: each takes a search through all of its
+/// tables. With so many, written by their numbers, a URL has some 3000 octets.
+pub(crate) const LACKING_MAX: usize = 256;
+
+/// What finding out that an encoding lacks a character takes, in octets of HTML that are read.
+pub(crate) const LACKING_UNITS: usize = 2048;
 
 /// Octets that are looked at between two looks at what is left of a step.
 const CHECKED_AT_ONCE: usize = 16 << 10;

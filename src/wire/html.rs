@@ -16,9 +16,22 @@ use crate::base::units::Units;
 ///
 /// Relative references are resolved against the first `<base href>` or else the page's URL. What
 /// is no http or https URL is passed over. A document may break off anywhere.
+///
+/// The text is taken for UTF-8: so are the queries of its links. [`links_of`] takes a body as it came.
 pub fn links(html: &str, page: &CrawlUrl, options: &LinkOptions<'_>) -> Found {
     let utf_8 = Some("text/html; charset=utf-8");
-    let mut search = LinkSearch::new(html.as_bytes(), utf_8, page, options, usize::MAX);
+    links_of(html.as_bytes(), utf_8, page, options)
+}
+
+/// The same of a body as it came: those that a crawl finds. The queries of links are in the body's own
+/// encoding.
+pub fn links_of(
+    body: &[u8],
+    content_type: Option<&str>,
+    page: &CrawlUrl,
+    options: &LinkOptions<'_>,
+) -> Found {
+    let mut search = LinkSearch::new(body, content_type, page, options, usize::MAX);
     let mut links = Vec::new();
     loop {
         match search.step(&mut Units::unbounded()) {
@@ -291,7 +304,7 @@ impl Resolving {
                 return Step::TooLong;
             }
             units.spend(RESOLVED_UNITS + text.len() + self.reach.length() / 4);
-            let Ok(url) = search.base.join(text) else {
+            let Ok(url) = search.base.join_within(text, units) else {
                 continue;
             };
             if !self.seen.insert(url.fingerprint()) {

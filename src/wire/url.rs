@@ -5,6 +5,7 @@ mod base;
 mod plain;
 mod standard;
 
+use std::cell::Cell;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -350,7 +351,7 @@ fn parse(input: &str, base: Option<&str>) -> Result<Parsed, UrlError> {
         return Err(UrlError::Long);
     }
     match base {
-        Some(base) => Parsed::parse(base)?.join(input, None),
+        Some(base) => Parsed::parse(base)?.join(input, None, &Cell::default()),
         None if input.trim_matches(|c| c <= ' ').is_empty() => Err(UrlError::Empty),
         None => Parsed::parse(input),
     }

@@ -11,8 +11,7 @@ use std::io;
 use std::pin::pin;
 use std::time::Duration;
 
-use argiope::parts::{LinkOptions, links};
-use argiope::wire::charset;
+use argiope::parts::{LinkOptions, links_of};
 use argiope::{Config, CrawlUrl, Crawler, FailureKind, Page, Request, Turn};
 use tokio::io::unix::AsyncFd;
 
@@ -184,12 +183,12 @@ impl Site {
             && url.authority() == self.authority
             && matches!(target.verdict, Verdict::Fine(_))
         {
-            let text = charset::decode(&page.body, page.content_type.as_deref());
             let options = LinkOptions {
                 resources: true,
                 ..LinkOptions::default()
             };
-            for link in links(&text, &url, &options).links {
+            let content_type = page.content_type.as_deref();
+            for link in links_of(&page.body, content_type, &url, &options).links {
                 self.add(link.url, Some(url.as_str()), crawler);
             }
         }

@@ -184,7 +184,8 @@ impl<I: Io> Core<I> {
                 self.throttle.remove_scope(lane, stale, self.now);
             }
             self.throttle.add_scope(lane, scope);
-            self.frontier.go_on(lane, &mut self.throttle, self.now);
+            self.frontier
+                .offer_or_close(lane, &mut self.throttle, self.now);
             return Resolved::Later;
         }
         Resolved::Found(Found {
@@ -266,7 +267,8 @@ impl<I: Io> Core<I> {
                                 self.looked_up.insert(lane, took);
                             }
                         }
-                        self.frontier.go_on(lane, &mut self.throttle, self.now);
+                        self.frontier
+                            .offer_or_close(lane, &mut self.throttle, self.now);
                     }
                     self.offer_unresolved();
                 }
@@ -278,7 +280,8 @@ impl<I: Io> Core<I> {
     /// Lanes that the resolver had no room for ask again.
     pub fn offer_unresolved(&mut self) {
         for lane in std::mem::take(&mut self.unresolved) {
-            self.frontier.go_on(lane, &mut self.throttle, self.now);
+            self.frontier
+                .offer_or_close(lane, &mut self.throttle, self.now);
         }
     }
 

@@ -7,14 +7,14 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::base::chunked::ChunkedVec;
 
-/// References as they stand in the document, each text once. None is moved once it is noted: a page of
-/// 10 MiB has megabytes of them, which are not to be copied in one turn.
+/// References as they stand in the document, each text once. A page of 10 MiB has megabytes of them: at most
+/// [`PART_BYTES`] are moved at once.
 #[derive(Debug, Default)]
 pub(super) struct References {
     list: ChunkedVec<Reference>,
     /// Their texts, one after the other in parts of about [`PART_BYTES`].
     texts: Vec<String>,
-    /// Bytes of them all.
+    /// Bytes that these have room for.
     text_bytes: usize,
     /// The prints of these texts. Whoever makes two texts with one print loses a link of his own.
     seen: BTreeSet<u64>,
@@ -62,14 +62,21 @@ impl References {
     /// Keeps a text; in which part it is, and where there.
     fn keep(&mut self, text: String) -> (usize, Range<usize>) {
         let length = text.len();
-        self.text_bytes += length;
         let fits = |part: &String| part.len() + length <= PART_BYTES;
         let start = match self.texts.last_mut().filter(|part| fits(part)) {
             Some(part) => {
+                let before = part.capacity();
+                let start = part.len();
+                if before < start + length {
+                    let room = (2 * before).clamp(start + length, PART_BYTES);
+                    part.reserve_exact(room - start);
+                }
                 part.push_str(&text);
-                part.len() - length
+                self.text_bytes += part.capacity() - before;
+                start
             }
             None => {
+                self.text_bytes += text.capacity();
                 self.texts.push(text);
                 0
             }

@@ -58,12 +58,8 @@ fn the_query_of_a_reference_is_in_the_encoding_of_its_page() {
         let body = crate::wire::charset::encoded(html, encoding);
         let page = CrawlUrl::parse("http://a.test/dir/page?q").unwrap();
         let content_type = format!("text/html; charset={encoding}");
-        let options = LinkOptions::default();
-        let mut search = LinkSearch::new(&body[..], Some(&content_type), &page, &options, 2000);
-        let Step::Link(link) = search.step(&mut Units::unbounded()) else {
-            panic!("no link in {html}");
-        };
-        assert_eq!(link.url.as_str(), expected, "{encoding}: {html}");
+        let found = links_of(&body, Some(&content_type), &page, &LinkOptions::default());
+        assert_eq!(found.links[0].url.as_str(), expected, "{encoding}: {html}");
     };
     let euro = "<a href='/you?c=&euro;'>";
     check("iso-8859-15", euro, "http://a.test/you?c=%A4");
@@ -92,21 +88,60 @@ fn the_query_of_a_reference_is_in_the_encoding_of_its_page() {
         "<base href='/b?中'><a href='#x'>",
         "http://a.test/b?%D6%D0",
     );
-    // Only of what is fetched over HTTP, and never in UTF-16.
-    let utf_16 = [
-        &[0xFF, 0xFE][..],
-        &"<a href=?ü>"
-            .encode_utf16()
-            .flat_map(u16::to_le_bytes)
-            .collect::<Vec<_>>(),
-    ]
-    .concat();
+    check("utf-8", "<a href='?ü'>", "http://a.test/dir/page?%C3%BC");
+    // A page in UTF-16 has its queries in UTF-8.
+    let utf_16 = "\u{feff}<a href=?ü>"
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes);
     let page = CrawlUrl::parse("http://a.test/").unwrap();
-    let options = LinkOptions::default();
-    let mut search = LinkSearch::new(&utf_16[..], None, &page, &options, 2000);
-    assert!(
-        matches!(search.step(&mut Units::unbounded()), Step::Link(link) if link.url.as_str() == "http://a.test/?%C3%BC")
+    let found = links_of(
+        &utf_16.collect::<Vec<_>>(),
+        None,
+        &page,
+        &LinkOptions::default(),
     );
+    assert_eq!(found.links[0].url.as_str(), "http://a.test/?%C3%BC");
+}
+
+#[test]
+fn a_query_in_iso_2022_jp_cannot_switch_sets_of_characters() {
+    let check = |html: &str, expected: &str| {
+        let body = crate::wire::charset::encoded(html, "iso-2022-jp");
+        let page = CrawlUrl::parse("http://a.test/").unwrap();
+        let content_type = Some("text/html; charset=iso-2022-jp");
+        let found = links_of(&body, content_type, &page, &LinkOptions::default());
+        assert_eq!(found.links[0].url.as_str(), expected, "{html}");
+    };
+    check("<a href='?a&#27;(Jb'>", "http://a.test/?a%26%2365533%3B(Jb");
+    // A line end is left out before the text is encoded.
+    check("<a href='?あ&#10;い'>", "http://a.test/?%1B$B$%22$$%1B(B");
+}
+
+#[test]
+fn a_query_with_many_characters_that_its_encoding_lacks_is_no_link() {
+    let check = |count: usize, links: usize| {
+        let html = format!("<a href='?{}'>", "\u{2603}".repeat(count));
+        let body = html.replace('\u{2603}', "&#9731;");
+        let page = CrawlUrl::parse("http://a.test/").unwrap();
+        let mut search = LinkSearch::new(
+            body.as_bytes(),
+            Some("text/html; charset=big5"),
+            &page,
+            &LinkOptions::default(),
+            65_000,
+        );
+        let mut units = Units::unbounded();
+        let mut found = 0;
+        while matches!(search.step(&mut units), Step::Link(_)) {
+            found += 1;
+        }
+        assert_eq!(found, links, "{count}");
+        assert!(units.spent() >= 2048 * count.min(256) as u64, "{count}");
+    };
+    check(1, 1);
+    check(256, 1);
+    check(257, 0);
+    check(20_000, 0);
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! What the references of a page are relative to.
 
+use std::cell::Cell;
+
 use super::standard::Parsed;
 use super::{CrawlUrl, LENGTH_MAX, UrlError, plain};
-use crate::wire::charset::QueryEncoding;
+use crate::base::units::Units;
+use crate::wire::charset::{LACKING_MAX, LACKING_UNITS, QueryEncoding};
 
 /// A page's URL, parsed once, against which its references are resolved.
 ///
@@ -30,16 +33,31 @@ impl Base {
 
     /// Resolves a reference to something we can fetch.
     pub fn join(&self, reference: &str) -> Result<CrawlUrl, UrlError> {
+        self.join_within(reference, &mut Units::unbounded())
+    }
+
+    /// The same, where characters that the document's encoding lacks cost units.
+    pub(crate) fn join_within(
+        &self,
+        reference: &str,
+        units: &mut Units,
+    ) -> Result<CrawlUrl, UrlError> {
         if let Some(url) = plain::read(reference) {
             return Ok(url);
         }
-        self.resolve(reference)?.into_crawl_url()
+        let lacking = Cell::default();
+        let url = self.resolve(reference, &lacking);
+        units.spend(lacking.get() * LACKING_UNITS);
+        match lacking.get() > LACKING_MAX {
+            true => Err(UrlError::Long),
+            false => url?.into_crawl_url(),
+        }
     }
 
     /// The base that a `<base href>` on this page sets; the page's own when it is nonsense, or a
     /// `data:` or `javascript:` URL (WHATWG HTML, 4.2.3).
     pub fn rebased(&self, reference: &str) -> Self {
-        match self.resolve(reference) {
+        match self.resolve(reference, &Cell::default()) {
             Ok(url) if !matches!(url.scheme(), "data" | "javascript") => Base {
                 url,
                 encoding: self.encoding,
@@ -53,11 +71,11 @@ impl Base {
         Reach::of(self.url.href())
     }
 
-    fn resolve(&self, reference: &str) -> Result<Parsed, UrlError> {
+    fn resolve(&self, reference: &str, lacking: &Cell<usize>) -> Result<Parsed, UrlError> {
         if reference.len() > LENGTH_MAX {
             return Err(UrlError::Long);
         }
-        self.url.join(reference, self.encoding)
+        self.url.join(reference, self.encoding, lacking)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Any URL, read by the library that reads them as browsers do, hosts of any script included.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 
 use url::{ParseError, Position, Url};
 
@@ -20,11 +21,13 @@ impl Parsed {
         Ok(Parsed(Url::parse(input)?))
     }
 
-    /// Resolves a reference against this. Its query is in `encoding`, or in UTF-8.
+    /// Resolves a reference against this. Its query is in `encoding`, or in UTF-8; `lacking` counts
+    /// the characters that the encoding does not have.
     pub(super) fn join(
         &self,
         reference: &str,
         encoding: Option<QueryEncoding>,
+        lacking: &Cell<usize>,
     ) -> Result<Self, UrlError> {
         let reference = match self.scheme() {
             "http" | "https" | "ftp" | "ws" | "wss" => with_two_slashes(reference),
@@ -33,9 +36,10 @@ impl Parsed {
         let options = Url::options().base_url(Some(&self.0));
         let url = match encoding {
             None => options.parse(&reference),
+            // Tabs and line ends are left out; the library would encode what is between them apart.
             Some(encoding) => options
-                .encoding_override(Some(&|query| encoding.encode(query)))
-                .parse(&reference),
+                .encoding_override(Some(&|query| encoding.encode(query, lacking)))
+                .parse(&reference.replace(['\t', '\n', '\r'], "")),
         };
         Ok(Parsed(url?))
     }
