@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use argiope::serde_json::{self, Value};
 use argiope::settings::ScopePatch;
-use argiope::{Handle, SubmitError, ControlError};
+use argiope::{ControlError, Handle, SubmitError};
 
 use crate::crawler::{request, text};
 use crate::error::{ArgiopeStatus, guarded, refuse};

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use argiope::settings::ScopePatch;
-use argiope::{SubmitError, ControlError, Request};
+use argiope::{ControlError, Request, SubmitError};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
