@@ -89,17 +89,17 @@ pub enum SubmitError {
     },
 }
 
-/// Why the crawl was not told something.
+/// Why an order was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// It was told more than it could heed since its last turn; try again later.
-    #[error("the crawl has not yet heeded what it was told before")]
+    /// Too many orders wait for the crawl's next turn; try again later.
+    #[error("too many orders wait for the crawl's next turn")]
     Busy,
-    /// It is over.
+    /// The crawl is over.
     #[error("the crawl is over")]
     Over,
-    /// It cannot be said of a scope, for this reason.
+    /// The settings of a scope are not valid, for this reason.
     #[error(transparent)]
     Unsound(#[from] ConfigError),
 }
@@ -126,7 +126,7 @@ impl ControlError {
         }
     }
 
-    /// Whether the crawl may be told later.
+    /// Whether the same order may be accepted later.
     pub const fn is_retryable(&self) -> bool {
         matches!(self, ControlError::Busy)
     }
@@ -248,7 +248,7 @@ impl Handle {
     /// cancels that come together are looked for together.
     ///
     /// # Errors
-    /// [`ControlError::Busy`] while 4096 words wait to be heeded, [`ControlError::Over`] once the crawl is over.
+    /// [`ControlError::Busy`] while 4096 orders wait, [`ControlError::Over`] once the crawl is over.
     pub fn cancel(&self, id: u64) -> Result<(), ControlError> {
         self.tell(Word::Cancel(id))
     }

@@ -52,7 +52,7 @@ fn whatever_happens_each_number_ends_once() {
                     accepted.extend(handle.try_submit(request).ok());
                 }
                 let some = |rng: &mut Rng| rng.below(accepted.len().max(1) as u64) as usize;
-                let told = match rng.below(14) {
+                let result = match rng.below(14) {
                     0 | 1 => accepted
                         .get(some(&mut rng))
                         .map_or(Ok(()), |id| handle.cancel(*id)),
@@ -75,7 +75,10 @@ fn whatever_happens_each_number_ends_once() {
                     }
                     _ => Ok(()),
                 };
-                assert!(matches!(told, Ok(()) | Err(ControlError::Over)), "{told:?}");
+                assert!(
+                    matches!(result, Ok(()) | Err(ControlError::Over)),
+                    "{result:?}"
+                );
             }
             told.change_room(&mut rng);
             if steps == stops_at {
@@ -182,11 +185,11 @@ fn a_number_is_that_of_the_first_attempt_and_its_redirect_tells_it() {
     drop(handle);
     assert_eq!(finish(&mut crawler), "finished");
     let pages = told.pages.borrow();
-    let told: Vec<_> = pages
+    let attempts: Vec<_> = pages
         .iter()
         .map(|page| (page.root, page.is_final))
         .collect();
-    assert_eq!(told, [(id, false), (id, true)]);
+    assert_eq!(attempts, [(id, false), (id, true)]);
     assert_eq!((pages[0].id, pages[1].parent), (id, Some(id)));
 }
 
