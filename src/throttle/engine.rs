@@ -20,7 +20,7 @@ mod findings;
 mod answers;
 mod lanes;
 mod lines;
-mod roll;
+mod scope_table;
 mod scopes;
 mod tickets;
 
@@ -38,7 +38,7 @@ pub use self::tickets::TicketId;
 use self::accounts::Accounts;
 use self::lanes::Lane;
 use self::lines::End;
-use self::roll::ScopeTable;
+use self::scope_table::ScopeTable;
 use self::scopes::{default_profile, profile};
 use self::tickets::Ticket;
 use super::backoff::Learned;

@@ -2,7 +2,7 @@
 //! became of those before, over the connections, names and timeouts of a crawl.
 
 mod schedule;
-mod load;
+mod open_loop;
 mod report;
 mod ceiling;
 #[cfg(test)]
@@ -14,9 +14,9 @@ pub use self::ceiling::{Ceiling, CeilingError};
 pub use self::report::{Measure, ProbeInterval, ProbeReport};
 pub use self::schedule::{Arrivals, Length};
 
-pub(super) use self::load::OpenLoop;
+pub(super) use self::open_loop::OpenLoop;
 
-use self::load::Target;
+use self::open_loop::Target;
 use self::schedule::Schedule;
 use super::config::{Config, Source, settings};
 use super::crawler::{Crawler, Parts, SetUpError, Turn};
