@@ -2,10 +2,10 @@
 #![deny(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
-compile_error!("argiope runs on Linux only: it lives on epoll, timerfd and kernel receive stamps");
+compile_error!("argiope runs on Linux only: it needs epoll, timerfd and kernel receive stamps");
 
-// The floors, from the ground up. The hidden ones are the house's own business: they are reachable
-// for its tests, benches and binary, and change without notice.
+// The floors, from the ground up. The hidden ones are internal: public for tests and benches only, without
+// any guarantee between versions.
 #[doc(hidden)]
 pub mod base;
 #[doc(hidden)]
@@ -24,10 +24,13 @@ pub mod crawl;
 pub mod parts;
 pub mod settings;
 pub mod sim;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod testkit;
 #[doc(inline)]
 pub use crawl::probe;
 
-// What a crawl is told, is given and is steered by.
+// Configuring, feeding and steering a crawl.
 #[doc(inline)]
 pub use crawl::config::{Config, ConfigError};
 #[doc(inline)]
@@ -38,11 +41,11 @@ pub use crawl::{
 #[doc(inline)]
 pub use frontier::filter::Filtered;
 #[doc(inline)]
-pub use frontier::request::{Request, ScopesError};
+pub use frontier::request::seeds::SeedError;
 #[doc(inline)]
-pub use frontier::seeds::SeedError;
+pub use frontier::request::{Request, ScopesError};
 
-// What comes back.
+// Results, and how a crawl does.
 #[doc(inline)]
 pub use base::disk::{DiskDone, DiskJob};
 #[doc(inline)]
@@ -68,11 +71,13 @@ pub use sink::{Sink, WriteError};
 #[doc(inline)]
 pub use throttle::decision::{Decision, Event, Source as DecisionSource};
 
-// What an embedder may bring instead of what is built in.
+// Parts that an embedder may replace.
+#[doc(inline)]
+pub use base::scopes::{Entry, Scopes, add_scope};
 #[doc(inline)]
 pub use throttle::map::{
-    ByAddress, ByDomain, ByEndpoint, ByHierarchy, ByHost, Combined, Entry, Later, ScopeMap,
-    ScopeQuery, Scopes, UnknownMap, add_scope,
+    ByAddress, ByDomain, ByEndpoint, ByHierarchy, ByHost, Combined, Later, ScopeMap, ScopeQuery,
+    UnknownMap,
 };
 #[doc(inline)]
 pub use throttle::settings::MapKind;
@@ -92,7 +97,54 @@ pub use wire::proxy::{Proxy, ProxyError, Route};
 #[doc(inline)]
 pub use wire::url::CrawlUrl;
 
-/// The README's examples compile and run.
+/// The examples of the README and of the book compile and run. `tests/docs.rs` checks that each page
+/// stands here.
 #[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
+mod pages {
+    macro_rules! pages {
+        ($($name:ident = $file:literal;)*) => {
+            $(#[doc = include_str!($file)] struct $name;)*
+        };
+    }
+
+    pages! {
+        Readme = "../README.md";
+        Contributing = "../CONTRIBUTING.md";
+        Changelog = "../CHANGELOG.md";
+        Security = "../SECURITY.md";
+        Book = "../docs/README.md";
+        GuideFirstCrawl = "../docs/guide/first-crawl.md";
+        GuideBroadCrawl = "../docs/guide/broad-crawl.md";
+        GuideThrottling = "../docs/guide/throttling.md";
+        GuideProxies = "../docs/guide/proxies.md";
+        GuideEmbedding = "../docs/guide/embedding.md";
+        GuidePython = "../docs/guide/python.md";
+        GuideC = "../docs/guide/c.md";
+        GuideLatency = "../docs/guide/latency.md";
+        GuideMachine = "../docs/guide/machine.md";
+        ReferenceCommands = "../docs/reference/commands.md";
+        ReferenceSettings = "../docs/reference/settings.md";
+        ReferenceScopes = "../docs/reference/scopes.md";
+        ReferenceSeeds = "../docs/reference/seeds.md";
+        ReferenceOutput = "../docs/reference/output.md";
+        ReferenceResults = "../docs/reference/results.md";
+        ReferenceStats = "../docs/reference/stats.md";
+        ReferenceThrottle = "../docs/reference/throttle.md";
+        ReferenceProbe = "../docs/reference/probe.md";
+        ReferenceErrors = "../docs/reference/errors.md";
+        BenchmarksMethod = "../docs/benchmarks/method.md";
+        BenchmarksSpeed = "../docs/benchmarks/speed.md";
+        BenchmarksLatency = "../docs/benchmarks/latency.md";
+        BenchmarksHiddenLimits = "../docs/benchmarks/hidden-limits.md";
+        BenchmarksBackground = "../docs/benchmarks/background.md";
+        DesignOverview = "../docs/design/overview.md";
+        DesignUrl = "../docs/design/url.md";
+        DesignIo = "../docs/design/io.md";
+        DesignThrottling = "../docs/design/throttling.md";
+        DesignDecisions = "../docs/design/decisions.md";
+        DesignTesting = "../docs/design/testing.md";
+        DesignGlossary = "../docs/design/glossary.md";
+        Limits = "../docs/limits.md";
+        Stability = "../docs/stability.md";
+    }
+}

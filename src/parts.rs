@@ -107,13 +107,15 @@
 //! ```
 
 #[doc(inline)]
+pub use crate::base::ids::LaneId;
+#[doc(inline)]
+pub use crate::base::ids::{ScopeId, ScopeSet};
+#[doc(inline)]
 pub use crate::base::time::Instant;
 #[doc(inline)]
 pub use crate::base::wheel::PacingWheel;
 #[doc(inline)]
-pub use crate::throttle::engine::{Grant, LaneId, Throttle, TicketId};
-#[doc(inline)]
-pub use crate::throttle::scope::{ScopeId, ScopeSet};
+pub use crate::throttle::engine::{Grant, Throttle, TicketId};
 #[doc(inline)]
 pub use crate::wire::html::{Found, Link, LinkOptions, links, links_of};
 #[doc(inline)]

@@ -13,8 +13,8 @@ use argiope::base::shared::Shared;
 use argiope::serde_json::json;
 use argiope::settings::ScopeSettings;
 use argiope::{
-    AdmitError, Answer, ByHost, ByStatus, Classify, Config, Crawler, Decision, DiskJob, Event,
-    FailureKind, Instant, Later, Observation, Pace, Page, Request, ScopeMap, ScopeQuery,
+    AdmitError, Answer, Blame, ByHost, ByStatus, Classify, Config, Crawler, Decision, DiskJob,
+    Event, FailureKind, Instant, Later, Observation, Pace, Page, Request, ScopeMap, ScopeQuery,
     ScopesError, Signal, Sink, Strategy, SubmitError, Turn, Wall,
 };
 
@@ -327,6 +327,64 @@ fn scope_map_classifier_and_strategy_are_the_embedders() {
 }
 
 #[test]
+fn statistics_count_as_refused_what_the_throttle_classifies_so() {
+    /// A 403 of this server means too many requests; a 503 is about none of the scopes.
+    struct Forbidding;
+    impl Classify for Forbidding {
+        fn classify(&self, answer: &Answer<'_>) -> Signal {
+            let signal = ByStatus.classify(answer);
+            match answer.status {
+                Some(403) => Signal {
+                    status: Some(429),
+                    ..signal
+                },
+                Some(503) => Signal {
+                    blame: Blame::NoScope,
+                    ..signal
+                },
+                _ => signal,
+            }
+        }
+    }
+    let refused = |classify: bool| -> Vec<(String, u64, u64)> {
+        let server = Server::start(|asked| match asked.host.as_str() {
+            "forbids.test" => Reply::status("403 Forbidden"),
+            "unavailable.test" => Reply::status("503 Service Unavailable"),
+            "gateway.test" => Reply::status("502 Bad Gateway"),
+            _ => Reply::page("a page"),
+        });
+        let builder = Crawler::builder(set(server.config(), "RETRY_TIMES", 0)).sink(|_: Page| ());
+        let builder = match classify {
+            true => builder.classify(Forbidding),
+            false => builder,
+        };
+        let mut crawler = builder.build().expect("it can be set up");
+        for host in ["forbids", "unavailable", "gateway", "page"] {
+            crawler
+                .submit(Request::get(format!("http://{host}.test/")))
+                .expect("it is a URL");
+        }
+        assert_eq!(to_the_end(&mut crawler), "finished");
+        let scopes = crawler.stats().most_refused_scopes(10);
+        let scopes = scopes.into_iter();
+        scopes
+            .map(|(name, tally)| (name.to_owned(), tally.refused, tally.sent))
+            .collect()
+    };
+    let counts = |names: &[&str]| -> Vec<(String, u64, u64)> {
+        names
+            .iter()
+            .map(|name| ((*name).to_owned(), 1, 1))
+            .collect()
+    };
+    assert_eq!(
+        refused(false),
+        counts(&["gateway.test", "unavailable.test"])
+    );
+    assert_eq!(refused(true), counts(&["forbids.test", "gateway.test"]));
+}
+
+#[test]
 fn tag_and_meta_come_back_through_redirects_and_links_have_none() {
     let server = Server::start(|asked| match asked.target.as_str() {
         "/from" => Reply::redirect("302 Found", "/to"),
@@ -364,10 +422,12 @@ fn a_post_becomes_a_get_at_302_and_stays_a_post_at_307() {
         crawler.submit(request).expect("it is a URL");
         assert_eq!(to_the_end(&mut crawler), "finished");
         let asked = server.asked();
-        assert_eq!((&*asked[0].method, &*asked[0].body), ("POST", "a=1"));
-        assert_eq!((&*asked[1].method, &*asked[1].body), expected, "{status}");
-        assert_eq!(asked[1].fields.contains("content-type"), typed, "{status}");
-        assert!(asked[1].fields.contains("x-mine: stays"), "{status}");
+        let of = |number: usize| (&*asked[number].method, &*asked[number].body);
+        assert_eq!(of(0), ("POST", &b"a=1"[..]));
+        assert_eq!(of(1), (expected.0, expected.1.as_bytes()), "{status}");
+        let content_type = asked[1].header("Content-Type");
+        assert_eq!(content_type.is_some(), typed, "{status}");
+        assert_eq!(asked[1].header("X-Mine"), Some("stays"), "{status}");
     };
     check("302 Found", ("GET", ""), false);
     check("303 See Other", ("GET", ""), false);
@@ -465,17 +525,32 @@ fn what_cannot_be_fetched_is_refused_at_once() {
     let (_, mut crawler) = kept(Config::default());
     let refused = crawler.submit(Request::get("no url at all"));
     assert!(matches!(refused, Err(AdmitError::Url(_))), "{refused:?}");
-    crawler
-        .submit(Request::get("http://a.test/"))
-        .expect("it is a URL");
-    let again = crawler.submit(Request::get("http://a.test/#same"));
-    assert!(matches!(again, Err(AdmitError::Filtered(_))), "{again:?}");
     let split = Request::get("http://b.test/").header("X", "a\r\nY: b");
     let refused = crawler.submit(split);
     assert!(
         matches!(refused, Err(AdmitError::Request(_))),
         "{refused:?}"
     );
+}
+
+#[test]
+fn a_duplicate_gets_a_number_at_once_and_ends_as_filtered() {
+    let server = Server::start(|_| Reply::page("once"));
+    let (pages, mut crawler) = kept(server.config());
+    let mut submit = |url: String| crawler.submit(Request::get(url)).expect("it is a URL");
+    let first = submit("http://a.test/".to_owned());
+    let again = submit("http://a.test/#same".to_owned());
+    assert_ne!(first, again);
+    assert_eq!(crawler.run(), "finished");
+    let pages = pages.take();
+    let of = |id: u64| pages.iter().find(|page| page.id == id).expect("it ended");
+    assert_eq!(of(first).status, Some(200));
+    let failure = of(again).failure.as_ref().expect("it was not fetched");
+    assert_eq!(
+        failure.to_string().split(':').next(),
+        Some("filtered.duplicate")
+    );
+    assert!(of(again).is_final);
 }
 
 #[test]
@@ -629,8 +704,8 @@ fn f67_a_map_that_takes_its_time_is_asked_once_and_keeps_nobody_else_waiting() {
     assert_eq!(to_the_end(&mut crawler), "finished");
     let paths: Vec<_> = server
         .asked()
-        .into_iter()
-        .map(|asked| asked.target)
+        .iter()
+        .map(|asked| asked.target.clone())
         .collect();
     assert_eq!(paths, ["/0", "/1", "/2", "/slow", "/slow", "/next"]);
     // The second try knows its scopes; where it is redirected to is another request.

@@ -1,6 +1,7 @@
 //! The floors and the doors: which folder may import which, and the one file through which each
 //! outside library comes in. A new row is a design decision; its commit says so first.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("wire", &["base"]),
     ("fetch", &["base", "wire"]),
     ("throttle", &["base", "wire", "fetch"]),
-    ("frontier", &["base", "wire", "throttle"]),
+    ("frontier", &["base", "wire"]),
     // A sink may find links, and links are requests.
     ("sink", &["base", "wire", "fetch", "throttle", "frontier"]),
     (
@@ -20,6 +21,8 @@ const FLOORS: &[(&str, &[&str])] = &[
             "base", "io", "wire", "fetch", "throttle", "frontier", "sink",
         ],
     ),
+    // Servers must not err as the crawler does: they know nothing of it.
+    ("testkit", &["base"]),
 ];
 
 /// The files through which a library comes in. Test modules use the same doors.
@@ -27,8 +30,9 @@ const DOORS: &[(&str, &[&str])] = &[
     ("mio", &["src/io/epoll.rs"]),
     // Strangers choose keys: every table hashes under the crawl's secret.
     ("foldhash", &["src/base/secret.rs"]),
+    ("siphasher", &["src/base/keys.rs"]),
     ("io_uring", &["src/io/uring/ring.rs"]),
-    ("rustls", &["src/fetch/tls.rs"]),
+    ("rustls", &["src/fetch/tls.rs", "src/testkit/stream.rs"]),
     ("webpki_roots", &["src/fetch/tls.rs"]),
     ("httparse", &["src/wire/http/head.rs"]),
     ("httpdate", &["src/wire/date.rs"]),
@@ -52,8 +56,8 @@ const DOORS: &[(&str, &[&str])] = &[
             "src/wire/warc.rs",
             "src/wire/proxy.rs",
             "src/frontier/request.rs",
-            "src/frontier/seeds.rs",
-            "src/frontier/seeds/object.rs",
+            "src/frontier/request/seeds.rs",
+            "src/frontier/request/seeds/object.rs",
             "src/cli/json_lines.rs",
         ],
     ),
@@ -62,7 +66,17 @@ const DOORS: &[(&str, &[&str])] = &[
         &["src/crawl/stats.rs", "src/cli/probe/hdr.rs"],
     ),
     ("slab", &["src/base/slab.rs"]),
-    ("clap", &["src/cli/args.rs", "src/cli/args/probe.rs"]),
+    (
+        "clap",
+        &[
+            "src/cli/args.rs",
+            "src/cli/args/probe.rs",
+            "src/cli/args/sources.rs",
+            "src/cli/generate.rs",
+        ],
+    ),
+    ("clap_complete", &["src/cli/generate.rs"]),
+    ("clap_mangen", &["src/cli/generate.rs"]),
     ("toml", &["src/cli/settings.rs"]),
     ("indicatif", &["src/cli/progress.rs"]),
     ("signal_hook", &["src/cli/signals.rs"]),
@@ -99,6 +113,284 @@ fn imports_go_down() {
     );
 }
 
+/// What the crawl's connections must do without: what is still to be fetched, when, and what becomes of it.
+/// Events of a connection are returned, and the core decides what they mean.
+const ABOVE_NETWORK: &[&str] = &[
+    "crate::frontier::",
+    "crate::throttle::",
+    "crate::crawl::breaker::",
+    "crate::crawl::control::",
+    "crate::crawl::core::",
+    "crate::crawl::flights::",
+    "crate::crawl::outage::",
+    "crate::crawl::output::",
+    "crate::crawl::pages::",
+    "crate::crawl::work::",
+    "crate::crawl::workload::",
+];
+
+#[test]
+fn connections_know_nothing_of_queues_paces_and_results() {
+    let mut wrong = Vec::new();
+    for (file, code) in sources() {
+        if !file.starts_with("src/crawl/network/") {
+            continue;
+        }
+        for path in paths_in(&code, &module_of(&file)) {
+            if ABOVE_NETWORK.iter().any(|above| path.starts_with(above)) {
+                wrong.push(format!("{file}: {path}"));
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "return what happened and let the core decide, or pass it as a value:\n{}",
+        wrong.join("\n")
+    );
+}
+
+/// A file and the files of its floor that it imports from. A module and its parts are one: what a part
+/// imports from the module that holds it is not counted.
+type Imports = BTreeMap<String, BTreeSet<String>>;
+
+#[test]
+fn the_files_of_a_floor_import_each_other_in_no_circle() {
+    let sources = sources();
+    let modules: BTreeMap<String, &str> = sources
+        .iter()
+        .map(|(file, _)| (module_of(file), file.as_str()))
+        .collect();
+    let mut imports = Imports::new();
+    for (file, code) in &sources {
+        let all = paths_in(code, &module_of(file));
+        let targets = all.iter().filter_map(|path| {
+            // The longest prefix that is a module names the file.
+            let mut path = path.as_str();
+            loop {
+                if let Some(file) = modules.get(path) {
+                    return Some((*file).to_owned());
+                }
+                path = path.rsplit_once("::")?.0;
+            }
+        });
+        let other_files = targets.filter(|target| {
+            let is_part_of = module_of(file).starts_with(&format!("{}::", module_of(target)));
+            target != file && !is_part_of && floor_of(target) == floor_of(file)
+        });
+        imports.insert(file.clone(), other_files.collect());
+    }
+    let circles = circles(&imports);
+    assert!(
+        circles.is_empty(),
+        "these files import each other in a circle; move what both need to a file below them, or let \
+         the upper one pass it as a value:\n{}",
+        circles.join("\n")
+    );
+}
+
+#[test]
+fn the_methods_of_a_type_are_in_its_own_file_or_folder() {
+    let sources = sources();
+    let mut homes: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+    for (file, code) in &sources {
+        for line in untested(code).lines() {
+            if let Some(name) = defined_type(line) {
+                let floor = floor_of(file).to_owned();
+                homes
+                    .entry((floor, name.to_owned()))
+                    .or_default()
+                    .push(file.clone());
+            }
+        }
+    }
+    let mut wrong = Vec::new();
+    for (file, code) in &sources {
+        for (number, line) in untested(code).lines().enumerate() {
+            let Some(name) = inherent_impl(line) else {
+                continue;
+            };
+            let homes = homes.get(&(floor_of(file).to_owned(), name.to_owned()));
+            let is_home = |home: &String| {
+                let folder = home.strip_suffix("mod.rs").map(str::to_owned);
+                let folder = folder.unwrap_or_else(|| home.replace(".rs", "/"));
+                file == home || file.starts_with(&folder)
+            };
+            if !homes.is_some_and(|homes| homes.iter().any(is_home)) {
+                wrong.push(format!("{file}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "a type's methods stand in the file or folder that defines it:\n{}",
+        wrong.join("\n")
+    );
+}
+
+/// The code without its tests.
+fn untested(code: &str) -> &str {
+    let tests = code.find("\n#[cfg(test)]\nmod tests {");
+    &code[..tests.unwrap_or(code.len())]
+}
+
+/// The type that a line at a file's left edge defines.
+fn defined_type(line: &str) -> Option<&str> {
+    let line = match line.strip_prefix("pub(") {
+        Some(rest) => rest.split_once(") ")?.1,
+        None => line.strip_prefix("pub ").unwrap_or(line),
+    };
+    let rest = ["struct ", "enum ", "union "]
+        .iter()
+        .find_map(|word| line.strip_prefix(word))?;
+    Some(name_at_start(rest))
+}
+
+/// The type whose inherent methods begin on this line.
+fn inherent_impl(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("impl")?;
+    let rest = match rest.strip_prefix('<') {
+        Some(_) => {
+            let mut depth = 0;
+            let end = rest.char_indices().find_map(|(at, letter)| {
+                depth += i32::from(letter == '<') - i32::from(letter == '>');
+                (depth == 0).then_some(at)
+            })?;
+            &rest[end + 1..]
+        }
+        None => rest,
+    };
+    let rest = rest.strip_prefix(' ')?;
+    (!rest.contains(" for "))
+        .then(|| name_at_start(rest))
+        .filter(|name| !name.is_empty())
+}
+
+fn name_at_start(text: &str) -> &str {
+    let end = text.find(|letter: char| !letter.is_alphanumeric() && letter != '_');
+    &text[..end.unwrap_or(text.len())]
+}
+
+/// The module that a file is: `crate::io::epoll` of `src/io/epoll.rs`.
+fn module_of(file: &str) -> String {
+    let path = file.trim_start_matches("src/").trim_end_matches(".rs");
+    let path = path.trim_end_matches("/mod");
+    match path {
+        "lib" | "main" => "crate".to_owned(),
+        path => format!("crate::{}", path.replace('/', "::")),
+    }
+}
+
+/// The absolute paths that the code of a module names, in its imports and elsewhere.
+fn paths_in(code: &str, module: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let code: String = untested(code)
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or(""))
+        .collect::<Vec<_>>()
+        .join("\n");
+    for start in ["crate::", "super::", "self::"] {
+        for (at, _) in code.match_indices(start) {
+            let before = code[..at].chars().next_back();
+            if before.is_some_and(|letter| letter.is_alphanumeric() || "_:".contains(letter)) {
+                continue;
+            }
+            let end = code[at..]
+                .find(|letter: char| !letter.is_alphanumeric() && !"_:{}, \n*".contains(letter));
+            let text = &code[at..at + end.unwrap_or(code.len() - at)];
+            found.extend(
+                expanded(text)
+                    .into_iter()
+                    .map(|path| absolute(&path, module)),
+            );
+        }
+    }
+    found
+}
+
+/// `a::{b, c::{d}}` as `a::b` and `a::c::d`; of other text its first path.
+fn expanded(text: &str) -> Vec<String> {
+    let end = text.find(|letter: char| !letter.is_alphanumeric() && !"_:".contains(letter));
+    let head = &text[..end.unwrap_or(text.len())];
+    let rest = &text[head.len()..];
+    if !head.ends_with("::") || !rest.starts_with('{') {
+        return vec![head.trim_end_matches(':').to_owned()];
+    }
+    let mut paths = Vec::new();
+    let (mut depth, mut from) = (0, 1);
+    for (at, letter) in rest.char_indices() {
+        depth += i32::from(letter == '{') - i32::from(letter == '}');
+        if (letter == ',' && depth == 1) || depth == 0 {
+            let part = rest[from..at].trim();
+            if !part.is_empty() {
+                paths.extend(
+                    expanded(part)
+                        .into_iter()
+                        .map(|path| format!("{head}{path}")),
+                );
+            }
+            from = at + 1;
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    paths
+}
+
+/// A path seen from the crate's root.
+fn absolute(path: &str, module: &str) -> String {
+    let mut module = module;
+    let mut path = path;
+    if let Some(rest) = path.strip_prefix("self::") {
+        path = rest;
+    } else if !path.starts_with("super::") {
+        return path.to_owned();
+    }
+    while let Some(rest) = path.strip_prefix("super::") {
+        module = module.rsplit_once("::").map_or("crate", |(above, _)| above);
+        path = rest;
+    }
+    format!("{module}::{path}")
+}
+
+/// Groups of files each of which reaches all others of its group by imports.
+fn circles(imports: &Imports) -> Vec<String> {
+    let reach = |from: &String| {
+        let mut seen: BTreeSet<&String> = BTreeSet::new();
+        let mut open: Vec<&String> = imports[from].iter().collect();
+        while let Some(file) = open.pop() {
+            if seen.insert(file) {
+                open.extend(&imports[file]);
+            }
+        }
+        seen
+    };
+    let reached: BTreeMap<&String, BTreeSet<&String>> =
+        imports.keys().map(|file| (file, reach(file))).collect();
+    let mut told: BTreeSet<&String> = BTreeSet::new();
+    let mut circles = Vec::new();
+    for (file, all) in &reached {
+        if !all.contains(*file) || told.contains(*file) {
+            continue;
+        }
+        let group: BTreeSet<&String> = all
+            .iter()
+            .copied()
+            .filter(|other| reached[*other].contains(*file))
+            .collect();
+        let arrows = group.iter().flat_map(|from| {
+            let group = &group;
+            imports[*from]
+                .iter()
+                .filter(move |to| group.contains(to))
+                .map(move |to| format!("  {from} -> {to}"))
+        });
+        circles.push(arrows.collect::<Vec<_>>().join("\n"));
+        told.extend(group);
+    }
+    circles
+}
+
 #[test]
 fn each_library_has_its_door() {
     let mut wrong = Vec::new();
@@ -127,7 +419,8 @@ fn each_library_has_its_door() {
     );
 }
 
-/// Floors whose names the front hides: the binary does without them, save where it plays servers.
+/// Floors whose names the front hides: the binary does without them, save where it plays servers, for
+/// which `testkit` is there.
 const HIDDEN: &[&str] = &["base", "io", "fetch", "throttle", "frontier", "crawl"];
 
 #[test]

@@ -3,19 +3,22 @@
 //! What a process has once is looked at before and after. It is looked at in a process of its own:
 //! this test binary, started again.
 
+#[expect(dead_code, reason = "other tests ask it for more")]
+mod authority;
 mod crawling;
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::io::Write;
 use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 
+use argiope::testkit::http::{Reply, Step};
+use argiope::testkit::server::Server;
 use argiope::{Config, Page, Request};
-use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rustls::CipherSuite;
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{CipherSuite, ServerConfig, ServerConnection, StreamOwned};
+
+use authority::Authority;
 
 const INSIDE: &str = "ARGIOPE_TEST_INSIDE";
 const PAGES: usize = 5;
@@ -50,7 +53,8 @@ fn crawl_twice() {
     own.cipher_suites.retain(chacha);
     own.install_default().expect("nobody was here before");
 
-    let (port, certificate) = serve(Arc::new(full));
+    let (server, certificate) = serve(Arc::new(full));
+    let port = server.port();
     let folder = tempfile::tempdir().expect("a folder");
     let ca_file = folder.path().join("ca.pem");
     std::fs::write(&ca_file, certificate).expect("it is written");
@@ -144,42 +148,13 @@ fn crawl(config: Config, port: u16) -> Vec<String> {
     pages.into_iter().map(cipher).collect()
 }
 
-/// A server that answers each request with a page; its port, and what its certificate is.
-fn serve(provider: Arc<CryptoProvider>) -> (u16, String) {
-    let CertifiedKey { cert, signing_key } =
-        generate_simple_self_signed(["a.test".to_owned()]).expect("a certificate");
-    let key = PrivateKeyDer::try_from(signing_key.serialize_der()).expect("a key");
-    let certificate = CertificateDer::from(cert.der().to_vec());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("the versions are known")
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate], key)
-        .expect("certificate and key fit");
-    let config = Arc::new(config);
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
-    let port = listener.local_addr().expect("it is bound").port();
-    thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let config = Arc::clone(&config);
-            thread::spawn(move || {
-                let session = ServerConnection::new(config).expect("a session");
-                let mut stream = StreamOwned::new(session, stream);
-                let mut head = Vec::new();
-                let mut octet = [0];
-                while !head.ends_with(b"\r\n\r\n") {
-                    match stream.read(&mut octet) {
-                        Ok(1) => head.push(octet[0]),
-                        _ => return,
-                    }
-                }
-                let reply =
-                    b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nsafe";
-                let _ = stream.write_all(reply);
-                stream.conn.send_close_notify();
-                let _ = stream.flush();
-            });
-        }
+/// A server that answers each request with a page, and what makes its certificate known.
+fn serve(provider: Arc<CryptoProvider>) -> (Server, String) {
+    let authority = Authority::new();
+    let (config, _) = authority.chain_server(provider, "a.test");
+    let server = Server::tls(config, |_| {
+        let reply = Reply::page("safe").field("Connection", "close");
+        vec![Step::Send(reply.to_bytes()), Step::End, Step::Close]
     });
-    (port, cert.pem())
+    (server, authority.pem())
 }

@@ -8,8 +8,19 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 const COMMANDS: &[&str] = &[
-    "crawl", "fetch", "probe", "robots", "url", "links", "settings", "demo",
+    "crawl",
+    "fetch",
+    "probe",
+    "robots",
+    "url",
+    "links",
+    "settings",
+    "demo",
+    "completions",
+    "man",
 ];
+
+const SHELLS: &[&str] = &["bash", "elvish", "fish", "powershell", "zsh"];
 
 fn argiope(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_argiope"))
@@ -72,6 +83,98 @@ fn every_command_has_help_with_an_example() {
         assert_eq!(stdout(&["help", command]), help);
     }
     assert!(stdout(&["--help"]).contains("Examples:"));
+}
+
+#[test]
+fn every_command_is_in_the_list_of_this_test() {
+    let help = stdout(&["--help"]);
+    let (_, rest) = help.split_once("Commands:\n").expect("a list of commands");
+    let listed: Vec<&str> = rest
+        .lines()
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .collect();
+    assert_eq!(listed, COMMANDS);
+}
+
+/// The long flags that the help of a command names as its own.
+fn flags_of(command: &str) -> Vec<String> {
+    let help = stdout(&["help", command]);
+    let (_, options) = help.split_once("Options:").expect("options");
+    let begins = |line: &str| {
+        let line = line.trim_start();
+        let line = match line.split_once(", --") {
+            Some((short, long)) if short.len() == 2 => format!("--{long}"),
+            _ => line.to_owned(),
+        };
+        let name: String = line
+            .strip_prefix("--")?
+            .chars()
+            .take_while(|c| c.is_ascii_lowercase() || *c == '-')
+            .collect();
+        Some(format!("--{name}"))
+    };
+    let flags: Vec<String> = options.lines().filter_map(begins).collect();
+    assert!(flags.contains(&"--help".to_owned()), "{command}: {flags:?}");
+    flags
+}
+
+#[test]
+fn completions_of_every_shell_know_every_command_and_flag() {
+    for shell in SHELLS {
+        let script = stdout(&["completions", shell]);
+        for command in COMMANDS {
+            assert!(script.contains(command), "{shell} does not know {command}");
+            for flag in flags_of(command) {
+                // fish writes them without their hyphens.
+                let name = match *shell {
+                    "fish" => format!("-l {}", flag.trim_start_matches('-')),
+                    _ => flag,
+                };
+                assert!(script.contains(&name), "{shell}: {command} lacks {name}");
+            }
+        }
+    }
+    check_refused(&["completions", "tcsh"], &["'tcsh'", "bash", "zsh"]);
+    check_refused(&["completions"], &["<SHELL>"]);
+}
+
+#[test]
+fn each_command_has_a_man_page_with_its_flags_and_examples() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // It need not be there before; a second time it is.
+    let pages = folder.path().join("share/man1");
+    let dir = pages.to_str().expect("a UTF-8 path");
+    for _ in 0..2 {
+        assert_eq!(stdout(&["man", dir]), "");
+    }
+    let mut found: Vec<String> = fs::read_dir(&pages)
+        .expect("the directory is there")
+        .map(|entry| {
+            let name = entry.expect("an entry").file_name();
+            name.into_string().expect("a UTF-8 name")
+        })
+        .collect();
+    found.sort_unstable();
+    let mut expected: Vec<String> = COMMANDS.iter().map(|c| format!("argiope-{c}.1")).collect();
+    expected.push("argiope.1".to_owned());
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+    for command in COMMANDS {
+        let page = fs::read_to_string(pages.join(format!("argiope-{command}.1")));
+        let page = page.expect("a page").replace("\\-", "-");
+        assert!(page.contains(&format!("  argiope {command}")), "{page}");
+        for flag in flags_of(command) {
+            assert!(page.contains(&flag), "the page of {command} lacks {flag}");
+        }
+    }
+
+    let file = folder.path().join("file");
+    fs::write(&file, "").expect("a file");
+    let file = file.to_str().expect("a UTF-8 path");
+    check_refused(&["man", file], &[file, "cannot be made"]);
+    check_refused(&["man"], &["<DIR>"]);
 }
 
 #[test]

@@ -1,64 +1,25 @@
 //! What a page tells of how it came: certificates, header fields, who stamped what, scopes and pace.
 
 #[allow(dead_code, reason = "other tests ask it for more")]
+mod authority;
+#[allow(dead_code, reason = "other tests ask it for more")]
 mod loopback;
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
+use argiope::testkit::server;
 use argiope::{Config, Crawler, Label, Page, Request};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
+use authority::Authority;
 use loopback::{Reply, Server};
 
-const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-
-/// A server that shows two certificates; its port, and what they are.
-fn serve() -> (u16, Vec<Vec<u8>>) {
-    let mut params = CertificateParams::new(Vec::new()).expect("no names");
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let key = KeyPair::generate().expect("a key");
-    let issuer = CertifiedIssuer::self_signed(params, key).expect("an issuer");
-    let key = KeyPair::generate().expect("a key");
-    let own = CertificateParams::new(vec!["a.test".to_owned()]).expect("a name");
-    let own = own.signed_by(&key, &issuer).expect("a certificate");
-    let chain = [own.der().to_vec(), issuer.der().to_vec()];
+/// A server that shows two certificates, and what they are.
+fn serve() -> (server::Server, Vec<Vec<u8>>) {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("the versions are known")
-        .with_no_client_auth()
-        .with_single_cert(
-            chain.iter().cloned().map(CertificateDer::from).collect(),
-            PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der())),
-        )
-        .expect("certificate and key fit");
-    let config = Arc::new(config);
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
-    let port = listener.local_addr().expect("it is bound").port();
-    thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let session = ServerConnection::new(Arc::clone(&config)).expect("a session");
-            thread::spawn(move || {
-                let mut stream = StreamOwned::new(session, stream);
-                let mut head = Vec::new();
-                let mut octet = [0];
-                while let Ok(1) = stream.read(&mut octet) {
-                    head.push(octet[0]);
-                    if head.ends_with(b"\r\n\r\n") {
-                        head.clear();
-                        let _ = stream.write_all(REPLY).and_then(|()| stream.flush());
-                    }
-                }
-            });
-        }
-    });
-    (port, chain.to_vec())
+    let (config, chain) = Authority::new().chain_server(provider, "a.test");
+    let server = server::Server::tls(config, |_| Reply::page("ok"));
+    (server, chain.iter().map(|der| der.to_vec()).collect())
 }
 
 fn set(config: Config, name: &str, value: impl Into<argiope::serde_json::Value>) -> Config {
@@ -81,10 +42,10 @@ fn pages(config: Config, requests: Vec<Request>) -> Vec<Page> {
 
 #[test]
 fn the_certificates_of_a_connection_are_shared_by_its_pages_and_told_when_it_is_resumed() {
-    let (port, chain) = serve();
+    let (server, chain) = serve();
     let config = [
         ("ALLOW_NET", "loopback".to_owned()),
-        ("RESOLVE", format!("a.test:443:127.0.0.1:{port}")),
+        ("RESOLVE", format!("a.test:443:{}", server.address())),
         ("INSECURE", "true".to_owned()),
         ("DOWNLOAD_DELAY", "0".to_owned()),
         ("ROBOTSTXT_OBEY", "false".to_owned()),

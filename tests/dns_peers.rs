@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{ErrorKind, Read, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
@@ -18,6 +18,7 @@ use argiope::base::time::{Instant, nanos};
 use argiope::fetch::resolver::{
     Action, Families, Lookup, Resolver, Settings, SocketId, Source, Transport,
 };
+use argiope::testkit::dns;
 
 #[test]
 fn unbound_is_understood() {
@@ -306,17 +307,10 @@ impl Driver {
     }
 }
 
-/// A port that is free for UDP and TCP both.
+/// An address that is free for UDP and TCP both.
 fn free_address() -> SocketAddr {
-    loop {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let address = listener
-            .local_addr()
-            .expect("a bound socket has its address");
-        if UdpSocket::bind(address).is_ok() {
-            return address;
-        }
-    }
+    let (listener, _) = dns::sockets();
+    listener.local_addr().expect("it is bound")
 }
 
 /// The zone's addresses as a hosts file, which is how dnsmasq wants them.

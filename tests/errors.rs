@@ -9,8 +9,8 @@ use argiope::parts::{HttpError, RequestError};
 use argiope::wire::coding::CodingError;
 use argiope::wire::url::UrlError;
 use argiope::{
-    AdmitError, Config, ControlError, CrawlOver, Crawler, Failure, FailureKind, Filtered,
-    ProxyError, Request, ScopesError, SeedError, SetUpError, SubmitError, UnknownMap, WriteError,
+    AdmitError, Config, ControlError, CrawlOver, Crawler, Failure, FailureKind, ProxyError,
+    Request, ScopesError, SeedError, SetUpError, SubmitError, UnknownMap, WriteError,
 };
 
 fn is_an_error(error: impl Error + Send + Sync + 'static) -> Box<dyn Error> {
@@ -84,18 +84,6 @@ fn each_error_says_its_name_its_cause_and_whether_to_try_again() {
         "url.relative",
         false,
         true
-    );
-    check!(
-        AdmitError::Filtered(Filtered::Duplicate),
-        "filtered.duplicate",
-        false,
-        false
-    );
-    check!(
-        AdmitError::Filtered(Filtered::FrontierFull),
-        "filtered.frontier_full",
-        true,
-        false
     );
     check!(
         AdmitError::Scopes(ScopesError::Unnamed),

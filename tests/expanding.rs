@@ -5,12 +5,11 @@
 mod crawling;
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
-use std::thread;
 use std::time::{Duration, Instant};
 
+use argiope::testkit::server::{Acceptor, loopback};
 use argiope::{BodyMode, Crawler, DiskJob, Flow, Page, Reply, Request, Sink, Turn};
 
 /// Takes bodies as they come, and counts their bytes.
@@ -47,35 +46,26 @@ fn blocks() -> Vec<u8> {
     coded
 }
 
-/// A server that answers each connection with gzip for ever, once so many have come. Gives its port.
-fn endless(connections: usize) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = listener.local_addr().expect("it is bound").port();
-    let (coded, all) = (Arc::new(blocks()), Arc::new(Barrier::new(connections)));
-    let answer = move |mut stream: TcpStream| -> std::io::Result<()> {
+/// A server that answers each connection with gzip for ever, once so many have come.
+fn endless(connections: usize) -> Acceptor {
+    let (coded, all) = (blocks(), Barrier::new(connections));
+    Acceptor::start(loopback(), move |mut stream, _| {
         // A request is short: it comes in one.
         let _ = stream.read(&mut [0; 4096])?;
         all.wait();
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n")?;
         stream.write_all(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255])?;
+        // It ends when the crawl has had enough.
         loop {
             stream.write_all(&coded)?;
         }
-    };
-    thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let answer = answer.clone();
-            // It ends when the crawl has had enough.
-            thread::spawn(move || drop(answer(stream)));
-        }
-    });
-    port
+    })
 }
 
-fn crawler(port: u16, sink: Takes, hosts: usize, timeout: &str) -> Crawler {
+fn crawler(server: &Acceptor, sink: Takes, hosts: usize, timeout: &str) -> Crawler {
     let config = crawling::config(&[
         ("ALLOW_NET", "loopback"),
-        ("RESOLVE", &format!("*:80:127.0.0.1:{port}")),
+        ("RESOLVE", &format!("*:80:{}", server.address())),
         ("DOWNLOAD_TIMEOUT", timeout),
     ]);
     let builder = Crawler::builder(config).sink(sink);
@@ -89,7 +79,8 @@ fn crawler(port: u16, sink: Takes, hosts: usize, timeout: &str) -> Crawler {
 
 #[test]
 fn a_body_that_expands_without_end_has_no_longer_than_any_other() {
-    let mut crawler = crawler(endless(1), Takes::default(), 1, "1s");
+    let server = endless(1);
+    let mut crawler = crawler(&server, Takes::default(), 1, "1s");
     let began = Instant::now();
     while crawler.turn(Some(Duration::from_millis(100))) == Turn::GoesOn {
         assert!(began.elapsed() < Duration::from_secs(20), "it never ends");
@@ -103,7 +94,8 @@ fn a_turn_goes_on_with_a_few_of_many_bodies_that_expand() {
     const HOSTS: usize = 40;
     let sink = Takes::default();
     let taken = || sink.0.load(Ordering::Relaxed) >> 20;
-    let mut crawler = crawler(endless(HOSTS), sink.clone(), HOSTS, "60s");
+    let server = endless(HOSTS);
+    let mut crawler = crawler(&server, sink.clone(), HOSTS, "60s");
     let mut most = 0;
     while taken() < 10 * HOSTS {
         let before = taken();

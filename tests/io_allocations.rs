@@ -6,11 +6,11 @@ mod counting;
 mod loud;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
-use std::thread;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use argiope::io::{Close, Epoll, Event, Io, Settings, Token, Uring};
+use argiope::testkit::server::{Acceptor, loopback};
 use counting::{Counting, asked};
 
 #[global_allocator]
@@ -30,7 +30,8 @@ fn an_exchange_on_a_warm_io_uring_allocates_nothing() {
 }
 
 fn check(mut io: impl Io) {
-    let peer = answering();
+    let server = answering();
+    let peer = server.address();
     let mut events = Vec::with_capacity(64);
     for generation in 0..200 {
         exchange(&mut io, &mut events, peer, generation);
@@ -69,18 +70,12 @@ fn exchange(io: &mut impl Io, events: &mut Vec<Event>, peer: SocketAddr, generat
     io.close(token, Close::Reset);
 }
 
-/// An address that answers each connection's first byte.
-fn answering() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let at = listener.local_addr().expect("an address");
-    thread::spawn(move || {
-        while let Ok((mut stream, _)) = listener.accept() {
-            let mut byte = [0];
-            if stream.read_exact(&mut byte).is_ok() {
-                let _ = stream.write_all(b"!");
-            }
-            let _ = stream.read(&mut byte);
-        }
-    });
-    at
+/// A server that answers each connection's first byte.
+fn answering() -> Acceptor {
+    Acceptor::start(loopback(), |mut stream, _| {
+        let mut byte = [0];
+        stream.read_exact(&mut byte)?;
+        stream.write_all(b"!")?;
+        stream.read(&mut byte).map(|_| ())
+    })
 }

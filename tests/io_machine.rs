@@ -8,17 +8,19 @@ mod loud;
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use argiope::base::disk::{DiskDone, DiskJob, FileId};
 use argiope::io::{
-    BackEnd, Epoll, Event, Io, Kernel, NetError, Settings, Token, Unavailable, Uring,
+    BackEnd, Endpoint, Epoll, Event, Io, Kernel, NetError, Settings, Token, Unavailable, Uring,
     raise_open_files,
 };
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::fs::Mode;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 
 const INSIDE: &str = "ARGIOPE_TEST_INSIDE";
 
@@ -76,7 +78,7 @@ fn a_reader_who_does_not_read_is_waited_for_until_he_is_given_up() {
         let mut events = Vec::new();
         io.wait(Some(io.now() + Duration::from_millis(100)), &mut events);
         assert!(events.is_empty(), "no pipe takes a megabyte: {events:?}");
-        io.give_up_waiting();
+        io.fail_stalled_writes();
         more(&mut io);
         let patient_until = io.now() + Duration::from_secs(20);
         while events.len() < 3 && io.now() < patient_until {
@@ -283,6 +285,82 @@ fn what_a_peer_said_long_ago_is_not_told_to_the_slots_next_user() {
             Err(ErrorKind::ConnectionReset)
         );
     }
+}
+
+#[test]
+fn connections_that_find_no_descriptor_are_accepted_later_and_keep_no_loop_awake() {
+    if inside() {
+        limit(Resource::Nofile, 100);
+        check_late_accept(back_end());
+        if let Some(io) = uring() {
+            check_late_accept(io);
+        }
+        std::process::exit(7);
+    }
+    let mut child =
+        again("connections_that_find_no_descriptor_are_accepted_later_and_keep_no_loop_awake");
+    assert_eq!(child.wait().expect("it ends").code(), Some(7));
+}
+
+fn check_late_accept(mut io: impl Io) {
+    let listener = Token {
+        slot: 0,
+        generation: 0,
+    };
+    let at = Endpoint::Tcp(([127, 0, 0, 1], 0).into());
+    io.listen(listener, &at).expect("a port");
+    let to = io.local(listener).expect("it listens");
+    let _client = TcpStream::connect(to).expect("it listens");
+    let mut taken = Vec::new();
+    while let Ok(file) = fs::File::open("/dev/null") {
+        taken.push(file);
+    }
+    let (mut events, mut turns) = (Vec::new(), 0);
+    let until = io.now() + Duration::from_secs(1);
+    while io.now() < until {
+        io.wait(Some(until), &mut events);
+        turns += 1;
+    }
+    assert!(events.is_empty(), "{events:?}");
+    assert!(turns < 20, "{turns} turns in a second");
+    drop(taken);
+    // Nothing but the listener's own next try ends this.
+    while events.is_empty() {
+        io.wait(None, &mut events);
+    }
+    assert!(matches!(events[..], [Event::Accepted { .. }]), "{events:?}");
+}
+
+#[test]
+fn a_unix_socket_has_its_mode_under_any_umask() {
+    if inside() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("control.sock");
+        let token = Token {
+            slot: 0,
+            generation: 0,
+        };
+        for mask in [0, 0o022, 0o077, 0o177, 0o277, 0o777] {
+            for mode in [0o600, 0o660, 0o666, 0o777] {
+                umask(Mode::from_raw_mode(mask));
+                let mut io = back_end();
+                let at = Endpoint::Unix {
+                    path: path.clone(),
+                    mode,
+                };
+                io.listen(token, &at).expect("nobody has it");
+                let found = fs::metadata(&path).expect("it is there").mode() & 0o777;
+                assert_eq!(found, mode & !mask, "{mode:o} under {mask:o}");
+                let kept = umask(Mode::empty());
+                assert_eq!(kept.as_raw_mode(), mask, "the umask is the process's");
+                drop(io);
+                assert!(!path.exists(), "a back end that is dropped leaves no file");
+            }
+        }
+        std::process::exit(7);
+    }
+    let mut child = again("a_unix_socket_has_its_mode_under_any_umask");
+    assert_eq!(child.wait().expect("it ends").code(), Some(7));
 }
 
 #[test]

@@ -7,11 +7,11 @@
 #[expect(dead_code, reason = "how many bytes are held is others' affair")]
 mod counting;
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::thread;
+use std::net::SocketAddr;
 
 use argiope::base::shared::Shared;
+use argiope::testkit::http::{Reply, Step};
+use argiope::testkit::server::Server;
 use argiope::{Config, Crawler, DiskJob, Page, Request, Sink};
 use counting::{Counting, asked};
 
@@ -64,7 +64,7 @@ fn check(connection: &'static str, most: f64) {
     let server = answering(connection);
     let noting = Noting::default();
     let noted = Shared::clone(&noting.asked);
-    let mut crawler = Crawler::builder(config(server))
+    let mut crawler = Crawler::builder(config(server.address()))
         .sink(noting)
         .build()
         .expect("it can be set up");
@@ -96,32 +96,18 @@ fn config(server: SocketAddr) -> Config {
     .expect("these settings are sound")
 }
 
-/// A server with one answer, whoever asks for what, a thread a connection.
-fn answering(connection: &'static str) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let at = listener.local_addr().expect("an address");
-    thread::spawn(move || {
-        while let Ok((stream, _)) = listener.accept() {
-            thread::spawn(move || answer(stream, connection));
-        }
-    });
-    at
-}
-
-/// Requests come whole, one at a time.
-fn answer(mut stream: TcpStream, connection: &str) {
-    let reply = format!(
-        "HTTP/1.1 200 OK\r\nServer: nginx\r\nContent-Type: text/html\r\nContent-Length: {}\r\n\
-         Connection: {connection}\r\n\r\n{BODY}",
-        BODY.len()
-    );
-    let mut request = [0; 4096];
-    while stream.read(&mut request).is_ok_and(|length| length > 0) {
-        let written = stream.write_all(reply.as_bytes());
-        if written.is_err() || connection == "close" {
-            return;
-        }
-    }
+/// A server with one answer, whoever asks for what.
+fn answering(connection: &'static str) -> Server {
+    Server::start(move |_| {
+        let reply = Reply::new(200)
+            .field("Server", "nginx")
+            .field("Content-Type", "text/html")
+            .field("Connection", connection)
+            .body(BODY);
+        let mut steps = vec![Step::Send(reply.to_bytes())];
+        steps.extend((connection == "close").then_some(Step::Close));
+        steps
+    })
 }
 
 const BODY: &str = "<html><body><p>A page without links.</p></body></html>";

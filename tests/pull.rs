@@ -56,7 +56,7 @@ fn a_crawl_goes_on_while_what_is_taken_of_it_leads_on() {
 fn what_is_not_taken_holds_back_the_crawl_and_none_is_lost() {
     const IN_FLIGHT: usize = 4;
     let check = |pages: u32, results_max, body: usize, held: usize| {
-        let server = Server::start(move |_| Reply::page(&"x".repeat(body)));
+        let server = Server::start(move |_| Reply::page("x".repeat(body)));
         let config = set(server.config(), "CONCURRENT_REQUESTS", IN_FLIGHT as u64);
         let mut crawler = Crawler::builder(config)
             .results_max(results_max)

@@ -1,5 +1,5 @@
-//! The README and the library's first page keep their word: what they name is there, and what must be
-//! named is.
+//! The README, the pages of the book and the library's first page keep their word: what they name is there,
+//! and what must be named is. `tests/docs.rs` compares the tables of the book with the code.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,7 +8,8 @@ use std::{env, fs};
 use argiope::serde_json::Value;
 use argiope::{FailureKind, Pacing, Progress, Stats};
 
-const README: &str = include_str!("../README.md");
+const STATS: &str = include_str!("../docs/reference/stats.md");
+const SETTINGS_PAGE: &str = include_str!("../docs/reference/settings.md");
 const LIBRARY: &str = include_str!("../src/lib.md");
 const FAILURES: &str = include_str!("../src/fetch/failure.rs");
 const SETTINGS: &str = include_str!("../src/settings.md");
@@ -18,7 +19,7 @@ const PENDING: &str = "pending";
 
 #[test]
 fn every_key_of_stats_json_is_documented() {
-    let keys = section("### The keys of `stats.json`");
+    let keys = section(STATS, "## Keys");
     let named: BTreeSet<&str> = rows(keys).flat_map(|row| quoted(row[0])).collect();
     let stats = Stats::new().to_json(&Progress::default(), &Pacing::default());
     let there: BTreeSet<&str> = stats
@@ -58,62 +59,113 @@ fn every_throttling_row_names_its_tests_and_every_such_test_stands_in_its_row() 
 
 #[test]
 fn every_file_that_is_named_exists() {
-    for quoted in quoted(README) {
-        // A command may have arguments.
-        let name = quoted.split(' ').next().unwrap_or(quoted);
-        let ours = [
-            "src/",
-            "tests/",
-            "benches/",
-            "examples/",
-            "tools/",
-            "LICENSE",
-        ];
-        let pattern = name.contains('*');
-        if ours.iter().any(|start| name.starts_with(start)) && !pattern {
-            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
-            assert!(path.exists(), "{name} is named but is not there");
+    let mut named = 0;
+    for (page, text) in pages() {
+        for quoted in quoted(&text) {
+            // A command may have arguments.
+            let name = quoted.split(' ').next().unwrap_or(quoted);
+            let ours = [
+                "src/",
+                "tests/",
+                "benches/",
+                "examples/",
+                "tools/",
+                "docs/",
+                "LICENSE",
+            ];
+            let pattern = name.contains('*');
+            if ours.iter().any(|start| name.starts_with(start)) && !pattern {
+                let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+                assert!(path.exists(), "{page} names {name}, which is not there");
+                named += 1;
+            }
         }
     }
+    assert!(named > 50, "{named}");
 }
 
 #[test]
 fn every_setting_that_is_named_exists() {
-    let pages = [README, LIBRARY].concat();
-    for word in pages.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')) {
-        let shouted = word.contains('_')
-            && word.starts_with(|c: char| c.is_ascii_uppercase())
-            && !word.starts_with("ARGIOPE_")
-            && word.chars().all(|c| c.is_ascii_uppercase() || c == '_');
-        let there = || argiope::settings::all().iter().any(|s| s.name == word);
-        assert!(!shouted || there(), "{word} is named but is no setting");
+    let library = ("src/lib.md".to_owned(), LIBRARY.to_owned());
+    let mut named = 0;
+    for (page, text) in pages().into_iter().chain([library]) {
+        for word in text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')) {
+            let shouted = word.contains('_')
+                && word.starts_with(|c: char| c.is_ascii_uppercase())
+                && !word.starts_with("ARGIOPE_")
+                && word.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+            let there = || argiope::settings::all().iter().any(|s| s.name == word);
+            // A constant of the kernel's.
+            let known = || word == "TCP_INFO" || there();
+            assert!(
+                !shouted || known(),
+                "{page} names {word}, which is no setting"
+            );
+            named += usize::from(shouted);
+        }
     }
+    assert!(named > 100, "{named}");
 }
 
-/// `ARGIOPE_WRITE=1 cargo test --test readme` writes the table anew.
+/// `ARGIOPE_WRITE=1 cargo test --test readme` writes the tables anew.
 #[test]
 fn every_setting_is_told_with_its_default() {
-    let (before, _) = SETTINGS.split_once("| name").unwrap_or((SETTINGS, ""));
-    let mut expected = format!(
-        "{before}| name | value | default | meaning | in a scope |\n|---|---|---|---|---|\n"
+    let settings = argiope::settings::all().iter();
+    let table = table(
+        "name | value | default | meaning | in a scope",
+        settings.map(|setting| {
+            [
+                format!("`{}`", setting.name),
+                escaped(setting.kind),
+                in_code(&readable(&setting.default(), setting.kind)),
+                escaped(setting.meaning),
+                in_code(setting.scope_key.unwrap_or_default()),
+            ]
+            .join(" | ")
+        }),
     );
-    for setting in argiope::settings::all() {
-        let cells = [
-            format!("`{}`", setting.name),
-            escaped(setting.kind),
-            in_code(&readable(&setting.default(), setting.kind)),
-            escaped(setting.meaning),
-            in_code(setting.scope_key.unwrap_or_default()),
-        ];
-        expected.push_str(&format!("| {} |\n", cells.join(" | ")));
+    let presets = argiope::settings::presets().iter();
+    let presets = self::table(
+        "preset | for | sets",
+        presets.map(|preset| {
+            let values = preset.values.iter();
+            let values: Vec<String> = values.map(|(n, v)| format!("`{n}={v}`")).collect();
+            [
+                in_code(preset.name),
+                escaped(preset.meaning),
+                values.join(", "),
+            ]
+            .join(" | ")
+        }),
+    );
+    let (before, _) = SETTINGS.split_once("| name").unwrap_or((SETTINGS, ""));
+    check_generated("src/settings.md", SETTINGS, format!("{before}{table}"));
+
+    let (before, rest) = SETTINGS_PAGE
+        .split_once("## Presets\n")
+        .expect("a section of presets");
+    let (about, _) = rest.split_once("says.\n").expect("a sentence about them");
+    let page = format!("{before}## Presets\n{about}says.\n\n{presets}\n## All settings\n\n{table}");
+    check_generated("docs/reference/settings.md", SETTINGS_PAGE, page);
+}
+
+fn table(head: &str, rows: impl Iterator<Item = String>) -> String {
+    let columns = head.split('|').count();
+    let mut table = format!("| {head} |\n|{}\n", "---|".repeat(columns));
+    for row in rows {
+        table.push_str(&format!("| {row} |\n"));
     }
+    table
+}
+
+fn check_generated(file: &str, present: &str, expected: String) {
     if env::var_os("ARGIOPE_WRITE").is_some() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/settings.md");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
         fs::write(path, expected).expect("it is written");
     } else {
         assert!(
-            SETTINGS == expected,
-            "src/settings.md does not tell what the settings are"
+            present == expected,
+            "{file} does not show the settings as they are; ARGIOPE_WRITE=1 writes it anew"
         );
     }
 }
@@ -218,8 +270,8 @@ fn functions(code: &str) -> impl Iterator<Item = &str> {
 }
 
 /// What stands under a heading, down to the next one.
-fn section(heading: &str) -> &'static str {
-    let (_, rest) = README
+fn section<'a>(page: &'a str, heading: &str) -> &'a str {
+    let (_, rest) = page
         .split_once(&format!("\n{heading}\n"))
         .unwrap_or_else(|| panic!("there is no section {heading}"));
     rest.split("\n#").next().unwrap_or(rest)
@@ -237,6 +289,39 @@ fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     let outside_blocks = text.split("```").step_by(2);
     outside_blocks.flat_map(|part| part.split('`').skip(1).step_by(2))
+}
+
+/// Every page for readers, by its path: those at the top, and the book.
+fn pages() -> Vec<(String, String)> {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = Vec::new();
+    let mut folders = vec![top.join("docs")];
+    let mut paths: Vec<_> = [
+        "README.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "SECURITY.md",
+    ]
+    .iter()
+    .map(|name| top.join(name))
+    .collect();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("the folder is readable") {
+            let path = entry.expect("an entry").path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false if path.extension().is_some_and(|end| end == "md") => paths.push(path),
+                false => {}
+            }
+        }
+    }
+    paths.sort_unstable();
+    for path in paths {
+        let name = path.strip_prefix(top).expect("it is below the top");
+        let text = fs::read_to_string(&path).expect("a page is text");
+        found.push((name.display().to_string(), text));
+    }
+    found
 }
 
 fn sources(folder: &str) -> Vec<String> {

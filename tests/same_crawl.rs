@@ -5,10 +5,7 @@
 mod loud;
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::thread;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use argiope::base::shared::Shared;
@@ -16,25 +13,16 @@ use argiope::io::sim::{Answer, ConnId, Faults, Net, Sim, World};
 use argiope::io::{Epoll, Io, Settings, Uring};
 use argiope::serde_json::{Value, from_slice};
 use argiope::sink::results::write_line;
-use argiope::{Config, Crawler, Page, Request};
-use socket2::SockRef;
+use argiope::testkit::http::{Reply, Request, Step};
+use argiope::testkit::server::{Server, loopback};
+use argiope::{Config, Crawler, Page};
 
 /// What an origin does about a request for each path; what is not in it is answered with 404.
 type Script = BTreeMap<&'static str, Vec<Step>>;
 
-#[derive(Clone, Debug)]
-enum Step {
-    Say(Vec<u8>),
-    Pause(Duration),
-    /// With FIN.
-    End,
-    /// With RST.
-    Reset,
-}
-
 fn script() -> Script {
-    let pause = || Step::Pause(Duration::from_millis(15));
-    let say = |text: &str| Step::Say(text.as_bytes().to_vec());
+    let pause = || Step::Wait(Duration::from_millis(15));
+    let say = |text: &str| Step::Send(text.as_bytes().to_vec());
     let page = |body: &str| {
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n";
         say(&format!(
@@ -120,55 +108,16 @@ fn script() -> Script {
     ])
 }
 
-fn steps(script: &Script, head: &str) -> Vec<Step> {
-    let path = head.split(' ').nth(1).unwrap_or("");
-    script.get(path).cloned().unwrap_or_else(|| {
-        let not_found = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n";
-        vec![Step::Say(not_found.to_vec())]
-    })
-}
-
-/// Takes the first head out of what was heard.
-fn next_head(heard: &mut Vec<u8>) -> Option<String> {
-    let end = heard.windows(4).position(|four| four == b"\r\n\r\n")?;
-    let head: Vec<u8> = heard.drain(..end + 4).collect();
-    Some(String::from_utf8(head).expect("our heads are text"))
+fn steps(script: &Script, request: &Request) -> Vec<Step> {
+    script
+        .get(request.path())
+        .cloned()
+        .unwrap_or_else(|| vec![Step::Send(Reply::new(404).to_bytes())])
 }
 
 /// The origin as threads on loopback.
-fn serve(listener: TcpListener, script: Script) {
-    let script = Arc::new(script);
-    thread::spawn(move || {
-        while let Ok((stream, _)) = listener.accept() {
-            let script = Arc::clone(&script);
-            thread::spawn(move || answer(stream, &script));
-        }
-    });
-}
-
-fn answer(mut stream: TcpStream, script: &Script) {
-    let _ = stream.set_nodelay(true);
-    let (mut heard, mut buffer) = (Vec::new(), [0; 4096]);
-    while let Ok(length @ 1..) = stream.read(&mut buffer) {
-        heard.extend_from_slice(&buffer[..length]);
-        while let Some(head) = next_head(&mut heard) {
-            for step in steps(script, &head) {
-                match step {
-                    Step::Say(bytes) => {
-                        let _ = stream.write_all(&bytes);
-                    }
-                    Step::Pause(span) => thread::sleep(span),
-                    Step::End => {
-                        let _ = stream.shutdown(Shutdown::Write);
-                    }
-                    Step::Reset => {
-                        let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
-                        return;
-                    }
-                }
-            }
-        }
-    }
+fn serve(script: Script) -> Server {
+    Server::start(move |asked| steps(&script, asked))
 }
 
 /// The same origin in virtual time.
@@ -189,14 +138,15 @@ impl World for Simulated {
     fn bytes(&mut self, conn: ConnId, bytes: &[u8], net: &mut Net) {
         let heard = self.heard.entry(conn).or_default();
         heard.extend_from_slice(bytes);
-        while let Some(head) = next_head(heard) {
+        while let Ok(Some(request)) = Request::take(heard) {
             let mut after = Duration::ZERO;
-            for step in steps(&self.script, &head) {
+            for step in steps(&self.script, &request) {
                 match step {
-                    Step::Say(bytes) => net.reply(conn, after, &bytes),
-                    Step::Pause(span) => after += span,
+                    Step::Send(bytes) => net.reply(conn, after, &bytes),
+                    Step::Wait(span) => after += span,
                     Step::End => net.end(conn, after),
                     Step::Reset => net.reset(conn, after),
+                    other => unreachable!("the script has no {other:?}"),
                 }
             }
         }
@@ -236,7 +186,7 @@ fn lines<I: Io>(io: I, at: SocketAddr, refuses: SocketAddr) -> Vec<Value> {
         .build_on(io, Default::default())
         .expect("a crawl that can begin");
     crawler
-        .submit(Request::get("http://origin.test/"))
+        .submit(argiope::Request::get("http://origin.test/"))
         .expect("it is a URL");
     assert_eq!(crawler.run(), "finished");
     drop(crawler);
@@ -295,12 +245,11 @@ const TIMES: [&str; 13] = [
 
 #[test]
 fn the_same_origin_is_crawled_alike_on_every_back_end() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let at = listener.local_addr().expect("an address");
-    let refuses = TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
+    let server = serve(script());
+    let at = server.address();
+    let refuses = loopback()
+        .local_addr()
         .expect("a port that nobody listens on any more");
-    serve(listener, script());
     let world = Simulated {
         at,
         script: script(),

@@ -4,8 +4,8 @@
 #[path = "../src/base/loud.rs"]
 mod loud;
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -13,8 +13,12 @@ use std::time::Duration;
 
 use argiope::fetch::resolver::{self, Families};
 use argiope::io::sim::{Answer, ConnId, Faults, Net, Sim, World};
-use argiope::io::{Chunk, Close, Epoll, Event, Io, Settings, Token, Uring, Waker};
+use argiope::io::{
+    Accepted, Chunk, Close, Endpoint, Epoll, Event, Io, Settings, Token, Uring, Waker,
+};
 use argiope::probe::{Length, Measure, Probe, ProbeReport, ProbeSettings};
+use argiope::testkit::dns;
+use argiope::testkit::server::{Acceptor, loopback};
 use argiope::{Config, DiskJob, Instant, Page, Request, Wall};
 
 /// What is measured here.
@@ -43,7 +47,7 @@ struct Late<I> {
     io: I,
     /// Lets time pass. What a simulation tells meanwhile is told later.
     pass: fn(&mut I, Duration, &mut Vec<Event>),
-    untold: Vec<Event>,
+    queued_events: Vec<Event>,
     has_queued: bool,
 }
 
@@ -52,13 +56,13 @@ impl<I: Io> Late<I> {
         Late {
             io,
             pass,
-            untold: Vec::new(),
+            queued_events: Vec::new(),
             has_queued: false,
         }
     }
 
     fn stall(&mut self) {
-        (self.pass)(&mut self.io, STALL, &mut self.untold);
+        (self.pass)(&mut self.io, STALL, &mut self.queued_events);
     }
 }
 
@@ -92,6 +96,14 @@ impl<I: Io> Io for Late<I> {
         self.io.open_datagram(token, to);
     }
 
+    fn listen(&mut self, token: Token, at: &Endpoint) -> io::Result<()> {
+        self.io.listen(token, at)
+    }
+
+    fn accept(&mut self, token: Token, accepted: Accepted) {
+        self.io.accept(token, accepted);
+    }
+
     fn send(&mut self, token: Token, bytes: &[u8], mark: bool) {
         self.has_queued = true;
         self.io.send(token, bytes, mark);
@@ -102,7 +114,7 @@ impl<I: Io> Io for Late<I> {
     }
 
     fn close(&mut self, token: Token, how: Close) {
-        for event in std::mem::take(&mut self.untold) {
+        for event in std::mem::take(&mut self.queued_events) {
             match event {
                 Event::Received {
                     token: whose,
@@ -110,7 +122,7 @@ impl<I: Io> Io for Late<I> {
                     ..
                 } if whose == token => self.io.release(chunk),
                 event if event.token() == Some(token) => {}
-                event => self.untold.push(event),
+                event => self.queued_events.push(event),
             }
         }
         self.io.close(token, how);
@@ -129,16 +141,16 @@ impl<I: Io> Io for Late<I> {
 
     fn wait(&mut self, _: Option<Instant>, events: &mut Vec<Event>) {
         self.stall();
-        events.append(&mut self.untold);
+        events.append(&mut self.queued_events);
         self.io.wait(Some(self.io.now()), events);
     }
 
-    fn untold(&self) -> &[Event] {
-        self.io.untold()
+    fn queued_events(&self) -> &[Event] {
+        self.io.queued_events()
     }
 
-    fn has_news(&self) -> bool {
-        !self.untold.is_empty() || self.io.has_news()
+    fn has_pending(&self) -> bool {
+        !self.queued_events.is_empty() || self.io.has_pending()
     }
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -168,20 +180,17 @@ fn sleep<I>(_: &mut I, span: Duration, _: &mut Vec<Event>) {
 }
 
 /// The simulation goes on, and what it tells meanwhile keeps its stamps.
-fn pass(sim: &mut Sim, span: Duration, untold: &mut Vec<Event>) {
+fn pass(sim: &mut Sim, span: Duration, queued_events: &mut Vec<Event>) {
     let until = sim.now() + span;
     while sim.now() < until {
-        sim.wait(Some(until), untold);
+        sim.wait(Some(until), queued_events);
     }
 }
 
 /// The reply of a name server that knows this address for every name.
 fn answer(query: &[u8], address: [u8; 4]) -> Vec<u8> {
-    let labels = query[12..].iter().position(|byte| *byte == 0);
-    let end = 12 + labels.expect("a name ends") + 5;
-    let counts = [0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0];
-    let record = [0xc0, 12, 0, 1, 0, 1, 0, 0, 1, 44, 0, 4];
-    [&query[..2], &counts, &query[12..end], &record, &address].concat()
+    let reply = dns::reply(query, |_| dns::Answer::Address(address.into()));
+    reply.expect("it is a query")
 }
 
 const FIRST: &[u8] = b"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\nto the";
@@ -222,7 +231,7 @@ fn simulation() -> Late<Sim> {
 
 /// The same servers on loopback: one for pages, one for names.
 struct Servers {
-    pages: SocketAddr,
+    pages: Acceptor,
     names: SocketAddr,
     /// How long each span was by their own clock, which a busy machine makes longer.
     took: Took,
@@ -233,15 +242,8 @@ type Took = Arc<Mutex<Vec<(Measure, Duration)>>>;
 impl Servers {
     fn start() -> Self {
         let took = Took::default();
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let pages = listener.local_addr().expect("an address");
         let told = Arc::clone(&took);
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let told = Arc::clone(&told);
-                thread::spawn(move || serve_page(stream, &told));
-            }
-        });
+        let pages = Acceptor::start(loopback(), move |stream, _| serve_page(stream, &told));
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
         let names = socket.local_addr().expect("an address");
         let told = Arc::clone(&took);
@@ -273,7 +275,6 @@ impl Servers {
 }
 
 fn serve_page(mut stream: TcpStream, told: &Took) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
     let _ = stream.read(&mut [0; 4096])?;
     wait(Measure::FirstByte, HEAD, told);
     stream.write_all(FIRST)?;
@@ -364,7 +365,7 @@ fn a_loop_that_is_late_tells_every_phase_as_long_as_it_was() {
 fn a_late_loop_on_the_kernel_tells_every_phase_as_long_as_it_was<I: Io>(io: I) {
     let servers = Servers::start();
     let back_end = io.name();
-    let urls = urls(16, servers.pages.port());
+    let urls = urls(16, servers.pages.address().port());
     let report = probe(Late::new(io, sleep), servers.names, 8.0, &urls);
     assert!(millis(&report, Measure::Lateness, 0.5) >= 4.0);
     for measure in MEASURES {

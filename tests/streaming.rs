@@ -6,13 +6,14 @@
 )]
 mod loopback;
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::io::Write;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
+use argiope::testkit::http::Step;
+use argiope::testkit::server;
 use argiope::{BodyMode, Crawler, DiskJob, Flow, Page, Reply, Request, Resume, Sink, Turn};
 
 use loopback::{Reply as Answer, Server};
@@ -166,7 +167,7 @@ fn a_body_longer_than_may_be_kept_comes_in_pieces_no_faster_than_its_sink_takes_
 #[test]
 fn a_body_that_nobody_wants_is_read_past_and_its_connection_used_again() {
     let server = Server::start(|asked| match asked.target.as_str() {
-        "/skipped" => Answer::page(&"x".repeat(100_000)),
+        "/skipped" => Answer::page("x".repeat(100_000)),
         _ => Answer::page("kept"),
     });
     let (mut crawler, heard, _reader) = crawler(&server);
@@ -189,7 +190,7 @@ fn a_body_that_nobody_wants_is_read_past_and_its_connection_used_again() {
 #[test]
 fn a_reply_that_the_sink_cancels_ends_there_and_is_not_asked_for_again() {
     let server = Server::start(|asked| match asked.target.as_str() {
-        "/cancelled" => Answer::page(&"x".repeat(8 << 20)),
+        "/cancelled" => Answer::page("x".repeat(8 << 20)),
         _ => Answer::page("kept"),
     });
     let (mut crawler, heard, _reader) = crawler(&server);
@@ -251,16 +252,8 @@ impl Sink for OneAtATime {
 }
 
 /// A server that answers everything with this, and then closes the connection.
-fn answers_with(reply: Vec<u8>) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
-    let port = listener.local_addr().expect("it is bound").port();
-    thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let _ = stream.read(&mut [0; 4096]);
-            let _ = stream.write_all(&reply);
-        }
-    });
-    format!("*:80:127.0.0.1:{port}")
+fn answers_with(reply: Vec<u8>) -> server::Server {
+    server::Server::start(move |_| vec![Step::Send(reply.clone()), Step::Close])
 }
 
 #[test]
@@ -279,7 +272,9 @@ fn what_few_bytes_decode_to_comes_in_pieces_and_none_after_the_sink_is_full() {
         reply.extend(b"\r\n");
         reply.extend(&coded);
         let server = Server::start(|_| Answer::page("nobody asks it"));
-        let config = server.config().with("RESOLVE", answers_with(reply));
+        let raw = answers_with(reply);
+        let here = format!("*:80:{}", raw.address());
+        let config = server.config().with("RESOLVE", here);
         let config = config
             .and_then(|config| config.with("IO", io))
             .expect("sound");

@@ -12,13 +12,12 @@
 //! nothing but read the clock, for as long as all turns took: what the machine itself takes away.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use argiope::base::shared::Shared;
 use argiope::sink::files::{FileSink, FileSinkOptions, WarcOptions};
+use argiope::testkit::http::{Reply, Step};
+use argiope::testkit::server::{Server, listener};
 use argiope::{Config, Crawler, Request, Turn};
 
 #[path = "../src/cli/allocator.rs"]
@@ -89,7 +88,8 @@ fn measure(
     at_once: u8,
 ) -> Result<Duration, Box<dyn std::error::Error>> {
     let seeds = if name == "usual" { 400 } else { 1 };
-    let port = serve(site)?;
+    let server = serve(site)?;
+    let port = server.port();
     let folder = tempfile::tempdir()?;
     let mut options = FileSinkOptions::new(folder.path());
     options.warc = warc.then(|| WarcOptions::new("here", [7; 16]));
@@ -246,7 +246,7 @@ fn kinds(size: usize) -> Vec<(&'static str, Site)> {
             page("text/html; charset=gbk", &queries(&[0xf7, 0xfe], 300, size)),
         ),
         ("chunks", chunked),
-        ("gzip", coded("gzip", &fill(paragraphs))),
+        ("gzip", gzipped(&gzip(&fill(paragraphs)))),
         ("members", members(size)),
     ];
     let mut kinds: Vec<(&str, Site)> = pages
@@ -341,20 +341,13 @@ fn usual() -> String {
 }
 
 fn page(content_type: &str, body: &[u8]) -> Vec<u8> {
-    let head = format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
-    [head.as_bytes(), body].concat()
+    let reply = Reply::new(200).field("Content-Type", content_type);
+    reply.body(body).to_bytes()
 }
 
-fn coded(coding: &str, body: &str) -> Vec<u8> {
-    let body = gzip(body);
-    let head = format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: {coding}\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
-    [head.as_bytes(), &body].concat()
+fn gzipped(body: &[u8]) -> Vec<u8> {
+    let reply = Reply::status(200).field("Content-Encoding", "gzip");
+    reply.body(body).to_bytes()
 }
 
 fn gzip(text: &str) -> Vec<u8> {
@@ -364,48 +357,18 @@ fn gzip(text: &str) -> Vec<u8> {
 /// A body of members that hold nothing.
 fn members(size: usize) -> Vec<u8> {
     let member = gzip("");
-    let body = member.repeat(size / member.len());
-    let head = format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
-    [head.as_bytes(), &body].concat()
+    gzipped(&member.repeat(size / member.len()))
 }
 
-/// Serves a site on all addresses; on which port.
-fn serve(site: Site) -> std::io::Result<u16> {
-    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-    let port = listener.local_addr()?.port();
-    let site = Arc::new(Shared::new(site));
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let site = Arc::clone(&site);
-            std::thread::spawn(move || drop(answer(stream, &site)));
-        }
-    });
-    Ok(port)
-}
-
-fn answer(mut stream: TcpStream, site: &Shared<Site>) -> std::io::Result<()> {
-    let mut head = Vec::new();
-    loop {
-        let mut piece = [0; 4096];
-        let count = stream.read(&mut piece)?;
-        if count == 0 {
-            return Ok(());
-        }
-        head.extend_from_slice(&piece[..count]);
-        while let Some(end) = head.windows(4).position(|four| four == b"\r\n\r\n") {
-            let text = String::from_utf8_lossy(&head[..end]).into_owned();
-            head.drain(..end + 4);
-            let target = text.split(' ').nth(1).unwrap_or("/");
-            let path = target.split('?').next().unwrap_or(target);
-            let reply = site.borrow().get(path).cloned();
-            let reply =
-                reply.unwrap_or_else(|| b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n".to_vec());
-            stream.write_all(&reply)?;
-        }
-    }
+/// Serves a site on all addresses.
+fn serve(site: Site) -> std::io::Result<Server> {
+    let listener = listener((Ipv4Addr::UNSPECIFIED, 0))?;
+    Ok(Server::on(listener, None, move |asked| {
+        let reply = site.get(asked.path()).cloned();
+        vec![Step::Send(
+            reply.unwrap_or_else(|| Reply::new(404).to_bytes()),
+        )]
+    }))
 }
 
 /// Processor time of this thread.

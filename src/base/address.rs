@@ -1,4 +1,4 @@
-//! What an IP address is for, by the IANA special-purpose registries, and which ones may be
+//! Classifies IP addresses by the IANA special-purpose registries, and decides which ones may be
 //! connected to.
 
 use std::fmt;
@@ -7,35 +7,35 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// What an address is for. Only [`Kind::Global`] is meant to be reached from everywhere.
+/// The purpose of an address. Only [`Kind::Global`] is reachable from everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Globally routable.
     Global,
     /// This machine: 127.0.0.0/8, ::1.
     Loopback,
-    /// Somebody's own network: RFC 1918, and IPv6's deprecated site-local addresses.
+    /// A private network: RFC 1918, and IPv6's deprecated site-local addresses.
     Private,
-    /// This link only: 169.254.0.0/16, fe80::/10. Clouds keep their secrets there.
+    /// This link only: 169.254.0.0/16, fe80::/10. Cloud metadata services are here.
     LinkLocal,
-    /// A provider's own side of a shared address: 100.64.0.0/10.
+    /// The provider's side of carrier-grade NAT: 100.64.0.0/10.
     Cgnat,
     /// IPv6's private networks: fc00::/7.
     UniqueLocal,
-    /// For examples in texts.
+    /// For examples in documentation.
     Documentation,
-    /// For measuring devices: 198.18.0.0/15, 2001:2::/48.
+    /// For benchmarks of network devices: 198.18.0.0/15, 2001:2::/48.
     Benchmarking,
     /// A group of machines.
     Multicast,
-    /// No address at all: 0.0.0.0, ::.
+    /// Not an address: 0.0.0.0, ::.
     Unspecified,
-    /// Everything else that is no public host: protocol assignments, future use, discard.
+    /// All other non-public addresses: protocol assignments, future use, discard.
     Reserved,
 }
 
 impl Kind {
-    /// The word for it.
+    /// The name of the kind.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Global => "global",
@@ -52,10 +52,10 @@ impl Kind {
         }
     }
 
-    /// What an address is for.
+    /// The purpose of an address.
     ///
-    /// An IPv6 address that carries an IPv4 address to be reached (mapped, NAT64, 6to4, Teredo)
-    /// is what the carried address is: otherwise each of them would be a way round the guard.
+    /// An IPv6 address that embeds a reachable IPv4 address (mapped, NAT64, 6to4, Teredo) has the
+    /// kind of the embedded address; otherwise each of these forms would bypass the guard.
     pub fn of(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(address) => of_v4(address),
@@ -67,25 +67,25 @@ impl Kind {
     }
 }
 
-/// Whether an address is globally routable.
+/// Returns whether an address is globally routable.
 pub fn is_global(address: IpAddr) -> bool {
     Kind::of(address) == Kind::Global
 }
 
-/// Decides which addresses may be connected to: the global ones, and those that the user named.
+/// Decides which addresses may be connected to: global ones, and those allowed by the user.
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
-    /// Networks allowed besides the global addresses.
+    /// Networks allowed in addition to global addresses.
     pub allow: Vec<Network>,
 }
 
 impl Guard {
-    /// Whether this address may be connected to.
+    /// Returns whether this address may be connected to.
     pub fn allows(&self, address: IpAddr) -> bool {
         is_global(address) || self.allow.iter().any(|network| network.contains(address))
     }
 
-    /// Adds what `--allow-net` says: `loopback`, `private`, or a network.
+    /// Adds a value of `--allow-net`: `loopback`, `private`, or a network.
     pub fn allow(&mut self, word: &str) -> Result<(), NetworkError> {
         let named: &[&str] = match word.trim() {
             "loopback" => &["127.0.0.0/8", "::1/128"],
@@ -107,8 +107,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether the address lies in this block. An IPv4-mapped address is in the blocks of its IPv4 address
-    /// as well as in its own.
+    /// Returns whether the address is in this block. An IPv4-mapped address is in the blocks of its
+    /// IPv4 address as well as in its own.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.covers(address) || self.covers(address.to_canonical())
     }
@@ -154,7 +154,7 @@ impl FromStr for Network {
                 .filter(|prefix| *prefix <= bits && digits.bytes().all(|b| b.is_ascii_digit()))
                 .ok_or_else(|| NetworkError::Prefix(text.to_owned(), bits))?,
         };
-        // A block of mapped addresses is the block of the addresses that they carry.
+        // A block of mapped addresses becomes the block of the embedded addresses.
         Ok(match address.to_canonical() {
             carried @ IpAddr::V4(_) if address.is_ipv6() && prefix >= 96 => Network {
                 address: carried,
@@ -171,20 +171,20 @@ impl fmt::Display for Network {
     }
 }
 
-/// Why a text is no network.
+/// Why a text is not a network.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NetworkError {
-    /// The part before the slash is no address.
-    #[error("`{0}` is no network: write an address, ADDRESS/BITS, `loopback` or `private`")]
+    /// The part before the slash is not an address.
+    #[error("`{0}` is not a network: expected an address, ADDRESS/BITS, `loopback` or `private`")]
     Address(String),
-    /// The part after the slash is no number of bits.
-    #[error("`{0}` is no network: after the slash stands a number from 0 to {1}")]
+    /// The part after the slash is not a number of bits.
+    #[error("`{0}` is not a network: the number after the slash must be from 0 to {1}")]
     Prefix(String, u8),
 }
 
 impl NetworkError {
-    /// The stable name.
+    /// Stable error code.
     pub const fn code(&self) -> &'static str {
         match self {
             NetworkError::Address(_) => "network.address",
@@ -192,7 +192,7 @@ impl NetworkError {
         }
     }
 
-    /// Whether another try may end otherwise: never.
+    /// Returns whether a retry may succeed: never.
     pub const fn is_retryable(&self) -> bool {
         false
     }
@@ -207,11 +207,11 @@ fn of_v4(address: Ipv4Addr) -> Kind {
         [100, 64..=127, ..] => Kind::Cgnat,
         [127, ..] => Kind::Loopback,
         [169, 254, ..] => Kind::LinkLocal,
-        // Anycast addresses of PCP and TURN, the exceptions within the protocol assignments.
+        // Anycast addresses of PCP and TURN, which are exceptions among the protocol assignments.
         [192, 0, 0, 9 | 10] => Kind::Global,
         [192, 0, 0, _] => Kind::Reserved,
         [192, 0, 2, _] | [198, 51, 100, _] | [203, 0, 113, _] => Kind::Documentation,
-        // What was the 6to4 relay's anycast address.
+        // The former anycast address of 6to4 relays.
         [192, 88, 99, _] => Kind::Reserved,
         [198, 18 | 19, ..] => Kind::Benchmarking,
         [224..=239, ..] => Kind::Multicast,
@@ -220,7 +220,7 @@ fn of_v4(address: Ipv4Addr) -> Kind {
     }
 }
 
-/// IANA IPv6 Special-Purpose Address Registry; of the rest only 2000::/3 is given out.
+/// IANA IPv6 Special-Purpose Address Registry; otherwise only 2000::/3 is allocated.
 fn of_v6(address: Ipv6Addr) -> Kind {
     if address.is_unspecified() {
         return Kind::Unspecified;
@@ -236,7 +236,8 @@ fn of_v6(address: Ipv6Addr) -> Kind {
         [0xfc00..=0xfdff, ..] => Kind::UniqueLocal,
         [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => Kind::Documentation,
         [0x2001, 2, 0, ..] => Kind::Benchmarking,
-        // The reachable ones among the protocol assignments: anycast, AMT, AS112, ORCHIDv2, DRIP.
+        // The globally reachable ones among the protocol assignments: anycast, AMT, AS112,
+        // ORCHIDv2, DRIP.
         [0x2001, 1, 0, 0, 0, 0, 0, 1..=3]
         | [0x2001, 3, ..]
         | [0x2001, 4, 0x112, ..]
@@ -247,7 +248,7 @@ fn of_v6(address: Ipv6Addr) -> Kind {
     }
 }
 
-/// The IPv4 address that traffic to an IPv6 address ends at.
+/// The IPv4 address to which traffic for an IPv6 address is forwarded.
 fn carried(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let low = Ipv4Addr::from_bits(address.to_bits() as u32);
     match address.segments() {
@@ -257,7 +258,7 @@ fn carried(address: Ipv6Addr) -> Option<Ipv4Addr> {
         [0x2002, high, low, ..] => {
             Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)))
         }
-        // Teredo (RFC 4380): the client's address, every bit turned.
+        // Teredo (RFC 4380): the client's address, inverted.
         [0x2001, 0, ..] => Some(Ipv4Addr::from_bits(!low.to_bits())),
         _ => None,
     }
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn every_block_of_the_registries_is_known_to_its_last_address() {
+    fn every_block_of_the_registries_is_classified_up_to_its_last_address() {
         check(
             Kind::Global,
             &["1.1.1.1", "9.255.255.255", "11.0.0.0", "172.15.255.255"],
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_carries_another_is_what_it_carries() {
+    fn an_address_that_embeds_another_has_its_kind() {
         check(
             Kind::Loopback,
             &["::ffff:127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::1"],
@@ -379,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guard_refuses_what_is_not_global_unless_it_was_named() {
+    fn a_guard_refuses_non_global_addresses_unless_allowed() {
         let allows = |words: &[&str], address: &str| guard(words).allows(address.parse().unwrap());
         assert!(allows(&[], "1.1.1.1"));
         assert!(!allows(&[], "127.0.0.1"));
@@ -400,11 +401,11 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_network_is_an_error_that_names_it() {
+    fn an_invalid_network_is_an_error_that_quotes_it() {
         let error = |text: &str| text.parse::<Network>().unwrap_err().to_string();
         for text in ["", "localhost", "10.0.0", "10.0.0.0.0/8", "1.2.3.4:80"] {
             assert!(
-                error(text).starts_with(&format!("`{text}` is no network: write")),
+                error(text).starts_with(&format!("`{text}` is not a network: expected")),
                 "{text}"
             );
         }
@@ -417,7 +418,7 @@ mod tests {
             "::/x",
         ] {
             assert!(
-                error(text).contains("after the slash stands a number"),
+                error(text).contains("the number after the slash must be"),
                 "{text}"
             );
         }
@@ -436,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapped_address_is_allowed_in_every_form_that_names_it() {
+    fn a_mapped_address_is_allowed_in_every_form() {
         for word in [
             "::ffff:127.0.0.1",
             "::ffff:7f00:1",

@@ -1,13 +1,13 @@
-//! A bound on a loop that ends by itself, unless we are wrong.
+//! Bounds loops that should end by themselves.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Loops that were cut short so far, in all crawls of this process.
+/// Number of loops that were cut so far, in all crawls of this process.
 static CUT: AtomicU64 = AtomicU64::new(0);
 
-/// Counts the steps of one run of a loop. A loop that has more of them than its input can account for
-/// spins: tests fail on it, release builds report it and go on behind it, so that signals, timers and
-/// other hosts have their turn.
+/// Counts the steps of one run of a loop. A loop with more steps than its input can explain is
+/// spinning: tests fail on it; release builds log it and leave the loop, so that signals, timers
+/// and other hosts are still served.
 #[derive(Debug)]
 pub struct Bound {
     what: &'static str,
@@ -16,7 +16,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// At most so many steps. `what` is for the report: what the loop does, as a verb.
+    /// Permits at most `most` steps. `what` is a verb phrase for the report: what the loop does.
     pub fn new(what: &'static str, most: usize) -> Self {
         Bound {
             what,
@@ -25,7 +25,7 @@ impl Bound {
         }
     }
 
-    /// One step more. Whether it may be made.
+    /// Counts a step. Returns whether it is permitted.
     #[must_use]
     pub fn step(&mut self) -> bool {
         self.steps += 1;
@@ -34,7 +34,7 @@ impl Bound {
         }
         debug_assert!(false, "to {} takes at most {} steps", self.what, self.most);
         let before = CUT.fetch_add(1, Ordering::Relaxed);
-        // A loop that spins is cut in every turn.
+        // A spinning loop is cut in every turn, so it is logged at powers of two only.
         if before == 0 || (before + 1).is_power_of_two() {
             log::error!(
                 "to {} took more than {} steps and was cut short ({} times so far): this is a fault in \
@@ -53,14 +53,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_steps_as_it_says_may_be_made() {
+    fn the_bound_permits_its_number_of_steps() {
         let mut bound = Bound::new("count", 3);
         assert!(bound.step() && bound.step() && bound.step());
     }
 
     #[test]
     #[should_panic(expected = "to count takes at most 1 steps")]
-    fn one_more_fails_a_test() {
+    fn one_step_more_panics_in_tests() {
         let mut bound = Bound::new("count", 1);
         while bound.step() {}
     }

@@ -1,13 +1,13 @@
-//! A table that grows without moving what it holds: millions of records, and no moment at which
-//! they are there twice.
+//! A table that grows without moving its records, so that millions of them are never copied at
+//! once.
 
 use std::ops::{Index, IndexMut};
 
-/// Records by dense numbers from 0.
+/// Records by dense indices from 0.
 ///
-/// It is a list of chunks of one size, of which only the first grows by moving. A `Vec` that
-/// doubles at ten million records copies hundreds of megabytes in one turn, and takes up half as
-/// much again while it does.
+/// A list of chunks of equal size, of which only the first grows by moving. A `Vec` that doubles at
+/// ten million records copies hundreds of megabytes in one turn, and needs half as much memory in
+/// addition meanwhile.
 #[derive(Clone, Debug)]
 pub struct ChunkedVec<T> {
     chunks: Vec<Vec<T>>,
@@ -15,7 +15,7 @@ pub struct ChunkedVec<T> {
 }
 
 impl<T> ChunkedVec<T> {
-    /// How many records a chunk holds.
+    /// Number of records per chunk.
     const CHUNK: usize = if size_of::<T>() == 0 {
         CHUNK_BYTES
     } else {
@@ -30,7 +30,7 @@ impl<T> ChunkedVec<T> {
         }
     }
 
-    /// Adds a record; its number is how many there were.
+    /// Adds a record; its index is the previous length.
     pub fn push(&mut self, record: T) {
         match self.chunks.last_mut() {
             Some(last) if last.len() < Self::CHUNK => last.push(record),
@@ -39,44 +39,44 @@ impl<T> ChunkedVec<T> {
                 chunk.push(record);
                 self.chunks.push(chunk);
             }
-            // A small table is small.
+            // A small table stays small.
             None => self.chunks.push(vec![record]),
         }
         self.len += 1;
     }
 
-    /// Makes it at least `len` records long.
+    /// Extends the table to at least `len` records.
     pub fn grow_to(&mut self, len: usize, mut record: impl FnMut() -> T) {
         while self.len < len {
             self.push(record());
         }
     }
 
-    /// The record of a number.
+    /// The record with this index.
     pub fn get(&self, index: usize) -> Option<&T> {
         self.chunks
             .get(index / Self::CHUNK)?
             .get(index % Self::CHUNK)
     }
 
-    /// The record of a number, to be changed.
+    /// The record with this index, mutable.
     pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
         self.chunks
             .get_mut(index / Self::CHUNK)?
             .get_mut(index % Self::CHUNK)
     }
 
-    /// How many there are.
+    /// Number of records.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// All records in the order of their numbers, to be changed.
+    /// All records in the order of their indices, mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.chunks.iter_mut().flatten()
     }
@@ -102,8 +102,8 @@ impl<T> Default for ChunkedVec<T> {
     }
 }
 
-/// Below what an allocator maps page by page, and by what alignment may ask for below a power of
-/// two: blocks of just that many bytes take up a quarter more with some.
+/// Below the size from which an allocator maps memory page by page, minus alignment overhead below
+/// a power of two: with some allocators blocks of exactly that size take a quarter more.
 const CHUNK_BYTES: usize = 64 * 1024 - 64;
 
 #[cfg(test)]
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_come_back_by_their_numbers_across_chunks() {
+    fn records_are_found_by_index_across_chunks() {
         let mut table = ChunkedVec::new();
         assert!(table.is_empty());
         for number in 0..100_000u64 {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_stays_where_it_is() {
+    fn growing_does_not_move_records() {
         let mut table = ChunkedVec::new();
         table.grow_to(CHUNK_BYTES, || 0u64);
         let first: *const u64 = &table[0];

@@ -1,4 +1,4 @@
-//! Names as small numbers: what a million records refer to is spelled out once.
+//! Interns names as small ids, so that a million references do not repeat the text.
 
 use std::hash::BuildHasher;
 
@@ -8,35 +8,32 @@ use super::chunked::ChunkedVec;
 use super::secret::Secret;
 use super::sharded::ShardedTable;
 
-/// Strings by dense ids and ids by strings.
+/// A two-way map of strings and dense ids.
 ///
-/// Ids count from 0; a removed one is given to the next new name, so tables indexed by id stay
-/// as small as the most names ever held at once. Names of up to 23 bytes, as most hosts have, cost
-/// about 34 bytes each, table included; longer ones an allocation more.
+/// Ids start at 0; a removed one is reused for the next new name, so tables indexed by id stay as
+/// small as the maximum number of names held at once. Names of up to 23 bytes, as most hosts have,
+/// cost about 34 bytes each, including the table; longer ones need an allocation as well.
 pub struct Interner {
     names: ChunkedVec<Option<SmolStr>>,
-    /// Removed ids, the last removed on top.
+    /// Removed ids; the last one is reused first.
     free: Vec<u32>,
-    /// A bit for each id: whether its name is kept for good.
-    kept: Vec<u64>,
-    /// Ids by the hash of their names. Its order is never looked at.
+    /// Ids by the hash of their names. Never iterated.
     table: ShardedTable<u32>,
     hasher: Secret,
 }
 
 impl Interner {
-    /// An interner without names, which strangers may choose.
+    /// An empty interner; names are hashed under a secret because remote parties choose them.
     pub fn new(secret: &Secret) -> Self {
         Interner {
             names: ChunkedVec::new(),
             free: Vec::new(),
-            kept: Vec::new(),
             table: ShardedTable::new(),
             hasher: *secret,
         }
     }
 
-    /// The id of a name that is held.
+    /// The id of a name, if it is interned.
     pub fn get(&self, name: &str) -> Option<u32> {
         let hash = self.hasher.hash_one(name);
         let found = self
@@ -46,9 +43,9 @@ impl Interner {
         found.copied()
     }
 
-    /// The id of a name, which is held from now on.
+    /// The id of a name; interns it if it is new.
     ///
-    /// Panics beyond 2³² names, which no bounded crawl has.
+    /// Panics beyond 2³² names, which no bounded crawl reaches.
     pub fn intern(&mut self, name: &str) -> u32 {
         if let Some(id) = self.get(name) {
             return id;
@@ -66,27 +63,13 @@ impl Interner {
         id
     }
 
-    /// The name of an id that is held; any other is a mistake of ours, and panics.
+    /// The name of an id in use; panics for any other id.
     pub fn name(&self, id: u32) -> &str {
         text(self.names.get(id as usize).unwrap_or(&None))
     }
 
-    /// Keeps a name that is held for good: it is not removed any more. For tables that share it.
-    pub fn keep(&mut self, id: u32) {
-        let word = id as usize / 64;
-        if self.kept.len() <= word {
-            self.kept.resize(word + 1, 0);
-        }
-        self.kept[word] |= 1 << (id % 64);
-    }
-
-    /// Forgets a name, unless it is kept; its id may be given to another. An id that is not held is
-    /// let pass.
+    /// Removes a name; its id may be reused. Ids not in use are ignored.
     pub fn remove(&mut self, id: u32) {
-        let kept = self.kept.get(id as usize / 64).unwrap_or(&0);
-        if kept >> (id % 64) & 1 == 1 {
-            return;
-        }
         let Some(held) = self.names.get_mut(id as usize) else {
             return;
         };
@@ -101,17 +84,17 @@ impl Interner {
         self.free.push(id);
     }
 
-    /// How many names are held.
+    /// Number of names.
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Whether no name is held.
+    /// Returns whether there are no names.
     pub fn is_empty(&self) -> bool {
         self.table.is_empty()
     }
 
-    /// One more than the largest id ever given: how long a table indexed by id has to be.
+    /// One more than the largest id ever used: the required length of a table indexed by id.
     pub fn id_bound(&self) -> usize {
         self.names.len()
     }
@@ -159,20 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_kept_is_not_removed() {
-        let mut names = Interner::new(&Secret::from_seed(1));
-        let ids: Vec<u32> = (0..200).map(|n| names.intern(&format!("{n}"))).collect();
-        names.keep(ids[130]);
-        for id in ids {
-            names.remove(id);
-        }
-        assert_eq!(names.len(), 1);
-        assert_eq!(names.get("130"), Some(130));
-        assert_eq!(names.name(130), "130");
-    }
-
-    #[test]
-    fn short_and_long_names_come_back_as_they_went_in() {
+    fn short_and_long_names_are_returned_unchanged() {
         assert_eq!(size_of::<Option<SmolStr>>(), 24);
         let mut names = Interner::new(&Secret::from_seed(1));
         let texts: Vec<String> = (0..60).map(|length| "é.".repeat(length)).collect();
@@ -194,7 +164,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_does_what_a_list_of_names_does(
+        fn an_interner_behaves_like_a_list_of_names(
             steps in prop::collection::vec((any::<bool>(), 0..60u32), 0..400),
             seed in any::<u64>(),
         ) {

@@ -1,8 +1,8 @@
-//! What our own machine says no with: a stable name for it, and whether it may pass.
+//! Classifies errors of this machine: a stable code, and whether they can be temporary.
 
 use std::io::{Error, ErrorKind};
 
-/// The stable name of a refusal by the system.
+/// The stable code of a system error.
 pub fn code(error: &Error) -> &'static str {
     match (error.kind(), error.raw_os_error()) {
         (_, Some(libc::EMFILE | libc::ENFILE)) => "open_files",
@@ -16,7 +16,7 @@ pub fn code(error: &Error) -> &'static str {
     }
 }
 
-/// Whether a volume, or its user's quota, has no room left. This can pass.
+/// Returns whether a volume, or its user's quota, is full. This can be temporary.
 pub fn is_full(error: &Error) -> bool {
     matches!(
         error.kind(),
@@ -24,9 +24,9 @@ pub fn is_full(error: &Error) -> bool {
     )
 }
 
-/// Whether the same may be had later, without anybody's doing anything about it: others give back
-/// descriptors and memory. A disk that is full stays so.
-pub fn passes(error: &Error) -> bool {
+/// Returns whether the operation may succeed later without intervention: other processes free
+/// descriptors and memory. A full disk does not count.
+pub fn is_temporary(error: &Error) -> bool {
     let kinds = [
         ErrorKind::Interrupted,
         ErrorKind::OutOfMemory,

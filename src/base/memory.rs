@@ -1,12 +1,12 @@
-//! What buffers take of the machine's memory.
+//! Memory occupied by buffers.
 
 use std::fs;
 use std::sync::OnceLock;
 
 use rustix::process::{Resource, getrlimit};
 
-/// Bytes of memory that a buffer takes. Of room that nothing was ever written to the kernel gives the
-/// addresses alone, in whole pages; a page may have two mebibytes.
+/// Bytes of memory occupied by a buffer. For capacity that was never written to, the kernel
+/// reserves only addresses, in whole pages; a page may have two mebibytes.
 pub fn memory_of(buffer: &Vec<u8>) -> usize {
     if is_room_scarce() {
         return buffer.capacity();
@@ -15,9 +15,9 @@ pub fn memory_of(buffer: &Vec<u8>) -> usize {
     buffer.capacity().min(written)
 }
 
-/// Whether room that nothing is written to is taken from something all the same: where the process has a
-/// limit of addresses or of data (`RLIMIT_AS`, `RLIMIT_DATA`), or the kernel promises no more memory
-/// than there is (`vm.overcommit_memory=2`). Asked of the kernel once.
+/// Returns whether untouched capacity counts against a limit: the process has a limit of address
+/// space or data (`RLIMIT_AS`, `RLIMIT_DATA`), or the kernel does not overcommit memory
+/// (`vm.overcommit_memory=2`). Queried once.
 pub fn is_room_scarce() -> bool {
     static SCARCE: OnceLock<bool> = OnceLock::new();
     *SCARCE.get_or_init(|| {
@@ -38,7 +38,7 @@ mod tests {
     use crate::base::loud;
 
     #[test]
-    fn room_that_was_never_written_to_takes_no_memory() {
+    fn untouched_capacity_uses_no_memory() {
         if is_room_scarce() {
             return loud::skip("memory is limited here");
         }

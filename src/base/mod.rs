@@ -1,6 +1,7 @@
-//! What a runtime needs under it, in a form that does not know it is in a crawler.
+//! General building blocks of the runtime, without any knowledge of crawling.
 
 pub mod time;
+pub mod stamp;
 pub mod wheel;
 pub mod timeouts;
 pub(crate) mod units;
@@ -13,6 +14,9 @@ pub mod intern;
 pub mod rng;
 pub mod shared;
 pub mod records;
+pub mod ids;
+pub mod keys;
+pub mod scopes;
 
 pub mod pool;
 pub(crate) mod memory;

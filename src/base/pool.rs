@@ -1,24 +1,24 @@
-//! Receive buffers: of one size, handed out by index, bounded in number.
+//! Receive buffers of one size, handed out by index, bounded in number.
 //!
-//! What the kernel fills must not move and must not be allocated per operation, so buffers come
-//! in blocks that are never given up. At the bound nothing is handed out: whoever wanted to read
-//! waits until a buffer comes back, and the peer feels it.
+//! Memory written by the kernel must not move and must not be allocated per operation, so buffers
+//! are allocated in blocks that are never freed. At the bound none is handed out: reading pauses
+//! until a buffer is returned, which slows the peer down.
 
 /// A pool of buffers of `buffer_bytes` each, at most `buffers_max` of them.
 #[derive(Debug)]
 pub struct Pool {
     buffer_bytes: usize,
     buffers_max: usize,
-    /// Each holds `BLOCK` buffers, the last perhaps fewer.
+    /// Each has `BLOCK` buffers, the last possibly fewer.
     blocks: Vec<Box<[u8]>>,
-    /// Buffers that nobody holds; the one given back last goes out first, while it is in cache.
+    /// Free buffers; the last one returned is reused first, while it is in the cache.
     free: Vec<u32>,
-    /// Whether each buffer is out, so that giving one back twice is noticed.
+    /// Whether each buffer is taken, to detect double returns.
     out: Vec<bool>,
 }
 
 impl Pool {
-    /// An empty pool. Memory is taken from the system as it is first needed.
+    /// An empty pool. Memory is allocated when it is first needed.
     pub fn new(buffer_bytes: usize, buffers_max: usize) -> Self {
         assert!(buffer_bytes > 0, "a buffer holds at least a byte");
         assert!(
@@ -34,7 +34,7 @@ impl Pool {
         }
     }
 
-    /// Takes a buffer out; `None` at the bound. Its content is whatever was there before.
+    /// Takes a buffer; `None` at the bound. Its content is arbitrary.
     pub fn take(&mut self) -> Option<u32> {
         if self.free.is_empty() {
             self.grow();
@@ -44,36 +44,36 @@ impl Pool {
         Some(buffer)
     }
 
-    /// Puts a buffer back.
+    /// Returns a buffer.
     pub fn put_back(&mut self, buffer: u32) {
         let out = std::mem::replace(&mut self.out[buffer as usize], false);
-        assert!(out, "a buffer is put back once for each time it is taken");
+        assert!(out, "a buffer is returned once for each time it is taken");
         self.free.push(buffer);
     }
 
-    /// A buffer's bytes, all `buffer_bytes` of them.
+    /// The whole contents of a buffer.
     pub fn get(&self, buffer: u32) -> &[u8] {
         let (block, start) = self.place(buffer);
         &self.blocks[block][start..start + self.buffer_bytes]
     }
 
-    /// A buffer's bytes, to be filled.
+    /// The whole contents of a buffer, mutable.
     pub fn get_mut(&mut self, buffer: u32) -> &mut [u8] {
         let (block, start) = self.place(buffer);
         &mut self.blocks[block][start..start + self.buffer_bytes]
     }
 
-    /// Whether `take` would hand one out.
+    /// Returns whether `take` would succeed.
     pub fn has_free(&self) -> bool {
         !self.free.is_empty() || self.out.len() < self.buffers_max
     }
 
-    /// How many buffers are out.
+    /// Number of buffers taken.
     pub fn taken(&self) -> usize {
         self.out.len() - self.free.len()
     }
 
-    /// How many bytes one buffer holds.
+    /// Size of a buffer in bytes.
     pub fn buffer_bytes(&self) -> usize {
         self.buffer_bytes
     }
@@ -87,7 +87,7 @@ impl Pool {
         self.blocks
             .push(vec![0; count * self.buffer_bytes].into_boxed_slice());
         self.out.resize(first + count, false);
-        // Taken from the end, so the first buffer of the block goes out first.
+        // Taken from the end, so the first buffer of the block is used first.
         self.free
             .extend((first..first + count).rev().map(|index| index as u32));
     }
@@ -98,7 +98,7 @@ impl Pool {
     }
 }
 
-/// Buffers in a block: a megabyte at 16 KiB each, which the system hands over untouched.
+/// Buffers per block: a megabyte at 16 KiB each, which the system provides untouched.
 const BLOCK: usize = 64;
 
 #[cfg(test)]
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_grows_to_its_bound_and_recovers() {
+    fn a_pool_grows_to_its_bound_and_recovers() {
         let mut pool = Pool::new(16, BLOCK + 3);
         let taken: Vec<u32> = std::iter::from_fn(|| pool.take()).collect();
         assert_eq!(taken.len(), BLOCK + 3);
@@ -130,8 +130,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "put back once")]
-    fn a_buffer_put_back_twice_is_a_mistake_of_ours() {
+    #[should_panic(expected = "returned once")]
+    fn returning_a_buffer_twice_panics() {
         let mut pool = Pool::new(8, 8);
         let buffer = pool.take().expect("a fresh pool has buffers");
         pool.put_back(buffer);

@@ -1,14 +1,14 @@
-//! A few byte strings under labels, in one piece of memory: what is said of some among millions.
+//! A few labelled byte strings in one allocation, for optional data of millions of objects.
 
-/// Byte strings, each under a label, in the order in which they came. A label may come again.
+/// Byte strings with labels, in the order of insertion. A label may occur several times.
 ///
-/// Each costs two bytes beside its own, three from 128 bytes on. Finding one reads the heads of those
-/// before it; adding one copies all of them.
+/// Each costs two bytes in addition to its own, three from 128 bytes on. A look-up reads the
+/// headers before the result; an insertion copies everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Records(Box<[u8]>);
 
 impl Records {
-    /// Adds one behind the others.
+    /// Appends a byte string.
     pub fn push(&mut self, label: u8, value: &[u8]) {
         let mut bytes = std::mem::take(&mut self.0).into_vec();
         bytes.reserve_exact(1 + length_bytes(value.len()) + value.len());
@@ -23,18 +23,18 @@ impl Records {
         self.0 = bytes.into_boxed_slice();
     }
 
-    /// Adds a number, in as few bytes as it has.
+    /// Appends a number, in as few bytes as possible.
     pub fn push_number(&mut self, label: u8, number: u64) {
         let zeros = number.leading_zeros() as usize / 8;
         self.push(label, &number.to_le_bytes()[..8 - zeros]);
     }
 
-    /// The first under this label.
+    /// The first with this label.
     pub fn get(&self, label: u8) -> Option<&[u8]> {
         self.all(label).next()
     }
 
-    /// The first under this label, which is a number.
+    /// The first with this label, as a number.
     pub fn number(&self, label: u8) -> Option<u64> {
         let value = self.get(label)?;
         let mut bytes = [0; 8];
@@ -42,7 +42,7 @@ impl Records {
         Some(u64::from_le_bytes(bytes))
     }
 
-    /// All under this label.
+    /// All with this label.
     pub fn all(&self, label: u8) -> impl Iterator<Item = &[u8]> {
         let labelled = self.iter().filter(move |(other, _)| *other == label);
         labelled.map(|(_, value)| value)
@@ -69,7 +69,7 @@ impl Records {
         })
     }
 
-    /// Drops those that `keep` does not want.
+    /// Removes those for which `keep` returns `false`.
     pub fn retain(&mut self, keep: impl Fn(u8, &[u8]) -> bool) {
         if self.iter().all(|(label, value)| keep(label, value)) {
             return;
@@ -81,21 +81,21 @@ impl Records {
         *self = kept;
     }
 
-    /// Drops all under this label.
+    /// Removes all with this label.
     pub fn remove(&mut self, label: u8) {
         self.retain(|other, _| other != label);
     }
 }
 
-/// Bytes that a length is written in.
+/// Number of bytes of an encoded length.
 fn length_bytes(length: usize) -> usize {
     let bits = usize::BITS - length.leading_zeros();
     bits.div_ceil(7).max(1) as usize
 }
 
-/// The bits of a length that go into one byte of it.
+/// The bits of a byte that belong to the length.
 const LOW: usize = 0x7f;
-/// The bit of a byte that says that the length goes on in the next.
+/// The bit of a byte that says that another byte follows.
 const MORE: u8 = 0x80;
 
 #[cfg(test)]
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_put_in_comes_out_in_its_order() {
+    fn records_are_returned_in_order() {
         let mut records = Records::default();
         assert_eq!(records.get(1), None);
         let long = vec![7; 20_000];
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_takes_no_more_bytes_than_it_has() {
+    fn a_number_uses_as_few_bytes_as_possible() {
         let check = |number: u64, bytes: usize| {
             let mut records = Records::default();
             records.push_number(9, number);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_wanted_any_more_is_gone_and_the_others_stay() {
+    fn removed_records_are_gone_and_the_others_stay() {
         let mut records = Records::default();
         for (label, value) in [(1, b"a"), (2, b"b"), (1, b"c"), (3, b"d")] {
             records.push(label, value);

@@ -1,7 +1,7 @@
-//! Chance from a seed, so that what happened by chance can happen again.
+//! A seeded random number generator, for reproducible randomness.
 
-/// A stream of pseudo-random numbers: xoshiro256++ 1.0 by Blackman and Vigna, its state filled
-/// by their splitmix64, both in the public domain (<https://prng.di.unimi.it>).
+/// A stream of pseudo-random numbers: xoshiro256++ 1.0 by Blackman and Vigna, seeded with their
+/// splitmix64, both in the public domain (<https://prng.di.unimi.it>).
 ///
 /// The same seed gives the same stream on every machine. Not for secrets.
 #[derive(Clone, Debug)]
@@ -10,7 +10,7 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// The stream of a seed; every seed is as good as another.
+    /// The stream of a seed; all seeds are equally good.
     pub fn from_seed(seed: u64) -> Self {
         let mut counter = seed;
         Rng {
@@ -18,9 +18,9 @@ impl Rng {
         }
     }
 
-    /// A stream of its own for `label`. It depends on the label and on how many numbers were
-    /// drawn from this stream before, which itself does not move: adding a consumer of chance
-    /// leaves what the others draw as it was.
+    /// An independent stream for `label`. It depends on the label and on how many numbers were
+    /// drawn from this stream before. This stream does not advance: adding a consumer does not
+    /// change the numbers of the others.
     pub fn fork(&self, label: impl AsRef<[u8]>) -> Rng {
         let mut mixed = self.state[0] ^ self.state[3].rotate_left(32);
         for byte in label.as_ref() {
@@ -39,23 +39,23 @@ impl Rng {
         drawn
     }
 
-    /// A whole number from 0 to `bound` − 1, all equally likely. `bound` is at least 1.
+    /// A uniformly distributed integer from 0 to `bound` − 1. `bound` is at least 1.
     ///
     /// Lemire, "Fast Random Integer Generation in an Interval" (2019).
     pub fn below(&mut self, bound: u64) -> u64 {
-        assert!(bound > 0, "a number is drawn from at least one");
+        assert!(bound > 0, "the bound is at least 1");
         loop {
             let wide = u128::from(self.next_u64()) * u128::from(bound);
             let low = wide as u64;
-            // Of 2^64 draws, 2^64 mod `bound` are one too many for some numbers. The ones drawn
-            // again have the smallest low halves; the division is rarely needed to know.
+            // Of 2^64 draws, 2^64 mod `bound` would favour some numbers. These have the smallest
+            // low halves and are drawn again; the division is rarely needed to detect them.
             if low >= bound || low >= bound.wrapping_neg() % bound {
                 return (wide >> 64) as u64;
             }
         }
     }
 
-    /// A number from `low` (included) to `high` (reached only by rounding), evenly spread.
+    /// A uniformly distributed number from `low` (inclusive) to `high` (reached only by rounding).
     pub fn range_f64(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.unit()
     }
@@ -71,7 +71,7 @@ impl Rng {
     }
 }
 
-/// The next number of the splitmix64 stream that `counter` stands in.
+/// The next number of the splitmix64 stream with this state.
 fn splitmix64(counter: &mut u64) -> u64 {
     *counter = counter.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*counter ^ (*counter >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -85,7 +85,7 @@ mod tests {
 
     /// The first outputs of the authors' C code for the state 1, 2, 3, 4.
     #[test]
-    fn it_is_xoshiro256_plus_plus() {
+    fn the_generator_is_xoshiro256_plus_plus() {
         let mut rng = Rng {
             state: [1, 2, 3, 4],
         };
@@ -109,7 +109,7 @@ mod tests {
 
     /// The first outputs of the authors' C code for the seed 1234567.
     #[test]
-    fn its_state_is_filled_by_splitmix64() {
+    fn the_state_is_seeded_by_splitmix64() {
         assert_eq!(
             Rng::from_seed(1_234_567).state,
             [
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fork_is_reproducible_and_leaves_its_parent_alone() {
+    fn a_fork_is_reproducible_and_does_not_advance_its_parent() {
         let mut parent = Rng::from_seed(1);
         let mut same = [parent.fork("dns"), Rng::from_seed(1).fork("dns")];
         assert_eq!(same[0].next_u64(), same[1].next_u64());
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_stay_in_range_and_reach_all_of_it() {
+    fn draws_cover_exactly_their_range() {
         let mut rng = Rng::from_seed(2);
         let mut counts = [0; 6];
         for _ in 0..6000 {
@@ -149,7 +149,7 @@ mod tests {
         let heads = (0..10_000).filter(|_| rng.chance(0.3)).count();
         assert!((2800..3200).contains(&heads));
         assert_eq!(rng.below(1), 0);
-        // Of four draws that would fall on three numbers, one is drawn again.
+        // Of four draws that would map to three numbers, one is drawn again.
         let thirds = (0..10_000)
             .filter(|_| rng.below(3 << 62).is_multiple_of(3))
             .count();

@@ -3,8 +3,9 @@
 //! Most keys that a crawl stores come from remote sites: host names, URLs, ports, addresses, cookies. If
 //! the hash function were known, a site could send keys that all collide, which makes each look-up
 //! linear in the number of keys, or a URL with the same 64-bit hash as another, which would then count
-//! as already seen. Every table with such keys therefore hashes under a random secret. The secret never
-//! leaves the process: what is written to disk is hashed without it
+//! as already seen. Every table with such keys therefore hashes under a random secret, and what is
+//! remembered by a hash alone has a [stable key](super::keys). The secret is in no output: what is
+//! written there is hashed without it
 //! ([`CrawlUrl::fingerprint`](crate::wire::url::CrawlUrl::fingerprint)).
 
 use std::fmt;
@@ -13,18 +14,22 @@ use std::sync::OnceLock;
 
 use foldhash::SharedSeed;
 use foldhash::fast::FoldHasher;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::keys::Keys;
+use super::rng::Rng;
 
 /// The hash secret of one crawl. Copies of it hash alike.
 #[derive(Clone, Copy)]
 pub struct Secret {
     number: u64,
-    /// The multipliers of the hash. Were they known, keys could be made that collide under every number.
+    /// The multipliers of the hash. If they were known, keys could be made that collide for every
+    /// `number`.
     shared: &'static SharedSeed,
+    keys: Keys,
 }
 
-/// The hasher of tables whose keys come from the user or from us: fixed answers, `/etc/hosts`, numbers
-/// of attempts.
+/// The hasher of tables whose keys come from the user or from this program: fixed answers,
+/// `/etc/hosts`, attempt numbers.
 pub type Known = foldhash::fast::FixedState;
 
 impl Secret {
@@ -34,22 +39,24 @@ impl Secret {
         Secret {
             number: random(),
             shared: SHARED.get_or_init(|| SharedSeed::from_u64(random())),
+            keys: Keys::from_halves(random(), random()),
         }
     }
 
     /// A secret derived from a seed, for simulated crawls that are to be repeatable. Not safe against
     /// hostile keys.
     pub fn from_seed(seed: u64) -> Self {
+        let mut rng = Rng::from_seed(seed).fork("keys");
         Secret {
             number: seed,
             shared: SharedSeed::global_fixed(),
+            keys: Keys::from_halves(rng.next_u64(), rng.next_u64()),
         }
     }
 
-    /// The keyed 64-bit hash by which a text is remembered. Two texts that were not made to
-    /// collide share it with a probability of 2⁻⁶⁴.
-    pub fn print(&self, text: &str) -> u64 {
-        xxh3_64_with_seed(text.as_bytes(), self.number)
+    /// The stable keys of the crawl, by which texts are remembered.
+    pub fn keys(&self) -> &Keys {
+        &self.keys
     }
 }
 
@@ -76,14 +83,14 @@ impl fmt::Debug for Secret {
 mod tests {
     use super::*;
 
-    /// How many of these share the lower bits of their hash with the first.
+    /// Number of keys that share the low bits of their hash with the first.
     fn sharing(secret: &Secret, keys: &[String], bits: u32) -> usize {
         let low = |key: &String| secret.hash_one(key.as_str()) & ((1 << bits) - 1);
         keys.iter().filter(|key| low(key) == low(&keys[0])).count()
     }
 
     #[test]
-    fn keys_that_collide_under_one_secret_do_not_under_another() {
+    fn keys_that_collide_under_one_secret_differ_under_another() {
         let known = Secret::from_seed(7);
         let names = (0..).map(|number| format!("{number}.example.com"));
         let wanted = known.hash_one("0.example.com") & 0xff;
@@ -94,13 +101,13 @@ mod tests {
         assert_eq!(sharing(&known, &crafted, 8), 1000);
         for other in [Secret::random(), Secret::random(), Secret::from_seed(8)] {
             let sharing = sharing(&other, &crafted, 8);
-            assert!(sharing < 50, "{sharing} of 1000, where chance has 4");
+            assert!(sharing < 50, "{sharing} of 1000, about 4 are expected");
         }
     }
 
     #[test]
-    fn what_is_known_of_the_multiplier_makes_no_keys_collide() {
-        // A block that equals it makes a product of 0, whatever stands in the other.
+    fn known_multipliers_do_not_make_keys_collide() {
+        // A block equal to it makes a product of 0, whatever the other block.
         let differ = |secret: &Secret| {
             let hash = |byte: u8| secret.hash_one([byte; 200]);
             hash(0) != hash(1) && hash(1) != hash(2)
@@ -111,9 +118,9 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_says_all_and_chance_says_nothing_twice() {
+    fn a_seeded_secret_is_reproducible_and_a_random_one_is_not() {
         let text = "http://a.test/";
-        let both = |secret: Secret| (secret.hash_one(text), secret.print(text));
+        let both = |secret: Secret| (secret.hash_one(text), secret.keys().url(text));
         assert_eq!(both(Secret::from_seed(3)), both(Secret::from_seed(3)));
         assert_ne!(both(Secret::from_seed(3)), both(Secret::from_seed(4)));
         let (one, other) = (both(Secret::random()), both(Secret::random()));

@@ -1,11 +1,11 @@
-//! A hash table in parts, so that no turn has to move all of it when it grows.
+//! A hash table in shards, so that growing never moves all of it in one turn.
 
 use hashbrown::HashTable;
 
-/// So many hash tables in place of one: which of them a record is in its hash says.
+/// Several hash tables in place of one; the hash of a record selects the table.
 ///
-/// A table of ten million records that doubles keeps its caller waiting for the better part of a
-/// second, and is there one and a half times while it does. Each part doubles by itself.
+/// When a table of ten million records doubles, its caller waits for most of a second, and it needs
+/// half as much memory in addition meanwhile. Here each shard doubles separately.
 #[derive(Debug)]
 pub struct ShardedTable<T> {
     shards: Vec<HashTable<T>>,
@@ -19,22 +19,22 @@ impl<T> ShardedTable<T> {
         }
     }
 
-    /// The part for records of this hash.
+    /// The shard for records with this hash.
     pub fn shard(&self, hash: u64) -> &HashTable<T> {
         &self.shards[index(hash)]
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn shard_mut(&mut self, hash: u64) -> &mut HashTable<T> {
         &mut self.shards[index(hash)]
     }
 
-    /// How many records there are.
+    /// Number of records.
     pub fn len(&self) -> usize {
         self.shards.iter().map(HashTable::len).sum()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -46,13 +46,13 @@ impl<T> Default for ShardedTable<T> {
     }
 }
 
-/// Bits that the parts themselves do not go by, which use the lowest and the highest.
+/// Uses bits that the shards do not use themselves, which are the lowest and the highest.
 fn index(hash: u64) -> usize {
     (hash >> 40) as usize % SHARDS
 }
 
-/// Enough that a part of a table of ten million is moved within some milliseconds, and no more: an
-/// allocator rounds up the memory of each.
+/// Enough shards that one of a table of ten million is moved within a few milliseconds, and no
+/// more: an allocator rounds up the memory of each.
 const SHARDS: usize = 64;
 
 #[cfg(test)]
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_in_the_part_that_its_hash_says_and_the_parts_are_about_even() {
+    fn records_are_evenly_distributed_over_shards_by_hash() {
         let mut table = ShardedTable::new();
         let hash = |number: &u32| xxh3_64(&number.to_le_bytes());
         for number in 0..64_000u32 {

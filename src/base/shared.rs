@@ -1,29 +1,29 @@
-//! A value with several owners, on several threads perhaps: what a test keeps a hand on while a
-//! crawl has it.
+//! A value with several owners, possibly on several threads: lets a test observe what a crawl uses.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// `Rc<RefCell<T>>` for a crawl that may move to another thread. Who borrows waits for who has it.
+/// Like `Rc<RefCell<T>>`, for a crawl that may move to another thread. Borrowing blocks while the
+/// value is borrowed elsewhere.
 pub struct Shared<T>(Arc<RwLock<T>>);
 
 impl<T> Shared<T> {
-    /// The first owner.
+    /// Creates the value with its first owner.
     pub fn new(value: T) -> Self {
         Shared(Arc::new(RwLock::new(value)))
     }
 
-    /// To be looked at.
+    /// Borrows for reading.
     pub fn borrow(&self) -> RwLockReadGuard<'_, T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// To be changed.
+    /// Borrows for writing.
     pub fn borrow_mut(&self) -> RwLockWriteGuard<'_, T> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A copy of it.
+    /// A copy of the value.
     pub fn get(&self) -> T
     where
         T: Copy,
@@ -31,12 +31,12 @@ impl<T> Shared<T> {
         *self.borrow()
     }
 
-    /// Puts another in its place.
+    /// Replaces the value.
     pub fn set(&self, value: T) {
         *self.borrow_mut() = value;
     }
 
-    /// Takes the value out and leaves the default one.
+    /// Takes the value out and leaves the default.
     pub fn take(&self) -> T
     where
         T: Default,
@@ -44,7 +44,7 @@ impl<T> Shared<T> {
         std::mem::take(&mut self.borrow_mut())
     }
 
-    /// The value, if this is its last owner.
+    /// The value, if this is its only owner.
     pub fn into_inner(self) -> Option<T> {
         let lock = Arc::into_inner(self.0)?;
         Some(lock.into_inner().unwrap_or_else(PoisonError::into_inner))

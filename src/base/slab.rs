@@ -1,23 +1,23 @@
-//! Numbered places for values, whose keys go stale: the door of the `slab` crate.
+//! A slab with generation-checked keys; the only file that uses the `slab` crate.
 
-/// A value's place and which of the place's tenants it is.
+/// The slot of a value, with the slot's generation.
 ///
-/// A key of a value that was removed finds nothing, also once its slot has a new tenant.
+/// The key of a removed value finds nothing, even if its slot is used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
-    /// The place, small and dense: freed ones are taken again first.
+    /// Index of the slot, small and dense: freed slots are reused first.
     pub slot: u32,
-    /// How many tenants the place had before, modulo 2³².
+    /// Number of values that the slot had before, modulo 2³².
     pub generation: u32,
 }
 
 impl Key {
-    /// The key as one number, for interfaces that carry only that.
+    /// The key as one number, for interfaces that only support that.
     pub const fn to_u64(self) -> u64 {
         (self.generation as u64) << 32 | self.slot as u64
     }
 
-    /// The key that [`to_u64`](Self::to_u64) made this number of.
+    /// The inverse of [`to_u64`](Self::to_u64).
     pub const fn from_u64(number: u64) -> Key {
         Key {
             slot: number as u32,
@@ -29,12 +29,12 @@ impl Key {
 /// Values in slots: insertion, removal and access in constant time.
 pub struct Slab<T> {
     values: slab::Slab<T>,
-    /// By slot, the generation of its present or next tenant.
+    /// By slot, the generation of its present or next value.
     generations: Vec<u32>,
 }
 
 impl<T> Slab<T> {
-    /// A slab without values.
+    /// An empty slab.
     pub const fn new() -> Self {
         Slab {
             values: slab::Slab::new(),
@@ -42,16 +42,16 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Puts a value into a free slot.
+    /// Inserts a value into a free slot.
     ///
-    /// Panics beyond 2³² values, which no bounded crawl has.
+    /// Panics beyond 2³² values, which no bounded crawl reaches.
     pub fn insert(&mut self, value: T) -> Key {
         let key = self.vacant_key();
         self.insert_vacant(value);
         key
     }
 
-    /// The key that the next inserted value will get.
+    /// The key of the next inserted value.
     pub fn vacant_key(&self) -> Key {
         let index = self.values.vacant_key();
         let slot = u32::try_from(index).expect("a slab holds at most 2^32 values");
@@ -59,17 +59,17 @@ impl<T> Slab<T> {
         Key { slot, generation }
     }
 
-    /// The value of a key, if it has not been removed.
+    /// The value of a key, unless it was removed.
     pub fn get(&self, key: Key) -> Option<&T> {
         self.is_current(key).then(|| self.by_slot(key.slot))?
     }
 
-    /// The value of a key, if it has not been removed.
+    /// The value of a key, unless it was removed; mutable.
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         self.is_current(key).then(|| self.by_slot_mut(key.slot))?
     }
 
-    /// Takes a value out; its key is stale from now on.
+    /// Removes a value; its key is stale from now on.
     pub fn remove(&mut self, key: Key) -> Option<T> {
         if !self.is_current(key) {
             return None;
@@ -80,17 +80,17 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// The present tenant of a slot, whichever it is.
+    /// The present value of a slot.
     pub fn by_slot(&self, slot: u32) -> Option<&T> {
         self.values.get(slot as usize)
     }
 
-    /// The present tenant of a slot, whichever it is.
+    /// The present value of a slot, mutable.
     pub fn by_slot_mut(&mut self, slot: u32) -> Option<&mut T> {
         self.values.get_mut(slot as usize)
     }
 
-    /// The key of a slot's present tenant.
+    /// The key of a slot's present value.
     pub fn key_of(&self, slot: u32) -> Option<Key> {
         let generation = *self.generations.get(slot as usize)?;
         self.values
@@ -106,7 +106,7 @@ impl<T> Slab<T> {
         })
     }
 
-    /// All values in the order of their slots.
+    /// All values in the order of their slots, mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Key, &mut T)> {
         let generations = &self.generations;
         self.values.iter_mut().map(|(index, value)| {
@@ -115,12 +115,12 @@ impl<T> Slab<T> {
         })
     }
 
-    /// How many values there are.
+    /// Number of values.
     pub fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// Whether there are no values.
+    /// Returns whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stale_key_finds_nothing_though_its_slot_is_taken_again() {
+    fn a_stale_key_finds_nothing_even_if_its_slot_is_reused() {
         let mut slab = Slab::new();
         let first = slab.insert("first");
         assert_eq!(slab.remove(first), Some("first"));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_to_come_is_the_key_that_comes() {
+    fn the_vacant_key_is_the_next_inserted_key() {
         let mut slab = Slab::new();
         for value in 0..4 {
             let foretold = slab.vacant_key();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_in_the_order_of_their_slots() {
+    fn values_are_iterated_in_the_order_of_their_slots() {
         let mut slab = Slab::new();
         let keys: Vec<Key> = (0..5).map(|value| slab.insert(value)).collect();
         slab.remove(keys[3]);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_survives_being_a_number() {
+    fn a_key_can_be_converted_to_a_number_and_back() {
         let key = Key {
             slot: 7,
             generation: u32::MAX,

@@ -1,33 +1,33 @@
-//! Time as the whole house speaks it: instants since the crawl began, and wall time for files.
+//! Time: instants since the start of the crawl, and wall-clock time for files.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
 
-/// A moment, in nanoseconds since the crawl began, on a clock that never steps.
+/// A time in nanoseconds since the start of the crawl, on a monotonic clock.
 ///
-/// Only a back end of the `io` floor reads a clock; everything else is handed an `Instant`.
-/// The range is 584 years; arithmetic saturates at both ends.
+/// Only a back end of the `io` floor reads a clock; all other code receives an `Instant`. The range
+/// is 584 years; arithmetic saturates at both ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
 impl Instant {
-    /// The moment the crawl began.
+    /// The start of the crawl.
     pub const START: Instant = Instant(0);
-    /// Later than every moment a crawl will see: "never".
+    /// Later than any time in a crawl: "never".
     pub const FAR_FUTURE: Instant = Instant(u64::MAX);
 
-    /// The moment `nanos` nanoseconds after the crawl began.
+    /// `nanos` nanoseconds after the start of the crawl.
     pub const fn from_nanos(nanos: u64) -> Self {
         Instant(nanos)
     }
 
-    /// Nanoseconds since the crawl began.
+    /// Nanoseconds since the start of the crawl.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// How long after `earlier` this is; zero if it is not after it.
+    /// The duration since `earlier`; zero if this is not later.
     pub const fn saturating_since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -53,34 +53,34 @@ impl Sub<Duration> for Instant {
     }
 }
 
-/// A span in whole nanoseconds, saturating at 584 years.
+/// A duration in whole nanoseconds, saturating at 584 years.
 pub fn nanos(span: Duration) -> u64 {
-    // Not by way of 128 bits, which takes several times as long.
+    // Avoids 128-bit arithmetic, which is several times as slow.
     let whole = span.as_secs().saturating_mul(1_000_000_000);
     whole.saturating_add(span.subsec_nanos().into())
 }
 
-/// Wall time, in nanoseconds since the Unix epoch. It appears only in files, and where servers
-/// write moments into their replies.
+/// Wall-clock time, in nanoseconds since the Unix epoch. Used only in files, and for times in
+/// servers' replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Wall(pub u64);
 
 impl Wall {
-    /// Wall time at `at`, for a crawl that began at wall time `self`.
+    /// Wall-clock time at `at`, for a crawl that started at `self`.
     ///
-    /// Steps of the system's clock during the crawl change nothing here, so that
-    /// the order of times in files is the order of what happened.
+    /// Not affected by steps of the system's clock during the crawl, so that times in files are in
+    /// the order of events.
     pub fn at(self, at: Instant) -> Wall {
         Wall(self.0.saturating_add(at.as_nanos()))
     }
 
-    /// How long after `earlier` this is; zero if it is not after it.
+    /// The duration since `earlier`; zero if this is not later.
     pub fn saturating_since(self, earlier: Wall) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// The moment that [`civil`](Self::civil) takes apart, put together again; `None` where there
-    /// is no such day or time of day, or it is before 1970. Saturates in the year 2554.
+    /// The inverse of [`civil`](Self::civil); `None` if there is no such day or time of day, or it
+    /// is before 1970. Saturates in the year 2554.
     pub fn from_civil(date: (i64, u32, u32), time: (u32, u32, u32)) -> Option<Wall> {
         let (hour, minute, second) = time;
         if !(0..=9999).contains(&date.0) || hour > 23 || minute > 59 || second > 59 {
@@ -113,7 +113,7 @@ impl Wall {
     }
 }
 
-/// RFC 3339 in UTC with nanoseconds, as INTERFACE promises for every wall time.
+/// RFC 3339 in UTC with nanoseconds, as INTERFACE specifies for every wall-clock time.
 impl fmt::Display for Wall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (year, month, day, hour, minute, second) = self.civil();
@@ -127,7 +127,7 @@ impl fmt::Display for Wall {
 
 /// The proleptic Gregorian date of a day counted from 1970-01-01.
 ///
-/// Counts in eras of 400 years that begin on 1 March, so that the leap day is the last of its year.
+/// Uses eras of 400 years that start on 1 March, so that the leap day is the last of its year.
 fn civil_from_days(days: i64) -> (i64, u32, u32) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
@@ -146,7 +146,7 @@ fn civil_from_days(days: i64) -> (i64, u32, u32) {
     (year, month, day)
 }
 
-/// The inverse of [`civil_from_days`], for the days that there are.
+/// The inverse of [`civil_from_days`]; `None` for dates that do not exist.
 fn days_from_civil(date: (i64, u32, u32)) -> Option<i64> {
     let (year, month, day) = date;
     if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
@@ -159,7 +159,7 @@ fn days_from_civil(date: (i64, u32, u32)) -> Option<i64> {
     let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
     let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
     let days = year.div_euclid(400) * 146_097 + day_of_era - 719_468;
-    // 31 April is not 1 May.
+    // 31 April must not become 1 May.
     (civil_from_days(days) == date).then_some(days)
 }
 
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_civil_time_that_there_is_not_is_no_wall_time() {
+    fn a_nonexistent_civil_time_is_no_wall_time() {
         let check = |date, time, expected: Option<&str>| {
             let wall = Wall::from_civil(date, time).map(|wall| wall.to_string());
             assert_eq!(wall.as_deref(), expected);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wall_time_comes_back_from_its_civil_time() {
+    fn a_wall_time_can_be_rebuilt_from_its_civil_time() {
         for day in (0..200_000).step_by(17) {
             let wall = Wall(day * 86_400 * 1_000_000_000);
             let (year, month, day, ..) = wall.civil();

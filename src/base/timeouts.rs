@@ -1,29 +1,29 @@
-//! The timeout wheel: at most one deadline a key, nearly always cancelled before it is reached.
+//! The timeout wheel: one deadline per key, usually cancelled before it is reached.
 
 use crate::base::time::Instant;
 
-/// Deadlines by small dense keys. Arming, re-arming and cancelling cost the same few
-/// nanoseconds however many there are, and leave nothing behind.
+/// Deadlines by small dense keys. Arming, re-arming and cancelling take a few nanoseconds
+/// independent of the number of keys, and leave no garbage.
 ///
-/// A deadline is kept in whole ticks of [`TICK_NANOS`], rounded up: it fires never early and,
-/// with a caller that sleeps until [`next`](Self::next), at most one tick late.
+/// A deadline is stored in ticks of [`TICK_NANOS`], rounded up: it never fires early and, if the
+/// caller sleeps until [`next`](Self::next), at most one tick late.
 ///
-/// Seven levels of 64 slots cover all of time: an entry lies on the level of the highest six
-/// bits in which its tick differs from the present one. Reaching a slot of an upper level
-/// spreads its list over the levels below; the work is bounded by the number of keys armed,
-/// each of which moves down at most six times in its life.
+/// Seven levels of 64 slots cover all of time: an entry is on the level of the highest six bits in
+/// which its tick differs from the present one. When a slot of an upper level is reached, its list
+/// is spread over the levels below; the work is bounded by the number of armed keys, each of which
+/// moves down at most six times.
 pub struct TimeoutWheel {
-    /// The present, in ticks: every deadline before it has been popped or lies on `DUE`.
+    /// The present tick: every earlier deadline was popped or is in the list `DUE`.
     now: u64,
     nodes: Vec<Node>,
-    /// The first key of each slot's list, level by level, then of the list of the due.
+    /// The first key of each slot's list, level by level, followed by that of the `DUE` list.
     heads: [u32; LISTS],
     occupied: [u64; LEVELS],
     len: usize,
 }
 
 impl TimeoutWheel {
-    /// A wheel on which nothing is armed.
+    /// A wheel without armed keys.
     pub fn new(start: Instant) -> Self {
         TimeoutWheel {
             now: start.as_nanos() / TICK_NANOS,
@@ -34,9 +34,9 @@ impl TimeoutWheel {
         }
     }
 
-    /// Sets the deadline of `key`, in place of the one it may have had.
-    /// [`Instant::FAR_FUTURE`], and what is less than a tick before it, means none. Memory is
-    /// taken up to the largest key, 16 bytes each; keys are below 2³¹.
+    /// Sets the deadline of `key`, replacing an earlier one. [`Instant::FAR_FUTURE`], and times
+    /// less than a tick before it, mean none. Uses 16 bytes for each key up to the largest; keys
+    /// are below 2³¹.
     pub fn arm(&mut self, key: u32, at: Instant) {
         self.cancel(key);
         let tick = at.as_nanos().div_ceil(TICK_NANOS);
@@ -52,7 +52,7 @@ impl TimeoutWheel {
         self.len += 1;
     }
 
-    /// Takes the deadline of `key` away, if it has one.
+    /// Removes the deadline of `key`, if it has one.
     pub fn cancel(&mut self, key: u32) {
         if self.is_armed(key) {
             self.unlink(key);
@@ -60,15 +60,15 @@ impl TimeoutWheel {
         }
     }
 
-    /// Whether `key` has a deadline.
+    /// Returns whether `key` has a deadline.
     pub fn is_armed(&self, key: u32) -> bool {
         self.nodes
             .get(key as usize)
             .is_some_and(|node| node.previous != NONE)
     }
 
-    /// When to call [`expire`](Self::expire) next. That is when a deadline fires, or sooner when
-    /// a list has to be spread; after `expire(now)` returned `None` it is later than `now`.
+    /// When to call [`expire`](Self::expire) next: when a deadline fires, or earlier when a list
+    /// must be spread; later than `now` after `expire(now)` returned `None`.
     pub fn next(&self) -> Option<Instant> {
         let tick = match self.heads[DUE] {
             NONE => self.next_slot()?.2,
@@ -77,8 +77,8 @@ impl TimeoutWheel {
         Some(Instant::from_nanos(tick.saturating_mul(TICK_NANOS)))
     }
 
-    /// Takes one key whose deadline has passed at `now`, earlier ticks first; `None` if no more
-    /// has. The key is then no longer armed.
+    /// Takes one key whose deadline is at or before `now`, earlier ticks first; `None` if there are
+    /// no more. The key is then no longer armed.
     pub fn expire(&mut self, now: Instant) -> Option<u32> {
         let now = now.as_nanos() / TICK_NANOS;
         loop {
@@ -96,20 +96,20 @@ impl TimeoutWheel {
         }
     }
 
-    /// How many keys have a deadline.
+    /// Number of keys with a deadline.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no key has a deadline.
+    /// Returns whether no key has a deadline.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The occupied slot that is reached first: its level, its place there, its first tick.
+    /// The occupied slot that is reached first: its level, its index, its first tick.
     ///
-    /// Everything on a level is reached before anything on the level above it, and within a
-    /// level slots ahead of the present one only are occupied.
+    /// Everything on a level is reached before anything on the level above it, and within a level
+    /// only slots after the present one are occupied.
     fn next_slot(&self) -> Option<(usize, usize, u64)> {
         let level = self.occupied.iter().position(|bits| *bits != 0)?;
         let slot = self.occupied[level].trailing_zeros() as usize;
@@ -172,13 +172,13 @@ impl TimeoutWheel {
     }
 }
 
-/// A tick, in nanoseconds: 4.2 ms. Timeouts of seconds need no finer one.
+/// Length of a tick in nanoseconds: 4.2 ms, fine enough for timeouts of seconds.
 pub const TICK_NANOS: u64 = 1 << 22;
 
 #[derive(Clone, Copy)]
 struct Node {
     tick: u64,
-    /// The key before this one; `HEAD` and a list's number for the first; `NONE` if not armed.
+    /// The previous key; `HEAD` plus the list's number for the first one; `NONE` if not armed.
     previous: u32,
     next: u32,
 }
@@ -195,10 +195,10 @@ impl Node {
 const LEVELS: usize = 7;
 const BITS: u32 = 6;
 const SLOTS: usize = 1 << BITS;
-/// The list of the due comes after the slots' lists.
+/// The list of due keys comes after the slots' lists.
 const DUE: usize = LEVELS * SLOTS;
 const LISTS: usize = DUE + 1;
-/// No key; keys are below `HEAD`.
+/// Marks the absence of a key; keys are below `HEAD`.
 const NONE: u32 = u32::MAX;
 const HEAD: u32 = 1 << 31;
 
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_fires_within_the_tick_after_it_and_never_before() {
+    fn a_deadline_fires_within_one_tick_and_never_early() {
         for shift in 0..63 {
             let deadline = (1u64 << shift) + 1;
             let mut wheel = TimeoutWheel::new(Instant::START);
@@ -223,7 +223,7 @@ mod tests {
             let mut now = 0;
             while wheel.expire(at(now)).is_none() {
                 let next = wheel.next().expect("it is still armed").as_nanos();
-                assert!(next > now, "sleeping until `next` gets ahead");
+                assert!(next > now, "`next` is after the present");
                 now = next;
             }
             assert!(now >= deadline && now - deadline < TICK_NANOS);
@@ -270,7 +270,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(1500))]
         #[test]
-        fn it_does_what_a_map_of_deadlines_does(
+        fn a_timeout_wheel_behaves_like_a_map_of_deadlines(
             start in span(),
             steps in prop::collection::vec(step(), 1..300),
         ) {

@@ -1,19 +1,19 @@
-//! Work in bounded steps: how much of it may still be done before others have their turn.
+//! Budgets for work in bounded steps.
 
-/// Units of work that are left in a step.
+/// The remaining units of work in a step.
 ///
-/// Work is counted, not timed, so that a crawl in virtual time is the same crawl again. A unit is about
-/// the time that reading one octet of HTML takes, a few nanoseconds. The last item of a step may cost
-/// more than what is left; an item's cost is bounded.
+/// Work is counted instead of timed, so that a crawl in virtual time is reproducible. A unit is
+/// about the time to read one byte of HTML, a few nanoseconds. The last item of a step may exceed
+/// the budget; an item's cost is bounded.
 #[derive(Debug)]
 pub(crate) struct Units {
     left: u64,
-    /// Also what was more than was left.
+    /// Includes units beyond the budget.
     spent: u64,
 }
 
 impl Units {
-    /// So many.
+    /// A budget of `units`.
     pub fn new(units: u64) -> Self {
         Units {
             left: units,
@@ -21,41 +21,41 @@ impl Units {
         }
     }
 
-    /// More than any work takes.
+    /// A budget that is never used up.
     pub fn unbounded() -> Self {
         Units::new(u64::MAX)
     }
 
-    /// This much was done.
+    /// Records this much work.
     pub fn spend(&mut self, units: usize) {
         self.left = self.left.saturating_sub(units as u64);
         self.spent = self.spent.saturating_add(units as u64);
     }
 
-    /// Whether nothing is left, so that the step ends.
+    /// Returns whether the budget is used up, so that the step ends.
     pub fn is_spent(&self) -> bool {
         self.left == 0
     }
 
-    /// How many are left.
+    /// Remaining units.
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// How many were spent, also beyond those that there were.
+    /// Units spent, including those beyond the budget.
     #[cfg(test)]
     pub fn spent(&self) -> u64 {
         self.spent
     }
 
-    /// Takes out as many as these, or all, for one of several that share them.
+    /// Takes up to `most` units out, for one of several users of the budget.
     pub fn take(&mut self, most: u64) -> Units {
         let taken = self.left.min(most);
         self.left -= taken;
         Units::new(taken)
     }
 
-    /// Puts back what one of several has not used.
+    /// Puts back the units that a user of the budget has not spent.
     pub fn put_back(&mut self, unused: &Units) {
         self.left = self.left.saturating_add(unused.left);
         self.spent = self.spent.saturating_add(unused.spent);
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_are_spent_and_shared_and_never_fewer_than_none() {
+    fn units_are_spent_and_shared_and_never_negative() {
         let mut units = Units::new(100);
         units.spend(30);
         let mut part = units.take(50);

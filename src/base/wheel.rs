@@ -1,4 +1,4 @@
-//! The pacing wheel: millions of moments to wake at, popped in exact order, a few nanoseconds each.
+//! The pacing wheel: millions of wake-up times, popped in exact order at a few nanoseconds each.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,11 +9,11 @@ use self::ring::{Chunks, Entry, Ring, SLOTS};
 
 mod ring;
 
-/// Holds `(id, moment)` entries and gives them back in the order of their moments, never early.
+/// Stores `(id, time)` entries and returns them in the order of their times, never early.
 ///
-/// Entries are only ever appended. To cancel one, forget it: the caller keeps the moment it
-/// last asked for and ignores an entry whose moment is another. That makes insertion an append
-/// to an array, at about eight and a half bytes an entry.
+/// Entries are append-only. There is no cancellation: the caller stores the time it last requested
+/// and ignores entries with another time. So an insertion is an append to an array, at about eight
+/// and a half bytes per entry.
 ///
 /// Three rings of 512 slots hold the future, each slot a list of fixed chunks:
 ///
@@ -25,29 +25,30 @@ mod ring;
 /// beyond   (a heap)     for ever           later
 /// ```
 ///
-/// A ring covers *two* slots of the ring above, so that the slot which comes next can be spread
-/// out early, in instalments, while the present one is worked off. No single call has to move
-/// a whole slot, and what is due next is always already spread.
+/// A ring covers *two* slots of the ring above, so that the next slot can be spread in advance, in
+/// instalments, while the present one is processed. No single call has to move a whole slot, and
+/// the entries due next are always spread already.
 ///
-/// The width of a coarse slot is 2³² ns: the low half of a moment tells it exactly within any
-/// slot, which is why an entry is two `u32`.
+/// The width of a coarse slot is 2³² ns: the low half of a time is exact within any slot, so an
+/// entry is two `u32`.
 pub struct PacingWheel {
-    /// The first fine slot that has not been loaded, counted from moment 0.
+    /// The first fine slot that was not loaded, counted from time 0.
     cursor: u64,
-    /// Where the cursor was when instalments were last paid.
+    /// Position of the cursor when instalments were last done.
     paid: u64,
     rings: [Ring; 3],
     beyond: BinaryHeap<Reverse<(u64, u32)>>,
-    /// The slot loaded last, in descending order, so that the earliest is popped from the end.
+    /// The last loaded slot, in descending order, so that the earliest entry is popped from the
+    /// end.
     ready: Vec<(u64, u32)>,
-    /// What was inserted behind the cursor, and slots too large to be sorted in one go.
+    /// Entries inserted behind the cursor, and slots too large to be sorted at once.
     late: BinaryHeap<Reverse<(u64, u32)>>,
     chunks: Chunks,
     len: usize,
 }
 
 impl PacingWheel {
-    /// An empty wheel. Entries before `start` are allowed; they are simply due.
+    /// An empty wheel. Entries before `start` are permitted; they are due at once.
     pub fn new(start: Instant) -> Self {
         let cursor = start.as_nanos() >> WIDTHS[FINE];
         PacingWheel {
@@ -62,7 +63,7 @@ impl PacingWheel {
         }
     }
 
-    /// Adds an entry. One at [`Instant::FAR_FUTURE`] never fires, so it is not kept.
+    /// Adds an entry. One at [`Instant::FAR_FUTURE`] never fires and is not stored.
     pub fn insert(&mut self, at: Instant, id: u32) {
         if at == Instant::FAR_FUTURE {
             return;
@@ -71,9 +72,9 @@ impl PacingWheel {
         self.place(at.as_nanos(), id);
     }
 
-    /// When to call [`expire`](Self::expire) next: the moment of the earliest entry, or sooner
-    /// where many entries are to be spread before they are due. Once `expire(now)` has returned
-    /// `false` this is after `now`. `None` if the wheel is empty.
+    /// When to call [`expire`](Self::expire) next: the time of the earliest entry, or earlier if
+    /// many entries must be spread before they are due. Later than `now` once `expire(now)` has
+    /// returned `false`. `None` if the wheel is empty.
     pub fn next(&self) -> Option<Instant> {
         let mut next = match (self.first_loaded(), self.first_slotted()) {
             (Some((at, _)), Some(slotted)) => at.min(slotted),
@@ -86,10 +87,9 @@ impl PacingWheel {
         Some(Instant::from_nanos(next))
     }
 
-    /// Appends at most `budget` entries that are due at `now` to `due`, earliest first, equal
-    /// moments by id. Returns `true` if the caller should come back at once, because more may
-    /// be due: the budget is spent, or so many entries had to be moved that this call has done
-    /// its share.
+    /// Appends at most `budget` entries that are due at `now` to `due`, earliest first, equal times
+    /// by id. Returns `true` if the caller should call again at once, because more may be due: the
+    /// budget is used up, or this call has moved its share of entries.
     pub fn expire(&mut self, now: Instant, budget: usize, due: &mut Vec<(u32, Instant)>) -> bool {
         let now = now.as_nanos();
         let mut work = WORK;
@@ -113,7 +113,7 @@ impl PacingWheel {
                     if left == 0 {
                         return true;
                     }
-                    // Nothing lies between the cursor and the earliest entry.
+                    // There is no entry between the cursor and the earliest one.
                     self.cursor = self.cursor.max(at >> WIDTHS[FINE]);
                     if !self.settle(&mut work) || !self.load(&mut work) {
                         return true;
@@ -130,17 +130,17 @@ impl PacingWheel {
         false
     }
 
-    /// How many entries are held, forgotten ones included.
+    /// Number of entries, including obsolete ones.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no entry is held.
+    /// Returns whether there is no entry.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes of memory taken, spare room included.
+    /// Bytes of memory used, including spare capacity.
     pub fn memory(&self) -> usize {
         let wide = size_of::<(u64, u32)>();
         size_of::<Self>()
@@ -170,10 +170,10 @@ impl PacingWheel {
         }
     }
 
-    /// The exact moment of the earliest entry that has not been loaded.
+    /// The exact time of the earliest entry that was not loaded.
     ///
-    /// A slot keeps its minimum while it is emptied chunk by chunk. That stays exact: the entry
-    /// it belongs to cannot have left the wheel before the slot was empty.
+    /// A slot keeps its minimum while it is emptied chunk by chunk. It stays exact: its entry
+    /// cannot leave the wheel before the slot is empty.
     fn first_slotted(&self) -> Option<u64> {
         let beyond = self.beyond.peek().map(|Reverse((at, _))| *at);
         let slotted = [FINE, MIDDLE, COARSE].into_iter().filter_map(|level| {
@@ -183,14 +183,14 @@ impl PacingWheel {
         slotted.chain(beyond).min()
     }
 
-    /// The number of the slot of `level` that the cursor is in, counted from moment 0.
+    /// The number of the slot of `level` that contains the cursor, counted from time 0.
     fn present(&self, level: usize) -> u64 {
         self.cursor >> (WIDTHS[level] - WIDTHS[FINE])
     }
 
-    /// When the next heavy slot of `level` asks for an instalment, from the moment that the
-    /// slot before it begins. Looking at two slots will do: before a later one is reached, the
-    /// first one's entries wake the caller.
+    /// When the next heavy slot of `level` needs an instalment, from the start of the slot before
+    /// it. Checking two slots suffices: before a later one is reached, the entries of the first
+    /// wake the caller.
     fn first_instalment(&self, level: usize) -> Option<u64> {
         let ring = &self.rings[level];
         let first = ring.first_from(self.present(level))?;
@@ -222,8 +222,8 @@ impl PacingWheel {
         self.rings[level].append(number, entry, &mut self.chunks);
     }
 
-    /// Makes the fine slot at the cursor complete: whatever the slots above it still hold is
-    /// spread. Returns `false` if the work ran out first.
+    /// Completes the fine slot at the cursor by spreading the entries for it in the slots above.
+    /// Returns `false` if the work budget was used up first.
     fn settle(&mut self, work: &mut usize) -> bool {
         while let Some(&Reverse((at, id))) = self.beyond.peek()
             && at >> WIDTHS[COARSE] <= self.present(COARSE)
@@ -247,8 +247,8 @@ impl PacingWheel {
         })
     }
 
-    /// Takes the fine slot at the cursor, now complete, and moves the cursor past it.
-    /// Returns `false` if the work ran out first.
+    /// Loads the fine slot at the cursor, now complete, and moves the cursor past it. Returns
+    /// `false` if the work budget was used up first.
     fn load(&mut self, work: &mut usize) -> bool {
         let high = high(FINE, self.cursor);
         let to_sort = self.rings[FINE].slot(self.cursor).len as usize <= SORTED_AT_ONCE
@@ -275,7 +275,7 @@ impl PacingWheel {
         true
     }
 
-    /// Spreads the share of the coming slots that belongs to the time passed since last time.
+    /// Spreads the share of the coming slots for the time since the last call.
     fn pay_instalments(&mut self, mut work: usize) {
         let passed = self.cursor - self.paid;
         if passed == 0 {
@@ -308,7 +308,7 @@ impl PacingWheel {
         }
     }
 
-    /// Moves one chunk of a slot to where its entries belong now. Returns how many there were.
+    /// Moves one chunk of a slot to the present places of its entries. Returns their number.
     fn spread_chunk(&mut self, level: usize, number: u64) -> usize {
         let (entries, count) = self.rings[level].take_chunk(number, &mut self.chunks);
         let high = high(level, number);
@@ -319,7 +319,7 @@ impl PacingWheel {
     }
 }
 
-/// What the moments of a slot have in common.
+/// The common high half of the times in a slot.
 fn high(level: usize, number: u64) -> u64 {
     number >> (WIDTHS[COARSE] - WIDTHS[level]) << WIDTHS[COARSE]
 }
@@ -330,18 +330,18 @@ const COARSE: usize = 2;
 /// Log₂ of a slot's width in nanoseconds, by level. Each ring has twice as many slots as the
 /// ratio of its width to the next one's.
 const WIDTHS: [u32; 3] = [16, 24, 32];
-/// How many entries one call of `expire` moves between levels before it asks to be called
-/// again: about 0.1 ms.
+/// Number of entries that one call of `expire` moves between levels before it must be called again:
+/// about 0.1 ms.
 const WORK: usize = 8192;
-/// A fine slot of up to this many entries is sorted; a larger one goes through the heap, chunk
-/// by chunk, so that a million entries for one moment stall nobody.
+/// A fine slot with up to this many entries is sorted; a larger one goes through the heap, chunk by
+/// chunk, so that a million entries for one time block nothing.
 const SORTED_AT_ONCE: usize = 1024;
-/// A coming slot with more entries than this is worth being woken for before it is due;
-/// fewer are spread in some ten microseconds when needed.
+/// A coming slot with more entries than this causes a wake-up before it is due; smaller ones are
+/// spread within ten microseconds when needed.
 const HEAVY: usize = 1024;
-/// In how many wake-ups a heavy slot is spread.
+/// Number of wake-ups over which a heavy slot is spread.
 const INSTALMENTS: u64 = 64;
-/// Room in the heap of late entries that is kept when it is empty.
+/// Capacity of the heap of late entries that is kept when it is empty.
 const LATE_KEPT: usize = 16_384;
 
 #[cfg(test)]
@@ -356,13 +356,13 @@ mod tests {
         Instant::from_nanos(nanos)
     }
 
-    /// Everything due at `now`, asked for in small budgets.
+    /// All entries due at `now`, taken with small budgets.
     fn expire_all(wheel: &mut PacingWheel, now: u64, budget: usize) -> Vec<(u32, Instant)> {
         let mut due = Vec::new();
         loop {
             let before = due.len();
             let more = wheel.expire(at(now), budget, &mut due);
-            assert!(due.len() - before <= budget, "the budget is a bound");
+            assert!(due.len() - before <= budget, "the budget is never exceeded");
             if !more {
                 return due;
             }
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_entry_is_announced_to_the_nanosecond_at_any_distance() {
+    fn a_single_entry_is_announced_exactly_at_any_distance() {
         for shift in 0..64 {
             let moment = (1u64 << shift) | 1;
             let mut wheel = PacingWheel::new(Instant::START);
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn never_costs_nothing() {
+    fn an_entry_in_the_far_future_is_not_stored() {
         let mut wheel = PacingWheel::new(Instant::START);
         wheel.insert(Instant::FAR_FUTURE, 1);
         assert!(wheel.is_empty());
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_million_entries_for_one_moment_are_spread_over_calls_that_end() {
+    fn a_million_entries_for_one_time_are_spread_over_short_calls() {
         let mut wheel = PacingWheel::new(Instant::START);
         let moment = 100 * SECOND + 12_345;
         for id in 0..1_000_000 {
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleeper_that_obeys_next_has_the_coming_slot_spread_in_time() {
+    fn sleeping_until_next_spreads_the_coming_slot_in_time() {
         let mut wheel = PacingWheel::new(Instant::START);
         let moment = 100 * SECOND + 40_000_000;
         for id in 0..200_000 {
@@ -450,7 +450,7 @@ mod tests {
         Follow,
     }
 
-    /// Spans of every order of magnitude, so that every level and every border is met.
+    /// Durations of every order of magnitude, so that every level and every boundary is tested.
     fn span() -> impl Strategy<Value = u64> {
         (0..50u32, any::<u64>()).prop_map(|(bits, noise)| noise & ((1 << bits) - 1))
     }
@@ -466,7 +466,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(1500))]
         #[test]
-        fn it_does_what_a_heap_does(
+        fn a_wheel_behaves_like_a_heap(
             start in span(),
             steps in prop::collection::vec(step(), 1..300),
             budget in 1..40usize,
@@ -477,7 +477,7 @@ mod tests {
             for (id, step) in (0u32..).zip(steps) {
                 match step {
                     Step::Insert(ahead) => {
-                        // Half a millisecond back: a caller may be late with an insertion.
+                        // Half a millisecond back: a caller may insert late.
                         let moment = (now + ahead).saturating_sub(500_000);
                         wheel.insert(at(moment), id);
                         model.push(Reverse((moment, id)));
@@ -495,7 +495,7 @@ mod tests {
                 prop_assert_eq!(due, expected);
                 prop_assert_eq!(wheel.len(), model.len());
                 let earliest = model.peek().map(|Reverse((moment, _))| at(*moment));
-                // Too few entries for instalments: the announcement is exact.
+                // Too few entries for instalments: `next` is exact.
                 prop_assert_eq!(wheel.next(), earliest);
             }
             let rest = expire_all(&mut wheel, u64::MAX, budget);

@@ -60,3 +60,14 @@ pub const DEMO: &str = "\
 Examples:
   argiope demo
   argiope demo --domains 200 --pages 10 --seed 7";
+
+pub const COMPLETIONS: &str = "\
+Examples:
+  argiope completions bash > ~/.local/share/bash-completion/completions/argiope
+  argiope completions zsh > ~/.zfunc/_argiope
+  argiope completions fish > ~/.config/fish/completions/argiope.fish";
+
+pub const MAN: &str = "\
+Examples:
+  argiope man ~/.local/share/man/man1
+  man argiope-crawl";

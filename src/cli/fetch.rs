@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::Context;
 use argiope::settings::Follow;
 use argiope::sink::results::write_line;
-use argiope::{AdmitError, Config, Crawler, Page, Request};
+use argiope::{Config, Crawler, Page, Request};
 
 use super::Usage;
 use super::args::Fetch;
@@ -19,6 +19,7 @@ use super::signals::Received;
 #[derive(Default)]
 struct Seen {
     heads: usize,
+    duplicates: usize,
     bad: bool,
     body: Option<Vec<u8>>,
     broken_pipe: bool,
@@ -49,13 +50,10 @@ pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
         let request = Request::from_line(url)
             .map_err(|error| Usage(error.to_string()))?
             .ok_or_else(|| Usage(format!("{url:?} is no URL")))?;
-        match crawler.submit(request) {
-            Ok(_) => wanted += 1,
-            Err(AdmitError::Filtered(reason)) => {
-                log::warn!("{url} is fetched once only ({})", reason.name());
-            }
-            Err(refused) => return Err(Usage(format!("{url}: {refused}")).into()),
-        }
+        crawler
+            .submit(request)
+            .map_err(|refused| Usage(format!("{url}: {refused}")))?;
+        wanted += 1;
     }
     Received::watch()?.stop_on_signal(crawler.stopper())?;
     let reason = crawler.run();
@@ -65,7 +63,7 @@ pub fn run(mut config: Config, args: Fetch) -> anyhow::Result<i32> {
     }
     Ok(match reason {
         "shutdown" => 3,
-        _ if seen.heads < wanted || args.fail && seen.bad => 1,
+        _ if seen.heads + seen.duplicates < wanted || args.fail && seen.bad => 1,
         _ => 0,
     })
 }
@@ -85,6 +83,11 @@ pub const VALUES: CommandValues = CommandValues {
 /// Takes a finished attempt: only the last one at each URL is reported.
 fn take(seen: &mut Seen, page: Page, keep_body: bool) {
     if !page.is_final || page.kind != "page" {
+        return;
+    }
+    if page.failure.as_ref().is_some_and(|f| f.code == "duplicate") {
+        log::warn!("{} is named twice and fetched once", page.url);
+        seen.duplicates += 1;
         return;
     }
     seen.heads += usize::from(page.status.is_some());

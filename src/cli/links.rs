@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::json_lines::{answer_each, octets, put_line};
 use super::stderr;
 
-/// What the command is told.
+/// Arguments of the command.
 #[derive(Clone, Debug, Default)]
 pub struct LinksArgs {
     /// The page; `-` for questions as JSON lines on stdin.
@@ -25,7 +25,7 @@ pub struct LinksArgs {
     pub json: bool,
 }
 
-/// Runs the command under the present settings; gives its exit code.
+/// Runs the command under the current settings; returns its exit code.
 pub fn run(args: &LinksArgs, options: &LinkOptions<'_>) -> Result<i32> {
     run_on(args, options, io::stdin().lock(), io::stdout().lock())
 }

@@ -4,6 +4,7 @@
 mod allocator;
 mod args;
 mod examples;
+mod generate;
 mod settings;
 
 mod crawl;
@@ -102,6 +103,8 @@ fn run(command: Command) -> anyhow::Result<i32> {
             let config = settings::load_over(&demo::VALUES, &args.configured, &[])?;
             demo::run(config, args)
         }
+        Command::Completions(args) => generate::completions(args.shell, self::args::command_line()),
+        Command::Man(args) => generate::man_pages(&args.dir, self::args::command_line()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a person sees while a crawl runs: one live line, or plain lines where stderr is no terminal.
+//! Progress on stderr while a crawl runs: one live line, or plain lines if stderr is not a terminal.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal;
@@ -9,14 +9,14 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::stderr;
 
-/// Shows how far a crawl has come.
+/// Shows the progress of a crawl.
 pub struct Shown {
-    way: Way,
+    display: Display,
     next: Instant,
     last: (Duration, u64, u64),
 }
 
-enum Way {
+enum Display {
     Nothing,
     /// It ignores write errors in all that is used of it here.
     Live(ProgressBar),
@@ -31,21 +31,21 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 impl Shown {
     /// On stderr; `quiet` shows nothing.
     pub fn new(quiet: bool) -> Self {
-        let way = if quiet {
-            Way::Nothing
+        let display = if quiet {
+            Display::Nothing
         } else if std::io::stderr().is_terminal() {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
             bar.set_style(ProgressStyle::with_template("{msg}").expect("a valid template"));
-            Way::Live(bar)
+            Display::Live(bar)
         } else {
-            Way::Lines
+            Display::Lines
         };
-        let patience = match way {
-            Way::Lines => LINE_EVERY,
+        let patience = match display {
+            Display::Lines => LINE_EVERY,
             _ => LIVE_EVERY,
         };
         Shown {
-            way,
+            display,
             next: Instant::now() + patience,
             last: (Duration::ZERO, 0, 0),
         }
@@ -53,9 +53,9 @@ impl Shown {
 
     /// How long a turn may wait before there is something to show.
     pub fn patience(&self) -> Duration {
-        match self.way {
-            Way::Live(_) => LIVE_EVERY,
-            Way::Nothing | Way::Lines => Duration::from_secs(1),
+        match self.display {
+            Display::Live(_) => LIVE_EVERY,
+            Display::Nothing | Display::Lines => Duration::from_secs(1),
         }
     }
 
@@ -71,9 +71,9 @@ impl Shown {
     /// Writes a line on request, even where progress is not shown.
     pub fn report(&mut self, stats: &Stats, progress: &Progress) {
         let line = self.line(stats, progress);
-        match &self.way {
-            Way::Live(bar) => bar.suspend(|| stderr::write_line(&line)),
-            Way::Lines | Way::Nothing => stderr::write_line(&line),
+        match &self.display {
+            Display::Live(bar) => bar.suspend(|| stderr::write_line(&line)),
+            Display::Lines | Display::Nothing => stderr::write_line(&line),
         }
     }
 
@@ -116,27 +116,27 @@ impl Shown {
             return;
         }
         let line = line();
-        match &self.way {
-            Way::Live(bar) => {
+        match &self.display {
+            Display::Live(bar) => {
                 bar.set_message(line);
                 bar.tick();
                 self.next = Instant::now() + LIVE_EVERY;
             }
-            Way::Lines => {
+            Display::Lines => {
                 stderr::write_line(&line);
                 self.next = Instant::now() + LINE_EVERY;
             }
-            Way::Nothing => {}
+            Display::Nothing => {}
         }
     }
 
     fn is_time(&self) -> bool {
-        !matches!(self.way, Way::Nothing) && Instant::now() >= self.next
+        !matches!(self.display, Display::Nothing) && Instant::now() >= self.next
     }
 
     /// Takes the live line away.
     pub fn end(&self) {
-        if let Way::Live(bar) = &self.way {
+        if let Display::Live(bar) = &self.display {
             bar.finish_and_clear();
         }
     }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::json_lines::{answer_each, octets, put_line};
 use super::stderr;
 
-/// What the command is told.
+/// Arguments of the command.
 #[derive(Clone, Debug, Default)]
 pub struct RobotsArgs {
     /// The robots.txt; `-` for questions as JSON lines on stdin.
@@ -25,7 +25,7 @@ pub struct RobotsArgs {
     pub json: bool,
 }
 
-/// Runs the command; gives its exit code.
+/// Runs the command; returns its exit code.
 pub fn run(args: &RobotsArgs) -> Result<i32> {
     run_on(args, io::stdin().lock(), io::stdout().lock())
 }
@@ -176,7 +176,7 @@ mod tests {
                  {{\"robots\":\"\",\"url\":\"http://:x/\"}}\n{{\"url\":\"/\"}}\n"
             ),
             "{\"allowed\":false,\"crawl_delay\":1.5}\n{\"allowed\":true,\"crawl_delay\":null}\n\
-             {\"error\":\"url: the URL names no host\"}\n\
+             {\"error\":\"url: the URL has no host\"}\n\
              {\"error\":\"neither robots nor robots_b64 is given\"}\n",
         );
     }

@@ -14,7 +14,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::Usage;
-use super::args::{Configured, Said, Settings};
+use super::args::sources::{Configured, Said, Settings};
 
 /// The config that the file, `-s` and the flags make together, finished.
 pub fn load(configured: &Configured, flags: &[Said]) -> anyhow::Result<Config> {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::json_lines::{answer_each, put_line};
 
-/// What the command is told.
+/// Arguments of the command.
 #[derive(Clone, Debug, Default)]
 pub struct UrlArgs {
     /// The URLs; a single `-` for questions as JSON lines on stdin.
@@ -23,7 +23,7 @@ pub struct UrlArgs {
 /// The scopes of a URL under the present settings.
 pub type ScopesOf<'a> = &'a dyn Fn(&CrawlUrl) -> Vec<String>;
 
-/// Runs the command; gives its exit code.
+/// Runs the command; returns its exit code.
 pub fn run(args: &UrlArgs, scopes_of: ScopesOf<'_>) -> Result<i32> {
     run_on(args, scopes_of, io::stdin().lock(), io::stdout().lock())
 }
@@ -169,8 +169,8 @@ mod tests {
             false,
             "",
             "HTTP://127.1:80/a#b\n  canonical  http://127.0.0.1/a\n  scopes     127.0.0.1\n  \
-             address    loopback\nmailto:x\n  failure    the scheme mailto: is not fetched, only \
-             http: and https: are\n",
+             address    loopback\nmailto:x\n  failure    the scheme mailto: is not supported \
+             (only http: and https:)\n",
         );
     }
 
@@ -199,7 +199,7 @@ mod tests {
              {\"input\":\"http://a b/\",\"failure\":\"host\",\
              \"detail\":\"the host is neither a name nor an address\"}\n\
              {\"input\":\"data:x\",\"href\":\"data:x\",\"failure\":\"scheme\",\
-             \"detail\":\"the scheme data: is not fetched, only http: and https: are\"}\n\
+             \"detail\":\"the scheme data: is not supported (only http: and https:)\"}\n\
              {\"error\":\"the line is no question: missing field `input` at line 1 column 12\"}\n",
         );
     }

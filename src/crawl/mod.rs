@@ -1,24 +1,29 @@
 //! The loop, where the floors meet: a crawler, and how to run, embed, feed and stop it.
 
 mod core;
-mod phase;
 mod timer;
 mod breaker;
-mod life;
+mod control;
+mod flights;
+mod network;
+mod outage;
+mod output;
+mod pages;
+mod work;
+mod workload;
 mod crawler;
-mod builder;
-mod embed;
+mod set_up;
 pub mod pacing;
 pub mod stats;
 pub mod config;
 pub mod probe;
-#[cfg(test)]
-mod tests;
 
-pub use builder::Builder;
-pub use crawler::{Crawler, Parts, SetUpError, Turn};
-pub use embed::feed::{End, Ended, Source, SourceError, SourcePoll, Wake};
-pub use embed::handle::{ControlError, CrawlOver, Handle, Stopper, SubmitError};
-pub use embed::snapshot::Snapshot;
-pub use embed::stop::Pending;
-pub use life::admission::AdmitError;
+pub use control::error::{ControlError, CrawlOver, SubmitError};
+pub use control::feed::{End, Ended, Source, SourceError, SourcePoll, Wake};
+pub use control::handle::{Handle, Stopper};
+pub use control::pending::Pending;
+pub use control::snapshot::Snapshot;
+pub use crawler::builder::Builder;
+pub use crawler::{Crawler, Turn};
+pub use set_up::{Parts, SetUpError};
+pub use work::admission::AdmitError;

@@ -128,7 +128,7 @@ fn chosen(accounts: &[&Account], most: usize, now: Instant) -> BTreeSet<usize> {
     for (at, account) in accounts.iter().enumerate() {
         let by = [
             u64::from(account.configured) * account.sent,
-            nanos(account.waited_in_all(now)),
+            nanos(account.waited_total(now)),
             account.sent,
             account.refused,
             u64::from(account.suspected.is_some()),
@@ -174,7 +174,7 @@ impl ScopePacing {
             pace: account.pace,
             learned_rate: throttle.learned_rate(&account.scope),
             latency: account.latency(),
-            at_longest_delay: account.at_longest(),
+            at_longest_delay: account.at_max_delay(),
             remarks: remarks(throttle, account, now),
         }
     }
@@ -218,18 +218,18 @@ fn remarks(throttle: &Throttle, account: &Account, now: Instant) -> Vec<Remark> 
     let (ineffective, diagnosis) = throttle.findings(account, now);
     let suspected = account.suspected.as_ref().map(|reason| Remark {
         about: Event::Suspect.name(),
-        words: format!("{reason}; what the request looks like may be the reason"),
+        words: format!("{reason}; what the requests look like may be the reason"),
     });
     let ineffective = ineffective.map(|found| Remark {
         about: Event::Ineffective.name(),
-        words: found.words,
+        words: found.message,
     });
     // A suspicion says of what kind the block is, which is more.
     let diagnosis =
         diagnosis.filter(|found| suspected.is_none() || found.finding != Finding::Blocked);
     let diagnosis = diagnosis.map(|found| Remark {
         about: found.finding.name(),
-        words: found.words,
+        words: found.message,
     });
     [suspected, diagnosis, ineffective]
         .into_iter()

@@ -10,9 +10,9 @@ use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 use smol_str::SmolStr;
 
-use super::pacing::Pacing;
 use crate::base::secret::Secret;
 use crate::base::time::{Wall, nanos};
+use crate::crawl::pacing::Pacing;
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::fetch::timings::{Label, Timings};
 use crate::sink::page::Page;
@@ -76,7 +76,8 @@ pub struct Stats {
 pub struct Tally {
     /// Attempts that were sent.
     pub sent: u64,
-    /// Answers that asked us to slow down: 429 and 503.
+    /// Attempts that the throttle classified as refusals of this scope, by the `Classify` in use
+    /// and the scope's `BACKOFF_*` settings.
     pub refused: u64,
     /// Sum of server latencies, in nanoseconds.
     latency_sum: u64,
@@ -168,12 +169,6 @@ impl Stats {
         }
         self.reused += u64::from(page.reused);
         self.time(&page.timings);
-        if page.timings.sent.is_some() {
-            let refused = matches!(page.status, Some(429 | 503));
-            for scope in &page.scopes {
-                self.tally(scope, refused, page.timings.server_latency());
-            }
-        }
     }
 
     fn time(&mut self, timings: &Timings) {
@@ -204,7 +199,9 @@ impl Stats {
         }
     }
 
-    fn tally(&mut self, scope: &str, refused: bool, latency: Option<Duration>) {
+    /// Counts an attempt that was sent in the statistics of one of its scopes. `refused`: the
+    /// throttle classified an answer to it as a refusal of this scope.
+    pub(super) fn tally(&mut self, scope: &str, refused: bool, latency: Option<Duration>) {
         let is_full = self.scopes.len() >= SCOPES_MAX;
         let tally = match self.scopes.get_mut(scope) {
             Some(tally) => tally,
@@ -227,7 +224,7 @@ impl Stats {
         self.top(count, |tally| tally.latency_mean().map(nanos))
     }
 
-    /// The scopes that refused most (429 and 503), most first.
+    /// The scopes with the most refused attempts, in descending order.
     pub fn most_refused_scopes(&self, count: usize) -> Vec<(&str, Tally)> {
         self.top(count, |tally| Some(tally.refused).filter(|n| *n > 0))
     }

@@ -3,29 +3,90 @@
 use crate::base::time::Instant;
 use crate::base::timeouts::TimeoutWheel;
 
-/// What is due.
+/// A source of wake-ups. Each has one definition of when it is due: the core's `deadline_of`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Timer {
+pub enum Timer {
+    /// There is more to do than one turn takes, results wait for an owner who takes them, or the crawl is
+    /// over.
+    Again,
+    /// A sink that was not ready is asked again: it may wait for another thread, and cannot say when it
+    /// is ready.
+    Sink,
+    /// A scope of the throttle may release a request or let one depart.
+    Throttle,
+    /// The outage breaker has something to decide.
+    Outage,
+    /// A connection's present phase may be out of time, or an attempt's next address may be tried.
+    Slots,
+    /// A DNS query may be out of time.
+    Resolver,
+    /// A redirect that was to wait may be followed.
+    Delayed,
+    /// The seen set has an answer to an offer.
+    Admission,
+    /// An idle connection has been kept for long enough.
+    Pool,
+    /// Statistics are written, sinks flushed, limits looked at.
+    Tick,
+    /// A held lane may be offered again.
+    Frontier,
+    /// A request of a probe comes in, or its last ones are given up.
+    Arrival,
+    /// The source of requests is to be asked.
+    Source,
+    /// `CLOSESPIDER_TIMEOUT` is reached.
+    TimeLimit,
+    /// The grace time of a crawl that ends is over.
+    Grace,
+}
+
+impl Timer {
+    /// All of them.
+    pub const ALL: [Timer; 15] = [
+        Timer::Again,
+        Timer::Sink,
+        Timer::Throttle,
+        Timer::Outage,
+        Timer::Slots,
+        Timer::Resolver,
+        Timer::Delayed,
+        Timer::Admission,
+        Timer::Pool,
+        Timer::Tick,
+        Timer::Frontier,
+        Timer::Arrival,
+        Timer::Source,
+        Timer::TimeLimit,
+        Timer::Grace,
+    ];
+
+    /// Those that fire one by one, in this order. The others have a step of their own in each turn.
+    ///
+    /// The breaker goes first: others may wait for its verdict. The tick goes ahead of the frontier,
+    /// whose lanes may be very many.
+    pub const FIRED: [Timer; 8] = [
+        Timer::Outage,
+        Timer::Slots,
+        Timer::Resolver,
+        Timer::Delayed,
+        Timer::Admission,
+        Timer::Pool,
+        Timer::Tick,
+        Timer::Frontier,
+    ];
+}
+
+/// A timer of a connection or of an attempt, by slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotTimer {
     /// A connection's present phase may be out of time.
     Socket(u32),
     /// An attempt's next address may be tried.
     Flight(u32),
-    /// A query may be out of time.
-    Resolver,
-    /// A connection has been idle for long enough.
-    Pool,
-    /// A host has been held for long enough.
-    Frontier,
-    /// A redirect may be followed.
-    Delayed,
-    /// The breaker has something to decide.
-    Outage,
-    /// Statistics are written, sinks flushed, limits looked at.
-    Tick,
 }
 
-/// The timers that come by the thousand: one a socket and one an attempt, by slot.
-pub(super) struct Deadlines {
+/// The timers of connections and attempts, thousands of them.
+pub struct Deadlines {
     wheel: TimeoutWheel,
     armed: Vec<Instant>,
 }
@@ -38,9 +99,9 @@ impl Deadlines {
         }
     }
 
-    /// Sees to it that the timer fires at `at` or before. It may fire early: who is called looks
-    /// at the true deadline, so a deadline that only moves later costs nothing here.
-    pub fn arm_by(&mut self, timer: Timer, at: Instant) {
+    /// Arms the timer to fire at `at` or before. It may fire early: its handler checks the true
+    /// deadline, so moving a deadline later needs no call.
+    pub fn arm_by(&mut self, timer: SlotTimer, at: Instant) {
         let key = key(timer);
         if self.armed.len() <= key as usize {
             self.armed.resize(key as usize + 1, Instant::FAR_FUTURE);
@@ -51,7 +112,7 @@ impl Deadlines {
         }
     }
 
-    pub fn cancel(&mut self, timer: Timer) {
+    pub fn cancel(&mut self, timer: SlotTimer) {
         let key = key(timer);
         if let Some(armed) = self.armed.get_mut(key as usize)
             && *armed != Instant::FAR_FUTURE
@@ -65,21 +126,20 @@ impl Deadlines {
         self.wheel.next()
     }
 
-    pub fn expire(&mut self, now: Instant) -> Option<Timer> {
+    pub fn expire(&mut self, now: Instant) -> Option<SlotTimer> {
         let key = self.wheel.expire(now)?;
         self.armed[key as usize] = Instant::FAR_FUTURE;
         Some(if key % 2 == 0 {
-            Timer::Socket(key / 2)
+            SlotTimer::Socket(key / 2)
         } else {
-            Timer::Flight(key / 2)
+            SlotTimer::Flight(key / 2)
         })
     }
 }
 
-fn key(timer: Timer) -> u32 {
+fn key(timer: SlotTimer) -> u32 {
     match timer {
-        Timer::Socket(slot) => slot * 2,
-        Timer::Flight(slot) => slot * 2 + 1,
-        other => unreachable!("{other:?} is no timer of a slot"),
+        SlotTimer::Socket(slot) => slot * 2,
+        SlotTimer::Flight(slot) => slot * 2 + 1,
     }
 }

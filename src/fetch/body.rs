@@ -1,11 +1,11 @@
-//! A reply's body on its way from its coded form to what is kept, within its budget.
+//! Decodes a reply's body as it arrives, within its budget.
 
 use super::body_mode::BodyMode;
 use super::failure::{Failure, FailureKind};
 use crate::wire::coding::{Budget, CodingError, Decoder, Progress};
 use crate::wire::http::Headers;
 
-/// A body that is being decoded as it comes.
+/// A body that is decoded as it arrives.
 ///
 /// ```text
 /// Untouched ─┬► Decoding ─► Stuck
@@ -16,38 +16,38 @@ use crate::wire::http::Headers;
 pub(super) struct Body {
     state: State,
     budget: Budget,
-    /// Bytes of its coded form so far.
+    /// Bytes received before content decoding.
     coded: u64,
-    /// What came and was not decoded yet, since as much was as had been asked for.
+    /// Received bytes that are not decoded yet, because the requested amount of output was reached.
     paused: Option<Vec<u8>>,
-    /// Bytes behind it that are over the limit.
+    /// Number of bytes after the end of the body that exceed the limit.
     over: usize,
 }
 
 #[derive(Debug)]
 enum State {
-    /// Nothing has come. Where nothing ever does, it does not matter how it would be coded.
+    /// Nothing was received. If nothing ever is, the content coding does not matter.
     Untouched,
-    /// What comes is decoded; without a coding it passes as it is.
+    /// Received bytes are decoded; without a content coding they are copied.
     Decoding(Decoder),
-    /// A coding that nobody here knows: kept undecoded, which serves better than nothing.
-    AsItCame(Failure),
-    /// Nobody wants it: it is only counted.
-    Dropped,
-    /// The coded form is broken: what was decoded stays, the rest is only counted.
-    Stuck(Failure),
+    /// The content coding is unknown: the body is kept undecoded, with this failure.
+    Undecoded(Failure),
+    /// The body is not wanted: its bytes are only counted.
+    Skipped,
+    /// The coded form is broken: the output so far is kept, later bytes are only counted.
+    Broken(Failure),
 }
 
-/// What became of a piece.
+/// Result of decoding a piece.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// All of it was taken.
+    /// All of it was consumed.
     All,
-    /// As much was decoded as was asked for; there may be more.
+    /// The requested amount was decoded; there may be more.
     Some,
-    /// The limit is reached; so many bytes at the piece's end are over it.
+    /// The size limit is reached; the last `over` bytes of the piece exceed it.
     Cut { over: usize },
-    /// It expands beyond what is allowed.
+    /// It expands beyond the permitted ratio.
     Bomb(Failure),
 }
 
@@ -62,27 +62,27 @@ impl Body {
         }
     }
 
-    /// Takes up what is wanted of it, before anything came.
+    /// Sets how the body is wanted, before any of it was received.
     pub(super) fn set_body_mode(&mut self, body_mode: BodyMode) {
         match body_mode {
             BodyMode::Keep | BodyMode::Cancel => {}
-            // Nothing of it is kept here, so it may be of any length.
+            // The body is not stored here, so its length is not limited.
             BodyMode::Take => self.budget.bytes_max = u64::MAX,
-            BodyMode::Skip => self.state = State::Dropped,
+            BodyMode::Skip => self.state = State::Skipped,
         }
     }
 
-    /// Whether what comes may become more than it is.
+    /// Returns whether the body may be larger after decoding.
     pub(super) fn expands(&self, headers: &Headers) -> bool {
         match &self.state {
             State::Untouched => headers.get("content-encoding").is_some(),
             State::Decoding(decoder) => !decoder.is_identity(),
-            State::AsItCame(_) | State::Dropped | State::Stuck(_) => false,
+            State::Undecoded(_) | State::Skipped | State::Broken(_) => false,
         }
     }
 
-    /// Decodes a piece and appends it to `out`, at most `decoded_max` bytes. What is left of it then is
-    /// kept, for [`Body::go_on`]. The limit holds for both forms.
+    /// Decodes a piece and appends at most `decoded_max` bytes to `out`. The rest of the piece is
+    /// kept for [`Body::resume`]. The size limit applies to both forms.
     pub(super) fn take(
         &mut self,
         piece: &[u8],
@@ -93,11 +93,12 @@ impl Body {
         if let State::Untouched = self.state {
             self.state = match Decoder::new(headers.get_all("content-encoding"), self.budget) {
                 Ok(decoder) => State::Decoding(decoder),
-                Err(error) => State::AsItCame(failure(&error)),
+                Err(error) => State::Undecoded(failure(&error)),
             };
         }
-        let room = self.budget.bytes_max.saturating_sub(self.coded);
-        let fits = usize::try_from(room).map_or(piece.len(), |room| room.min(piece.len()));
+        let coded_left = self.budget.bytes_max.saturating_sub(self.coded);
+        let fits = usize::try_from(coded_left)
+            .map_or(piece.len(), |coded_left| coded_left.min(piece.len()));
         let over = piece.len() - fits;
         let mut piece = &piece[..fits];
         self.coded += fits as u64;
@@ -114,11 +115,11 @@ impl Body {
                     }
                     Ok(Progress::Full) => full = true,
                     Err(error @ CodingError::Bomb) => return Taken::Bomb(failure(&error)),
-                    Err(error) => self.state = State::Stuck(failure(&error)),
+                    Err(error) => self.state = State::Broken(failure(&error)),
                 }
             }
-            State::AsItCame(_) => out.extend_from_slice(piece),
-            State::Stuck(_) | State::Dropped => {}
+            State::Undecoded(_) => out.extend_from_slice(piece),
+            State::Broken(_) | State::Skipped => {}
         }
         if full {
             Taken::Cut { over }
@@ -127,8 +128,8 @@ impl Body {
         }
     }
 
-    /// Decodes as much again of what is left of an earlier piece; `None` where nothing is.
-    pub(super) fn go_on(
+    /// Decodes more of the rest of an earlier piece; `None` if there is no rest.
+    pub(super) fn resume(
         &mut self,
         headers: &Headers,
         decoded_max: usize,
@@ -146,19 +147,20 @@ impl Body {
         })
     }
 
-    /// The body is complete on the wire: what was wrong with its coding.
+    /// Ends a body that is complete on the wire. Returns what was wrong with its coding, if
+    /// anything.
     pub(super) fn finish(&mut self) -> Option<Failure> {
         match &mut self.state {
             State::Decoding(decoder) => decoder.finish().err().map(|error| failure(&error)),
-            _ => self.trouble(),
+            _ => self.coding_failure(),
         }
     }
 
-    /// What was wrong with its coding so far, for a body that is cut here.
-    pub(super) fn trouble(&self) -> Option<Failure> {
+    /// The failure of its coding so far, for a body that is truncated here.
+    pub(super) fn coding_failure(&self) -> Option<Failure> {
         match &self.state {
-            State::AsItCame(failure) | State::Stuck(failure) => Some(failure.clone()),
-            State::Untouched | State::Decoding(_) | State::Dropped => None,
+            State::Undecoded(failure) | State::Broken(failure) => Some(failure.clone()),
+            State::Untouched | State::Decoding(_) | State::Skipped => None,
         }
     }
 }

@@ -1,18 +1,20 @@
-//! How much of a reply's body is wanted, which is known once its head is there.
+//! How much of a reply's body a sink wants; decided once the head is known.
 
-/// What a sink wants of a body.
+/// How a sink wants the body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BodyMode {
-    /// All of it at once, in the page: up to `DOWNLOAD_MAXSIZE` bytes are kept in memory until then.
-    /// Links are looked for in it, and records can be written of it.
+    /// Complete, in the page: up to `DOWNLOAD_MAXSIZE` bytes are kept in memory until the end.
+    /// Required for links and WARC records.
     #[default]
     Keep,
-    /// Piece by piece, by `Sink::on_body`, content codings undone: 64 KiB at most in each, however much a few
-    /// bytes decode to. It may be of any length; of the page only the head is kept, and no links are found.
+    /// In pieces, through `Sink::on_body`, after content decoding: at most 64 KiB each, however
+    /// much a few bytes decode to. The length is not limited; the page contains only the head, and
+    /// no links are found.
     Take,
-    /// Nothing. It is read, so that the connection can be used again, and dropped; one longer than
-    /// `DOWNLOAD_MAXSIZE` is cut there, and its connection closed.
+    /// Not at all. The body is read, so that the connection can be reused, and discarded; one
+    /// longer than `DOWNLOAD_MAXSIZE` is cut there, and its connection closed.
     Skip,
-    /// Nothing, nor is it read: the connection ends here, and the page is `cancelled.by_sink`.
+    /// Not at all, and not read: the connection is closed, and the page ends as
+    /// `cancelled.by_sink`.
     Cancel,
 }

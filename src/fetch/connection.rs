@@ -1,7 +1,7 @@
-//! One connection through its life: established, secured, used, used again, closed.
+//! The life of one connection: connect, tunnel, TLS handshake, exchanges, close.
 //!
-//! The crawl carries bytes and news between it and the kernel. After every call that hands
-//! something in, [`Connection::take_output`] may have something to send.
+//! The crawl carries bytes and events between it and the kernel. After every call of a `handle_*`
+//! method, [`Connection::take_output`] may have something to send.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -11,35 +11,37 @@ use super::deadline::{Deadline, Phase};
 use super::exchange::{Exchange, Step};
 use super::failure::{Failure, FailureKind};
 use super::settings::Settings;
-use super::timings::{Arrival, Established};
+use super::timings::Established;
 use super::tls::{Certificates, TlsInfo, TlsSession};
 use super::transport::Transport;
 use super::tunnel::Tunnel;
+use crate::base::stamp::Stamp;
 use crate::base::time::Instant;
 
-/// What a connection has to say. One piece of news at a time, in the order it happened.
+/// An event of a connection. Events are returned one at a time, in the order in which they
+/// happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum ConnectionEvent {
     /// It can carry a request: [`Connection::start`].
     Ready,
     /// It could not be set up, and is closed.
     Failed(Failure),
-    /// The final head is there: [`Connection::exchange`]. The body follows.
+    /// The final head is complete: [`Connection::exchange`]. The body follows.
     Head,
-    /// A piece of a body that is taken while it comes is there: [`Exchange::swap_body`]. More of it may
-    /// be in what has been read.
+    /// A piece of a body in mode [`BodyMode::Take`](super::body_mode::BodyMode::Take) is available:
+    /// [`Exchange::swap_body`]. The bytes read so far may contain more.
     Piece,
     /// The exchange is over: [`Connection::take_exchange`].
     Ended {
-        /// What went wrong.
+        /// What went wrong, if anything.
         failure: Option<Failure>,
-        /// The connection can carry another exchange; if not, it is closed.
+        /// The connection can carry another exchange; otherwise it is closed.
         reusable: bool,
     },
-    /// It died before the first byte of a reply, as a kept connection may at any time, and is
-    /// closed. Its request may be tried once more on a new one ([`Connection::take_exchange`]).
+    /// It failed before the first byte of a reply, as a kept connection may at any time, and is
+    /// closed. Its request may be retried once on a new one ([`Connection::take_exchange`]).
     DiedIdle,
-    /// It was waiting for a request when its peer ended it or sent what nobody asked for. It is closed.
+    /// It was idle when its peer closed it or sent unsolicited bytes. It is closed.
     Closed,
 }
 
@@ -53,75 +55,76 @@ pub enum News {
 ///      any failure, any end ──► Closed ◄────────────────────────────┘ take_exchange
 /// ```
 ///
-/// Through a proxy `connect` ends when TCP to the proxy is established, and the TLS handshake begins
-/// with the ClientHello's departure into the tunnel: the time that the proxy takes to reach the
-/// origin lies between the two, in no phase and no latency of the origin's. The peer is the proxy.
+/// Through a proxy, `connect` ends when TCP to the proxy is established, and the TLS handshake
+/// starts with the departure of the ClientHello into the tunnel: the time that the proxy takes to
+/// reach the origin lies between the two, in no phase and in no latency of the origin. The peer is
+/// the proxy.
 #[derive(Debug)]
 pub struct Connection {
     state: State,
     transport: Transport,
     remote: SocketAddr,
     local: Option<SocketAddr>,
-    /// TCP, once it is established.
+    /// The TCP connection, once established.
     established: Option<Established>,
-    /// The TLS handshake, once it is over.
+    /// The TLS handshake, once complete.
     secured: Option<Secured>,
-    /// For how long it may be set up, where the settings do not say so.
+    /// Timeout of the set-up, if it differs from the settings.
     timeout: Option<Duration>,
-    /// Exchanges started.
+    /// Number of exchanges started.
     used: u32,
-    /// What the marked send that has not been reported yet carries.
+    /// Content of the marked send that was not reported as sent yet.
     marked: Option<Mark>,
 }
 
 #[derive(Debug)]
 enum State {
-    /// For the kernel.
+    /// Waits for the kernel.
     Connecting {
         opened: Instant,
         released: Instant,
         /// What the peer, a proxy, must do first.
         tunnel: Option<Box<Tunnel>>,
     },
-    /// For the proxy to make its tunnel.
+    /// Waits for the proxy to open its tunnel.
     Tunnelling {
         opened: Instant,
         released: Instant,
         tunnel: Box<Tunnel>,
     },
-    /// For the end of the TLS handshake, which began with the ClientHello's departure.
+    /// Waits for the end of the TLS handshake, which starts with the departure of the ClientHello.
     Handshaking {
-        began: Instant,
-        /// It may have begun as much later.
+        started: Instant,
+        /// It may have started later by up to this much.
         slack: Duration,
         released: Instant,
-        greeted: bool,
+        hello_sent: bool,
     },
-    /// For a request.
+    /// Waits for a request.
     Ready { since: Instant },
-    /// For a reply.
+    /// Waits for a reply.
     Exchanging(Box<Exchange>),
-    /// For its exchange to be taken.
+    /// Waits for its exchange to be taken.
     Finished {
         exchange: Box<Exchange>,
         reusable_since: Option<Instant>,
     },
-    /// For nothing.
+    /// Waits for nothing.
     Closed,
 }
 
-/// A TLS handshake that is over.
+/// A complete TLS handshake.
 #[derive(Clone, Copy, Debug)]
 struct Secured {
-    /// How its last bytes arrived.
-    arrival: Arrival,
-    /// From the ClientHello's departure.
+    /// Stamp of its last bytes.
+    arrival: Stamp,
+    /// Time since the departure of the ClientHello.
     took: Duration,
-    /// It may have taken as much less.
+    /// It may have been shorter by up to this much.
     slack: Duration,
 }
 
-/// What a marked send carries.
+/// Content of a marked send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
     Hello,
@@ -129,11 +132,11 @@ enum Mark {
 }
 
 impl Connection {
-    /// A connection that the kernel is asked for at `now`, for an attempt released at `released`.
+    /// A connection requested from the kernel at `now`, for an attempt released at `released`.
     ///
-    /// With a TLS session it is secured as soon as it is established.
-    // Inlined, as are the two that add to it, so that it is made where it is kept, and not moved there
-    // from each.
+    /// With a TLS session the handshake starts as soon as TCP is established.
+    // This and the two builder methods are inlined so that the value is built in place instead of
+    // being moved by each of them.
     #[inline]
     pub fn open(
         remote: SocketAddr,
@@ -158,14 +161,14 @@ impl Connection {
         }
     }
 
-    /// The kernel has established it, by an attempt that left at `left`; `local` is our own address,
-    /// where somebody wants to know it.
+    /// The kernel has established it, by an attempt that departed at `left`. `local` is our own
+    /// address, if it was asked for.
     pub fn handle_connected(
         &mut self,
         local: Option<SocketAddr>,
         left: Instant,
-        arrival: Arrival,
-    ) -> Option<News> {
+        arrival: Stamp,
+    ) -> Option<ConnectionEvent> {
         let State::Connecting {
             opened,
             released,
@@ -185,25 +188,25 @@ impl Connection {
             };
             return None;
         }
-        self.go_through(released, arrival.at)
+        self.on_path_open(released, arrival.at)
     }
 
-    /// Nothing lies between us and the origin any more.
-    fn go_through(&mut self, released: Instant, at: Instant) -> Option<News> {
+    /// Continues when the path to the origin is open: with the TLS handshake, or ready.
+    fn on_path_open(&mut self, released: Instant, at: Instant) -> Option<ConnectionEvent> {
         if self.transport.is_handshaking() {
             self.state = State::Handshaking {
-                began: at,
+                started: at,
                 slack: Duration::ZERO,
                 released,
-                greeted: false,
+                hello_sent: false,
             };
             return None;
         }
         self.state = State::Ready { since: at };
-        Some(News::Ready)
+        Some(ConnectionEvent::Ready)
     }
 
-    /// Its peer is a proxy, which must make a tunnel first.
+    /// Makes the peer a proxy, which must open a tunnel first.
     #[inline]
     pub fn through(mut self, through: Option<Tunnel>) -> Self {
         if let State::Connecting { tunnel, .. } = &mut self.state {
@@ -212,7 +215,7 @@ impl Connection {
         self
     }
 
-    /// It may take so long to be set up, from the release of what it is for, in place of
+    /// Sets a timeout for the set-up, measured from the release of its request, in place of
     /// `DOWNLOAD_TIMEOUT`.
     #[inline]
     pub fn with_timeout(self, timeout: Option<Duration>) -> Self {
@@ -224,50 +227,50 @@ impl Connection {
         self.established
     }
 
-    /// Begins an exchange; its request waits for [`Connection::take_output`].
+    /// Starts an exchange; its request is sent by [`Connection::take_output`].
     ///
-    /// What the connection knows of its own phases goes into the exchange's timings.
+    /// Phases of the connection that belong to the exchange are copied into its timings.
     pub fn start(&mut self, mut exchange: Box<Exchange>) {
         let State::Ready { since } = self.state else {
-            panic!("an exchange starts on a connection that is ready");
+            panic!("an exchange starts only on a ready connection");
         };
         let timings = exchange.timings_mut();
         timings.ready = Some(since);
         if self.used == 0 {
             timings.end_connect(self.established);
-            let began = timings.started;
+            let started = timings.started;
             if let Some(Secured {
                 arrival,
                 took,
                 slack,
             }) = self.secured
             {
-                timings.tls_handshake = Some(arrival.at).filter(|at| *at >= began);
+                timings.tls_handshake = Some(arrival.at).filter(|at| *at >= started);
                 timings.tls_took = Some(took);
                 timings.tls_slack = slack;
-                timings.tls_by_user = !arrival.kernel;
+                timings.tls_by_user = !arrival.is_kernels();
             }
         }
         self.used += 1;
         self.state = State::Exchanging(exchange);
     }
 
-    /// Appends what is to be sent to `out`. `true` asks for a marked send, whose departure
-    /// [`Connection::handle_sent`] then hears of.
-    #[must_use = "without its mark a request has no departure"]
+    /// Appends the bytes to send to `out`. Returns `true` if the send must be marked; its departure
+    /// is then reported to [`Connection::handle_sent`].
+    #[must_use = "if it returns true, the send must be marked"]
     pub fn take_output(&mut self, out: &mut Vec<u8>) -> bool {
         let before = out.len();
         let mut mark = None;
         match &mut self.state {
-            // The ClientHello leaves when there is somebody to hear it.
+            // The ClientHello is sent once TCP is established.
             State::Connecting { .. } => return false,
-            // What TLS has to say is for the origin.
+            // TLS output is for the origin, so it waits.
             State::Tunnelling { tunnel, .. } => {
                 tunnel.take_output(out);
                 return false;
             }
-            State::Handshaking { greeted, .. } if !*greeted => {
-                *greeted = true;
+            State::Handshaking { hello_sent, .. } if !*hello_sent => {
+                *hello_sent = true;
                 mark = Some(Mark::Hello);
             }
             State::Exchanging(exchange) if exchange.is_queued() => {
@@ -286,11 +289,11 @@ impl Connection {
         mark.is_some()
     }
 
-    /// A marked send departed, or did so up to `late` after that.
+    /// Reports that a marked send departed at `at`, or up to `late` after that.
     pub fn handle_sent(&mut self, at: Instant, late: Duration) {
         match (self.marked.take(), &mut self.state) {
-            (Some(Mark::Hello), State::Handshaking { began, slack, .. }) => {
-                (*began, *slack) = (at, late);
+            (Some(Mark::Hello), State::Handshaking { started, slack, .. }) => {
+                (*started, *slack) = (at, late);
             }
             (
                 Some(Mark::Request),
@@ -300,20 +303,21 @@ impl Connection {
         }
     }
 
-    /// Takes bytes from the wire. Call until it returns `None`: `bytes` is then used up. After
-    /// [`News::Piece`] the rest may as well be kept for later; there may be more although it is empty.
-    pub fn handle_bytes(&mut self, bytes: &mut &[u8], arrival: Arrival) -> Option<News> {
+    /// Consumes bytes from the wire. Call it until it returns `None`: `bytes` is then empty. After
+    /// [`ConnectionEvent::Piece`] the rest may also be kept for later; there may be more events although it is
+    /// empty.
+    pub fn handle_bytes(&mut self, bytes: &mut &[u8], arrival: Stamp) -> Option<ConnectionEvent> {
         if let State::Tunnelling { .. } = self.state {
-            let news = self.hear_proxy(bytes, arrival);
-            if news.is_some() || matches!(self.state, State::Tunnelling { .. }) {
-                return news;
+            let event = self.read_tunnel(bytes, arrival);
+            if event.is_some() || matches!(self.state, State::Tunnelling { .. }) {
+                return event;
             }
         }
-        self.transport.take_in(bytes);
+        self.transport.decrypt(bytes);
         match &mut self.state {
-            State::Tunnelling { .. } => unreachable!("a proxy was just heard to its end"),
-            State::Handshaking { .. } => self.shake_hands(arrival),
-            State::Ready { .. } => self.hear_unasked(bytes),
+            State::Tunnelling { .. } => unreachable!("the tunnel's bytes were read above"),
+            State::Handshaking { .. } => self.read_handshake(arrival),
+            State::Ready { .. } => self.read_unsolicited(bytes),
             State::Exchanging(_) => self.read(bytes, arrival),
             State::Connecting { .. } | State::Finished { .. } | State::Closed => {
                 *bytes = &[];
@@ -322,8 +326,8 @@ impl Connection {
         }
     }
 
-    /// The peer ended its side in good order.
-    pub fn handle_end(&mut self, at: Instant) -> Option<News> {
+    /// The peer closed its side in an orderly way.
+    pub fn handle_end(&mut self, at: Instant) -> Option<ConnectionEvent> {
         match &mut self.state {
             State::Connecting { .. } => Some(self.set_up_failed(Failure::new(
                 FailureKind::Connect,
@@ -331,7 +335,7 @@ impl Connection {
                 "the connection ended before it was established",
             ))),
             State::Tunnelling { .. } => Some(self.set_up_failed(proxy_closed(
-                "the proxy closed the connection before its tunnel stood",
+                "the proxy closed the connection before its tunnel was open",
             ))),
             State::Handshaking { .. } => Some(self.set_up_failed(Failure::new(
                 FailureKind::Tls,
@@ -340,7 +344,7 @@ impl Connection {
             ))),
             State::Ready { .. } => Some(self.close_idle()),
             State::Exchanging(exchange) if self.used > 1 && !exchange.has_begun() => {
-                Some(self.died_idle())
+                Some(self.fail_idle())
             }
             State::Exchanging(exchange) => {
                 let step = exchange.handle_end(self.transport.may_end());
@@ -360,17 +364,17 @@ impl Connection {
         code: &'static str,
         detail: impl Into<Cow<'static, str>>,
         at: Instant,
-    ) -> Option<News> {
+    ) -> Option<ConnectionEvent> {
         let failure = |kind| Failure::new(kind, code, detail);
         match &mut self.state {
             State::Connecting { .. } => Some(self.set_up_failed(failure(FailureKind::Connect))),
             State::Tunnelling { .. } => Some(self.set_up_failed(proxy_closed(
-                "the connection to the proxy failed before its tunnel stood",
+                "the connection to the proxy failed before its tunnel was open",
             ))),
             State::Handshaking { .. } => Some(self.set_up_failed(failure(FailureKind::Reset))),
             State::Ready { .. } => Some(self.close_idle()),
             State::Exchanging(exchange) if self.used > 1 && !exchange.has_begun() => {
-                Some(self.died_idle())
+                Some(self.fail_idle())
             }
             State::Exchanging(exchange) => {
                 let step = exchange.fail(failure(FailureKind::Reset));
@@ -384,15 +388,16 @@ impl Connection {
         }
     }
 
-    /// What the peer sends is read again, after we kept it waiting: that was no silence of its.
+    /// Reading resumes after we paused it for `waited`, which does not count as silence of the
+    /// peer.
     pub fn handle_resumed(&mut self, waited: Duration, now: Instant) {
         if let State::Exchanging(exchange) = &mut self.state {
             exchange.handle_resumed(waited, now);
         }
     }
 
-    /// When the present phase is out of time. None while nothing is awaited of the peer: how long
-    /// a connection may wait for a request is the pool's to say.
+    /// Deadline of the present phase. `None` while nothing is expected from the peer: the idle
+    /// timeout belongs to the pool.
     pub fn deadline(&self, settings: &Settings) -> Option<Deadline> {
         let timeout = self.timeout.unwrap_or(settings.download_timeout);
         let set_up = |released: Instant, phase: Deadline| {
@@ -403,10 +408,10 @@ impl Connection {
                 opened, released, ..
             } => {
                 let at = (*opened + settings.connect_timeout).min(*released + timeout);
-                // Either timeout means that TCP was not established. That does not count against the peer
-                // where the request gave it less time than the crawl gives any peer.
+                // Either timeout means that TCP was not established. It does not count against the
+                // host if the request's own timeout is shorter than the crawl's usual one.
                 let usual = settings.connect_timeout.min(settings.download_timeout);
-                let phase = match timeout < usual.min(CONNECT_LEAST) {
+                let phase = match timeout < usual.min(CONNECT_TIMEOUT_MIN) {
                     true => Phase::Total,
                     false => Phase::Connect,
                 };
@@ -419,9 +424,9 @@ impl Connection {
                 Some(set_up(*released, tunnel))
             }
             State::Handshaking {
-                began, released, ..
+                started, released, ..
             } => {
-                let tls = Deadline::new(*began + settings.tls_timeout, Phase::Tls);
+                let tls = Deadline::new(*started + settings.tls_timeout, Phase::Tls);
                 Some(set_up(*released, tls))
             }
             State::Exchanging(exchange) => Some(exchange.deadline(settings)),
@@ -429,9 +434,9 @@ impl Connection {
         }
     }
 
-    /// A timer fired. If the present phase is out of time, it ends here; otherwise ask for the
-    /// new [`Connection::deadline`].
-    pub fn handle_timeout(&mut self, settings: &Settings, now: Instant) -> Option<News> {
+    /// Called when a timer fires. Ends the present phase if its deadline has passed; otherwise ask
+    /// for the new [`Connection::deadline`].
+    pub fn handle_timeout(&mut self, settings: &Settings, now: Instant) -> Option<ConnectionEvent> {
         let deadline = self.deadline(settings)?;
         if now < deadline.at {
             return None;
@@ -439,8 +444,8 @@ impl Connection {
         self.abort(deadline.phase.failure(), now)
     }
 
-    /// Gives up what is under way. What came of a reply is kept.
-    pub fn abort(&mut self, failure: Failure, at: Instant) -> Option<News> {
+    /// Aborts the present exchange or set-up. What was received of a reply is kept.
+    pub fn abort(&mut self, failure: Failure, at: Instant) -> Option<ConnectionEvent> {
         match &mut self.state {
             State::Connecting { .. } | State::Tunnelling { .. } | State::Handshaking { .. } => {
                 Some(self.set_up_failed(failure))
@@ -473,7 +478,7 @@ impl Connection {
         }
     }
 
-    /// Ends it from our side; with TLS the last output says so to the peer.
+    /// Closes it from our side; with TLS the last output is close_notify.
     pub fn close(&mut self) {
         if self.is_ready() {
             self.transport.close();
@@ -481,7 +486,7 @@ impl Connection {
         self.state = State::Closed;
     }
 
-    /// The exchange under way, or the one that ended and was not taken yet.
+    /// The present exchange, or the one that ended and was not taken yet.
     pub fn exchange(&self) -> Option<&Exchange> {
         match &self.state {
             State::Exchanging(exchange) | State::Finished { exchange, .. } => Some(exchange),
@@ -489,7 +494,7 @@ impl Connection {
         }
     }
 
-    /// The same, for who says what is wanted of the body.
+    /// The same, mutable, to set how the body is wanted.
     pub fn exchange_mut(&mut self) -> Option<&mut Exchange> {
         match &mut self.state {
             State::Exchanging(exchange) | State::Finished { exchange, .. } => Some(exchange),
@@ -497,61 +502,63 @@ impl Connection {
         }
     }
 
-    /// Whether nothing lies between the wire and HTTP: no TLS.
+    /// Returns whether HTTP runs directly on TCP, without TLS.
     pub fn is_plain(&self) -> bool {
         matches!(self.transport, Transport::Plain)
     }
 
-    /// Whether it waits for a request.
+    /// Returns whether it waits for a request.
     pub fn is_ready(&self) -> bool {
         matches!(self.state, State::Ready { .. })
     }
 
-    /// Whether there is nothing more to be had from it.
+    /// Returns whether it is closed.
     pub fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
     }
 
-    /// Exchanges it has carried, the present one included. Above 1, the present one reuses it.
+    /// Number of exchanges it has carried, the present one included. Above 1, the present one
+    /// reuses it.
     pub fn used(&self) -> u32 {
         self.used
     }
 
-    /// The peer.
+    /// Address of the peer.
     pub fn remote(&self) -> SocketAddr {
         self.remote
     }
 
-    /// Our end, once it is established.
+    /// Our own address, once established.
     pub fn local(&self) -> Option<SocketAddr> {
         self.local
     }
 
-    /// What TLS agreed on, where there is TLS and its handshake is over.
+    /// The negotiated TLS parameters, if TLS is used and its handshake is complete.
     pub fn tls(&self) -> Option<TlsInfo> {
         self.transport.info()
     }
 
-    /// What the server showed, where there is TLS and its handshake is over or was ended for them.
+    /// The server's certificates, if TLS is used and its handshake is complete or failed because of
+    /// them.
     pub fn certificates(&self) -> Certificates {
         self.transport.certificates()
     }
 
-    /// Bytes of memory that its buffers hold, its exchange's included.
+    /// Bytes of memory of its buffers, those of its exchange included.
     pub fn memory(&self) -> usize {
         self.transport.memory() + self.exchange().map_or(0, Exchange::memory)
     }
 
-    fn hear_proxy(&mut self, bytes: &mut &[u8], arrival: Arrival) -> Option<News> {
+    fn read_tunnel(&mut self, bytes: &mut &[u8], arrival: Stamp) -> Option<ConnectionEvent> {
         let State::Tunnelling {
             released, tunnel, ..
         } = &mut self.state
         else {
-            unreachable!("only a proxy is heard");
+            unreachable!("called only in state Tunnelling");
         };
         let released = *released;
         match tunnel.handle_bytes(bytes) {
-            Ok(true) => self.go_through(released, arrival.at),
+            Ok(true) => self.on_path_open(released, arrival.at),
             Ok(false) => None,
             Err(failure) => {
                 *bytes = &[];
@@ -560,30 +567,30 @@ impl Connection {
         }
     }
 
-    fn shake_hands(&mut self, arrival: Arrival) -> Option<News> {
-        let State::Handshaking { began, slack, .. } = self.state else {
-            unreachable!("only a handshake is shaken");
+    fn read_handshake(&mut self, arrival: Stamp) -> Option<ConnectionEvent> {
+        let State::Handshaking { started, slack, .. } = self.state else {
+            unreachable!("called only in state Handshaking");
         };
         if !self.transport.is_handshaking() {
             self.secured = Some(Secured {
                 arrival,
-                took: arrival.at.saturating_since(began),
+                took: arrival.at.saturating_since(started),
                 slack: slack + arrival.slack,
             });
             self.state = State::Ready { since: arrival.at };
-            return Some(News::Ready);
+            return Some(ConnectionEvent::Ready);
         }
         let failure = self.transport.take_failure()?;
         Some(self.set_up_failed(failure))
     }
 
-    /// Bytes while nothing was asked: a 408 to an idle connection, or a protocol in which the
+    /// Bytes while no request was sent: a 408 to an idle connection, or a protocol in which the
     /// server speaks first. Never a reply.
-    fn hear_unasked(&mut self, bytes: &mut &[u8]) -> Option<News> {
-        let spoke = !self.transport.unread(bytes).is_empty();
+    fn read_unsolicited(&mut self, bytes: &mut &[u8]) -> Option<ConnectionEvent> {
+        let has_bytes = !self.transport.unread(bytes).is_empty();
         *bytes = &[];
         let failure = self.transport.take_failure();
-        match failure.or_else(|| spoke.then(unsolicited)) {
+        match failure.or_else(|| has_bytes.then(unsolicited)) {
             Some(failure) if self.used == 0 => Some(self.set_up_failed(failure)),
             Some(_) => Some(self.close_idle()),
             None if self.transport.peer_closed() => Some(self.close_idle()),
@@ -591,15 +598,15 @@ impl Connection {
         }
     }
 
-    fn read(&mut self, bytes: &mut &[u8], arrival: Arrival) -> Option<News> {
+    fn read(&mut self, bytes: &mut &[u8], arrival: Stamp) -> Option<ConnectionEvent> {
         let State::Exchanging(exchange) = &mut self.state else {
-            unreachable!("only an exchange is read");
+            unreachable!("called only in state Exchanging");
         };
         let mut input = self.transport.unread(bytes);
         if !input.is_empty() && exchange.is_unasked(arrival.at) {
             *bytes = &[];
             if self.used > 1 {
-                return Some(self.died_idle());
+                return Some(self.fail_idle());
             }
             let step = exchange.fail(unsolicited());
             return Some(self.on_step(step, arrival.at));
@@ -611,27 +618,27 @@ impl Connection {
         match step {
             Some(Step::Over { failure, reusable }) => {
                 // Bytes after a reply belong to no request of ours: they are dropped, and the
-                // connection with them.
+                // connection is closed.
                 let more = !self.transport.unread(bytes).is_empty();
                 *bytes = &[];
                 let spoilt = more || self.transport.is_broken() || self.transport.peer_closed();
                 let reusable = reusable && !spoilt;
                 Some(self.on_step(Step::Over { failure, reusable }, arrival.at))
             }
-            Some(Step::Head) => Some(News::Head),
-            Some(Step::Piece) => Some(News::Piece),
-            None => self.look_beneath(arrival.at),
+            Some(Step::Head) => Some(ConnectionEvent::Head),
+            Some(Step::Piece) => Some(ConnectionEvent::Piece),
+            None => self.check_layer_below(arrival.at),
         }
     }
 
-    /// The exchange has read all there is: whether the layer beneath it goes on.
-    fn look_beneath(&mut self, at: Instant) -> Option<News> {
+    /// Called when the exchange has read all it can: returns whether the layer below can continue.
+    fn check_layer_below(&mut self, at: Instant) -> Option<ConnectionEvent> {
         let State::Exchanging(exchange) = &mut self.state else {
-            unreachable!("only an exchange has something beneath it");
+            unreachable!("called only in state Exchanging");
         };
         exchange.handle_activity(at);
         match self.transport.take_failure() {
-            Some(_) if self.used > 1 && !exchange.has_begun() => Some(self.died_idle()),
+            Some(_) if self.used > 1 && !exchange.has_begun() => Some(self.fail_idle()),
             Some(failure) => {
                 let step = exchange.fail(failure);
                 Some(self.on_step(step, at))
@@ -641,39 +648,39 @@ impl Connection {
         }
     }
 
-    fn on_step(&mut self, step: Step, at: Instant) -> News {
+    fn on_step(&mut self, step: Step, at: Instant) -> ConnectionEvent {
         let Step::Over { failure, reusable } = step else {
-            return News::Head;
+            return ConnectionEvent::Head;
         };
         let State::Exchanging(exchange) = std::mem::replace(&mut self.state, State::Closed) else {
-            unreachable!("only an exchange ends");
+            unreachable!("called only in state Exchanging");
         };
         self.state = State::Finished {
             exchange,
             reusable_since: reusable.then_some(at),
         };
-        News::Ended { failure, reusable }
+        ConnectionEvent::Ended { failure, reusable }
     }
 
-    fn died_idle(&mut self) -> News {
+    fn fail_idle(&mut self) -> ConnectionEvent {
         let State::Exchanging(exchange) = std::mem::replace(&mut self.state, State::Closed) else {
-            unreachable!("only an exchange dies");
+            unreachable!("called only in state Exchanging");
         };
         self.state = State::Finished {
             exchange,
             reusable_since: None,
         };
-        News::DiedIdle
+        ConnectionEvent::DiedIdle
     }
 
-    fn set_up_failed(&mut self, failure: Failure) -> News {
+    fn set_up_failed(&mut self, failure: Failure) -> ConnectionEvent {
         self.state = State::Closed;
-        News::Failed(failure)
+        ConnectionEvent::Failed(failure)
     }
 
-    fn close_idle(&mut self) -> News {
+    fn close_idle(&mut self) -> ConnectionEvent {
         self.state = State::Closed;
-        News::Closed
+        ConnectionEvent::Closed
     }
 }
 
@@ -685,14 +692,14 @@ fn unsolicited() -> Failure {
     Failure::new(
         FailureKind::Protocol,
         "unsolicited",
-        "the server spoke before it was asked",
+        "the server sent bytes before any request",
     )
 }
 
-/// The least timeout of a request's own whose end counts against a peer that TCP is not established with.
-/// In less, a host far away or one lost packet looks like a host that is down: the kernel sends a SYN again
-/// after 1 s (RFC 6298 §2).
-const CONNECT_LEAST: Duration = Duration::from_secs(1);
+/// The minimum timeout of a request's own whose expiry before TCP is established counts against the
+/// host. A shorter one can expire because of distance or a single lost packet: the kernel resends a
+/// SYN after 1 s (RFC 6298 §2).
+const CONNECT_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,8 @@
-//! Cookies that replies set and later requests carry (RFC 6265).
+//! Cookies that replies set and later requests send (RFC 6265).
 //!
-//! How a cookie is written and whom it is for is the `cookie_store` crate's affair. What it leaves to
-//! others is here: bounds, an order that is the same each time, a clock that is an argument, and the
-//! public suffixes for which nobody may set any.
+//! The `cookie_store` crate parses cookies and matches them to URLs. This file adds what it lacks:
+//! bounds, a deterministic order, the time as an argument, and the public suffixes for which no
+//! cookie may be set.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,43 +18,44 @@ use crate::wire::url::{CrawlUrl, is_public_suffix};
 /// The cookies of a crawl.
 #[derive(Debug)]
 pub struct Jar {
-    /// By registrable domain: beyond it no cookie is shared.
-    domains: HashMap<Box<str>, Vec<Kept>, Secret>,
-    /// The domain of each cookie, by when it was set: the oldest first.
+    /// By registrable domain: no cookie is shared across domains.
+    domains: HashMap<Box<str>, Vec<Stored>, Secret>,
+    /// The domain of each cookie, by the order in which it was last set: oldest first.
     ages: BTreeMap<u64, Box<str>>,
     next: u64,
     bounds: Bounds,
 }
 
-/// How much is kept.
+/// Limits of the jar.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
-    /// Cookies of one registrable domain, the oldest out.
+    /// Maximum number of cookies per registrable domain; the oldest is dropped.
     per_domain: usize,
-    /// Cookies in all, the oldest out.
+    /// Maximum number of cookies in total; the oldest is dropped.
     in_all: usize,
 }
 
 /// One cookie.
 #[derive(Debug)]
-struct Kept {
+struct Stored {
     cookie: Cookie<'static>,
-    /// Until when; none: as long as the crawl.
+    /// Time of expiry; `None`: the end of the crawl.
     until: Option<Instant>,
-    /// Its place among those set first, which a new value does not change.
+    /// Position in the order of creation, which a new value does not change.
     created: u64,
-    /// Its place among those set last.
+    /// Position in the order of last setting.
     set: u64,
 }
 
 impl Jar {
-    /// No cookies yet; domains are hashed under a secret.
+    /// An empty jar; domains are hashed under a secret.
     pub fn new(secret: &Secret) -> Self {
         Jar {
             domains: HashMap::with_hasher(*secret),
             ages: BTreeMap::new(),
             next: 0,
-            // What RFC 6265, section 6.1, asks of a client at least, and some megabytes in all.
+            // The minimum that RFC 6265, section 6.1, asks of a client, and a few megabytes in
+            // total.
             bounds: Bounds {
                 per_domain: 50,
                 in_all: 10_000,
@@ -64,11 +65,12 @@ impl Jar {
 }
 
 impl Jar {
-    /// Takes the values of a reply's Set-Cookie fields. `wall` is what a calendar says at `now`.
+    /// Stores the values of a reply's Set-Cookie fields. `wall` is the wall-clock time at `now`.
     ///
-    /// Left out are cookies for a public suffix or for somebody else, what is longer than 4096 bytes,
-    /// what could not be sent again, `Secure` ones that came in the clear, what would take the place of one
-    /// in the clear, and names that promise what the cookie does not keep (`__Secure-`, `__Host-`).
+    /// Rejected are cookies for a public suffix or a foreign domain, cookies longer than 4096 bytes
+    /// or not sendable, `Secure` ones received over plain HTTP, those that would overwrite a
+    /// `Secure` cookie from plain HTTP, and those whose name prefix (`__Secure-`, `__Host-`) does
+    /// not match their attributes.
     pub fn take<'a>(
         &mut self,
         url: &CrawlUrl,
@@ -96,17 +98,17 @@ impl Jar {
         }
     }
 
-    /// The value of the Cookie field that a request for this URL carries: longer paths first, then
-    /// what was set first (section 5.4), as far as 8 KiB hold. None where there is nothing to say.
+    /// The value of the Cookie field for a request to this URL: longer paths first, then in order
+    /// of creation (section 5.4), up to 8 KiB. `None` without cookies.
     pub fn header(&self, url: &CrawlUrl, now: Instant) -> Option<String> {
-        let kept = self.domains.get(url.registrable_domain())?;
+        let stored = self.domains.get(url.registrable_domain())?;
         let url = Url::parse(url.as_str()).ok()?;
-        let is_for = |kept: &&Kept| !kept.is_over(now) && kept.cookie.matches(&url);
-        let mut fitting: Vec<&Kept> = kept.iter().filter(is_for).collect();
-        fitting.sort_by_key(|kept| (std::cmp::Reverse(kept.cookie.path.len()), kept.created));
+        let is_for = |stored: &&Stored| !stored.is_over(now) && stored.cookie.matches(&url);
+        let mut fitting: Vec<&Stored> = stored.iter().filter(is_for).collect();
+        fitting.sort_by_key(|stored| (std::cmp::Reverse(stored.cookie.path.len()), stored.created));
         let mut value = String::new();
-        for kept in fitting {
-            let (name, held) = kept.cookie.name_value();
+        for stored in fitting {
+            let (name, held) = stored.cookie.name_value();
             if value.len() + name.len() + held.len() + 3 > HEADER_MAX {
                 break;
             }
@@ -120,16 +122,16 @@ impl Jar {
         (!value.is_empty()).then_some(value)
     }
 
-    /// Whether a cookie that came in the clear would stand in front of a `Secure` one of its name (RFC
-    /// 6265bis, section 5.7, step 16).
+    /// Returns whether a cookie received over plain HTTP would overlay a `Secure` one with the same
+    /// name (RFC 6265bis, section 5.7, step 16).
     fn covers_secure(&self, domain: &str, cookie: &Cookie<'_>, now: Instant) -> bool {
         let all = self.domains.get(domain).map_or(&[][..], Vec::as_slice);
-        all.iter().any(|kept| {
-            let other = &kept.cookie;
+        all.iter().any(|stored| {
+            let other = &stored.cookie;
             other.secure() == Some(true)
-                && !kept.is_over(now)
+                && !stored.is_over(now)
                 && other.name() == cookie.name()
-                && are_kin(domain_of(other), domain_of(cookie))
+                && is_same_or_below(domain_of(other), domain_of(cookie))
                 && path_matches(&cookie.path, &other.path)
         })
     }
@@ -144,35 +146,35 @@ impl Jar {
         let number = self.next;
         self.next += 1;
         let all = self.domains.entry_ref(domain).or_default();
-        let same = |kept: &Kept| {
-            let other = &kept.cookie;
+        let same = |stored: &Stored| {
+            let other = &stored.cookie;
             other.name() == cookie.name()
                 && other.domain == cookie.domain
                 && *other.path == *cookie.path
         };
         let mut created = number;
-        all.retain(|kept| {
-            if same(kept) && !kept.is_over(now) {
-                created = kept.created;
+        all.retain(|stored| {
+            if same(stored) && !stored.is_over(now) {
+                created = stored.created;
             }
-            let stays = !same(kept) && !kept.is_over(now);
+            let stays = !same(stored) && !stored.is_over(now);
             if !stays {
-                self.ages.remove(&kept.set);
+                self.ages.remove(&stored.set);
             }
             stays
         });
-        let kept = Kept {
+        let stored = Stored {
             cookie,
             until,
             created,
             set: number,
         };
-        if !kept.is_over(now) {
+        if !stored.is_over(now) {
             if all.len() >= self.bounds.per_domain {
-                // They stand in the order in which they were set.
+                // They are in the order in which they were last set.
                 self.ages.remove(&all.remove(0).set);
             }
-            all.push(kept);
+            all.push(stored);
             self.ages.insert(number, domain.into());
         }
         if all.is_empty() {
@@ -188,7 +190,7 @@ impl Jar {
             return;
         };
         let all = self.domains.get_mut(&domain);
-        let all = all.expect("a cookie that is kept has its domain");
+        let all = all.expect("every stored cookie is listed under its domain");
         all.remove(0);
         if all.is_empty() {
             self.domains.remove(&domain);
@@ -196,13 +198,13 @@ impl Jar {
     }
 }
 
-impl Kept {
+impl Stored {
     fn is_over(&self, now: Instant) -> bool {
         self.until.is_some_and(|until| until <= now)
     }
 }
 
-/// Reads one Set-Cookie of a reply to `url`, which is `by`, too.
+/// Reads one Set-Cookie field of a reply to `url`; `by` is the same URL in the `url` crate's form.
 fn read(
     text: &str,
     url: &CrawlUrl,
@@ -216,7 +218,7 @@ fn read(
     if text.len() > COOKIE_MAX || !can_be_sent || raw.secure() == Some(true) && !url.is_https() {
         return None;
     }
-    if !keeps_its_promise(&raw) {
+    if !matches_prefix_rules(&raw) {
         return None;
     }
     let domain = raw.domain().map(str::to_ascii_lowercase);
@@ -224,18 +226,18 @@ fn read(
         if domain != url.host_str() {
             return None;
         }
-        // A host that is one itself may have cookies of its own (section 5.3).
+        // A host that is a public suffix itself may have cookies of its own (section 5.3).
         raw.unset_domain();
     }
     let until = lifetime(&raw, wall).map(|span| now + span);
-    // Its end is ours to watch, by the crawl's own clock.
+    // Expiry is checked here, by the crawl's own clock.
     raw.set_max_age(None);
     raw.unset_expires();
     let cookie = Cookie::try_from_raw_cookie(&raw, by).ok()?;
     Some((cookie.into_owned(), until))
 }
 
-/// Whom a cookie is for: a host, or a domain and all below it.
+/// The host or domain that a cookie is for.
 fn domain_of<'a>(cookie: &'a Cookie<'_>) -> &'a str {
     match &cookie.domain {
         CookieDomain::HostOnly(name) | CookieDomain::Suffix(name) => name,
@@ -243,8 +245,8 @@ fn domain_of<'a>(cookie: &'a Cookie<'_>) -> &'a str {
     }
 }
 
-/// Whether one of these domains is the other, or lies below it.
-fn are_kin(one: &str, other: &str) -> bool {
+/// Returns whether one of these domains equals the other or is below it.
+fn is_same_or_below(one: &str, other: &str) -> bool {
     let below = |name: &str, domain: &str| {
         let rest = name.strip_suffix(domain);
         rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
@@ -252,15 +254,15 @@ fn are_kin(one: &str, other: &str) -> bool {
     below(one, other) || below(other, one)
 }
 
-/// Section 5.1.4.
+/// Path matching of section 5.1.4.
 fn path_matches(path: &str, of: &str) -> bool {
     let rest = path.strip_prefix(of);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || of.ends_with('/'))
 }
 
-/// Whether a cookie is what its name promises (RFC 6265bis, section 4.1.3): these are what a server can
-/// know of one that it did not set just now.
-fn keeps_its_promise(raw: &RawCookie<'_>) -> bool {
+/// Returns whether a cookie matches the rules of its name prefix (RFC 6265bis, section 4.1.3). A
+/// server relies on them for cookies that it did not set just now.
+fn matches_prefix_rules(raw: &RawCookie<'_>) -> bool {
     let begins = |prefix: &str| {
         let start = raw.name().get(..prefix.len());
         start.is_some_and(|start| start.eq_ignore_ascii_case(prefix))
@@ -270,7 +272,7 @@ fn keeps_its_promise(raw: &RawCookie<'_>) -> bool {
     (is_secure || !begins("__Secure-")) && (is_secure && is_hosts || !begins("__Host-"))
 }
 
-/// How long a cookie is kept, where it says so: Max-Age goes before Expires (section 5.3).
+/// How long a cookie is kept, if it says so: Max-Age takes precedence over Expires (section 5.3).
 fn lifetime(raw: &RawCookie<'_>, wall: Wall) -> Option<Duration> {
     let seconds = match (raw.max_age(), raw.expires_datetime()) {
         (Some(age), _) => age.whole_seconds(),
@@ -284,18 +286,19 @@ fn lifetime(raw: &RawCookie<'_>, wall: Wall) -> Option<Duration> {
     Some(Duration::from_secs(seconds).min(LIFETIME_MAX))
 }
 
-/// The longest cookie with its attributes: what RFC 6265, section 6.1, asks of a client at least.
+/// Maximum length of a cookie with its attributes: the minimum that RFC 6265, section 6.1, asks of
+/// a client.
 const COOKIE_MAX: usize = 4096;
-/// The longest Cookie field: servers in use take no more in one line.
+/// Maximum length of a Cookie field: common servers accept no more in one line.
 const HEADER_MAX: usize = 8192;
-/// Longer than any crawl.
+/// Upper bound of a lifetime, longer than any crawl.
 const LIFETIME_MAX: Duration = Duration::from_secs(400 * 24 * 3600);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// 2026-01-01 00:00:00 UTC when the crawl began.
+    /// Unix time at the start of the crawl: 2026-01-01 00:00:00 UTC.
     const WALL: u64 = 1_767_225_600;
 
     fn at(seconds: u64) -> Instant {
@@ -311,7 +314,7 @@ mod tests {
         jar.take(&url(by), [field.as_bytes()].into_iter(), wall, at(seconds));
     }
 
-    /// What a jar that took this one field at 0 s sends with each of these URLs.
+    /// Asserts what a jar that received this one field at 0 s sends to each of these URLs.
     fn check(by: &str, field: &str, expected: &[(&str, &str)]) {
         let mut jar = Jar::new(&Secret::from_seed(1));
         set(&mut jar, by, field, 0);
@@ -322,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_goes_back_to_whom_it_is_for() {
+    fn a_cookie_is_sent_only_to_the_urls_it_is_for() {
         check(
             "http://a.example.com/x/y",
             "n=v",
@@ -381,9 +384,9 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_promises_something_is_kept_to_it() {
+    fn a_cookie_must_match_the_rules_of_its_name_prefix() {
         let (clear, safe) = ("http://a.example.com/x", "https://a.example.com/x");
-        for (by, field, is_kept) in [
+        for (by, field, is_stored) in [
             (safe, "__Secure-n=v; Secure", true),
             (safe, "__Secure-n=v", false),
             (clear, "__Secure-n=v; Secure", false),
@@ -400,14 +403,14 @@ mod tests {
             let value = field
                 .split(';')
                 .next()
-                .filter(|_| is_kept)
+                .filter(|_| is_stored)
                 .unwrap_or_default();
             check(by, field, &[(safe, value)]);
         }
     }
 
     #[test]
-    fn nobody_sets_a_cookie_for_others() {
+    fn a_host_cannot_set_cookies_for_other_domains() {
         let none = |by: &str, field: &str, to: &str| check(by, field, &[(by, ""), (to, "")]);
         none("http://a.co.uk/", "n=v; Domain=co.uk", "http://b.co.uk/");
         none(
@@ -431,7 +434,7 @@ mod tests {
             &format!("n={}", "x".repeat(4100)),
             "http://a.test/",
         );
-        // One that is a suffix itself has its own.
+        // A host that is a public suffix has its own cookies.
         check(
             "http://github.io/",
             "n=v; Domain=github.io",
@@ -440,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_ends_when_it_says_and_a_new_value_takes_the_place_of_the_old() {
+    fn a_cookie_expires_and_a_new_value_replaces_the_old() {
         let mut jar = Jar::new(&Secret::from_seed(1));
         let sent = |jar: &Jar, seconds| jar.header(&url("http://a.test/"), at(seconds));
         set(
@@ -478,12 +481,12 @@ mod tests {
         assert_eq!(sent(&jar, 22), None);
         assert!(
             jar.domains.is_empty() && jar.ages.is_empty(),
-            "nothing stays behind"
+            "no entry is left"
         );
     }
 
     #[test]
-    fn longer_paths_go_first_and_a_field_has_an_end() {
+    fn longer_paths_are_sent_first_and_the_field_is_bounded() {
         let mut jar = Jar::new(&Secret::from_seed(1));
         for field in [
             "a=1; Path=/",
@@ -504,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_go_where_there_are_too_many() {
+    fn the_oldest_cookies_are_dropped_beyond_the_bounds() {
         let mut jar = Jar {
             bounds: Bounds {
                 per_domain: 3,
@@ -516,7 +519,7 @@ mod tests {
         for name in ["a", "b", "c"] {
             set(&mut jar, "http://a.test/", &format!("{name}=1"), 0);
         }
-        // Set again, it is the youngest.
+        // Setting it again makes it the newest.
         set(&mut jar, "http://a.test/", "a=2", 0);
         set(&mut jar, "http://a.test/", "d=1", 0);
         assert_eq!(sent(&jar, "a.test").as_deref(), Some("a=2; c=1; d=1"));

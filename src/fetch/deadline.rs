@@ -1,4 +1,4 @@
-//! By when each phase of a fetch must have ended, and what it is called when it has not.
+//! Deadlines of the phases of a fetch, and the failure when one has passed.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use super::failure::{Failure, FailureKind};
 use super::settings::Settings;
 use crate::base::time::Instant;
 
-/// The moment at which a phase is out of time.
+/// The time at which a phase times out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {
-    /// The moment.
+    /// The time.
     pub at: Instant,
-    /// What then took too long.
+    /// The phase that then took too long.
     pub phase: Phase,
 }
 
@@ -21,34 +21,34 @@ impl Deadline {
         Deadline { at, phase }
     }
 
-    /// The earlier of two; of two at once, `self`.
+    /// The earlier of two; of equal ones, `self`.
     pub fn or(self, other: Deadline) -> Deadline {
         if other.at < self.at { other } else { self }
     }
 }
 
-/// What can take too long.
+/// The phases that can time out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Until TCP is established, whether it is this phase or the whole fetch that is out of time, but for
-    /// a request whose own timeout is too short to count against the peer.
+    /// Until TCP is established. Also if the timeout of the whole fetch expires in this phase,
+    /// unless that is a request's own timeout that is too short to count against the host.
     Connect,
-    /// Until a proxy has made its tunnel, TCP to the proxy included.
+    /// Until a proxy has opened its tunnel, including TCP to the proxy.
     Tunnel,
     /// The TLS handshake.
     Tls,
     /// From the request's departure to the first byte of the final reply.
     FirstByte,
-    /// A silence within the reply.
+    /// A pause within the reply.
     Idle,
-    /// The reply comes, but too slowly to be worth the wait.
+    /// The reply is slower than the minimum rate.
     Rate,
     /// The whole fetch.
     Total,
 }
 
 impl Phase {
-    /// The stable code: `first_byte` of `timeout.first_byte`.
+    /// The stable error code: `first_byte` of `timeout.first_byte`.
     pub const fn code(self) -> &'static str {
         match self {
             Phase::Connect => "connect",
@@ -61,37 +61,37 @@ impl Phase {
         }
     }
 
-    /// The failure of a fetch whose phase ran out of time.
+    /// The failure of a fetch whose phase timed out.
     pub fn failure(self) -> Failure {
         let detail = match self {
             Phase::Connect => "no connection within CONNECT_TIMEOUT, or within DOWNLOAD_TIMEOUT",
-            Phase::Tunnel => "the proxy made no tunnel within CONNECT_TIMEOUT",
+            Phase::Tunnel => "the proxy opened no tunnel within CONNECT_TIMEOUT",
             Phase::Tls => "the TLS handshake did not end within TLS_TIMEOUT",
             Phase::FirstByte => "no byte of a final reply within FIRST_BYTE_TIMEOUT",
-            Phase::Idle => "the reply fell silent for IDLE_TIMEOUT",
-            Phase::Rate => "the reply came more slowly than DOWNLOAD_MIN_RATE",
+            Phase::Idle => "no byte of the reply within IDLE_TIMEOUT",
+            Phase::Rate => "the reply was slower than DOWNLOAD_MIN_RATE",
             Phase::Total => "the fetch did not end within DOWNLOAD_TIMEOUT",
         };
         Failure::new(FailureKind::Timeout, self.code(), detail)
     }
 }
 
-/// The beat of a reply's arrivals, by which a silence or a trickle is told.
+/// Tracks arrivals of a reply, to detect silence and a too low rate.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Pulse {
+pub(super) struct ArrivalMonitor {
     /// The last arrival.
     last: Option<Instant>,
-    /// What a window must bring; 0 asks for nothing.
+    /// Bytes that a window must bring; 0 disables the minimum rate.
     quota: u64,
-    /// When the present window began, which is when the one before had brought its quota.
+    /// Start of the present window, which is when the previous one had reached its quota.
     since: Instant,
-    /// What the present window has brought.
+    /// Bytes in the present window.
     bytes: u64,
 }
 
-impl Pulse {
+impl ArrivalMonitor {
     pub(super) fn new(settings: &Settings) -> Self {
-        Pulse {
+        ArrivalMonitor {
             last: None,
             quota: settings.rate_min.saturating_mul(RATE_WINDOW.as_secs()),
             since: Instant::START,
@@ -99,8 +99,8 @@ impl Pulse {
         }
     }
 
-    pub(super) fn beat(&mut self, at: Instant, bytes: u64) {
-        // What had arrived before it was kept waiting is stamped so.
+    pub(super) fn record(&mut self, at: Instant, bytes: u64) {
+        // Bytes that arrived before reading was paused have an earlier stamp.
         let at = self.last.map_or(at, |last| last.max(at));
         self.bytes += bytes;
         if self.last.is_none() || self.bytes >= self.quota {
@@ -110,24 +110,24 @@ impl Pulse {
         self.last = Some(at);
     }
 
-    /// Ends a silence, if the reply has begun at all.
+    /// Ends a silence, if the reply has begun.
     pub(super) fn touch(&mut self, at: Instant) {
         self.last = self.last.map(|last| last.max(at));
     }
 
-    /// Begins anew after a time in which nothing was read.
+    /// Starts a new window after a time without reading.
     pub(super) fn resume(&mut self, now: Instant) {
         self.touch(now);
         self.since = self.since.max(now);
         self.bytes = 0;
     }
 
-    /// Whether any byte has come.
+    /// Returns whether any byte has arrived.
     pub(super) fn has_begun(&self) -> bool {
         self.last.is_some()
     }
 
-    /// When a silence or a trickle has lasted too long; `None` before the first byte.
+    /// When a silence or a low rate has lasted too long; `None` before the first byte.
     pub(super) fn deadline(&self, settings: &Settings) -> Option<Deadline> {
         let idle = Deadline::new(self.last? + settings.idle_timeout, Phase::Idle);
         if self.quota == 0 {
@@ -137,5 +137,5 @@ impl Pulse {
     }
 }
 
-/// Over how long the minimum rate is looked at: long enough for a pause to be forgiven.
+/// Length of the window for the minimum rate: long enough that a pause is tolerated.
 const RATE_WINDOW: Duration = Duration::from_secs(30);

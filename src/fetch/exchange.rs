@@ -1,4 +1,4 @@
-//! One request and its reply: the HTTP part of an attempt, from bytes out to everything the sink is told.
+//! One request and its reply: the HTTP part of an attempt.
 
 mod description;
 mod received;
@@ -12,32 +12,33 @@ pub use self::outcome::{Buffers, Outcome};
 use self::received::{LONG, Received};
 use super::body::{Body, Taken};
 use super::body_mode::BodyMode;
-use super::deadline::{Deadline, Phase, Pulse};
+use super::deadline::{ArrivalMonitor, Deadline, Phase};
 use super::failure::{Failure, FailureKind, Truncation};
 use super::settings::Settings;
-use super::timings::{Arrival, Timings};
+use super::timings::Timings;
 use super::tunnel;
 use crate::base::memory::memory_of;
+use crate::base::stamp::Stamp;
 use crate::base::time::Instant;
 use crate::wire::coding::Budget;
 use crate::wire::http::{
     ErrorClass, Framing, Head, HttpError, Item, Limits, RequestError, ResponseReader,
 };
 
-/// What came of feeding an exchange.
+/// Result of feeding bytes to an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The final head is complete; the body follows.
     Head,
-    /// As much of a body that is [taken](BodyMode::Take) is there as a piece may be:
-    /// [`Exchange::swap_body`], before more is read. Or as much of a [long](Exchange::is_long) one was
-    /// kept as one step may be: others may have their turn before more is read.
+    /// A full piece of a body in mode [`BodyMode::Take`] is available: call [`Exchange::swap_body`]
+    /// before reading more. Or one step of a [long](Exchange::is_long) body was read: other
+    /// connections may have their turn before more is read.
     Piece,
     /// The exchange is over.
     Over {
-        /// What went wrong; a body cut at its limit is no failure.
+        /// What went wrong; a body cut at its limit is not a failure.
         failure: Option<Failure>,
-        /// As far as the reply goes, the connection may carry another exchange.
+        /// As far as the reply shows, the connection may carry another exchange.
         reusable: bool,
     },
 }
@@ -52,38 +53,38 @@ pub enum Step {
 pub struct Exchange {
     state: State,
     request: Vec<u8>,
-    /// Reads the reply, head and body: it lies here for both, since it is large to be moved.
+    /// Reads the reply, head and body. Stored here for both because it is expensive to move.
     reader: ResponseReader,
-    /// A proxy is asked, which forwards it.
+    /// The request goes to a proxy, which forwards it.
     is_forwarded: bool,
     budget: Budget,
     keep_wire: bool,
     body_mode: BodyMode,
     timeout: Option<Duration>,
     timings: Timings,
-    pulse: Pulse,
-    /// How the last bytes of the reply arrived.
-    arrived: Arrival,
-    /// How long we did not read what had perhaps arrived.
-    kept_waiting: Duration,
+    arrivals: ArrivalMonitor,
+    /// Stamp of the reply's last bytes.
+    last_arrival: Stamp,
+    /// Total time during which we did not read although bytes may have arrived.
+    paused_for: Duration,
     received: Received,
 }
 
 #[derive(Debug, Default)]
 enum State {
-    /// The request has not been handed out.
+    /// The request was not handed out yet.
     Queued,
-    /// No final head yet, interim ones perhaps.
+    /// Waits for the final head; interim ones may have arrived.
     AwaitingHead,
-    /// The body is on its way.
+    /// The body is arriving.
     ReadingBody(Body),
-    /// Nothing more is taken.
+    /// Nothing more is read.
     #[default]
     Over,
 }
 
 impl Exchange {
-    /// An exchange that waits for a connection. `timings` holds what is known so far.
+    /// An exchange that waits for a connection. `timings` contains the phases known so far.
     pub fn new(
         description: &Description<'_>,
         settings: &Settings,
@@ -95,10 +96,10 @@ impl Exchange {
         Ok(exchange)
     }
 
-    /// Makes a new one of one that is over, in its memory and where it lies.
+    /// Reuses an exchange that is over, with its memory and in its place.
     ///
     /// # Errors
-    /// The request cannot be put on the wire; then this is good for nothing but to be renewed again.
+    /// The request cannot be written; the exchange can then only be renewed again.
     pub fn renew(
         &mut self,
         description: &Description<'_>,
@@ -113,8 +114,8 @@ impl Exchange {
         description.write_head(&mut self.request)?;
         let body = description.body.unwrap_or_default();
         self.request.extend_from_slice(body);
-        self.received.start_anew();
-        // All fields are named, so that none can be left as it was.
+        self.received.clear();
+        // All fields are named, so that none keeps its old value by mistake.
         let Exchange {
             state,
             request: _,
@@ -125,14 +126,15 @@ impl Exchange {
             body_mode,
             timeout,
             timings: timings_here,
-            pulse,
-            arrived,
-            kept_waiting,
+            arrivals,
+            last_arrival,
+            paused_for,
             received,
         } = self;
         *state = State::Queued;
-        let room = std::mem::take(&mut received.room);
-        *reader = ResponseReader::new(description.method == "HEAD", limits).in_memory_of(room);
+        let spare_head = std::mem::take(&mut received.spare_head);
+        *reader =
+            ResponseReader::new(description.method == "HEAD", limits).in_memory_of(spare_head);
         *is_forwarded = description.proxy.is_some();
         *budget = Budget {
             bytes_max: description.body_max.unwrap_or(settings.body_max),
@@ -142,29 +144,29 @@ impl Exchange {
         *body_mode = BodyMode::Keep;
         *timeout = description.timeout;
         *timings_here = timings;
-        *pulse = Pulse::new(settings);
-        *arrived = Arrival::default();
-        *kept_waiting = Duration::ZERO;
+        *arrivals = ArrivalMonitor::new(settings);
+        *last_arrival = Stamp::default();
+        *paused_for = Duration::ZERO;
         Ok(())
     }
 
-    /// Gives one that is over memory to be renewed in.
+    /// Gives an exchange that is over buffers to reuse.
     pub fn refill(&mut self, buffers: Buffers) {
         self.request = buffers.request;
         self.received.wire = buffers.wire;
         self.received.body = buffers.body;
-        self.received.room = buffers.head;
+        self.received.spare_head = buffers.head;
     }
 
-    /// The request's bytes, which are now on their way.
+    /// Returns the request's bytes, which count as on their way from now on.
     pub fn hand_out(&mut self) -> &[u8] {
         assert!(self.is_queued(), "a request is handed out once");
         self.state = State::AwaitingHead;
         &self.request
     }
 
-    /// The request departed: just before the system call that sent its first byte.
-    /// It may have been `slack` later.
+    /// Reports the departure of the request: the time just before the system call that sent its
+    /// first byte. It may have been up to `slack` later.
     pub fn handle_sent(&mut self, at: Instant, slack: Duration) {
         if self.timings.sent.is_none() {
             self.timings.sent = Some(at);
@@ -172,63 +174,63 @@ impl Exchange {
         }
     }
 
-    /// Takes bytes of the reply. Call until it returns `None`; after `Over` the rest of `input`
-    /// belongs to no reply.
-    pub fn handle_bytes(&mut self, input: &mut &[u8], arrival: Arrival) -> Option<Step> {
+    /// Consumes bytes of the reply. Call it until it returns `None`; after `Over` the rest of
+    /// `input` belongs to no reply.
+    pub fn handle_bytes(&mut self, input: &mut &[u8], arrival: Stamp) -> Option<Step> {
         let offered = input.len();
         let step = self.read(input, arrival);
         if input.len() < offered {
             let taken = offered - input.len();
-            self.pulse.beat(arrival.at, taken as u64);
-            self.arrived = arrival;
+            self.arrivals.record(arrival.at, taken as u64);
+            self.last_arrival = arrival;
         }
         step
     }
 
-    /// Something arrived that has yet to become bytes of the reply (part of a TLS record): no
+    /// Reports an arrival that is not yet bytes of the reply (part of a TLS record); it ends a
     /// silence.
     pub fn handle_activity(&mut self, at: Instant) {
-        self.pulse.touch(at);
+        self.arrivals.touch(at);
     }
 
-    /// It is read again after we kept it waiting, which counts against none of its limits.
+    /// Reading resumes after we paused it for `waited`, which counts against none of its limits.
     pub fn handle_resumed(&mut self, waited: Duration, now: Instant) {
-        self.kept_waiting += waited;
-        self.pulse.resume(now);
+        self.paused_for += waited;
+        self.arrivals.resume(now);
     }
 
-    /// The connection ended. `whole` says that nothing can have been cut off unseen: with TLS,
-    /// that close_notify came.
+    /// The connection ended. `whole`: nothing can have been cut unnoticed; with TLS, close_notify
+    /// arrived.
     pub fn handle_end(&mut self, whole: bool) -> Step {
         let finished = match &mut self.state {
             State::AwaitingHead | State::ReadingBody(_) => self.reader.finish(),
             State::Queued => Err(HttpError::NoReply),
-            State::Over => unreachable!("an exchange that is over hears no more"),
+            State::Over => unreachable!("an exchange that is over gets no more events"),
         };
         match finished {
-            // The last bytes were the body's; that they were the last ones is all that is new.
-            Ok(_) if whole => self.complete(false, self.arrived),
+            // The body ended with its last bytes; now it is known that no more follow.
+            Ok(_) if whole => self.complete(false, self.last_arrival),
             Ok(_) => self.fail(Failure::new(
                 FailureKind::Truncated,
                 "close_notify",
-                "the connection ended without TLS close_notify, which would have been the body's end",
+                "the connection ended without TLS close_notify, which marks the end of this body",
             )),
             Err(error) => self.fail(http_failure(error)),
         }
     }
 
-    /// Ends the exchange with a failure; what came is kept.
+    /// Ends the exchange with a failure; what was received is kept.
     pub fn fail(&mut self, failure: Failure) -> Step {
         if self.received.head.is_some() {
             self.received.truncated = match failure.kind {
                 FailureKind::Timeout | FailureKind::Cancelled => Some(Truncation::Time),
-                // A bomb: the body would have been too long.
+                // A decompression bomb: the body would exceed its limit.
                 FailureKind::ContentEncoding => Some(Truncation::Length),
                 _ => Some(Truncation::Disconnect),
             };
         }
         self.state = State::Over;
-        // It may hold a head that came in part.
+        // It may contain part of a head.
         self.reader = ResponseReader::default();
         Step::Over {
             failure: Some(failure),
@@ -236,22 +238,22 @@ impl Exchange {
         }
     }
 
-    /// When the present phase is out of time.
+    /// Deadline of the present phase.
     pub fn deadline(&self, settings: &Settings) -> Deadline {
-        // A wait for its turn, on a connection that was ready, is no part of the fetch.
+        // Time in which the request waited for its turn, on a ready connection, does not count.
         let held = match (self.timings.ready, self.timings.sent) {
             (Some(ready), Some(sent)) => sent.saturating_since(ready.max(self.timings.started)),
             _ => Duration::ZERO,
         };
-        let ours = held + self.kept_waiting;
+        let ours = held + self.paused_for;
         let total = Deadline::new(
             self.timings.started + self.timeout.unwrap_or(settings.download_timeout) + ours,
             Phase::Total,
         );
         let reply = match (self.timings.first_byte, self.timings.sent) {
-            (Some(_), _) => self.pulse.deadline(settings),
+            (Some(_), _) => self.arrivals.deadline(settings),
             (None, Some(sent)) => {
-                let at = sent + settings.first_byte_timeout + self.kept_waiting;
+                let at = sent + settings.first_byte_timeout + self.paused_for;
                 Some(Deadline::new(at, Phase::FirstByte))
             }
             (None, None) => None,
@@ -259,29 +261,30 @@ impl Exchange {
         reply.map_or(total, |reply| total.or(reply))
     }
 
-    /// Whether the request has not been handed out yet.
+    /// Returns whether the request was not handed out yet.
     pub fn is_queued(&self) -> bool {
         matches!(self.state, State::Queued)
     }
 
-    /// Whether any byte of a reply has come, interim ones included.
+    /// Returns whether any byte of a reply has arrived, interim ones included.
     pub fn has_begun(&self) -> bool {
-        self.pulse.has_begun()
+        self.arrivals.has_begun()
     }
 
-    /// Whether bytes that arrived at `at`, the first of all, answer something other than this
-    /// request: it had not left. Stamps of two clocks are compared, so a little is forgiven.
+    /// Returns whether bytes that arrived at `at`, the first of all, cannot answer this request
+    /// because it had not departed. Stamps of two clocks are compared, so a small difference is
+    /// tolerated.
     pub fn is_unasked(&self, at: Instant) -> bool {
-        let before = |sent: Instant| at + STAMPS_AGREE < sent;
+        let before = |sent: Instant| at + STAMP_TOLERANCE < sent;
         !self.has_begun() && (self.is_queued() || self.timings.sent.is_some_and(before))
     }
 
-    /// The final head, once it is complete.
+    /// The final head, once complete.
     pub fn head(&self) -> Option<&Head> {
         self.received.head.as_ref()
     }
 
-    /// Says what is wanted of the body, when the head has just come.
+    /// Sets how the body is wanted, right after the head.
     pub fn set_body_mode(&mut self, body_mode: BodyMode) {
         self.body_mode = body_mode;
         self.keep_wire &= body_mode == BodyMode::Keep;
@@ -290,13 +293,13 @@ impl Exchange {
         }
     }
 
-    /// What is wanted of the body.
+    /// How the body is wanted.
     pub fn body_mode(&self) -> BodyMode {
         self.body_mode
     }
 
-    /// Takes what there is of a body that is [taken](BodyMode::Take) while it comes, and leaves `into`
-    /// in its place, which is empty. False where there is nothing.
+    /// Takes the available bytes of a body in mode [`BodyMode::Take`], and leaves the empty buffer
+    /// `into` in its place. Returns `false` if there are none.
     pub fn swap_body(&mut self, into: &mut Vec<u8>) -> bool {
         let body = &mut self.received.body;
         if self.body_mode != BodyMode::Take || body.is_empty() {
@@ -307,14 +310,14 @@ impl Exchange {
         true
     }
 
-    /// Whether a body is coming that is kept, and that is long or may become more than what comes.
+    /// Returns whether a body is arriving that is kept, and that is long or may expand.
     pub fn is_long(&self) -> bool {
         let is_kept =
             matches!(self.state, State::ReadingBody(_)) && self.body_mode == BodyMode::Keep;
         is_kept && (self.received.body.len() >= LONG || self.expands())
     }
 
-    /// Whether a body is coming that may become more than what comes.
+    /// Returns whether a body is arriving that may expand.
     pub fn expands(&self) -> bool {
         match (&self.state, &self.received.head) {
             (State::ReadingBody(body), Some(head)) => body.expands(&head.headers),
@@ -322,12 +325,12 @@ impl Exchange {
         }
     }
 
-    /// Bytes of the body so far, but for those that were taken.
+    /// Bytes of the body so far, without those that were taken.
     pub fn body_length(&self) -> usize {
         self.received.body.len()
     }
 
-    /// Bytes of the reply that were read of the wire so far.
+    /// Bytes of the reply read from the wire so far.
     pub fn wire_length(&self) -> u64 {
         self.received.wire_bytes
     }
@@ -337,23 +340,23 @@ impl Exchange {
         &self.timings
     }
 
-    /// The phases so far, for who knows of another.
+    /// The phases so far, to add another.
     pub fn timings_mut(&mut self) -> &mut Timings {
         &mut self.timings
     }
 
-    /// Bytes of memory that its buffers hold.
+    /// Bytes of memory of its buffers.
     pub fn memory(&self) -> usize {
         let Received { wire, body, .. } = &self.received;
         self.request.capacity() + memory_of(wire) + memory_of(body)
     }
 
-    /// Everything that is known, for the sink.
+    /// Everything known about the exchange, for the sink.
     pub fn into_outcome(mut self) -> Outcome {
         self.take_outcome()
     }
 
-    /// The same of an exchange whose own memory is wanted for another one. Nothing is left of it.
+    /// The same, for an exchange that will be renewed. It is empty afterwards.
     pub fn take_outcome(&mut self) -> Outcome {
         let received = std::mem::take(&mut self.received);
         let begun = received.head.is_some();
@@ -376,7 +379,7 @@ impl Exchange {
         }
     }
 
-    fn read(&mut self, input: &mut &[u8], arrival: Arrival) -> Option<Step> {
+    fn read(&mut self, input: &mut &[u8], arrival: Stamp) -> Option<Step> {
         loop {
             let read = match &mut self.state {
                 State::AwaitingHead => self.read_head(input, arrival),
@@ -391,7 +394,7 @@ impl Exchange {
         }
     }
 
-    fn read_head(&mut self, input: &mut &[u8], arrival: Arrival) -> Read {
+    fn read_head(&mut self, input: &mut &[u8], arrival: Stamp) -> Read {
         let before = *input;
         let item = self.reader.next(input);
         self.received.take(before, input, self.keep_wire);
@@ -399,16 +402,16 @@ impl Exchange {
             Err(error) => Read::Done(self.fail(http_failure(error))),
             Ok(None) => {
                 if !self.reader.has_begun() {
-                    // Blank lines ahead of a reply are no part of it.
-                    self.received.start_again();
+                    // Blank lines before a reply are not part of it.
+                    self.received.discard();
                 } else {
                     self.timings.begin_reply(arrival);
                 }
                 Read::More
             }
             Ok(Some(Item::Head(head))) if self.is_forwarded && head.status == 407 => {
-                // The proxy's word, and none of the origin's.
-                let detail = "the proxy wants credentials, or others (407)";
+                // This status is the proxy's, not the origin's.
+                let detail = "the proxy requires credentials or rejected those sent (407)";
                 Read::Done(self.fail(tunnel::unauthorized(detail)))
             }
             Ok(Some(Item::Head(head))) => {
@@ -421,51 +424,51 @@ impl Exchange {
                 Read::Done(Step::Head)
             }
             Ok(Some(_)) => {
-                // An interim reply: the final one begins after it.
-                self.received.start_again();
+                // An interim reply: the final one follows.
+                self.received.discard();
                 self.timings.first_byte = None;
                 Read::Again
             }
         }
     }
 
-    fn read_body(&mut self, input: &mut &[u8], arrival: Arrival) -> Read {
+    fn read_body(&mut self, input: &mut &[u8], arrival: Stamp) -> Read {
         let State::ReadingBody(body) = &mut self.state else {
-            unreachable!("only a body on its way is read");
+            unreachable!("called only in state ReadingBody");
         };
-        let (wire_max, room) = match self.body_mode {
+        let (wire_max, decoded_max) = match self.body_mode {
             BodyMode::Take => (
                 WIRE_STEP,
                 PIECE_MAX.saturating_sub(self.received.body.len()),
             ),
             BodyMode::Keep | BodyMode::Skip | BodyMode::Cancel => (usize::MAX, usize::MAX),
         };
-        if room == 0 {
+        if decoded_max == 0 {
             return Read::Done(Step::Piece);
         }
         let head = self.received.head.as_ref();
         let expands = body.expands(&head.expect("a body follows its head").headers);
         let is_long = expands || self.received.body.len() >= LONG;
-        let room = match self.body_mode {
+        let decoded_max = match self.body_mode {
             BodyMode::Keep if is_long => KEPT_STEP,
-            _ => room,
+            _ => decoded_max,
         };
         if self.body_mode == BodyMode::Keep {
             match expands {
                 true => self
                     .received
                     .make_room(KEPT_STEP, Some(self.budget.bytes_max)),
-                false => self.received.make_room(input.len().min(room), None),
+                false => self.received.make_room(input.len().min(decoded_max), None),
             }
         }
         let Received {
             head, body: out, ..
         } = &mut self.received;
         let headers = &head.as_ref().expect("a body follows its head").headers;
-        if let Some(taken) = body.go_on(headers, room, out) {
+        if let Some(taken) = body.resume(headers, decoded_max, out) {
             return self.took(taken, arrival);
         }
-        let (mut now, _) = input.split_at(input.len().min(wire_max).min(room));
+        let (mut now, _) = input.split_at(input.len().min(wire_max).min(decoded_max));
         let before = now;
         let item = self.reader.next(&mut now);
         self.received.take(before, now, self.keep_wire);
@@ -478,7 +481,7 @@ impl Exchange {
                     head, body: out, ..
                 } = &mut self.received;
                 let headers = &head.as_ref().expect("a body follows its head").headers;
-                let taken = body.take(piece, headers, room, out);
+                let taken = body.take(piece, headers, decoded_max, out);
                 self.took(taken, arrival)
             }
             Ok(Some(Item::End { reusable })) => Read::Done(self.complete(reusable, arrival)),
@@ -486,10 +489,10 @@ impl Exchange {
         }
     }
 
-    /// What follows from what became of a piece of the body.
-    fn took(&mut self, taken: Taken, arrival: Arrival) -> Read {
+    /// Continues after a piece of the body was decoded.
+    fn took(&mut self, taken: Taken, arrival: Stamp) -> Read {
         match taken {
-            // A few bytes may become many.
+            // A few bytes may expand to many.
             Taken::Some if self.body_mode == BodyMode::Keep => Read::Done(Step::Piece),
             Taken::All if self.body_mode == BodyMode::Keep && self.received.body.len() >= LONG => {
                 Read::Done(Step::Piece)
@@ -503,8 +506,8 @@ impl Exchange {
         }
     }
 
-    /// The reply is whole.
-    fn complete(&mut self, reusable: bool, arrival: Arrival) -> Step {
+    /// The reply is complete.
+    fn complete(&mut self, reusable: bool, arrival: Stamp) -> Step {
         if self.received.framing != Some(Framing::None) {
             self.timings.end_body(arrival);
         }
@@ -513,11 +516,11 @@ impl Exchange {
         Step::Over { failure, reusable }
     }
 
-    /// The body has reached its limit: what fits is kept, and nothing more is read.
-    fn cut(&mut self, arrival: Arrival) -> Step {
+    /// The body has reached its limit: the part within it is kept, and nothing more is read.
+    fn cut(&mut self, arrival: Stamp) -> Step {
         self.timings.end_body(arrival);
         self.received.truncated = Some(Truncation::Length);
-        let failure = self.body().trouble();
+        let failure = self.body().coding_failure();
         self.state = State::Over;
         Step::Over {
             failure,
@@ -528,22 +531,22 @@ impl Exchange {
     fn body(&mut self) -> &mut Body {
         match &mut self.state {
             State::ReadingBody(body) => body,
-            _ => unreachable!("only a body on its way ends"),
+            _ => unreachable!("called only in state ReadingBody"),
         }
     }
 }
 
-/// What a bit of reading came to.
+/// Result of one reading step.
 enum Read {
     /// More input is needed.
     More,
-    /// There may be more in the input.
+    /// The input may contain more.
     Again,
-    /// Something the caller wants to hear.
+    /// A step to report to the caller.
     Done(Step),
 }
 
-/// A failure of HTTP's, as the sink knows failures.
+/// Converts an HTTP error to a failure.
 fn http_failure(error: HttpError) -> Failure {
     let kind = match error.class() {
         ErrorClass::TooLarge => FailureKind::TooLarge,
@@ -553,21 +556,21 @@ fn http_failure(error: HttpError) -> Failure {
     Failure::new(kind, error.code(), error.to_string())
 }
 
-/// Bytes of an ordinary request beside its target, Host and the usual fields, or a few more.
+/// Typical bytes of a request besides its target, Host and the usual fields.
 const REQUEST_REST: usize = 64;
 
-/// Bytes of a body that one piece has at most, content codings undone.
+/// Maximum size of a piece of a body, after content decoding.
 const PIECE_MAX: usize = 64 << 10;
 
-/// Bytes of a long body that are read or decoded in one step where it is kept.
+/// Bytes of a long body that are read or decoded in one step if it is kept.
 pub const KEPT_STEP: usize = 128 << 10;
 
-/// Bytes of the wire that are read at once for pieces: what is left of them, when a piece is whole, is
-/// kept apart.
+/// Bytes of the wire that are read at once for pieces; what is left when a piece is full is stored
+/// separately.
 const WIRE_STEP: usize = 16 << 10;
 
-/// How far a kernel's stamp and our own clock may disagree about one moment.
-const STAMPS_AGREE: Duration = Duration::from_micros(100);
+/// How far a kernel stamp and our own clock may disagree.
+const STAMP_TOLERANCE: Duration = Duration::from_micros(100);
 
 #[cfg(test)]
 mod tests;

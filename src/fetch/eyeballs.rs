@@ -1,4 +1,4 @@
-//! Which address to connect to next, and when: the race of RFC 8305 §5.
+//! Decides which address to connect to next, and when: the race of RFC 8305 §5.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use smallvec::SmallVec;
 
 use crate::base::time::Instant;
 
-/// A race of connection attempts to one host's addresses, in their order.
+/// A race of connection attempts to one host's addresses, in order.
 ///
-/// It holds no sockets. Its owner asks [`next`](Self::next) who is to be tried, starts the attempt
-/// when that address's scope allows, and reports what becomes of it. Asking changes nothing, so an
-/// owner that may not start yet just asks again later. The first connection wins: then the owner
-/// resets the other attempts and drops the race.
+/// It has no sockets. Its owner asks [`next`](Self::next) which address to try, starts the attempt
+/// when the address's scope permits it, and reports the result. Asking changes nothing, so an owner
+/// that may not start yet asks again later. The first connection wins: then the owner aborts the
+/// other attempts and drops the race.
 ///
 /// ```text
 ///        ┌──── delay over, or an attempt failed ────┐
@@ -23,10 +23,10 @@ use crate::base::time::Instant;
 #[derive(Clone, Debug)]
 pub struct Race {
     addresses: SmallVec<[IpAddr; 2]>,
-    /// Addresses started or skipped.
-    begun: usize,
-    /// Attempts that have neither failed nor won.
-    flying: usize,
+    /// Number of addresses started or skipped.
+    started: usize,
+    /// Number of attempts that have neither failed nor won.
+    in_progress: usize,
     state: State,
 }
 
@@ -34,20 +34,20 @@ pub struct Race {
 enum State {
     /// The next address may be tried.
     Ready,
-    /// The attempt before has its time until then.
+    /// The previous attempt has until this time before the next one starts.
     Spaced { until: Instant },
     /// There is no next address.
     Exhausted,
 }
 
-/// What a race's owner is to do.
+/// What the owner of a race has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// Connect to this address.
     Try(IpAddr),
-    /// Nothing before that moment, unless an attempt fails.
+    /// Nothing before this time, unless an attempt fails.
     At(Instant),
-    /// Every address has been tried and attempts are on their way.
+    /// All addresses were tried and attempts are in progress.
     Wait,
     /// No attempt is left: the host cannot be connected to.
     Lost,
@@ -58,53 +58,53 @@ impl Race {
     pub fn new(addresses: SmallVec<[IpAddr; 2]>) -> Self {
         let mut race = Race {
             addresses,
-            begun: 0,
-            flying: 0,
+            started: 0,
+            in_progress: 0,
             state: State::Ready,
         };
         race.enter(State::Ready);
         race
     }
 
-    /// Whose turn it is now.
+    /// What to do now.
     pub fn next(&self, now: Instant) -> Turn {
         match self.state {
             State::Spaced { until } if now < until => Turn::At(until),
-            State::Ready | State::Spaced { .. } => Turn::Try(self.addresses[self.begun]),
-            State::Exhausted if self.flying > 0 => Turn::Wait,
+            State::Ready | State::Spaced { .. } => Turn::Try(self.addresses[self.started]),
+            State::Exhausted if self.in_progress > 0 => Turn::Wait,
             State::Exhausted => Turn::Lost,
         }
     }
 
-    /// The attempt that [`next`](Self::next) named has begun.
+    /// The attempt to the address from [`next`](Self::next) was started.
     pub fn handle_started(&mut self, now: Instant) {
-        self.begun += 1;
-        self.flying += 1;
+        self.started += 1;
+        self.in_progress += 1;
         let until = now + ATTEMPT_DELAY;
         self.enter(State::Spaced { until });
     }
 
-    /// The address that [`next`](Self::next) named may not be tried: the one after it is next.
+    /// The address from [`next`](Self::next) may not be tried: continues with the one after it.
     pub fn handle_skipped(&mut self) {
-        self.begun += 1;
+        self.started += 1;
         self.enter(self.state);
     }
 
-    /// An attempt failed, whichever: the next may begin at once (RFC 8305 §5).
+    /// An attempt failed; the next may start at once (RFC 8305 §5).
     pub fn handle_failed(&mut self) {
-        debug_assert!(self.flying > 0, "only what was started fails");
-        self.flying = self.flying.saturating_sub(1);
+        debug_assert!(self.in_progress > 0, "an attempt that fails was started");
+        self.in_progress = self.in_progress.saturating_sub(1);
         self.enter(State::Ready);
     }
 
-    /// Whether all addresses are of the family of this one.
+    /// Returns whether all addresses are of the same family as this one.
     pub fn has_only_like(&self, one: IpAddr) -> bool {
         let mut addresses = self.addresses.iter();
         addresses.all(|address| address.is_ipv4() == one.is_ipv4())
     }
 
     fn enter(&mut self, state: State) {
-        self.state = if self.begun < self.addresses.len() {
+        self.state = if self.started < self.addresses.len() {
             state
         } else {
             State::Exhausted
@@ -112,7 +112,7 @@ impl Race {
     }
 }
 
-/// How long an attempt runs before the next address is tried beside it (RFC 8305 §8).
+/// How long an attempt runs before the next address is tried in parallel (RFC 8305 §8).
 pub const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 #[cfg(test)]
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_has_250_ms_before_the_next_begins() {
+    fn the_next_attempt_starts_after_250_ms() {
         let mut race = race(2);
         check(&race, 0, Turn::Try(address(1)));
         race.handle_started(at(10));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_brings_the_next_at_once() {
+    fn a_failure_starts_the_next_attempt_at_once() {
         let mut race = race(3);
         race.handle_started(at(0));
         race.handle_failed();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_may_not_be_tried_costs_no_time() {
+    fn a_skipped_address_costs_no_time() {
         let mut race = race(3);
         race.handle_skipped();
         check(&race, 0, Turn::Try(address(2)));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_that_may_not_start_yet_asks_again() {
+    fn an_owner_that_may_not_start_yet_can_ask_again() {
         let mut race = race(2);
         check(&race, 0, Turn::Try(address(1)));
         check(&race, 700, Turn::Try(address(1)));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_race_to_nowhere_is_lost() {
+    fn a_race_without_addresses_is_lost() {
         check(&race(0), 0, Turn::Lost);
     }
 }

@@ -1,21 +1,21 @@
-//! How an attempt can fail: the web's faults, as data for the sink.
+//! Ways in which an attempt can fail: faults of the web, as data for the sink.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Why an attempt failed: a kind, a stable code below it, and words for a person.
+/// Why an attempt failed: a kind, a stable code, and a description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The family; `error.kind` of a result line.
+    /// The kind; `error.kind` of a result line.
     pub kind: FailureKind,
-    /// Stable name within the family, without its prefix: `nxdomain` of `dns.nxdomain`.
+    /// Stable code within the kind, without its prefix: `nxdomain` of `dns.nxdomain`.
     pub code: &'static str,
-    /// What exactly was seen, for a person.
+    /// Human-readable description of what was observed.
     pub detail: Cow<'static, str>,
 }
 
 impl Failure {
-    /// A failure of a kind, under a stable code.
+    /// A failure of this kind, with a stable code.
     pub fn new(
         kind: FailureKind,
         code: &'static str,
@@ -28,7 +28,8 @@ impl Failure {
         }
     }
 
-    /// Whether `name` means this failure: its kind (`dns`), or kind and code (`dns.servfail`).
+    /// Returns whether `name` matches this failure: its kind (`dns`), or kind and code
+    /// (`dns.servfail`).
     pub fn is_named(&self, name: &str) -> bool {
         match name.split_once('.') {
             Some((kind, code)) => kind == self.kind.name() && code == self.code,
@@ -40,14 +41,14 @@ impl Failure {
 impl std::error::Error for Failure {}
 
 impl Failure {
-    /// Its stable name, as `error.code` of a result line has it: `dns.nxdomain`.
+    /// The stable code as in `error.code` of a result line: `dns.nxdomain`.
     pub fn code(&self) -> String {
         format!("{}.{}", self.kind.name(), self.code)
     }
 
-    /// Whether the same request may end otherwise when it is made later, as far as this tells. What
-    /// the crawl itself tries again `RETRY_EXCEPTIONS` says; here belongs also what takes longer to
-    /// mend: an unreachable robots.txt, a host that is down, a stopped crawl.
+    /// Returns whether the same request may succeed if it is made later, as far as the failure
+    /// shows. `RETRY_EXCEPTIONS` decides what the crawl itself retries; this also includes faults
+    /// that take longer to mend: an unreachable robots.txt, a host that is down, a stopped crawl.
     pub fn is_retryable(&self) -> bool {
         match self.kind {
             FailureKind::Connect
@@ -68,9 +69,9 @@ impl Failure {
         }
     }
 
-    /// Whether no connection came to be, for want of an address or of a host that accepts one: a fault of
-    /// the host or of the network, and nothing that a request asked for. Names that do not exist and what
-    /// our own machine lacks are none.
+    /// Returns whether no connection was established because there was no address or no host that
+    /// accepted it: a fault of the host or the network, independent of the request. Names that do
+    /// not exist and shortages of this machine are not included.
     pub fn is_unconnected(&self) -> bool {
         match self.kind {
             FailureKind::Connect => matches!(
@@ -85,8 +86,8 @@ impl Failure {
         }
     }
 
-    /// Whether no byte of an answer came, with or without a connection. A failed TLS handshake is an
-    /// answer; `idle_closed` does not count against the host.
+    /// Returns whether no byte of an answer arrived, with or without a connection. A failed TLS
+    /// handshake is an answer; `idle_closed` does not count against the host.
     pub fn is_unanswered(&self) -> bool {
         match self.kind {
             FailureKind::Connect => self.is_unconnected() || self.code == "closed",
@@ -98,9 +99,9 @@ impl Failure {
         }
     }
 
-    /// Whether another crawl should have what ended so: it was we who ended it (`cancelled.stopped`), and
-    /// neither the web nor an order.
-    pub fn is_to_be_given_again(&self) -> bool {
+    /// Returns whether another crawl should fetch the URL of this failure: this crawl stopped
+    /// (`cancelled.stopped`), and neither the web nor a user caused the failure.
+    pub fn should_requeue(&self) -> bool {
         self.is_named("cancelled.stopped")
     }
 }
@@ -111,61 +112,66 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The families of failures, as they stand in result lines and in `BACKOFF_EXCEPTIONS`.
-/// Below each stand its codes, which are stable.
+/// The kinds of failures, as named in result lines and in `BACKOFF_EXCEPTIONS`. The codes of each
+/// kind are listed below it and are stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum FailureKind {
     /// The name could not be resolved.
     ///
-    /// `nxdomain`: there is no such name. `nodata`: it has no address. `servfail`, `refused`, `timeout`,
-    /// `malformed`: so went the name servers. `cname_loop`, `name_invalid`; `no_servers`: none is known.
+    /// `nxdomain`: the name does not exist. `nodata`: it has no address. `servfail`, `refused`,
+    /// `timeout`, `malformed`: results of the name servers. `cname_loop`, `name_invalid`;
+    /// `no_servers`: no name server is known.
     Dns,
-    /// No connection.
+    /// The connection could not be established.
     ///
-    /// `refused`, `unreachable`, `reset`, `closed`; `timed_out`, by the kernel; `no_port`, `exhausted`: our
-    /// machine has none to give; `other`. By a proxy: `proxy_auth`, `proxy_refused`, `proxy_unreachable`,
-    /// `proxy_protocol`, `proxy_closed`.
+    /// `refused`, `unreachable`, `reset`, `closed`; `timed_out`, by the kernel; `no_port`,
+    /// `exhausted`: this machine has no port or socket left; `other`. By a proxy: `proxy_auth`,
+    /// `proxy_refused`, `proxy_unreachable`, `proxy_protocol`, `proxy_closed`.
     Connect,
-    /// No trust or no handshake.
+    /// The certificate or the TLS handshake failed.
     ///
-    /// The certificate: `untrusted`, `expired`, `not_yet_valid`, `name_mismatch`, `revoked`,
-    /// `bad_certificate`. The handshake: `handshake` (nothing in common), `alpn`, `unrecognized_name`,
-    /// `client_certificate` (it wants ours), `alert`, `protocol`, `closed`, `name`, `internal`.
+    /// Certificate: `untrusted`, `expired`, `not_yet_valid`, `name_mismatch`, `revoked`,
+    /// `bad_certificate`. Handshake: `handshake` (nothing in common), `alpn`, `unrecognized_name`,
+    /// `client_certificate` (the server requires ours), `alert`, `protocol`, `closed`, `name`,
+    /// `internal`.
     Tls,
-    /// A phase took longer than it may.
+    /// A phase exceeded its timeout.
     ///
-    /// `connect`, `tls`, `first_byte`, `idle`, `rate` (`DOWNLOAD_MIN_RATE`); `total`: the whole fetch, by
-    /// `DOWNLOAD_TIMEOUT` or the request's own, once there is a connection, or before that where the
-    /// request's own is less than what a connection needs; `proxy`: its tunnel.
+    /// `connect`, `tls`, `first_byte`, `idle`, `rate` (`DOWNLOAD_MIN_RATE`); `total`: the whole
+    /// fetch, by `DOWNLOAD_TIMEOUT` or the request's own timeout, after a connection was
+    /// established, or before that if the request's own timeout is shorter than a connection needs;
+    /// `proxy`: its tunnel.
     Timeout,
     /// The connection was reset.
     ///
-    /// `reset`, `timed_out`, `unreachable`, `other`; `idle_closed`: a kept connection ended under the request.
+    /// `reset`, `timed_out`, `unreachable`, `other`; `idle_closed`: a kept connection was closed
+    /// during the request.
     Reset,
-    /// The body ended before its framing said so.
+    /// The body ended before its framing says.
     ///
-    /// `body`, `chunks`; `head`, `no_reply`: before that; `close_notify`: it may have been cut by somebody on
-    /// the way.
+    /// `body`, `chunks`; `head`, `no_reply`: before the body; `close_notify`: the body may have
+    /// been cut on the way.
     Truncated,
-    /// What came is not HTTP as anyone reads it.
+    /// The reply is not valid HTTP.
     ///
-    /// `not_http`, `version`, `status`, `header`, `content_length`, `transfer_encoding`, `chunk_size`,
-    /// `chunk_end`, `switching_protocols`; `unsolicited`: before it was asked.
+    /// `not_http`, `version`, `status`, `header`, `content_length`, `transfer_encoding`,
+    /// `chunk_size`, `chunk_end`, `switching_protocols`; `unsolicited`: bytes before the request.
     Protocol,
-    /// Head larger than its limits.
+    /// The head is larger than its limits.
     ///
     /// `status_line`, `header_line`, `header_lines`, `head`, `chunk_extras`, `interim`.
     TooLarge,
-    /// The content coding is broken, unknown, or a bomb.
+    /// The content coding is broken, unknown, or a decompression bomb.
     ///
-    /// `unknown`, `broken`, `truncated`, `bomb`, `window`, `too_many`; `absent`: this build lacks its feature.
+    /// `unknown`, `broken`, `truncated`, `bomb`, `window`, `too_many`; `absent`: this build lacks
+    /// its feature.
     ContentEncoding,
-    /// A redirect that leads nowhere, in a loop, or too far.
+    /// A redirect to an invalid URL, in a loop, or beyond the limit.
     ///
     /// `invalid`, `loop`, `limit`.
     Redirect,
-    /// robots.txt forbids it, or cannot be had.
+    /// robots.txt forbids the URL, or is unavailable.
     ///
     /// `disallowed`, `unreachable`.
     Robots,
@@ -173,24 +179,24 @@ pub enum FailureKind {
     ///
     /// `not_global`.
     BlockedAddress,
-    /// The host was given up after failing too often.
+    /// The crawl gave up on the host after too many failures.
     ///
     /// `gave_up`.
     HostDown,
-    /// A filter took it out after it was admitted.
+    /// A filter rejected the request after it was admitted.
     ///
-    /// The [name](crate::Filtered::name) of the filter; `excluded_address`: it leads to one of `EXCLUDE`;
-    /// `over_quota`: it costs more than its quota ever holds.
+    /// The [name](crate::Filtered::name) of the filter; `excluded_address`: the host has an address
+    /// in `EXCLUDE`; `over_quota`: the request costs more than its whole quota.
     Filtered,
-    /// Somebody wanted its end.
+    /// The request was cancelled.
     ///
-    /// `stopped`: the crawl was. `asked`: [`Handle::cancel`](crate::Handle::cancel) did. `by_sink`:
-    /// [`BodyMode::Cancel`](crate::BodyMode::Cancel) did.
+    /// `stopped`: the crawl was stopped. `asked`: by [`Handle::cancel`](crate::Handle::cancel).
+    /// `by_sink`: by [`BodyMode::Cancel`](crate::BodyMode::Cancel).
     Cancelled,
 }
 
 impl FailureKind {
-    /// Every kind, in the order of INTERFACE.
+    /// All kinds, in the order of INTERFACE.
     pub const ALL: [FailureKind; 15] = [
         FailureKind::Dns,
         FailureKind::Connect,
@@ -230,25 +236,25 @@ impl FailureKind {
         }
     }
 
-    /// The kind of a name.
+    /// The kind with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 
-/// Why a body that is kept is not whole: `truncated` of a result line and `WARC-Truncated`.
+/// Why a kept body is incomplete: `truncated` of a result line and `WARC-Truncated`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Truncation {
-    /// Cut at `DOWNLOAD_MAXSIZE` and kept; no error.
+    /// Cut at `DOWNLOAD_MAXSIZE` and kept; not an error.
     Length,
-    /// Its time ran out.
+    /// A timeout expired.
     Time,
     /// The connection ended.
     Disconnect,
 }
 
 impl Truncation {
-    /// The word of the WARC specification.
+    /// The name in the WARC specification.
     pub const fn name(self) -> &'static str {
         match self {
             Truncation::Length => "length",
@@ -263,8 +269,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_crawl_is_given_what_the_end_of_this_one_cut_off_and_nothing_else() {
-        let again = |kind, code| Failure::new(kind, code, "").is_to_be_given_again();
+    fn only_failures_from_stopping_the_crawl_are_given_to_another_crawl() {
+        let again = |kind, code| Failure::new(kind, code, "").should_requeue();
         assert!(again(FailureKind::Cancelled, "stopped"));
         assert!(!again(FailureKind::Cancelled, "asked"));
         assert!(!again(FailureKind::Cancelled, "by_sink"));

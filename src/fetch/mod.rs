@@ -1,4 +1,4 @@
-//! How a page is fetched: sans-IO state machines. Bytes and the time go in, bytes and news come out.
+//! Fetches pages with sans-IO state machines: bytes and the time go in, bytes and events come out.
 
 pub mod connection;
 mod transport;

@@ -1,4 +1,5 @@
-//! Idle connections by origin: the one used last goes first, the one idle longest ends first.
+//! Idle connections by origin: the most recently used one is reused first, the longest idle one is
+//! closed first.
 
 use std::time::Duration;
 
@@ -7,14 +8,15 @@ use hashbrown::HashMap;
 use crate::base::secret::Secret;
 use crate::base::time::Instant;
 
-/// Connections that wait for their origin's next request. Everything takes constant time.
+/// Connections that wait for the next request of their origin. All operations except
+/// [`Pool::take_where`] take constant time.
 ///
-/// A connection is known by its slot in the caller's table, which is small and dense.
+/// A connection is identified by its slot in the caller's table, a small and dense number.
 #[derive(Debug)]
 pub struct Pool {
-    /// By slot. Links run through it: by age over all, and through each origin's stack.
+    /// By slot. Linked lists run through it: one by age over all, and one stack per origin.
     entries: Vec<Option<Entry>>,
-    /// The connection that each origin used last.
+    /// The most recently used connection of each origin.
     tops: HashMap<u64, u32, Secret>,
     /// The connections idle longest and shortest.
     oldest: Option<u32>,
@@ -30,13 +32,13 @@ struct Entry {
     since: Instant,
     older: Option<u32>,
     younger: Option<u32>,
-    /// Of the same origin.
+    /// In the stack of the same origin.
     below: Option<u32>,
     above: Option<u32>,
 }
 
 impl Pool {
-    /// An empty pool that holds `count_max` connections for `idle_timeout` each.
+    /// An empty pool for up to `count_max` connections, each for `idle_timeout`.
     pub fn new(count_max: usize, idle_timeout: Duration, secret: &Secret) -> Self {
         Pool {
             entries: Vec::new(),
@@ -49,9 +51,9 @@ impl Pool {
         }
     }
 
-    /// Lets a connection wait. At the bound, the one returned must be closed: the one idle
-    /// longest, or this one where nothing may wait at all.
-    #[must_use = "a connection that is pushed out must be closed"]
+    /// Adds an idle connection. If the pool is full, returns the connection to close: the longest
+    /// idle one, or this one if the pool holds none at all.
+    #[must_use = "the returned connection must be closed"]
     pub fn put(&mut self, origin: u64, connection: u32, now: Instant) -> Option<u32> {
         if self.count_max == 0 {
             return Some(connection);
@@ -70,7 +72,7 @@ impl Pool {
         }
         assert!(
             self.entries[slot].is_none(),
-            "a connection waits in one place"
+            "a connection is in the pool only once"
         );
         let below = self.tops.insert(origin, connection);
         let older = self.youngest.replace(connection);
@@ -93,14 +95,15 @@ impl Pool {
         pushed_out
     }
 
-    /// Takes the origin's connection that was used last: the one most likely to be alive.
+    /// Takes the origin's most recently used connection, which is the most likely to be alive.
     pub fn take(&mut self, origin: u64) -> Option<u32> {
         let connection = *self.tops.get(&origin)?;
         self.remove(connection);
         Some(connection)
     }
 
-    /// Takes of the origin's connections the one used last that `is_wanted`, of few.
+    /// Takes the most recently used of the origin's connections for which `is_wanted` is true; a
+    /// linear search over that origin's connections.
     pub fn take_where(&mut self, origin: u64, is_wanted: impl Fn(u32) -> bool) -> Option<u32> {
         let mut next = self.tops.get(&origin).copied();
         while let Some(connection) = next {
@@ -113,7 +116,7 @@ impl Pool {
         None
     }
 
-    /// Forgets a connection, wherever it waits; says whether it did.
+    /// Removes a connection from the pool. Returns whether it was there.
     pub fn remove(&mut self, connection: u32) -> bool {
         let slot = self.entries.get_mut(connection as usize);
         let Some(entry) = slot.and_then(Option::take) else {
@@ -143,7 +146,8 @@ impl Pool {
         true
     }
 
-    /// Takes a connection that has waited for too long, and must be closed. Call until `None`.
+    /// Takes a connection whose idle timeout has expired, to be closed. Call it until it returns
+    /// `None`.
     pub fn expire(&mut self, now: Instant) -> Option<u32> {
         if now < self.deadline()? {
             return None;
@@ -153,32 +157,32 @@ impl Pool {
         Some(oldest)
     }
 
-    /// When the next connection will have waited for too long.
+    /// When the idle timeout of the next connection expires.
     pub fn deadline(&self) -> Option<Instant> {
         let oldest = self.entries[self.oldest? as usize].as_ref();
-        Some(oldest.expect("links lead to those that wait").since + self.idle_timeout)
+        Some(oldest.expect("links point to pooled connections").since + self.idle_timeout)
     }
 
-    /// Takes the connection idle longest, which must be closed: its socket is needed elsewhere.
+    /// Takes the longest idle connection, to be closed because its socket is needed.
     pub fn evict(&mut self) -> Option<u32> {
         let oldest = self.oldest?;
         self.remove(oldest);
         Some(oldest)
     }
 
-    /// How many wait.
+    /// Number of idle connections.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether none waits.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
     fn entry(&mut self, connection: u32) -> &mut Entry {
         let entry = self.entries[connection as usize].as_mut();
-        entry.expect("links lead to those that wait")
+        entry.expect("links point to pooled connections")
     }
 }
 
@@ -197,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_connection_used_last_goes_first() {
+    fn the_most_recently_used_connection_is_reused_first() {
         let mut pool = pool(9);
         for connection in [4, 7, 1] {
             assert_eq!(pool.put(0, connection, at(0)), None);
@@ -208,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_wanted_ones_the_connection_used_last_goes_first_and_the_others_stay() {
+    fn the_most_recently_used_matching_connection_is_taken() {
         let mut pool = pool(9);
         for connection in [4, 7, 1, 8] {
             assert_eq!(pool.put(0, connection, at(0)), None);
@@ -225,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_bound_the_one_idle_longest_is_pushed_out() {
+    fn a_full_pool_closes_the_longest_idle_connection() {
         let mut pool = pool(2);
         assert_eq!(pool.put(0, 10, at(0)), None);
         assert_eq!(pool.put(1, 11, at(0)), None);
@@ -235,17 +239,17 @@ mod tests {
     }
 
     #[test]
-    fn nothing_waits_where_nothing_may() {
+    fn a_pool_of_size_zero_keeps_nothing() {
         assert_eq!(pool(0).put(0, 3, at(0)), Some(3));
     }
 
-    /// What the pool must do, in the plainest way: a list, the oldest first.
+    /// A reference model: a plain list, oldest first.
     #[derive(Default)]
     struct Model(Vec<(u64, u32, Instant)>);
 
     proptest! {
         #[test]
-        fn it_does_what_a_plain_list_does(
+        fn a_pool_behaves_like_a_plain_list(
             steps in prop::collection::vec((0..6_u8, 0..4_u64, 0..12_u32, 0..60_u64), 1..200),
         ) {
             let mut pool = pool(5);

@@ -1,26 +1,26 @@
-//! What a user may say about the fetching of one page.
+//! Settings of fetching one page.
 
 use std::time::Duration;
 
 use crate::wire::coding::accept_encoding;
 use crate::wire::http::{RequestError, UsualFields};
 
-/// Limits and habits of one fetch.
+/// Limits and defaults of one fetch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// `USER_AGENT`, with the contact already in it.
+    /// `USER_AGENT`, including the contact.
     pub user_agent: String,
-    /// Sent with every request, in order, unless the request says otherwise. Credentials among them go to
-    /// the origins of the seeds alone.
+    /// Header fields of every request, in order, unless the request replaces them. Credentials
+    /// among them are sent only to the origins of the seeds.
     pub headers: Vec<(String, String)>,
-    /// `CREDENTIAL_ORIGINS`: origins (`https://api.example.com`) that get the credentials among `headers`
-    /// beside those of the seeds; `*` is all of them.
+    /// `CREDENTIAL_ORIGINS`: origins (`https://api.example.com`) besides those of the seeds that
+    /// receive the credentials in `headers`; `*` means all.
     pub credential_origins: Vec<String>,
-    /// `PRIVATE_HEADERS`: names of fields that are credentials beside `Authorization`, `Cookie` and
-    /// `Host`, among `headers` and among a request's own.
+    /// `PRIVATE_HEADERS`: names of fields that count as credentials besides `Authorization`,
+    /// `Cookie` and `Host`, in `headers` and in a request's own fields.
     pub private_headers: Vec<String>,
-    /// `ACCEPT_ZSTD`: zstd is among the codings asked for; `None`: where no WARC files are written, whose
-    /// common readers do not undo it.
+    /// `ACCEPT_ZSTD`: whether to accept zstd; `None`: only if no WARC files are written, because
+    /// common WARC readers do not decode it.
     pub zstd: Option<bool>,
     /// `CONNECT_TIMEOUT`: until TCP is established.
     pub connect_timeout: Duration,
@@ -28,30 +28,31 @@ pub struct Settings {
     pub tls_timeout: Duration,
     /// `FIRST_BYTE_TIMEOUT`: from the request's departure to the first byte of the final reply.
     pub first_byte_timeout: Duration,
-    /// `IDLE_TIMEOUT`: the longest silence within a reply.
+    /// `IDLE_TIMEOUT`: maximum silence within a reply.
     pub idle_timeout: Duration,
-    /// `DOWNLOAD_TIMEOUT`: a whole fetch, from its release.
+    /// `DOWNLOAD_TIMEOUT`: for the whole fetch, from its release.
     pub download_timeout: Duration,
-    /// `DOWNLOAD_MAXSIZE`: bytes of a body, on the wire and decoded; what is over is cut and the rest kept.
+    /// `DOWNLOAD_MAXSIZE`: maximum size of a body in bytes, on the wire and decoded; a longer body
+    /// is cut.
     pub body_max: u64,
-    /// `DOWNLOAD_MIN_RATE`: bytes a second that a body must bring over 30 s. 0 switches it off.
+    /// `DOWNLOAD_MIN_RATE`: minimum rate of a body in bytes per second over 30 s; 0 disables it.
     pub rate_min: u64,
-    /// `DECODED_RATIO_MAX`: how many times larger than its coded form a body may become (beyond 1 MiB).
+    /// `DECODED_RATIO_MAX`: maximum ratio of decoded to coded size of a body (beyond 1 MiB).
     pub ratio_max: u32,
-    /// `KEEPALIVE_TIMEOUT`: how long a connection waits for its next request.
+    /// `KEEPALIVE_TIMEOUT`: how long an idle connection is kept.
     pub keepalive_timeout: Duration,
-    /// `COOKIES_ENABLED`: cookies that replies set are kept, and sent with later requests.
+    /// `COOKIES_ENABLED`: cookies from replies are stored and sent with later requests.
     pub cookies: bool,
-    /// `KEEPALIVE_MAX`: connections that may wait, in all.
+    /// `KEEPALIVE_MAX`: maximum number of idle connections in total.
     pub keepalive_max: usize,
 }
 
 impl Settings {
-    /// The header fields of every request, written once for all of them. They do not follow what is
-    /// changed here later.
+    /// The header fields of every request, encoded once. Later changes of the settings do not
+    /// affect them.
     ///
     /// # Errors
-    /// `headers` or `user_agent` cannot be put on the wire.
+    /// `headers` or `user_agent` cannot be sent.
     pub fn usual_fields(&self) -> Result<UsualFields, RequestError> {
         let ours = [
             ("User-Agent", &*self.user_agent),
@@ -65,7 +66,7 @@ impl Settings {
     }
 }
 
-/// What a page may be; the field's habit, so that a page looks as it does to others.
+/// The usual Accept field of browsers, so that servers send the usual page.
 const ACCEPT: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
 impl Default for Settings {
@@ -85,7 +86,7 @@ impl Default for Settings {
             rate_min: 100,
             ratio_max: 200,
             keepalive_timeout: Duration::from_secs(15),
-            // A crawl of many hosts is nobody who comes back.
+            // A crawl of many hosts is not a returning visitor.
             cookies: false,
             keepalive_max: 4096,
         }

@@ -1,15 +1,16 @@
-//! When each phase of an attempt ended, and the latencies that follow from it.
+//! When each phase of an attempt ended, and the latencies computed from it.
 
 use std::time::Duration;
 
+use crate::base::stamp::Stamp;
 use crate::base::time::Instant;
 
-/// The ends of an attempt's phases. A phase that did not happen is `None`: a kept connection has neither
-/// `dns` nor `connect` nor `tls_handshake` (`KEEPALIVE_MAX=0` keeps none), and an address that is
-/// remembered no `dns` (as long as its name server says, 30 s at least and a day at most).
+/// End times of an attempt's phases. A phase that did not happen is `None`: a reused connection has
+/// no `dns`, `connect` or `tls_handshake` (`KEEPALIVE_MAX=0` reuses none), and a cached address has
+/// no `dns` (cached for its TTL, at least 30 s and at most a day).
 ///
-/// How long each took [`Timings::spans`] says; any other span between two of them is
-/// `later.saturating_since(earlier)`. When an attempt failed is not among them: see
+/// [`Timings::spans`] has the duration of each phase; any other span between two of them is
+/// `later.saturating_since(earlier)`. The time of a failure is not included: see
 /// [`Page::ended`](crate::Page::ended).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timings {
@@ -17,90 +18,92 @@ pub struct Timings {
     pub started: Instant,
     /// When throttling allowed the departure.
     pub due: Option<Instant>,
-    /// The name was resolved (by a query that this attempt waited for). The attempt's start is as
-    /// long before this as it waited: from the query's departure to the arrival of the answer.
+    /// The name was resolved (by a query that this attempt waited for). The attempt's start is
+    /// earlier by the time from the query's departure to the arrival of the answer.
     pub dns: Option<Instant>,
     /// TCP was established for this attempt.
     pub connect: Option<Instant>,
-    /// How long that took, from the SYN's departure: what kept us from sending it is nobody's
-    /// latency.
+    /// How long that took since the departure of the SYN; delays on our side before it are not
+    /// counted.
     pub connect_took: Option<Duration>,
-    /// The end of that is an upper bound: the kernel measured no round trip, as of a SYN that was sent
-    /// again, and we noticed when we got round to it; or our thread was held up while it sent.
+    /// `connect` and `connect_took` are upper bounds: the kernel measured no round trip, for
+    /// example of a retransmitted SYN, so our own late observation counts; or our thread was
+    /// delayed while sending.
     pub connect_bound: bool,
     /// The TLS handshake was complete.
     pub tls_handshake: Option<Instant>,
-    /// How long that handshake took, from the ClientHello's departure: our own wait before it is
-    /// nobody's latency. One that [resumes](crate::TlsInfo::resumed) a session is shorter; sessions are
-    /// resumed wherever a server lets us.
+    /// How long that handshake took since the departure of the ClientHello; our own wait before it
+    /// is not counted. A [resumed](crate::TlsInfo::resumed) session takes less; sessions are
+    /// resumed wherever a server permits it.
     pub tls_took: Option<Duration>,
     /// The connection was ready to carry the request.
     pub ready: Option<Instant>,
-    /// The request departed: just before the system call that sent its first byte.
+    /// The request departed: the time just before the system call that sent its first byte.
     pub sent: Option<Instant>,
     /// The first byte of the final reply arrived.
     pub first_byte: Option<Instant>,
-    /// That may have been earlier.
+    /// The first byte may have arrived earlier.
     pub first_byte_bound: bool,
     /// The last byte of the final head arrived.
     pub headers: Option<Instant>,
-    /// That may have been earlier.
+    /// The end of the head may have arrived earlier.
     pub headers_bound: bool,
-    /// The last byte of the body arrived. Where only the end of the connection tells that it was
-    /// the last one, that end is no part of this: it brings nothing, and no kernel stamps it.
+    /// The last byte of the body arrived. If only the end of the connection shows that it was the
+    /// last, the arrival of that end does not count: it has no bytes and no kernel stamp.
     pub body: Option<Instant>,
-    /// That may have been earlier: the kernel's stamp is perhaps that of another segment, or we stamped
-    /// it when we got round to it.
+    /// The last byte may have arrived earlier: the kernel's stamp may belong to another segment, or
+    /// we took the stamp ourselves later.
     pub body_bound: bool,
-    /// The arrivals that its latencies end with were stamped by the kernel.
+    /// The kernel stamped the arrivals at the end of the latencies.
     pub kernel: bool,
-    /// Its latencies are upper bounds.
+    /// The latencies are upper bounds.
     pub bound: bool,
-    /// [`Timings::server_latency`] may be too long by as much. Zero where it is exact.
+    /// [`Timings::server_latency`] may be too long by up to this much. Zero if it is exact.
     pub slack: Duration,
-    /// So may [`Timings::tls_took`].
+    /// [`Timings::tls_took`] may be too long by up to this much.
     pub tls_slack: Duration,
-    /// We stamped the end of the handshake, not the kernel.
+    /// The end of the handshake was stamped by us, not by the kernel.
     pub tls_by_user: bool,
 }
 
-/// How long each phase of an attempt took, in their order: [`Timings::spans`]. `None` is what did not
-/// happen, or was not over when the attempt failed. Which are upper bounds
-/// [`Page::bounds`](crate::Page::bounds) says.
+/// The duration of each phase of an attempt, in order: [`Timings::spans`]. `None`: the phase did
+/// not happen, or was not over when the attempt failed. [`Page::bounds`](crate::Page::bounds) says
+/// which are upper bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Spans {
-    /// The lookup, from its first query's departure.
+    /// The lookup, from the departure of its first query.
     pub dns: Option<Duration>,
-    /// TCP's handshake: [`Timings::connect_took`].
+    /// The TCP handshake: [`Timings::connect_took`].
     pub connect: Option<Duration>,
-    /// TLS's handshake: [`Timings::tls_took`].
+    /// The TLS handshake: [`Timings::tls_took`].
     pub tls: Option<Duration>,
-    /// From the connection being ready to the request's departure: our own wait, for the pace too.
+    /// From the ready connection to the departure of the request: our own wait, including that for
+    /// the pace.
     pub request: Option<Duration>,
     /// From the request's departure to the first byte of the final reply.
     pub first_byte: Option<Duration>,
-    /// From that to the last byte of the final head. With `first_byte` it is
+    /// From the first byte to the last byte of the final head. The sum with `first_byte` is
     /// [`Timings::server_latency`].
     pub headers: Option<Duration>,
-    /// From that to the last byte of the body.
+    /// From the end of the head to the last byte of the body.
     pub body: Option<Duration>,
 }
 
-/// How far a latency can be trusted.
+/// Accuracy of a latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Label {
-    /// Its ends are the kernel's stamps, or taken right beside the system call.
+    /// Both ends are kernel stamps, or were taken right beside the system call.
     Exact,
-    /// The kernel stamped its end, but perhaps that of another segment than the one meant; or our
-    /// thread was held up while it sent. It was no longer than this.
+    /// The kernel stamped its end, but possibly that of another segment; or our thread was delayed
+    /// while sending. The latency is an upper bound.
     Bound,
-    /// We stamped its end when we got round to it. It was no longer than this.
+    /// We stamped its end ourselves, possibly late. The latency is an upper bound.
     User,
 }
 
 impl Label {
-    /// All of them.
+    /// All labels.
     pub const ALL: [Label; 3] = [Label::Exact, Label::Bound, Label::User];
 
     /// `exact`, `bound` or `user`.
@@ -114,7 +117,7 @@ impl Label {
 }
 
 impl Timings {
-    /// How long each phase took, as far as it happened.
+    /// The duration of each phase that happened.
     pub fn spans(&self) -> Spans {
         let span =
             |start: Option<Instant>, end: Option<Instant>| Some(end?.saturating_since(start?));
@@ -134,12 +137,12 @@ impl Timings {
         Some(self.headers?.saturating_since(self.sent?))
     }
 
-    /// [`Timings::server_latency`] plus the TLS handshake where this exchange made one.
+    /// [`Timings::server_latency`] plus the TLS handshake, if this exchange made one.
     pub fn latency(&self) -> Option<Duration> {
         Some(self.server_latency()? + self.tls_took.unwrap_or_default())
     }
 
-    /// How far its latencies can be trusted; `None` without a final head.
+    /// Accuracy of the latencies; `None` without a final head.
     pub fn label(&self) -> Option<Label> {
         self.headers?;
         Some(match (self.kernel, self.bound) {
@@ -149,12 +152,12 @@ impl Timings {
         })
     }
 
-    /// By how much [`Timings::latency`] may be too long.
+    /// How much [`Timings::latency`] may be too long.
     pub fn latency_slack(&self) -> Duration {
         self.slack + self.tls_slack
     }
 
-    /// TCP was established, if it was. What was over before the attempt began is no phase of it.
+    /// Records that TCP was established. A connection from before the attempt is not a phase of it.
     pub fn end_connect(&mut self, established: Option<Established>) {
         let phase = established.filter(|tcp| tcp.at >= self.started);
         self.connect = phase.map(|tcp| tcp.at);
@@ -162,72 +165,54 @@ impl Timings {
         self.connect_bound = phase.is_some_and(|tcp| tcp.bound);
     }
 
-    /// The first byte of what may be the final reply is there, with bytes that arrived like this.
-    pub(super) fn begin_reply(&mut self, arrival: Arrival) {
+    /// Records the first byte that may belong to the final reply, by the arrival of its bytes.
+    pub(super) fn begin_reply(&mut self, arrival: Stamp) {
         if self.first_byte.is_none() {
             self.first_byte = Some(arrival.at);
             self.first_byte_bound = arrival.is_bound();
         }
     }
 
-    /// The last byte of the body is there, with bytes that arrived like this.
-    pub(super) fn end_body(&mut self, arrival: Arrival) {
+    /// Records the last byte of the body, by the arrival of its bytes.
+    pub(super) fn end_body(&mut self, arrival: Stamp) {
         self.body = Some(arrival.at);
         self.body_bound = arrival.is_bound();
     }
 
-    /// The final head is complete, with bytes that arrived like this.
-    pub(super) fn end_headers(&mut self, arrival: Arrival) {
+    /// Records the end of the final head, by the arrival of its bytes.
+    pub(super) fn end_headers(&mut self, arrival: Stamp) {
         self.headers = Some(arrival.at);
         self.headers_bound = arrival.is_bound();
-        self.kernel = arrival.kernel && !self.tls_by_user;
+        self.kernel = arrival.is_kernels() && !self.tls_by_user;
         self.slack += arrival.slack;
-        // A departure that was held up makes a bound of the best stamp.
+        // If the departure was delayed, even a kernel stamp gives only an upper bound.
         self.bound = !self.kernel || !self.latency_slack().is_zero();
     }
 
-    /// How long after it could have left the request left: from the later of due and ready.
+    /// How late the request departed, compared with the later of due and ready.
     pub fn lateness(&self) -> Option<Duration> {
         let could = self.due?.max(self.ready?);
         Some(self.sent?.saturating_since(could))
     }
 }
 
-/// When bytes arrived, and how far that can be trusted: a back end's stamp, as this floor takes it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Arrival {
-    /// When the last of them arrived.
-    pub at: Instant,
-    /// The kernel stamped it.
-    pub kernel: bool,
-    /// They may have arrived as much earlier.
-    pub slack: Duration,
-}
-
-impl Arrival {
-    /// It happened then or before.
-    pub fn is_bound(&self) -> bool {
-        !self.kernel || !self.slack.is_zero()
-    }
-}
-
-/// A TCP handshake that is over.
+/// A complete TCP handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Established {
-    /// When it was.
+    /// When it was complete.
     pub at: Instant,
-    /// How long it took, from the SYN's departure.
+    /// How long it took since the departure of the SYN.
     pub took: Duration,
-    /// It may have been earlier.
+    /// Both values are upper bounds.
     pub bound: bool,
 }
 
 impl Established {
-    /// By an attempt that left at `left`, or as much later as the arrival has of slack.
-    pub fn after(left: Instant, arrival: Arrival) -> Self {
+    /// From an attempt that departed at `left`, or later by up to the slack of the arrival.
+    pub fn after(left: Instant, arrival: Stamp) -> Self {
         let at = arrival.at;
-        // The kernel measures the round trip: in doubt is when it began, not how long it took.
-        let doubt = if arrival.kernel {
+        // The kernel measures the round trip, so its start is uncertain and not its duration.
+        let doubt = if arrival.is_kernels() {
             arrival.slack
         } else {
             Duration::ZERO
@@ -243,18 +228,19 @@ impl Established {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::stamp::Clock;
 
     fn at(millis: u64) -> Instant {
         Instant::START + Duration::from_millis(millis)
     }
 
     #[test]
-    fn each_phase_took_from_the_end_of_the_one_before_and_what_did_not_happen_took_nothing() {
+    fn each_phase_runs_from_the_end_of_the_one_before() {
         let millis = |millis| Some(Duration::from_millis(millis));
         let timings = Timings {
             started: at(10),
             dns: Some(at(12)),
-            // Both say what they took: what is between is our own.
+            // Both contain their durations: the time in between is our own.
             connect: Some(at(20)),
             connect_took: millis(4),
             tls_handshake: Some(at(50)),
@@ -276,7 +262,7 @@ mod tests {
             body: millis(128),
         };
         assert_eq!(timings.spans(), all);
-        // On a kept connection, with a reply that broke off in its head.
+        // On a reused connection, with a reply that broke off in its head.
         let kept = Timings {
             started: timings.started,
             ready: timings.ready,
@@ -293,11 +279,12 @@ mod tests {
     }
 
     #[test]
-    fn a_handshake_took_as_long_as_the_kernel_measured_or_as_we_waited_at_the_most() {
+    fn a_handshake_takes_the_kernels_time_or_our_wait_as_a_bound() {
         let check = |kernel, slack, took| {
-            let arrival = Arrival {
+            let clock = if kernel { Clock::Kernel } else { Clock::User };
+            let arrival = Stamp {
                 at: at(50),
-                kernel,
+                clock,
                 slack: Duration::from_millis(slack),
             };
             let established = Established::after(at(10), arrival);
@@ -309,14 +296,14 @@ mod tests {
             assert_eq!(timings.connect_bound, established.bound);
         };
         check(true, 0, 40);
-        // The attempt left up to 30 ms later than it began to, and took a round trip from there.
+        // The attempt departed up to 30 ms later than its start, and took a round trip from there.
         check(true, 30, 10);
-        // Nobody knows but we, who noticed at the end of this.
+        // Only our own stamp exists, taken at the end of this.
         check(false, 40, 40);
     }
 
     #[test]
-    fn a_connection_from_before_the_attempt_is_no_phase_of_it() {
+    fn a_connection_from_before_the_attempt_is_not_a_phase() {
         let mut timings = Timings {
             started: at(20),
             ..Timings::default()

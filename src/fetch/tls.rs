@@ -1,8 +1,8 @@
-//! TLS over bytes: trust, names, sessions to resume, and certificate trouble in words that stay the same.
+//! TLS over bytes: trust, names, session resumption, and stable codes for certificate failures.
 //!
-//! The door to rustls. Nothing here touches a socket or a clock: wire bytes go in, plain bytes
-//! come out, and the time is whatever the crawl last said with [`TlsConfig::set_now`]. What all
-//! connections of a crawl share is in this file, and one connection's part in `session.rs`.
+//! The only file that uses rustls. Nothing here touches a socket or a clock: wire bytes go in,
+//! plain bytes come out, and the time is the one last set with [`TlsConfig::set_now`]. This file
+//! has what all connections of a crawl share; `session.rs` has the part of one connection.
 
 mod session;
 mod certificates;
@@ -26,25 +26,26 @@ use rustls::{
 };
 
 pub use self::certificates::Certificates;
-use self::refused::{Keeping, Refused};
+use self::refused::{KeepRejected, RejectedChain};
 pub use self::session::{TlsInfo, TlsSession};
 use crate::base::time::{Instant, Wall};
 
-/// Whom to trust, and what time it is when the crawl begins.
+/// The trusted roots, and the time at the start of the crawl.
 #[derive(Clone, Debug)]
 pub struct TlsSettings {
-    /// `--ca-file`: roots trusted beside the built-in ones.
+    /// `--ca-file`: roots trusted in addition to the built-in ones.
     pub ca_file: Option<CaFile>,
-    /// `--insecure`: nothing is verified.
+    /// `--insecure`: certificates are not verified.
     pub insecure: bool,
-    /// Wall time at [`Instant::START`]; certificates are judged by it.
+    /// Wall-clock time at [`Instant::START`], used to verify certificates.
     pub wall_at_start: Wall,
-    /// Hosts whose sessions are remembered, so that their next handshake costs half (about 8 kB each).
+    /// Number of hosts whose sessions are kept for resumption, which halves the cost of a handshake
+    /// (about 8 kB each).
     pub session_hosts_max: usize,
 }
 
 impl TlsSettings {
-    /// The built-in roots, everything verified.
+    /// The built-in roots, with verification.
     pub fn new(wall_at_start: Wall) -> Self {
         TlsSettings {
             ca_file: None,
@@ -55,16 +56,16 @@ impl TlsSettings {
     }
 }
 
-/// A PEM file with certificates to trust, read by the caller.
+/// A PEM file with certificates to trust, already read by the caller.
 #[derive(Clone, Debug)]
 pub struct CaFile {
-    /// How to name it when something is wrong with it.
+    /// Its name for error messages.
     pub name: String,
-    /// What it holds.
+    /// Its contents.
     pub pem: Vec<u8>,
 }
 
-/// Why TLS cannot be set up at all: our own machine's trouble, not the web's.
+/// Why TLS cannot be set up; a fault of this machine, not of the web.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsConfigError {
@@ -82,23 +83,23 @@ pub enum TlsConfigError {
         /// The file.
         name: String,
     },
-    /// A certificate that cannot be a root of trust.
+    /// A certificate that cannot be used as a root.
     #[error("CA file {name}, certificate {number}: {reason}")]
     CaFileCertificate {
         /// The file.
         name: String,
-        /// Which certificate of the file, from 1.
+        /// Number of the certificate in the file, from 1.
         number: usize,
         /// What is wrong with it.
         reason: String,
     },
-    /// The cryptography refused its own defaults.
+    /// The cryptographic provider rejected its own defaults.
     #[error("TLS cannot be set up: {0}")]
     Provider(String),
 }
 
 impl TlsConfigError {
-    /// The stable name.
+    /// Stable error code.
     pub const fn code(&self) -> &'static str {
         match self {
             TlsConfigError::CaFileUnreadable { .. } => "ca_file.unreadable",
@@ -108,24 +109,24 @@ impl TlsConfigError {
         }
     }
 
-    /// Whether another try may end otherwise: never.
+    /// Returns whether a retry may succeed: never.
     pub const fn is_retryable(&self) -> bool {
         false
     }
 }
 
-/// What all sessions of a crawl share. Cheap to clone.
+/// The TLS configuration shared by all sessions of a crawl. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct TlsConfig {
     client: Arc<ClientConfig>,
-    refused: Arc<Refused>,
+    refused: Arc<RejectedChain>,
     time: Arc<CrawlTime>,
     wall_at_start: Wall,
     verified: bool,
 }
 
 impl TlsConfig {
-    /// Reads the roots and fixes what every handshake offers.
+    /// Reads the roots and sets what every handshake offers.
     pub fn new(settings: &TlsSettings) -> Result<Self, TlsConfigError> {
         let time = Arc::new(CrawlTime(AtomicU64::new(settings.wall_at_start.0)));
         let provider = Arc::new(provider());
@@ -138,23 +139,23 @@ impl TlsConfig {
         if let Some(file) = &settings.ca_file {
             add_roots(&mut roots, file)?;
         }
-        let judge: Arc<dyn ServerCertVerifier> = if settings.insecure {
+        let inner: Arc<dyn ServerCertVerifier> = if settings.insecure {
             Arc::new(NoVerification(provider))
         } else {
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
                 .build()
                 .map_err(|error| TlsConfigError::Provider(error.to_string()))?
         };
-        let refused = Arc::new(Refused::default());
-        let verifier = Keeping {
-            judge,
+        let refused = Arc::new(RejectedChain::default());
+        let verifier = KeepRejected {
+            inner,
             refused: refused.clone(),
         };
         let mut client = builder
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
-        // Some servers end the handshake over any other offer.
+        // Some servers abort the handshake if another protocol is offered.
         client.alpn_protocols = vec![b"http/1.1".to_vec()];
         client.resumption = Resumption::in_memory_sessions(
             settings.session_hosts_max.saturating_mul(TICKETS_PER_HOST),
@@ -168,17 +169,17 @@ impl TlsConfig {
         })
     }
 
-    /// Tells every session what time it is. Call it once a turn.
+    /// Sets the time for all sessions. Call it once per turn.
     pub fn set_now(&self, now: Instant) {
         let wall = self.wall_at_start.at(now);
         self.time.0.store(wall.0, Ordering::Relaxed);
     }
 }
 
-/// aws-lc-rs, with the one key share that nearly every server takes at once.
+/// aws-lc-rs, with the one key share that nearly every server accepts at once.
 ///
-/// AES-128 with SHA-256 is preferred, as browsers prefer it: processors have instructions for that
-/// hash and mostly none for SHA-384, and a resumed handshake is hashing for a good part.
+/// AES-128 with SHA-256 is preferred, as in browsers: processors have instructions for that hash
+/// and mostly none for SHA-384, and hashing is a large part of a resumed handshake.
 fn provider() -> CryptoProvider {
     use aws_lc_rs::kx_group::{SECP256R1, SECP384R1, X25519, X25519MLKEM768};
     let mut provider = CryptoProvider {
@@ -223,7 +224,7 @@ fn add_roots(roots: &mut RootCertStore, file: &CaFile) -> Result<(), TlsConfigEr
     }
 }
 
-/// The crawl's wall time in nanoseconds, for whoever judges a certificate.
+/// The crawl's wall-clock time in nanoseconds, for certificate verification.
 #[derive(Debug)]
 struct CrawlTime(AtomicU64);
 
@@ -234,7 +235,7 @@ impl TimeProvider for CrawlTime {
     }
 }
 
-/// `--insecure`: takes any certificate, and any proof that the server owns it.
+/// `--insecure`: accepts any certificate and any signature.
 #[derive(Debug)]
 struct NoVerification(Arc<CryptoProvider>);
 
@@ -273,12 +274,12 @@ impl ServerCertVerifier for NoVerification {
     }
 }
 
-/// How rustls counts its session store: in tickets, of which a host may leave this many.
+/// Unit of rustls's session store: maximum number of tickets per host.
 const TICKETS_PER_HOST: usize = 8;
 
 #[cfg(test)]
 pub(crate) mod testing {
-    //! A server in memory, for the tests of this floor.
+    //! An in-memory server for tests.
 
     use std::io::{Read, Write};
 
@@ -290,10 +291,10 @@ pub(crate) mod testing {
 
     use super::*;
 
-    /// 2026-11-21, when these tests think they run.
+    /// 2026-11-21, the time at which these tests run.
     pub(crate) const WALL: Wall = Wall(1_795_219_200_000_000_000);
 
-    /// An authority whose certificate goes into a `--ca-file`.
+    /// A certificate authority whose certificate goes into a `--ca-file`.
     pub(crate) struct Authority {
         issuer: CertifiedIssuer<'static, KeyPair>,
     }
@@ -322,7 +323,7 @@ pub(crate) mod testing {
             }
         }
 
-        /// A server for `name`, valid in the given years, which are half open.
+        /// A server for `name`, valid from the first year up to, not including, the second.
         pub(crate) fn server(
             &self,
             name: &str,
@@ -337,7 +338,7 @@ pub(crate) mod testing {
             server_config(certificate.der().clone(), &key, versions)
         }
 
-        /// A server that no test has reason to distrust.
+        /// A server that should be trusted.
         pub(crate) fn good_server(&self, name: &str) -> Arc<ServerConfig> {
             self.server(name, (2020, 2040), &[&TLS13])
         }
@@ -367,26 +368,26 @@ pub(crate) mod testing {
             Server(ServerConnection::new(config.clone()).expect("a server"))
         }
 
-        /// Takes bytes from the client, answers with bytes for it and with what the client said.
+        /// Receives bytes from the client; returns bytes for it and the received plaintext.
         pub(crate) fn exchange(&mut self, mut wire: &[u8]) -> (Vec<u8>, Vec<u8>) {
-            let mut heard = Vec::new();
+            let mut received = Vec::new();
             while !wire.is_empty() && self.0.read_tls(&mut wire).expect("room") > 0 {
                 let outcome = self.0.process_new_packets();
-                let _ = self.0.reader().read_to_end(&mut heard);
+                let _ = self.0.reader().read_to_end(&mut received);
                 if outcome.is_err() {
                     break;
                 }
             }
-            (self.output(), heard)
+            (self.output(), received)
         }
 
         /// Bytes for the client that carry `plain`.
-        pub(crate) fn say(&mut self, plain: &[u8]) -> Vec<u8> {
+        pub(crate) fn respond(&mut self, plain: &[u8]) -> Vec<u8> {
             self.0.writer().write_all(plain).expect("room");
             self.output()
         }
 
-        /// Bytes for the client that say close_notify.
+        /// Bytes for the client with close_notify.
         pub(crate) fn close(&mut self) -> Vec<u8> {
             self.0.send_close_notify();
             self.output()

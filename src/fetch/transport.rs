@@ -1,4 +1,4 @@
-//! What lies between the wire and HTTP: nothing, or TLS.
+//! The layer between the wire and HTTP: none, or TLS.
 
 use super::failure::Failure;
 use super::tls::{Certificates, TlsInfo, TlsSession};
@@ -6,9 +6,9 @@ use super::tls::{Certificates, TlsInfo, TlsSession};
 /// The layer between the wire and HTTP.
 #[derive(Debug)]
 pub(super) enum Transport {
-    /// The wire carries HTTP itself.
+    /// HTTP runs directly on the wire.
     Plain,
-    /// TLS, and what it has decrypted but nobody has read yet.
+    /// TLS, with its decrypted bytes that were not read yet.
     Tls(Box<Secured>),
 }
 
@@ -33,8 +33,8 @@ impl Transport {
         }
     }
 
-    /// TLS takes all that came from the wire; without it the bytes stay where they are.
-    pub(super) fn take_in(&mut self, wire: &mut &[u8]) {
+    /// Passes all bytes from the wire to TLS; without TLS they stay in `wire`.
+    pub(super) fn decrypt(&mut self, wire: &mut &[u8]) {
         if let Transport::Tls(tls) = self {
             let wire = std::mem::take(wire);
             if tls.broken.is_none() {
@@ -51,14 +51,14 @@ impl Transport {
         }
     }
 
-    /// HTTP has read so many bytes.
+    /// Marks this many bytes as read.
     pub(super) fn consume(&mut self, wire: &mut &[u8], bytes: usize) {
         match self {
             Transport::Plain => *wire = &wire[bytes..],
             Transport::Tls(tls) => {
                 tls.read += bytes;
                 if tls.read == tls.plain.len() {
-                    // Given back at once: most connections wait most of the time.
+                    // Freed at once, because most connections are idle most of the time.
                     tls.plain = Vec::new();
                     tls.read = 0;
                 }
@@ -66,7 +66,8 @@ impl Transport {
         }
     }
 
-    /// Sends bytes of HTTP's: to `out`, or to where [`Transport::take_output`] finds them.
+    /// Sends bytes of HTTP: to `out`, or through TLS, whose output [`Transport::take_output`]
+    /// returns.
     pub(super) fn send(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         match self {
             Transport::Plain => out.extend_from_slice(bytes),
@@ -74,14 +75,14 @@ impl Transport {
         }
     }
 
-    /// Appends what the layer itself has to say to `out`.
+    /// Appends the layer's own output to `out`.
     pub(super) fn take_output(&mut self, out: &mut Vec<u8>) {
         if let Transport::Tls(tls) = self {
             tls.session.take_output(out);
         }
     }
 
-    /// What broke after the bytes that are unread. Told once.
+    /// Takes the failure that follows after the unread bytes. Returned once.
     pub(super) fn take_failure(&mut self) -> Option<Failure> {
         match self {
             Transport::Plain => None,
@@ -89,7 +90,7 @@ impl Transport {
         }
     }
 
-    /// Whether something broke and has not been told.
+    /// Returns whether there is a failure that was not taken yet.
     pub(super) fn is_broken(&self) -> bool {
         matches!(self, Transport::Tls(tls) if tls.broken.is_some())
     }
@@ -98,17 +99,17 @@ impl Transport {
         matches!(self, Transport::Tls(tls) if tls.session.is_handshaking())
     }
 
-    /// Whether the peer has said, within the layer, that nothing follows (close_notify).
+    /// Returns whether the peer has ended its data within the layer (close_notify).
     pub(super) fn peer_closed(&self) -> bool {
         matches!(self, Transport::Tls(tls) if tls.session.peer_closed())
     }
 
-    /// Whether the wire's end, if it comes now, is one that nobody but the peer can have made.
+    /// Returns whether an end of the wire now can only come from the peer itself.
     pub(super) fn may_end(&self) -> bool {
         matches!(self, Transport::Plain) || self.peer_closed()
     }
 
-    /// Tells the peer that nothing follows.
+    /// Sends close_notify, if there is TLS.
     pub(super) fn close(&mut self) {
         if let Transport::Tls(tls) = self {
             tls.session.close();
@@ -129,7 +130,7 @@ impl Transport {
         }
     }
 
-    /// Bytes of memory held by what is unread.
+    /// Bytes of memory held by unread bytes.
     pub(super) fn memory(&self) -> usize {
         match self {
             Transport::Plain => 0,

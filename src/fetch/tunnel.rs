@@ -1,4 +1,4 @@
-//! A way through a proxy: what is said to it between TCP and whatever the tunnel carries.
+//! Tunnels through a proxy: the exchange with the proxy between TCP and the tunnelled protocol.
 
 mod connect;
 mod socks5;
@@ -10,10 +10,10 @@ use super::failure::{Failure, FailureKind};
 use crate::wire::proxy::{Protocol, Proxy};
 use crate::wire::url::CrawlUrl;
 
-/// A tunnel that a proxy is asked for: to one origin, before anything else is sent.
+/// A tunnel to one origin, requested from a proxy before anything else is sent.
 ///
-/// Nothing is sent ahead of the proxy's last word, and nothing beyond it is read: what follows
-/// belongs to the origin.
+/// Nothing is sent before the proxy's last answer, and no byte after it is consumed: these belong
+/// to the origin.
 #[derive(Debug)]
 pub enum Tunnel {
     /// Through an HTTP proxy.
@@ -23,11 +23,11 @@ pub enum Tunnel {
 }
 
 impl Tunnel {
-    /// The tunnel that this proxy must be asked for to fetch this URL. None where the proxy is asked
-    /// for the URL itself.
+    /// The tunnel needed to fetch this URL through this proxy. `None` if the proxy forwards the
+    /// request itself.
     ///
     /// # Errors
-    /// The host's name is too long to be said.
+    /// The host name is too long for the protocol.
     pub fn new(proxy: &Proxy, url: &CrawlUrl) -> Result<Option<Self>, Failure> {
         Ok(match proxy.protocol() {
             Protocol::Http if proxy.forwards(url) => None,
@@ -36,7 +36,7 @@ impl Tunnel {
         })
     }
 
-    /// Appends what is to be sent to `out`.
+    /// Appends the bytes to send to `out`.
     pub fn take_output(&mut self, out: &mut Vec<u8>) {
         let waiting = match self {
             Tunnel::Connect(connect) => &mut connect.out,
@@ -45,10 +45,11 @@ impl Tunnel {
         out.append(waiting);
     }
 
-    /// Takes the proxy's bytes. True when the tunnel stands: the rest of `input` came through it.
+    /// Consumes the proxy's bytes. Returns `true` when the tunnel is open: the rest of `input` came
+    /// through it.
     ///
     /// # Errors
-    /// There will be no tunnel.
+    /// The tunnel cannot be opened.
     pub fn handle_bytes(&mut self, input: &mut &[u8]) -> Result<bool, Failure> {
         match self {
             Tunnel::Connect(connect) => connect.read(input),
@@ -57,35 +58,35 @@ impl Tunnel {
     }
 }
 
-/// The proxy will not.
+/// The proxy refuses.
 fn refused(detail: String) -> Failure {
     Failure::new(FailureKind::Connect, "proxy_refused", detail)
 }
 
-/// The proxy would, but cannot reach the origin.
+/// The proxy cannot reach the origin.
 fn unreachable(detail: String) -> Failure {
     Failure::new(FailureKind::Connect, UNREACHABLE, detail)
 }
 
-/// The proxy wants credentials, or others.
+/// The proxy requires credentials, or rejects those given.
 pub(super) fn unauthorized(detail: &'static str) -> Failure {
     Failure::new(FailureKind::Connect, "proxy_auth", detail)
 }
 
-/// It is no proxy, or not of this protocol.
+/// The peer is no proxy of this protocol.
 fn protocol(detail: String) -> Failure {
     Failure::new(FailureKind::Connect, "proxy_protocol", detail)
 }
 
-/// The code of a tunnel whose far end the proxy could not reach.
+/// The code of a tunnel whose proxy could not reach the origin.
 pub const UNREACHABLE: &str = "proxy_unreachable";
 
 #[cfg(test)]
 mod testing {
     use super::*;
 
-    /// What came of a tunnel whose proxy says all this, one answer after the other: what was said to
-    /// it, and what followed its last word, or the code of the failure.
+    /// Runs a tunnel whose proxy sends these answers. Returns all that was sent to it, and the
+    /// bytes after its last answer, or the code of the failure.
     pub fn run(
         tunnel: &mut Tunnel,
         answers: &[&[u8]],
@@ -101,7 +102,10 @@ mod testing {
                 tunnel.take_output(&mut said);
                 match came {
                     Ok(true) => return (said, Ok(Some([input, later].concat()))),
-                    Ok(false) => assert!(input.is_empty(), "what is not whole yet is kept"),
+                    Ok(false) => assert!(
+                        input.is_empty(),
+                        "an incomplete answer is consumed and stored"
+                    ),
                     Err(failure) => {
                         assert_eq!(failure.kind, FailureKind::Connect);
                         assert!(!failure.detail.is_empty());
@@ -116,6 +120,6 @@ mod testing {
     pub fn tunnel(proxy: &str, url: &str) -> Option<Tunnel> {
         let proxy: Proxy = proxy.parse().expect("a proxy");
         let url = CrawlUrl::parse(url).expect("a URL");
-        Tunnel::new(&proxy, &url).expect("a host that can be said")
+        Tunnel::new(&proxy, &url).expect("a host that fits the protocol")
     }
 }

@@ -6,9 +6,9 @@ use serde_json::value::RawValue;
 use smallvec::SmallVec;
 
 use super::request::Request;
+use crate::base::ids::ScopeId;
 use crate::base::records::Records;
-use crate::throttle::map::{Entry, Scopes};
-use crate::throttle::scope::ScopeId;
+use crate::base::scopes::{Entry, Scopes};
 use crate::wire::proxy::Route;
 
 /// What few requests have.

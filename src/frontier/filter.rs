@@ -1,11 +1,11 @@
-//! What is in and what is out of a crawl.
+//! URL filters: which URLs a crawl admits.
 
 use std::collections::BTreeMap;
 
 use super::settings::{Follow, Settings};
 use crate::wire::url::CrawlUrl;
 
-/// Why a URL is not admitted. Filtered links are counted, by name; they have no result line.
+/// Why a URL is not admitted. Filtered links are counted by name; they have no result line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Filtered {
@@ -15,9 +15,9 @@ pub enum Filtered {
     Length,
     /// Deeper than `DEPTH_LIMIT`.
     Depth,
-    /// A path segment repeats more often than `PATH_REPEAT_LIMIT`: a trap.
+    /// A path segment repeats more than `PATH_REPEAT_LIMIT` times: a crawler trap.
     PathRepeat,
-    /// On a host that `--follow` leaves out.
+    /// Its host is outside `--follow`.
     Offsite,
     /// No `--allow` matches.
     NotAllowed,
@@ -25,15 +25,15 @@ pub enum Filtered {
     Denied,
     /// Its host is excluded.
     Excluded,
-    /// Its host has had `--max-pages-per-host`.
+    /// `--max-pages-per-host` is reached.
     HostPages,
-    /// The frontier is full.
+    /// `FRONTIER_MAX` requests are queued.
     FrontierFull,
-    /// The page had more links than `LINKS_PER_PAGE_MAX`.
+    /// Beyond the first `LINKS_PER_PAGE_MAX` links of its page.
     LinksPerPage,
-    /// A sitemap that stands deeper in others than `SITEMAP_DEPTH_LIMIT`.
+    /// A sitemap nested deeper than `SITEMAP_DEPTH_LIMIT`.
     SitemapDepth,
-    /// A sitemap of a host that has had `SITEMAPS_PER_HOST_MAX`.
+    /// A sitemap of a host that has reached `SITEMAPS_PER_HOST_MAX`.
     HostSitemaps,
 }
 
@@ -58,9 +58,10 @@ impl Filtered {
     }
 }
 
-/// The filters that need nothing but the URL and the settings.
+/// Applies the filters that need only the URL and the settings.
 ///
-/// A seed passes all but `--exclude`, `--deny`, `--allow` and the length: where it leads is the user's word.
+/// A seed (`depth` 0) is exempt from the limits on depth and on repeated path segments, since the user
+/// chose it.
 pub fn check(settings: &Settings, url: &CrawlUrl, depth: u32) -> Result<(), Filtered> {
     if url.as_str().len() > settings.url_length_limit {
         return Err(Filtered::Length);
@@ -84,19 +85,19 @@ pub fn check(settings: &Settings, url: &CrawlUrl, depth: u32) -> Result<(), Filt
     Ok(())
 }
 
-/// Whether `--exclude` names the URL's host: then nothing at all is asked of it.
+/// Returns whether `--exclude` matches the URL's host: then no request is sent to it.
 pub fn excludes(settings: &Settings, url: &CrawlUrl) -> bool {
     is_excluded(&settings.exclude_hosts, url.host_str())
 }
 
-/// The hosts and domains that links may lead to.
+/// Registrable domains of the seeds, for `--follow domain`.
 #[derive(Debug, Default)]
 pub struct Site {
     domains: BTreeMap<Box<str>, ()>,
 }
 
 impl Site {
-    /// Counts the URL's registrable domain as one of the seeds'.
+    /// Adds the registrable domain of a seed's URL.
     pub fn add(&mut self, follow: Follow, url: &CrawlUrl) {
         if follow == Follow::Domain {
             self.domains
@@ -105,7 +106,7 @@ impl Site {
         }
     }
 
-    /// Whether `--follow` leads there. `seed_host`: the URL's host is a seed's.
+    /// Returns whether `--follow` includes the URL. `seed_host`: its host is a seed's.
     pub fn contains(&self, follow: Follow, url: &CrawlUrl, seed_host: bool) -> bool {
         match follow {
             Follow::None => false,
@@ -116,7 +117,7 @@ impl Site {
     }
 }
 
-/// Whether one path segment stands in the path more than `limit` times; 0 is no limit.
+/// Returns whether a path segment occurs more than `limit` times; 0 is no limit.
 fn repeats(path: &str, limit: u32) -> bool {
     if limit == 0 {
         return false;
@@ -131,7 +132,8 @@ fn repeats(path: &str, limit: u32) -> bool {
         .any(|window| window[0] == window[limit as usize])
 }
 
-/// Whether a list of hosts (`a.test`) and domains (`*.a.test`: all below it, and itself) names this one.
+/// Returns whether a list of hosts (`a.test`) and domains (`*.a.test`: itself and all subdomains)
+/// matches `host`.
 fn is_excluded(list: &[String], host: &str) -> bool {
     list.iter().any(|entry| match entry.strip_prefix("*.") {
         Some(domain) => host
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_that_repeats_too_often_is_a_trap() {
+    fn a_path_that_repeats_a_segment_too_often_is_filtered() {
         let settings = Settings {
             path_repeat_limit: 2,
             ..Settings::default()
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_over_the_length_limit_is_out() {
+    fn a_url_over_the_length_limit_is_filtered() {
         let settings = Settings {
             url_length_limit: 20,
             ..Settings::default()
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn an_excluded_domain_takes_its_subdomains_along_and_not_its_neighbours() {
+    fn an_excluded_domain_includes_its_subdomains_only() {
         let list = vec!["*.bad.test".to_owned(), "one.test".to_owned()];
         assert!(is_excluded(&list, "bad.test"));
         assert!(is_excluded(&list, "deep.www.bad.test"));

@@ -1,4 +1,4 @@
-//! Hosts: how many pages each has given, and whether it still answers.
+//! Hosts: the number of pages of each, and its health.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,12 +10,11 @@ use crate::base::intern::Interner;
 use crate::base::secret::Secret;
 use crate::base::time::Instant;
 
-/// A host by the number of its name.
+/// A host, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub u32);
 
-/// All hosts that the crawl has to do with. Their names are spelled out elsewhere, among those of
-/// the scopes, which are mostly the same.
+/// All hosts of the crawl, by name and by number.
 ///
 /// ```text
 ///        five failures in a row,             a failure, HOST_DOWN_AFTER
@@ -27,73 +26,74 @@ pub struct HostId(pub u32);
 /// ```
 #[derive(Debug)]
 pub struct Hosts {
+    names: Interner,
     hosts: ChunkedVec<Host>,
-    /// What each has given; empty where nobody asks how much that is.
-    given: ChunkedVec<Given>,
-    counts: bool,
+    /// Pages of each host; empty unless pages per host are limited.
+    page_counts: ChunkedVec<PageCount>,
+    pages_counted: bool,
     /// Those that failed since their last success.
-    failing: HashMap<Place, Failing, Secret>,
-    /// Those that are held, by the end of their holds: each once. Holds that are over leave it in time.
-    held: BTreeSet<(Instant, Place)>,
-    /// For how long nothing could be asked through no fault of theirs, until `stopped_since`.
+    failing: HashMap<HostPort, Failing, Secret>,
+    /// Held ones, by the end of the hold, each once. Expired holds are removed by [`Hosts::expire`].
+    held: BTreeSet<(Instant, HostPort)>,
+    /// Total time in which the crawl itself could send nothing, until `stopped_since`.
     stopped: Duration,
-    /// Since when it is so again.
+    /// Since when the crawl can send nothing; `None` while it can.
     stopped_since: Option<Instant>,
 }
 
-/// What is remembered of one host. There may be millions.
+/// State of one host. There may be millions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Host {
-    /// A seed names it, or a seed's redirect leads to it.
+    /// The host of a seed, or of a seed's redirect.
     pub is_seed: bool,
     /// One of its ports may have an entry in `failing`.
     has_failed: bool,
 }
 
-/// What is connected to: a host and a port. A port that is closed says nothing of another.
-pub type Place = (HostId, u16);
+/// A host and a port, as connected to. Health is per port: a closed one does not affect another.
+pub type HostPort = (HostId, u16);
 
 /// A host that failed since its last success.
 #[derive(Clone, Copy, Debug)]
 struct Failing {
-    /// The first failure in the row, in [running time](Hosts::running).
+    /// The first failure in the row, in [active time](Hosts::active_time).
     since: Instant,
     /// Failures since the last success.
     failures: u8,
-    /// Holds since the last success; [`GIVEN_UP`] once it was given up.
+    /// Holds since the last success; [`GIVEN_UP`] after it was given up.
     holds: u8,
-    /// The end of its hold, or of its being given up; in the past while it may be tried.
+    /// End of its hold, or of the time that it stays given up; in the past while it may be tried.
     until: Instant,
-    /// It accepted connections and answered nothing: a connection alone is no success.
-    is_mute: bool,
-    /// Times it was given up.
+    /// It accepts connections but answers nothing: a connection alone is no success.
+    is_unresponsive: bool,
+    /// How often it was given up.
     given_up: u8,
-    /// It was given up because our machine has no route to it.
+    /// It was given up because this machine has no route to it.
     is_unroutable: bool,
-    /// Until then, in running time, it was excused.
-    excused_until: Instant,
+    /// End of the last discounted span, in active time.
+    discounted_until: Instant,
 }
 
-/// The pages of one host.
+/// Page count of one host.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Given {
+pub struct PageCount {
     /// Pages fetched.
     pub pages: u32,
     /// Pages being fetched.
     pub in_flight: u32,
 }
 
-/// Whether a host may be asked.
+/// Health of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It may.
+    /// It may be asked.
     Up,
-    /// It failed; not before this moment.
+    /// It failed: not to be asked before this time.
     Held(Instant),
     /// It was given up: its URLs end as `host_down`, or as `robots.unreachable` where its robots.txt
     /// never came.
     Down,
-    /// It was given up because our machine has no route to it: its URLs end as `connect.unreachable`.
+    /// It was given up because this machine has no route to it: its URLs end as `connect.unreachable`.
     Unroutable,
 }
 
@@ -106,36 +106,38 @@ pub enum HostFailure {
     Unanswered,
 }
 
-/// What came of a failure.
+/// Result of recording a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostVerdict {
-    /// Nothing yet, or it was of a request on its way when an earlier verdict fell.
+    /// The failure is counted, without effect so far; or its request was in flight when an earlier
+    /// failure caused a hold.
     Counted,
-    /// The host is held for so long.
+    /// The host is held for this long.
     Held(Duration),
-    /// It was without a success for this long and is given up.
+    /// The host is given up, after this long without a success.
     GivenUp(Duration),
 }
 
-/// Failures in a row that put a host on hold.
+/// Number of failures in a row after which a host is held.
 const FAILURES_MAX: u8 = 5;
 /// The first hold; each further one is twice as long.
 const HOLD_MIN: Duration = Duration::from_secs(5);
-/// The longest hold, and how long a host that was given up stays so. Then one request tries again, and
-/// if that fails the host stays given up for twice as long.
+/// The longest hold, and how long a host stays given up the first time. Then one request tries again; if
+/// it fails, the host stays given up for twice as long.
 const HOLD_MAX: Duration = Duration::from_secs(15 * 60);
-/// The longest that a host stays given up.
+/// Maximum time that a host stays given up.
 const DOWN_MAX: Duration = Duration::from_secs(24 * 3600);
-/// In place of the number of holds.
+/// Value of [`Failing::holds`] for a host that was given up.
 const GIVEN_UP: u8 = u8::MAX;
 
 impl Hosts {
-    /// None yet.
+    /// Creates an empty table. `secret` keys its hash tables.
     pub fn new(secret: &Secret) -> Self {
         Hosts {
+            names: Interner::new(secret),
             hosts: ChunkedVec::new(),
-            given: ChunkedVec::new(),
-            counts: false,
+            page_counts: ChunkedVec::new(),
+            pages_counted: false,
             failing: HashMap::with_hasher(*secret),
             held: BTreeSet::new(),
             stopped: Duration::ZERO,
@@ -143,58 +145,73 @@ impl Hosts {
         }
     }
 
-    /// The host of a name, made if it is new.
-    pub fn host(&mut self, name: &str, names: &mut Interner) -> HostId {
-        let id = names.intern(name);
-        names.keep(id);
+    /// Returns the host of a name, adding it if it is new.
+    pub fn host(&mut self, name: &str) -> HostId {
+        let id = self.names.intern(name);
         self.hosts.grow_to(id as usize + 1, Host::default);
         HostId(id)
     }
 
-    /// Counts pages from now on: where they are limited.
+    /// Turns on counting of pages, for a limit on pages per host.
     pub fn count_pages(&mut self) {
-        self.counts = true;
+        self.pages_counted = true;
     }
 
-    /// The pages of a host; none where they are not counted.
-    pub fn given(&self, id: HostId) -> Given {
-        let given = self.given.get(id.0 as usize);
-        given.copied().unwrap_or_default()
+    /// Page count of a host; zero if pages are not counted.
+    pub fn page_count(&self, id: HostId) -> PageCount {
+        let count = self.page_counts.get(id.0 as usize);
+        count.copied().unwrap_or_default()
     }
 
-    /// Whether pages are counted.
-    pub fn counts_pages(&self) -> bool {
-        self.counts
+    /// Returns whether pages are counted.
+    pub fn are_pages_counted(&self) -> bool {
+        self.pages_counted
     }
 
-    /// The pages of a host, to be changed, where they are counted.
-    pub fn given_mut(&mut self, id: HostId) -> &mut Given {
-        self.given.grow_to(id.0 as usize + 1, Given::default);
-        &mut self.given[id.0 as usize]
+    /// Page count of a host, mutable. Call it only if pages are counted.
+    pub fn page_count_mut(&mut self, id: HostId) -> &mut PageCount {
+        self.page_counts
+            .grow_to(id.0 as usize + 1, PageCount::default);
+        &mut self.page_counts[id.0 as usize]
     }
 
-    /// The host of a name, if it is known.
-    pub fn find(&self, name: &str, names: &Interner) -> Option<HostId> {
-        let id = names.get(name)?;
-        self.hosts.get(id as usize).map(|_| HostId(id))
+    /// Returns the host of a name, if known.
+    pub fn find(&self, name: &str) -> Option<HostId> {
+        self.names.get(name).map(HostId)
     }
 
-    /// What is remembered of a host.
+    /// The name of a host.
+    pub fn name(&self, id: HostId) -> &str {
+        self.names.name(id.0)
+    }
+
+    /// Reads the memory that a look-up of each of these hosts by name needs, one level of indirection
+    /// for all before the next, so that cache misses overlap. The returned sum has no meaning.
+    pub fn touch_names(&self, ids: &[u32]) -> u64 {
+        let names = ids.iter().map(|id| self.names.name(*id));
+        let mut sum: u64 = names.map(|name| name.len() as u64).sum();
+        for id in ids {
+            sum += u64::from(self.names.get(self.names.name(*id)).unwrap_or_default());
+        }
+        sum
+    }
+
+    /// State of a host.
     pub fn get(&self, id: HostId) -> &Host {
         &self.hosts[id.0 as usize]
     }
 
-    /// What is remembered of a host, to be changed.
+    /// State of a host, mutable.
     pub fn get_mut(&mut self, id: HostId) -> &mut Host {
         &mut self.hosts[id.0 as usize]
     }
 
-    /// Whether a host may be asked at `now`.
-    pub fn health(&self, place: Place, now: Instant) -> Health {
-        if !self.get(place.0).has_failed {
+    /// Health of a host at `now`.
+    pub fn health(&self, host_port: HostPort, now: Instant) -> Health {
+        if !self.get(host_port.0).has_failed {
             return Health::Up;
         }
-        match self.failing.get(&place) {
+        match self.failing.get(&host_port) {
             Some(failing) if failing.until <= now => Health::Up,
             Some(failing) if failing.holds < GIVEN_UP => Health::Held(failing.until),
             Some(failing) if failing.is_unroutable => Health::Unroutable,
@@ -203,100 +220,100 @@ impl Hosts {
         }
     }
 
-    /// A host failed. After five failures in a row it is held for 5 s, after one where its robots.txt
-    /// got no answer, and again, for twice as long, up to 15 min, after each failure that follows a
-    /// hold. It is given up at a failure `down_after` after the first of the row; no hold ends later
-    /// than that.
+    /// Records a failure. The host is held for 5 s after five failures in a row, or after one request for
+    /// robots.txt without an answer; each failure after a hold holds it for twice as long, up to 15 min.
+    /// A failure `down_after` or more after the first of the row gives it up; no hold ends later than
+    /// that.
     pub fn failed(
         &mut self,
-        place: Place,
+        host_port: HostPort,
         how: HostFailure,
         down_after: Duration,
         now: Instant,
     ) -> HostVerdict {
-        if self.health(place, now) != Health::Up {
-            // Of requests that were on their way when the verdict fell.
+        if self.health(host_port, now) != Health::Up {
+            // Its request was in flight when the host was held.
             return HostVerdict::Counted;
         }
-        let running = self.running(now);
-        let failing = self.failing_mut(place, now);
-        let since = running.saturating_since(failing.since);
+        let active = self.active_time(now);
+        let failing = self.failing_mut(host_port, now);
+        let since = active.saturating_since(failing.since);
         let before = failing.until;
-        failing.is_mute |= how == HostFailure::Unanswered;
+        failing.is_unresponsive |= how == HostFailure::Unanswered;
         failing.failures = failing.failures.saturating_add(1);
         let is_tried_again = failing.holds > 0;
         if how == HostFailure::Unconnected && failing.failures < FAILURES_MAX && !is_tried_again {
             return HostVerdict::Counted;
         }
         if since >= down_after {
-            self.give_up(place, false, now);
+            self.give_up(host_port, false, now);
             return HostVerdict::GivenUp(since);
         }
         let hold = HOLD_MIN
             .saturating_mul(1 << failing.holds.min(16))
             .min(HOLD_MAX);
-        // Its last try is due when its time is over, not after that.
+        // The last try is due when `down_after` has passed, not later.
         let hold = hold.min(down_after - since);
         failing.until = now + hold;
         failing.holds = failing.holds.saturating_add(1).min(GIVEN_UP - 1);
         let until = failing.until;
-        self.held.remove(&(before, place));
-        self.held.insert((until, place));
+        self.held.remove(&(before, host_port));
+        self.held.insert((until, host_port));
         HostVerdict::Held(hold)
     }
 
-    /// Gives a host up, whatever it did. `is_unroutable`: our machine has no route to it.
-    pub fn give_up(&mut self, place: Place, is_unroutable: bool, now: Instant) {
-        let failing = self.failing_mut(place, now);
+    /// Gives a host up, whatever its failures. `is_unroutable`: this machine has no route to it.
+    pub fn give_up(&mut self, host_port: HostPort, is_unroutable: bool, now: Instant) {
+        let failing = self.failing_mut(host_port, now);
         let before = failing.until;
         failing.holds = GIVEN_UP;
         failing.is_unroutable = is_unroutable;
         let silence = HOLD_MAX.saturating_mul(1 << failing.given_up.min(16));
         failing.until = now + silence.min(DOWN_MAX);
         failing.given_up = failing.given_up.saturating_add(1);
-        self.held.remove(&(before, place));
+        self.held.remove(&(before, host_port));
     }
 
-    fn failing_mut(&mut self, place: Place, now: Instant) -> &mut Failing {
-        let since = self.running(now);
-        self.get_mut(place.0).has_failed = true;
-        self.failing.entry(place).or_insert(Failing {
+    fn failing_mut(&mut self, host_port: HostPort, now: Instant) -> &mut Failing {
+        let since = self.active_time(now);
+        self.get_mut(host_port.0).has_failed = true;
+        self.failing.entry(host_port).or_insert(Failing {
             since,
             failures: 0,
             holds: 0,
             until: now,
-            is_mute: false,
+            is_unresponsive: false,
             given_up: 0,
             is_unroutable: false,
-            excused_until: Instant::START,
+            discounted_until: Instant::START,
         })
     }
 
-    /// See [`Frontier::excuse_hosts`](crate::frontier::Frontier::excuse_hosts).
-    pub fn excuse_all(&mut self, span: Duration) {
+    /// See [`Frontier::discount_time`](crate::frontier::Frontier::discount_time).
+    pub fn discount_all(&mut self, span: Duration) {
         if self.stopped_since.is_none() {
             self.stopped += span;
         }
     }
 
-    /// See [`Frontier::excuse_host`](crate::frontier::Frontier::excuse_host).
-    pub fn excuse(&mut self, place: Place, since: Instant, now: Instant) {
-        let running = self.running(now);
-        if let Some(failing) = self.failing.get_mut(&place) {
-            // Several lanes may lead there.
-            let since = since.max(failing.since).max(failing.excused_until);
-            failing.since += running.saturating_since(since);
-            failing.excused_until = running;
+    /// See [`Frontier::discount_host_time`](crate::frontier::Frontier::discount_host_time).
+    pub fn discount(&mut self, host_port: HostPort, since: Instant, now: Instant) {
+        let active = self.active_time(now);
+        if let Some(failing) = self.failing.get_mut(&host_port) {
+            // Several lanes may report overlapping spans.
+            let since = since.max(failing.since).max(failing.discounted_until);
+            failing.since += active.saturating_since(since);
+            failing.discounted_until = active;
         }
     }
 
-    /// A clock that stands still while nothing can be asked through no fault of the hosts.
-    pub fn running(&self, now: Instant) -> Instant {
+    /// Returns `now` on a clock that stops while the crawl itself can send nothing.
+    pub fn active_time(&self, now: Instant) -> Instant {
         self.stopped_since.map_or(now, |since| since.min(now)) - self.stopped
     }
 
-    /// Whether anything can be asked now, or not through no fault of the hosts: such time does not count
-    /// towards their being given up.
+    /// Stops or restarts the clock of [`Hosts::active_time`]: time in which the crawl itself can send
+    /// nothing does not count towards giving a host up.
     pub fn set_stopped(&mut self, is_stopped: bool, now: Instant) {
         match (self.stopped_since, is_stopped) {
             (None, true) => self.stopped_since = Some(now),
@@ -308,30 +325,33 @@ impl Hosts {
         }
     }
 
-    /// A host was connected to: a success, unless connections are all it gives.
-    pub fn connected(&mut self, place: Place) {
-        if self.get(place.0).has_failed
-            && self.failing.get(&place).is_some_and(|host| !host.is_mute)
+    /// Records a connection: a success, unless the host has accepted connections without answering.
+    pub fn connected(&mut self, host_port: HostPort) {
+        if self.get(host_port.0).has_failed
+            && self
+                .failing
+                .get(&host_port)
+                .is_some_and(|host| !host.is_unresponsive)
         {
-            self.forgive(place);
+            self.reset(host_port);
         }
     }
 
-    /// A host answered a request: a success.
-    pub fn answered(&mut self, place: Place) {
-        if self.get(place.0).has_failed {
-            self.forgive(place);
+    /// Records an answer: a success.
+    pub fn answered(&mut self, host_port: HostPort) {
+        if self.get(host_port.0).has_failed {
+            self.reset(host_port);
         }
     }
 
-    fn forgive(&mut self, place: Place) {
-        if let Some(failing) = self.failing.remove(&place) {
-            self.held.remove(&(failing.until, place));
+    fn reset(&mut self, host_port: HostPort) {
+        if let Some(failing) = self.failing.remove(&host_port) {
+            self.held.remove(&(failing.until, host_port));
         }
     }
 
-    /// How many hosts are held at `now`, and when the first of these holds is over. Holds that are over
-    /// and not yet [forgotten](Hosts::expire) are few.
+    /// Number of hosts held at `now`, and when the first of these holds ends. Expired holds not yet
+    /// [removed](Hosts::expire) are few.
     pub fn held(&self, now: Instant) -> (usize, Option<Instant>) {
         let over = self
             .held
@@ -342,7 +362,7 @@ impl Hosts {
         (self.held.len() - over, next)
     }
 
-    /// Forgets holds that are over: at most so many, so that a turn stays short.
+    /// Removes expired holds, at most [`EXPIRED_PER_TURN`], so that a turn stays short.
     pub fn expire(&mut self, now: Instant) {
         for _ in 0..EXPIRED_PER_TURN {
             match self.held.first() {
@@ -353,7 +373,7 @@ impl Hosts {
     }
 }
 
-/// Holds forgotten per call of [`Hosts::expire`].
+/// Maximum number of holds removed per call of [`Hosts::expire`].
 const EXPIRED_PER_TURN: usize = 1024;
 
 #[cfg(test)]
@@ -363,13 +383,13 @@ mod tests {
 
     const DOWN_AFTER: Duration = Duration::from_secs(3600);
 
-    fn one() -> (Hosts, Place) {
+    fn one() -> (Hosts, HostPort) {
         let mut hosts = Hosts::new(&Secret::from_seed(1));
-        let id = hosts.host("a.test", &mut Interner::new(&Secret::from_seed(1)));
+        let id = hosts.host("a.test");
         (hosts, (id, 80))
     }
 
-    fn fail(hosts: &mut Hosts, id: Place, times: u32, now: Instant) -> HostVerdict {
+    fn fail(hosts: &mut Hosts, id: HostPort, times: u32, now: Instant) -> HostVerdict {
         let fail = |_| hosts.failed(id, Unconnected, DOWN_AFTER, now);
         (0..times).map(fail).last().expect("at least one")
     }
@@ -379,12 +399,12 @@ mod tests {
     }
 
     #[test]
-    fn a_million_of_them_fit_into_4_megabytes() {
+    fn a_host_takes_at_most_4_bytes() {
         assert!(size_of::<Host>() <= 4);
     }
 
     #[test]
-    fn five_failures_in_a_row_hold_a_host_for_five_seconds_then_each_one_for_twice_as_long() {
+    fn five_failures_in_a_row_hold_a_host_for_5_s_and_each_later_one_doubles_the_hold() {
         let (mut hosts, id) = one();
         let mut now = Instant::START + secs(7);
         assert_eq!(fail(&mut hosts, id, 4, now), HostVerdict::Counted);
@@ -405,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_try_is_due_when_its_time_is_over_and_a_failure_then_gives_the_host_up() {
+    fn the_last_try_is_due_at_down_after_and_its_failure_gives_the_host_up() {
         let (mut hosts, id) = one();
         let down_after = secs(120);
         let mut now = Instant::START;
@@ -414,7 +434,7 @@ mod tests {
             match hosts.failed(id, Unanswered, down_after, now) {
                 HostVerdict::Held(hold) => holds.push(hold.as_secs()),
                 HostVerdict::GivenUp(span) => break span,
-                HostVerdict::Counted => panic!("every try is a verdict"),
+                HostVerdict::Counted => panic!("every failure after a hold is a hold or the end"),
             }
             now += Duration::from_secs(*holds.last().expect("just pushed"));
         };
@@ -422,7 +442,7 @@ mod tests {
         assert_eq!(span, down_after);
         assert_eq!(hosts.health(id, now), Health::Down);
         assert_eq!(hosts.held(now), (0, None));
-        // Hosts come back: a quarter of an hour later one request tries.
+        // 15 min later one request tries again.
         now += HOLD_MAX;
         assert_eq!(hosts.health(id, now), Health::Up);
         let verdict = hosts.failed(id, Unconnected, down_after, now);
@@ -434,7 +454,7 @@ mod tests {
         assert_eq!(
             hosts.health(id, now),
             Health::Up,
-            "mute, but it may be asked"
+            "a connection is no success, but it may be asked"
         );
         hosts.answered(id);
         assert_eq!(
@@ -444,33 +464,33 @@ mod tests {
     }
 
     #[test]
-    fn time_in_which_a_host_could_not_be_asked_does_not_count() {
+    fn discounted_time_does_not_count_towards_down_after() {
         let down_after = secs(120);
-        let check = |excuse: fn(&mut Hosts, Place, Instant)| {
+        let check = |discount: fn(&mut Hosts, HostPort, Instant)| {
             let (mut hosts, id) = one();
             let mut now = Instant::START + secs(1000);
             hosts.failed(id, Unanswered, down_after, now);
             now += secs(300);
-            excuse(&mut hosts, id, now);
+            discount(&mut hosts, id, now);
             matches!(
                 hosts.failed(id, Unanswered, down_after, now),
                 HostVerdict::GivenUp(_)
             )
         };
         assert!(check(|_, _, _| ()));
-        assert!(!check(|hosts, _, _| hosts.excuse_all(secs(200))));
-        assert!(!check(|hosts, id, now| hosts.excuse(
+        assert!(!check(|hosts, _, _| hosts.discount_all(secs(200))));
+        assert!(!check(|hosts, id, now| hosts.discount(
             id,
             now - secs(200),
             now
         )));
-        assert!(check(|hosts, id, now| hosts.excuse(
+        assert!(check(|hosts, id, now| hosts.discount(
             id,
             now - secs(100),
             now
         )));
-        // From before its first failure on: all of it is excused, and no more.
-        assert!(!check(|hosts, id, now| hosts.excuse(
+        // A span from before its first failure discounts only the time since that.
+        assert!(!check(|hosts, id, now| hosts.discount(
             id,
             now - secs(900),
             now
@@ -478,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_port_says_nothing_of_another_and_an_open_one_nothing_of_it() {
+    fn the_health_of_a_port_does_not_affect_another_port() {
         let (mut hosts, open) = one();
         let closed = (open.0, 443);
         let mut now = Instant::START;
@@ -495,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_forgives_everything() {
+    fn a_success_resets_failures_and_holds() {
         let (mut hosts, id) = one();
         let now = Instant::START;
         fail(&mut hosts, id, 4, now);
@@ -508,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_accepts_and_answers_nothing_has_no_success_by_being_connected_to() {
+    fn a_connection_to_a_host_that_answers_nothing_is_no_success() {
         let (mut hosts, id) = one();
         let mut now = Instant::START;
         for seconds in [5, 10, 20] {
@@ -523,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn time_in_which_the_crawl_stands_still_does_not_count() {
+    fn time_in_which_the_crawl_is_stopped_does_not_count() {
         let (mut hosts, id) = one();
         let at = |seconds| Instant::START + secs(seconds);
         let fail =
@@ -532,7 +552,7 @@ mod tests {
         hosts.set_stopped(true, at(12));
         hosts.set_stopped(true, at(400));
         hosts.set_stopped(false, at(500));
-        // Five seconds of running time are gone.
+        // Five seconds of active time have passed.
         assert_eq!(fail(&mut hosts, 503), HostVerdict::Held(secs(10)));
         hosts.set_stopped(true, at(513));
         assert_eq!(fail(&mut hosts, 700), HostVerdict::Held(secs(20)));
@@ -541,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_among_those_that_are_held_once() {
+    fn a_held_host_is_counted_once() {
         let (mut hosts, id) = one();
         let mut now = Instant::START;
         for seconds in [5, 10, 20] {
@@ -555,11 +575,10 @@ mod tests {
     }
 
     #[test]
-    fn holds_that_are_over_are_forgotten_and_not_counted() {
+    fn expired_holds_are_removed_and_not_counted() {
         let mut hosts = Hosts::new(&Secret::from_seed(1));
-        let mut names = Interner::new(&Secret::from_seed(1));
-        let ids: Vec<Place> = (0..3)
-            .map(|number| (hosts.host(&format!("h{number}.test"), &mut names), 80))
+        let ids: Vec<HostPort> = (0..3)
+            .map(|number| (hosts.host(&format!("h{number}.test")), 80))
             .collect();
         for (number, id) in ids.iter().enumerate() {
             let at = Instant::START + secs(number as u64);

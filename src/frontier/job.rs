@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::extra::{Costs, Extra, Flags};
 use super::request::{Kind, Request};
-use crate::throttle::map::Scopes;
+use crate::base::scopes::Scopes;
 use crate::wire::proxy::Route;
 use crate::wire::url::CrawlUrl;
 
@@ -30,7 +30,7 @@ pub struct Job {
     /// To be sent on a new connection: a kept one died under it.
     pub fresh: bool,
     /// Whoever submitted it waits to hear how it ends, whatever becomes of it.
-    pub heard: bool,
+    pub awaited: bool,
     /// Redirects behind it.
     pub redirects: u8,
     /// 1 for the first attempt at this URL.
@@ -59,7 +59,7 @@ impl Job {
             kind: Kind::Page,
             seed: true,
             fresh: false,
-            heard: false,
+            awaited: false,
             redirects: 0,
             attempt: 1,
             depth: 0,

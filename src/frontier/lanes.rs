@@ -1,74 +1,80 @@
 //! The frontier: which request of which lane is next, and whether it may be sent at all.
 //!
-//! A lane holds the requests of one origin that share their scopes. It *stands* in one place:
+//! A lane queues the requests of one origin, route and set of scopes. It is in one [`LaneState`]:
 //!
 //! ```text
 //!            ┌────────────── offered (the throttle has it) ◄───────────┐
 //!            ▼                                                         │
 //!   next() ──┬─► a job to send ── more queued? ────────────────────────┤
 //!            ├─► robots.txt first, or being fetched ── robots_arrived ─┤
-//!            ├─► its host is held, the pages are spent ── time, end ───┤
+//!            ├─► host held, or a page limit reached ── time, an end ───┤
 //!            └─► nothing left ── idle, then closed
 //! ```
 
-mod entry;
-mod opening;
-mod ways;
+mod admission;
+mod lifecycle;
+mod routes;
 mod limits;
-mod leaving;
+mod removal;
+
+pub use self::lifecycle::NewLane;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
-use hashbrown::{HashMap, HashTable};
+use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use self::limits::Limited;
-use self::ways::Way;
+use self::routes::LaneRoute;
 use super::extra::{Costs, Extra};
 use super::filter::{Filtered, Site};
 use super::hosts::{Health, HostId, Hosts};
 use super::job::Job;
 use super::numbers::Numbers;
+use super::offers::Offers;
 use super::origins::Origins;
 use super::queue::Queue;
 use super::queued::Queued;
 use super::request::Kind;
-use super::robots::{Brought, RulesCache, Standing as Robots, UNREACHABLE_FOR, Verdict};
+use super::robots::{RobotsResult, RobotsState, RulesCache, UNREACHABLE_FOR, Verdict};
 use super::seen::Seen;
 use super::settings::Settings;
 use crate::base::chunked::ChunkedVec;
+use crate::base::ids::LaneId;
 use crate::base::secret::Secret;
 use crate::base::time::Instant;
-use crate::throttle::engine::{LaneId, Throttle};
-use crate::throttle::scope::ScopeSet;
 use crate::wire::url::CrawlUrl;
 
-/// All that is still to fetch, and what decides whether it may be.
+/// The queued requests of a crawl, and the state that decides which of them may be sent.
 #[derive(Debug)]
 pub struct Frontier {
     settings: Settings,
     lanes: ChunkedVec<Lane>,
-    /// Lanes that are not the first of their origins, by the names that `lane_key` gives them.
-    lane_of: HashTable<(u64, LaneId)>,
+    /// Lanes that are not the first of their origins, by their keys, and their keys.
+    lane_of: HashMap<u64, LaneId, Secret>,
+    key_of: HashMap<LaneId, u64, Secret>,
+    /// Changes that the throttle has not applied yet, in order.
+    changes: Vec<LaneChange>,
     secret: Secret,
-    /// The lanes whose requests do not go as the settings say.
-    routes: HashMap<LaneId, Way, Secret>,
+    /// Lanes whose requests name a route of their own, other than the settings' proxy.
+    routes: HashMap<LaneId, LaneRoute, Secret>,
     /// The host of the settings' proxy, once a lane goes through it.
     proxy_host: Option<HostId>,
-    /// The Crawl-delays of origins that have been made scopes of these lanes.
-    heeded: HashMap<LaneId, Duration, Secret>,
+    /// The Crawl-delay that each lane already has as one of its scopes.
+    crawl_delays: HashMap<LaneId, Duration, Secret>,
     origins: Origins,
     rules: RulesCache,
-    /// What the rules said of the first requests of lanes when they came, where they may be gone
-    /// before the lane's turn: so each fetch of a robots.txt brings its lanes on.
-    decided: HashMap<LaneId, (u64, Verdict), Secret>,
-    /// Sitemaps that were let in, by host.
+    /// Verdicts on the first requests of lanes (by number), recorded when a robots.txt arrives and its
+    /// rules may be evicted before the lane is released: so each fetch makes progress.
+    early_verdicts: HashMap<LaneId, (u64, Verdict), Secret>,
+    /// Sitemaps admitted, by host.
     sitemaps: HashMap<HostId, u32, Secret>,
     hosts: Hosts,
     site: Site,
     seen: Seen,
+    offers: Offers,
     held: BinaryHeap<Reverse<(Instant, LaneId)>>,
     limited: Limited,
     origins_kept: BinaryHeap<Reverse<(Instant, u32)>>,
@@ -80,59 +86,72 @@ pub struct Frontier {
     filtered: BTreeMap<Filtered, u64>,
 }
 
-/// There may be millions: every field here is one that each of them needs.
+/// One lane. There may be millions, so only fields that every lane needs are here.
 #[derive(Debug, Default)]
 struct Lane {
     queue: Queue,
     origin: u32,
     in_flight: Count24,
-    stands: Stands,
+    state: LaneState,
 }
 
-/// Where a lane stands.
+/// The state of a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Stands {
+enum LaneState {
     #[default]
     Closed,
     Idle,
     Offered,
-    /// Its front is being looked at, or its host is being resolved.
-    Taken,
+    /// The throttle released it: its front is being checked, or its host resolved.
+    Released,
     Robots,
     Held,
     Limited,
 }
 
-/// What comes next in a lane.
+/// A change of a lane for the throttle. Changes are applied in order, before the throttle is polled
+/// again: see [`Frontier::lane_changes`].
+#[derive(Debug)]
+pub enum LaneChange {
+    /// The lane has something to send, with these expected costs. Repeated when another request
+    /// becomes the first.
+    Offer(LaneId, Costs),
+    /// The lane has nothing to send until it is offered again.
+    Withdraw(LaneId),
+    /// The lane is closed; its number may be used again.
+    Close(LaneId),
+}
+
+/// Result of [`Frontier::next`].
 #[derive(Debug)]
 pub enum Next {
-    /// This request is to be sent.
+    /// Send this request.
     Send(Job),
-    /// This request has ended without being sent.
+    /// This request ends without being sent.
     Unsent(Job, Unsent),
-    /// robots.txt asks for this gap: make it one of the lane's scopes, then offer the lane again.
+    /// Crawl-delay of robots.txt: add it as a scope of the lane, then offer the lane again.
     CrawlDelay(Duration),
-    /// Nothing can be sent now; the frontier says when again.
+    /// Nothing can be sent now; the frontier offers the lane again when that changes.
     Later,
 }
 
 /// Why a request ended unsent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unsent {
-    /// A rule of robots.txt forbids it: its text and line.
+    /// Disallowed by a rule of robots.txt: its text and line.
     Disallowed(String, u32),
     /// robots.txt is unavailable.
     RobotsUnreachable,
     /// Its host was given up.
     HostDown,
-    /// Our machine has no route to its host.
+    /// This machine has no route to its host.
     Unroutable,
-    /// Its host has had `--max-pages-per-host`.
+    /// `--max-pages-per-host` is reached.
     HostPages,
 }
 
 impl Frontier {
-    /// An empty frontier, whose tables hash under a secret.
+    /// Creates an empty frontier. `secret` keys its hash tables.
     pub fn new(settings: Settings, secret: &Secret) -> Self {
         let mut hosts = Hosts::new(secret);
         if settings.pages_per_host_max > 0 {
@@ -140,19 +159,22 @@ impl Frontier {
         }
         Frontier {
             rules: RulesCache::new(settings.robots_memory),
-            decided: HashMap::with_hasher(*secret),
+            early_verdicts: HashMap::with_hasher(*secret),
             sitemaps: HashMap::with_hasher(*secret),
             settings,
             lanes: ChunkedVec::new(),
-            lane_of: HashTable::new(),
+            lane_of: HashMap::with_hasher(*secret),
+            key_of: HashMap::with_hasher(*secret),
+            changes: Vec::new(),
             secret: *secret,
             routes: HashMap::with_hasher(*secret),
             proxy_host: None,
-            heeded: HashMap::with_hasher(*secret),
+            crawl_delays: HashMap::with_hasher(*secret),
             origins: Origins::new(secret),
             hosts,
             site: Site::default(),
             seen: Seen::new(secret),
+            offers: Offers::new(secret),
             held: BinaryHeap::new(),
             limited: Limited::new(secret),
             origins_kept: BinaryHeap::new(),
@@ -165,66 +187,77 @@ impl Frontier {
         }
     }
 
-    /// A number for a new attempt.
+    /// Returns the number for a new attempt.
     pub fn number(&mut self) -> u64 {
         self.numbers.next()
     }
 
-    /// Where numbers come from, for attempts that are numbered elsewhere.
+    /// Returns a handle to the counter, for attempts that are numbered elsewhere.
     pub fn numbers(&self) -> Numbers {
         self.numbers.clone()
     }
 
-    /// Queues a request in the lane of its origin and scopes.
-    pub fn push(&mut self, job: Job, scopes: &ScopeSet, throttle: &mut Throttle, now: Instant) {
-        let lane = self.lane(&job.url, job.route(), scopes, throttle);
+    /// Drains the changes of lanes since the last call, in order. Call it after each call that may
+    /// change a lane, and apply them to the throttle.
+    pub fn lane_changes(&mut self) -> std::vec::Drain<'_, LaneChange> {
+        self.changes.drain(..)
+    }
+
+    /// Returns whether changes of lanes are still to be applied.
+    pub fn has_lane_changes(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
+    /// Queues a request in [its lane](Frontier::lane_for).
+    pub fn push(&mut self, lane: LaneId, job: Job) {
         self.queued += 1;
         let slot = &mut self.lanes[lane.0 as usize];
         let first = job.kind == Kind::Robots;
         slot.queue.push(Queued::of(job));
-        match slot.stands {
-            Stands::Idle => self.offer(lane, throttle, now),
-            // A robots.txt waits for nobody's robots.txt, and for no page limit.
-            Stands::Robots | Stands::Limited if first => self.offer(lane, throttle, now),
-            // Another may be the first now.
-            Stands::Offered => self.offer(lane, throttle, now),
+        match slot.state {
+            LaneState::Idle => self.offer_lane(lane),
+            // A robots.txt request needs no robots.txt verdict and no page limit.
+            LaneState::Robots | LaneState::Limited if first => self.offer_lane(lane),
+            // The first request may be another now, with other costs.
+            LaneState::Offered => self.offer_lane(lane),
             _ => {}
         }
     }
 
-    /// Puts back a request that could not be sent after all; it is the lane's first again, and the
-    /// lane goes on.
-    pub fn put_back(&mut self, lane: LaneId, job: Job, throttle: &mut Throttle, now: Instant) {
+    /// Requeues a request that could not be sent; its rank makes it the lane's first again. The lane is
+    /// offered again.
+    pub fn put_back(&mut self, lane: LaneId, job: Job, now: Instant) {
         self.uncount(&job, lane);
         self.queued += 1;
         let slot = &mut self.lanes[lane.0 as usize];
         slot.in_flight.subtract();
-        if job.kind == Kind::Robots && matches!(slot.stands, Stands::Robots | Stands::Limited) {
-            // What the lane waits for may be this very request, and nobody else will send it.
-            slot.stands = Stands::Taken;
+        if job.kind == Kind::Robots && matches!(slot.state, LaneState::Robots | LaneState::Limited)
+        {
+            // The lane may be waiting for this very request, which nothing else sends.
+            slot.state = LaneState::Released;
         }
         slot.queue.push(Queued::of(job));
-        self.offer_limited(lane, throttle, now);
-        self.offer_or_close(lane, throttle, now);
+        self.offer_limited(lane);
+        self.offer_or_close(lane, now);
     }
 
-    /// What is next in a lane that the throttle has released.
-    pub fn next(&mut self, lane: LaneId, throttle: &Throttle, now: Instant) -> Next {
+    /// Decides about the first request of a lane that the throttle has released.
+    pub fn next(&mut self, lane: LaneId, now: Instant) -> Next {
         let slot = &self.lanes[lane.0 as usize];
         let Some(front) = slot.queue.peek() else {
-            self.lanes[lane.0 as usize].stands = Stands::Idle;
+            self.lanes[lane.0 as usize].state = LaneState::Idle;
             return Next::Later;
         };
         let origin = self.origins.get(slot.origin);
         match self.health(lane, now) {
             Health::Up => {}
             Health::Held(until) => {
-                self.lanes[lane.0 as usize].stands = Stands::Held;
+                self.lanes[lane.0 as usize].state = LaneState::Held;
                 self.held.push(Reverse((until, lane)));
                 return Next::Later;
             }
             Health::Unroutable => {
-                return Next::Unsent(self.pop(lane, throttle), Unsent::Unroutable);
+                return Next::Unsent(self.pop(lane), Unsent::Unroutable);
             }
             Health::Down => {
                 let asks = self.settings.robots_obey && !front.flags().ignore_robots;
@@ -232,77 +265,75 @@ impl Frontier {
                     false if asks && front.kind() == Kind::Page => Unsent::RobotsUnreachable,
                     _ => Unsent::HostDown,
                 };
-                return Next::Unsent(self.pop(lane, throttle), why);
+                return Next::Unsent(self.pop(lane), why);
             }
         }
         let is_robots = front.kind() == Kind::Robots;
-        // Whatever leaves from here heeds it: a neighbour's robots.txt that lies here, too.
+        // It applies to every request of the lane, also to the robots.txt of another origin.
         if self.settings.robots_obey
             && let Some(delay) = origin.robots.crawl_delay(&self.rules)
-            && self.heeded.get(&lane) != Some(&delay)
+            && self.crawl_delays.get(&lane) != Some(&delay)
         {
-            self.heeded.insert(lane, delay);
+            self.crawl_delays.insert(lane, delay);
             return Next::CrawlDelay(delay);
         }
         if is_robots {
-            return Next::Send(self.take(lane, throttle));
+            return Next::Send(self.take(lane));
         }
-        if let Some(later) = self.spent(lane, throttle) {
+        if let Some(later) = self.check_page_limits(lane) {
             return later;
         }
         let slot = &self.lanes[lane.0 as usize];
         let front = slot.queue.peek().expect("the front was just seen");
         if !self.settings.robots_obey || front.flags().ignore_robots {
-            return Next::Send(self.take(lane, throttle));
+            return Next::Send(self.take(lane));
         }
         let (number, id) = (slot.origin, front.id());
         let verdict = match &self.origins.get(number).robots {
-            Robots::Known(known) => self.rules.verdict(*known, front.target(), now),
-            Robots::Absent(until) if *until > now => Verdict::Allowed,
-            Robots::Unreachable(until) if *until > now => Verdict::Unreachable,
-            Robots::Fetching(_) => Verdict::Wait,
+            RobotsState::Known(known) => self.rules.verdict(*known, front.target(), now),
+            RobotsState::Absent(until) if *until > now => Verdict::Allowed,
+            RobotsState::Unreachable(until) if *until > now => Verdict::Unreachable,
+            RobotsState::Fetching(_) => Verdict::Wait,
             _ => Verdict::Ask,
         };
-        let decided = match self.decided.is_empty() {
+        let early = match self.early_verdicts.is_empty() {
             true => None,
-            false => self.decided.remove(&lane),
+            false => self.early_verdicts.remove(&lane),
         };
-        let verdict = match (verdict, decided) {
-            (Verdict::Ask | Verdict::Wait, Some((decided, verdict))) if decided == id => verdict,
+        let verdict = match (verdict, early) {
+            (Verdict::Ask | Verdict::Wait, Some((early_id, verdict))) if early_id == id => verdict,
             (verdict, _) => verdict,
         };
         match verdict {
-            Verdict::Allowed => Next::Send(self.take(lane, throttle)),
+            Verdict::Allowed => Next::Send(self.take(lane)),
             Verdict::Disallowed(rule, line) => {
-                Next::Unsent(self.pop(lane, throttle), Unsent::Disallowed(rule, line))
+                Next::Unsent(self.pop(lane), Unsent::Disallowed(rule, line))
             }
-            Verdict::Unreachable => {
-                Next::Unsent(self.pop(lane, throttle), Unsent::RobotsUnreachable)
-            }
+            Verdict::Unreachable => Next::Unsent(self.pop(lane), Unsent::RobotsUnreachable),
             Verdict::Wait => {
-                if let Robots::Fetching(waiting) = &mut self.origins.get_mut(number).robots {
+                if let RobotsState::Fetching(waiting) = &mut self.origins.get_mut(number).robots {
                     waiting.push(lane);
                 }
-                self.lanes[lane.0 as usize].stands = Stands::Robots;
+                self.lanes[lane.0 as usize].state = LaneState::Robots;
                 Next::Later
             }
             Verdict::Ask => {
-                let fetching = Robots::Fetching(Box::new(SmallVec::from_slice(&[lane])));
+                let fetching = RobotsState::Fetching(Box::new(SmallVec::from_slice(&[lane])));
                 self.set_robots(number, fetching);
-                let job = self.robots_job(lane, throttle);
+                let job = self.robots_job(lane);
                 let slot = &mut self.lanes[lane.0 as usize];
                 slot.in_flight.add();
-                slot.stands = Stands::Robots;
+                slot.state = LaneState::Robots;
                 Next::Send(job)
             }
         }
     }
 
-    fn robots_job(&mut self, lane: LaneId, throttle: &Throttle) -> Job {
+    fn robots_job(&mut self, lane: LaneId) -> Job {
         let id = self.number();
         let slot = &self.lanes[lane.0 as usize];
         let front = slot.queue.peek().expect("a request asks for robots.txt");
-        let (is_https, host, port) = self.address_of(lane, throttle);
+        let (is_https, host, port) = self.address_of(lane);
         let mut job = Job {
             parent: front.id(),
             kind: Kind::Robots,
@@ -313,43 +344,43 @@ impl Frontier {
         let extra = job.extra_mut();
         extra.set_robots_for(slot.origin);
         if let Some(front) = front.extra() {
-            // Custom scopes pace everything that is sent on their requests' behalf.
+            // A request's own scopes also throttle the robots.txt fetched for it.
             extra.share_scopes(front);
             extra.route = front.route.clone();
         }
         job
     }
 
-    /// Takes the front to be sent.
-    fn take(&mut self, lane: LaneId, throttle: &Throttle) -> Job {
-        let job = self.pop(lane, throttle);
+    /// Pops the first request and counts it as in flight.
+    fn take(&mut self, lane: LaneId) -> Job {
+        let job = self.pop(lane);
         self.lanes[lane.0 as usize].in_flight.add();
         if job.kind == Kind::Page {
             self.pages_in_flight += 1;
-            if let Some(given) = self.given_mut(lane) {
-                given.in_flight += 1;
+            if let Some(count) = self.page_count_mut(lane) {
+                count.in_flight += 1;
             }
         }
         job
     }
 
-    /// Takes the front out of the queue.
-    fn pop(&mut self, lane: LaneId, throttle: &Throttle) -> Job {
+    /// Pops the first request.
+    fn pop(&mut self, lane: LaneId) -> Job {
         self.queued -= 1;
         let slot = &mut self.lanes[lane.0 as usize];
         let queued = slot.queue.pop().expect("the front was just seen");
-        queued.into_job(self.address_of(lane, throttle))
+        queued.into_job(self.address_of(lane))
     }
 
-    /// Takes a lane's front because its host cannot be resolved: it counts as being sent.
-    pub fn take_front(&mut self, lane: LaneId, throttle: &Throttle) -> Option<Job> {
-        self.has_queued(lane).then(|| self.take(lane, throttle))
+    /// Takes a lane's first request, since its host cannot be resolved: it counts as in flight.
+    pub fn take_front(&mut self, lane: LaneId) -> Option<Job> {
+        self.has_queued(lane).then(|| self.take(lane))
     }
 
-    /// Reads what the next requests of these lanes will be made of, a step of the way for all of them
-    /// before the next step for any: none of the reads of a step waits for another, so the memory, in
-    /// which millions of lanes lie about, serves them together. The sum of it means nothing.
-    pub fn touch(&self, lanes: &[LaneId], throttle: &Throttle) -> u64 {
+    /// Reads the memory that the next requests of these lanes need, one level of indirection for all
+    /// lanes before the next level: reads of one level do not depend on each other, so their cache
+    /// misses overlap. The returned sum has no meaning.
+    pub fn touch(&self, lanes: &[LaneId]) -> u64 {
         let slots = || lanes.iter().map(|lane| &self.lanes[lane.0 as usize]);
         let origins: SmallVec<[u32; 32]> = slots().map(|slot| slot.origin).collect();
         let mut sum: u64 = slots().map(|slot| slot.queue.touch()).sum();
@@ -359,181 +390,171 @@ impl Frontier {
             sum += u64::from(self.hosts.get(host).is_seed);
             sum += u64::from(self.origins.first_of(host));
         }
-        sum.wrapping_add(throttle.touch_names(&hosts))
+        sum.wrapping_add(self.hosts.touch_names(&hosts))
     }
 
-    /// The throttle has released a lane. Whether its host may be asked now; if not, `next` says
-    /// what comes of it.
+    /// Marks a lane as released by the throttle. Returns whether its host may be asked now; if not,
+    /// [`Frontier::next`] says what to do.
     pub fn released(&mut self, lane: LaneId, now: Instant) -> bool {
-        self.lanes[lane.0 as usize].stands = Stands::Taken;
+        self.lanes[lane.0 as usize].state = LaneState::Released;
         self.health(lane, now) == Health::Up
     }
 
-    /// Whether a lane has something queued.
+    /// Returns whether a lane has something queued.
     pub fn has_queued(&self, lane: LaneId) -> bool {
         !self.lanes[lane.0 as usize].queue.is_empty()
     }
 
-    /// Whether a lane has something queued and its host is neither held nor given up.
-    pub fn is_askable(&self, lane: LaneId, now: Instant) -> bool {
+    /// Returns whether a lane has something queued and its host is neither held nor given up.
+    pub fn is_reachable(&self, lane: LaneId, now: Instant) -> bool {
         self.has_queued(lane) && self.health(lane, now) == Health::Up
     }
 
-    /// How many lanes there are, those included that are closed.
+    /// Number of lanes, including closed ones.
     pub fn lanes_len(&self) -> usize {
         self.lanes.len()
     }
 
     /// The URL of a lane's first request.
-    pub fn front_url(&self, lane: LaneId, throttle: &Throttle) -> Option<CrawlUrl> {
+    pub fn front_url(&self, lane: LaneId) -> Option<CrawlUrl> {
         let front = self.lanes[lane.0 as usize].queue.peek()?;
-        let (is_https, host, port) = self.address_of(lane, throttle);
+        let (is_https, host, port) = self.address_of(lane);
         Some(CrawlUrl::of_parts(is_https, host, port, front.target()))
     }
 
-    /// The lane may go on: it is offered if it has something, closed if it is done for.
-    pub fn offer_or_close(&mut self, lane: LaneId, throttle: &mut Throttle, now: Instant) {
+    /// Offers the lane if something is queued; closes it if nothing is queued or in flight.
+    pub fn offer_or_close(&mut self, lane: LaneId, now: Instant) {
         let slot = &self.lanes[lane.0 as usize];
-        match slot.stands {
-            Stands::Robots | Stands::Held | Stands::Limited | Stands::Closed => {}
-            _ if !slot.queue.is_empty() => self.offer(lane, throttle, now),
-            Stands::Offered => {}
-            Stands::Idle | Stands::Taken => {
-                self.lanes[lane.0 as usize].stands = Stands::Idle;
-                self.close_if_done(lane, throttle, now);
+        match slot.state {
+            LaneState::Robots | LaneState::Held | LaneState::Limited | LaneState::Closed => {}
+            _ if !slot.queue.is_empty() => self.offer_lane(lane),
+            LaneState::Offered => {}
+            LaneState::Idle | LaneState::Released => {
+                self.lanes[lane.0 as usize].state = LaneState::Idle;
+                self.close_if_done(lane, now);
             }
         }
     }
 
-    fn offer(&mut self, lane: LaneId, throttle: &mut Throttle, now: Instant) {
+    fn offer_lane(&mut self, lane: LaneId) {
         let slot = &mut self.lanes[lane.0 as usize];
-        slot.stands = Stands::Offered;
-        if let Some(front) = slot.queue.peek() {
-            let costs = front.extra().map_or_else(Costs::new, Extra::costs);
-            throttle.expect(lane, &costs, now);
-        }
-        throttle.offer(lane, now);
+        slot.state = LaneState::Offered;
+        let extra = slot.queue.peek().and_then(Queued::extra);
+        let costs = extra.map_or_else(Costs::new, Extra::costs);
+        self.changes.push(LaneChange::Offer(lane, costs));
     }
 
-    /// An attempt has ended. `page`: it brought a page that counts against the limits.
-    pub fn ended(
-        &mut self,
-        lane: LaneId,
-        job: &Job,
-        page: bool,
-        throttle: &mut Throttle,
-        now: Instant,
-    ) {
+    /// Records that an attempt has ended. `page`: it fetched a page that counts against the limits.
+    pub fn ended(&mut self, lane: LaneId, job: &Job, page: bool, now: Instant) {
         self.uncount(job, lane);
         self.lanes[lane.0 as usize].in_flight.subtract();
         if page && job.kind == Kind::Page {
             self.pages += 1;
-            if let Some(given) = self.given_mut(lane) {
-                given.pages += 1;
+            if let Some(count) = self.page_count_mut(lane) {
+                count.pages += 1;
             }
         }
-        self.offer_limited(lane, throttle, now);
-        self.offer_or_close(lane, throttle, now);
+        self.offer_limited(lane);
+        self.offer_or_close(lane, now);
     }
 
-    /// What a fetch of robots.txt brought, for the origin it was asked for.
-    pub fn robots_arrived(
-        &mut self,
-        origin: u32,
-        brought: Brought,
-        throttle: &mut Throttle,
-        now: Instant,
-    ) {
+    /// Applies the result of a robots.txt fetch to the origin that it was for.
+    pub fn robots_arrived(&mut self, origin: u32, result: RobotsResult, now: Instant) {
         let lifetime = self.settings.robots_lifetime;
-        let standing = match brought {
-            Brought::Rules(rules) => {
-                Robots::Known(self.rules.insert(origin, rules, now + lifetime))
+        let state = match result {
+            RobotsResult::Rules(rules) => {
+                RobotsState::Known(self.rules.insert(origin, rules, now + lifetime))
             }
-            Brought::Absent => Robots::Absent(now + lifetime),
-            Brought::Unreachable => Robots::Unreachable(now + UNREACHABLE_FOR.min(lifetime)),
+            RobotsResult::Absent => RobotsState::Absent(now + lifetime),
+            RobotsResult::Unreachable => {
+                RobotsState::Unreachable(now + UNREACHABLE_FOR.min(lifetime))
+            }
         };
-        let waiting = match self.set_robots(origin, standing) {
-            Robots::Fetching(waiting) => *waiting,
+        let waiting = match self.set_robots(origin, state) {
+            RobotsState::Fetching(waiting) => *waiting,
             _ => SmallVec::new(),
         };
         while let Some(evicted) = self.rules.evict() {
-            self.origins.get_mut(evicted).robots = Robots::Unknown;
+            self.origins.get_mut(evicted).robots = RobotsState::Unknown;
         }
         for lane in waiting {
-            if self.lanes[lane.0 as usize].stands == Stands::Robots {
-                self.lanes[lane.0 as usize].stands = Stands::Taken;
-                self.decide_now(lane, now);
-                self.offer_or_close(lane, throttle, now);
+            if self.lanes[lane.0 as usize].state == LaneState::Robots {
+                self.lanes[lane.0 as usize].state = LaneState::Released;
+                self.decide_early(lane, now);
+                self.offer_or_close(lane, now);
             }
         }
     }
 
-    /// Where the rules of a lane's origin may be gone before its turn comes, remembers what they say of
-    /// its first request.
-    fn decide_now(&mut self, lane: LaneId, now: Instant) {
-        if !self.rules.is_pressed() {
+    /// If the cache of rules is more than half full, so that the rules may be evicted before the lane is
+    /// released, records their verdict on its first request.
+    fn decide_early(&mut self, lane: LaneId, now: Instant) {
+        if !self.rules.is_half_full() {
             return;
         }
         let slot = &self.lanes[lane.0 as usize];
-        if let Robots::Known(known) = self.origins.get(slot.origin).robots
+        if let RobotsState::Known(known) = self.origins.get(slot.origin).robots
             && let Some(front) = slot.queue.peek()
         {
             let verdict = self.rules.verdict(known, front.target(), now);
-            self.decided.insert(lane, (front.id(), verdict));
+            self.early_verdicts.insert(lane, (front.id(), verdict));
         }
     }
 
-    /// Changes how an origin's robots.txt stands; gives how it stood. Its rules go.
-    fn set_robots(&mut self, origin: u32, standing: Robots) -> Robots {
+    /// Sets the robots.txt state of an origin, drops its rules, and returns the state before.
+    fn set_robots(&mut self, origin: u32, state: RobotsState) -> RobotsState {
         let origin = self.origins.get_mut(origin);
-        let before = std::mem::replace(&mut origin.robots, standing);
-        if let Robots::Known(number) = before {
+        let before = std::mem::replace(&mut origin.robots, state);
+        if let RobotsState::Known(number) = before {
             self.rules.remove(number);
         }
         before
     }
 
-    /// Forgets an origin that nobody uses, and its rules.
+    /// Forgets an unused origin, and its rules.
     fn forget_origin(&mut self, origin: u32) {
-        self.set_robots(origin, Robots::Unknown);
+        self.set_robots(origin, RobotsState::Unknown);
         self.origins.forget(origin);
     }
 
-    /// Bytes that the rules of robots.txt files take.
+    /// Memory of the cached robots.txt rules, in bytes.
     pub fn rules_bytes(&self) -> u64 {
         self.rules.bytes()
     }
 
-    /// How many comparisons with rules there were since this was last asked.
+    /// Number of comparisons with rules since the last call.
     pub fn take_rule_steps(&mut self) -> usize {
         self.rules.take_steps()
     }
 
-    /// Lets a lane wait until a moment.
-    pub fn pause(&mut self, lane: LaneId, until: Instant, throttle: &mut Throttle, now: Instant) {
+    /// Withdraws a lane until `until`.
+    pub fn pause(&mut self, lane: LaneId, until: Instant) {
         let slot = &mut self.lanes[lane.0 as usize];
-        if matches!(slot.stands, Stands::Taken | Stands::Idle | Stands::Offered) {
-            slot.stands = Stands::Held;
+        if matches!(
+            slot.state,
+            LaneState::Released | LaneState::Idle | LaneState::Offered
+        ) {
+            slot.state = LaneState::Held;
             self.held.push(Reverse((until, lane)));
-            throttle.withdraw(lane, now);
+            self.changes.push(LaneChange::Withdraw(lane));
         }
     }
 
-    /// Offers a lane that was to wait until a moment.
-    pub fn resume(&mut self, lane: LaneId, throttle: &mut Throttle, now: Instant) {
-        if self.lanes[lane.0 as usize].stands == Stands::Held {
-            self.offer(lane, throttle, now);
+    /// Ends a pause early: offers the lane.
+    pub fn resume(&mut self, lane: LaneId) {
+        if self.lanes[lane.0 as usize].state == LaneState::Held {
+            self.offer_lane(lane);
         }
     }
 
-    /// Called every turn: forgets holds of hosts that are over. `is_stopped`: nothing can be asked,
-    /// through no fault of theirs.
-    pub fn attend_hosts(&mut self, is_stopped: bool, now: Instant) {
+    /// Called every turn: drops expired holds of hosts. `is_stopped`: the crawl itself cannot send, so
+    /// the time does not count against hosts.
+    pub fn update_hosts(&mut self, is_stopped: bool, now: Instant) {
         self.hosts.set_stopped(is_stopped, now);
         self.hosts.expire(now);
     }
 
-    /// When [`Frontier::expire`] has something to do.
+    /// Returns when [`Frontier::expire`] is due.
     pub fn next_wake(&self) -> Option<Instant> {
         if self.limited.is_due() {
             return Some(Instant::START);
@@ -541,37 +562,37 @@ impl Frontier {
         self.held.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Offers a lane whose host has been held long enough, and looks at one that a page limit stopped.
-    pub fn expire(&mut self, throttle: &mut Throttle, now: Instant) {
+    /// Offers one lane whose pause or hold is over, and rechecks one that a page limit stopped.
+    pub fn expire(&mut self, now: Instant) {
         if self.limited.is_due() {
-            self.look_at_limited(throttle, now);
+            self.recheck_limited();
         }
         if let Some(Reverse((at, lane))) = self.held.peek().copied()
             && at <= now
         {
             self.held.pop();
-            if self.lanes[lane.0 as usize].stands == Stands::Held {
-                self.offer(lane, throttle, now);
+            if self.lanes[lane.0 as usize].state == LaneState::Held {
+                self.offer_lane(lane);
             }
         }
     }
 
-    /// Whether a seed may come in now.
+    /// Returns whether a seed may be admitted now: fewer than `FRONTIER_MAX` requests are queued.
     pub fn has_room(&self) -> bool {
         self.queued < self.settings.queued_max
     }
 
-    /// Requests queued.
+    /// Number of requests queued.
     pub fn queued(&self) -> usize {
         self.queued
     }
 
-    /// Lanes with something queued or in flight.
+    /// Number of lanes with something queued or in flight.
     pub fn lanes_open(&self) -> usize {
         self.lanes_open
     }
 
-    /// The settings it was made with.
+    /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -587,7 +608,7 @@ impl Frontier {
     }
 }
 
-/// A count up to 16 million, in three bytes: more requests than can be in flight.
+/// A count of requests in flight, in three bytes: up to 2²⁴ - 1, more than there can be.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count24([u8; 3]);
 

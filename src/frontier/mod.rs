@@ -1,16 +1,16 @@
-//! What is still to fetch: lanes of queued requests, the seen set, robots rules, filters.
+//! The frontier: lanes of queued requests, the seen set, robots rules, filters.
 //!
-//! This one lives in memory. All that would have to survive a crash goes through the methods of
-//! [`Frontier`] that take or give a [`Job`](job::Job), so a durable one writes its log behind the
-//! same front.
+//! It is in memory. Everything that would have to survive a crash passes through the methods of
+//! [`Frontier`] that take or return a [`Job`](job::Job), so a durable frontier could log behind the same
+//! interface.
 
 mod lanes;
 mod queue;
 mod queued;
 pub mod numbers;
+pub mod offers;
 mod origins;
 pub mod request;
-pub mod seeds;
 pub mod job;
 pub mod extra;
 pub mod filter;
@@ -19,4 +19,4 @@ pub mod hosts;
 pub mod robots;
 pub mod settings;
 
-pub use lanes::{Frontier, Next, Unsent};
+pub use lanes::{Frontier, LaneChange, NewLane, Next, Unsent};

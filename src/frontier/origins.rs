@@ -1,44 +1,44 @@
-//! Origins by number: scheme, host and port, by which way, and what is known of each one's robots.txt.
+//! Origins by number: scheme, host, port and route, with the state of each one's robots.txt.
 
 use std::hash::BuildHasher;
 
 use hashbrown::{HashMap, HashTable};
 
 use super::hosts::HostId;
-use super::robots::Standing;
+use super::robots::RobotsState;
 use crate::base::chunked::ChunkedVec;
+use crate::base::ids::LaneId;
 use crate::base::secret::Secret;
-use crate::throttle::engine::LaneId;
 use crate::wire::proxy::Route;
 use crate::wire::url::CrawlUrl;
 
-/// All origins that are remembered. Numbers of forgotten ones are used again.
+/// Table of origins. Numbers of forgotten ones are reused.
 #[derive(Debug)]
 pub(super) struct Origins {
     origins: ChunkedVec<Origin>,
     free: Vec<u32>,
-    /// One origin of each host, by the host's number, or `NONE`: most hosts have one.
+    /// First origin of each host, by the host's number, or `NONE`: most hosts have one.
     first: ChunkedVec<u32>,
-    /// The others.
+    /// The other origins.
     table: HashTable<u32>,
-    /// The way to those that are not reached as the settings say. What stands in between may answer in
-    /// an origin's name, so whoever goes another way is told something else.
-    ways: HashMap<u32, Route, Secret>,
+    /// Routes other than the settings'. A proxy may answer in an origin's name, so each route has a
+    /// robots.txt of its own.
+    routes: HashMap<u32, Route, Secret>,
     hasher: Secret,
 }
 
-/// One origin. Its host's name is spelled out among the hosts.
+/// One origin. Its host's name is in the table of hosts.
 #[derive(Debug)]
 pub(super) struct Origin {
-    pub robots: Standing,
-    /// Lanes that fetch from it, and others who hold its number.
+    pub robots: RobotsState,
+    /// Lanes that fetch from it, and other holders of its number.
     pub users: u32,
-    /// One of these, or `NO_LANE`: most origins have one.
+    /// Its first lane, or `NO_LANE`: most origins have one.
     pub lane: LaneId,
     pub host: HostId,
     port: u16,
     https: bool,
-    /// It is among those remembered without lanes.
+    /// It is in the queue of origins kept without lanes.
     pub kept: bool,
 }
 
@@ -48,19 +48,20 @@ const NONE: u32 = u32::MAX;
 pub(super) const NO_LANE: LaneId = LaneId(u32::MAX);
 
 impl Origins {
-    /// None yet.
+    /// Creates an empty table. `secret` keys its hash tables.
     pub fn new(secret: &Secret) -> Self {
         Origins {
             origins: ChunkedVec::new(),
             free: Vec::new(),
             first: ChunkedVec::new(),
             table: HashTable::new(),
-            ways: HashMap::with_hasher(*secret),
+            routes: HashMap::with_hasher(*secret),
             hasher: *secret,
         }
     }
 
-    /// The number of the origin of a URL, whose host is known, by a route other than the settings'.
+    /// Returns the number of a URL's origin, adding it if it is new. `route`: one other than the
+    /// settings'.
     pub fn origin(&mut self, url: &CrawlUrl, host: HostId, route: Option<&Route>) -> u32 {
         let key = (host, url.port(), url.is_https());
         self.first.grow_to(host.0 as usize + 1, || NONE);
@@ -74,7 +75,7 @@ impl Origins {
         }
         let origins = &mut self.origins;
         let origin = Origin {
-            robots: Standing::Unknown,
+            robots: RobotsState::Unknown,
             users: 0,
             lane: NO_LANE,
             host,
@@ -93,13 +94,13 @@ impl Origins {
             }
         };
         if let Some(route) = route {
-            self.ways.insert(id, route.clone());
+            self.routes.insert(id, route.clone());
         }
         if first == NONE {
             self.first[host.0 as usize] = id;
         } else {
-            let (origins, ways) = (&self.origins, &self.ways);
-            let key = |id: &u32| (origins[*id as usize].key(), ways.get(id));
+            let (origins, routes) = (&self.origins, &self.routes);
+            let key = |id: &u32| (origins[*id as usize].key(), routes.get(id));
             self.table
                 .insert_unique(hash, id, |id| self.hasher.hash_one(key(id)));
         }
@@ -107,11 +108,11 @@ impl Origins {
     }
 
     fn key(&self, id: u32) -> (Key, Option<&Route>) {
-        let way = match self.ways.is_empty() {
+        let route = match self.routes.is_empty() {
             true => None,
-            false => self.ways.get(&id),
+            false => self.routes.get(&id),
         };
-        (self.origins[id as usize].key(), way)
+        (self.origins[id as usize].key(), route)
     }
 
     pub fn get(&self, id: u32) -> &Origin {
@@ -122,18 +123,18 @@ impl Origins {
         &mut self.origins[id as usize]
     }
 
-    /// The number of a host's first origin, or one that none has: read ahead, see
+    /// Number of a host's first origin, or `NONE`. Used to read memory ahead, see
     /// [`super::lanes::Frontier::touch`].
     pub fn first_of(&self, host: HostId) -> u32 {
         let first = self.first.get(host.0 as usize);
         first.copied().unwrap_or(NONE)
     }
 
-    /// Forgets an origin that nobody uses.
+    /// Removes an unused origin.
     pub fn forget(&mut self, id: u32) {
         let hash = self.hasher.hash_one(self.key(id));
         let origin = &mut self.origins[id as usize];
-        origin.robots = Standing::Unknown;
+        origin.robots = RobotsState::Unknown;
         let first = &mut self.first[origin.host.0 as usize];
         if *first == id {
             *first = NONE;
@@ -142,18 +143,18 @@ impl Origins {
         } else {
             return;
         }
-        if !self.ways.is_empty() {
-            self.ways.remove(&id);
+        if !self.routes.is_empty() {
+            self.routes.remove(&id);
         }
         self.free.push(id);
     }
 }
 
-/// Host, port, and whether it is https.
+/// Host, port, and whether the scheme is https.
 type Key = (HostId, u16, bool);
 
 impl Origin {
-    /// Whether it is https, and its port.
+    /// Whether the scheme is https, and the port.
     pub fn scheme_and_port(&self) -> (bool, u16) {
         (self.https, self.port)
     }
@@ -170,12 +171,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_million_of_them_fit_into_32_megabytes() {
+    fn an_origin_takes_32_bytes() {
         assert_eq!(size_of::<Origin>(), 32);
     }
 
     #[test]
-    fn scheme_host_and_port_make_an_origin_and_a_forgotten_ones_number_is_used_again() {
+    fn an_origin_is_scheme_host_and_port_and_a_forgotten_number_is_reused() {
         let mut origins = Origins::new(&Secret::from_seed(1));
         let mut id = |url: &str, host: u32| {
             let url = CrawlUrl::parse(url).expect("a URL");
@@ -207,24 +208,24 @@ mod tests {
     }
 
     #[test]
-    fn each_way_to_an_origin_has_a_number_of_its_own_until_it_is_forgotten() {
+    fn each_route_to_an_origin_has_its_own_number_until_it_is_forgotten() {
         let mut origins = Origins::new(&Secret::from_seed(1));
         let url = CrawlUrl::parse("http://a.test/").expect("a URL");
         let proxy = |text: &str| Route::Proxy(Arc::new(text.parse().expect("a proxy")));
-        let ways = [
+        let routes = [
             None,
             Some(Route::Direct),
             Some(proxy("http://p.test:1")),
             Some(proxy("http://p.test:2")),
         ];
-        let mut id = |way: &Option<Route>| origins.origin(&url, HostId(0), way.as_ref());
-        let all = [0, 1, 2, 3].map(|way| id(&ways[way]));
+        let mut id = |route: &Option<Route>| origins.origin(&url, HostId(0), route.as_ref());
+        let all = [0, 1, 2, 3].map(|at| id(&routes[at]));
         assert_eq!(all, [0, 1, 2, 3]);
-        assert_eq!([0, 1, 2, 3].map(|way| id(&ways[way])), all);
+        assert_eq!([0, 1, 2, 3].map(|at| id(&routes[at])), all);
         origins.forget(2);
-        assert_eq!(origins.origin(&url, HostId(0), ways[3].as_ref()), 3);
+        assert_eq!(origins.origin(&url, HostId(0), routes[3].as_ref()), 3);
         let other = CrawlUrl::parse("http://b.test/").expect("a URL");
         assert_eq!(origins.origin(&other, HostId(1), None), 2);
-        assert_eq!(origins.ways.len(), 2);
+        assert_eq!(origins.routes.len(), 2);
     }
 }

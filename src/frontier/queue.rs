@@ -1,37 +1,37 @@
-//! The requests of one lane, the greatest first.
+//! Priority queue of one lane's requests.
 
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::queued::Queued;
 use super::request::Kind;
 
-/// A priority queue that is small when it is short: of a million lanes most hold one request.
+/// A priority queue that is small when short: of a million lanes most hold one request.
 #[derive(Debug, Default)]
 pub(super) enum Queue {
     #[default]
     Empty,
     One(Queued),
-    /// Boxed, since this is in every lane.
+    /// Boxed to keep the enum at 16 bytes, since every lane has one.
     Many(Box<Many>),
 }
 
-/// Requests in their order, as far as they came in it: most do, and then neither their coming nor
-/// their going looks at more than one other.
+/// Two or more requests. Those pushed in order (most are) go into a run, where push and pop compare
+/// with one other request.
 #[derive(Debug, Default)]
 pub(super) struct Many {
-    /// Each goes before the one behind it.
+    /// Sorted, the next one first.
     run: VecDeque<Queued>,
-    /// Those that came when a lesser one was the last of the run.
+    /// Those that ranked above the last of the run when pushed.
     others: BinaryHeap<Queued>,
-    /// The sitemaps, where there are or were any: they take turns with the pages.
+    /// Sitemaps, if there are or were any: they alternate with pages.
     sitemaps: Option<Box<Sitemaps>>,
 }
 
-/// Sitemaps in their order, and whose turn it is.
+/// Sitemaps in order of rank, and whether a page is next.
 #[derive(Debug, Default)]
 struct Sitemaps {
     queue: VecDeque<Queued>,
-    /// The last that went was one.
+    /// The last popped was a sitemap.
     is_pages_turn: bool,
 }
 
@@ -68,7 +68,7 @@ impl Queue {
                 let first = many.pop();
                 *self = match many.len() {
                     0 => Queue::Empty,
-                    // Whose turn it is must not be forgotten while one waits for it.
+                    // While sitemaps are queued, `is_pages_turn` must be kept.
                     1 if many.sitemaps.is_none() => many.pop().map_or(Queue::Empty, Queue::One),
                     _ => Queue::Many(many),
                 };
@@ -81,7 +81,7 @@ impl Queue {
         matches!(self, Queue::Empty)
     }
 
-    /// Reads the beginning of what lies elsewhere.
+    /// Reads the first memory behind a pointer, if any; see [`super::lanes::Frontier::touch`].
     pub fn touch(&self) -> u64 {
         match self {
             Queue::Empty => 0,
@@ -90,9 +90,9 @@ impl Queue {
         }
     }
 
-    /// Takes out those that `wanted` wants, in no order that means anything.
+    /// Removes and returns the requests that satisfy `wanted`, in any order.
     pub fn extract(&mut self, wanted: impl Fn(&Queued) -> bool) -> Vec<Queued> {
-        // Of a million lanes few have any.
+        // Fast path: few of a million lanes have any.
         let has_any = match self {
             Queue::Empty => false,
             Queue::One(only) => wanted(only),
@@ -116,8 +116,8 @@ impl Many {
     fn push(&mut self, queued: Queued) {
         if queued.kind() == Kind::Sitemap {
             let queue = &mut self.sitemaps.get_or_insert_default().queue;
-            let place = queue.partition_point(|other| *other > queued);
-            return queue.insert(place, queued);
+            let at = queue.partition_point(|other| *other > queued);
+            return queue.insert(at, queued);
         }
         if self.run.back().is_none_or(|last| queued < *last) {
             if self.run.len() == self.run.capacity() {
@@ -139,12 +139,12 @@ impl Many {
         }
     }
 
-    /// The first that is no sitemap.
+    /// The first that is not a sitemap.
     fn other(&self) -> Option<&Queued> {
         self.run.front().max(self.others.peek())
     }
 
-    /// The first sitemap, if its turn has come.
+    /// The first sitemap, if it is next.
     fn sitemap(&self) -> Option<&Queued> {
         let sitemaps = self.sitemaps.as_ref()?;
         let first = sitemaps.queue.front()?;
@@ -186,8 +186,8 @@ impl Many {
     }
 }
 
-/// By how much a queue of this length grows when it is full: it doubles while it is short, and never
-/// has more than a fifth of its places empty for growth once it is long.
+/// Slots to add when a queue of this length is full: it doubles up to 64, then grows by 64 up to 256,
+/// then by a quarter, so that at most a fifth of a long queue is empty.
 fn growth(length: usize) -> usize {
     (length / 4).max(length.clamp(4, 64))
 }
@@ -208,12 +208,12 @@ mod tests {
     }
 
     #[test]
-    fn it_is_no_larger_than_what_a_million_lanes_can_afford() {
+    fn a_queue_takes_16_bytes() {
         assert_eq!(size_of::<Queue>(), 16);
     }
 
     #[test]
-    fn sitemaps_take_turns_with_pages_also_where_each_leads_to_the_next() {
+    fn sitemaps_alternate_with_pages_even_if_each_names_the_next() {
         let sitemap = |id| Job {
             kind: Kind::Sitemap,
             ..job(id, 0)
@@ -240,13 +240,13 @@ mod tests {
     }
 
     #[test]
-    fn the_greatest_comes_first_however_they_went_in() {
+    fn the_highest_rank_is_popped_first_in_any_order_of_pushes() {
         let mut rng = Rng::from_seed(1);
         let mut queue = Queue::default();
         let mut model = Vec::new();
         for id in 1..2000 {
             if rng.below(5) < 3 {
-                // Those without a priority are queued without a job.
+                // Priority 0 is queued without a job.
                 let priority = rng.below(4) as i32;
                 queue.push(Queued::of(job(id, priority)));
                 model.push((priority, std::cmp::Reverse(id)));

@@ -30,7 +30,7 @@ pub(super) enum Queued {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plain {
     id: [u8; ID_BYTES],
-    /// Of the target; and [`HEARD`].
+    /// Of the target; and [`AWAITED`].
     length: u8,
     target: [u8; TARGET_MAX],
 }
@@ -56,7 +56,7 @@ const ID_BYTES: usize = 6;
 /// What is left of sixteen bytes.
 const TARGET_MAX: usize = 8;
 /// Beside a length: whoever submitted it waits to hear how it ends.
-const HEARD: u8 = 0x80;
+const AWAITED: u8 = 0x80;
 
 impl Queued {
     /// A request as it is queued.
@@ -79,7 +79,7 @@ impl Queued {
             Queued::Plain(plain) => {
                 let url = CrawlUrl::of_parts(is_https, host, port, plain.target());
                 Job {
-                    heard: plain.is_heard(),
+                    awaited: plain.is_awaited(),
                     ..Job::seed(number(plain.id), url)
                 }
             }
@@ -173,18 +173,18 @@ impl Plain {
         target.get_mut(..text.len())?.copy_from_slice(text);
         (!says_more).then_some(Plain {
             id: short(job.id)?,
-            length: text.len() as u8 | if job.heard { HEARD } else { 0 },
+            length: text.len() as u8 | if job.awaited { AWAITED } else { 0 },
             target,
         })
     }
 
     fn target(&self) -> &str {
-        std::str::from_utf8(&self.target[..usize::from(self.length & !HEARD)])
+        std::str::from_utf8(&self.target[..usize::from(self.length & !AWAITED)])
             .expect("it was text when it came")
     }
 
-    fn is_heard(&self) -> bool {
-        self.length & HEARD != 0
+    fn is_awaited(&self) -> bool {
+        self.length & AWAITED != 0
     }
 }
 
@@ -193,7 +193,7 @@ impl<const TEXT_MAX: usize> Link<TEXT_MAX> {
         let says_more = job.kind != Kind::Page
             || job.seed
             || job.fresh
-            || job.heard
+            || job.awaited
             || job.redirects != 0
             || job.attempt != 1
             || job.priority != 0
@@ -327,7 +327,7 @@ mod tests {
             |job| job.kind = Kind::Sitemap,
             |job| job.seed = true,
             |job| job.fresh = true,
-            |job| job.heard = true,
+            |job| job.awaited = true,
             |job| job.redirects = 1,
             |job| job.attempt = 2,
             |job| job.priority = 1,
@@ -364,7 +364,7 @@ mod tests {
         let plain = || seed("http://a.test/");
         check(
             Job {
-                heard: true,
+                awaited: true,
                 ..plain()
             },
             true,

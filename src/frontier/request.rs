@@ -1,12 +1,14 @@
 //! What is to be fetched: one URL with what its caller said about it.
 
+pub mod seeds;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use data_encoding::BASE64;
 use serde_json::value::RawValue;
 
-use crate::throttle::map::SCOPES_MAX;
+use crate::base::scopes::SCOPES_MAX;
 use crate::wire::proxy::{Proxy, Route};
 
 /// A request as a user submits it: by a seeds line, from code, or found as a link.

@@ -1,95 +1,95 @@
-//! What is known of each origin's robots.txt, and who waits to know it.
+//! The state of each origin's robots.txt, with the lanes that wait for it, and a cache of rules.
 
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use crate::base::ids::LaneId;
 use crate::base::time::Instant;
-use crate::throttle::engine::LaneId;
 use crate::wire::robots::Rules;
 
-/// The standing of an origin's robots.txt (RFC 9309, section 2.3.1).
+/// State of an origin's robots.txt (RFC 9309, section 2.3.1).
 #[derive(Debug, Default)]
-pub enum Standing {
-    /// Never asked for, or too long ago.
+pub enum RobotsState {
+    /// Never fetched, or expired.
     #[default]
     Unknown,
-    /// It is being fetched; these lanes wait. Boxed: few are being fetched at once, and there may
-    /// be millions of origins.
+    /// Being fetched; these lanes wait. Boxed: few are fetched at once, and there may be millions of
+    /// origins.
     Fetching(Box<SmallVec<[LaneId; 1]>>),
-    /// They are kept under this number in the cache of rules.
+    /// Its rules have this number in the cache.
     Known(u32),
-    /// There is none (4xx): all is allowed until the given moment.
+    /// There is none (4xx): everything is allowed until this time.
     Absent(Instant),
-    /// It could not be had (5xx, no answer, 429): nothing is allowed until the given moment.
+    /// Unavailable (5xx, no answer, 429): nothing is allowed until this time.
     Unreachable(Instant),
 }
 
-/// What a fetch of robots.txt brought.
+/// Result of a robots.txt fetch.
 #[derive(Clone, Debug)]
-pub enum Brought {
-    /// A file: its rules for our agent.
+pub enum RobotsResult {
+    /// A file: its rules for this crawler's user agent.
     Rules(Rules),
-    /// 4xx, or a redirect too far: all is allowed.
+    /// 4xx, or too many redirects: everything is allowed.
     Absent,
-    /// 5xx, no whole answer, or 429: nothing is allowed for now.
+    /// 5xx, 429, or no complete answer: nothing is allowed for [`UNREACHABLE_FOR`].
     Unreachable,
 }
 
 /// Whether a URL may be fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It may.
+    /// Allowed.
     Allowed,
-    /// A rule forbids it: its text and line.
+    /// Disallowed by a rule: its text and line.
     Disallowed(String, u32),
-    /// The file could not be had.
+    /// robots.txt unavailable.
     Unreachable,
-    /// The file must be fetched first.
+    /// robots.txt must be fetched first.
     Ask,
-    /// The file is being fetched.
+    /// robots.txt is being fetched.
     Wait,
 }
 
-/// How long an origin whose robots.txt cannot be had is left alone.
+/// How long nothing is fetched from an origin whose robots.txt is unavailable.
 pub const UNREACHABLE_FOR: Duration = Duration::from_secs(10 * 60);
 
-impl Standing {
-    /// Whether there was an answer: rules, or that there are none.
+impl RobotsState {
+    /// Returns whether a fetch got rules, or the answer that there are none.
     pub fn is_known(&self) -> bool {
-        matches!(self, Standing::Known(_) | Standing::Absent(_))
+        matches!(self, RobotsState::Known(_) | RobotsState::Absent(_))
     }
 
-    /// Until when it need not be asked for again, where it was had or given up.
-    pub(super) fn holds_until(&self, cache: &RulesCache) -> Option<Instant> {
+    /// Expiry of the last result; `None` if there is none.
+    pub(super) fn valid_until(&self, cache: &RulesCache) -> Option<Instant> {
         match self {
-            Standing::Known(number) => Some(cache.get(*number).until),
-            Standing::Absent(until) | Standing::Unreachable(until) => Some(*until),
-            Standing::Unknown | Standing::Fetching(_) => None,
+            RobotsState::Known(number) => Some(cache.get(*number).until),
+            RobotsState::Absent(until) | RobotsState::Unreachable(until) => Some(*until),
+            RobotsState::Unknown | RobotsState::Fetching(_) => None,
         }
     }
 
-    /// Crawl-delay, where it is known and there is one.
+    /// Crawl-delay, if the rules are known and have one.
     pub(super) fn crawl_delay(&self, cache: &RulesCache) -> Option<Duration> {
         match self {
-            Standing::Known(number) => cache.get(*number).rules.crawl_delay(),
+            RobotsState::Known(number) => cache.get(*number).rules.crawl_delay(),
             _ => None,
         }
     }
 }
 
-/// The rules of all origins that have any, within a bound of bytes: those that were not asked for the
-/// longest time go first, and are fetched again when they are needed.
+/// LRU cache of the rules of all origins, bounded in bytes. Evicted rules are fetched again when they
+/// are needed.
 #[derive(Debug)]
 pub(super) struct RulesCache {
     entries: Vec<Entry>,
     free: Vec<u32>,
-    /// The one that was used last, and the one whose turn it is to go.
+    /// Most recently used entry, and the one to be evicted next.
     newest: u32,
     oldest: u32,
     bytes: u64,
     bytes_max: u64,
-    /// Comparisons of paths with rules, until somebody asks for them.
+    /// Comparisons of paths with rules since [`RulesCache::take_steps`].
     steps: usize,
 }
 
@@ -106,7 +106,7 @@ struct Entry {
 const NONE: u32 = u32::MAX;
 
 impl RulesCache {
-    /// Rules of so many bytes, or of one origin whatever their size.
+    /// Creates a cache of at most `bytes_max`; the newest rules are kept whatever their size.
     pub fn new(bytes_max: u64) -> Self {
         RulesCache {
             entries: Vec::new(),
@@ -119,17 +119,17 @@ impl RulesCache {
         }
     }
 
-    /// Bytes that the rules take.
+    /// Memory of the rules, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether rules may have to go before they are used.
-    pub fn is_pressed(&self) -> bool {
+    /// Returns whether more than half of `bytes_max` is used: new rules may be evicted before use.
+    pub fn is_half_full(&self) -> bool {
         self.bytes > self.bytes_max / 2
     }
 
-    /// Keeps the rules of an origin, until a moment; under which number.
+    /// Adds the rules of an origin, valid until `until`; returns their number.
     pub fn insert(&mut self, origin: u32, rules: Rules, until: Instant) -> u32 {
         let entry = Entry {
             rules,
@@ -149,12 +149,12 @@ impl RulesCache {
                 u32::try_from(self.entries.len() - 1).expect("at most 2^32 origins are held")
             }
         };
-        self.put_first(number);
+        self.link_newest(number);
         number
     }
 
-    /// Gives up the rules that were used least lately, if there are too many; of which origin they
-    /// were. The newest stay, or nothing could ever be fetched.
+    /// If the cache is over `bytes_max`, evicts the least recently used rules and returns their origin.
+    /// The newest are never evicted, or nothing could ever be fetched.
     pub fn evict(&mut self) -> Option<u32> {
         if self.bytes <= self.bytes_max || self.oldest == self.newest {
             return None;
@@ -164,23 +164,24 @@ impl RulesCache {
         Some(origin)
     }
 
-    /// Forgets rules.
+    /// Removes rules.
     pub fn remove(&mut self, number: u32) {
-        self.take_out(number);
+        self.unlink(number);
         let entry = &mut self.entries[number as usize];
         self.bytes -= entry.bytes();
         entry.rules = Rules::default();
         self.free.push(number);
     }
 
-    /// Whether `target` (path and query) may be fetched at `now` by these rules, which are used.
+    /// Returns whether `target` (path and query) may be fetched at `now`, and marks the rules as most
+    /// recently used.
     pub fn verdict(&mut self, number: u32, target: &str, now: Instant) -> Verdict {
         if self.get(number).until <= now {
             return Verdict::Ask;
         }
         if self.newest != number {
-            self.take_out(number);
-            self.put_first(number);
+            self.unlink(number);
+            self.link_newest(number);
         }
         let (verdict, steps) = self.entries[number as usize].rules.decide(target);
         self.steps += steps;
@@ -191,7 +192,7 @@ impl RulesCache {
         }
     }
 
-    /// How many comparisons there were since this was last asked.
+    /// Number of comparisons since the last call.
     pub fn take_steps(&mut self) -> usize {
         std::mem::take(&mut self.steps)
     }
@@ -200,7 +201,7 @@ impl RulesCache {
         &self.entries[number as usize]
     }
 
-    fn take_out(&mut self, number: u32) {
+    fn unlink(&mut self, number: u32) {
         let Entry { newer, older, .. } = *self.get(number);
         match newer {
             NONE => self.newest = older,
@@ -212,7 +213,7 @@ impl RulesCache {
         }
     }
 
-    fn put_first(&mut self, number: u32) {
+    fn link_newest(&mut self, number: u32) {
         let second = std::mem::replace(&mut self.newest, number);
         let entry = &mut self.entries[number as usize];
         (entry.newer, entry.older) = (NONE, second);
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_least_lately_goes_first_and_the_newest_stays() {
+    fn the_least_recently_used_rules_are_evicted_first_and_the_newest_stay() {
         let mut cache = RulesCache::new(2500);
         let numbers = [0, 1].map(|origin| cache.insert(origin, rules(1000), LATER));
         assert_eq!(cache.evict(), None);
@@ -255,7 +256,7 @@ mod tests {
             [Some(0), Some(2), None]
         );
         assert_eq!(cache.get(huge).origin, 3);
-        assert!(cache.is_pressed());
+        assert!(cache.is_half_full());
         cache.remove(huge);
         assert_eq!((cache.bytes(), cache.evict()), (0, None));
         assert_eq!(cache.free.len(), 3, "{third} is free, too");

@@ -1,57 +1,61 @@
-//! The seen set: which URLs were admitted, by fingerprint.
+//! The seen set: keys of admitted URLs.
 
 use hashbrown::hash_table::Entry;
 
+use crate::base::keys::{Keys, UrlKey};
 use crate::base::secret::Secret;
 use crate::base::sharded::ShardedTable;
 use crate::wire::url::CrawlUrl;
 
-/// Fingerprints of admitted URLs.
+/// Set of keys of admitted URLs.
 ///
 /// 64 bits each: among 100 million URLs the chance that any two collide is 0.03 %, and a collision
-/// costs one page. About 9 to 18 bytes a URL. They are made under the crawl's secret: nobody can write a
-/// URL that passes for another, or many that lie in one place.
+/// costs one page. About 9 to 18 bytes a URL. Keys depend on the crawl's secret: no site can craft URLs
+/// that collide, or that fall into one bucket.
 #[derive(Debug)]
 pub struct Seen {
     prints: ShardedTable<u64>,
-    secret: Secret,
+    keys: Keys,
 }
 
 impl Seen {
-    /// None yet.
+    /// Creates an empty set.
     pub fn new(secret: &Secret) -> Self {
         Seen {
             prints: ShardedTable::new(),
-            secret: *secret,
+            keys: *secret.keys(),
         }
     }
 
-    /// Adds a URL; false if it was there.
-    pub fn insert(&mut self, url: &CrawlUrl) -> bool {
-        let print = self.secret.print(url.as_str());
+    /// The key of a URL.
+    pub fn key(&self, url: &CrawlUrl) -> UrlKey {
+        self.keys.url(url.as_str())
+    }
+
+    /// Adds a URL by its key; returns false if it was present.
+    pub fn insert(&mut self, UrlKey(print): UrlKey) -> bool {
         let shard = self.prints.shard_mut(print);
         match shard.entry(print, |other| *other == print, |p| *p) {
             Entry::Occupied(_) => false,
-            Entry::Vacant(place) => {
-                place.insert(print);
+            Entry::Vacant(slot) => {
+                slot.insert(print);
                 true
             }
         }
     }
 
-    /// Whether the URL is there.
-    pub fn contains(&self, url: &CrawlUrl) -> bool {
-        let print = self.secret.print(url.as_str());
+    /// Returns whether the URL is present.
+    pub fn contains(&self, UrlKey(print): UrlKey) -> bool {
         let shard = self.prints.shard(print);
         shard.find(print, |other| *other == print).is_some()
     }
 
-    /// How many there are.
+    /// Number of URLs.
     pub fn len(&self) -> usize {
         self.prints.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.prints.is_empty()
     }
@@ -62,19 +66,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_is_new_once() {
-        let url = |text: &str| CrawlUrl::parse(text).expect(text);
+    fn a_second_insert_returns_false() {
         let mut seen = Seen::new(&Secret::random());
-        assert!(seen.insert(&url("http://a.test/7")));
-        assert!(!seen.insert(&url("http://a.test/7")));
-        assert!(seen.contains(&url("http://a.test/7")));
-        assert!(!seen.contains(&url("http://a.test/8")));
+        let keys = seen.keys;
+        let url = |text: &str| keys.url(text);
+        assert!(seen.insert(url("http://a.test/7")));
+        assert!(!seen.insert(url("http://a.test/7")));
+        assert!(seen.contains(url("http://a.test/7")));
+        assert!(!seen.contains(url("http://a.test/8")));
         assert_eq!(seen.len(), 1);
     }
 
     #[test]
-    fn urls_that_share_a_place_in_one_crawl_do_not_in_another() {
-        let low = |seen: &Seen, url: &str| seen.secret.print(url) & 0xff;
+    fn urls_crafted_to_share_a_bucket_do_not_share_it_under_another_secret() {
+        let low = |seen: &Seen, url: &str| seen.keys.url(url).0 & 0xff;
         let known = Seen::new(&Secret::from_seed(0));
         let wanted = low(&known, "http://a.test/0");
         let urls = (0..).map(|number| format!("http://a.test/{number}"));

@@ -1,24 +1,27 @@
-//! What every back end must do, as one suite of sentences that all of them pass.
+//! The conformance suite that all back ends pass.
 //!
-//! A [`Bench`] brings a back end together with peers that follow a script. The suite sees nothing
-//! else, so a new back end is checked by writing its bench.
+//! A [`Bench`] combines a back end with peers that follow a script. The suite uses nothing else, so a
+//! new back end needs only a bench.
 
 mod kernel;
 mod crowd;
 mod overtaken;
 mod simulated;
 mod suite;
+mod listening;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Close, Event, Io, NetError, Settings, Stamp, Token};
+use super::{
+    Accepted, Close, Credentials, Endpoint, Event, Io, NetError, Peer, Settings, Stamp, Token,
+};
 use crate::base::disk::{DiskDone, DiskJob};
 use crate::base::time::Instant;
 
-/// A back end and the peers it can talk to.
+/// A back end and its peers.
 pub(super) trait Bench {
     type Io: Io;
 
@@ -26,37 +29,50 @@ pub(super) trait Bench {
 
     fn io(&mut self) -> &mut Self::Io;
 
-    /// An address where each connection is treated by the script.
+    /// An address whose connections follow the script.
     fn listen(&mut self, script: Vec<Step>) -> SocketAddr;
 
     /// An address that refuses connections.
     fn refuse(&mut self) -> SocketAddr;
 
-    /// All that peers at this address have been told so far.
-    fn heard(&mut self, at: SocketAddr) -> Vec<u8>;
+    /// All bytes that peers at this address have received.
+    fn received(&mut self, at: SocketAddr) -> Vec<u8>;
+
+    /// Opens a client to a listener of ours, which follows the script. The address returned names it for
+    /// [`Bench::received`].
+    fn call(&mut self, at: &Endpoint, script: Vec<Step>) -> SocketAddr;
+
+    /// Whether a client's connection is over or was refused.
+    fn is_over(&mut self, client: SocketAddr) -> bool;
+
+    /// Waits until all clients have connected, as far as that needs no turn of ours.
+    fn settle(&mut self);
+
+    /// The credentials of clients of Unix sockets.
+    fn credentials(&self) -> Credentials;
 
     /// An address that sends each datagram back.
     fn echo(&mut self) -> SocketAddr;
 
-    /// A folder to write files in.
+    /// A folder for files.
     fn folder(&self) -> PathBuf;
 
-    /// What a file holds; `None` if there is no such file.
+    /// The content of a file; `None` if there is none.
     fn content(&mut self, path: &Path) -> Option<Vec<u8>>;
 }
 
-/// What a scripted peer does next. After the last step it holds the connection open.
+/// A step of a scripted peer. After the last step it holds the connection open.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    /// Waits until it was told this many more bytes.
-    Hear(usize),
-    Say(Vec<u8>),
+    /// Waits until it has received this many more bytes.
+    Expect(usize),
+    Send(Vec<u8>),
     Pause(Duration),
     End,
     Reset,
 }
 
-/// An event whose bytes have been copied out and whose chunk was given back.
+/// An event whose bytes were copied out and whose chunk was released.
 #[derive(Debug)]
 pub(super) enum Seen {
     Connected {
@@ -66,19 +82,20 @@ pub(super) enum Seen {
     },
     Failed(Token, NetError),
     Sent(Token, Instant),
-    Gone(Token, Instant),
+    Flushed(Token, Instant),
     Received(Token, Vec<u8>, Stamp),
     Ended(Token, Stamp),
+    Accepted(Token, Accepted, Peer),
     Disk(DiskDone),
     DiskFull(String),
     DiskRoom,
     Woken,
 }
 
-/// A bench under observation.
+/// A bench and its events.
 pub(super) struct Watch<B> {
     pub(super) bench: B,
-    /// What was seen and not asked for yet.
+    /// Events that were not taken yet.
     seen: VecDeque<Seen>,
     events: Vec<Event>,
 }
@@ -100,7 +117,7 @@ impl<B: Bench> Watch<B> {
         self.bench.io()
     }
 
-    /// One turn: submits, and waits for news for at most `span`.
+    /// One turn: submits, and waits for at most `span`.
     pub(super) fn turn(&mut self, span: Duration) {
         let io = self.bench.io();
         io.submit();
@@ -119,12 +136,12 @@ impl<B: Bench> Watch<B> {
                 },
                 Event::Failed { token, error, .. } => Seen::Failed(token, error),
                 Event::Sent {
-                    token, at, gone, ..
+                    token, at, left_by, ..
                 } => {
-                    assert!(at <= gone && gone <= io.now(), "{at:?} {gone:?}");
+                    assert!(at <= left_by && left_by <= io.now(), "{at:?} {left_by:?}");
                     Seen::Sent(token, at)
                 }
-                Event::Gone { token, at } => Seen::Gone(token, at),
+                Event::Flushed { token, at } => Seen::Flushed(token, at),
                 Event::Received {
                     token,
                     chunk,
@@ -135,6 +152,15 @@ impl<B: Bench> Watch<B> {
                     Seen::Received(token, bytes, stamp)
                 }
                 Event::Ended { token, stamp } => Seen::Ended(token, stamp),
+                Event::Accepted {
+                    listener,
+                    accepted,
+                    peer,
+                    at,
+                } => {
+                    assert!(at <= io.now(), "{at:?}");
+                    Seen::Accepted(listener, accepted, peer)
+                }
                 Event::Disk(done) => Seen::Disk(done),
                 Event::DiskFull(error) => Seen::DiskFull(error.to_string()),
                 Event::DiskRoom => Seen::DiskRoom,
@@ -143,19 +169,22 @@ impl<B: Bench> Watch<B> {
         }
     }
 
-    /// The next thing seen. Nothing at all for `PATIENCE` is a failure.
+    /// The next event. None for `TIMEOUT` is a failure.
     pub(super) fn next(&mut self) -> Seen {
-        let patient_until = self.io().now() + PATIENCE;
+        let give_up_at = self.io().now() + TIMEOUT;
         loop {
             if let Some(seen) = self.seen.pop_front() {
                 return seen;
             }
-            assert!(self.io().now() < patient_until, "waited in vain for news");
-            self.turn(PATIENCE);
+            assert!(
+                self.io().now() < give_up_at,
+                "timed out waiting for an event"
+            );
+            self.turn(TIMEOUT);
         }
     }
 
-    /// Turns until `span` has passed, and all that was seen in it.
+    /// Takes turns until `span` has passed; returns all events.
     pub(super) fn during(&mut self, span: Duration) -> Vec<Seen> {
         let until = self.io().now() + span;
         while self.io().now() < until {
@@ -165,7 +194,7 @@ impl<B: Bench> Watch<B> {
         self.seen.drain(..).collect()
     }
 
-    /// Connects and waits until it is done.
+    /// Connects and waits for `Connected`.
     pub(super) fn connect(&mut self, token: Token, to: SocketAddr) {
         self.io().connect(token, to);
         match self.next() {
@@ -174,7 +203,7 @@ impl<B: Bench> Watch<B> {
         }
     }
 
-    /// Everything that a connection receives until it ends or fails, and which of them.
+    /// The bytes that a connection receives until it ends or fails, and the failure.
     pub(super) fn read_to_end(&mut self, token: Token) -> (Vec<u8>, Option<NetError>) {
         let mut bytes = Vec::new();
         loop {
@@ -182,18 +211,18 @@ impl<B: Bench> Watch<B> {
                 Seen::Received(whose, more, _) if whose == token => bytes.extend(more),
                 Seen::Ended(whose, _) if whose == token => return (bytes, None),
                 Seen::Failed(whose, error) if whose == token => return (bytes, Some(error)),
-                Seen::Sent(..) | Seen::Gone(..) => {}
+                Seen::Sent(..) | Seen::Flushed(..) => {}
                 other => panic!("an arrival for {token:?} expected, not {other:?}"),
             }
         }
     }
 
-    /// Does a disk job that reports, and waits for the report.
+    /// Does a disk job that reports, and waits for its result.
     pub(super) fn disk(&mut self, job: DiskJob) -> DiskDone {
         self.io().disk(job);
         match self.next() {
             Seen::Disk(done) => done,
-            other => panic!("a report of the disk expected, not {other:?}"),
+            other => panic!("a disk result expected, not {other:?}"),
         }
     }
 
@@ -209,5 +238,5 @@ pub(super) fn token(slot: u32) -> Token {
     }
 }
 
-/// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than any step takes on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(20);

@@ -1,19 +1,19 @@
-//! The disk: a thread that does what it is handed, in order, and compresses on the way.
+//! The disk thread: does jobs in order, with compression.
 //!
-//! Writing to a file may block for seconds, so it is not the crawl's thread that does it. Jobs go
-//! in through a channel; what became of them comes back through a list and a wake-up.
+//! A write can block for seconds, so it is not done by the crawl's thread. Jobs enter through a channel;
+//! results come back through a list and a wake-up.
 
 #![expect(unsafe_code, reason = "signal masks are set through libc alone")]
 
 mod files;
-mod room;
 
 use std::io;
 use std::mem;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use flate2::{Compress, Compression, FlushCompress, Status};
 use rustix::event::{EventfdFlags, eventfd};
@@ -22,60 +22,58 @@ use super::Event;
 use crate::base::disk::{DiskDone, DiskJob, Written};
 use crate::base::machine;
 use files::Files;
-pub(super) use room::PAUSE;
-use room::Room;
 
-/// The disk thread's other end. Dropped, it waits until all jobs are done, or fail for want of room.
+/// A handle of the disk thread. Dropping it waits until all jobs are done, or fail for want of space.
 #[derive(Debug)]
 pub(super) struct Disk {
-    /// `None` only while being dropped, or when there is no thread to send to.
+    /// `None` only while being dropped, or without a thread.
     jobs: Option<Sender<DiskJob>>,
     done: Arc<Mutex<Vec<Event>>>,
     wake: Wake,
-    room: Arc<Room>,
+    space: Arc<SpaceWait>,
     thread: Option<JoinHandle<()>>,
-    /// Readable once standard output is given up; `None` where the system has no such thing for us.
+    /// Readable once waits for a reader of standard output are to fail; `None` without an eventfd.
     given_up: Option<Arc<OwnedFd>>,
 }
 
-/// Tells the loop that there is something to take.
+/// Wakes the loop to take results.
 #[derive(Clone)]
 struct Wake(Arc<dyn Fn() + Send + Sync>);
 
 impl Disk {
-    /// Starts the thread. `wake` is called when there is something to take after there was nothing.
+    /// Starts the thread. `wake` is called when the list of results stops being empty.
     pub(super) fn start(wake: impl Fn() + Send + Sync + 'static) -> Self {
         let wake = Wake(Arc::new(wake));
         let done = Arc::new(Mutex::new(Vec::new()));
         let (jobs, inbox) = channel();
         let given_up = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let given_up = given_up.ok().map(Arc::new);
-        let room = Arc::new(Room::default());
+        let space = Arc::new(SpaceWait::default());
         let thread = {
-            let (done, wake, room) = (Arc::clone(&done), wake.clone(), Arc::clone(&room));
+            let (done, wake, space) = (Arc::clone(&done), wake.clone(), Arc::clone(&space));
             let files = Files::new(given_up.clone());
             thread::Builder::new()
                 .name("disk".into())
-                .spawn(move || work(files, &inbox, &done, &wake, &room))
+                .spawn(move || work(files, &inbox, &done, &wake, &space))
         };
         let thread = thread
-            .inspect_err(|error| log::error!("the disk's thread cannot be started: {error}"))
+            .inspect_err(|error| log::error!("cannot start the disk thread: {error}"))
             .ok();
         Disk {
             jobs: thread.is_some().then_some(jobs),
             done,
             wake,
-            room,
+            space,
             thread,
             given_up,
         }
     }
 
-    /// Nobody is waited for any more who reads standard output, and no room on a full disk.
-    pub(super) fn give_up_waiting(&self) {
-        self.room.give_up();
+    /// Fails writes that wait for a reader of standard output or for free space, now and later.
+    pub(super) fn fail_stalled_writes(&self) {
+        self.space.give_up();
         if let Some(given_up) = &self.given_up {
-            // It has room for 2⁶⁴ of them.
+            // The counter holds 2⁶⁴ of them.
             let _ = rustix::io::write(given_up, &1_u64.to_ne_bytes());
         }
     }
@@ -86,13 +84,13 @@ impl Disk {
             None => Some(job),
         };
         if let Some(job) = refused {
-            let gone = io::Error::other("the disk's thread is not there");
-            let outcome = outcome_of(job, Err(gone));
+            let error = io::Error::other("the disk thread is not running");
+            let outcome = outcome_of(job, Err(error));
             report(&self.done, &self.wake, Event::Disk(outcome));
         }
     }
 
-    /// Appends what became of jobs since it was last asked.
+    /// Appends the results since the last call.
     pub(super) fn take_done(&mut self, events: &mut Vec<Event>) {
         events.append(&mut lock(&self.done));
     }
@@ -101,11 +99,11 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         self.jobs = None;
-        self.room.give_up();
+        self.space.give_up();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            log::error!("the disk's thread panicked; what it was handed may not be written");
+            log::error!("the disk thread panicked; queued writes may be lost");
         }
     }
 }
@@ -116,7 +114,36 @@ impl std::fmt::Debug for Wake {
     }
 }
 
-/// Makes gzip members, one after another, in memory of its own.
+/// Whether jobs wait for free space.
+#[derive(Debug, Default)]
+struct SpaceWait {
+    given_up: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl SpaceWait {
+    /// Waits until the next try, or until waiting is given up.
+    fn wait(&self) {
+        let given_up = self.given_up.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self
+            .changed
+            .wait_timeout_while(given_up, RETRY_INTERVAL, |given_up| !*given_up);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Ends all waits, now and later.
+    fn give_up(&self) {
+        *self.given_up.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
+    }
+
+    /// Whether waiting was given up.
+    fn is_given_up(&self) -> bool {
+        *self.given_up.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Compresses to gzip members, reusing its memory.
 #[derive(Debug)]
 pub(super) struct Gzip {
     state: Compress,
@@ -145,7 +172,7 @@ impl Gzip {
             status = self
                 .state
                 .compress_vec(rest, &mut self.member, FlushCompress::Finish)
-                .expect("compressing with room for output cannot fail");
+                .expect("compression with space for its output cannot fail");
         }
         &self.member
     }
@@ -156,37 +183,37 @@ fn work(
     inbox: &Receiver<DiskJob>,
     done: &Mutex<Vec<Event>>,
     wake: &Wake,
-    room: &Room,
+    space: &SpaceWait,
 ) {
     block_signals();
     while let Ok(job) = inbox.recv() {
         let silent = is_silent(&job);
-        let result = perform(&mut files, &job, room, |event| report(done, wake, event));
+        let result = perform(&mut files, &job, space, |event| report(done, wake, event));
         if result.is_err() || !silent {
             report(done, wake, Event::Disk(outcome_of(job, result)));
         }
     }
 }
 
-/// Does a job, and again while there is no room for it.
+/// Does a job, retrying while there is no space for it.
 fn perform(
     files: &mut Files,
     job: &DiskJob,
-    room: &Room,
+    space: &SpaceWait,
     mut report: impl FnMut(Event),
 ) -> io::Result<Written> {
     let mut was_full = false;
     loop {
         match files.perform(job) {
-            Err(error) if waits_for_room(job, &error) && !room.is_given_up() => {
+            Err(error) if waits_for_space(job, &error) && !space.is_given_up() => {
                 if !mem::replace(&mut was_full, true) {
                     report(Event::DiskFull(error));
                 }
-                room.wait();
+                space.wait();
             }
             result => {
-                // Another failure than that there is no room.
-                let is_full = |error| waits_for_room(job, error);
+                // Another failure than want of space.
+                let is_full = |error| waits_for_space(job, error);
                 if was_full && !result.as_ref().is_err_and(is_full) {
                     report(Event::DiskRoom);
                 }
@@ -196,9 +223,9 @@ fn perform(
     }
 }
 
-/// Whether a job that failed is to be tried again once there is room. What could not be synced is not:
-/// the kernel says so once, and then knows nothing of it any more.
-pub(super) fn waits_for_room(job: &DiskJob, error: &io::Error) -> bool {
+/// Whether a failed job is retried once there is space. A failed sync is not: the kernel reports it once
+/// and then forgets it.
+pub(super) fn waits_for_space(job: &DiskJob, error: &io::Error) -> bool {
     machine::is_full(error) && !matches!(job, DiskJob::Sync { .. })
 }
 
@@ -210,7 +237,7 @@ pub(super) fn is_silent(job: &DiskJob) -> bool {
     }
 }
 
-/// What became of a job, as it is told.
+/// The result of a job, as reported.
 pub(super) fn outcome_of(job: DiskJob, result: io::Result<Written>) -> DiskDone {
     let held = job.held();
     let mut unwritten = Vec::new();
@@ -238,23 +265,23 @@ pub(super) fn outcome_of(job: DiskJob, result: io::Result<Written>) -> DiskDone 
     }
 }
 
-fn report(done: &Mutex<Vec<Event>>, wake: &Wake, news: Event) {
+fn report(done: &Mutex<Vec<Event>>, wake: &Wake, event: Event) {
     let mut done = lock(done);
     let first = done.is_empty();
-    done.push(news);
+    done.push(event);
     mem::drop(done);
     if first {
         (wake.0)();
     }
 }
 
-/// A thread that panicked leaves the list as good as it was.
+/// The list is valid even if a thread panicked while it held the lock.
 fn lock(done: &Mutex<Vec<Event>>) -> MutexGuard<'_, Vec<Event>> {
     done.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps signals for the host's threads; above all, writing to a closed pipe is an error here and
-/// not the end of the process.
+/// Leaves signals to the host's threads; writing to a closed pipe is then an error instead of the end of
+/// the process.
 fn block_signals() {
     // SAFETY: a zeroed set is filled before it is read, and only this thread's mask changes.
     unsafe {
@@ -264,13 +291,16 @@ fn block_signals() {
     }
 }
 
-/// Where more effort stops paying in size.
+/// How often a job without space is retried.
+pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Higher levels gain little.
 const LEVEL: u32 = 6;
 
-/// The largest window that gzip has: 32 KiB.
+/// The largest window of gzip: 32 KiB.
 const WINDOW_BITS: u8 = 15;
 
-/// Memory that the compressor keeps from one member to the next.
+/// Memory that the compressor keeps between members.
 const MEMBER_KEPT: usize = 1024 * 1024;
 
 /// The content of one gzip member.

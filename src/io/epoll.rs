@@ -1,16 +1,15 @@
-//! The kernel through epoll.
+//! The kernel's back end on epoll.
 //!
-//! Each socket is registered once, edge-triggered, and never touched by `epoll_ctl` again: a
-//! closed descriptor leaves by itself. An edge is remembered until the socket is drained, so
-//! reading can pause (the caller asked, the pool is empty, others have their turn) and go on later
-//! without the kernel's help. Sockets with something to read stand in one line and take turns.
+//! Each socket is registered once, edge-triggered; closing its descriptor removes it. An edge is
+//! remembered until the socket is drained, so reading can pause (the caller does not read, the pool is
+//! empty, other sockets take their turns) and resume without the kernel's help. Sockets with something
+//! to read take turns in one queue.
 
-mod connection;
 mod edges;
+mod reading;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -21,23 +20,25 @@ use std::time::Duration;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token as Name, event};
 
-use self::connection::{Connection, Entry, Kind, State, current};
 use self::edges::Edge;
-use super::allowance::Allowance;
-use super::connects::Connects;
-use super::delay::RunDelay;
-use super::departures::{Departure, Departures};
+use self::reading::Reading;
 use super::disk::Disk;
-use super::driver::{Driver, Drives};
-use super::due::Due;
-use super::leisure::Leisure;
 use super::limits::sockets_allowed;
-use super::outbox::{Held, Outbox};
-use super::socket::{Socket, keep_stamping, net_error};
-use super::spin::Spin;
-use super::stamps::{Stamps, departure_slack};
-use super::timer::{Timer, set_timer_slack};
-use super::{Chunk, Close, Event, Io, NetError, Settings, Token, Waker};
+use super::sockets::connect_meter::ConnectMeter;
+use super::sockets::listening::LISTENERS_MAX;
+use super::sockets::outbox::{Held, Outbox};
+use super::sockets::socket::{Socket, keep_stamping, net_error};
+use super::sockets::{Connection, Delivery, Entry, Kind, Sockets, State};
+use super::stamps::Stamps;
+use super::stamps::departures::{Departure, Departures};
+use super::stamps::idle_time::IdleTime;
+use super::stamps::query_budget::QueryBudget;
+use super::stamps::run_delay::RunDelay;
+use super::waiting::due::DueSignal;
+use super::waiting::spin::Spin;
+use super::waiting::timer::{Timer, set_timer_slack};
+use super::waiting::{ThreadChange, TurnThread};
+use super::{Accepted, Chunk, Close, Endpoint, Event, Io, NetError, Settings, Token, Waker};
 use crate::base::disk::DiskJob;
 use crate::base::pool::Pool;
 use crate::base::time::{Instant, Wall};
@@ -46,61 +47,54 @@ use crate::base::time::{Instant, Wall};
 #[derive(Debug)]
 pub struct Epoll {
     settings: Settings,
-    capacity: usize,
     poll: Poll,
     polled: Events,
-    /// What `polled` said, copied out so that it can be worked through.
+    /// A copy of `polled`, so that it can be iterated while `self` changes.
     edges: Vec<Edge>,
     timer: Timer,
-    due: Due,
+    due: DueSignal,
     stamps: Stamps,
-    connects: Connects,
+    connect_meter: ConnectMeter,
     departures: Departures,
-    leisure: Leisure,
-    driver: Driver,
-    /// What our thread waits for a processor, looked up after each sleep.
+    idle_time: IdleTime,
+    turn_thread: TurnThread,
+    /// How long our thread waited for a processor, read after each sleep.
     delay: RunDelay,
-    bell: Arc<Bell>,
-    /// Indexed by [`Token::slot`].
-    entries: Vec<Entry>,
-    /// Sockets in `entries` that hold a descriptor.
-    open: usize,
-    /// Open sockets with something to read, in the order of their turns. May name stale tokens.
-    line: VecDeque<Token>,
+    signal: Arc<WakeSignal>,
+    sockets: Sockets<Reading>,
     pool: Pool,
     outbox: Outbox,
     /// Events that no descriptor shows.
-    news: Vec<Event>,
-    /// The last look brought as much as one look may: there is more, perhaps.
-    cut: bool,
-    /// Turns for which it is still worth while to know how many segments a socket has had.
-    watchful: u32,
-    /// What that may cost.
-    allowance: Allowance,
+    queued: Vec<Event>,
+    /// The last poll was filled to its bound; there may be more events.
+    has_more: bool,
+    /// Turns for which segments are still counted before a request leaves.
+    counting_turns: u32,
+    /// Bounds the cost of that.
+    query_budget: QueryBudget,
     disk: Option<Disk>,
     _stamping: OwnedFd,
 }
 
 impl Epoll {
-    /// A back end for whichever thread waits on it.
+    /// A back end for the thread that waits on it.
     ///
     /// # Errors
-    /// When the system gives no descriptors, or the open-file limit leaves none for sockets.
+    /// When the system has no descriptors left, or the open-file limit leaves none for sockets.
     pub fn new(settings: Settings) -> io::Result<Self> {
         let capacity = sockets_allowed(settings.sockets_max)?;
         let poll = Poll::new()?;
-        let (timer, due) = (Timer::new()?, Due::new()?);
+        let (timer, due) = (Timer::new()?, DueSignal::new()?);
         for (fd, name) in [(timer.as_fd(), TIMER), (due.as_fd(), DUE)] {
             let mut source = SourceFd(&fd.as_raw_fd());
             poll.registry()
                 .register(&mut source, name, Interest::READABLE)?;
         }
-        let bell = Arc::new(Bell {
-            waker: mio::Waker::new(poll.registry(), BELL)?,
-            rung: AtomicBool::new(false),
+        let signal = Arc::new(WakeSignal {
+            waker: mio::Waker::new(poll.registry(), WAKE)?,
+            requested: AtomicBool::new(false),
         });
         Ok(Epoll {
-            capacity,
             poll,
             polled: Events::with_capacity(EDGES_MAX),
             edges: Vec::with_capacity(EDGES_MAX),
@@ -108,94 +102,71 @@ impl Epoll {
             due,
             stamps: Stamps::start(),
             departures: Departures::start(),
-            leisure: Leisure::start(),
-            driver: Driver::default(),
+            idle_time: IdleTime::start(),
+            turn_thread: TurnThread::default(),
             delay: RunDelay::none(),
-            bell,
-            entries: Vec::new(),
-            open: 0,
-            line: VecDeque::new(),
+            signal,
+            sockets: Sockets::new(capacity),
             pool: Pool::new(settings.buffer_bytes, settings.buffers_max),
             outbox: Outbox::default(),
-            news: Vec::new(),
-            cut: false,
-            watchful: 0,
-            connects: Connects::default(),
-            allowance: Allowance::new(),
+            queued: Vec::new(),
+            has_more: false,
+            counting_turns: 0,
+            connect_meter: ConnectMeter::default(),
+            query_budget: QueryBudget::new(),
             disk: None,
             _stamping: keep_stamping()?,
             settings,
         })
     }
 
-    /// Opens a socket for `token`; a failure is told by the next wait.
+    /// Opens a socket for `token`; the next wait reports a failure.
     fn open(&mut self, token: Token, kind: Kind, to: SocketAddr) {
-        let slot = token.slot as usize;
-        if self.entries.len() <= slot {
-            self.entries.resize_with(slot + 1, Entry::vacant);
-        }
-        assert!(
-            matches!(self.entries[slot].state, State::Vacant),
-            "a token's slot is closed before it is used again"
-        );
-        let state = match self.try_open(token, kind, to) {
-            Ok(state) => {
-                self.open += 1;
-                state
-            }
-            Err(error) => {
-                let at = self.stamps.now();
-                self.news.push(Event::Failed { token, error, at });
-                State::Failed
-            }
-        };
-        self.entries[slot] = Entry {
-            generation: token.generation,
-            state,
-        };
+        self.sockets.reserve(token);
+        let opened = self
+            .sockets
+            .open(kind, to, &mut self.connect_meter, &self.stamps);
+        self.occupy(token, opened);
     }
 
-    fn try_open(&mut self, token: Token, kind: Kind, to: SocketAddr) -> Result<State, NetError> {
-        if self.open == self.capacity {
-            return Err(NetError::Exhausted);
-        }
-        let mut opened = || -> io::Result<State> {
-            let (socket, started, slack) = match kind {
-                Kind::Stream => {
-                    let socket = Socket::stream(to)?;
-                    let around = self.connects.connect(&socket, to, &self.stamps)?;
-                    let slack = departure_slack(around.before, around.after);
-                    (socket, around.before, slack)
-                }
-                Kind::Datagram => (Socket::datagram(to)?, self.stamps.now(), Duration::ZERO),
-            };
-            // After the attempt: a socket that is not even connecting counts as hung up.
-            self.poll.registry().register(
-                &mut SourceFd(&socket.as_fd().as_raw_fd()),
-                Name(token.slot as usize),
-                Interest::READABLE | Interest::WRITABLE,
-            )?;
-            let connection = Connection::new(socket, kind, started, slack);
-            Ok(match kind {
-                Kind::Stream => State::Connecting(connection),
-                Kind::Datagram => State::Open(connection),
-            })
-        };
-        opened().map_err(|error| net_error(&error))
+    /// Puts a socket, or the failure to open it, into its reserved slot.
+    fn occupy(&mut self, token: Token, opened: io::Result<State<Reading>>) {
+        // After the attempt began: epoll reports a hang-up on a socket that does not even connect.
+        let registered = opened.and_then(|state| {
+            if let State::Connecting(connection) | State::Open(connection) = &state {
+                self.register(token, &connection.socket)?;
+            }
+            Ok(state)
+        });
+        let state = registered.unwrap_or_else(|error| {
+            let (error, at) = (net_error(&error), self.stamps.now());
+            self.queued.push(Event::Failed { token, error, at });
+            State::Failed
+        });
+        self.sockets.occupy(token, state);
     }
 
-    /// Fetches the kernel's news; sleeps until there is some if `sleep`. Whether there was any.
+    /// Registers a socket for edges of readability and writability.
+    fn register(&self, token: Token, socket: &Socket) -> io::Result<()> {
+        self.poll.registry().register(
+            &mut SourceFd(&socket.as_fd().as_raw_fd()),
+            Name(token.slot as usize),
+            Interest::READABLE | Interest::WRITABLE,
+        )
+    }
+
+    /// Polls; sleeps until there is an event if `sleep`. Returns whether there was one.
     fn fetch(&mut self, sleep: bool) -> bool {
         let timeout = if sleep { None } else { Some(Duration::ZERO) };
         match self.poll.poll(&mut self.polled, timeout) {
             Ok(()) => !self.polled.is_empty(),
             Err(error) if error.kind() == ErrorKind::Interrupted => false,
-            Err(error) => panic!("epoll_wait takes a descriptor of our own: {error}"),
+            Err(error) => panic!("epoll_wait failed on a valid descriptor: {error}"),
         }
     }
 
-    /// Sleeps until there is news or the tail before `until` begins, and looks through the tail.
-    /// Whether there is news that was waited for.
+    /// Sleeps until there is an event or the tail before `until` begins, then polls through the tail.
+    /// Returns whether there is an event besides the timer's.
     fn sleep(&mut self, until: Option<Instant>) -> bool {
         let tail = Spin(self.settings.spin).tail(until);
         if tail.is_none_or(|tail| tail > self.stamps.now()) {
@@ -204,34 +175,34 @@ impl Epoll {
             if tail == until || !found || self.polled.iter().any(|event| event.token() != TIMER) {
                 return found;
             }
-            self.timer.told();
+            self.timer.note_fired();
         }
         let Some(until) = until else {
             return false;
         };
-        Spin::look_until(until, || {
+        Spin::poll_until(until, || {
             let looking = self.stamps.now();
             let found = self.fetch(false);
             if !found {
-                self.stamps.saw_nothing(looking);
+                self.stamps.note_empty(looking);
             }
             (found, looking)
         })
     }
 
-    /// Sends bytes of this turn; when a marked send left, unless it must wait. The kernel is to
-    /// stamp that if `stamped`.
-    fn send_now(
+    /// Sends bytes of this turn; returns when a marked send left, unless it is queued. The kernel stamps
+    /// that if `stamped`.
+    fn send_or_queue(
         &mut self,
         token: Token,
         bytes: &[u8],
         mark: bool,
         stamped: bool,
     ) -> Result<Option<Departure>, NetError> {
-        let Some(entry) = current(&mut self.entries, token) else {
+        let Some(entry) = self.sockets.get(token) else {
             return Ok(None);
         };
-        let connecting = matches!(entry.state, State::Connecting(_));
+        let connecting = entry.is_connecting();
         let Some(connection) = entry.connection() else {
             return Ok(None);
         };
@@ -239,35 +210,23 @@ impl Epoll {
             connection.hold_back(bytes, Held::whole(mark));
             return Ok(None);
         }
-        if mark && self.watchful > 0 && self.allowance.spend() {
-            connection.count_segments();
+        if mark && self.counting_turns > 0 && self.query_budget.try_spend() {
+            let Connection {
+                input,
+                socket,
+                kind,
+                ..
+            } = connection;
+            input.count_segments(socket, *kind);
         }
-        let stamped = stamped && connection.kind == Kind::Stream;
-        let socket = &mut connection.socket;
-        let sent = self
-            .departures
-            .send(socket, bytes, mark, stamped, &self.stamps)?;
-        match (sent.taken, connection.kind) {
-            (Some(taken), Kind::Stream) if taken < bytes.len() => {
-                connection.hold_back(&bytes[taken..], Held::rest(mark));
-            }
-            (None, Kind::Stream) => {
-                connection.hold_back(bytes, Held::whole(mark));
-                return Ok(None);
-            }
-            // A datagram leaves whole or is lost, as datagrams may be.
-            _ => {}
-        }
-        if mark {
-            connection.asked = sent.before;
-        }
-        Ok(sent.departure)
+        let delivery = connection.send(bytes, mark, stamped, &mut self.departures, &self.stamps)?;
+        let (Delivery::Left(departure) | Delivery::HeldBack(departure)) = delivery;
+        Ok(departure)
     }
 
     fn fail(&mut self, token: Token, error: NetError, events: &mut Vec<Event>) {
         let at = self.stamps.now();
-        self.entries[token.slot as usize].state = State::Failed;
-        self.open -= 1;
+        self.sockets.fail(token.slot);
         events.push(Event::Failed { token, error, at });
     }
 }
@@ -286,7 +245,7 @@ impl Io for Epoll {
     }
 
     fn capacity(&self) -> usize {
-        self.capacity
+        self.sockets.capacity()
     }
 
     fn connect(&mut self, token: Token, to: SocketAddr) {
@@ -294,18 +253,36 @@ impl Io for Epoll {
     }
 
     fn port_search(&self) -> Duration {
-        self.connects.took()
+        self.connect_meter.took()
     }
 
     fn local(&self, token: Token) -> Option<SocketAddr> {
-        let entry = self.entries.get(token.slot as usize)?;
-        Some(entry)
-            .filter(|entry| entry.generation == token.generation)?
-            .local()
+        self.sockets.local(token)
     }
 
     fn open_datagram(&mut self, token: Token, to: SocketAddr) {
         self.open(token, Kind::Datagram, to);
+    }
+
+    fn listen(&mut self, token: Token, at: &Endpoint) -> io::Result<()> {
+        self.sockets.reserve(token);
+        let listeners = &mut self.sockets.listeners;
+        let id = listeners.open(token, at)?;
+        let fd = listeners.fd(id).expect("it was just opened").as_raw_fd();
+        let name = Name(LISTENERS.0 + id.index);
+        let registry = self.poll.registry();
+        let registered = registry.register(&mut SourceFd(&fd), name, Interest::READABLE);
+        registered.map_err(|error| {
+            listeners.close(token);
+            io::Error::new(error.kind(), format!("cannot listen on {at}: {error}"))
+        })
+    }
+
+    fn accept(&mut self, token: Token, accepted: Accepted) {
+        self.sockets.reserve(token);
+        let socket = accepted.into_socket();
+        let connection = Connection::new(socket, Kind::Stream, self.stamps.now());
+        self.occupy(token, Ok(State::Open(connection)));
     }
 
     fn send(&mut self, token: Token, bytes: &[u8], mark: bool) {
@@ -313,108 +290,103 @@ impl Io for Epoll {
     }
 
     fn set_reading(&mut self, token: Token, on: bool) {
-        let Some(entry) = current(&mut self.entries, token) else {
-            return;
-        };
-        let Some(connection) = entry.connection() else {
-            return;
-        };
-        connection.reading = on;
-        if connection.wants_turn() {
-            self.line.push_back(token);
+        if let Some(connection) = self.sockets.get(token).and_then(Entry::connection) {
+            connection.reading = on;
+            self.sockets.enqueue_ready(token);
         }
     }
 
     fn close(&mut self, token: Token, how: Close) {
-        let Some(entry) = current(&mut self.entries, token) else {
-            return;
-        };
-        if let Some(connection) = entry.vacate() {
+        self.sockets.listeners.close(token);
+        if let Some(connection) = self.sockets.close(token) {
             connection.socket.prepare_close(how);
-            self.open -= 1;
         }
     }
 
     fn disk(&mut self, job: DiskJob) {
-        let bell = &self.bell;
+        let signal = &self.signal;
         let disk = self.disk.get_or_insert_with(|| {
-            let bell = Arc::clone(bell);
-            Disk::start(move || bell.ring())
+            let signal = Arc::clone(signal);
+            Disk::start(move || signal.send())
         });
         disk.push(job);
     }
 
-    fn give_up_waiting(&mut self) {
+    fn fail_stalled_writes(&mut self) {
         if let Some(disk) = &self.disk {
-            disk.give_up_waiting();
+            disk.fail_stalled_writes();
         }
     }
 
     fn submit(&mut self) {
         let mut outbox = std::mem::take(&mut self.outbox);
-        let mut news = std::mem::take(&mut self.news);
+        let mut queued = std::mem::take(&mut self.queued);
         let mut stamped = false;
         if !outbox.is_empty() {
             let now = self.stamps.now();
             self.departures.begin(now);
-            stamped = self.leisure.is_there(now);
+            stamped = self.idle_time.is_available(now);
         }
         for (send, bytes) in outbox.sends() {
             let token = send.token;
-            match self.send_now(token, bytes, send.mark, stamped) {
-                Ok(Some(departure)) => news.push(departure.of(token)),
+            match self.send_or_queue(token, bytes, send.mark, stamped) {
+                Ok(Some(departure)) => queued.push(departure.event(token)),
                 Ok(None) => {}
-                Err(error) => self.fail(token, error, &mut news),
+                Err(error) => self.fail(token, error, &mut queued),
             }
         }
         outbox.clear();
         self.outbox = outbox;
-        self.news = news;
+        self.queued = queued;
     }
 
     fn wait(&mut self, until: Option<Instant>, events: &mut Vec<Event>) {
-        let stale = |event: &Event| {
-            event.token().is_some_and(|token| {
-                let entry = &self.entries[token.slot as usize];
-                entry.generation != token.generation || matches!(entry.state, State::Vacant)
-            })
-        };
-        if self.driver.turn() != Drives::Same {
+        if self.turn_thread.begin_turn() != ThreadChange::Same {
             set_timer_slack(self.settings.timer_slack);
             self.delay = RunDelay::start();
         }
         let held = events.len();
-        events.extend(self.news.drain(..).filter(|event| !stale(event)));
-        self.watchful = self.watchful.saturating_sub(1);
+        events.extend(
+            self.queued
+                .drain(..)
+                .filter(|event| !self.sockets.is_stale(event)),
+        );
+        self.counting_turns = self.counting_turns.saturating_sub(1);
+        let until = self.sockets.listeners.deadline(until);
         let looking = self.stamps.now();
-        let may_sleep =
-            events.len() == held && !self.has_news() && until.is_none_or(|until| until > looking);
-        // A look first: a busy loop never pays for the timer.
+        let may_sleep = events.len() == held
+            && !self.has_pending()
+            && until.is_none_or(|until| until > looking);
+        // Poll first: a busy loop never sets the timer.
         let mut slept = false;
         if !self.fetch(false) && may_sleep {
-            self.stamps.saw_nothing(looking);
+            self.stamps.note_empty(looking);
             slept = self.sleep(until);
         }
         let edges = self.polled.iter().count();
-        self.cut = edges == EDGES_MAX;
-        let (now, mut unseen) = self.stamps.begin_turn(slept, edges < EDGES_MAX, edges);
+        self.has_more = edges == EDGES_MAX;
+        let (now, mut window) = self.stamps.begin_turn(slept, edges < EDGES_MAX, edges);
         // What is read in this turn may have come long before.
-        let to_read = self.line.len().min(READS_MAX);
-        self.leisure.begin_turn(now, edges.max(to_read));
-        self.allowance.earn(now);
+        let to_read = self.sockets.ready_count().min(READS_MAX);
+        self.idle_time.begin_turn(now, edges.max(to_read));
+        self.query_budget.refill(now);
         if slept && let Some(kept) = self.delay.since_last() {
-            unseen = unseen.kept(kept.min(now.saturating_since(looking)));
+            window = window.run_delay(kept.min(now.saturating_since(looking)));
         }
-        self.handle_edges(now, unseen, events);
-        self.serve_line(events);
+        self.handle_edges(now, window, events);
+        self.sockets.listeners.accept(now, events);
+        self.serve_ready(events);
     }
 
-    fn untold(&self) -> &[Event] {
-        &self.news
+    fn queued_events(&self) -> &[Event] {
+        &self.queued
     }
 
-    fn has_news(&self) -> bool {
-        !self.news.is_empty() || self.cut || (!self.line.is_empty() && self.pool.has_free())
+    fn has_pending(&self) -> bool {
+        !self.queued.is_empty()
+            || self.has_more
+            || (self.sockets.ready_count() > 0 && self.pool.has_free())
+            || self.sockets.listeners.has_pending(|| self.now())
     }
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -422,21 +394,22 @@ impl Io for Epoll {
     }
 
     fn arm(&mut self, until: Option<Instant>) {
+        let until = self.sockets.listeners.deadline(until);
         match until {
-            Some(until) if until <= self.now() => self.due.ring(),
+            Some(until) if until <= self.now() => self.due.signal(),
             _ => {
-                self.due.take_back();
+                self.due.clear();
                 self.timer.arm(until, &self.stamps);
             }
         }
     }
 
     fn waker(&self) -> Waker {
-        let bell = Arc::clone(&self.bell);
+        let signal = Arc::clone(&self.signal);
         Waker::new(move || {
-            // Whoever rang first and was not heard yet rings for all.
-            if !bell.rung.swap(true, Ordering::AcqRel) {
-                bell.ring();
+            // One signal that was not handled yet is enough.
+            if !signal.requested.swap(true, Ordering::AcqRel) {
+                signal.send();
             }
         })
     }
@@ -450,30 +423,32 @@ impl Io for Epoll {
     }
 }
 
-/// What other threads ring to end a wait: hosts through a [`Waker`], and the disk.
+/// Ends a wait from another thread: a host's, through a [`Waker`], or the disk's.
 #[derive(Debug)]
-struct Bell {
+struct WakeSignal {
     waker: mio::Waker,
-    /// A host rang, not only the disk.
-    rung: AtomicBool,
+    /// A host sent it, not only the disk.
+    requested: AtomicBool,
 }
 
-impl Bell {
-    fn ring(&self) {
+impl WakeSignal {
+    fn send(&self) {
         if let Err(error) = self.waker.wake() {
-            log::error!("the loop cannot be woken: {error}");
+            log::error!("cannot wake the event loop: {error}");
         }
     }
 }
 
-/// Descriptors that one look at the kernel's news may report. Noting them costs little, and a
-/// connection that became ready should not wait behind those that have something to read.
+/// Events per poll. Recording an edge is cheap, and a new connection should not wait behind sockets with
+/// something to read.
 const EDGES_MAX: usize = 1024;
 
-/// Sockets read from in one turn. Each may bring a page, which takes up to a tenth of a
-/// millisecond to work off, and what falls due meanwhile is late by that.
+/// Sockets read per turn. Each can deliver a page, which takes up to a tenth of a millisecond to handle
+/// and delays deadlines by that.
 pub(super) const READS_MAX: usize = 16;
 
 const TIMER: Name = Name(usize::MAX);
 const DUE: Name = Name(usize::MAX - 2);
-const BELL: Name = Name(usize::MAX - 1);
+const WAKE: Name = Name(usize::MAX - 1);
+/// The first listener's name; the others follow.
+const LISTENERS: Name = Name(usize::MAX - 2 - LISTENERS_MAX);

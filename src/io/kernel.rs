@@ -1,27 +1,29 @@
-//! Whichever of the kernel's interfaces carries a crawl, as one type.
+//! The kernel's back ends as one type.
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use super::memory;
-use super::{Chunk, Close, Epoll, Event, Io, Memory, Settings, Token, Unavailable, Uring, Waker};
+use super::limits;
+use super::{
+    Accepted, Chunk, Close, Endpoint, Epoll, Event, Io, Memory, Settings, Token, Unavailable,
+    Uring, Waker,
+};
 use crate::base::disk::DiskJob;
 use crate::base::time::{Instant, Wall};
 
-/// `IO`: the kernel interface that carries a crawl.
+/// `IO`: the kernel interface to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BackEnd {
-    /// The one that measured best: epoll. A new connection costs the same on either; where
-    /// connections are kept io_uring takes a sixth more of the processor, for it receives each
-    /// reply by itself.
+    /// The fastest in measurements: epoll. A new connection costs the same on either; with kept
+    /// connections io_uring takes a sixth more CPU time, because it receives each reply by itself.
     #[default]
     Auto,
     /// epoll, which every Linux has.
     Epoll,
-    /// io_uring, whose stamps stay exact while our thread is busy, even where a reply comes in
-    /// pieces. Where the kernel has not enough of it, or not for us, epoll with a warning.
+    /// io_uring, whose stamps stay exact while our thread is busy, even where a reply comes in pieces.
+    /// Falls back to epoll with a warning where io_uring is unavailable.
     Uring,
 }
 
@@ -35,10 +37,10 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// What was asked for, or what there is in its place: then a line in the log says why.
+    /// Opens the wanted back end, or falls back to epoll and logs why.
     ///
     /// # Errors
-    /// When the system gives no descriptors, or the open-file limit leaves none for sockets.
+    /// When the system has no descriptors left, or the open-file limit leaves none for sockets.
     pub fn open(wanted: BackEnd, settings: Settings) -> io::Result<Self> {
         match wanted {
             BackEnd::Auto | BackEnd::Epoll => Self::epoll(settings),
@@ -49,11 +51,11 @@ impl Kernel {
     fn or_epoll(uring: Result<Uring, Unavailable>, settings: Settings) -> io::Result<Self> {
         match uring {
             Ok(uring) => {
-                log::info!("io_uring carries the crawl");
+                log::info!("using io_uring");
                 Ok(Kernel::Uring(Box::new(uring)))
             }
             Err(reason) => {
-                log::warn!("{reason}; epoll takes its place");
+                log::warn!("{reason}; using epoll instead");
                 Self::epoll(settings)
             }
         }
@@ -61,12 +63,12 @@ impl Kernel {
 
     fn epoll(settings: Settings) -> io::Result<Self> {
         let epoll = Epoll::new(settings)?;
-        log::info!("epoll carries the crawl");
+        log::info!("using epoll");
         Ok(Kernel::Epoll(Box::new(epoll)))
     }
 }
 
-/// The same call on either.
+/// Forwards a call to either.
 macro_rules! either {
     ($self:ident, $io:ident => $call:expr) => {
         match $self {
@@ -109,6 +111,14 @@ impl Io for Kernel {
         either!(self, io => io.open_datagram(token, to));
     }
 
+    fn listen(&mut self, token: Token, at: &Endpoint) -> io::Result<()> {
+        either!(self, io => io.listen(token, at))
+    }
+
+    fn accept(&mut self, token: Token, accepted: Accepted) {
+        either!(self, io => io.accept(token, accepted));
+    }
+
     fn send(&mut self, token: Token, bytes: &[u8], mark: bool) {
         either!(self, io => io.send(token, bytes, mark));
     }
@@ -125,12 +135,12 @@ impl Io for Kernel {
         either!(self, io => io.disk(job));
     }
 
-    fn give_up_waiting(&mut self) {
-        either!(self, io => io.give_up_waiting());
+    fn fail_stalled_writes(&mut self) {
+        either!(self, io => io.fail_stalled_writes());
     }
 
     fn memory(&self) -> Option<Memory> {
-        memory::memory()
+        limits::memory()
     }
 
     fn submit(&mut self) {
@@ -141,12 +151,12 @@ impl Io for Kernel {
         either!(self, io => io.wait(until, events));
     }
 
-    fn untold(&self) -> &[Event] {
-        either!(self, io => io.untold())
+    fn queued_events(&self) -> &[Event] {
+        either!(self, io => io.queued_events())
     }
 
-    fn has_news(&self) -> bool {
-        either!(self, io => io.has_news())
+    fn has_pending(&self) -> bool {
+        either!(self, io => io.has_pending())
     }
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -175,17 +185,17 @@ mod tests {
     use super::*;
 
     fn name(opened: io::Result<Kernel>) -> &'static str {
-        opened.expect("there is always epoll").name()
+        opened.expect("epoll is always available").name()
     }
 
     #[test]
-    fn epoll_takes_the_place_of_what_is_not_there() {
+    fn a_missing_back_end_falls_back_to_epoll() {
         let absent = Kernel::or_epoll(Err(Unavailable::Absent), Settings::default());
         assert_eq!(name(absent), "epoll");
     }
 
     #[test]
-    fn who_asks_for_one_gets_it_and_who_does_not_gets_epoll() {
+    fn the_wanted_back_end_is_opened_and_epoll_by_default() {
         let open = |wanted| name(Kernel::open(wanted, Settings::default()));
         assert_eq!(open(BackEnd::Epoll), "epoll");
         assert_eq!(open(BackEnd::Auto), "epoll");

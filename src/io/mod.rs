@@ -1,23 +1,14 @@
-//! The kernel, or one that is not there: one interface, completion-shaped, and its back ends.
+//! The io floor: one completion-shaped interface to the kernel, and its back ends, one of them
+//! simulated.
 //!
-//! Work is handed over (`connect`, `send`, `close`, `disk`), leaves with [`Io::submit`] and comes
-//! back as [`Event`]s from [`Io::wait`]. There are no callbacks and no futures, so no user code
-//! runs in here, and a back end that is a ring of completions needs no translation.
+//! Work is queued (`connect`, `send`, `close`, `disk`), leaves with [`Io::submit`] and comes back as
+//! [`Event`]s from [`Io::wait`]. There are no callbacks and no futures, so no user code runs in this
+//! floor, and a completion ring needs no translation.
 
-mod stamps;
-mod allowance;
-mod timer;
-mod due;
-mod spin;
-mod socket;
 mod limits;
-mod memory;
-mod delay;
-mod leisure;
-mod driver;
-mod departures;
-mod connects;
-mod outbox;
+mod stamps;
+mod waiting;
+mod sockets;
 mod epoll;
 mod uring;
 mod kernel;
@@ -40,85 +31,110 @@ use crate::base::time::{Instant, Wall};
 pub(crate) use self::disk::gunzip;
 pub use self::epoll::Epoll;
 pub use self::kernel::{BackEnd, Kernel};
-pub use self::limits::{open_files, raise_open_files};
-pub use self::memory::Memory;
+pub use self::limits::{Memory, open_files, raise_open_files};
+pub use self::sockets::accepted::Accepted;
+pub use self::sockets::listening::{Credentials, Endpoint, Peer};
 pub use self::uring::{Unavailable, Uring};
+pub use crate::base::stamp::{Clock, Stamp};
 
-/// A back end: the kernel through epoll, through io_uring, or a simulated one.
+/// A back end: epoll, io_uring, or a simulation.
 ///
-/// It is a static type parameter of the crawl, never `dyn`. Calls may come from one thread after the
-/// other, as its owner moves; what is the thread's (see [`Settings::timer_slack`]) is seen to by the
-/// first wait on it.
+/// It is a static type parameter of the crawl, never `dyn`. Calls may come from one thread after
+/// another, as the owner moves; settings per thread, such as [`Settings::timer_slack`], are applied by
+/// the thread's first wait.
 pub trait Io {
-    /// What it is called: `epoll`, `uring` or `simulated`.
+    /// Its name: `epoll`, `uring` or `simulated`.
     fn name(&self) -> &'static str;
 
-    /// The present moment. The only clock in the house.
+    /// The present moment. All code above takes time from here.
     fn now(&self) -> Instant;
 
     /// Wall time when the crawl began; see [`Wall::at`].
     fn wall_at_start(&self) -> Wall;
 
-    /// How many sockets may be open at once; one more fails as [`NetError::Exhausted`].
+    /// How many sockets may be open at once; one more fails as [`NetError::Exhausted`]. Listeners and what
+    /// they accepted are not among them.
     fn capacity(&self) -> usize;
 
-    /// Opens a TCP connection under a token of the caller's; ends as `Connected` or `Failed`.
+    /// Opens a TCP connection under a token that the caller chooses; ends as `Connected` or `Failed`.
     ///
-    /// The connection attempt starts now or at the next `submit`; `Connected` says when. What is
-    /// sent before it is established leaves when it is. The token is taken until `close`.
+    /// The attempt starts now or at the next `submit`; `Connected` has the moment. Bytes sent earlier
+    /// leave when the connection is established. The token is in use until `close`.
     fn connect(&mut self, token: Token, to: SocketAddr);
 
-    /// How long the processor was busy with the last connect, where that was long and could be measured:
-    /// the kernel looked through local ports for a free one. Zero otherwise.
+    /// CPU time of the last connect, if it was long and was measured: the kernel searched for a free
+    /// local port. Zero otherwise.
     fn port_search(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Our own address of an established connection; `None` where it is closed or has failed. Under the
-    /// kernel it is a system call, which not every connection needs.
+    /// Our own address of an established TCP connection or of a TCP listener; `None` if it is closed or
+    /// has failed. It is a system call, which not every connection needs.
     fn local(&self, token: Token) -> Option<SocketAddr>;
 
-    /// Opens a UDP socket bound to an unpredictable port and connected to `to`.
+    /// Opens a UDP socket on an unpredictable port, connected to `to`.
     ///
-    /// The port is the kernel's choice, at random from its ephemeral range. Ready for `send` at
-    /// once, each a datagram of its own; datagrams arrive as `Received`, one event each, cut to a
-    /// buffer's length. A port that nobody listens on is `Failed` with `Refused`, once that is known.
+    /// The kernel chooses the port at random from its ephemeral range. Each `send` is one datagram; each
+    /// arriving datagram is one `Received`, truncated to a buffer's length. A port without a listener
+    /// ends as `Failed` with `Refused`.
     fn open_datagram(&mut self, token: Token, to: SocketAddr);
+
+    /// Listens for stream connections under a token that the caller chooses, until `close`. It listens
+    /// when this returns; each connection is an `Accepted` event with this token.
+    ///
+    /// A turn accepts at most 8 connections per listener. While a listener has
+    /// 16 of them open, adopted or not, further ones wait in the kernel, at most
+    /// 64. When accepting fails for want of descriptors or memory, the listener pauses for 250 ms and
+    /// tries again, until it succeeds; the log says so once.
+    ///
+    /// The file of a Unix socket has its mode before anybody can connect, and `close` removes it unless
+    /// another file has taken its place. Dropping the back end closes its listeners.
+    ///
+    /// # Errors
+    /// The system's, with the endpoint: among them an address in use, and a file that exists already,
+    /// which the caller removes if it is stale. There are at most 4 listeners. After an error the token
+    /// is free.
+    fn listen(&mut self, token: Token, at: &Endpoint) -> io::Result<()>;
+
+    /// Assigns a token to an accepted connection, from then on a socket like those of `connect`. Bytes
+    /// that arrived before are received first. If our machine cannot serve it, it ends as `Failed`.
+    ///
+    /// The kernel does not stamp such a connection: the stamps of its events are bounds.
+    fn accept(&mut self, token: Token, accepted: Accepted);
 
     /// Copies bytes to be sent. They leave at the next `submit`, never before.
     ///
-    /// With `mark`, a `Sent` event reports the moments just before and after the first of these bytes
-    /// was handed to the kernel. What the socket does not take at once is sent as it drains, and a
-    /// `Gone` event reports the end of that (a datagram is then lost). Sends to a socket that failed
-    /// or was closed go nowhere.
+    /// With `mark`, a `Sent` event has the moments just before and after the first of these bytes was
+    /// passed to the kernel. What the socket does not take at once is sent as it drains, and a `Flushed`
+    /// event reports its end (a datagram is lost instead). Sends to a failed or closed socket are
+    /// dropped.
     fn send(&mut self, token: Token, bytes: &[u8], mark: bool);
 
-    /// Stops or resumes reading from a connection, so that a full house pushes back on its peers.
+    /// Stops or resumes reading from a connection, which slows its peer by flow control.
     ///
-    /// A connection that is not read is not seen to end either.
+    /// The end of a connection that is not read is not noticed either.
     fn set_reading(&mut self, token: Token, on: bool);
 
-    /// Ends a socket and forgets the token: no event for it comes after this call.
+    /// Closes a socket or listener and forgets the token: no event for it comes after this call.
     ///
-    /// Bytes that have not left yet never will.
+    /// Bytes that have not left are dropped.
     fn close(&mut self, token: Token, how: Close);
 
-    /// Hands work to the disk; ends as `Event::Disk`.
+    /// Queues a job for the disk; ends as `Event::Disk`.
     ///
-    /// What the disk has not done yet is held in memory, without a bound here: the caller counts
-    /// [`DiskJob::held`] against [`DiskDone::held`]. Dropping the back end waits for the disk, but not for
-    /// room on it.
+    /// Queued jobs are held in memory without a bound here: the caller counts [`DiskJob::held`] against
+    /// [`DiskDone::held`]. Dropping the back end waits for queued jobs, but not for free space.
     ///
-    /// While there is no room for a job it is tried again every second, and so are those behind it:
-    /// `Event::DiskFull` and `Event::DiskRoom` say so.
+    /// A job for which there is no space is retried every second, and those behind it wait: reported by
+    /// `Event::DiskFull` and `Event::DiskRoom`.
     fn disk(&mut self, job: DiskJob);
 
-    /// What waits for somebody to read our standard output, or for room on a disk, waits no longer: it
-    /// fails, as does from now on all that would wait. Neither has an end of its own.
-    fn give_up_waiting(&mut self) {}
+    /// Fails writes that wait for a reader of standard output or for free disk space, now and later;
+    /// such waits have no timeout.
+    fn fail_stalled_writes(&mut self) {}
 
-    /// The limit of memory that is nearest, and how much is in use; `None` where there is none. Takes some
-    /// system calls.
+    /// The memory limit nearest to being reached, and its use; `None` without a limit. Takes some system
+    /// calls.
     fn memory(&self) -> Option<Memory> {
         None
     }
@@ -126,31 +142,31 @@ pub trait Io {
     /// Sends what was queued. Each send is stamped just before its own system call.
     fn submit(&mut self);
 
-    /// News of what was submitted that the next wait will tell first: what has left is known to have left
-    /// before that. Until the next wait it only grows.
-    fn untold(&self) -> &[Event];
+    /// Events of what was submitted, which the next wait returns first. Until then they are only
+    /// appended to.
+    fn queued_events(&self) -> &[Event];
 
-    /// Waits for news until `until` (forever if `None`) and appends it to `events`.
+    /// Waits for events until `until` (without end if `None`) and appends them to `events`.
     ///
-    /// May come back early with nothing, never late by choice. The events it appends are bounded
-    /// by what was asked for and by the buffers of the receive pool; those that bring bytes come
-    /// last, and are few enough to be worked off within a millisecond or so.
+    /// May return early without an event, and never late by choice. The number of events is bounded by
+    /// the work submitted and by the buffers of the receive pool; those with bytes come last, and take
+    /// about a millisecond to handle at most.
     fn wait(&mut self, until: Option<Instant>, events: &mut Vec<Event>);
 
-    /// Whether there is news that no descriptor shows, or has shown once only: a host that polls
-    /// [`Io::as_fd`] must not sleep.
-    fn has_news(&self) -> bool;
+    /// Whether there are events that no descriptor shows, or whose descriptor has been reported: a host
+    /// that polls [`Io::as_fd`] must not sleep.
+    fn has_pending(&self) -> bool;
 
-    /// A descriptor that becomes readable when there is news or when the armed deadline passes.
+    /// A descriptor that becomes readable when there is an event or when the armed deadline passes.
     ///
-    /// `None` in the simulation, which has no descriptors.
+    /// `None` in the simulation.
     fn as_fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Sets the deadline that [`Io::as_fd`] carries, for a host that waits in a loop of its own. One
-    /// that has passed makes it readable at once.
+    /// Sets the deadline of [`Io::as_fd`], for a host that waits in its own loop. One that has passed
+    /// makes it readable at once. To be called before each such wait.
     fn arm(&mut self, until: Option<Instant>);
 
-    /// What another thread calls to end a wait; it arrives as `Event::Woken`.
+    /// Ends a wait from another thread, as `Event::Woken`.
     fn waker(&self) -> Waker;
 
     /// The bytes of a received chunk.
@@ -160,75 +176,87 @@ pub trait Io {
     fn release(&mut self, chunk: Chunk);
 }
 
-/// Everything that can arrive from outside. With the crawl's timers it is all that can wake us.
+/// Everything that can arrive from outside. Together with the crawl's timers it is all that wakes the
+/// loop.
 #[derive(Debug)]
 pub enum Event {
     /// A connection is established.
     Connected {
-        /// Whose.
+        /// The connection's token.
         token: Token,
         /// When the attempt left.
         started: Instant,
-        /// When it was established, by the best clock there is.
+        /// When it was established.
         stamp: Stamp,
+    },
+    /// A listener accepted a connection. [`Io::accept`] assigns a token to it; dropped, it is closed.
+    Accepted {
+        /// The listener's token.
+        listener: Token,
+        /// The connection.
+        accepted: Accepted,
+        /// Its other end.
+        peer: Peer,
+        /// When it was accepted.
+        at: Instant,
     },
     /// A socket failed: while connecting, sending or receiving. No event for it follows.
     Failed {
-        /// Whose.
+        /// The socket's token.
         token: Token,
-        /// How.
+        /// Why.
         error: NetError,
         /// When.
         at: Instant,
     },
     /// A marked send left.
     Sent {
-        /// Whose.
+        /// The socket's token.
         token: Token,
         /// Just before the system call that sent its first byte.
         at: Instant,
-        /// It may have left as much later: the system call took that long, others were run in
-        /// between. Zero where it left at once.
+        /// The byte may have left as much later, because other processes ran during the system call.
+        /// Zero if it left at once.
         slack: Duration,
-        /// After that system call: what it sent was gone by then.
-        gone: Instant,
+        /// The bytes sent by that system call had left by then.
+        left_by: Instant,
     },
-    /// The rest of a marked send left, which the socket did not take at once.
-    Gone {
-        /// Whose.
+    /// The rest of a marked send left, which the socket had not taken at once.
+    Flushed {
+        /// The socket's token.
         token: Token,
         /// After the system call that sent its last byte.
         at: Instant,
     },
-    /// Bytes (or one datagram) arrived. Give the chunk back with [`Io::release`].
+    /// Bytes or one datagram arrived. Return the chunk with [`Io::release`].
     Received {
-        /// Whose.
+        /// The socket's token.
         token: Token,
         /// Where the bytes are.
         chunk: Chunk,
         /// When the last of them arrived.
         stamp: Stamp,
     },
-    /// The peer ended its side in good order (FIN). No bytes follow.
+    /// The peer ended its side in order (FIN). No bytes follow.
     Ended {
-        /// Whose.
+        /// The connection's token.
         token: Token,
         /// When.
         stamp: Stamp,
     },
-    /// The disk has done, or could not do, a job.
+    /// A disk job is done or has failed.
     Disk(DiskDone),
-    /// There is no room for a job, as the machine says it. It is tried again until there is, and no job
-    /// behind it is done before.
+    /// There is no space for a disk job; the system's error. It is retried until there is, and the jobs
+    /// behind it wait.
     DiskFull(io::Error),
-    /// There was room for that job.
+    /// There was space for that job.
     DiskRoom,
     /// Another thread called the [`Waker`].
     Woken,
 }
 
 impl Event {
-    /// Bytes that arrived with it.
+    /// Length of the bytes that arrived with it.
     pub(crate) fn len(&self) -> usize {
         match self {
             Event::Received { chunk, .. } => chunk.length as usize,
@@ -236,21 +264,22 @@ impl Event {
         }
     }
 
-    /// The socket it is about, if it is about one.
+    /// The socket or listener that it concerns.
     pub fn token(&self) -> Option<Token> {
         match self {
             Event::Connected { token, .. }
             | Event::Failed { token, .. }
             | Event::Sent { token, .. }
-            | Event::Gone { token, .. }
+            | Event::Flushed { token, .. }
             | Event::Received { token, .. }
             | Event::Ended { token, .. } => Some(*token),
+            Event::Accepted { listener, .. } => Some(*listener),
             Event::Disk(_) | Event::DiskFull(_) | Event::DiskRoom | Event::Woken => None,
         }
     }
 }
 
-/// Names a socket. The generation tells a slot's present user from its earlier ones.
+/// Identifies a socket or listener. The generation distinguishes a slot's users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token {
     /// Index into the caller's table; small and dense.
@@ -259,52 +288,16 @@ pub struct Token {
     pub generation: u32,
 }
 
-/// When something arrived, and how far that can be trusted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    /// The moment.
-    pub at: Instant,
-    /// Who stamped it.
-    pub clock: Clock,
-    /// It may have happened as much earlier. Zero where the stamp is exact.
-    pub slack: Duration,
-}
-
-impl Stamp {
-    /// Stamped by the kernel, and nothing else can have been stamped in its place.
-    pub fn exact(at: Instant) -> Self {
-        Stamp {
-            at,
-            clock: Clock::Kernel,
-            slack: Duration::ZERO,
-        }
-    }
-
-    /// It happened at this moment or before: an upper bound. All that we stamp ourselves is one.
-    pub fn is_bound(&self) -> bool {
-        self.clock == Clock::User || !self.slack.is_zero()
-    }
-}
-
-/// Who stamped an arrival.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clock {
-    /// The kernel, as the bytes came in (`SO_TIMESTAMPING`).
-    Kernel,
-    /// We did, when we got round to it.
-    User,
-}
-
 /// How to end a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
-    /// With FIN, as good manners have it.
+    /// With FIN.
     Finish,
-    /// With RST: nothing is waited for, and nothing lingers.
+    /// With RST: unsent bytes are dropped, and no state remains.
     Reset,
 }
 
-/// Why a socket failed, in the kernel's terms.
+/// Why a socket failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetError {
     /// ECONNREFUSED.
@@ -313,27 +306,26 @@ pub enum NetError {
     Reset,
     /// ETIMEDOUT: the kernel gave up.
     TimedOut,
-    /// ENETUNREACH or ENETDOWN: our machine knows no route there, or has no source address for one.
+    /// ENETUNREACH or ENETDOWN: our machine has no route or no source address.
     NoRoute,
-    /// EHOSTUNREACH or EHOSTDOWN: somebody on the way, or the link, says that the host cannot be reached.
+    /// EHOSTUNREACH or EHOSTDOWN: a router or the link reports the host as unreachable.
     Unreachable,
-    /// Our machine has no socket or memory to give, for whatever connection (EMFILE, ENFILE,
-    /// ENOBUFS, ENOMEM).
+    /// Our machine has no socket or memory left, for any connection (EMFILE, ENFILE, ENOBUFS, ENOMEM).
     Exhausted,
-    /// Our machine has no local port left for one more connection to this place (EADDRNOTAVAIL,
-    /// EADDRINUSE). To other places it may well have.
+    /// Our machine has no local port left for this destination (EADDRNOTAVAIL, EADDRINUSE). For others
+    /// it may have.
     NoPort,
-    /// Anything else, by its errno.
+    /// Any other errno.
     Other(i32),
 }
 
-/// Received bytes that wait in the back end's pool. It must be given back.
+/// Received bytes in the back end's pool. Must be released.
 #[derive(Debug)]
-#[must_use = "a chunk that is not released is lost to the pool"]
+#[must_use = "a chunk that is not released is missing from the pool"]
 pub struct Chunk {
-    /// The pool's buffer.
+    /// Index of the buffer.
     pub buffer: u32,
-    /// How much of it is filled.
+    /// Length of the bytes in it.
     pub length: u32,
 }
 
@@ -359,25 +351,25 @@ impl fmt::Debug for Waker {
     }
 }
 
-/// What a back end is told before it starts.
+/// Settings of a back end.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Open sockets that there may be at once; the open-file limit bounds it further.
+    /// Bound on open sockets; the open-file limit bounds them further.
     pub sockets_max: usize,
-    /// Bytes read from one socket before the others have their turn; the last read may exceed it.
+    /// Bytes read from one socket before the others take their turns; the last read may exceed it.
     pub read_budget: usize,
-    /// Bytes one buffer of the receive pool holds: no chunk, and no datagram, is longer.
+    /// Bytes per buffer of the receive pool: no chunk or datagram is longer.
     pub buffer_bytes: usize,
-    /// Buffers there may be. When all are out, nothing is read until chunks come back.
+    /// Bound on the buffers. When all are in use, nothing is read until chunks are released.
     pub buffers_max: usize,
-    /// How fine the kernel may time our sleep: 1 ns asks for the best it has.
+    /// Precision of the kernel's timing of our sleep: 1 ns asks for the best.
     ///
-    /// It is set for the thread that makes the back end, and stays with that thread.
+    /// It is set for the thread that waits, and stays with that thread.
     pub timer_slack: Duration,
-    /// How long before a deadline a wait stops sleeping and looks for news until it comes.
+    /// How long before a deadline a wait stops sleeping and polls instead.
     ///
-    /// What a sleep is late by is saved, and a core is kept busy: for those who benchmark. A host
-    /// that waits for [`Io::as_fd`] sleeps as it likes; this is about [`Io::wait`].
+    /// This avoids the delay of waking up, at the cost of a busy core: for benchmarks. It concerns
+    /// [`Io::wait`], not hosts that wait for [`Io::as_fd`].
     pub spin: Duration,
 }
 

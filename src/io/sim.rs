@@ -1,9 +1,10 @@
-//! A kernel that is not there: virtual time, a network and a disk, all from a seed.
+//! The simulated back end: virtual time, a network and a disk, all determined by a seed.
 //!
-//! A crawl runs here as it would under the kernel, but waiting takes no time and chance repeats:
-//! the same seed and the same calls give the same events. The other side of the network is a
-//! [`World`], which sees what real servers would see, and when.
+//! A crawl runs here as it would on the kernel, but waiting takes no time and runs are reproducible: the
+//! same seed and the same calls give the same events. The other side of the network is a [`World`],
+//! which sees what real servers would see, and when.
 
+mod listeners;
 mod disk;
 mod net;
 mod origins;
@@ -12,6 +13,7 @@ mod socket;
 pub mod web;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -19,11 +21,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use self::disk::Disk;
-use self::net::Happening;
+use self::listeners::Listeners;
+use self::net::SimEvent;
 use self::ports::Ports;
 use self::socket::{Arrival, Entry, Held, Socket, State};
-use super::outbox::Outbox;
-use super::{Chunk, Close, Event, Io, Memory, NetError, Settings, Stamp, Token, Waker};
+use super::sockets::outbox::Outbox;
+use super::{
+    Accepted, Chunk, Close, Endpoint, Event, Io, Memory, NetError, Settings, Stamp, Token, Waker,
+};
 use crate::base::disk::DiskJob;
 use crate::base::pool::Pool;
 use crate::base::rng::Rng;
@@ -32,39 +37,41 @@ use crate::base::time::{Instant, Wall};
 pub use self::net::{Answer, ConnId, Faults, FullDisk, Net, World};
 pub use self::origins::{Hit, Origins};
 
-/// The simulated back end: what a crawler in virtual time runs on.
+/// The simulated back end, for crawls in virtual time.
 pub struct Sim {
     settings: Settings,
     world: Box<dyn World>,
     net: Net,
     ports: Ports,
-    /// How long the last connect looked for one.
+    /// Duration of the last connect's search for a port.
     port_search: Duration,
-    /// Sockets that there are, which may be fewer than the settings say.
+    /// Sockets that the machine has, perhaps fewer than the settings allow.
     sockets_max: usize,
     disk: Disk,
     memory: Vec<(Duration, Memory)>,
     /// Indexed by [`Token::slot`].
     entries: Vec<Entry>,
-    /// Which token each connection has, from opening to closing.
+    /// The token of each open connection.
     tokens: BTreeMap<ConnId, Token>,
-    connections: u64,
-    /// Sockets with something to read. May name stale tokens.
-    line: VecDeque<Token>,
+    /// How many of these were accepted.
+    accepted: usize,
+    listeners: Listeners,
+    /// Sockets with something to read. May contain stale tokens.
+    ready: VecDeque<Token>,
     pool: Pool,
     outbox: Outbox,
-    news: Vec<Event>,
+    queued: Vec<Event>,
     woken: Arc<AtomicBool>,
 }
 
 impl Sim {
-    /// A world without faults.
+    /// A simulation without faults.
     #[doc(hidden)]
     pub fn new(seed: u64, world: Box<dyn World>) -> Self {
         Sim::with(seed, Settings::default(), Faults::default(), world)
     }
 
-    /// A network and a disk with these faults.
+    /// A simulation with these faults of network and disk.
     #[doc(hidden)]
     pub fn with(seed: u64, settings: Settings, faults: Faults, world: Box<dyn World>) -> Self {
         let rng = Rng::from_seed(seed);
@@ -78,55 +85,68 @@ impl Sim {
             world,
             entries: Vec::new(),
             tokens: BTreeMap::new(),
-            connections: 0,
-            line: VecDeque::new(),
+            accepted: 0,
+            listeners: Listeners::new(),
+            ready: VecDeque::new(),
             pool: Pool::new(settings.buffer_bytes, settings.buffers_max),
             outbox: Outbox::default(),
-            news: Vec::new(),
+            queued: Vec::new(),
             woken: Arc::default(),
             settings,
         }
     }
 
-    /// Whether nothing will ever happen unless we do something: a wait without end.
+    /// Whether nothing will apply unless we act: a wait would have no end.
     #[doc(hidden)]
     pub fn is_idle(&self) -> bool {
-        self.net.next_at().is_none() && !self.has_news() && !self.woken.load(Ordering::Acquire)
+        self.net.next_at().is_none() && !self.has_pending() && !self.woken.load(Ordering::Acquire)
     }
 
-    /// What has been written, by path.
+    /// The files written, by path.
     #[doc(hidden)]
     pub fn files(&self) -> &BTreeMap<std::path::PathBuf, Vec<u8>> {
         self.disk.files()
     }
 
-    /// What has been written to standard output.
+    /// The bytes written to standard output.
     #[doc(hidden)]
     pub fn stdout(&self) -> &[u8] {
         self.disk.stdout()
     }
 
-    /// Our thread is busy for so long.
+    /// The network, through which a test opens clients to our listeners and acts for them.
+    #[doc(hidden)]
+    pub fn net(&mut self) -> &mut Net {
+        &mut self.net
+    }
+
+    /// Lets our thread be busy for a while.
     fn keep_busy(&mut self, busy: Duration) {
         if !busy.is_zero() {
-            let mut news = std::mem::take(&mut self.news);
-            self.pass(busy, &mut news);
-            self.news = news;
+            let mut queued = std::mem::take(&mut self.queued);
+            self.pass(busy, &mut queued);
+            self.queued = queued;
         }
     }
 
-    fn open(&mut self, token: Token, to: SocketAddr, datagram: bool) {
+    /// Makes room for the token's slot, which must be vacant.
+    fn reserve(&mut self, token: Token) {
         let slot = token.slot as usize;
         if self.entries.len() <= slot {
             self.entries.resize_with(slot + 1, Entry::vacant);
         }
         assert!(
-            matches!(self.entries[slot].state, State::Vacant),
+            matches!(self.entries[slot].state, State::Vacant)
+                && !self.listeners.has_slot(token.slot),
             "a token's slot is closed before it is used again"
         );
+    }
+
+    fn open(&mut self, token: Token, to: SocketAddr, datagram: bool) {
+        self.reserve(token);
         let started = self.net.now();
         self.port_search = Duration::ZERO;
-        let refusal = if self.tokens.len() == self.sockets_max {
+        let refusal = if self.tokens.len() - self.accepted == self.sockets_max {
             Some(NetError::Exhausted)
         } else if !datagram {
             let (found, search) = self.ports.take(to, started);
@@ -138,14 +158,12 @@ impl Sim {
         };
         let state = if let Some(error) = refusal {
             let at = started;
-            self.news.push(Event::Failed { token, error, at });
+            self.queued.push(Event::Failed { token, error, at });
             State::Failed
         } else {
-            self.connections += 1;
-            let id = ConnId(self.connections);
-            self.tokens.insert(id, token);
             let path = self.world.distance(to, self.net.rng());
-            self.net.open(id, to, path, datagram);
+            let id = self.net.open(to, path, datagram);
+            self.tokens.insert(id, token);
             let socket = Socket::new(id, to, started, datagram);
             if datagram {
                 State::Open(socket)
@@ -153,45 +171,50 @@ impl Sim {
                 State::Connecting(socket)
             }
         };
-        self.entries[slot] = Entry {
+        self.entries[token.slot as usize] = Entry {
             generation: token.generation,
             state,
         };
     }
 
-    /// Lets one thing happen, on either side of the network.
-    fn happen(&mut self, happening: Happening, events: &mut Vec<Event>) {
-        match happening {
-            Happening::Syn(id, to) => {
+    /// Applies one event, on either side of the network.
+    fn apply(&mut self, event: SimEvent, events: &mut Vec<Event>) {
+        match event {
+            SimEvent::Syn(id, to) => {
                 let answer = self.world.connect(id, to, &mut self.net);
                 self.net.answer(id, answer);
             }
-            Happening::Told(id, bytes) => self.world.bytes(id, &bytes, &mut self.net),
-            Happening::Datagram(id, to, bytes) => {
+            SimEvent::Bytes(id, bytes) => self.world.bytes(id, &bytes, &mut self.net),
+            SimEvent::Datagram(id, to, bytes) => {
                 self.world.datagram(id, to, &bytes, &mut self.net);
             }
-            Happening::Closed(id, how) => {
+            SimEvent::Closed(id, how) => {
                 self.net.forget(id);
                 self.world.closed(id, how, &mut self.net);
             }
-            Happening::Alarm(what) => self.world.alarm(what, &mut self.net),
-            Happening::Disk(job) => {
+            SimEvent::Alarm(what) => self.world.alarm(what, &mut self.net),
+            SimEvent::Disk(job) => {
                 let retry = self.disk.handle_job(job, self.net.now(), events);
                 self.retry_disk(retry);
             }
-            Happening::DiskRetry => {
+            SimEvent::DiskRetry => {
                 let retry = self.disk.handle_retry(self.net.now(), events);
                 self.retry_disk(retry);
             }
-            Happening::Established(id) => self.establish(id, events),
-            Happening::Unanswered(id, error) => self.fail(id, error, events),
-            Happening::Arrived(id, what) => self.arrive(id, what),
+            SimEvent::ClientSyn(id, at, from) => {
+                if !self.listeners.connect(id, &at, from, self.net.now()) {
+                    self.net.close(id, Close::Reset);
+                }
+            }
+            SimEvent::Established(id) => self.establish(id, events),
+            SimEvent::ConnectFailed(id, error) => self.fail(id, error, events),
+            SimEvent::Arrived(id, what) => self.arrive(id, what),
         }
     }
 
     fn retry_disk(&mut self, at: Option<Instant>) {
         if let Some(at) = at {
-            self.net.schedule(at, Happening::DiskRetry);
+            self.net.schedule(at, SimEvent::DiskRetry);
         }
     }
 
@@ -216,24 +239,24 @@ impl Sim {
         }
     }
 
-    /// Lets so much time pass, and what happens in it happen.
+    /// Advances time, with the events in it.
     fn pass(&mut self, span: Duration, events: &mut Vec<Event>) {
         let until = self.net.now() + span;
         while self.net.next_at().is_some_and(|at| at <= until) {
-            let happening = self.net.pop();
-            self.happen(happening, events);
+            let event = self.net.pop();
+            self.apply(event, events);
         }
         self.net.advance(until);
     }
 
     fn arrive(&mut self, id: ConnId, what: Arrival) {
         let Some(&token) = self.tokens.get(&id) else {
-            return;
+            return self.listeners.arrive(id, self.net.now(), what);
         };
         if let Some(socket) = self.entries[token.slot as usize].socket() {
             socket.inbox.push_back((self.net.now(), what));
-            if socket.wants_turn() {
-                self.line.push_back(token);
+            if socket.enqueue() {
+                self.ready.push_back(token);
             }
         }
     }
@@ -242,8 +265,11 @@ impl Sim {
         if let Some(token) = self.tokens.remove(&id) {
             let at = self.net.now();
             let entry = &mut self.entries[token.slot as usize];
-            if let Some(socket) = entry.socket().filter(|socket| !socket.datagram) {
-                self.ports.give_back(socket.to, false, at);
+            if let Some(socket) = entry.socket() {
+                if let Some(to) = socket.connected_to() {
+                    self.ports.give_back(to, false, at);
+                }
+                self.accepted -= usize::from(socket.place.is_some());
             }
             entry.state = State::Failed;
             self.net.forget(id);
@@ -251,13 +277,13 @@ impl Sim {
         }
     }
 
-    /// Reads from each socket in line once, as long as there are buffers.
-    fn serve_line(&mut self, events: &mut Vec<Event>) {
-        for _ in 0..self.line.len() {
+    /// Reads once from each ready socket, while there are buffers.
+    fn serve_ready(&mut self, events: &mut Vec<Event>) {
+        for _ in 0..self.ready.len() {
             if !self.pool.has_free() {
                 return;
             }
-            if let Some(token) = self.line.pop_front() {
+            if let Some(token) = self.ready.pop_front() {
                 self.read(token, events);
             }
         }
@@ -268,7 +294,7 @@ impl Sim {
         let Some(socket) = current(&mut self.entries, token).and_then(Entry::socket) else {
             return;
         };
-        socket.in_line = false;
+        socket.is_queued = false;
         let id = socket.id;
         let mut budget = self.settings.read_budget;
         while socket.reading
@@ -279,8 +305,8 @@ impl Sim {
                 Arrival::Bytes(bytes) => {
                     let buffer = if budget == 0 { None } else { self.pool.take() };
                     let Some(buffer) = buffer else {
-                        socket.in_line = true;
-                        self.line.push_back(token);
+                        socket.is_queued = true;
+                        self.ready.push_back(token);
                         return;
                     };
                     let room = self.pool.get_mut(buffer);
@@ -346,10 +372,15 @@ impl Io for Sim {
     }
 
     fn local(&self, token: Token) -> Option<SocketAddr> {
+        if let Some(address) = self.listeners.local(token) {
+            return Some(address);
+        }
         let entry = self.entries.get(token.slot as usize)?;
         match &entry.state {
             State::Open(socket) if entry.generation == token.generation => {
-                Some(local_address(socket.id, socket.to))
+                let is_accepted = socket.place.is_some();
+                let local = |to| local_address(socket.id, to);
+                socket.to.map(|to| if is_accepted { to } else { local(to) })
             }
             _ => None,
         }
@@ -357,6 +388,30 @@ impl Io for Sim {
 
     fn open_datagram(&mut self, token: Token, to: SocketAddr) {
         self.open(token, to, true);
+    }
+
+    fn listen(&mut self, token: Token, at: &Endpoint) -> io::Result<()> {
+        self.reserve(token);
+        if let Endpoint::Unix { path, .. } = at
+            && self.disk.files().contains_key(path)
+        {
+            return Err(listeners::in_use(at));
+        }
+        self.listeners.listen(token, at)
+    }
+
+    fn accept(&mut self, token: Token, accepted: Accepted) {
+        self.reserve(token);
+        let mut socket = self.listeners.adopt(accepted.into_ticket());
+        self.tokens.insert(socket.id, token);
+        self.accepted += 1;
+        if socket.enqueue() {
+            self.ready.push_back(token);
+        }
+        self.entries[token.slot as usize] = Entry {
+            generation: token.generation,
+            state: State::Open(socket),
+        };
     }
 
     fn send(&mut self, token: Token, bytes: &[u8], mark: bool) {
@@ -368,20 +423,27 @@ impl Io for Sim {
             return;
         };
         socket.reading = on;
-        if socket.wants_turn() {
-            self.line.push_back(token);
+        if socket.enqueue() {
+            self.ready.push_back(token);
         }
     }
 
     fn close(&mut self, token: Token, how: Close) {
+        if let Some(waiting) = self.listeners.close(token) {
+            for id in waiting {
+                self.net.close(id, Close::Reset);
+            }
+            return;
+        }
         let Some(entry) = current(&mut self.entries, token) else {
             return;
         };
         if let Some(socket) = entry.vacate() {
-            if !socket.datagram {
+            if let Some(to) = socket.connected_to() {
                 let rests = how == Close::Finish;
-                self.ports.give_back(socket.to, rests, self.net.now());
+                self.ports.give_back(to, rests, self.net.now());
             }
+            self.accepted -= usize::from(socket.place.is_some());
             self.tokens.remove(&socket.id);
             self.net.close(socket.id, how);
         }
@@ -389,7 +451,7 @@ impl Io for Sim {
 
     fn disk(&mut self, job: DiskJob) {
         let at = self.disk.done_at(self.net.now());
-        self.net.schedule(at, Happening::Disk(job));
+        self.net.schedule(at, SimEvent::Disk(job));
     }
 
     fn memory(&self) -> Option<Memory> {
@@ -399,18 +461,18 @@ impl Io for Sim {
         known.next().map(|(_, memory)| *memory)
     }
 
-    fn give_up_waiting(&mut self) {
+    fn fail_stalled_writes(&mut self) {
         self.disk.give_up();
     }
 
     fn submit(&mut self) {
         let mut outbox = std::mem::take(&mut self.outbox);
-        let mut news = std::mem::take(&mut self.news);
+        let mut queued = std::mem::take(&mut self.queued);
         for (send, bytes) in outbox.sends() {
             let before = self.net.now();
             let took = self.net.send_takes();
             if !took.is_zero() {
-                self.pass(took, &mut news);
+                self.pass(took, &mut queued);
             }
             let Some(entry) = current(&mut self.entries, send.token) else {
                 continue;
@@ -428,17 +490,17 @@ impl Io for Sim {
             }
             self.net.send(socket.id, bytes);
             let after = self.net.now();
-            news.extend(send.mark.then_some(sent(send.token, before, after)));
+            queued.extend(send.mark.then_some(sent(send.token, before, after)));
         }
         outbox.clear();
         self.outbox = outbox;
-        self.news = news;
+        self.queued = queued;
     }
 
     fn wait(&mut self, until: Option<Instant>, events: &mut Vec<Event>) {
         let held = events.len();
         let entries = &mut self.entries;
-        events.extend(self.news.drain(..).filter(|event| {
+        events.extend(self.queued.drain(..).filter(|event| {
             event.token().is_none_or(|token| {
                 current(entries, token).is_some_and(|entry| !matches!(entry.state, State::Vacant))
             })
@@ -446,17 +508,23 @@ impl Io for Sim {
         if self.woken.swap(false, Ordering::AcqRel) {
             events.push(Event::Woken);
         }
-        self.serve_line(events);
+        for id in self.listeners.take_dropped() {
+            self.net.close(id, Close::Finish);
+        }
+        self.listeners.begin_turn();
+        self.listeners.accept(self.net.now(), events);
+        self.serve_ready(events);
         loop {
             let now = self.net.now();
             let due = self.net.next_at().map(|at| at.max(now));
             let sleepy = events.len() == held;
             match due {
-                // What happens at the same moment is told together.
+                // Events of the same moment are returned together.
                 Some(at) if at == now || (sleepy && until.is_none_or(|until| at <= until)) => {
-                    let happening = self.net.pop();
-                    self.happen(happening, events);
-                    self.serve_line(events);
+                    let event = self.net.pop();
+                    self.apply(event, events);
+                    self.listeners.accept(self.net.now(), events);
+                    self.serve_ready(events);
                 }
                 _ => {
                     if let Some(until) = until
@@ -470,12 +538,14 @@ impl Io for Sim {
         }
     }
 
-    fn untold(&self) -> &[Event] {
-        &self.news
+    fn queued_events(&self) -> &[Event] {
+        &self.queued
     }
 
-    fn has_news(&self) -> bool {
-        !self.news.is_empty() || (!self.line.is_empty() && self.pool.has_free())
+    fn has_pending(&self) -> bool {
+        !self.queued.is_empty()
+            || (!self.ready.is_empty() && self.pool.has_free())
+            || self.listeners.has_pending()
     }
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -508,13 +578,14 @@ impl std::fmt::Debug for Sim {
     }
 }
 
-/// The news of a marked send whose system call lay between the two. That it took long it is not told.
-fn sent(token: Token, at: Instant, gone: Instant) -> Event {
+/// The event of a marked send whose system call took from `at` to `left_by`. Its slack does not show
+/// that.
+fn sent(token: Token, at: Instant, left_by: Instant) -> Event {
     Event::Sent {
         token,
         at,
         slack: Duration::ZERO,
-        gone,
+        left_by,
     }
 }
 
@@ -524,7 +595,7 @@ fn current(entries: &mut [Entry], token: Token) -> Option<&mut Entry> {
         .filter(|entry| entry.generation == token.generation)
 }
 
-/// An address of ours to reach `to` from.
+/// An address of ours for connections to `to`.
 fn local_address(id: ConnId, to: SocketAddr) -> SocketAddr {
     let port = 32_768 + (id.0 % 28_232) as u16;
     let ip = match to {
@@ -534,5 +605,5 @@ fn local_address(id: ConnId, to: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, port)
 }
 
-/// Every simulated crawl begins at the same moment: 2026-01-01T00:00:00Z.
+/// Wall time at the start of every simulated crawl: 2026-01-01T00:00:00Z.
 const WALL_AT_START: Wall = Wall(1_767_225_600_000_000_000);

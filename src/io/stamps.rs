@@ -1,9 +1,14 @@
-//! The crawl's clock, and how the kernel's receive stamps are told in it.
+//! The crawl's clock, and the conversion of the kernel's receive stamps to it.
 //!
-//! The kernel stamps arrivals in CLOCK_REALTIME, the crawl lives on CLOCK_MONOTONIC. Both are
-//! slewed alike, so they differ by a constant until someone steps the wall clock. The constant is
-//! measured each turn, and the best of its readings kept; when one contradicts it by more than
-//! [`STEP`], stamps that may have been taken before are not believed.
+//! The kernel stamps arrivals in CLOCK_REALTIME; the crawl's clock is CLOCK_MONOTONIC. Both are slewed
+//! alike, so their offset is constant until the wall clock is stepped. The offset is measured each turn
+//! and the most precise reading kept. A reading that contradicts it by more than [`STEP`] shows a step:
+//! stamps that may precede it are rejected.
+
+pub(super) mod query_budget;
+pub(super) mod departures;
+pub(super) mod idle_time;
+pub(super) mod run_delay;
 
 use std::time::Duration;
 
@@ -12,7 +17,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use super::{Clock, Stamp};
 use crate::base::time::{Instant, Wall, nanos};
 
-/// The crawl's clock and what it knows of the wall's.
+/// The crawl's clock and its offset from the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stamps {
     /// CLOCK_MONOTONIC when the crawl began.
@@ -20,9 +25,9 @@ pub(super) struct Stamps {
     /// CLOCK_REALTIME when the crawl began.
     wall_at_start: Wall,
     offset: Offset,
-    /// When a step of the wall clock was noticed last.
+    /// When the last step of the wall clock was noticed.
     stepped: Option<Instant>,
-    /// When the last complete look at the kernel's news was taken.
+    /// When the last complete poll was made.
     looked_at: Instant,
 }
 
@@ -30,80 +35,83 @@ pub(super) struct Stamps {
 #[derive(Clone, Copy, Debug)]
 struct Offset {
     nanos: i64,
-    /// It may be off by as much, in nanoseconds.
-    doubt: u64,
+    /// The error bound, in nanoseconds.
+    uncertainty: u64,
 }
 
-/// What is known of the time before a socket's bytes were seen: see [`Stamps::arrival`].
+/// What limits the time of an arrival that was found by a poll: see [`Stamps::arrival`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Unseen {
-    /// There was nothing to be read then.
+pub(super) struct PollWindow {
+    /// The socket was empty then.
     since: Instant,
-    /// A look found them at this moment.
-    found: Instant,
-    /// It had to wait for them: they, or others that came with them, ended a sleep.
+    /// When the poll found something to read.
+    found_at: Instant,
+    /// The poll slept: these bytes, or others found with them, ended the sleep.
     slept: bool,
-    /// After its sleep our thread waited for a processor, so long at the most.
-    kept: Duration,
-    /// How much news it found.
-    news: u32,
-    /// What they answer departed then.
-    asked: Instant,
+    /// After the sleep our thread waited for a processor, at most this long.
+    run_delay: Duration,
+    /// How many events the poll found.
+    events: u32,
+    /// When the request left that these bytes answer.
+    sent_at: Instant,
 }
 
-impl Unseen {
-    /// There was nothing since then, and what was found was not slept for.
-    pub(super) fn since(since: Instant) -> Self {
-        Unseen {
+impl PollWindow {
+    /// A window without a sleep, from a moment when the socket was empty.
+    pub(super) fn empty_at(since: Instant) -> Self {
+        PollWindow {
             since,
-            found: since,
+            found_at: since,
             slept: false,
-            kept: Duration::MAX,
-            news: 0,
-            asked: Instant::START,
+            run_delay: Duration::MAX,
+            events: 0,
+            sent_at: Instant::START,
         }
     }
 
-    /// A look that slept was kept from its processor no longer than this; else nobody knows.
-    pub(super) fn kept(self, kept: Duration) -> Self {
-        Unseen { kept, ..self }
+    /// Bounds the wait for a processor after a sleep; without it the wait is unknown.
+    pub(super) fn run_delay(self, run_delay: Duration) -> Self {
+        PollWindow { run_delay, ..self }
     }
 
-    /// Whether it pays to ask the kernel for more about a stamp that may be off. A loop that has
-    /// [leisure](super::leisure::Leisure) can do so, and one that was held up by other things than to
-    /// read and send; where there is always something to read, each microsecond counts, and a sleep now
-    /// and then is no leisure.
-    pub(super) fn is_worth_asking(self, stamp: &Stamp, has_leisure: bool) -> bool {
-        let passed = self.found.saturating_since(self.since);
-        let held_up = passed > PER_NEWS * self.news.max(NEWS_A_TURN);
-        let has_time = has_leisure && (self.slept || self.was_busy());
+    /// Whether querying the kernel about a stamp that may be off pays. It does for a loop with [idle
+    /// time](super::idle_time::IdleTime), and for one that was held up by more than reading and sending.
+    /// A loop that always has something to read is short of each microsecond, and a short sleep now and
+    /// then does not change that.
+    pub(super) fn is_worth_query(self, stamp: &Stamp, has_idle_time: bool) -> bool {
+        let passed = self.found_at.saturating_since(self.since);
+        let held_up = passed > PER_EVENT * self.events.max(EVENTS_A_TURN);
+        let has_time = has_idle_time && (self.slept || self.was_busy());
         stamp.is_bound() && stamp.clock == Clock::Kernel && (has_time || held_up)
     }
 
-    /// Whether a stamp is older than it should be: what it is of came before there was anything to be
-    /// read, or long before a sleep or other work of ours ended. Either our thread was late, or the
-    /// segment that was stamped had to wait for another one; be it so soon after what it answers that
-    /// the stamp would pass for exact.
+    /// Whether a stamp is older than the arrival: from before the socket was empty, or from long before
+    /// the end of a sleep or of other work. Either our thread was late, or the stamped segment waited
+    /// for a missing one; this holds even where the stamp is so close to the request that it would count
+    /// as exact.
     pub(super) fn is_stale(self, stamp: &Stamp) -> bool {
         let looked = self.slept || self.was_busy();
-        let late = looked && self.found.saturating_since(stamp.at) > PROMPT;
+        let late = looked && self.found_at.saturating_since(stamp.at) > PROMPT;
         stamp.clock == Clock::Kernel && (late || self.since.saturating_since(stamp.at) > EXACT)
     }
 
-    /// Whether more time passed than the news takes by itself.
+    /// Whether more time passed than the events account for.
     fn was_busy(self) -> bool {
-        self.found.saturating_since(self.since) > PER_NEWS * self.news
+        self.found_at.saturating_since(self.since) > PER_EVENT * self.events
     }
 
-    /// The bytes answer what departed at this moment, so that none of them came before it.
-    pub(super) fn asked(self, at: Instant) -> Self {
-        Unseen { asked: at, ..self }
+    /// Sets when the request left; no byte of its reply came before that.
+    pub(super) fn sent_at(self, at: Instant) -> Self {
+        PollWindow {
+            sent_at: at,
+            ..self
+        }
     }
 }
 
 impl Stamps {
     pub(super) fn start() -> Self {
-        let (monotonic, offset) = pair();
+        let (monotonic, offset) = read_clocks();
         Stamps {
             start: monotonic,
             wall_at_start: Wall(monotonic.saturating_add_signed(offset.nanos)),
@@ -114,14 +122,14 @@ impl Stamps {
     }
 
     pub(super) fn now(&self) -> Instant {
-        self.tell(monotonic())
+        self.instant(monotonic())
     }
 
     pub(super) fn wall_at_start(&self) -> Wall {
         self.wall_at_start
     }
 
-    /// The moment as CLOCK_MONOTONIC counts it, for a timer.
+    /// The moment on CLOCK_MONOTONIC, for a timer.
     pub(super) fn timer_time(&self, at: Instant) -> Timespec {
         let since_boot = self.start.saturating_add(at.as_nanos());
         Timespec {
@@ -130,107 +138,105 @@ impl Stamps {
         }
     }
 
-    /// A complete look, begun at this moment, found no news.
-    pub(super) fn saw_nothing(&mut self, at: Instant) {
+    /// A complete poll that began at this moment found nothing.
+    pub(super) fn note_empty(&mut self, at: Instant) {
         self.looked_at = self.looked_at.max(at);
     }
 
-    /// Begins a turn, right after news was fetched: measures how far the two clocks lie apart.
+    /// Begins a turn right after a poll: measures the offset of the clocks.
     ///
-    /// `slept`: the fetch had to wait for the first of the news. `complete`: nothing was left behind.
-    /// `news`: how much there was.
-    /// Returns the present and what is known of when the news came.
+    /// `slept`: the poll slept until the first event. `complete`: it left no event behind. `events`: how
+    /// many it found. Returns the present and the window of these events.
     pub(super) fn begin_turn(
         &mut self,
         slept: bool,
         complete: bool,
-        news: usize,
-    ) -> (Instant, Unseen) {
-        let (monotonic, offset) = pair();
-        let now = self.tell(monotonic);
+        events: usize,
+    ) -> (Instant, PollWindow) {
+        let (monotonic, offset) = read_clocks();
+        let now = self.instant(monotonic);
         self.measure(offset, now);
-        let unseen = Unseen {
+        let window = PollWindow {
             since: self.looked_at,
-            found: now,
+            found_at: now,
             slept,
-            kept: Duration::MAX,
-            news: u32::try_from(news).unwrap_or(u32::MAX),
-            asked: Instant::START,
+            run_delay: Duration::MAX,
+            events: u32::try_from(events).unwrap_or(u32::MAX),
+            sent_at: Instant::START,
         };
         if complete {
             self.looked_at = now;
         }
-        (now, unseen)
+        (now, window)
     }
 
-    /// Takes another reading of the offset: better than the one we have, or another one.
+    /// Takes another reading of the offset: a more precise one, or one after a step.
     fn measure(&mut self, offset: Offset, now: Instant) {
         if let Some(moved) = self.moved(offset) {
             log::warn!(
-                "the wall clock was stepped by {:.6} s; arrivals in flight are stamped by us",
+                "the wall clock was stepped by {:.6} s; arrivals in flight get our own stamps",
                 moved as f64 / 1e9
             );
             self.stepped = Some(now);
             self.offset = offset;
-        } else if offset.doubt < self.offset.doubt {
+        } else if offset.uncertainty < self.offset.uncertainty {
             self.offset = offset;
         }
     }
 
-    /// How far the offset has moved, if it has by more than can be explained.
+    /// How far the offset has moved, if by more than the error bounds allow.
     fn moved(&self, offset: Offset) -> Option<i64> {
         let moved = offset.nanos.saturating_sub(self.offset.nanos);
-        let explained = nanos(STEP) + self.offset.doubt + offset.doubt;
+        let explained = nanos(STEP) + self.offset.uncertainty + offset.uncertainty;
         (moved.unsigned_abs() > explained).then_some(moved)
     }
 
-    /// Whether the offset is the one that there is at this very moment.
-    fn is_true(&self) -> bool {
-        self.moved(pair().1).is_none()
+    /// Whether the offset still holds at this moment.
+    fn is_offset_current(&self) -> bool {
+        self.moved(read_clocks().1).is_none()
     }
 
-    /// When bytes arrived: by the kernel's stamp where there is one that can be believed.
+    /// When bytes arrived: the kernel's stamp, if it is plausible.
     ///
-    /// One read returns all that has arrived, with the stamp of the *last* segment. What the caller
-    /// waits for may have been in an earlier one. That cannot have come before the socket was last
-    /// seen empty, nor before it was asked for; so far the stamp may be off. It is taken for exact
+    /// One read returns all bytes that have arrived, with the stamp of the *last* segment. The bytes
+    /// that the caller waits for may have come in an earlier one, but neither before the socket was last
+    /// seen empty nor before the request left; the stamp can be off by that much. It counts as exact
     /// where that is less than [`EXACT`], and where it [ended a sleep](ended_sleep) after which our
-    /// thread had its processor at once: while it waits for one, that of a server that answers in two
-    /// parts perhaps, the second part can come and be as close to the end of the sleep. `floor` is a
-    /// moment that the arrival cannot precede.
+    /// thread had a processor at once. While the thread waits for a processor, a second segment can come
+    /// just as close to the end of the sleep. `floor` is a moment that the arrival cannot precede.
     ///
-    /// A segment may have waited in the kernel, stamped, when the socket was seen empty: that says
-    /// nothing of a stamp from before it.
+    /// A stamped segment may have waited in the kernel when the socket was seen empty, so that limits
+    /// only stamps from after it.
     ///
-    /// Not believed are stamps of the future, and all that may have been taken before the wall clock
-    /// was stepped.
+    /// Rejected are stamps in the future, and those that may precede a step of the wall clock.
     pub(super) fn arrival(
         &self,
         kernel: Option<Timespec>,
-        unseen: Unseen,
+        window: PollWindow,
         floor: Instant,
     ) -> Stamp {
-        let told = kernel.and_then(|stamp| self.convert(stamp));
-        // What came before the look that found it is of no future, and needs no look at the clock.
-        let now = match told {
-            Some(at) if at <= unseen.found => unseen.found.max(floor),
+        let arrival = kernel.and_then(|stamp| self.convert(stamp));
+        // What came before the poll that found it is not in the future; this saves reading the clock.
+        let now = match arrival {
+            Some(at) if at <= window.found_at => window.found_at.max(floor),
             _ => self.now(),
         };
-        let stepped = self.stepped.is_some_and(|stepped| unseen.since <= stepped);
-        let possible = |at: &Instant| *at <= now + STEP && (*at >= unseen.since || self.is_true());
-        let Some(at) = told.filter(possible).filter(|_| !stepped) else {
+        let stepped = self.stepped.is_some_and(|stepped| window.since <= stepped);
+        let possible =
+            |at: &Instant| *at <= now + STEP && (*at >= window.since || self.is_offset_current());
+        let Some(at) = arrival.filter(possible).filter(|_| !stepped) else {
             let now = self.now();
             return Stamp {
                 at: now,
                 clock: Clock::User,
-                slack: now.saturating_since(unseen.since.max(unseen.asked)),
+                slack: now.saturating_since(window.since.max(window.sent_at)),
             };
         };
         let at = at.max(floor).min(now);
-        let since = Some(unseen.since).filter(|since| *since <= at);
-        let slack = at.saturating_since(unseen.asked.max(since.unwrap_or_default()));
-        let woken = unseen.slept && unseen.kept <= EXACT;
-        let exact = slack <= EXACT || (woken && ended_sleep(at, unseen.found));
+        let since = Some(window.since).filter(|since| *since <= at);
+        let slack = at.saturating_since(window.sent_at.max(since.unwrap_or_default()));
+        let woken = window.slept && window.run_delay <= EXACT;
+        let exact = slack <= EXACT || (woken && ended_sleep(at, window.found_at));
         Stamp {
             at,
             clock: Clock::Kernel,
@@ -238,13 +244,13 @@ impl Stamps {
         }
     }
 
-    /// When something left, by the kernel's stamp; `None` if it cannot be believed.
+    /// When bytes left, by the kernel's stamp; `None` if it is not plausible.
     pub(super) fn departure(&self, kernel: Timespec) -> Option<Instant> {
-        self.convert(kernel).filter(|_| self.is_true())
+        self.convert(kernel).filter(|_| self.is_offset_current())
     }
 
-    /// What is only known to have happened by now.
-    pub(super) fn noticed(&self) -> Stamp {
+    /// Something that happened by now, at an unknown moment since the last complete poll.
+    pub(super) fn bound_now(&self) -> Stamp {
         let now = self.now();
         Stamp {
             at: now,
@@ -256,31 +262,31 @@ impl Stamps {
     fn convert(&self, stamp: Timespec) -> Option<Instant> {
         let wall = u64::try_from(stamp.tv_sec).ok()?.checked_mul(SECOND)?
             + u64::try_from(stamp.tv_nsec).ok()?;
-        Some(self.tell(wall.checked_add_signed(self.offset.nanos.checked_neg()?)?))
+        Some(self.instant(wall.checked_add_signed(self.offset.nanos.checked_neg()?)?))
     }
 
-    fn tell(&self, monotonic: u64) -> Instant {
+    fn instant(&self, monotonic: u64) -> Instant {
         Instant::from_nanos(monotonic.saturating_sub(self.start))
     }
 }
 
-/// Whether an arrival at this moment can be what ended a sleep, at `woken`, or one that came together
-/// with that. Longer before the end of the sleep it may have been the first of several, while the
-/// machine ran others; and after it, one that came on top.
+/// Whether an arrival at this moment ended a sleep, at `woken`, or came together with what ended it.
+/// Much earlier, it may have been the first of several while other processes ran; much later, it came
+/// after the sleep.
 fn ended_sleep(at: Instant, woken: Instant) -> bool {
     woken.saturating_since(at) <= PROMPT && at.saturating_since(woken) <= PROMPT / 8
 }
 
-/// How much later than `before` something may have left that a system call did between the two:
-/// nothing, unless others were run in that time.
+/// How much later than `before` a system call between the two moments may have sent: nothing, unless
+/// other processes ran in that time.
 pub(super) fn departure_slack(before: Instant, after: Instant) -> Duration {
     let took = after.saturating_since(before);
     if took <= PROMPT { Duration::ZERO } else { took }
 }
 
-/// When a connection was established: a round trip after its attempt left, by the kernel's
-/// measure, which a late loop does not change; else no later than we noticed. The attempt may have
-/// left `slack` later than `started`.
+/// When a connection was established: one round trip, as measured by the kernel, after the attempt left.
+/// A late loop does not change that. Without a measurement, it was established by now. The attempt may
+/// have left `slack` later than `started`.
 pub(super) fn established(
     started: Instant,
     slack: Duration,
@@ -301,24 +307,24 @@ pub(super) fn established(
     }
 }
 
-/// CLOCK_MONOTONIC and how far CLOCK_REALTIME is ahead of it, read as close together as can be.
-fn pair() -> (u64, Offset) {
+/// CLOCK_MONOTONIC and the offset of CLOCK_REALTIME, read as close together as possible.
+fn read_clocks() -> (u64, Offset) {
     let mut best = Offset {
         nanos: 0,
-        doubt: u64::MAX,
+        uncertainty: u64::MAX,
     };
     let mut now = 0;
-    // A pair that an interrupt came between is read again; three tries, or the loop could stall.
+    // An interrupted reading is repeated; three tries bound the delay of the loop.
     for _ in 0..3 {
         let before = monotonic();
         let wall = read(ClockId::Realtime);
         now = monotonic();
-        let doubt = (now - before).div_ceil(2);
-        if doubt < best.doubt {
-            let nanos = wall as i64 - (before + doubt) as i64;
-            best = Offset { nanos, doubt };
+        let uncertainty = (now - before).div_ceil(2);
+        if uncertainty < best.uncertainty {
+            let nanos = wall as i64 - (before + uncertainty) as i64;
+            best = Offset { nanos, uncertainty };
         }
-        if doubt < 500 {
+        if uncertainty < 500 {
             break;
         }
     }
@@ -334,24 +340,24 @@ fn read(clock: ClockId) -> u64 {
     time.tv_sec as u64 * SECOND + time.tv_nsec as u64
 }
 
-/// The wall clock is only ever slewed together with the monotonic one; apart they move by steps.
-/// Less than this is nothing, beyond what is doubtful about the readings themselves.
+/// The wall clock is slewed together with the monotonic one; they move apart only by steps. Differences
+/// up to this, beyond the error of the readings, are no step.
 pub(super) const STEP: Duration = Duration::from_micros(10);
 
-/// An arrival that is off by no more is told as exact.
+/// An error up to this is reported as exact.
 pub(super) const EXACT: Duration = Duration::from_micros(25);
 
-/// Waking us takes no longer where the machine does not run others first. Nor does a system call that
-/// sends: what it sends leaves near its beginning; on the loopback device it also takes it to the
-/// other side.
+/// The longest that waking our thread takes, or a system call that sends, unless other processes run in
+/// between. What such a call sends leaves near its beginning; on the loopback device the call also
+/// delivers it.
 pub(super) const PROMPT: Duration = Duration::from_micros(45);
 
-/// What each piece of news costs a loop that does nothing but read and send, at the most. To ask the
-/// kernel takes a fortieth of it.
-const PER_NEWS: Duration = Duration::from_micros(50);
+/// The most that an event costs a loop which only reads and sends. A query of the kernel takes a
+/// fortieth of it.
+const PER_EVENT: Duration = Duration::from_micros(50);
 
-/// A turn reads from so many sockets that may have been news in earlier ones.
-const NEWS_A_TURN: u32 = 16;
+/// Sockets read per turn that may have been found by earlier polls.
+const EVENTS_A_TURN: u32 = 16;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -359,7 +365,7 @@ const SECOND: u64 = 1_000_000_000;
 mod tests {
     use super::*;
 
-    /// A clock that began two seconds ago, so that moments of the past can be told.
+    /// A clock that began two seconds ago, so that past moments can be converted.
     fn stamps() -> Stamps {
         let mut stamps = Stamps::start();
         stamps.start -= 2 * SECOND;
@@ -367,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_established_a_round_trip_after_it_left_and_never_in_the_future() {
+    fn a_connection_is_established_one_round_trip_after_its_attempt_and_never_in_the_future() {
         let ms = Duration::from_millis;
         let started = Instant::START + ms(1000);
         let check = |slack, rtt: Option<u64>, now, at, expected_slack| {
@@ -377,10 +383,10 @@ mod tests {
         };
         check(0, Some(30), 50, 30, 0);
         check(5, Some(30), 50, 35, 5);
-        // A round trip that the kernel measured on another packet may be a longer one.
+        // The kernel may have measured a later, longer round trip.
         check(0, Some(80), 50, 50, 0);
         check(30, Some(30), 50, 50, 30);
-        // Without a measure it was no later than it was noticed.
+        // Without a measurement it is a bound.
         check(0, None, 50, 50, 50);
     }
 
@@ -396,60 +402,63 @@ mod tests {
         Instant::from_nanos(millis * 1_000_000)
     }
 
-    /// Empty at `since` (ms), found by a look that did not sleep.
-    fn found(since: u64) -> Unseen {
-        Unseen::since(millis(since))
+    /// Empty at `since` (ms), found by a poll that did not sleep.
+    fn found_at(since: u64) -> PollWindow {
+        PollWindow::empty_at(millis(since))
     }
 
     fn moved(offset: Offset, by: i64) -> Offset {
         Offset {
             nanos: offset.nanos + by,
-            doubt: offset.doubt,
+            uncertainty: offset.uncertainty,
         }
     }
 
     #[test]
-    fn a_kernel_stamp_is_told_on_the_crawls_clock() {
+    fn a_kernel_stamp_is_converted_to_the_crawls_clock() {
         let stamps = stamps();
         let at = Instant::from_nanos(1_234_567_890);
-        let unseen = Unseen {
+        let window = PollWindow {
             since: at,
-            ..found(0)
+            ..found_at(0)
         };
-        let told = stamps.arrival(kernel(&stamps, at), unseen, Instant::START);
-        assert_eq!(told, Stamp::exact(at));
+        let arrival = stamps.arrival(kernel(&stamps, at), window, Instant::START);
+        assert_eq!(arrival, Stamp::exact(at));
     }
 
     #[test]
-    fn a_stamp_may_be_off_by_its_distance_from_when_there_was_nothing() {
+    fn the_slack_of_a_stamp_is_its_distance_from_the_last_empty_poll() {
         let stamps = stamps();
-        let slack = |at: Instant, unseen| {
-            let told = stamps.arrival(kernel(&stamps, at), unseen, Instant::START);
-            assert_eq!((told.at, told.clock), (at, Clock::Kernel));
-            assert_eq!(told.is_bound(), !told.slack.is_zero());
-            told.slack
+        let slack = |at: Instant, window| {
+            let arrival = stamps.arrival(kernel(&stamps, at), window, Instant::START);
+            assert_eq!((arrival.at, arrival.clock), (at, Clock::Kernel));
+            assert_eq!(arrival.is_bound(), !arrival.slack.is_zero());
+            arrival.slack
         };
         let nearly = EXACT + Duration::from_nanos(1);
-        assert_eq!(slack(millis(1000) + EXACT, found(1000)), Duration::ZERO);
-        assert_eq!(slack(millis(1000) + nearly, found(1000)), nearly);
+        assert_eq!(slack(millis(1000) + EXACT, found_at(1000)), Duration::ZERO);
+        assert_eq!(slack(millis(1000) + nearly, found_at(1000)), nearly);
         let fifty = Duration::from_millis(50);
-        assert_eq!(slack(millis(1050), found(1000)), fifty);
-        // No answer comes before its question, however long the socket lay unseen.
+        assert_eq!(slack(millis(1050), found_at(1000)), fifty);
+        // No reply precedes its request, however long the socket was not looked at.
         let ten = Duration::from_millis(10);
-        assert_eq!(slack(millis(1050), found(1000).asked(millis(1040))), ten);
-        let asked = found(1000).asked(millis(1050) - EXACT);
-        assert_eq!(slack(millis(1050), asked), Duration::ZERO);
+        assert_eq!(
+            slack(millis(1050), found_at(1000).sent_at(millis(1040))),
+            ten
+        );
+        let sent_at = found_at(1000).sent_at(millis(1050) - EXACT);
+        assert_eq!(slack(millis(1050), sent_at), Duration::ZERO);
     }
 
     #[test]
-    fn a_segment_that_waited_in_the_kernel_was_stamped_before_the_socket_was_seen_empty() {
+    fn a_stamp_from_before_an_empty_poll_is_bounded_by_its_request() {
         let stamps = stamps();
         let at = millis(1400);
-        let unseen = found(1500).asked(millis(1390));
-        let told = stamps.arrival(kernel(&stamps, at), unseen, Instant::START);
+        let window = found_at(1500).sent_at(millis(1390));
+        let arrival = stamps.arrival(kernel(&stamps, at), window, Instant::START);
         let slack = Duration::from_millis(10);
         let clock = Clock::Kernel;
-        assert_eq!(told, Stamp { at, clock, slack });
+        assert_eq!(arrival, Stamp { at, clock, slack });
     }
 
     #[test]
@@ -457,43 +466,43 @@ mod tests {
         let mut stamps = stamps();
         let (now, woken) = stamps.begin_turn(true, true, 1);
         let is_bound_if = |at: Instant, woken| {
-            let told = stamps.arrival(kernel(&stamps, at), woken, Instant::START);
-            assert_eq!(told.clock, Clock::Kernel);
-            told.is_bound()
+            let arrival = stamps.arrival(kernel(&stamps, at), woken, Instant::START);
+            assert_eq!(arrival.clock, Clock::Kernel);
+            arrival.is_bound()
         };
-        let is_bound = |at| is_bound_if(at, woken.kept(EXACT));
+        let is_bound = |at| is_bound_if(at, woken.run_delay(EXACT));
         assert!(!is_bound(now - PROMPT));
-        // Others ran before us, and may have sent more.
-        assert!(is_bound_if(now - PROMPT, woken.kept(EXACT * 2)));
-        assert!(is_bound_if(now - PROMPT, woken), "nobody knows");
-        // Woken late: what ended the sleep may have been an earlier segment than the last.
+        // Other processes ran before us, and may have sent more.
+        assert!(is_bound_if(now - PROMPT, woken.run_delay(EXACT * 2)));
+        assert!(is_bound_if(now - PROMPT, woken), "the wait is unknown");
+        // Woken late: an earlier segment than the last may have ended the sleep.
         assert!(is_bound(now - PROMPT - Duration::from_nanos(1)));
-        // Read late: others may have come in between.
+        // Read late: more may have arrived in between.
         std::thread::sleep(PROMPT);
         assert!(!is_bound(now + PROMPT / 8));
         assert!(is_bound(now + PROMPT / 2));
     }
 
     #[test]
-    fn the_kernel_is_asked_by_a_loop_that_has_leisure_or_does_other_things() {
-        let check = |slept, has_leisure, news, turn: u64, slack: u64, asks| {
-            let unseen = Unseen {
-                found: millis(900) + Duration::from_micros(turn),
+    fn a_loop_with_idle_time_or_other_work_queries_the_kernel() {
+        let check = |slept, has_idle_time, events, turn: u64, slack: u64, queries| {
+            let window = PollWindow {
+                found_at: millis(900) + Duration::from_micros(turn),
                 slept,
-                news,
-                ..found(900)
+                events,
+                ..found_at(900)
             };
             let stamp = Stamp {
                 slack: Duration::from_micros(slack),
-                ..Stamp::exact(unseen.found)
+                ..Stamp::exact(window.found_at)
             };
-            let is_asked = unseen.is_worth_asking(&stamp, has_leisure);
-            assert_eq!(is_asked, asks, "{turn} {slack}");
+            let is_asked = window.is_worth_query(&stamp, has_idle_time);
+            assert_eq!(is_asked, queries, "{turn} {slack}");
             let by_user = Stamp {
                 clock: Clock::User,
                 ..stamp
             };
-            assert!(!unseen.is_worth_asking(&by_user, has_leisure));
+            assert!(!window.is_worth_query(&by_user, has_idle_time));
         };
         check(true, true, 20, 60, 60, true);
         check(true, false, 20, 60, 60, false);
@@ -501,7 +510,7 @@ mod tests {
         check(false, true, 20, 1000, 3000, false);
         check(false, false, 20, 1001, 60, true);
         check(false, false, 20, 1001, 0, false);
-        // What was read in that time was news before.
+        // What was read in that time was found by an earlier poll.
         check(false, true, 1, 50, 60, false);
         check(false, true, 1, 51, 60, true);
         check(false, false, 1, 800, 60, false);
@@ -509,18 +518,18 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_is_stale_where_its_segment_waited_or_we_were_late() {
-        let check = |slept, news, at: u64, stale| {
-            let unseen = Unseen {
-                found: millis(950),
+    fn a_stamp_is_stale_if_its_segment_waited_or_the_thread_was_late() {
+        let check = |slept, events, at: u64, stale| {
+            let window = PollWindow {
+                found_at: millis(950),
                 slept,
-                news,
-                ..found(900)
+                events,
+                ..found_at(900)
             };
             let stamp = Stamp::exact(Instant::from_nanos(at * 1000));
-            assert_eq!(unseen.is_stale(&stamp), stale, "{at} µs");
+            assert_eq!(window.is_stale(&stamp), stale, "{at} µs");
         };
-        // So much news takes the 50 ms; so little does not.
+        // One thousand events account for the 50 ms; 999 do not.
         let (busy_with_it, busy_otherwise) = (1000, 999);
         check(false, busy_with_it, 900_000, false);
         check(false, busy_with_it, 899_980, false);
@@ -533,31 +542,31 @@ mod tests {
     }
 
     #[test]
-    fn news_lay_unseen_since_the_last_complete_look_began() {
+    fn a_poll_window_begins_with_the_last_complete_poll() {
         let mut stamps = stamps();
         let (first, _) = stamps.begin_turn(true, true, 1);
-        let (second, unseen) = stamps.begin_turn(false, true, 1);
+        let (second, window) = stamps.begin_turn(false, true, 1);
         assert_eq!(
-            (unseen.since, unseen.found, unseen.slept),
+            (window.since, window.found_at, window.slept),
             (first, second, false)
         );
-        // A look that left news behind does not count as having seen the rest.
-        let (_, unseen) = stamps.begin_turn(false, false, 1);
-        assert_eq!(unseen.since, second);
-        let (third, unseen) = stamps.begin_turn(false, true, 1);
-        assert_eq!(unseen.since, second);
-        // One that found nothing was a look, too.
+        // A poll that left events behind does not count as having seen the rest.
+        let (_, window) = stamps.begin_turn(false, false, 1);
+        assert_eq!(window.since, second);
+        let (third, window) = stamps.begin_turn(false, true, 1);
+        assert_eq!(window.since, second);
+        // A poll that found nothing counts.
         let looked = third + Duration::from_micros(10);
-        stamps.saw_nothing(looked);
-        let (now, unseen) = stamps.begin_turn(true, true, 1);
+        stamps.note_empty(looked);
+        let (now, window) = stamps.begin_turn(true, true, 1);
         assert_eq!(
-            (unseen.since, unseen.found, unseen.slept),
+            (window.since, window.found_at, window.slept),
             (looked, now, true)
         );
     }
 
     #[test]
-    fn what_may_have_been_stamped_before_the_clock_was_stepped_is_not_believed() {
+    fn a_stamp_that_may_precede_a_step_of_the_clock_is_rejected() {
         let hour = 3_600 * SECOND as i64;
         for step in [hour, -hour, 50 * SECOND as i64, -2_000_000, 60_000, -60_000] {
             let mut stamps = stamps();
@@ -565,45 +574,51 @@ mod tests {
             let before = kernel(&stamps, arrived);
             stamps.looked_at = since;
             let offset = moved(stamps.offset, step);
-            let noticed = stamps.now();
-            stamps.measure(offset, noticed);
-            let unseen = Unseen { since, ..found(0) };
-            let told = stamps.arrival(before, unseen, Instant::START);
-            assert_eq!(told.clock, Clock::User, "stepped by {step} ns");
-            // The truth lies between both ends.
-            assert!(told.at >= arrived && told.at - told.slack <= arrived);
-            // What comes once the step is known is stamped by the new clock, and believed.
+            let bound_now = stamps.now();
+            stamps.measure(offset, bound_now);
+            let window = PollWindow {
+                since,
+                ..found_at(0)
+            };
+            let arrival = stamps.arrival(before, window, Instant::START);
+            assert_eq!(arrival.clock, Clock::User, "stepped by {step} ns");
+            // The true moment lies within the bounds.
+            assert!(arrival.at >= arrived && arrival.at - arrival.slack <= arrived);
+            // Once the step is known, later stamps are converted by the new offset.
             let since = stamps.now();
             let after = kernel(&stamps, since);
-            let unseen = Unseen { since, ..found(0) };
-            let told = stamps.arrival(after, unseen, Instant::START);
-            assert_eq!(told, Stamp::exact(since), "stepped by {step} ns");
+            let window = PollWindow {
+                since,
+                ..found_at(0)
+            };
+            let arrival = stamps.arrival(after, window, Instant::START);
+            assert_eq!(arrival, Stamp::exact(since), "stepped by {step} ns");
         }
     }
 
     #[test]
-    fn a_step_that_is_not_known_yet_makes_no_absurd_moment() {
+    fn a_stamp_after_an_unnoticed_step_is_rejected() {
         let hour = 3_600 * SECOND as i64;
         for step in [hour, -hour, 600_000_000, -60_000_000] {
             let stamps = stamps();
-            // Stamped after the step, told by the offset from before it.
+            // Stamped after the step, converted by the offset from before it.
             let late = Stamps {
                 offset: moved(stamps.offset, -step),
                 ..stamps
             };
-            let told = late.arrival(kernel(&stamps, millis(1500)), found(1490), millis(1400));
-            assert_eq!(told.clock, Clock::User, "stepped by {step} ns");
-            assert!(told.at >= millis(1500) && told.at <= stamps.now());
+            let arrival = late.arrival(kernel(&stamps, millis(1500)), found_at(1490), millis(1400));
+            assert_eq!(arrival.clock, Clock::User, "stepped by {step} ns");
+            assert!(arrival.at >= millis(1500) && arrival.at <= stamps.now());
         }
     }
 
     #[test]
-    fn a_reading_of_the_clocks_is_no_step_and_the_best_one_is_kept() {
+    fn an_imprecise_reading_is_no_step_and_the_most_precise_one_is_kept() {
         let mut stamps = stamps();
         let exact = stamps.offset;
         let worse = Offset {
             nanos: exact.nanos + 40_000,
-            doubt: 50_000,
+            uncertainty: 50_000,
         };
         stamps.measure(worse, millis(1000));
         assert!(stamps.stepped.is_none());
@@ -615,7 +630,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_of_the_wall_clock_moves_neither_our_clock_nor_timers_nor_times_in_files() {
+    fn a_step_of_the_wall_clock_changes_neither_our_clock_nor_timers_nor_times_in_files() {
         for hours in [3, -3] {
             let mut stamps = stamps();
             let due = stamps.now() + Duration::from_secs(5);
@@ -627,9 +642,9 @@ mod tests {
             assert!(after >= before && after < before + Duration::from_secs(60));
             assert_eq!(stamps.wall_at_start(), wall);
             assert_eq!(stamps.timer_time(due), timer);
-            // What left before the step and is answered after it took the time that it took.
+            // The latency of a request across a step is unchanged.
             let stamp = kernel(&stamps, stamps.now());
-            let answer = stamps.arrival(stamp, found(0).asked(before), before);
+            let answer = stamps.arrival(stamp, found_at(0).sent_at(before), before);
             let latency = answer.at.saturating_since(before);
             assert!(latency < Duration::from_secs(60), "{latency:?}");
             assert!(
@@ -643,19 +658,19 @@ mod tests {
     fn a_stamp_is_neither_in_the_future_nor_before_its_socket() {
         let stamps = stamps();
         let ahead = stamps.now() + Duration::from_millis(5);
-        let told = stamps.arrival(kernel(&stamps, ahead), found(1900), Instant::START);
-        assert_eq!(told.clock, Clock::User);
-        assert!(told.at < ahead);
+        let arrival = stamps.arrival(kernel(&stamps, ahead), found_at(1900), Instant::START);
+        assert_eq!(arrival.clock, Clock::User);
+        assert!(arrival.at < ahead);
         let floor = millis(1000);
         let early = floor - Duration::from_micros(3);
-        let told = stamps.arrival(kernel(&stamps, early), found(1000), floor);
-        assert_eq!(told, Stamp::exact(floor));
-        let none = stamps.arrival(None, found(1000), floor);
+        let arrival = stamps.arrival(kernel(&stamps, early), found_at(1000), floor);
+        assert_eq!(arrival, Stamp::exact(floor));
+        let none = stamps.arrival(None, found_at(1000), floor);
         assert!(none.clock == Clock::User && none.is_bound());
     }
 
     #[test]
-    fn a_departure_that_was_held_up_says_how_long() {
+    fn a_slow_send_has_its_duration_as_slack() {
         let check = |took, slack| {
             let after = millis(1) + Duration::from_micros(took);
             let slack = Duration::from_micros(slack);

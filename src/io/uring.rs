@@ -1,18 +1,18 @@
-//! The kernel through io_uring.
+//! The kernel's back end on io_uring.
 //!
-//! What arrives is received by the kernel, into buffers lent to it, the moment it comes: one
-//! operation a socket does it for good. So each segment keeps its own stamp however long our
-//! thread is busy, where epoll's reader finds the last one's stamp on all of them. The price: the
-//! kernel interrupts our thread to do it. System calls that a signal would break off are resumed,
-//! save those that never are (`epoll_wait` in a host's loop may end with EINTR).
+//! One multishot receive per socket copies what arrives into provided buffers as it arrives. Each
+//! segment therefore keeps its own stamp however long our thread is busy, whereas a reader under epoll
+//! finds the last segment's stamp on all of them. The cost: the kernel interrupts our thread to do it.
+//! Interrupted system calls restart, except those that never do (`epoll_wait` in a host's loop can end
+//! with EINTR).
 //!
-//! Sends are plain system calls, each stamped just before its own: handed over together they
-//! would share one moment, and cost as much. So are connects. The ring tells when an attempt was
-//! answered and when a full socket takes more.
+//! Sends and connects are plain system calls, each send stamped just before its own: submitted together
+//! they would share one moment and cost as much. The ring reports when an attempt was answered and when
+//! a full socket is writable again.
 //!
-//! What was received and cannot be told yet (the caller does not read, others have their turn)
-//! waits in its buffers. When that is more than a turn's share, the kernel stops receiving for
-//! that socket, and its peer feels it.
+//! Received bytes that cannot be reported yet (the caller does not read, other sockets take their turns)
+//! wait in their buffers. When they exceed one turn's share, the receive is cancelled, and TCP flow
+//! control stops the peer.
 
 #![expect(
     unsafe_code,
@@ -22,11 +22,11 @@
 mod pinned;
 mod ring;
 mod buffers;
-mod connection;
-mod asks;
-mod answers;
-mod watch;
-mod trial;
+mod receiving;
+mod submissions;
+mod completions;
+mod stamping;
+mod probe;
 #[cfg(test)]
 mod tests;
 
@@ -40,191 +40,156 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use self::asks::{Ask, BELL, TIMER, name};
 use self::buffers::Buffers;
-use self::connection::{Connection, Entry, Kind, Receive, State, current};
+use self::receiving::{Receive, Receiving};
 pub use self::ring::Unavailable;
-use self::ring::{Answer, Name, Ring, SLOT_MAX, What};
-use self::watch::Watch;
-use super::connects::Connects;
-use super::departures::{Departure, Departures};
+use self::ring::{Completion, OpId, OpKind, Ring, SLOT_MAX};
+use self::stamping::Stamping;
+use self::submissions::{Submission, TIMER, WAKE, listener_op};
 use super::disk::Disk;
-use super::driver::{Driver, Drives};
 use super::epoll::READS_MAX;
 use super::limits::sockets_allowed;
-use super::outbox::{Held, Outbox};
-use super::socket::{Socket, keep_stamping, net_error};
-use super::spin::Spin;
-use super::stamps::{Stamps, departure_slack};
-use super::timer::{Timer, set_timer_slack};
-use super::{Chunk, Close, Event, Io, NetError, Settings, Token, Waker};
+use super::sockets::connect_meter::ConnectMeter;
+use super::sockets::outbox::{Held, Outbox};
+use super::sockets::socket::{keep_stamping, net_error};
+use super::sockets::{Connection, Delivery, Entry, Kind, Sockets, State};
+use super::stamps::Stamps;
+use super::stamps::departures::{Departure, Departures};
+use super::waiting::spin::Spin;
+use super::waiting::timer::{Timer, set_timer_slack};
+use super::waiting::{ThreadChange, TurnThread};
+use super::{Accepted, Chunk, Close, Endpoint, Event, Io, NetError, Settings, Token, Waker};
 use crate::base::disk::DiskJob;
 use crate::base::time::{Instant, Wall};
 
-/// The back end whose stamps stay exact while our thread is busy. It needs Linux 6.0.
+/// The back end whose stamps stay exact while our thread is busy. Requires Linux 6.0.
 #[derive(Debug)]
 pub struct Uring {
     settings: Settings,
-    capacity: usize,
-    // Before the buffers: it goes first.
+    // Before the buffers: fields drop in this order.
     ring: Ring,
     buffers: Buffers,
-    /// What the kernel is to be asked at the next opportunity.
-    asks: Vec<Ask>,
-    /// Receives of the flush that is under way.
-    arming: Vec<Name>,
-    /// Receives that the kernel has and that have not answered for the last time.
+    /// Operations to start or cancel at the next flush.
+    submissions: Vec<Submission>,
+    /// Receives started by the flush in progress.
+    arming: Vec<OpId>,
+    /// Receives in the kernel that have not completed for the last time.
     receiving: usize,
-    /// Answers that are being worked through.
-    answers: Vec<Answer>,
-    /// For a host that waits in a loop of its own.
+    /// Completions of the turn in progress.
+    completions: Vec<Completion>,
+    /// Readable at the deadline, for a host that waits in its own loop.
     timer: Timer,
     stamps: Stamps,
-    connects: Connects,
+    connect_meter: ConnectMeter,
     departures: Departures,
-    watch: Watch,
-    driver: Driver,
-    bell: Arc<Bell>,
-    /// Indexed by [`Token::slot`].
-    entries: Vec<Entry>,
-    /// Sockets in `entries` that hold a descriptor.
-    open: usize,
-    /// Open sockets with something to tell, in the order of their turns. May name stale tokens.
-    line: VecDeque<Token>,
-    /// Open sockets that wait for buffers to receive into. May name stale tokens.
+    stamping: Stamping,
+    turn_thread: TurnThread,
+    signal: Arc<WakeSignal>,
+    sockets: Sockets<Receiving>,
+    /// Open sockets that wait for buffers to receive into. May contain stale tokens.
     starved: VecDeque<Token>,
     outbox: Outbox,
     /// Events that no descriptor shows.
-    news: Vec<Event>,
-    /// There are answers that one turn had no time for.
-    cut: bool,
+    queued: Vec<Event>,
+    /// Completions were left for the next turn.
+    has_more: bool,
     disk: Option<Disk>,
     _stamping: OwnedFd,
 }
 
 impl Uring {
-    /// A back end for whichever thread waits on it. The kernel receives in the name of the thread
-    /// that asked for it, so when another one comes to wait all is asked for anew.
+    /// A back end for the thread that waits on it. The kernel receives on behalf of the thread that
+    /// submitted the operation, so when another thread waits, all operations are submitted again.
     ///
     /// # Errors
-    /// When the kernel has no io_uring, not enough of it, or not for us; when the system gives no
-    /// descriptors or no memory, or the open-file limit leaves none for sockets.
+    /// When the kernel lacks io_uring or a feature of it, or forbids it to us; when the system has no
+    /// descriptors or memory left, or the open-file limit leaves none for sockets.
     pub fn new(settings: Settings) -> Result<Self, Unavailable> {
         let capacity = sockets_allowed(settings.sockets_max)?;
         let buffers = Buffers::new(settings.buffer_bytes, settings.buffers_max);
-        // An answer a buffer, and for each socket the last ones of two operations.
-        let ring = Ring::new((settings.buffers_max + 2 * capacity).clamp(1024, ANSWERS_MAX))?;
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let bell = Arc::new(Bell {
-            fd: bell.map_err(io::Error::from)?,
-            rung: AtomicBool::new(false),
+        // One completion per buffer, and the last ones of two operations per socket.
+        let ring = Ring::new((settings.buffers_max + 2 * capacity).clamp(1024, COMPLETIONS_MAX))?;
+        let signal = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let signal = Arc::new(WakeSignal {
+            fd: signal.map_err(io::Error::from)?,
+            requested: AtomicBool::new(false),
         });
         let timer = Timer::new()?;
         let stamping = keep_stamping()?;
         // SAFETY: no receive begins before all is in `uring`, whose `drop` ends every receive or leaks
         // the buffers.
-        unsafe { ring.borrow_from(buffers.lending())? };
+        unsafe { ring.register_buffers(buffers.provided_ring())? };
         let mut uring = Uring {
-            capacity,
             ring,
             buffers,
-            asks: Vec::new(),
+            submissions: Vec::new(),
             arming: Vec::new(),
             receiving: 0,
-            answers: Vec::with_capacity(ANSWERS_A_TURN),
+            completions: Vec::with_capacity(COMPLETIONS_A_TURN),
             timer,
             stamps: Stamps::start(),
-            connects: Connects::default(),
+            connect_meter: ConnectMeter::default(),
             departures: Departures::start(),
-            watch: Watch::start(),
-            driver: Driver::default(),
-            bell,
-            entries: Vec::new(),
-            open: 0,
-            line: VecDeque::new(),
+            stamping: Stamping::start(),
+            turn_thread: TurnThread::default(),
+            signal,
+            sockets: Sockets::new(capacity),
             starved: VecDeque::new(),
             outbox: Outbox::default(),
-            news: Vec::new(),
-            cut: false,
+            queued: Vec::new(),
+            has_more: false,
             disk: None,
             _stamping: stamping,
             settings,
         };
-        uring.try_out()?;
+        uring.probe_multishot()?;
         Ok(uring)
     }
 
-    /// Opens a socket for `token`; a failure is told by the next wait.
+    /// Opens a socket for `token`; the next wait reports a failure.
     fn open(&mut self, token: Token, kind: Kind, to: SocketAddr) {
-        let slot = token.slot as usize;
+        self.reserve(token);
+        let opened = self
+            .sockets
+            .open(kind, to, &mut self.connect_meter, &self.stamps);
+        let state = opened.unwrap_or_else(|error| {
+            let (error, at) = (net_error(&error), self.stamps.now());
+            self.queued.push(Event::Failed { token, error, at });
+            State::Failed
+        });
+        self.occupy(token, state);
+    }
+
+    fn reserve(&mut self, token: Token) {
         assert!(
             token.slot <= SLOT_MAX,
-            "slots are dense, so there are not that many"
+            "slots are dense, so none exceeds 2²⁹"
         );
-        if self.entries.len() <= slot {
-            self.entries.resize_with(slot + 1, Entry::vacant);
-        }
-        assert!(
-            matches!(self.entries[slot].state, State::Vacant),
-            "a token's slot is closed before it is used again"
-        );
-        let state = match self.try_open(kind, to) {
-            Ok(state) => {
-                self.open += 1;
-                state
-            }
-            Err(error) => {
-                let at = self.stamps.now();
-                self.news.push(Event::Failed { token, error, at });
-                State::Failed
-            }
-        };
-        let entry = &mut self.entries[slot];
-        entry.generation = token.generation;
-        entry.serial = entry.serial.wrapping_add(1);
-        entry.state = state;
-        match entry.state {
-            State::Connecting(_) => self.await_ready(token.slot),
-            State::Open(_) => self.consider_receiving(token.slot),
-            _ => {}
-        }
+        self.sockets.reserve(token);
     }
 
-    fn try_open(&mut self, kind: Kind, to: SocketAddr) -> Result<State, NetError> {
-        if self.open == self.capacity {
-            return Err(NetError::Exhausted);
+    /// Gives a reserved slot its socket and starts the operations that it needs.
+    fn occupy(&mut self, token: Token, state: State<Receiving>) {
+        self.sockets.occupy(token, state);
+        if self.sockets.at(token.slot).is_connecting() {
+            self.poll_writable(token.slot);
         }
-        let mut opened = || -> io::Result<State> {
-            Ok(match kind {
-                Kind::Stream => {
-                    let socket = Socket::stream(to)?;
-                    let around = self.connects.connect(&socket, to, &self.stamps)?;
-                    let mut connection = Connection::new(socket, kind, around.before);
-                    connection.attempt_slack = departure_slack(around.before, around.after);
-                    State::Connecting(connection)
-                }
-                Kind::Datagram => {
-                    let socket = Socket::datagram(to)?;
-                    State::Open(Connection::new(socket, kind, self.stamps.now()))
-                }
-            })
-        };
-        opened().map_err(|error| net_error(&error))
+        self.update_receive(token.slot);
     }
 
-    /// Sends bytes of this turn; when a marked send left, unless it must wait. The kernel is to
-    /// stamp that if `stamped`.
-    fn send_now(
+    /// Sends bytes of this turn; returns when a marked send left, unless it is queued. The kernel stamps
+    /// that if `stamped`.
+    fn send_or_queue(
         &mut self,
         token: Token,
         bytes: &[u8],
         mark: bool,
         stamped: bool,
     ) -> Result<Option<Departure>, NetError> {
-        let Some(entry) = current(&mut self.entries, token) else {
+        let Some(entry) = self.sockets.get(token) else {
             return Ok(None);
         };
-        let connecting = matches!(entry.state, State::Connecting(_));
+        let connecting = entry.is_connecting();
         let Some(connection) = entry.connection() else {
             return Ok(None);
         };
@@ -232,78 +197,72 @@ impl Uring {
             connection.hold_back(bytes, Held::whole(mark));
             return Ok(None);
         }
-        let stamped = stamped && connection.kind == Kind::Stream;
-        let socket = &mut connection.socket;
-        let sent = self
-            .departures
-            .send(socket, bytes, mark, stamped, &self.stamps)?;
-        if mark {
-            connection.asked = sent.before;
-        }
-        match (sent.taken, connection.kind) {
-            (Some(taken), Kind::Stream) if taken < bytes.len() => {
-                connection.hold_back(&bytes[taken..], Held::rest(mark));
-                self.await_ready(token.slot);
-            }
-            (None, Kind::Stream) => {
-                connection.hold_back(bytes, Held::whole(mark));
-                self.await_ready(token.slot);
-                return Ok(None);
-            }
-            // A datagram leaves whole or is lost, as datagrams may be.
-            _ => {}
-        }
-        Ok(sent.departure)
+        Ok(
+            match connection.send(bytes, mark, stamped, &mut self.departures, &self.stamps)? {
+                Delivery::Left(departure) => departure,
+                Delivery::HeldBack(departure) => {
+                    self.poll_writable(token.slot);
+                    departure
+                }
+            },
+        )
     }
 
     fn fail(&mut self, token: Token, error: NetError, events: &mut Vec<Event>) {
         let at = self.stamps.now();
-        if let Some(connection) = self.entries[token.slot as usize].leave(State::Failed) {
-            self.part(token.slot, connection);
+        if let Some(connection) = self.sockets.fail(token.slot) {
+            self.release_connection(token.slot, connection);
         }
         events.push(Event::Failed { token, error, at });
     }
 
-    /// Lets go of a socket: what it has not told, and what the kernel does for it. The kernel keeps
-    /// the socket open until it has let go as well. Closes it like any other descriptor.
-    fn part(&mut self, slot: u32, mut connection: Connection) {
-        while let Some((id, ..)) = self.buffers.pop(&mut connection.untold) {
+    /// Releases what a socket has not reported, and cancels its operations. The kernel keeps the socket
+    /// open until they end. The descriptor is closed on drop.
+    fn release_connection(&mut self, slot: u32, connection: Connection<Receiving>) {
+        let Receiving {
+            mut unreported,
+            receive,
+            polling_writable,
+            ..
+        } = connection.input;
+        while let Some((id, ..)) = self.buffers.pop(&mut unreported) {
             self.buffers.put_back(id);
         }
-        let entry = &self.entries[slot as usize];
-        if connection.receive == Receive::Armed {
-            self.asks
-                .push(Ask::Cancel(name(What::Receive, slot, entry)));
+        let serial = self.sockets.at(slot).serial();
+        let name = |what| OpId { what, slot, serial };
+        if receive == Receive::Armed {
+            self.submissions
+                .push(Submission::Cancel(name(OpKind::Receive)));
         }
-        if connection.awaiting {
-            self.asks.push(Ask::Cancel(name(What::Ready, slot, entry)));
-        }
-        self.open -= 1;
-    }
-
-    /// The calling thread takes a turn.
-    fn drive(&mut self) {
-        match self.driver.turn() {
-            Drives::Same => {}
-            drives => self.adopt(drives),
+        if polling_writable {
+            self.submissions
+                .push(Submission::Cancel(name(OpKind::Ready)));
         }
     }
 
-    /// The calling thread takes the turns from now on. What was asked for in the name of another
-    /// one, which may be gone or busy with something else, is asked for anew: each operation's end
-    /// is answered, and begins it again.
-    fn adopt(&mut self, drives: Drives) {
+    /// Notes which thread takes this turn.
+    fn begin_thread_turn(&mut self) {
+        match self.turn_thread.begin_turn() {
+            ThreadChange::Same => {}
+            change => self.adopt(change),
+        }
+    }
+
+    /// Moves all operations to the calling thread. Those submitted by another thread, which may have
+    /// ended or be busy, are cancelled; each one's last completion starts it again.
+    fn adopt(&mut self, change: ThreadChange) {
         set_timer_slack(self.settings.timer_slack);
-        self.watch.adopt();
-        if drives == Drives::First {
-            self.asks.extend([Ask::Start(BELL), Ask::Start(TIMER)]);
+        self.stamping.adopt();
+        if change == ThreadChange::First {
+            self.submissions
+                .extend([Submission::Start(WAKE), Submission::Start(TIMER)]);
         } else if let Err(error) = self.ring.cancel_all() {
-            log::warn!("the ring serves the thread that drove it before: {error}");
+            log::warn!("io_uring operations stay with the previous thread: {error}");
         }
     }
 
-    /// Sleeps until there is an answer or the tail before the deadline begins, and looks through
-    /// the tail.
+    /// Sleeps until there is a completion or the tail before the deadline begins, then polls through the
+    /// tail.
     fn sleep(&mut self, until: Option<Instant>) {
         let until = until.filter(|until| *until < Instant::FAR_FUTURE);
         let tail = Spin(self.settings.spin).tail(until);
@@ -315,11 +274,11 @@ impl Uring {
         if let Some(until) = until
             && tail.is_some_and(|tail| tail < until && tail <= self.stamps.now())
         {
-            Spin::look_until(until, || {
+            Spin::poll_until(until, || {
                 let now = self.stamps.now();
-                let found = self.ring.has_answers();
+                let found = self.ring.has_completions();
                 if !found {
-                    self.watch.saw_nothing(now);
+                    self.stamping.note_empty(now);
                 }
                 (found, now)
             });
@@ -341,7 +300,7 @@ impl Io for Uring {
     }
 
     fn capacity(&self) -> usize {
-        self.capacity
+        self.sockets.capacity()
     }
 
     fn connect(&mut self, token: Token, to: SocketAddr) {
@@ -349,18 +308,29 @@ impl Io for Uring {
     }
 
     fn port_search(&self) -> Duration {
-        self.connects.took()
+        self.connect_meter.took()
     }
 
     fn local(&self, token: Token) -> Option<SocketAddr> {
-        let entry = self.entries.get(token.slot as usize)?;
-        Some(entry)
-            .filter(|entry| entry.generation == token.generation)?
-            .local()
+        self.sockets.local(token)
     }
 
     fn open_datagram(&mut self, token: Token, to: SocketAddr) {
         self.open(token, Kind::Datagram, to);
+    }
+
+    fn listen(&mut self, token: Token, at: &Endpoint) -> io::Result<()> {
+        self.reserve(token);
+        let id = self.sockets.listeners.open(token, at)?;
+        self.submissions.push(Submission::Start(listener_op(id)));
+        Ok(())
+    }
+
+    fn accept(&mut self, token: Token, accepted: Accepted) {
+        self.reserve(token);
+        let socket = accepted.into_socket();
+        let connection = Connection::new(socket, Kind::Stream, self.stamps.now());
+        self.occupy(token, State::Open(connection));
     }
 
     fn send(&mut self, token: Token, bytes: &[u8], mark: bool) {
@@ -368,113 +338,113 @@ impl Io for Uring {
     }
 
     fn set_reading(&mut self, token: Token, on: bool) {
-        let Some(entry) = current(&mut self.entries, token) else {
-            return;
-        };
-        let Some(connection) = entry.connection() else {
-            return;
-        };
-        connection.reading = on;
-        if connection.wants_turn() {
-            self.line.push_back(token);
+        if let Some(connection) = self.sockets.get(token).and_then(Entry::connection) {
+            connection.reading = on;
+            self.sockets.enqueue_ready(token);
+            self.update_receive(token.slot);
         }
-        self.consider_receiving(token.slot);
     }
 
     fn close(&mut self, token: Token, how: Close) {
-        let Some(entry) = current(&mut self.entries, token) else {
-            return;
-        };
-        if let Some(connection) = entry.leave(State::Vacant) {
+        if let Some(id) = self.sockets.listeners.close(token) {
+            self.submissions.push(Submission::Cancel(listener_op(id)));
+        }
+        if let Some(connection) = self.sockets.close(token) {
             connection.socket.prepare_close(how);
-            self.part(token.slot, connection);
+            self.release_connection(token.slot, connection);
         }
     }
 
     fn disk(&mut self, job: DiskJob) {
-        let bell = &self.bell;
+        let signal = &self.signal;
         let disk = self.disk.get_or_insert_with(|| {
-            let bell = Arc::clone(bell);
-            Disk::start(move || bell.ring())
+            let signal = Arc::clone(signal);
+            Disk::start(move || signal.send())
         });
         disk.push(job);
     }
 
-    fn give_up_waiting(&mut self) {
+    fn fail_stalled_writes(&mut self) {
         if let Some(disk) = &self.disk {
-            disk.give_up_waiting();
+            disk.fail_stalled_writes();
         }
     }
 
     fn submit(&mut self) {
-        // Receives are handed over first, so that they are there when the answers come.
-        self.lend();
+        // Receives are submitted first, so that they are active when the replies come.
+        self.provide();
         self.flush();
         let mut outbox = std::mem::take(&mut self.outbox);
-        let mut news = std::mem::take(&mut self.news);
+        let mut queued = std::mem::take(&mut self.queued);
         let mut stamped = false;
         if !outbox.is_empty() {
             let now = self.stamps.now();
             self.departures.begin(now);
-            stamped = self.watch.has_leisure(now);
+            stamped = self.stamping.has_idle_time(now);
         }
         for (send, bytes) in outbox.sends() {
             let token = send.token;
-            match self.send_now(token, bytes, send.mark, stamped) {
-                Ok(Some(departure)) => news.push(departure.of(token)),
+            match self.send_or_queue(token, bytes, send.mark, stamped) {
+                Ok(Some(departure)) => queued.push(departure.event(token)),
                 Ok(None) => {}
-                Err(error) => self.fail(token, error, &mut news),
+                Err(error) => self.fail(token, error, &mut queued),
             }
         }
         outbox.clear();
         self.outbox = outbox;
-        self.news = news;
+        self.queued = queued;
         self.flush();
     }
 
     fn wait(&mut self, until: Option<Instant>, events: &mut Vec<Event>) {
-        self.drive();
-        let stale = |event: &Event| {
-            event.token().is_some_and(|token| {
-                let entry = &self.entries[token.slot as usize];
-                entry.generation != token.generation || matches!(entry.state, State::Vacant)
-            })
-        };
+        self.begin_thread_turn();
         let held = events.len();
-        events.extend(self.news.drain(..).filter(|event| !stale(event)));
-        self.lend();
+        events.extend(
+            self.queued
+                .drain(..)
+                .filter(|event| !self.sockets.is_stale(event)),
+        );
+        self.provide();
         self.flush();
+        let until = self.sockets.listeners.deadline(until);
         let now = self.stamps.now();
-        let found = self.ring.has_answers();
+        let found = self.ring.has_completions();
         let slept = events.len() == held
-            && self.line.is_empty()
+            && self.sockets.ready_count() == 0
+            && !self.sockets.listeners.has_pending(|| now)
             && !found
             && until.is_none_or(|until| until > now);
         if !found {
-            self.watch.saw_nothing(now);
+            self.stamping.note_empty(now);
         }
         if slept {
             self.sleep(until);
         }
-        self.answers.clear();
-        self.ring.take(ANSWERS_A_TURN, &mut self.answers);
-        let complete = !self.ring.has_answers();
-        self.cut = !complete;
-        let (now, unseen) = self.stamps.begin_turn(slept, complete, self.answers.len());
-        self.watch
-            .begin_turn(now, unseen, complete, self.answers.len());
-        self.handle_answers(now, events);
-        self.serve_line(events);
-        // The next arrivals find room, however long the turn takes.
-        self.lend();
+        self.completions.clear();
+        self.ring.take(COMPLETIONS_A_TURN, &mut self.completions);
+        let complete = !self.ring.has_completions();
+        self.has_more = !complete;
+        let (now, window) = self
+            .stamps
+            .begin_turn(slept, complete, self.completions.len());
+        self.stamping
+            .begin_turn(now, window, complete, self.completions.len());
+        self.handle_completions(now, events);
+        self.sockets.listeners.accept(now, events);
+        self.serve_ready(events);
+        // The next arrivals find buffers, however long the turn takes.
+        self.provide();
     }
 
-    fn untold(&self) -> &[Event] {
-        &self.news
+    fn queued_events(&self) -> &[Event] {
+        &self.queued
     }
 
-    fn has_news(&self) -> bool {
-        !self.news.is_empty() || self.cut || !self.line.is_empty()
+    fn has_pending(&self) -> bool {
+        !self.queued.is_empty()
+            || self.has_more
+            || self.sockets.ready_count() > 0
+            || self.sockets.listeners.has_pending(|| self.now())
     }
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -482,26 +452,27 @@ impl Io for Uring {
     }
 
     fn arm(&mut self, until: Option<Instant>) {
-        if self.driver.is_nobody() {
-            // Nobody watches the timer yet.
-            self.drive();
+        if self.turn_thread.is_none() {
+            // Nothing polls the timer yet.
+            self.begin_thread_turn();
         }
+        let until = self.sockets.listeners.deadline(until);
         match until {
-            // A timer set to the past interrupts the processor: dear on a virtual machine.
-            Some(until) if until <= self.now() => self.bell.ring(),
+            // A timer set to the past raises an interrupt, which is slow on a virtual machine.
+            Some(until) if until <= self.now() => self.signal.send(),
             _ => self.timer.arm(until, &self.stamps),
         }
-        // Whoever sleeps in a loop of his own does not come by here again.
-        self.lend();
+        // A host that sleeps in its own loop does not call us again before it sleeps.
+        self.provide();
         self.flush();
     }
 
     fn waker(&self) -> Waker {
-        let bell = Arc::clone(&self.bell);
+        let signal = Arc::clone(&self.signal);
         Waker::new(move || {
-            // Whoever rang first and was not heard yet rings for all.
-            if !bell.rung.swap(true, Ordering::AcqRel) {
-                bell.ring();
+            // One signal that was not handled yet is enough.
+            if !signal.requested.swap(true, Ordering::AcqRel) {
+                signal.send();
             }
         })
     }
@@ -524,26 +495,26 @@ impl Drop for Uring {
     }
 }
 
-/// What other threads ring to end a wait: hosts through a [`Waker`], and the disk.
+/// Ends a wait from another thread: a host's, through a [`Waker`], or the disk's.
 #[derive(Debug)]
-struct Bell {
-    /// Never read: each ring is told by itself, and there is room for 2⁶⁴ of them.
+struct WakeSignal {
+    /// Never read: each write is an event of its own, and the counter holds 2⁶⁴ of them.
     fd: OwnedFd,
-    /// A host rang, not only the disk.
-    rung: AtomicBool,
+    /// A host sent it, not only the disk.
+    requested: AtomicBool,
 }
 
-impl Bell {
-    fn ring(&self) {
+impl WakeSignal {
+    fn send(&self) {
         if let Err(error) = rustix::io::write(&self.fd, &1_u64.to_ne_bytes()) {
-            log::error!("the loop cannot be woken: {error}");
+            log::error!("cannot wake the event loop: {error}");
         }
     }
 }
 
-/// Answers that one turn takes. Of the sockets that have something to tell by then a few do.
-const ANSWERS_A_TURN: usize = 256;
+/// Completions taken per turn.
+const COMPLETIONS_A_TURN: usize = 256;
 
-/// Answers that the ring holds. More of them end receives, which are begun anew: that is rare enough
-/// to spare the locked memory that a ring counts as.
-const ANSWERS_MAX: usize = 1 << 14;
+/// Completions that the ring holds. An overflow ends receives, which are then started again: rare enough
+/// to save the locked memory that a larger ring takes.
+const COMPLETIONS_MAX: usize = 1 << 14;

@@ -1,10 +1,10 @@
-//! A decision about a pace as one line of JSON: `throttle.jsonl`.
+//! Writes decisions about a pace as lines of JSON: `throttle.jsonl`.
 
 use crate::base::time::Wall;
 use crate::sink::line::Line;
 use crate::throttle::decision::Decision;
 
-/// Appends the line of a decision that was made `at` this time, with its line end.
+/// Appends the line of a decision made at the wall-clock time `at`, with its line end.
 pub fn write_line(decision: &Decision, at: Wall, out: &mut Vec<u8>) {
     let mut line = Line { out };
     line.out.push(b'{');
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn f79_a_line_says_before_and_after_and_which_rule_decided() {
+    fn f79_a_line_contains_the_values_before_and_after_and_the_rule() {
         check(
             &sample(),
             r#"{"at": "2026-11-21T05:30:00.000000007Z", "scope": "a.test", "id": 7, "event": "autothrottle", "status": 200, "latency": 0.31, "target_delay": 0.31, "delay": [0.08, 0.195], "concurrency": [3, 4], "in_flight": 2, "size": 1024, "reason": "the delay follows the latency", "source": "autothrottle"}"#,
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_happen_is_null_and_never_nothing() {
+    fn missing_values_are_null() {
         let held = Decision {
             id: None,
             status: None,

@@ -1,4 +1,5 @@
-//! The output directory before a crawl: made if need be, and never one that holds another crawl.
+//! Prepares the output directory before a crawl: creates it, and protects the files of other
+//! crawls.
 
 mod lock;
 
@@ -12,19 +13,19 @@ use self::lock::Locked;
 pub use self::lock::{DirectoryLock, Owner};
 use crate::base::machine;
 
-/// Makes `folder` ready to take a crawl, and locks it. Keep the lock until all is written.
+/// Prepares `folder` for a crawl, and locks it. Keep the lock until everything is written.
 ///
-/// A directory that another crawl is writing to is refused, and so is one that holds an earlier crawl;
-/// with `overwrite` the files of an earlier crawl are deleted, and nothing else is: files that are not
-/// ours stay where they are. An input that would be deleted is renamed instead, to its name with `.old`
-/// or `.oldN` behind it, and a warning says so; no file is replaced. The file that the crawl's standard
-/// output goes to stays, and is no sign of an earlier crawl.
+/// A directory that another crawl is writing to is refused, and so is one that contains an earlier
+/// crawl; with `overwrite` the files of the earlier crawl are deleted, and no others. An input of
+/// this crawl that would be deleted is renamed to its name with `.old` or `.oldN` appended, with a
+/// warning; no file is replaced. A file to which standard output is redirected is kept, and does
+/// not count as an earlier crawl.
 ///
-/// Calls the file system and waits for it, which only this function of the floor does: it runs
-/// once, before the crawl's loop.
+/// Makes blocking calls to the file system, as the only function of this floor: it runs once,
+/// before the crawl's loop.
 ///
 /// # Errors
-/// [`DirectoryError`], which says what is in the way, where, and how to mend it.
+/// [`DirectoryError`], which says what is wrong, where, and how to mend it.
 pub fn prepare(
     folder: &Path,
     overwrite: bool,
@@ -41,7 +42,7 @@ pub fn prepare(
         _ => failed(folder, cause),
     })?;
 
-    // Before anything is looked at: a crawl that has just begun has no files yet.
+    // Before anything is checked: a crawl that has just started has no files yet.
     let lock = match DirectoryLock::take(folder).map_err(|cause| failed(folder, cause))? {
         Locked::Ours(lock) => lock,
         Locked::Others(owner) => {
@@ -51,7 +52,7 @@ pub fn prepare(
             });
         }
     };
-    let mut old = Old::find(folder).map_err(|(path, cause)| failed(&path, cause))?;
+    let mut old = EarlierCrawl::find(folder).map_err(|(path, cause)| failed(&path, cause))?;
     if let Some(output) = in_use.output {
         let outputs = std::slice::from_ref(output);
         old.files.retain(|file| !is_any_of(file, outputs));
@@ -79,23 +80,23 @@ pub fn prepare(
         }
     }
 
-    // Permissions, read-only mounts and quotas are best asked by trying.
+    // Permissions, read-only mounts and quotas are best tested by writing.
     let probe = folder.join(PROBE);
     fs::write(&probe, b"").map_err(|cause| failed(folder, cause))?;
     fs::remove_file(&probe).map_err(|cause| failed(&probe, cause))?;
     Ok(lock)
 }
 
-/// Files that a crawl is about to use, whatever they are called.
+/// Files that a crawl is about to use, under any name.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InUse<'a> {
-    /// Those that it reads.
+    /// Files that it reads.
     pub inputs: &'a [Metadata],
-    /// The one that its standard output goes to.
+    /// The file to which its standard output is redirected.
     pub output: Option<&'a Metadata>,
 }
 
-/// Renames an input to a name that is free.
+/// Renames an input to a free name.
 fn keep(file: &Path) -> io::Result<()> {
     let name = |suffix: &str| {
         let mut name = file.as_os_str().to_owned();
@@ -104,21 +105,21 @@ fn keep(file: &Path) -> io::Result<()> {
     };
     let mut kept = name(".old");
     let mut number = 1;
-    // Each name passed over is that of a file, so this ends.
+    // Each skipped name is that of an existing file, so this ends.
     while fs::symlink_metadata(&kept).is_ok() {
         number += 1;
         kept = name(&format!(".old{number}"));
     }
     fs::rename(file, &kept)?;
     log::warn!(
-        "{} is read by this crawl: it is not deleted but kept as {}",
+        "{} is an input of this crawl: it is kept as {} instead of being deleted",
         file.display(),
         kept.display()
     );
     Ok(())
 }
 
-/// Whether there is a file at the path, and it is one of these.
+/// Returns whether the path is one of these files.
 fn is_any_of(path: &Path, files: &[Metadata]) -> bool {
     fs::symlink_metadata(path).is_ok_and(|there| {
         let mut files = files.iter();
@@ -126,7 +127,7 @@ fn is_any_of(path: &Path, files: &[Metadata]) -> bool {
     })
 }
 
-/// Why a directory cannot take a crawl.
+/// Why a directory cannot be used for a crawl.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DirectoryError {
@@ -139,10 +140,10 @@ pub enum DirectoryError {
     InUse {
         /// The directory.
         folder: PathBuf,
-        /// That crawl.
+        /// The other crawl.
         owner: Owner,
     },
-    /// It holds a crawl, and nobody said that it may be deleted.
+    /// It contains a crawl, and `--overwrite` was not given.
     #[error(
         "{} already holds a crawl ({}): choose another directory with --out, \
          or delete that crawl's files with --overwrite",
@@ -151,28 +152,28 @@ pub enum DirectoryError {
     HoldsACrawl {
         /// The directory.
         folder: PathBuf,
-        /// What shows it.
+        /// The file that shows it.
         found: PathBuf,
     },
-    /// It holds a durable frontier, which may be worth days.
+    /// It contains a durable frontier, which may represent days of work.
     #[error("{} holds the state of a crawl: choose another directory with --out, or delete it by hand", .0.display())]
     HoldsState(PathBuf),
-    /// Its path leads to, or through, something else.
+    /// The path is not a directory, or leads through a file.
     #[error("{} is not a directory: choose another one with --out", .0.display())]
     NotADirectory(PathBuf),
-    /// The machine says no.
-    #[error("cannot write to {}: {cause}: choose another directory with --out, or mend that", path.display())]
+    /// The file system refuses.
+    #[error("cannot write to {}: {cause}: choose another directory with --out, or mend the cause", path.display())]
     Unusable {
         /// The file or directory.
         path: PathBuf,
-        /// What the machine said.
+        /// The system's error.
         #[source]
         cause: io::Error,
     },
 }
 
 impl DirectoryError {
-    /// The stable name.
+    /// Stable error code.
     pub fn code(&self) -> Cow<'static, str> {
         match self {
             DirectoryError::InUse { .. } => "directory.in_use".into(),
@@ -185,28 +186,28 @@ impl DirectoryError {
         }
     }
 
-    /// Whether it may take a crawl later, with nothing mended.
+    /// Returns whether it may be usable later without any change.
     pub fn is_retryable(&self) -> bool {
         match self {
             DirectoryError::InUse { .. } => true,
-            DirectoryError::Unusable { cause, .. } => machine::passes(cause),
+            DirectoryError::Unusable { cause, .. } => machine::is_temporary(cause),
             _ => false,
         }
     }
 }
 
-/// What a crawl left in a directory.
+/// Files of an earlier crawl in a directory.
 #[derive(Debug, Default)]
-struct Old {
-    /// Files of ours, which may be deleted.
+struct EarlierCrawl {
+    /// Output files, which may be deleted.
     files: Vec<PathBuf>,
     /// The folder of a durable frontier.
     state: Option<PathBuf>,
 }
 
-impl Old {
-    fn find(folder: &Path) -> Result<Old, (PathBuf, io::Error)> {
-        let mut old = Old::default();
+impl EarlierCrawl {
+    fn find(folder: &Path) -> Result<EarlierCrawl, (PathBuf, io::Error)> {
+        let mut old = EarlierCrawl::default();
         for name in FILES {
             let path = folder.join(name);
             match fs::symlink_metadata(&path) {
@@ -226,13 +227,13 @@ impl Old {
         Ok(old)
     }
 
-    /// Something that shows that a crawl was here. Files of others alone do not.
+    /// A file that shows an earlier crawl. Unknown files do not count.
     fn first(&self) -> Option<PathBuf> {
         self.files.first().or(self.state.as_ref()).cloned()
     }
 }
 
-/// A folder's entries in the order of their names; none where it does not exist.
+/// A folder's entries sorted by name; empty if the folder does not exist.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, (PathBuf, io::Error)> {
     let list = || -> io::Result<Vec<PathBuf>> {
         let mut paths = Vec::new();
@@ -259,19 +260,19 @@ const FILES: [&str; 6] = [
     "stats.json",
     "pending.jsonl",
     "throttle.jsonl",
-    // What was being written when its crawl was killed.
+    // Temporary files of a crawl that was killed.
     "pending.jsonl.tmp",
     "stats.json.tmp",
 ];
 
-/// A file that is written and deleted again to see whether files can be.
+/// A file that is created and deleted to test whether writing works.
 const PROBE: &str = ".argiope-probe";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A directory with these files, each of them holding its own name.
+    /// A directory with these files, each containing its own name.
     fn folder(files: &[&str]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for file in files {
@@ -283,11 +284,11 @@ mod tests {
     }
 
     fn error(folder: &Path, overwrite: bool) -> String {
-        let told = prepare(folder, overwrite, InUse::default())
+        let message = prepare(folder, overwrite, InUse::default())
             .expect_err("a refusal")
             .to_string();
-        assert!(!told.contains('\n'), "{told}");
-        told
+        assert!(!message.contains('\n'), "{message}");
+        message
     }
 
     #[test]
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_holds_a_crawl_is_refused() {
+    fn a_directory_that_contains_a_crawl_is_refused() {
         for file in [
             "results.jsonl",
             "stats.json",
@@ -314,26 +315,32 @@ mod tests {
             "state/anything",
         ] {
             let folder = folder(&[file]);
-            let told = error(folder.path(), false);
-            assert!(told.contains("already holds a crawl"), "{told}");
-            assert!(told.contains(file.split("/a").next().unwrap()), "{told}");
+            let message = error(folder.path(), false);
+            assert!(message.contains("already holds a crawl"), "{message}");
             assert!(
-                told.contains("--out") && told.contains("--overwrite"),
-                "{told}"
+                message.contains(file.split("/a").next().unwrap()),
+                "{message}"
+            );
+            assert!(
+                message.contains("--out") && message.contains("--overwrite"),
+                "{message}"
             );
             assert!(folder.path().join(file).exists());
         }
     }
 
     #[test]
-    fn a_directory_in_use_is_refused_and_none_of_its_files_deleted() {
+    fn a_directory_in_use_is_refused_and_keeps_its_files() {
         let folder = folder(&[]);
         let lock = prepare(folder.path(), false, InUse::default()).unwrap();
         assert!(error(folder.path(), false).contains("in use by another crawl"));
         fs::write(folder.path().join("results.jsonl"), "live").unwrap();
         for overwrite in [false, true] {
-            let told = error(folder.path(), overwrite);
-            assert!(told.contains("in use by another crawl (process "), "{told}");
+            let message = error(folder.path(), overwrite);
+            assert!(
+                message.contains("in use by another crawl (process "),
+                "{message}"
+            );
             assert!(folder.path().join("results.jsonl").exists());
         }
         drop(lock);
@@ -342,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_others_are_neither_in_the_way_nor_deleted() {
+    fn unknown_files_are_accepted_and_kept() {
         let others = ["notes.txt", "warc/other.warc.gz", "warc/argiope-list.txt"];
         let folder = folder(&others);
         drop(prepare(folder.path(), false, InUse::default()).unwrap());
@@ -353,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn overwriting_deletes_our_files_only() {
+    fn overwriting_deletes_only_files_of_a_crawl() {
         let ours = [
             "results.jsonl",
             "stats.json",
@@ -371,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn overwriting_keeps_what_the_crawl_reads() {
+    fn overwriting_keeps_the_inputs_of_the_crawl() {
         let names = ["pending.jsonl", "pending.jsonl.old", "results.jsonl"];
         let folder = folder(&names);
         let input = |name: &str| fs::metadata(folder.path().join(name)).unwrap();
@@ -386,7 +393,7 @@ mod tests {
                 .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
             assert_eq!(found.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
         };
-        // Neither input takes the other's place.
+        // Neither input replaces the other.
         let inputs = [input("pending.jsonl"), input("pending.jsonl.old")];
         let prepare = |inputs: &[Metadata]| {
             let output = None;
@@ -397,7 +404,7 @@ mod tests {
             ("pending.jsonl.old", "pending.jsonl.old"),
             ("pending.jsonl.old2", "pending.jsonl"),
         ]);
-        // Nor that of a file which is read no more.
+        // Nor a file that is no longer read.
         fs::write(folder.path().join("pending.jsonl"), "next").unwrap();
         prepare(&[input("pending.jsonl")]);
         check(&[
@@ -405,7 +412,7 @@ mod tests {
             ("pending.jsonl.old2", "pending.jsonl"),
             ("pending.jsonl.old3", "next"),
         ]);
-        // A second name of an input is no reason to delete the first.
+        // A second name of an input does not permit deleting the first.
         fs::remove_file(folder.path().join("pending.jsonl.old2")).unwrap();
         let (old, new) = ("pending.jsonl.old", "pending.jsonl");
         fs::hard_link(folder.path().join(old), folder.path().join(new)).unwrap();
@@ -418,17 +425,17 @@ mod tests {
     }
 
     #[test]
-    fn the_file_of_standard_output_is_no_earlier_crawl_and_stays() {
+    fn the_file_of_standard_output_is_kept_and_not_an_earlier_crawl() {
         let folder = folder(&["results.jsonl", "stats.json"]);
         let output = fs::metadata(folder.path().join("results.jsonl")).unwrap();
         let in_use = InUse {
             inputs: &[],
             output: Some(&output),
         };
-        let told = prepare(folder.path(), false, in_use)
+        let message = prepare(folder.path(), false, in_use)
             .unwrap_err()
             .to_string();
-        assert!(told.contains("stats.json"), "{told}");
+        assert!(message.contains("stats.json"), "{message}");
         drop(prepare(folder.path(), true, in_use).unwrap());
         assert!(folder.path().join("results.jsonl").exists());
         assert!(!folder.path().join("stats.json").exists());
@@ -446,18 +453,21 @@ mod tests {
     }
 
     #[test]
-    fn a_durable_frontier_is_never_deleted_in_passing() {
+    fn overwriting_never_deletes_a_durable_frontier() {
         let folder = folder(&["state/log", "results.jsonl"]);
         assert!(error(folder.path(), true).contains("holds the state of a crawl"));
         assert!(folder.path().join("results.jsonl").exists());
     }
 
     #[test]
-    fn what_cannot_be_written_to_says_so_before_the_crawl() {
+    fn an_unwritable_directory_is_reported_before_the_crawl() {
         let folder = folder(&["file"]);
         let check = |path: &Path, expected: &str| {
-            let told = error(path, false);
-            assert!(told.contains(expected) && told.contains("--out"), "{told}");
+            let message = error(path, false);
+            assert!(
+                message.contains(expected) && message.contains("--out"),
+                "{message}"
+            );
         };
         check(&folder.path().join("file"), "is not a directory");
         check(&folder.path().join("file/below"), "is not a directory");

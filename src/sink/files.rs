@@ -1,4 +1,4 @@
-//! Results to files: result lines, and the WARC records that the lines point into.
+//! Writes results to files: result lines, and the WARC records that they refer to.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -23,23 +23,25 @@ use crate::wire::warc::Digest;
 pub struct FileSinkOptions {
     /// The output directory, prepared by [`prepare`](crate::sink::directory::prepare).
     pub folder: PathBuf,
-    /// Where result lines go.
+    /// Destination of result lines.
     pub results: Results,
-    /// The name of their file, as seen from `folder`.
+    /// Name of their file, relative to `folder`.
     pub results_name: PathBuf,
-    /// Decisions about paces go to `throttle.jsonl`; there are some with `AUTOTHROTTLE_DEBUG` only.
+    /// Whether decisions about paces are written to `throttle.jsonl`; they exist only with
+    /// `AUTOTHROTTLE_DEBUG`.
     pub decisions: bool,
-    /// WARC files, unless `None`.
+    /// WARC files, if any.
     pub warc: Option<WarcOptions>,
-    /// How many bytes may be on their way to the disk before the sink asks the crawl to wait.
-    /// Enough for a hundred pages of the usual size to be compressed while others arrive.
+    /// Maximum bytes waiting for the disk before the sink asks the crawl to wait. Enough to
+    /// compress a hundred pages of the usual size while others arrive.
     pub held_max: usize,
-    /// File ids from here on are the sink's own; a crawl that writes further files takes lower ones.
+    /// File ids from this one on belong to the sink; a crawl that writes other files uses lower
+    /// ones.
     pub files_from: FileId,
 }
 
 impl FileSinkOptions {
-    /// Result lines to `results.jsonl` in `folder`, and no WARC files.
+    /// Result lines to `results.jsonl` in `folder`, without WARC files.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         FileSinkOptions {
             folder: folder.into(),
@@ -53,10 +55,10 @@ impl FileSinkOptions {
     }
 }
 
-/// Where result lines go.
+/// Destination of result lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Results {
-    /// To [`FileSinkOptions::results_name`], `results.jsonl` where nothing else is said.
+    /// To [`FileSinkOptions::results_name`], `results.jsonl` by default.
     File,
     /// To standard output.
     Stdout,
@@ -66,41 +68,41 @@ pub enum Results {
 
 /// Writes result lines in the order in which attempts finished, and their WARC records.
 ///
-/// A line says where its reply's record lies, so it waits until the disk has written that, and
-/// the lines behind it wait with it. What waits counts as held.
+/// A line contains the position of its reply's record, so it waits until the disk has written the
+/// record, and later lines wait as well. Waiting lines count as held.
 #[derive(Debug)]
 pub struct FileSink {
     options: FileSinkOptions,
     warc: Option<WarcFiles>,
-    /// Large replies that are being made ready to be written, by the number of their attempt.
+    /// Large replies that are being prepared, by attempt number.
     preparing: BTreeMap<u64, Prepared>,
-    /// Lines that wait for their record or behind one that does. Their numbers follow each other.
+    /// Lines that wait for their record or for an earlier line. Their numbers are consecutive.
     waiting: VecDeque<Line>,
     /// Bytes in `waiting`.
     waiting_size: usize,
-    /// The number of the next page; it is also the tag of its reply's record. 0 is nobody's.
+    /// Number of the next page, also the tag of its reply's record. 0 is unused.
     next: u64,
-    /// Lines that are ready and not yet handed over.
+    /// Complete lines that were not handed to the disk yet.
     batch: Vec<u8>,
-    /// The same of decisions.
-    decided: Vec<u8>,
-    /// Bytes handed to the disk and not yet given back.
+    /// The same for decisions.
+    decision_batch: Vec<u8>,
+    /// Bytes handed to the disk and not reported back yet.
     held: usize,
-    /// Batches of result lines among them, each by the number of the first line behind it.
+    /// Batches of result lines on their way to the disk, each by the number of the line after it.
     batches: VecDeque<u64>,
-    asked: Asked,
+    pending_requests: PendingRequests,
     stage: Stage,
     failure: Option<WriteError>,
     /// Lines that could not be written, or whose record could not.
     unwritten: Vec<u8>,
 }
 
-/// The requests of lines that are not written yet, where they say more than their lines do.
+/// The requests of unwritten lines, if they contain more than their lines.
 #[derive(Debug, Default)]
-struct Asked {
-    /// By the numbers of their lines, which rise.
-    waiting: VecDeque<(u64, AskedBy)>,
-    /// Those whose lines could not be written, by the numbers of their attempts.
+struct PendingRequests {
+    /// By line number, ascending.
+    waiting: VecDeque<(u64, PendingRequest)>,
+    /// Requests whose lines could not be written, by attempt number.
     lost: BTreeMap<u64, Box<Request>>,
     /// Bytes in `waiting`.
     size: usize,
@@ -108,7 +110,7 @@ struct Asked {
 
 /// The request of an attempt.
 #[derive(Debug)]
-struct AskedBy {
+struct PendingRequest {
     id: u64,
     request: Box<Request>,
 }
@@ -118,21 +120,21 @@ struct AskedBy {
 struct Line {
     number: u64,
     text: Vec<u8>,
-    /// Where in `text` the value of `warc` belongs.
-    place_at: usize,
+    /// Offset in `text` at which the value of `warc` is inserted.
+    insert_at: usize,
     record: LineRecord,
 }
 
-/// What a line's `warc` will be.
+/// The state of a line's `warc`.
 #[derive(Debug)]
 enum LineRecord {
-    /// Nothing: there is no record.
+    /// There is no record.
     None,
-    /// It could not be written, so the line is not written either.
+    /// The record could not be written, so the line is not written either.
     Lost,
-    /// The place that the disk will name, in this file.
+    /// The position is not known yet; the record is in this file.
     Awaited(Arc<str>),
-    /// This place.
+    /// The record is at this position.
     At(Arc<str>, Written),
 }
 
@@ -141,18 +143,18 @@ enum LineRecord {
 enum Stage {
     /// The result file is not created yet.
     Fresh,
-    /// Pages come.
+    /// Pages are accepted.
     Open,
-    /// No more pages come; lines still wait for their records.
+    /// No more pages are accepted; lines still wait for their records.
     Finishing,
-    /// All lines are handed over; the result file is being synced.
+    /// All lines were handed to the disk; the result file is being synced.
     Syncing,
-    /// Everything is handed over.
+    /// Everything is written.
     Done,
 }
 
 impl FileSink {
-    /// A sink that has written nothing yet.
+    /// A new sink.
     pub fn new(options: FileSinkOptions) -> Self {
         let warc_from = FileId(options.files_from.0 + 2);
         let warc = options.warc.clone();
@@ -163,10 +165,10 @@ impl FileSink {
             waiting_size: 0,
             next: 1,
             batch: Vec::new(),
-            decided: Vec::new(),
+            decision_batch: Vec::new(),
             held: 0,
             batches: VecDeque::new(),
-            asked: Asked::default(),
+            pending_requests: PendingRequests::default(),
             stage: Stage::Fresh,
             failure: None,
             unwritten: Vec::new(),
@@ -174,10 +176,10 @@ impl FileSink {
         }
     }
 
-    /// Bytes that the sink keeps in memory: on their way to the disk, or waiting for it.
+    /// Bytes in memory: on their way to the disk, or waiting for it.
     pub fn held(&self) -> usize {
         let lines = self.waiting_size + self.batch.len();
-        self.held + lines + self.decided.len() + self.asked.size
+        self.held + lines + self.decision_batch.len() + self.pending_requests.size
     }
 
     fn results_file(&self) -> FileId {
@@ -230,7 +232,7 @@ impl FileSink {
     ) {
         if record.is_none() && self.waiting.is_empty() {
             if self.batch.capacity() == 0 {
-                // Its end is over the mark by a line at most.
+                // The batch exceeds its mark by at most one line.
                 self.batch.reserve(BATCH_SIZE + LINE_USUAL);
             }
             write_until_place(page, digest, &mut self.batch);
@@ -240,13 +242,13 @@ impl FileSink {
         }
         let mut text = Vec::with_capacity(LINE_USUAL);
         write_until_place(page, digest, &mut text);
-        let place_at = text.len();
+        let insert_at = text.len();
         write_from_place(page, &mut text);
         self.waiting_size += text.len();
         self.waiting.push_back(Line {
             number,
             text,
-            place_at,
+            insert_at,
             record: record.map_or(LineRecord::None, LineRecord::Awaited),
         });
     }
@@ -268,7 +270,7 @@ impl FileSink {
         }
     }
 
-    /// Moves the lines that wait no more to the batch.
+    /// Moves completed lines to the batch.
     fn settle(&mut self) {
         while let Some(line) = self.waiting.front() {
             let place = match &line.record {
@@ -280,10 +282,10 @@ impl FileSink {
                     length: written.length,
                 }),
             };
-            let (before, after) = line.text.split_at(line.place_at);
+            let (before, after) = line.text.split_at(line.insert_at);
             let lines = match &line.record {
                 LineRecord::Lost => {
-                    self.asked.lose(line.number);
+                    self.pending_requests.mark_lost(line.number);
                     &mut self.unwritten
                 }
                 _ => &mut self.batch,
@@ -304,11 +306,11 @@ impl FileSink {
         hand_over(self.results_file(), &mut self.batch, disk);
     }
 
-    /// Does what has become due: a full batch, a line that somebody may wait for, the end.
+    /// Handles whatever is due: a full batch, a line for a waiting reader, the end.
     fn advance(&mut self, disk: &mut Vec<DiskJob>) {
         self.settle();
-        // Whoever reads a pipe may wait for this line before he says more. Others gather while it
-        // is being written, so that a busy crawl still writes batches.
+        // The reader of a pipe may wait for this line before it continues. Other lines accumulate
+        // while it is being written, so that a busy crawl still writes batches.
         let awaited = self.options.results == Results::Stdout && self.batches.is_empty();
         if awaited || self.batch.len() >= BATCH_SIZE {
             self.hand_over_batch(disk);
@@ -330,12 +332,12 @@ impl FileSink {
         }
     }
 
-    /// Accounts for the jobs pushed since `disk` was `before` long.
+    /// Counts the bytes of the jobs added since `disk` had `before` entries.
     fn account(&mut self, before: usize, disk: &[DiskJob]) {
         self.held += disk[before..].iter().map(DiskJob::held).sum::<usize>();
     }
 
-    /// The file's path, if it is ours.
+    /// The file's path, if it is one of this sink.
     fn path(&self, file: FileId) -> Option<PathBuf> {
         if file == self.results_file() {
             return Some(self.results_path());
@@ -359,7 +361,7 @@ impl Sink for FileSink {
             return true;
         }
         if self.preparing.is_empty() || !self.preparing.contains_key(&page.id) {
-            // Most replies cost less than is left, and are written as they are.
+            // Most replies cost less than what is left, and are written directly.
             let cost = page.response_bytes.len() as u64 * if has_record { 2 } else { 1 };
             if cost <= *units && page.response_bytes.len() <= WRITTEN_AT_ONCE {
                 *units -= cost;
@@ -372,10 +374,11 @@ impl Sink for FileSink {
         prepared.is_none_or(|prepared| prepared.step(page, units))
     }
 
-    fn asked_by(&mut self, id: u64, request: &dyn Fn() -> Request) {
+    fn on_request(&mut self, id: u64, request: &dyn Fn() -> Request) {
         if self.options.results != Results::None {
             let request = Box::new(request());
-            self.asked.add(self.next, AskedBy { id, request });
+            self.pending_requests
+                .add(self.next, PendingRequest { id, request });
         }
     }
 
@@ -408,9 +411,9 @@ impl Sink for FileSink {
         }
         let before = disk.len();
         self.open(disk);
-        decisions::write_line(decision, at, &mut self.decided);
-        if self.decided.len() >= BATCH_SIZE {
-            hand_over(self.decisions_file(), &mut self.decided, disk);
+        decisions::write_line(decision, at, &mut self.decision_batch);
+        if self.decision_batch.len() >= BATCH_SIZE {
+            hand_over(self.decisions_file(), &mut self.decision_batch, disk);
         }
         self.account(before, disk);
     }
@@ -433,11 +436,11 @@ impl Sink for FileSink {
         if file == self.results_file() {
             match done.tag {
                 SYNC_TAG => self.stage = Stage::Done,
-                // Of a file that could not be created or closed.
+                // A file that could not be created or closed.
                 _ if done.held == 0 => {}
                 _ => {
                     if let Some(end) = self.batches.pop_front() {
-                        self.asked.end(end, done.result.is_ok());
+                        self.pending_requests.end(end, done.result.is_ok());
                     }
                     self.unwritten.extend_from_slice(&done.unwritten);
                 }
@@ -460,7 +463,7 @@ impl Sink for FileSink {
         let before = disk.len();
         self.open(disk);
         self.hand_over_batch(disk);
-        hand_over(self.decisions_file(), &mut self.decided, disk);
+        hand_over(self.decisions_file(), &mut self.decision_batch, disk);
         self.account(before, disk);
     }
 
@@ -474,7 +477,7 @@ impl Sink for FileSink {
             self.stage = Stage::Finishing;
             if self.options.decisions {
                 let file = self.decisions_file();
-                hand_over(file, &mut self.decided, disk);
+                hand_over(file, &mut self.decision_batch, disk);
                 disk.push(DiskJob::Finish { file, rename: None });
             }
         }
@@ -491,50 +494,50 @@ impl Sink for FileSink {
     }
 
     fn take_unwritten(&mut self) -> Vec<Request> {
-        let known = std::mem::take(&mut self.asked.lost);
+        let known = std::mem::take(&mut self.pending_requests.lost);
         unwritten::requests(&std::mem::take(&mut self.unwritten), known)
     }
 }
 
-impl Asked {
-    fn add(&mut self, number: u64, asked: AskedBy) {
-        self.size += asked.size();
-        self.waiting.push_back((number, asked));
+impl PendingRequests {
+    fn add(&mut self, number: u64, pending: PendingRequest) {
+        self.size += pending.size();
+        self.waiting.push_back((number, pending));
     }
 
-    /// The line of this number cannot be written.
-    fn lose(&mut self, number: u64) {
+    /// The line with this number cannot be written.
+    fn mark_lost(&mut self, number: u64) {
         if let Ok(at) = self
             .waiting
             .binary_search_by_key(&number, |(line, _)| *line)
-            && let Some((_, asked)) = self.waiting.remove(at)
+            && let Some((_, pending)) = self.waiting.remove(at)
         {
-            self.size -= asked.size();
-            self.lost.insert(asked.id, asked.request);
+            self.size -= pending.size();
+            self.lost.insert(pending.id, pending.request);
         }
     }
 
-    /// The lines below this number are written, or cannot be.
+    /// The lines below this number were written, or cannot be.
     fn end(&mut self, number: u64, is_written: bool) {
         let count = self.waiting.partition_point(|(line, _)| *line < number);
-        for (_, asked) in self.waiting.drain(..count) {
-            self.size -= asked.size();
+        for (_, pending) in self.waiting.drain(..count) {
+            self.size -= pending.size();
             if !is_written {
-                self.lost.insert(asked.id, asked.request);
+                self.lost.insert(pending.id, pending.request);
             }
         }
     }
 }
 
-impl AskedBy {
-    /// Bytes of memory, about.
+impl PendingRequest {
+    /// Approximate memory in bytes.
     fn size(&self) -> usize {
         let request = &*self.request;
         let fields = request.headers.iter();
         let fields = fields.map(|(name, value)| name.len() + value.len());
         let meta = request.meta.as_ref().map_or(0, |meta| meta.get().len());
         let scopes = request.scopes.iter().flatten().map(String::len);
-        size_of::<(u64, AskedBy)>()
+        size_of::<(u64, PendingRequest)>()
             + size_of::<Request>()
             + request.url.len()
             + request.body.len()
@@ -544,7 +547,7 @@ impl AskedBy {
     }
 }
 
-/// Gives the lines that are ready to the disk.
+/// Hands the complete lines to the disk.
 fn hand_over(file: FileId, lines: &mut Vec<u8>, disk: &mut Vec<DiskJob>) {
     if !lines.is_empty() {
         disk.push(DiskJob::Append {
@@ -556,18 +559,18 @@ fn hand_over(file: FileId, lines: &mut Vec<u8>, disk: &mut Vec<DiskJob>) {
     }
 }
 
-/// A batch of lines goes to the disk when it is this long, or when it is flushed, each second. Where
-/// one processor serves both threads, each change between them costs the crawl microseconds: with
-/// quarters of this they change places several times as often.
+/// Size at which a batch of lines is handed to the disk; a flush, each second, hands over smaller
+/// ones. If both threads share one processor, each switch between them costs the crawl
+/// microseconds: with a quarter of this size they switch several times as often.
 const BATCH_SIZE: usize = 256 << 10;
 
-/// Replies up to this are digested and copied at once.
+/// Replies up to this size are digested and copied in one step.
 const WRITTEN_AT_ONCE: usize = 256 << 10;
 
-/// Most lines are shorter.
+/// Typical maximum length of a line.
 const LINE_USUAL: usize = 1024;
 
-/// The tag of the job that syncs the result file. Pages are numbered from 1.
+/// Tag of the job that syncs the result file. Pages are numbered from 1.
 const SYNC_TAG: u64 = u64::MAX;
 
 #[cfg(test)]

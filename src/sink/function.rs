@@ -1,15 +1,16 @@
-//! Whole pages to a function of the embedder's.
+//! Passes pages to a function of the embedding program.
 
 use crate::base::disk::DiskJob;
 use crate::sink::Sink;
 use crate::sink::page::Page;
 
-/// Hands every finished attempt to a function, on the crawl's thread.
+/// Calls a function with every finished attempt, on the crawl's thread.
 ///
-/// While the function runs the crawl stands still; no latency is measured wrong by that, but
-/// nothing is sent either. So it is to wait for nobody: a function that hands pages on, to a channel say,
-/// tells with [`FunctionSink::ready_when`] whether there is room for more. What is on its way then is
-/// still put, up to what is in flight: the channel itself has no bound, and what is in it is counted.
+/// The crawl does nothing while the function runs: measured latencies stay correct, but nothing is
+/// sent. So the function must not block. If it passes pages on, for example to a channel, set
+/// [`FunctionSink::ready_when`] to report whether there is room. Attempts in progress are still
+/// delivered after it reports `false`, up to the number in flight, so the channel itself must be
+/// unbounded and its contents counted.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -42,7 +43,7 @@ pub struct FunctionSink<F, R = fn() -> bool> {
 }
 
 impl<F: FnMut(Page)> FunctionSink<F> {
-    /// Hands pages to `function`, which always takes more.
+    /// Calls `function` for each page, without backpressure.
     pub fn new(function: F) -> Self {
         FunctionSink {
             function,
@@ -50,8 +51,9 @@ impl<F: FnMut(Page)> FunctionSink<F> {
         }
     }
 
-    /// The crawl sends, and reads from the network, only while `ready` says so. It is asked in each turn,
-    /// and every few milliseconds while it says no: nobody has to wake the crawl.
+    /// Makes the crawl send, and read from the network, only while `ready` returns `true`. It is
+    /// called in each turn, and every few milliseconds while it returns `false`, so the crawl need
+    /// not be woken.
     pub fn ready_when<R: Fn() -> bool>(self, ready: R) -> FunctionSink<F, R> {
         FunctionSink {
             function: self.function,
@@ -77,7 +79,7 @@ mod tests {
     use crate::sink::page::samples;
 
     #[test]
-    fn a_function_gets_whole_pages_and_says_when_it_is_full() {
+    fn a_function_receives_complete_pages_and_applies_backpressure() {
         let seen = Shared::new(Vec::new());
         let mut sink = FunctionSink::new(|page: Page| seen.borrow_mut().push(page.body))
             .ready_when(|| seen.borrow().len() < 2);

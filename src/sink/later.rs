@@ -1,4 +1,4 @@
-//! Links that are found after their page has ended, by another thread perhaps.
+//! Links that are found after their page has ended, possibly on another thread.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use crate::frontier::request::Request;
 use crate::wire::proxy::Route;
 
-/// Holds a page open until its links are known, on whatever thread they are looked for.
+/// Keeps a page open until its links are known. Can be sent to any thread.
 ///
-/// The crawl does not end while one lives. Dropped without a word it means that there are none. From
-/// [`Reply::links_later`](crate::Reply::links_later), for a sink, or
-/// [`Crawler::links_later`](crate::Crawler::links_later), for whoever pulls results.
+/// The crawl does not end while one exists. Dropping it without links means that there are none.
+/// Created by [`Reply::links_later`](crate::Reply::links_later) for a sink, or
+/// [`Crawler::links_later`](crate::Crawler::links_later) for a program that pulls results.
 ///
 /// ```
 /// use argiope::{Config, Crawler, Request};
@@ -29,13 +29,13 @@ use crate::wire::proxy::Route;
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "dropped at once it says that there are no links"]
+#[must_use = "if it is dropped, the page has no further links"]
 pub struct LinksLater {
     page: OpenPage,
     leads: Arc<dyn Leads>,
 }
 
-/// The page that is held open, as far as its links inherit from it.
+/// The properties of an open page that its links inherit.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenPage {
     pub id: u64,
@@ -45,15 +45,15 @@ pub(crate) struct OpenPage {
     pub route: Option<Route>,
 }
 
-/// Where links go.
+/// Receives links.
 pub(crate) trait Leads: fmt::Debug + Send + Sync {
-    /// A page is held open, once more perhaps.
+    /// The page is kept open by one more owner.
     fn open(&self, page: &OpenPage);
 
-    /// These are its links; how many were taken.
+    /// Adds links of the page; returns how many were accepted.
     fn add(&self, page: &OpenPage, links: &mut dyn Iterator<Item = Request>) -> usize;
 
-    /// It is not held open any more, by one of those who did.
+    /// One owner no longer keeps the page open.
     fn close(&self, page: &OpenPage);
 }
 
@@ -63,14 +63,14 @@ impl LinksLater {
         LinksLater { page, leads }
     }
 
-    /// These are the links: each may be relative to the page's URL. They come in like those that
-    /// the crawl finds for itself: the page is their parent, they are one link deeper, go the same
-    /// way, and the filters hold (`FOLLOW`, `DEPTH_LIMIT` and the others), as far as
-    /// [`Request::dont_filter`] does not pass them. What else a request says is heeded.
+    /// Submits the links; each may be relative to the page's URL. They are treated like links found
+    /// by the crawl itself: the page is their parent, their depth is one more, they use the same
+    /// route, and the filters apply (`FOLLOW`, `DEPTH_LIMIT` and the others) unless
+    /// [`Request::dont_filter`] is set. Other properties of a request are kept.
     ///
-    /// Gives how many were handed on: not those beyond `LINKS_PER_PAGE_MAX`, nor what can never be
-    /// sent; none once the crawl is over. Wakes the crawl within a millisecond, and does not wait for
-    /// it.
+    /// Returns how many were accepted: not those beyond `LINKS_PER_PAGE_MAX` or that can never be
+    /// sent, and none after the end of the crawl. Wakes the crawl within a millisecond, and does
+    /// not wait for it.
     pub fn links(self, links: impl IntoIterator<Item = Request>) -> usize {
         self.leads.add(&self.page, &mut links.into_iter())
     }
@@ -90,7 +90,7 @@ impl fmt::Debug for LinksLater {
     }
 }
 
-/// Leads nowhere.
+/// Ignores all links.
 #[cfg(test)]
 #[derive(Debug)]
 pub(crate) struct NoLeads;

@@ -1,6 +1,6 @@
-//! A line of JSON, key by key: `results.jsonl`, `throttle.jsonl`.
+//! Builds a line of JSON, key by key: `results.jsonl`, `throttle.jsonl`.
 //!
-//! Written by hand into a buffer that is used again: a line costs no allocation.
+//! Written by hand into a reused buffer, so that a line needs no allocation.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -11,14 +11,14 @@ use crate::wire::octets::{self, DELETE, below, equal};
 use crate::wire::text::is_control;
 use crate::wire::warc::Digest;
 
-/// The line so far, and how each kind of value is written.
+/// The line so far, with a method for each kind of value.
 pub(super) struct Line<'a> {
     pub out: &'a mut Vec<u8>,
 }
 
-/// Appends a key that is not the first of its object, and its value: one of the values that are
-/// named here by their texts, one that `with` writes, or else null. A key and what always follows it
-/// are one text, which is appended at once: there are three dozen on a line.
+/// Appends a key that is not the first of its object, and its value: a bool, a value written by
+/// `with`, or null. The key and the constant text after it are one string literal, which is
+/// appended at once: there are about 36 per line.
 macro_rules! field {
     ($line:ident, $name:literal) => {
         $line.raw(concat!(", \"", $name, "\": "))
@@ -43,14 +43,14 @@ macro_rules! field {
 pub(super) use field;
 
 impl Line<'_> {
-    /// Appends a text of ours as it is.
+    /// Appends a literal text.
     #[inline(always)]
     pub fn raw(&mut self, text: &'static str) -> &mut Self {
         self.out.extend_from_slice(text.as_bytes());
         self
     }
 
-    // Inlined, the names are of a known length.
+    // Inlined so that the length of the name is a constant.
     #[inline(always)]
     pub fn first(&mut self, name: &str) -> &mut Self {
         self.out.push(b'"');
@@ -85,15 +85,15 @@ impl Line<'_> {
         self.out.extend_from_slice(digits.format(value).as_bytes());
     }
 
-    /// Appends the beginning of a short text. Of a known length it needs no call to be copied, and
-    /// what was copied too much is soon taken back.
+    /// Appends the beginning of a short text. Copying a constant length needs no call; the excess
+    /// is truncated afterwards.
     fn put<const SIZE: usize>(&mut self, text: [u8; SIZE], length: usize) {
         let end = self.out.len() + length;
         self.out.extend_from_slice(&text);
         self.out.truncate(end);
     }
 
-    /// A span as seconds: no exponent, up to nine digits after the point, no idle zeros.
+    /// A duration in seconds: no exponent, up to nine decimals, no trailing zeros.
     pub fn seconds(&mut self, span: Duration) {
         self.number(span.as_secs());
         let fraction = span.subsec_nanos();
@@ -119,15 +119,16 @@ impl Line<'_> {
         self.out.push(b'"');
     }
 
-    /// A text of ours that holds nothing to escape.
+    /// A literal text without characters to escape.
     pub fn word(&mut self, text: &'static str) {
         self.out.push(b'"');
         self.out.extend_from_slice(text.as_bytes());
         self.out.push(b'"');
     }
 
-    /// What needs no escape is copied a stretch at a time. Most texts need none at all. Control
-    /// characters beyond ASCII are escaped too, which JSON allows: the line may be shown on a terminal.
+    /// Copies runs of characters that need no escape; most texts need none at all. Control
+    /// characters beyond ASCII are escaped as well, which JSON permits, because the line may be
+    /// displayed on a terminal.
     pub fn escaped(&mut self, text: &str) {
         let bytes = text.as_bytes();
         if is_plain(bytes) {
@@ -159,7 +160,8 @@ impl Line<'_> {
         self.out.extend_from_slice(&bytes[from..]);
     }
 
-    /// As the address shows itself, in a tenth of the time where it is IPv4: there are two on a line.
+    /// The same text as the address's `Display`, ten times as fast for IPv4: there are two per
+    /// line.
     pub fn address(&mut self, address: SocketAddr) {
         self.out.push(b'"');
         match address.ip() {
@@ -173,7 +175,7 @@ impl Line<'_> {
             }
             IpAddr::V6(_) => {
                 use std::io::Write as _;
-                write!(self.out, "{address}").expect("a vector takes all that is written");
+                write!(self.out, "{address}").expect("writing to a Vec does not fail");
             }
         }
         self.out.push(b'"');
@@ -185,7 +187,7 @@ impl Line<'_> {
         self.out.push(b'"');
     }
 
-    /// Before and after.
+    /// A pair of values: before and after.
     pub fn pair<T>(&mut self, [before, after]: [T; 2], write: impl Fn(&mut Self, T)) {
         self.out.push(b'[');
         write(self, before);
@@ -205,14 +207,14 @@ impl Line<'_> {
         self.out.push(b']');
     }
 
-    /// JSON as its owner wrote it. Line ends between its tokens would end our line; inside its
-    /// strings JSON allows none.
+    /// JSON as given by the user. Line ends between its tokens would end the line and are replaced;
+    /// JSON permits none within strings.
     pub fn verbatim(&mut self, json: &str) {
         let mut buffer = [0; 4];
         for char in json.chars() {
             match char {
                 '\n' | '\r' => self.out.push(b' '),
-                // Beyond ASCII they stand in strings alone.
+                // Characters beyond ASCII occur only in strings.
                 char if !char.is_ascii() && is_control(char) || char == '\u{7f}' => {
                     self.escaped(char.encode_utf8(&mut buffer));
                 }
@@ -225,8 +227,8 @@ impl Line<'_> {
     }
 }
 
-/// Wall times as they show themselves, in a tenth of the time. Those of a line are mostly of the same
-/// second, whose date is worked out once.
+/// Formats wall-clock times like their `Display`, ten times as fast. Most times of a line are in
+/// the same second, whose date is computed once.
 pub(super) struct WallText {
     second: u64,
     text: [u8; 32],
@@ -240,7 +242,7 @@ impl WallText {
         }
     }
 
-    /// In quotation marks.
+    /// With quotation marks.
     pub fn of(&mut self, wall: Wall) -> &[u8; 32] {
         let text = &mut self.text;
         if self.second != wall.unix_seconds() {
@@ -258,14 +260,14 @@ impl WallText {
     }
 }
 
-/// Whether these octets of a text stand in a line as they are. Beyond ASCII a closer look tells.
+/// Returns whether these bytes need no escape. Bytes beyond ASCII need a further check.
 fn is_plain(bytes: &[u8]) -> bool {
     !octets::any(bytes, |word| {
         below(word, b' ') | equal(word, b'"') | equal(word, b'\\') | equal(word, DELETE) | word
     })
 }
 
-/// Fills a place with the last digits of a number, two at a time.
+/// Fills a buffer with the last digits of a number, two at a time.
 fn put_digits(place: &mut [u8], number: u32) {
     let mut rest = number;
     let mut pairs = place.rchunks_exact_mut(2);
@@ -278,7 +280,7 @@ fn put_digits(place: &mut [u8], number: u32) {
     }
 }
 
-/// 0 to 255 with a point behind, and how long that is.
+/// 0 to 255 followed by a point, with their lengths.
 const OCTETS: [([u8; 4], u8); 256] = {
     let mut octets = [([b'.'; 4], 0); 256];
     let mut number = 0;
@@ -314,7 +316,7 @@ const PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
-/// A span as seconds in decimal.
+/// A duration in seconds, in decimal.
 pub(super) struct Seconds(pub(super) Duration);
 
 impl fmt::Display for Seconds {

@@ -1,4 +1,4 @@
-//! A finished attempt, with all that is known about it: what every sink receives.
+//! A finished attempt with everything known about it, as passed to every sink.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -8,29 +8,30 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 
 use crate::base::time::{Instant, Wall};
+use crate::fetch::body_mode::BodyMode;
 use crate::fetch::failure::{Failure, Truncation};
 use crate::fetch::timings::Timings;
 pub use crate::fetch::tls::{Certificates, TlsInfo};
-use crate::sink::reply::BodyMode;
 use crate::wire::http::Headers;
 use crate::wire::proxy::Route;
 use crate::wire::warc::Digest;
 
-/// One finished attempt. Times are on the crawl's clock; `wall_at_start` makes wall time of them.
+/// One finished attempt. Times are on the crawl's clock; `wall_at_start` converts them to
+/// wall-clock time.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
     /// Number of the attempt, from 1 in order of admission.
     pub id: u64,
-    /// The attempt that it descends from by retries and redirects, whose number whoever submitted it
-    /// was given: its own number where it is the first of them.
+    /// Number of the first attempt in its chain of retries and redirects, which was returned when
+    /// the request was submitted; its own number if it is the first.
     pub root: u64,
-    /// The attempt it came from: a page with the link, a redirect, an attempt retried.
+    /// The attempt it came from: the page with the link, the redirect, or the retried attempt.
     pub parent: Option<u64>,
-    /// The URL of that attempt, where it is known.
+    /// URL of that attempt, if known.
     pub via: Option<Arc<str>>,
-    /// Asked for by a seed (or the target of a seed's redirect).
+    /// Requested by a seed (or the target of a seed's redirect).
     pub seed: bool,
-    /// No retry or redirect goes on from here.
+    /// No retry or redirect follows.
     pub is_final: bool,
     /// `page`, `robots` or `sitemap`.
     pub kind: &'static str,
@@ -38,104 +39,106 @@ pub struct Page {
     pub url: String,
     /// The method.
     pub method: Cow<'static, str>,
-    /// Links followed from a seed.
+    /// Number of links followed from a seed.
     pub depth: u32,
     /// 1 for the first attempt at this URL.
     pub attempt: u32,
-    /// Names of the scopes it was throttled under. What it was expected to cost them is the caller's to
-    /// know: its `tag` or `meta` tells.
+    /// Names of the scopes it was throttled under. Expected costs are not included; the caller can
+    /// put them into `tag` or `meta`.
     pub scopes: Vec<String>,
     /// Status of the final head.
     pub status: Option<u16>,
-    /// What went wrong.
+    /// The failure, if any.
     pub failure: Option<Failure>,
-    /// Why the body is not whole.
+    /// Why the body is incomplete, if it is.
     pub truncated: Option<Truncation>,
-    /// Where a redirect leads, absolute.
+    /// Target of a redirect, absolute.
     pub redirect: Option<String>,
     /// `HTTP/1.1` or `HTTP/1.0`.
     pub version: Option<&'static str>,
     /// The Content-Type field as sent.
     pub content_type: Option<String>,
-    /// The peer.
+    /// Address of the peer.
     pub remote: Option<SocketAddr>,
-    /// Our end; `None` also where the sink does not [read](crate::sink::Sink::reads_local) it.
+    /// Our own address; `None` also if the sink does not [use](crate::sink::Sink::reads_local) it.
     pub local: Option<SocketAddr>,
     /// The connection had carried an exchange before.
     pub reused: bool,
-    /// TLS, where there was any.
+    /// The TLS parameters, if TLS was used.
     pub tls: Option<TlsInfo>,
-    /// The certificate chain that the server showed, shared by the pages of a connection; none without
-    /// TLS. Also the one that was refused (`tls.expired`, `tls.name_mismatch`, `tls.untrusted` and their
-    /// like): it is **not to be trusted**, and says only what the server, or somebody on the way,
-    /// sent. [`Page::tls`] is `None` then.
+    /// The certificate chain sent by the server, shared by the pages of a connection; empty without
+    /// TLS. Includes a rejected one (`tls.expired`, `tls.name_mismatch`, `tls.untrusted` and
+    /// similar): it is **not to be trusted**, and shows only what the server, or someone on the
+    /// network path, sent. In this case [`Page::tls`] is `None`.
     pub certificates: Certificates,
-    /// Bytes of the final reply as they came over the wire (above TLS).
+    /// Bytes of the final reply on the wire (above TLS).
     pub bytes_wire: u64,
-    /// Links found, before filters; `None` where none were looked for.
+    /// Number of links found, before filters; `None` if the body was not searched.
     pub links: Option<u32>,
     /// When each phase ended.
     pub timings: Timings,
-    /// When the attempt ended, well or not: since `timings.started` it took so long, until the timeout or
-    /// the refusal that ended it, or until we had read the last byte (`timings.body` says when that
-    /// arrived). Where nothing was begun the two are the same moment.
+    /// End of the attempt, successful or not: the timeout or failure that ended it, or when we had
+    /// read the last byte (`timings.body` is when that arrived). Equals `timings.started` if
+    /// nothing was started.
     pub ended: Instant,
-    /// The gap that throttling asked for before this request, jitter included: the longest of its
-    /// scopes'. Zero before a scope's first; `None` where nothing was sent.
+    /// The gap that throttling asked for before this request, including jitter: the longest of its
+    /// scopes. Zero before a scope's first request; `None` if nothing was sent.
     pub delay: Option<Duration>,
-    /// Wall time when the crawl began.
+    /// Wall-clock time at the start of the crawl.
     pub wall_at_start: Wall,
-    /// How it went, where its request said that, or the page that led to it: else as `PROXY` says.
+    /// Its route, if set by its request or inherited from the page that led to it; else as in
+    /// `PROXY`.
     pub route: Option<Route>,
-    /// The caller's own JSON: that of the request it descends from by retries and redirects.
+    /// The caller's JSON, from the request at the start of its chain of retries and redirects.
     pub meta: Option<Box<RawValue>>,
-    /// The caller's own number: that of the request it descends from by retries and redirects. 0 with
-    /// robots.txt, sitemaps and links that were found.
+    /// The caller's number, from the request at the start of its chain of retries and redirects. 0
+    /// for robots.txt, sitemaps and links found by the crawl.
     pub tag: u64,
-    /// The request as it left, head and body. Empty where nothing left.
+    /// The request as sent, head and body. Empty if nothing was sent.
     pub request_bytes: Vec<u8>,
-    /// The final reply as it came (above TLS), head and body, framing included. Empty where no head came.
+    /// The final reply as received (above TLS), head and body, framing included. Empty without a
+    /// head.
     pub response_bytes: Vec<u8>,
-    /// Where in `response_bytes` the body begins.
+    /// Offset of the body in `response_bytes`.
     pub head_length: usize,
-    /// The final reply used the chunked coding.
+    /// The final reply used the chunked transfer coding.
     pub chunked: bool,
     /// Header fields of the final reply, in order, as sent.
     pub headers: Headers,
-    /// The body after the content codings.
+    /// The body after content decoding.
     pub body: Vec<u8>,
-    /// What the sink wanted of the body.
+    /// How the sink wanted the body.
     pub body_mode: BodyMode,
-    /// Bytes of the body that it was given [piece by piece](BodyMode::Take).
+    /// Bytes of the body passed to the sink [in pieces](BodyMode::Take).
     pub bytes_taken: u64,
 }
 
 impl Page {
-    /// The body of the final reply as it came: framing and content codings included.
+    /// The body of the final reply as received, with framing and content codings.
     pub fn raw_body(&self) -> &[u8] {
         let head = self.head_length.min(self.response_bytes.len());
         &self.response_bytes[head..]
     }
 
-    /// Whether the final reply can have a body at all (RFC 9110, 6.4.1).
+    /// Returns whether the final reply can have a body (RFC 9110, 6.4.1).
     pub fn may_have_body(&self) -> bool {
         let without = matches!(self.status, None | Some(204 | 304));
         !without && &*self.method != "HEAD"
     }
 
-    /// The digest of the payload: the body without chunk framing, content codings left as they
-    /// are, as far as it came. `None` where the reply can have none, or was not kept.
+    /// The digest of the payload: the received body without chunk framing, but with content
+    /// codings. `None` if the reply cannot have a body, or the body was not kept.
     pub fn digest(&self) -> Option<Digest> {
         self.has_digest()
             .then(|| Digest::of_payload(self.raw_body(), self.chunked))
     }
 
-    /// Whether there is one.
+    /// Returns whether there is a digest.
     pub(crate) fn has_digest(&self) -> bool {
         self.may_have_body() && self.body_mode == BodyMode::Keep
     }
 
-    /// Each phase's name in result lines and its end, in the order they happen.
+    /// The phases' names in result lines and their ends, in order.
     pub fn phases(&self) -> [(&'static str, Option<Instant>); 7] {
         [
             ("dns", self.timings.dns),
@@ -148,7 +151,7 @@ impl Page {
         ]
     }
 
-    /// Those of them whose end is an upper bound.
+    /// The phases whose end is an upper bound.
     pub fn bounds(&self) -> impl Iterator<Item = &'static str> {
         let timings = &self.timings;
         let tls = timings.tls_by_user || !timings.tls_slack.is_zero();
@@ -165,13 +168,14 @@ impl Page {
             .map(|(name, _)| name)
     }
 
-    /// Wall time of the capture: when the request left, or when the attempt began.
+    /// Wall-clock time of the capture: the departure of the request, or else the start of the
+    /// attempt.
     pub fn captured_at(&self) -> Wall {
         let at = self.timings.sent.unwrap_or(self.timings.started);
         self.wall_at_start.at(at)
     }
 
-    /// Wall time of the last phase that happened.
+    /// Wall-clock time of the last phase that happened.
     pub fn finished_at(&self) -> Wall {
         let ends = self.phases().into_iter().filter_map(|(_, end)| end);
         let last = ends.max().unwrap_or_default().max(self.timings.started);
@@ -184,13 +188,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_names_the_phases_whose_end_is_an_upper_bound() {
+    fn a_page_lists_the_phases_whose_end_is_an_upper_bound() {
         let bounds = |page: &Page| page.bounds().collect::<Vec<_>>();
         let mut page = samples::page(7);
         assert_eq!(bounds(&page), [""; 0]);
         page.timings.connect_bound = true;
         page.timings.body_bound = true;
-        // A handshake of another attempt is no phase of this one.
+        // The handshake of another attempt is not a phase of this one.
         page.timings.tls_by_user = true;
         assert_eq!(bounds(&page), ["connect", "body"]);
         page.timings.tls_handshake = page.timings.connect;
@@ -203,11 +207,11 @@ mod tests {
 
 #[cfg(test)]
 pub(crate) mod samples {
-    //! Pages for the tests of sinks.
+    //! Sample pages for the tests of sinks.
 
     use super::*;
 
-    /// A page that went well, with nothing special about it.
+    /// A typical successful page.
     pub(crate) fn page(id: u64) -> Page {
         reply(id, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", b"hello")
     }

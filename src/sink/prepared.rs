@@ -1,31 +1,31 @@
-//! What a large reply takes to be written, done in bounded steps before it is: its digests, and the copy
-//! of its bytes that becomes a record.
+//! Prepares large replies for writing in bounded steps: computes their digests, and copies their
+//! bytes into a record.
 
 use std::fmt;
 
 use crate::sink::page::Page;
 use crate::wire::warc::{Digest, Hashing, PayloadDigest, Record};
 
-/// What is prepared of a reply.
+/// The prepared parts of a reply.
 pub(super) struct Prepared {
-    /// Until it is over.
+    /// Removed when complete.
     payload: Option<PayloadDigest>,
     digest: Option<Digest>,
     record: Option<PreparedRecord>,
 }
 
-/// The record of a reply: room for its head, and its block.
+/// The record of a reply: space for its head, and its block.
 pub(super) struct PreparedRecord {
     bytes: Vec<u8>,
     head: usize,
-    /// Until the block is copied.
+    /// Removed when the block is copied.
     hash: Option<Hashing>,
     digest: Option<Digest>,
 }
 
 impl Prepared {
-    /// Nothing yet. With `head`, the length that the head of its record is expected to have, a record
-    /// is made.
+    /// Nothing prepared yet. `head` is the expected length of the head of its record; `None` if it
+    /// has no record.
     pub fn new(page: &Page, head: Option<usize>) -> Self {
         Prepared {
             payload: page.has_digest().then(|| PayloadDigest::new(page.chunked)),
@@ -44,7 +44,7 @@ impl Prepared {
         }
     }
 
-    /// Goes on until the units are spent; whether all is done.
+    /// Continues until the units are used up; returns whether everything is prepared.
     pub fn step(&mut self, page: &Page, units: &mut u64) -> bool {
         while *units > 0 {
             if let Some(payload) = &mut self.payload {
@@ -78,20 +78,20 @@ impl Prepared {
                 .is_none_or(|record| record.hash.is_none())
     }
 
-    /// The digest of the payload and the record, when all is done.
+    /// The digest of the payload and the record, when everything is prepared.
     pub fn finish(self) -> (Option<Digest>, Option<PreparedRecord>) {
         (self.digest, self.record)
     }
 }
 
 impl PreparedRecord {
-    /// The whole record.
+    /// The complete record.
     pub fn write(self, record: &Record<'_>) -> Vec<u8> {
         let mut head = Vec::with_capacity(self.head);
         let digest = self.digest.expect("its block is copied");
         record.write_head(digest, &mut head);
         let mut bytes = self.bytes;
-        // It has the length that was expected: only numbers of one length are new in it.
+        // The head has the expected length: only numbers of constant length differ.
         bytes.splice(..self.head, head);
         bytes
     }
@@ -103,8 +103,8 @@ impl fmt::Debug for Prepared {
     }
 }
 
-/// What follows each block.
+/// Follows each block.
 const RECORD_END: &[u8] = b"\r\n\r\n";
 
-/// Octets that are digested and copied at once.
+/// Bytes digested and copied per step.
 const STEP: usize = 32 << 10;

@@ -1,4 +1,4 @@
-//! Results that wait until the crawl's owner takes them.
+//! A queue of results that the crawl's owner pulls.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -9,10 +9,11 @@ use crate::base::memory::memory_of;
 use crate::sink::Sink;
 use crate::sink::page::Page;
 
-/// A bounded queue between a crawl and whoever pulls its results: a sink at the one end.
+/// A bounded queue between a crawl and the program that pulls its results; the crawl's end is a
+/// sink.
 ///
-/// While it is full it is not ready, so the crawl reads no more. What was on its way by then still
-/// comes in, so the bounds are exceeded by what the crawl had read of bodies, at the most.
+/// While it is full it is not ready, so the crawl reads no more. Attempts in progress are still
+/// added, so the bounds are exceeded by at most the bodies that the crawl had read already.
 #[derive(Clone, Debug)]
 pub(crate) struct Results {
     waiting: Arc<Mutex<Waiting>>,
@@ -22,20 +23,20 @@ pub(crate) struct Results {
 #[derive(Debug, Default)]
 struct Waiting {
     pages: VecDeque<Page>,
-    /// What their requests, replies and bodies take, of the memory that has no bound of its own.
+    /// Bytes of their requests, replies and bodies, which have no other bound.
     bytes: usize,
-    /// Nobody will take them.
+    /// The receiver is gone; results are dropped.
     dropped: bool,
 }
 
-/// Results that wait unless something else is said: as many as a busy turn brings.
+/// Default maximum number of waiting results: as many as a busy turn produces.
 pub(crate) const PAGES_MAX: usize = 256;
-/// What may wait beside them in bytes. A page is of some ten thousand, and one of many millions is
-/// taken all the same: it is not before one is there that the queue is full.
+/// Maximum bytes of waiting results. A page has some ten thousand bytes; one with many millions is
+/// accepted as well, since the queue counts as full only when it is in it.
 const BYTES_MAX: usize = 8 << 20;
 
 impl Results {
-    /// An empty queue in which at most so many wait.
+    /// An empty queue for at most `pages_max` results.
     pub(crate) fn new(pages_max: usize) -> Self {
         Results {
             waiting: Arc::default(),
@@ -43,21 +44,21 @@ impl Results {
         }
     }
 
-    /// The first of those that wait.
+    /// The first waiting result.
     pub(crate) fn take(&self) -> Option<Page> {
         let mut waiting = self.waiting();
-        // A page is large, and moves no more often than it must.
+        // A page is large, so it is moved as rarely as possible.
         let page = waiting.pages.pop_front();
         waiting.bytes -= page.as_ref().map_or(0, bytes_of);
         page
     }
 
-    /// Whether none waits.
+    /// Returns whether no result waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting().pages.is_empty()
     }
 
-    /// Nobody will take any: those that wait go, and so do those that come.
+    /// Drops all results, present and future, because the receiver is gone.
     pub(crate) fn give_up(&self) {
         let mut waiting = self.waiting();
         *waiting = Waiting {
@@ -67,7 +68,7 @@ impl Results {
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        // Whoever panicked while holding it left a queue that is whole.
+        // A panic while the lock was held leaves the queue consistent.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -97,7 +98,7 @@ mod tests {
     use crate::sink::page::samples;
 
     #[test]
-    fn results_come_out_as_they_went_in_and_too_many_are_told_of() {
+    fn results_are_returned_in_order_and_a_full_queue_is_not_ready() {
         let results = Results::new(2);
         let mut sink = results.clone();
         assert!(results.is_empty() && results.take().is_none());
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_will_take_is_not_kept() {
+    fn results_without_a_receiver_are_dropped() {
         let results = Results::new(1);
         let mut sink = results.clone();
         sink.put(&mut samples::page(1), &mut Vec::new());

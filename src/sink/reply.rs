@@ -1,4 +1,4 @@
-//! A reply whose head is there and whose body is still to come: what a sink wants of it.
+//! A reply whose head has arrived and whose body has not: lets a sink decide how it wants the body.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,43 +13,43 @@ use crate::sink::later::{Leads, LinksLater, OpenPage};
 use crate::wire::http::Headers;
 use crate::wire::proxy::Route;
 
-/// The head of a page's reply, as [`Sink::on_head`](super::Sink::on_head) sees it.
+/// The head of a page's reply, passed to [`Sink::on_head`](super::Sink::on_head).
 #[derive(Clone)]
 pub struct Reply<'a> {
     /// Number of the attempt: the `id` of its page.
     pub id: u64,
-    /// The caller's own number.
+    /// The caller's number.
     pub tag: u64,
     /// The URL, canonical, without fragment.
     pub url: &'a str,
-    /// 1 for the first attempt at this URL. An attempt with a status of `RETRY_HTTP_CODES` is made
-    /// again.
+    /// 1 for the first attempt at this URL. An attempt with a status in `RETRY_HTTP_CODES` is
+    /// retried.
     pub attempt: u32,
     /// The status code, 200 to 999.
     pub status: u16,
     /// The header fields, in order, as sent.
     pub headers: &'a Headers,
-    /// The peer.
+    /// Address of the peer.
     pub remote: SocketAddr,
-    /// TLS, where there is any.
+    /// The TLS parameters, if TLS is used.
     pub tls: Option<TlsInfo>,
-    /// The certificate chain that the server showed; none without TLS.
+    /// The certificate chain sent by the server; empty without TLS.
     pub certificates: Certificates,
-    /// When each phase until now ended.
+    /// When each phase so far ended.
     pub timings: &'a Timings,
     pub(crate) held: Held,
-    pub(crate) resumed: &'a Tell,
+    pub(crate) resumed: &'a ResumeFn,
     pub(crate) root: u64,
     pub(crate) depth: u32,
     pub(crate) route: Option<&'a Route>,
     pub(crate) leads: &'a Arc<dyn Leads>,
 }
 
-/// Whom to tell that a body may be read on.
-pub(crate) type Tell = Arc<dyn Fn(Held) + Send + Sync>;
+/// Callback that resumes reading a body.
+pub(crate) type ResumeFn = Arc<dyn Fn(Held) + Send + Sync>;
 
 impl Reply<'_> {
-    /// What lets the body be read on after [`Flow::Full`], from any thread.
+    /// A handle that resumes reading the body after [`Flow::Full`], from any thread.
     pub fn resume(&self) -> Resume {
         Resume {
             held: self.held,
@@ -57,9 +57,8 @@ impl Reply<'_> {
         }
     }
 
-    /// Holds the page open until its links are known, on whatever thread they are looked for. Each
-    /// attempt is a page of its own: drop it where the page turns out not to be
-    /// [final](super::page::Page::is_final).
+    /// Keeps the page open until its links are known. Each attempt is a page of its own: drop the
+    /// handle if the page turns out not to be [final](super::page::Page::is_final).
     pub fn links_later(&self) -> LinksLater {
         let page = OpenPage {
             id: self.id,
@@ -84,9 +83,10 @@ impl fmt::Debug for Reply<'_> {
 
 #[cfg(test)]
 impl<'a> Reply<'a> {
-    /// The head of this page, which nobody resumes.
+    /// The head of this page; resuming has no effect.
     pub(crate) fn of(page: &'a super::page::Page) -> Self {
-        static NOBODY: std::sync::LazyLock<Tell> = std::sync::LazyLock::new(|| Arc::new(|_| ()));
+        static NO_RESUME: std::sync::LazyLock<ResumeFn> =
+            std::sync::LazyLock::new(|| Arc::new(|_| ()));
         static NOWHERE: std::sync::LazyLock<Arc<dyn Leads>> =
             std::sync::LazyLock::new(|| Arc::new(super::later::NoLeads));
         Reply {
@@ -107,7 +107,7 @@ impl<'a> Reply<'a> {
                     generation: 0,
                 },
             },
-            resumed: &NOBODY,
+            resumed: &NO_RESUME,
             root: page.root,
             depth: page.depth,
             route: page.route.as_ref(),
@@ -116,27 +116,28 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// Whether a sink takes more of a body now.
+/// Whether a sink accepts more of a body now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// It does.
     Ready,
-    /// It does not. Nothing more of this body comes until [`Resume::resume`] is called, and no more is read
-    /// of its connection: beside what the sink was given, one body that is held costs what had been read
-    /// by then, in its coded form (256 KiB at most), what its codings need to go on (some tens of KiB; 8 MiB
-    /// for zstd, 16 MiB for br at their largest windows), and the buffers of the kernel. Others go on.
+    /// It does not. No more of this body is delivered or read until [`Resume::resume`] is called.
+    /// Besides what the sink has received, a paused body uses memory for what was read before (at
+    /// most 256 KiB in coded form), the state of its content codings (some tens of KiB; up to 8 MiB
+    /// for zstd and 16 MiB for br with their largest windows), and the kernel's buffers. Other
+    /// bodies continue.
     Full,
 }
 
-/// Lets the body of one reply be read on. Of no effect where that is over. One that is told before the
-/// sink says [`Flow::Full`] may undo that: the sink then gets one more piece.
+/// Resumes reading the body of one reply. No effect if that has ended. A call before the sink
+/// returns [`Flow::Full`] may cancel that: the sink then receives one more piece.
 #[derive(Clone)]
 pub struct Resume {
     pub(crate) held: Held,
-    pub(crate) resumed: Tell,
+    pub(crate) resumed: ResumeFn,
 }
 
-/// A body that a sink holds: of which attempt, and on which connection.
+/// A body paused by a sink: its attempt and its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Held {
     pub attempt: u64,
@@ -144,7 +145,7 @@ pub(crate) struct Held {
 }
 
 impl Resume {
-    /// There is room again.
+    /// Resumes reading.
     pub fn resume(&self) {
         (self.resumed)(self.held);
     }
@@ -156,19 +157,19 @@ impl fmt::Debug for Resume {
     }
 }
 
-/// Bodies that may be read on, until the crawl looks for them.
+/// Bodies to resume, until the crawl handles them.
 pub(crate) struct Resumed {
     bodies: Arc<Mutex<BTreeSet<Held>>>,
-    tell: Tell,
+    resume_fn: ResumeFn,
 }
 
 impl Resumed {
-    /// `wake` is called when there is one after there was none.
+    /// `wake` is called when the set becomes non-empty.
     pub(crate) fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
         let bodies: Arc<Mutex<BTreeSet<Held>>> = Arc::default();
-        let told = Arc::clone(&bodies);
-        let tell = Arc::new(move |body| {
-            let mut bodies = lock(&told);
+        let added = Arc::clone(&bodies);
+        let resume_fn = Arc::new(move |body| {
+            let mut bodies = lock(&added);
             let first = bodies.is_empty();
             bodies.insert(body);
             drop(bodies);
@@ -176,21 +177,21 @@ impl Resumed {
                 wake();
             }
         });
-        Resumed { bodies, tell }
+        Resumed { bodies, resume_fn }
     }
 
-    /// Whom to tell of one.
-    pub(crate) fn tell(&self) -> &Tell {
-        &self.tell
+    /// The callback that adds a body.
+    pub(crate) fn resume_fn(&self) -> &ResumeFn {
+        &self.resume_fn
     }
 
-    /// Takes one that was told and not taken yet.
+    /// Takes one body to resume.
     pub(crate) fn take(&self) -> Option<Held> {
         lock(&self.bodies).pop_first()
     }
 }
 
-/// Whoever panicked while holding it left a list that is whole.
+/// A panic while the lock was held leaves the set consistent.
 fn lock(bodies: &Mutex<BTreeSet<Held>>) -> MutexGuard<'_, BTreeSet<Held>> {
     bodies.lock().unwrap_or_else(PoisonError::into_inner)
 }

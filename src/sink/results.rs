@@ -1,4 +1,5 @@
-//! A finished attempt as one line of JSON: `results.jsonl`, standard output, `argiope fetch`.
+//! Writes a finished attempt as one line of JSON: `results.jsonl`, standard output, `argiope
+//! fetch`.
 
 use crate::base::time::Instant;
 use crate::fetch::failure::Failure;
@@ -6,10 +7,10 @@ use crate::sink::line::{Line, WallText, field};
 use crate::sink::page::{Page, TlsInfo};
 use crate::wire::warc::Digest;
 
-/// Where a reply's record lies: `warc` of a result line.
+/// Position of a reply's record: `warc` of a result line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordPlace<'a> {
-    /// The file's final name, as seen from the output directory.
+    /// The file's final name, relative to the output directory.
     pub file: &'a str,
     /// Offset of the record's gzip member.
     pub offset: u64,
@@ -24,7 +25,7 @@ pub fn write_line(page: &Page, place: Option<RecordPlace<'_>>, out: &mut Vec<u8>
     write_from_place(page, out);
 }
 
-/// The line up to the value of `warc`, which is known only when the disk has written the record,
+/// The line up to the value of `warc`, which is known only after the disk has written the record,
 /// long after the page is gone.
 pub(super) fn write_until_place(page: &Page, digest: Option<Digest>, out: &mut Vec<u8>) {
     out.reserve(LINE_USUAL);
@@ -48,7 +49,7 @@ pub(super) fn write_until_place(page: &Page, digest: Option<Digest>, out: &mut V
 
     let status = page.status.map(u64::from);
     field!(line, "status", status, with Line::number);
-    field!(line, "error", page.failure.as_ref(), with Line::failure);
+    field!(line, "error", page.failure.as_ref(), with write_failure);
     let truncated = page.truncated.map(|reason| reason.name());
     field!(line, "truncated", truncated, with Line::word);
     field!(line, "redirect", page.redirect.as_deref(), with Line::text);
@@ -59,7 +60,7 @@ pub(super) fn write_until_place(page: &Page, digest: Option<Digest>, out: &mut V
     field!(line, "remote", page.remote, with Line::address);
     field!(line, "local", page.local, with Line::address);
     field!(line, "reused", page.reused);
-    field!(line, "tls", page.tls, with Line::tls);
+    field!(line, "tls", page.tls, with write_tls);
 
     field!(line, "bytes_wire").number(page.bytes_wire);
     let bytes_body = page.body.len() as u64 + page.bytes_taken;
@@ -82,7 +83,7 @@ pub(super) fn write_place(place: Option<RecordPlace<'_>>, out: &mut Vec<u8>) {
     });
 }
 
-/// The line from behind the value of `warc` to its end.
+/// The line from after the value of `warc` to its end.
 pub(super) fn write_from_place(page: &Page, out: &mut Vec<u8>) {
     let timings = &page.timings;
     let mut text = WallText::new();
@@ -133,31 +134,29 @@ pub(super) fn write_from_place(page: &Page, out: &mut Vec<u8>) {
     line.raw("}\n");
 }
 
-/// About as long as a line is that says nothing unusual.
+/// Typical length of a line.
 const LINE_USUAL: usize = 1200;
 
-impl Line<'_> {
-    fn failure(&mut self, failure: &Failure) {
-        self.out.push(b'{');
-        self.first("kind").text(failure.kind.name());
-        self.key("code");
-        self.out.push(b'"');
-        self.escaped(failure.kind.name());
-        self.out.push(b'.');
-        self.escaped(failure.code);
-        self.out.push(b'"');
-        self.key("detail").text(&failure.detail);
-        self.out.push(b'}');
-    }
+fn write_failure(line: &mut Line<'_>, failure: &Failure) {
+    line.out.push(b'{');
+    line.first("kind").text(failure.kind.name());
+    line.key("code");
+    line.out.push(b'"');
+    line.escaped(failure.kind.name());
+    line.out.push(b'.');
+    line.escaped(failure.code);
+    line.out.push(b'"');
+    line.key("detail").text(&failure.detail);
+    line.out.push(b'}');
+}
 
-    fn tls(&mut self, tls: TlsInfo) {
-        self.out.push(b'{');
-        self.first("version").text(tls.version);
-        self.key("cipher").text(tls.cipher);
-        self.key("resumed").boolean(tls.resumed);
-        self.key("verified").boolean(tls.verified);
-        self.out.push(b'}');
-    }
+fn write_tls(line: &mut Line<'_>, tls: TlsInfo) {
+    line.out.push(b'{');
+    line.first("version").text(tls.version);
+    line.key("cipher").text(tls.cipher);
+    line.key("resumed").boolean(tls.resumed);
+    line.key("verified").boolean(tls.verified);
+    line.out.push(b'}');
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Two sinks as one.
+//! Combines two sinks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,80 +7,80 @@ use crate::base::disk::{DiskDone, DiskJob};
 use crate::base::time::Wall;
 use crate::frontier::request::Request;
 use crate::sink::page::Page;
-use crate::sink::reply::{BodyMode, Flow, Reply, Resume, Tell};
+use crate::sink::reply::{BodyMode, Flow, Reply, Resume, ResumeFn};
 use crate::sink::{Sink, WriteError};
 use crate::throttle::decision::Decision;
 
-/// Puts every page into both sinks, at the pace of the slower one.
+/// Passes every page to both sinks, at the pace of the slower one.
 ///
-/// Of a body each gets what it wants, but where one takes it in pieces and the other keeps it: it is
-/// then kept for both ([`Page::body_mode`] says so). Where both take it, it goes on while neither is full:
-/// each has a [`Resume`] of its own.
+/// Each gets the body in the mode it wants, except that it is kept for both if one takes it in
+/// pieces and the other keeps it ([`Page::body_mode`] says so). If both take it in pieces, it is
+/// delivered while neither is full: each has its own [`Resume`].
 ///
-/// Two that write files must have file ids of their own
+/// Two sinks that write files must use different file ids
 /// ([`FileSinkOptions::files_from`](crate::sink::files::FileSinkOptions::files_from)).
 pub struct Tee<A, B> {
-    /// The one that is given everything first.
+    /// The sink that receives everything first.
     pub first: A,
-    /// The other.
+    /// The other sink.
     pub second: B,
-    doors: Doors,
-    /// Whom either of them tells that it has room again.
-    gates: [Tell; 2],
+    bodies: SharedBodies,
+    /// The callbacks by which each of them resumes a body.
+    resume_fns: [ResumeFn; 2],
 }
 
-/// The bodies that come in pieces, by their attempt.
-type Doors = Arc<Mutex<BTreeMap<u64, Door>>>;
+/// The bodies delivered in pieces, by attempt.
+type SharedBodies = Arc<Mutex<BTreeMap<u64, SharedBody>>>;
 
-/// A body on its way to both.
-struct Door {
-    /// Which of them take it.
+/// A body delivered to both.
+struct SharedBody {
+    /// Which sinks take it in pieces.
     takes: [bool; 2],
     /// Which of these are full.
     full: [bool; 2],
-    /// What lets it be read on.
+    /// Resumes reading it.
     resume: Resume,
 }
 
 impl<A, B> Tee<A, B> {
-    /// Both of them.
+    /// Combines both sinks.
     pub fn new(first: A, second: B) -> Self {
-        let doors = Doors::default();
+        let bodies = SharedBodies::default();
         Tee {
             first,
             second,
-            gates: [0, 1].map(|which| gate(&doors, which)),
-            doors,
+            resume_fns: [0, 1].map(|which| resume_fn(&bodies, which)),
+            bodies,
         }
     }
 }
 
-/// What one of the two tells when it has room again: the body is read on once the other has, too.
-fn gate(doors: &Doors, which: usize) -> Tell {
-    let doors = Arc::clone(doors);
+/// The callback of one sink: the body is resumed once the other sink has room as well.
+fn resume_fn(bodies: &SharedBodies, which: usize) -> ResumeFn {
+    let bodies = Arc::clone(bodies);
     Arc::new(move |held| {
-        let mut doors = lock(&doors);
-        let Some(door) = doors.get_mut(&held.attempt) else {
+        let mut bodies = lock(&bodies);
+        let Some(body) = bodies.get_mut(&held.attempt) else {
             return;
         };
-        let was_full = std::mem::take(&mut door.full[which]);
-        if was_full && !door.is_full() {
-            let resume = door.resume.clone();
-            drop(doors);
+        let was_full = std::mem::take(&mut body.full[which]);
+        if was_full && !body.is_full() {
+            let resume = body.resume.clone();
+            drop(bodies);
             resume.resume();
         }
     })
 }
 
-impl Door {
+impl SharedBody {
     fn is_full(&self) -> bool {
         self.full != [false; 2]
     }
 }
 
-/// Whoever panicked while holding it left something whole.
-fn lock(doors: &Doors) -> MutexGuard<'_, BTreeMap<u64, Door>> {
-    doors.lock().unwrap_or_else(PoisonError::into_inner)
+/// A panic while the lock was held leaves the map consistent.
+fn lock(bodies: &SharedBodies) -> MutexGuard<'_, BTreeMap<u64, SharedBody>> {
+    bodies.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<A: Sink, B: Sink> Sink for Tee<A, B> {
@@ -95,11 +95,11 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
 
     fn on_head(&mut self, reply: &Reply<'_>) -> BodyMode {
         let [first, second] = [0, 1].map(|which| Reply {
-            resumed: &self.gates[which],
+            resumed: &self.resume_fns[which],
             ..reply.clone()
         });
         let modes = [self.first.on_head(&first), self.second.on_head(&second)];
-        // From the one that needs all to the one that wants nothing.
+        // Ordered by decreasing need.
         let order = [
             BodyMode::Keep,
             BodyMode::Take,
@@ -109,37 +109,37 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
         let body_mode = order
             .into_iter()
             .find(|body_mode| modes.contains(body_mode));
-        let body_mode = body_mode.expect("every body_mode is among all of them");
+        let body_mode = body_mode.expect("the list contains every body mode");
         if body_mode == BodyMode::Take {
-            let door = Door {
+            let body = SharedBody {
                 takes: modes.map(|body_mode| body_mode == BodyMode::Take),
                 full: [false; 2],
                 resume: reply.resume(),
             };
-            lock(&self.doors).insert(reply.id, door);
+            lock(&self.bodies).insert(reply.id, body);
         }
         body_mode
     }
 
     fn on_body(&mut self, id: u64, piece: &[u8]) -> Flow {
-        let takes = match lock(&self.doors).get_mut(&id) {
+        let takes = match lock(&self.bodies).get_mut(&id) {
             None => return Flow::Ready,
-            Some(door) => {
-                // One may have room again before it has said that it has none: that is not to be lost.
-                door.full = door.takes;
-                door.takes
+            Some(body) => {
+                // A sink may resume before it has returned `Full`; that call must not be lost.
+                body.full = body.takes;
+                body.takes
             }
         };
         let ready = [
             takes[0] && self.first.on_body(id, piece) == Flow::Ready,
             takes[1] && self.second.on_body(id, piece) == Flow::Ready,
         ];
-        let mut doors = lock(&self.doors);
-        let door = doors.get_mut(&id).expect("a body on its way has its door");
-        for (full, ready) in door.full.iter_mut().zip(ready) {
+        let mut bodies = lock(&self.bodies);
+        let body = bodies.get_mut(&id).expect("a body in pieces is registered");
+        for (full, ready) in body.full.iter_mut().zip(ready) {
             *full &= !ready;
         }
-        match door.is_full() {
+        match body.is_full() {
             true => Flow::Full,
             false => Flow::Ready,
         }
@@ -149,13 +149,13 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
         self.first.reads_local() || self.second.reads_local()
     }
 
-    fn asked_by(&mut self, id: u64, request: &dyn Fn() -> Request) {
-        self.first.asked_by(id, request);
-        self.second.asked_by(id, request);
+    fn on_request(&mut self, id: u64, request: &dyn Fn() -> Request) {
+        self.first.on_request(id, request);
+        self.second.on_request(id, request);
     }
 
     fn put(&mut self, page: &mut Page, disk: &mut Vec<DiskJob>) {
-        lock(&self.doors).remove(&page.id);
+        lock(&self.bodies).remove(&page.id);
         self.first.put(&mut page.clone(), disk);
         self.second.put(page, disk);
     }
@@ -209,7 +209,7 @@ mod tests {
     use crate::sink::page::samples;
 
     #[test]
-    fn both_sinks_get_every_page_and_either_holds_the_crawl_back() {
+    fn both_sinks_receive_every_page_and_either_applies_backpressure() {
         let (first, second) = (Shared::new(Vec::new()), Shared::new(Vec::new()));
         let (room_first, room_second) = (Shared::new(true), Shared::new(true));
         let mut sink = Tee::new(
@@ -256,14 +256,14 @@ mod tests {
     }
 
     #[test]
-    fn a_body_goes_on_once_both_sinks_have_room() {
+    fn a_body_is_resumed_once_both_sinks_have_room() {
         let page = samples::page(7);
         let resumed = Arc::new(Mutex::new(0));
-        let told = Arc::clone(&resumed);
-        let tell: Tell = Arc::new(move |_| *told.lock().unwrap() += 1);
+        let calls = Arc::clone(&resumed);
+        let resume_fn: ResumeFn = Arc::new(move |_| *calls.lock().unwrap() += 1);
         let mut sink = Tee::new(OneAtATime::default(), OneAtATime::default());
         let reply = Reply {
-            resumed: &tell,
+            resumed: &resume_fn,
             ..Reply::of(&page)
         };
         assert_eq!(sink.on_head(&reply), BodyMode::Take);
@@ -279,7 +279,7 @@ mod tests {
         sink.first.resume();
     }
 
-    /// Wants this of every body, and counts the octets that it is given of it.
+    /// Wants this mode for every body, and counts the bytes it receives.
     struct Wants(BodyMode, Flow, usize);
 
     impl Sink for Wants {
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn each_sink_gets_of_a_body_what_it_wants() {
+    fn each_sink_receives_the_body_in_its_mode() {
         use BodyMode::{Cancel, Keep, Skip, Take};
         use Flow::{Full, Ready};
         let page = samples::page(7);
@@ -308,7 +308,7 @@ mod tests {
             assert_eq!(sink.on_body(7, b"hello"), flow, "{modes:?} {flows:?}");
             assert_eq!([sink.first.2, sink.second.2], octets, "{modes:?}");
             sink.put(&mut page.clone(), &mut Vec::new());
-            assert!(lock(&sink.doors).is_empty());
+            assert!(lock(&sink.bodies).is_empty());
         };
         check([Take, Take], [Ready, Ready], Take, Ready, [5, 5]);
         check([Take, Take], [Full, Ready], Take, Full, [5, 5]);

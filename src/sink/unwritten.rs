@@ -1,4 +1,4 @@
-//! Result lines that could not be written, as the requests that would have them again.
+//! Converts result lines that could not be written back to requests.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::fetch::failure::FailureKind;
 use crate::frontier::request::{Kind, Request};
 
-/// What of a result line its request is made from.
+/// The fields of a result line from which its request is made.
 #[derive(Deserialize)]
 struct Line {
     id: u64,
@@ -27,9 +27,9 @@ struct LineError {
     kind: String,
 }
 
-/// The requests of the final lines of pages and sitemaps: the `known` one of the line's attempt, by its number, or
-/// what its line says. What was cancelled is pending already. What was sent with a body cannot be sent
-/// again by what its line says: that is logged.
+/// The requests of the final lines of pages and sitemaps: from `known`, by attempt number, or else
+/// from the line itself. Cancelled requests are pending already. A request with a body cannot be
+/// rebuilt from its line; such losses are logged.
 pub fn requests(lines: &[u8], mut known: BTreeMap<u64, Box<Request>>) -> Vec<Request> {
     let mut bodies = 0;
     let lines = lines.split(|byte| *byte == b'\n');
@@ -43,7 +43,7 @@ pub fn requests(lines: &[u8], mut known: BTreeMap<u64, Box<Request>>) -> Vec<Req
         if let Some(request) = known.remove(&line.id) {
             return Some(*request);
         }
-        // A robots.txt is asked for again by what waits for it.
+        // A robots.txt is requested again by the pages that wait for it.
         if line.kind != Kind::Page.name() {
             return None;
         }
@@ -62,7 +62,7 @@ pub fn requests(lines: &[u8], mut known: BTreeMap<u64, Box<Request>>) -> Vec<Req
     let requests = requests.collect();
     if bodies > 0 {
         log::warn!(
-            "{bodies} results that could not be written are of requests with a body: they are lost"
+            "{bodies} results that could not be written belong to requests with a body and are lost"
         );
     }
     requests
@@ -75,7 +75,7 @@ mod tests {
     use crate::sink::results::{write_from_place, write_place, write_until_place};
 
     #[test]
-    fn a_sitemap_is_asked_for_again_and_a_robots_txt_is_not() {
+    fn an_unwritten_sitemap_is_requested_again_and_a_robots_txt_is_not() {
         let mut lines = Vec::new();
         for (id, kind) in [(1, "sitemap"), (2, "robots"), (3, "sitemap")] {
             let mut page = samples::page(id);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn final_pages_are_asked_for_again_with_what_their_lines_say() {
+    fn unwritten_final_pages_are_requested_again() {
         let mut lines = Vec::new();
         for id in 1..=4 {
             let mut page = samples::page(id);
@@ -110,9 +110,9 @@ mod tests {
             write_from_place(&page, &mut lines);
         }
         let requests = requests(&lines, BTreeMap::new());
-        let told = requests.iter().map(Request::to_line);
+        let lines = requests.iter().map(Request::to_line);
         assert_eq!(
-            told.collect::<Vec<_>>(),
+            lines.collect::<Vec<_>>(),
             [
                 r#"{"url":"http://a.test/1","depth":1}"#,
                 r#"{"url":"http://a.test/4","depth":4,"method":"HEAD"}"#

@@ -1,4 +1,4 @@
-//! The WARC files of a crawl: which records a page becomes, and when the next file begins.
+//! The WARC files of a crawl: the records of each page, and when a new file is started.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use crate::sink::page::Page;
 use crate::sink::prepared::PreparedRecord;
 use crate::wire::warc::{Digest, Fields, Record, RecordId, RecordIds, RecordKind};
 
-/// How WARC files are named, filled and described.
+/// Naming, size and description of WARC files.
 #[derive(Clone, Debug)]
 pub struct WarcOptions {
     /// The machine's name, for file names and `warcinfo`.
     pub host: String,
-    /// Random bits, from which record ids are drawn. No two crawls may share them.
+    /// Random bits from which record ids are derived. No two crawls may share them.
     pub seed: [u8; 16],
-    /// A file is closed before it grows beyond this, compressed. A page is never split over two
-    /// files, so a page larger than this has a file of its own.
+    /// Maximum compressed size of a file in bytes. A page is never split over two files, so a
+    /// larger page has a file of its own.
     pub size_max: u64,
     /// Further fields of each file's `warcinfo` record: `robots`, `http-header-user-agent`, …
     pub info: Vec<(String, String)>,
 }
 
 impl WarcOptions {
-    /// One gibibyte a file, as the specification advises (annex C).
+    /// One gibibyte per file, as the specification recommends (annex C).
     pub fn new(host: impl Into<String>, seed: [u8; 16]) -> Self {
         WarcOptions {
             host: host.into(),
@@ -36,21 +36,21 @@ impl WarcOptions {
     }
 }
 
-/// The files written so far and the one that is open.
+/// The files written so far and the open one.
 #[derive(Debug)]
 pub(super) struct WarcFiles {
     folder: PathBuf,
     options: WarcOptions,
     ids: RecordIds,
-    /// The first file's id; the others follow.
+    /// Id of the first file; the others follow.
     files_from: FileId,
-    /// Every file's name as seen from the output directory, by serial number.
+    /// The files' names relative to the output directory, by serial number.
     names: Vec<Arc<str>>,
     open: Option<OpenFile>,
 }
 
 impl WarcFiles {
-    /// Files below `folder`, the output directory. The first is created for the first record.
+    /// Files in `folder`, the output directory. The first is created for the first record.
     pub(super) fn new(folder: PathBuf, options: WarcOptions, files_from: FileId) -> Self {
         WarcFiles {
             folder,
@@ -62,10 +62,10 @@ impl WarcFiles {
         }
     }
 
-    /// Writes the records of a page: its reply, its request, and what is known about both.
+    /// Writes the records of a page: its reply, its request, and its metadata.
     ///
-    /// Returns the name of the file if there was a reply; the job that writes it bears `tag`.
-    /// An attempt that sent nothing leaves nothing.
+    /// Returns the name of the file if there was a reply; the job that writes the reply has this
+    /// `tag`. An attempt that sent nothing has no records.
     pub(super) fn put(
         &mut self,
         page: &Page,
@@ -93,7 +93,7 @@ impl WarcFiles {
         replied.then(|| name.clone())
     }
 
-    /// How long the head of the record of a page's reply will be.
+    /// The length of the head of a page's reply record.
     pub(super) fn head_length(&self, page: &Page) -> usize {
         let id = RecordId::from_random([0; 16]);
         let digest = Digest::of(b"");
@@ -105,7 +105,7 @@ impl WarcFiles {
         head.len()
     }
 
-    /// Hears of a finished job. Jobs of others are passed over.
+    /// Handles a finished job; jobs of others are ignored.
     pub(super) fn disk_done(&mut self, done: &DiskDone) {
         if let Some(open) = &mut self.open
             && done.file == Some(open.file)
@@ -124,7 +124,7 @@ impl WarcFiles {
         }
     }
 
-    /// Where a file of ours lies under its final name; `None` for a file that is not ours.
+    /// The final path of a file; `None` if it is not a file of this crawl.
     pub(super) fn path(&self, file: FileId) -> Option<PathBuf> {
         let serial = file.0.checked_sub(self.files_from.0)?;
         let name = self.names.get(serial as usize)?;
@@ -176,17 +176,18 @@ impl WarcFiles {
     }
 }
 
-/// The file that takes records now.
+/// The file to which records are written.
 #[derive(Debug)]
 struct OpenFile {
     file: FileId,
     /// Its `warcinfo` record.
     info: RecordId,
-    /// Where the last record that is known to be written ends.
+    /// End of the last record known to be written.
     end: u64,
-    /// Bytes on their way, before compression: what `end` may still grow by.
+    /// Bytes on their way to the disk, before compression: the maximum by which `end` may still
+    /// grow.
     in_flight: u64,
-    /// Whether anything but `warcinfo` went in.
+    /// Whether it contains records other than `warcinfo`.
     has_pages: bool,
 }
 
@@ -208,7 +209,7 @@ impl OpenFile {
     ) {
         self.has_pages = true;
         let protocols = protocols_of(page);
-        // What the other records are concurrent to: the reply, or else the request.
+        // The record that the others are concurrent to: the reply, or else the request.
         let main = ids.draw();
         let record = |kind, id, block| Record {
             concurrent_to: (id != main).then_some(main),
@@ -221,7 +222,7 @@ impl OpenFile {
             let id = if replied { ids.draw() } else { main };
             record(RecordKind::Request, id, &page.request_bytes)
         });
-        let known = what_is_known(page);
+        let known = metadata_of(page);
         let metadata = Record {
             protocols: &[],
             cipher: None,
@@ -256,9 +257,9 @@ impl OpenFile {
     }
 }
 
-/// Whether every reader of records finds the payload where it begins: those that end a head at its
-/// first CR LF CR LF do not in one whose lines end otherwise, and those that begin with its first line
-/// do not where blank ones stand ahead. A digest of it would fail for them.
+/// Returns whether all readers of records agree on the start of the payload. Readers that look for
+/// the first CR LF CR LF fail on a head with other line ends, and those that start at the first
+/// line fail on leading blank lines. A payload digest would not match for them.
 fn has_regular_head(page: &Page) -> bool {
     const END: &[u8] = b"\r\n\r\n";
     let bytes = &page.response_bytes;
@@ -309,9 +310,9 @@ fn protocols_of(page: &Page) -> Vec<&'static str> {
     http.into_iter().chain(tls).collect()
 }
 
-/// The block of a metadata record: the specification's own fields (section 6.6), then ours, named
-/// and measured as in a result line. What did not happen is left out.
-fn what_is_known(page: &Page) -> Fields {
+/// The block of a metadata record: the specification's own fields (section 6.6), then ours, with
+/// the names and units of result lines. Missing values are omitted.
+fn metadata_of(page: &Page) -> Fields {
     let timings = &page.timings;
     let mut fields = Fields::default();
     if let Some(via) = &page.via {
@@ -360,7 +361,7 @@ fn what_is_known(page: &Page) -> Fields {
     fields
 }
 
-/// A protocol as the proposed `WARC-Protocol` field names it.
+/// A protocol as named in the proposed `WARC-Protocol` field.
 fn http_protocol(version: &str) -> Option<&'static str> {
     match version {
         "HTTP/1.1" => Some("http/1.1"),
@@ -377,7 +378,7 @@ fn tls_protocol(version: &str) -> Option<&'static str> {
     }
 }
 
-/// `argiope-UTC17-SERIAL-HOST.warc.gz`, after the pattern of annex C.
+/// `argiope-UTC17-SERIAL-HOST.warc.gz`, following the pattern of annex C.
 fn file_name(now: Wall, serial: u32, host: &str) -> String {
     let (year, month, day, hour, minute, second) = now.civil();
     let millis = now.0 / 1_000_000 % 1000;
@@ -393,9 +394,10 @@ fn file_name(now: Wall, serial: u32, host: &str) -> String {
     )
 }
 
-/// Where the format that the files conform to is described.
+/// URL of the format's specification.
 const FORMAT: &str =
     "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/";
 
-/// What the fields of a page's records take beside the URL: with all of them, about half of this.
+/// Upper estimate of the size of a page's record fields besides the URL: with all fields, about
+/// half of this is used.
 const FIELDS_SIZE: usize = 4096;

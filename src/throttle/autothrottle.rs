@@ -1,38 +1,40 @@
-//! AutoThrottle as Scrapy has it: the delay follows the latency (its documentation's rules 1 to 5).
+//! AutoThrottle as in Scrapy: the delay follows the latency (rules 1 to 5 of Scrapy's
+//! documentation).
 
 use std::time::Duration;
 
 use super::settings::AutoThrottle;
 use super::signal::Signal;
 
-/// The delay that a scope begins with: the start delay, never under the scope's own `floor` (rule 1).
+/// The delay a scope starts with: the start delay, but at least the scope's own `floor` (rule 1).
 pub fn start_delay(settings: &AutoThrottle, floor: Duration) -> Duration {
     settings.start_delay.max(floor)
 }
 
-/// The delay that keeps the target concurrency at this latency (rule 2).
+/// The delay that gives the target concurrency at this latency (rule 2).
 pub fn target(settings: &AutoThrottle, latency: Duration) -> Duration {
-    // Bounded before it is a span: a tiny target concurrency asks for more than a span can hold.
+    // Clamped before the conversion to `Duration`: a tiny target concurrency would overflow it.
     let target = latency.as_secs_f64() / settings.target_concurrency;
     Duration::from_secs_f64(target.min(DELAY_MAX.as_secs_f64()))
 }
 
-/// The latency at which this delay keeps the target concurrency.
+/// The latency at which this delay gives the target concurrency; the inverse of [`target`].
 pub fn latency_at(settings: &AutoThrottle, delay: Duration) -> Duration {
     let latency = delay.as_secs_f64() * settings.target_concurrency;
     Duration::from_secs_f64(latency.min(DELAY_MAX.as_secs_f64()))
 }
 
-/// Longer than any delay that a person could mean.
+/// Upper bound of a computed delay, longer than any sensible setting.
 const DELAY_MAX: Duration = Duration::from_secs(1_000_000_000);
 
-/// The delay after a signal, from the delay before it.
+/// Returns the delay after a signal, from the delay before it.
 ///
-/// The target is latency ÷ target concurrency (rule 2). The new delay is the mean of old and
-/// target, or the target at once where that is larger (rule 3, and what Scrapy does beyond its
-/// words: a slow answer raises the delay without averaging). A latency that is a mere bound is
-/// believed as far as it contradicts the one that the old delay stands for. An answer that is no success never
-/// lowers it (rule 4), and without an answer nothing is learned. It stays between the scope's `floor` and `max_delay` (rule 5).
+/// The target is latency ÷ target concurrency (rule 2). The new delay is the mean of old delay and
+/// target, or the target at once if that is larger (rule 3; Scrapy's code raises the delay without
+/// averaging, although its documentation does not say so). A latency known only as an interval
+/// moves the delay only as far as the interval excludes the latency that the old delay stands for.
+/// An unsuccessful answer never lowers the delay (rule 4), and a signal without an answer leaves it
+/// unchanged. The result stays between the scope's `floor` and `max_delay` (rule 5).
 pub fn adjusted_delay(
     settings: &AutoThrottle,
     floor: Duration,
@@ -40,7 +42,8 @@ pub fn adjusted_delay(
     signal: &Signal,
 ) -> Duration {
     let Some(latency) = settings
-        .latency_of(signal)
+        .latency_from
+        .choose(signal.latency, signal.server_latency)
         .filter(|_| signal.status.is_some())
     else {
         return old;
@@ -85,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn f89_a_bound_moves_the_delay_by_what_it_contradicts() {
+    fn f89_a_latency_interval_moves_the_delay_only_as_far_as_it_excludes_it() {
         let check = |old: f64, slack: f64, expected: f64| {
             let signal = Signal {
                 status: Some(200),
@@ -101,14 +104,14 @@ mod tests {
         // Exact: the target is 0.1.
         check(0.02, 0.0, 0.1);
         check(0.3, 0.0, 0.2);
-        // From 40 to 200 ms: between them nothing is learned.
+        // The latency is between 40 and 200 ms, which includes the old one: no change.
         check(0.05, 0.16, 0.05);
         check(0.01, 0.16, 0.02);
         check(0.3, 0.16, 0.2);
     }
 
     #[test]
-    fn f85_the_vectors_of_scrapy_hold() {
+    fn f85_scrapys_vectors_give_the_same_delays() {
         let check = |vector, expected| check_with(200, vector, (0.0, 60.0), expected);
         check((2.0, 2.0, 1.0), 1.0);
         check((1.0, 2.0, 1.0), 0.75);
@@ -130,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn f86_an_answer_that_is_no_success_never_lowers_the_delay() {
+    fn f86_a_failed_answer_never_lowers_the_delay() {
         let check = |vector, expected| check_with(400, vector, (0.0, 60.0), expected);
         check((2.0, 2.0, 1.0), 1.0);
         check((1.0, 2.0, 1.0), 1.0);
@@ -139,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn f85_fast_pages_halve_their_way_down_to_the_target() {
+    fn f85_fast_pages_halve_the_delay_down_to_the_target() {
         let signal = Signal {
             status: Some(200),
             server_latency: Some(secs(0.1)),
@@ -153,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn f83_the_start_delay_is_never_under_the_floor() {
+    fn f83_the_start_delay_is_never_below_the_floor() {
         let check = |start: f64, floor: f64, expected: f64| {
             let settings = AutoThrottle {
                 start_delay: secs(start),
@@ -170,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_latency_teaches_nothing() {
+    fn an_answer_without_latency_changes_nothing() {
         let signal = Signal::default();
         let old = secs(1.5);
         assert_eq!(
@@ -180,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tiny_target_concurrency_asks_for_the_longest_delay() {
+    fn a_tiny_target_concurrency_gives_the_maximum_delay() {
         check_with(200, (1.0, 1e-300, 5.0), (0.0, 60.0), 60.0);
     }
 }

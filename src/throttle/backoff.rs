@@ -1,4 +1,5 @@
-//! What refusals do to the pace of one scope: it backs off, looks for the limit, and stays there.
+//! Reaction of one scope to refusals: back off, search for the server's limit, and stay just below
+//! it.
 //!
 //! ```text
 //!          refused, rate unknown             10 answers at one pace
@@ -8,17 +9,16 @@
 //!    └──────────────── refused, rate known ───────────────────────► ▲
 //! ```
 //!
-//! *Calm* asks for nothing. *Guessing* knows of no rate that works: the delay doubles with each
-//! round of refusals, and comes back by a step per quiet window (`guess`). *Following* knows one,
-//! and searches between it and the slowest that was refused, in steps as short as it takes to see
-//! (`bracket`). Rampup is a search that begins before anything was refused (`rampup`).
+//! *Calm*: backoff does not change the pace. *Guessing*: no working rate is known; the delay
+//! doubles with each round of refusals and comes back by one step per quiet window (`guess`).
+//! *Following*: a working rate is known; backoff searches between it and the slowest refused rate,
+//! and each step lasts only as many answers as are needed to see a refusal (`bracket`). Rampup is
+//! the same search, started before any refusal (`rampup`).
 //!
-//! A *round* is all refusals of requests that departed before the first of them was known.
+//! A *round* is all refusals of requests that departed before its first refusal arrived.
 
 mod guess;
 mod bracket;
-mod search;
-mod rampup;
 mod meter;
 mod noise;
 #[cfg(test)]
@@ -40,37 +40,37 @@ use super::settings::{self, Jitter};
 use super::strategy::Pace;
 use crate::base::time::{Instant, nanos};
 
-/// What one scope has learned from refusals, and the pace that follows from it.
+/// State of backoff for one scope, and the pace that follows from it.
 #[derive(Debug)]
 pub(super) struct Backoff {
     state: State,
     meter: Meter,
     noise: Noise,
-    /// How often concurrency was cut.
+    /// Number of times that concurrency was halved.
     cuts: u8,
 }
 
 #[derive(Debug)]
 enum State {
-    /// Nothing binds; the rate is measured.
+    /// Backoff does not limit the pace; the rate is measured.
     Calm,
     /// No rate is known to work.
     Guessing(Guess),
-    /// One is.
+    /// A rate is known to work.
     Following(Bracket),
 }
 
-/// What holds for the scope at the moment of a call. May differ from call to call.
+/// The settings that apply to the scope at the time of a call. They may differ between calls.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules<'a> {
     /// The scope's `backoff`.
     pub backoff: &'a settings::Backoff,
     /// The scope's `rampup`, where it is on.
     pub rampup: Option<&'a settings::Rampup>,
-    /// The pace without backoff: configured, or AutoThrottle's. Never gone beyond but by rampup,
-    /// for which it is where to begin.
+    /// The pace without backoff: configured, or AutoThrottle's. Backoff never goes faster; rampup
+    /// does, and starts from it.
     pub base: Pace,
-    /// How far rampup may raise the concurrency.
+    /// Upper bound of the concurrency that rampup may set.
     pub concurrency_max: u32,
 }
 
@@ -83,7 +83,7 @@ pub(super) struct Step {
     pub reason: Cow<'static, str>,
 }
 
-/// What remains of a scope that went idle: the limits that still bind.
+/// Compact form of the limits that still apply to an idle scope, kept after its eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Learned {
     gap: u64,
@@ -93,18 +93,18 @@ pub(super) struct Learned {
     lanes: u32,
 }
 
-/// What a state's step was, for the log.
-type Why = (Event, Cow<'static, str>);
+/// Event and reason of a state's step, for the log.
+type StepReason = (Event, Cow<'static, str>);
 
 impl Learned {
-    /// The gap that is known to work, where one is.
+    /// The gap that is known to work, if any.
     pub fn gap(&self) -> Option<Duration> {
         self.known.then(|| Duration::from_nanos(self.gap))
     }
 }
 
 impl Backoff {
-    /// Nothing learned.
+    /// The calm state.
     pub fn new(now: Instant) -> Self {
         Backoff {
             state: State::Calm,
@@ -114,7 +114,7 @@ impl Backoff {
         }
     }
 
-    /// Backs off from the beginning, by this delay (the seeds' `get_initial_backoff`).
+    /// Starts in backoff with this delay (`get_initial_backoff` in the specification's sources).
     #[cfg(test)]
     pub fn starting_at(delay: Duration, now: Instant) -> Self {
         Backoff {
@@ -123,14 +123,14 @@ impl Backoff {
         }
     }
 
-    /// What was kept of a scope that went idle. Its first answers are a probe.
+    /// Restores the state of an evicted scope. Its first answers are treated as a probe.
     pub fn from_learned(learned: Learned, now: Instant) -> Self {
         let state = match (learned.gap, learned.known) {
             (0, _) => State::Calm,
             (gap, false) => State::Guessing(Guess::at(gap)),
             (gap, true) => {
                 let (refused, lanes) = (learned.refused, learned.lanes);
-                State::Following(Bracket::remembered(gap, refused, lanes, now))
+                State::Following(Bracket::from_learned(gap, refused, lanes, now))
             }
         };
         let mut backoff = Backoff {
@@ -138,12 +138,12 @@ impl Backoff {
             cuts: learned.cuts,
             ..Backoff::new(now)
         };
-        // What is given from now on is compared with that limit.
+        // Answers from now on are compared with the restored limit.
         backoff.meter.anchor(now);
         backoff
     }
 
-    /// The limits that still bind; `None` where there are none.
+    /// The limits that still apply, or `None`.
     pub fn compact(&self) -> Option<Learned> {
         let (gap, refused, known, lanes) = match &self.state {
             State::Calm => (0, 0, false, 0),
@@ -159,12 +159,12 @@ impl Backoff {
         })
     }
 
-    /// Whether it asks for nothing; what rampup looks for aside.
+    /// Returns whether backoff leaves the pace unchanged; rampup's search is not considered.
     pub fn is_calm(&self) -> bool {
         matches!(self.state, State::Calm) && self.cuts == 0
     }
 
-    /// The pace it asks for: never faster than the base, save for rampup.
+    /// The pace that backoff asks for: never faster than the base, except in rampup.
     pub fn pace(&self, rules: &Rules<'_>) -> Pace {
         let base = rules.base;
         let gap = match &self.state {
@@ -191,12 +191,12 @@ impl Backoff {
         Pace { delay, concurrency }
     }
 
-    /// The jitter it asks for; `None` leaves it to the scope.
+    /// The jitter that backoff asks for; `None` leaves it to the scope.
     pub fn jitter(&self, rules: &Rules<'_>) -> Option<Jitter> {
         match &self.state {
             State::Calm => None,
             State::Guessing(_) => Some(rules.backoff.jitter),
-            // A pace close under the limit has no room for more.
+            // A pace just below the limit has no room for a larger jitter.
             State::Following(bracket) => {
                 let base = nanos(rules.base.delay);
                 let binds = rules.rampup.is_some() || bracket.gap > base;
@@ -205,17 +205,18 @@ impl Backoff {
         }
     }
 
-    /// Nothing departs until then because the server said so: that time is no idle time.
+    /// Records that the server asked for silence until `until`, so this time does not count as
+    /// idle.
     pub fn held(&mut self, until: Instant) {
         if let State::Following(bracket) = &mut self.state {
-            bracket.held(self.meter.silent_until(until), until);
+            bracket.held(self.meter.idle_until(until), until);
         }
         self.meter.held(until);
-        // Who says when to come again refuses for a reason.
+        // A server that sends a wait time refuses because of the pace, so this is not noise.
         self.noise = Noise::default();
     }
 
-    /// An answer that is no refusal, to a request that departed at `sent`.
+    /// Handles an answer that is no refusal, to a request that departed at `sent`.
     pub fn success(
         &mut self,
         rules: &Rules<'_>,
@@ -224,7 +225,7 @@ impl Backoff {
         now: Instant,
     ) -> Option<Step> {
         let before = self.pace(rules);
-        self.hear(rules, before.delay, sent, latency, now);
+        self.record_success(rules, before.delay, sent, latency, now);
         if let (Some(rampup), State::Calm) = (rules.rampup, &self.state) {
             let start = Bracket::ramping(before, rampup, now);
             self.state = State::Following(start);
@@ -235,10 +236,10 @@ impl Backoff {
             if let Some(why) = self.reopened(sent, now) {
                 return Some(why);
             }
-            self.leave_guess(rules, now);
+            self.finish_guess(rules, now);
             match &mut self.state {
                 State::Calm => {
-                    self.meter.forget_slowly();
+                    self.meter.decay();
                     None
                 }
                 State::Guessing(guess) => guess.quiet(&mut self.meter, rules, now),
@@ -252,8 +253,7 @@ impl Backoff {
             .filter(|step| step.before != step.after)
     }
 
-    /// The same of one that is calm, and where rampup looks for nothing: no more comes of it than a
-    /// better measure.
+    /// The same for a calm scope without rampup: only the measured rate is updated.
     pub fn measure(
         &mut self,
         rules: &Rules<'_>,
@@ -261,11 +261,11 @@ impl Backoff {
         latency: Option<Duration>,
         now: Instant,
     ) {
-        self.hear(rules, rules.base.delay, sent, latency, now);
-        self.meter.forget_slowly();
+        self.record_success(rules, rules.base.delay, sent, latency, now);
+        self.meter.decay();
     }
 
-    fn hear(
+    fn record_success(
         &mut self,
         rules: &Rules<'_>,
         asked: Duration,
@@ -274,14 +274,14 @@ impl Backoff {
         now: Instant,
     ) {
         if now.saturating_since(self.meter.quiet_since) >= rules.backoff.window {
-            self.noise.is_none();
+            self.noise.end_slide();
         }
         self.noise.answered();
         self.meter.accepted(sent, latency, nanos(asked));
     }
 
-    /// A refusal of a request that departed at `sent`. `None` where it belongs to a round that was
-    /// counted before.
+    /// Handles a refusal of a request that departed at `sent`. Returns `None` if it belongs to a
+    /// round that was counted already.
     pub fn refused(
         &mut self,
         rules: &Rules<'_>,
@@ -305,7 +305,7 @@ impl Backoff {
         }
         let max = nanos(rules.backoff.max_delay);
         let exhausted = !fresh && asked >= max;
-        let why: Why = match &mut self.state {
+        let why: StepReason = match &mut self.state {
             State::Calm if self.meter.is_known() => {
                 let real = self.meter.refused_gap(asked);
                 let (bracket, why) = Bracket::after_first(&self.meter, real, rules, now);
@@ -317,7 +317,7 @@ impl Backoff {
                 self.state = State::Guessing(guess);
                 why
             }
-            State::Guessing(guess) => guess.refused(self.meter.given > 0, rules),
+            State::Guessing(guess) => guess.refused(self.meter.served > 0, rules),
             State::Following(bracket) => {
                 bracket.refused(&self.meter, &mut self.noise, rules, asked, now)
             }
@@ -330,8 +330,9 @@ impl Backoff {
         self.step(rules, before, Some(why))
     }
 
-    /// Gives concurrency back after a quiet window: it was cut last, so it comes back first.
-    fn regain_concurrency(&mut self, rules: &Rules<'_>, now: Instant) -> Option<Why> {
+    /// Restores one step of concurrency after a quiet window. Concurrency was cut last, so it is
+    /// restored before the delay gets shorter.
+    fn regain_concurrency(&mut self, rules: &Rules<'_>, now: Instant) -> Option<StepReason> {
         let quiet = now.saturating_since(self.meter.quiet_since) >= rules.backoff.window;
         if self.cuts == 0 || !quiet || self.meter.count == 0 {
             return None;
@@ -339,11 +340,14 @@ impl Backoff {
         self.cuts -= 1;
         self.meter.quiet_since = now;
         self.meter.step(now);
-        Some((Event::Recover, "a quiet window: more at once".into()))
+        Some((
+            Event::Recover,
+            "a window without refusals: concurrency raised".into(),
+        ))
     }
 
-    /// A guess under which enough was answered is a known rate.
-    fn leave_guess(&mut self, rules: &Rules<'_>, now: Instant) {
+    /// Turns a guess into a known rate once enough requests were answered under it.
+    fn finish_guess(&mut self, rules: &Rules<'_>, now: Instant) {
         if let State::Guessing(guess) = &self.state
             && self.cuts == 0
             && self.meter.is_known()
@@ -353,9 +357,9 @@ impl Backoff {
         }
     }
 
-    /// The server answers again after it had answered nothing for a while: what it gave over all
-    /// of that time is a known rate, however slow the guess became meanwhile.
-    fn reopened(&mut self, sent: Instant, now: Instant) -> Option<Why> {
+    /// The server answers again after it had answered nothing for a while. Its average rate over
+    /// all of that time becomes the known rate, even if the guess has become much slower meanwhile.
+    fn reopened(&mut self, sent: Instant, now: Instant) -> Option<StepReason> {
         let State::Guessing(guess) = &mut self.state else {
             return None;
         };
@@ -373,7 +377,7 @@ impl Backoff {
         Some((Event::Recover, bracket::answered_again(old)))
     }
 
-    /// Ends where nothing binds any more.
+    /// Returns to `Calm` when backoff no longer limits the pace.
     fn calm_down(&mut self, rules: &Rules<'_>) {
         let base = nanos(rules.base.delay);
         let over = match &self.state {
@@ -386,7 +390,7 @@ impl Backoff {
         }
     }
 
-    fn step(&self, rules: &Rules<'_>, before: Pace, why: Option<Why>) -> Option<Step> {
+    fn step(&self, rules: &Rules<'_>, before: Pace, why: Option<StepReason>) -> Option<Step> {
         let (event, reason) = why?;
         Some(Step {
             before,
@@ -397,16 +401,16 @@ impl Backoff {
     }
 }
 
-/// However slow the pace, so many nanoseconds tell whether it works: two minutes. What failures made
-/// very slow would otherwise stay so for hours.
-const LONG_ENOUGH: u64 = 120_000_000_000;
+/// Nanoseconds (two minutes) after which a pace counts as tested, however few requests it allowed.
+/// Without this bound a pace made very slow by failures would stay slow for hours.
+const TESTED_AFTER: u64 = 120_000_000_000;
 
-/// A span times a factor.
+/// Multiplies a gap by a factor.
 fn scaled(gap: u64, factor: f64) -> u64 {
     (gap as f64 * factor) as u64
 }
 
-/// Seconds, for the log.
+/// Converts nanoseconds to seconds, for the log.
 fn seconds(gap: u64) -> f64 {
     (gap / 1000) as f64 / 1e6
 }

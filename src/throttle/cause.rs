@@ -2,7 +2,7 @@
 
 use super::decision::Source;
 
-/// What keeps a scope's next request.
+/// The reason why a scope's next request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
     /// The configured delay.
@@ -11,7 +11,7 @@ pub enum Cause {
     Autothrottle,
     /// Backoff's delay.
     Backoff,
-    /// A hold: `Retry-After`, `RateLimit-*`, or the embedding program's word.
+    /// A hold: `Retry-After`, `RateLimit-*`, or set by the embedding program.
     Hold,
     /// Crawl-delay.
     Robots,
@@ -19,16 +19,16 @@ pub enum Cause {
     Rampup,
     /// A quota, or a documented limit.
     Quota,
-    /// The scope's places are all taken.
+    /// All slots of the scope are taken.
     Concurrency,
     /// `CONCURRENT_REQUESTS` are in flight.
     GlobalCap,
-    /// Nothing is queued: what would be kept is not there.
+    /// Nothing is queued, so nothing waits.
     Queue,
 }
 
 impl Cause {
-    /// All of them.
+    /// All causes.
     pub const ALL: [Cause; 10] = [
         Cause::Delay,
         Cause::Autothrottle,
@@ -58,7 +58,7 @@ impl Cause {
         }
     }
 
-    /// The cause of waiting that a rule is.
+    /// The cause that corresponds to a rule.
     pub(super) fn of(source: Source, held: bool) -> Cause {
         match source {
             _ if held => Cause::Hold,

@@ -1,4 +1,4 @@
-//! What the throttle decided, and by which rule: the lines of `throttle.jsonl`.
+//! Decisions of the throttle and the rule behind each: the lines of `throttle.jsonl`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,24 +6,24 @@ use std::time::Duration;
 
 use crate::base::time::Instant;
 
-/// One decision about the pace of one scope: what was seen, what it changed, and by which rule.
+/// One decision about the pace of one scope: what was observed, what it changed, and by which rule.
 ///
-/// Shown with `{}` it is the line that Scrapy's AutoThrottle logs.
+/// Its `Display` form is the line that Scrapy's AutoThrottle logs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// When.
+    /// When it was made.
     pub at: Instant,
     /// The scope's name.
     pub scope: String,
-    /// The attempt whose answer led to it; `None` where none did.
+    /// The attempt whose answer caused it, if any.
     pub id: Option<u64>,
-    /// What kind of decision.
+    /// Kind of decision.
     pub event: Event,
     /// Status of that answer.
     pub status: Option<u16>,
-    /// The latency that was looked at, in the scope's own `latency_from`.
+    /// The latency considered, measured as the scope's `latency_from` says.
     pub latency: Option<Duration>,
-    /// The delay that the rule aims at; `None` where it aims at none.
+    /// The delay that the rule aims at, if any.
     pub target_delay: Option<Duration>,
     /// The pace's delay before and after.
     pub delay: [Duration; 2],
@@ -31,16 +31,16 @@ pub struct Decision {
     pub concurrency: [u32; 2],
     /// Requests of the scope in flight.
     pub in_flight: u32,
-    /// Bytes of the answer's body after its content codings; `None` where none had come.
+    /// Bytes of the answer's body after content decoding; `None` if no body arrived.
     pub size: Option<u64>,
-    /// Words for a person: what was seen, and what was done about it.
+    /// Human-readable text: what was observed and what was done about it.
     pub reason: Cow<'static, str>,
     /// The rule that decided.
     pub source: Source,
 }
 
-/// The line of Scrapy 2.19's AutoThrottle, so that what reads the one reads the other: whole
-/// milliseconds, cut off and not rounded; what is not known is 0.
+/// Formats the line of Scrapy 2.19's AutoThrottle, so that parsers of its log can read it: whole
+/// milliseconds, truncated instead of rounded; unknown values are 0.
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [before, after] = self.delay.map(|delay| delay.as_secs_f64() * 1000.0);
@@ -57,31 +57,31 @@ impl fmt::Display for Decision {
     }
 }
 
-/// The kinds of decisions; `event` of a line.
+/// The kinds of decisions; field `event` of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Event {
-    /// AutoThrottle looked at a latency.
+    /// AutoThrottle evaluated a latency.
     Autothrottle,
     /// A refusal made the pace slower.
     Backoff,
-    /// Nothing departs for a while.
+    /// Nothing departs for a limited time.
     Hold,
-    /// Quiet made the pace faster again.
+    /// Time without refusals made the pace faster again.
     Recover,
     /// Rampup made the pace faster or slower.
     Rampup,
     /// A quota was spent, or reconciled.
     Quota,
-    /// robots.txt asked for a pace.
+    /// robots.txt asked for a delay.
     Robots,
     /// A setting had no effect.
     Ineffective,
-    /// Answers are not what they seem.
+    /// Answers are suspected to be block pages.
     Suspect,
 }
 
 impl Event {
-    /// Every kind there is.
+    /// All events.
     pub const ALL: [Event; 9] = [
         Event::Autothrottle,
         Event::Backoff,
@@ -94,7 +94,7 @@ impl Event {
         Event::Suspect,
     ];
 
-    /// The word in `throttle.jsonl`.
+    /// The name in `throttle.jsonl`.
     pub const fn name(self) -> &'static str {
         match self {
             Event::Autothrottle => "autothrottle",
@@ -110,7 +110,7 @@ impl Event {
     }
 }
 
-/// The rules that pace a scope; `source` of a line.
+/// The rules that pace a scope; field `source` of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// The latency.
@@ -119,7 +119,7 @@ pub enum Source {
     Backoff,
     /// `Retry-After`.
     RetryAfter,
-    /// `RateLimit-*` and its relatives.
+    /// `RateLimit-*` and similar fields.
     RateLimit,
     /// Crawl-delay.
     Robots,
@@ -132,7 +132,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The word in `throttle.jsonl`.
+    /// The name in `throttle.jsonl`.
     pub const fn name(self) -> &'static str {
         match self {
             Source::Autothrottle => "autothrottle",
@@ -147,7 +147,7 @@ impl Source {
     }
 }
 
-/// A decision for tests.
+/// A sample decision for tests.
 #[cfg(test)]
 pub(crate) fn sample() -> Decision {
     Decision {
@@ -184,8 +184,8 @@ mod tests {
     }
 
     #[test]
-    fn f92_a_decision_shows_itself_as_the_line_that_scrapy_logs() {
-        // Each as Python's own formatting of the same numbers gives it.
+    fn f92_a_decision_is_displayed_as_scrapys_log_line() {
+        // The expected lines are the output of Python's own formatting of the same numbers.
         check(
             [0.08, 0.195],
             0.31,

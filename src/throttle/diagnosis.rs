@@ -1,45 +1,45 @@
-//! What a scope's figures say at the end: which settings had no effect, and what to do about a
-//! pace that is not the wanted one.
+//! End-of-crawl diagnosis of a scope: which settings had no effect, and why the pace differs from
+//! the wanted one.
 
 use std::time::Duration;
 
 use super::cause::Cause;
 
-/// A scope's figures over a crawl, and what it was told.
+/// A scope's figures over a crawl, and its settings.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// Requests that departed.
     pub sends: u64,
-    /// From the first departure to the last.
+    /// Time from the first departure to the last.
     pub span: Duration,
-    /// In flight on average, over that span.
+    /// Mean number of requests in flight over that span.
     pub in_flight_mean: f64,
-    /// In flight at most.
+    /// Maximum number of requests in flight.
     pub in_flight_peak: u32,
-    /// How long the scope waited, and for what.
+    /// Time waited, by cause.
     pub waits: Waits,
     /// Final heads and failures.
     pub replies: u64,
-    /// Of those, refusals.
+    /// Refusals among the replies.
     pub refused: u64,
-    /// The median latency that the pace followed; `None` without replies.
+    /// Median of the latency that the pace follows; `None` without replies.
     pub latency: Option<Duration>,
-    /// The median delay before jitter, over the departures.
+    /// Median delay before jitter, over the departures.
     pub delay: Duration,
-    /// The share of the span during which the delay was at its longest.
+    /// Share of the span during which the delay was at its maximum.
     pub at_max: f64,
     /// A block is suspected.
     pub suspected: bool,
-    /// What it was told.
-    pub told: Told,
+    /// Its settings.
+    pub configured: Configured,
 }
 
-/// The settings of a scope, as far as they can be without effect.
+/// The settings of a scope that can turn out to have no effect.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
-    /// Requests in flight.
+pub struct Configured {
+    /// Maximum number of requests in flight.
     pub concurrency: u32,
-    /// From one send to the next.
+    /// Minimum time from one send to the next.
     pub delay: Duration,
     /// Units per window.
     pub quota: Option<f64>,
@@ -49,11 +49,11 @@ pub struct Told {
     pub max_delay: Duration,
     /// `CONCURRENT_REQUESTS`.
     pub concurrent_requests: usize,
-    /// Those that the user chose: defaults that have no effect surprise nobody.
+    /// The settings that the user chose. Defaults without effect are not reported.
     pub chosen: Vec<Setting>,
 }
 
-/// The settings that may be without effect.
+/// The settings that can have no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// `concurrency`.
@@ -64,23 +64,23 @@ pub enum Setting {
     Quota,
 }
 
-/// The setting and its value, or whatever else it was that limited.
-fn words(cause: Cause, told: &Told) -> String {
+/// The setting with its value, or the name of another limit.
+fn describe(cause: Cause, configured: &Configured) -> String {
     match cause {
-        Cause::Delay => format!("delay = {}", told.delay.as_secs_f64()),
+        Cause::Delay => format!("delay = {}", configured.delay.as_secs_f64()),
         Cause::Autothrottle => "AutoThrottle".to_owned(),
         Cause::Backoff => "backoff from refusals".to_owned(),
-        Cause::Hold => "a pause that the server asked for".to_owned(),
+        Cause::Hold => "a hold that the server asked for".to_owned(),
         Cause::Robots => "robots.txt's Crawl-delay".to_owned(),
-        Cause::Rampup => "rampup, which looks for the limit from below".to_owned(),
-        Cause::Quota => format!("quota = {}", told.quota.unwrap_or(0.0)),
-        Cause::Concurrency => format!("concurrency = {}", told.concurrency),
-        Cause::GlobalCap => format!("CONCURRENT_REQUESTS = {}", told.concurrent_requests),
+        Cause::Rampup => "rampup, which searches for the limit from below".to_owned(),
+        Cause::Quota => format!("quota = {}", configured.quota.unwrap_or(0.0)),
+        Cause::Concurrency => format!("concurrency = {}", configured.concurrency),
+        Cause::GlobalCap => format!("CONCURRENT_REQUESTS = {}", configured.concurrent_requests),
         Cause::Queue => "nothing was queued".to_owned(),
     }
 }
 
-/// How long a scope waited, by what kept it.
+/// Time that a scope waited, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits([Duration; Cause::ALL.len()]);
 
@@ -91,12 +91,12 @@ impl Waits {
         *sum = sum.saturating_add(wait);
     }
 
-    /// How long it was kept by `cause`.
+    /// Time waited for this cause.
     pub fn of(&self, limit: Cause) -> Duration {
         self.0[limit as usize]
     }
 
-    /// The share of all waiting that was for `cause`; 0 where it never waited.
+    /// Share of all waiting time that is due to this cause; 0 without any waiting.
     pub fn share(&self, limit: Cause) -> f64 {
         let all: f64 = self.0.iter().map(Duration::as_secs_f64).sum();
         if all > 0.0 {
@@ -106,7 +106,7 @@ impl Waits {
         }
     }
 
-    /// What kept it longest; `None` where it never waited.
+    /// The cause with the longest waiting time, if the scope ever waited.
     pub fn longest(&self) -> Option<Cause> {
         Cause::ALL
             .into_iter()
@@ -115,24 +115,24 @@ impl Waits {
     }
 }
 
-/// Settings that never had an effect, and what limited the scope in their place.
+/// Settings that never had an effect, and what limited the scope instead.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ineffective {
-    /// Which.
+    /// The settings.
     pub settings: Vec<Setting>,
-    /// What limited.
+    /// The limit.
     pub limit: Cause,
-    /// Both, for a person.
-    pub words: String,
+    /// Both as a message.
+    pub message: String,
 }
 
-/// The settings that the user chose for a scope and that never had an effect.
+/// Returns the settings that the user chose for a scope and that never had an effect.
 ///
-/// As long as one of them has, the others are bounds that were not needed: a concurrency of 1000
-/// beside a delay that paces the scope is no mistake.
+/// Nothing is reported while at least one chosen setting has an effect: a concurrency of 1000
+/// beside a delay that paces the scope is an unused bound, not a mistake.
 pub fn ineffective(facts: &Facts) -> Option<Ineffective> {
-    let told = &facts.told;
-    if facts.sends < SENDS || told.chosen.is_empty() {
+    let configured = &facts.configured;
+    if facts.sends < SENDS_MIN || configured.chosen.is_empty() {
         return None;
     }
     let limit_of = |setting: &Setting| match setting {
@@ -141,55 +141,55 @@ pub fn ineffective(facts: &Facts) -> Option<Ineffective> {
         Setting::Quota => Cause::Quota,
     };
     let effective = |limit| facts.waits.share(limit) >= EFFECTIVE;
-    // AutoThrottle is asked for as well: delay and concurrency are its bounds then.
-    if told.chosen.iter().map(limit_of).any(effective) || effective(Cause::Autothrottle) {
+    // AutoThrottle counts as chosen as well; delay and concurrency are its bounds then.
+    if configured.chosen.iter().map(limit_of).any(effective) || effective(Cause::Autothrottle) {
         return None;
     }
     let limit = facts.waits.longest().filter(|l| *l != Cause::Queue)?;
-    let named: Vec<String> = told
+    let named: Vec<String> = configured
         .chosen
         .iter()
         .map(|setting| match setting {
-            Setting::Concurrency => format!("concurrency {}", told.concurrency),
-            Setting::Delay => format!("delay {}", told.delay.as_secs_f64()),
-            Setting::Quota => format!("quota {}", told.quota.unwrap_or(0.0)),
+            Setting::Concurrency => format!("concurrency {}", configured.concurrency),
+            Setting::Delay => format!("delay {}", configured.delay.as_secs_f64()),
+            Setting::Quota => format!("quota {}", configured.quota.unwrap_or(0.0)),
         })
         .collect();
     Some(Ineffective {
-        settings: told.chosen.clone(),
+        settings: configured.chosen.clone(),
         limit,
-        words: format!(
+        message: format!(
             "{} never had effect: {} limited",
-            listed(&named),
-            words(limit, told)
+            join_words(&named),
+            describe(limit, configured)
         ),
     })
 }
 
-/// Why a scope's pace is what it is, where that is worth a word.
+/// Why a scope's pace is what it is, if that is worth reporting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnosis {
-    /// What is the matter.
+    /// The finding.
     pub finding: Finding,
-    /// What was seen, and what may be done, for a person.
-    pub words: String,
+    /// What was observed and what can be done, as a message.
+    pub message: String,
 }
 
-/// What may be the matter with a pace.
+/// The possible findings about a pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// The delay is at its longest because the server takes so long.
+    /// The delay is at its maximum because the server is slow.
     Slow,
-    /// The server refuses, or answers in its pages' place: slowing down does not help.
+    /// The server refuses, or sends block pages: slowing down does not help.
     Blocked,
-    /// The delay is so short that it spares nobody.
+    /// The delay is so short that it does not limit anything.
     Unthrottled,
-    /// Less is in flight than AutoThrottle's target.
+    /// Fewer requests are in flight than AutoThrottle's target.
     BelowTarget(Cause),
 }
 
 impl Finding {
-    /// The word in files.
+    /// The name in files.
     pub const fn name(self) -> &'static str {
         match self {
             Finding::Slow => "slow",
@@ -201,12 +201,12 @@ impl Finding {
     }
 }
 
-/// The most pressing thing that a scope's figures say, if any.
+/// Returns the most important finding, if any.
 pub fn diagnose(facts: &Facts) -> Option<Diagnosis> {
-    if facts.sends < SENDS {
+    if facts.sends < SENDS_MIN {
         return None;
     }
-    let target = facts.told.target_concurrency;
+    let target = facts.configured.target_concurrency;
     blocked(facts)
         .or_else(|| slow(facts, target?))
         .or_else(|| unthrottled(facts, target?))
@@ -216,13 +216,13 @@ pub fn diagnose(facts: &Facts) -> Option<Diagnosis> {
 fn blocked(facts: &Facts) -> Option<Diagnosis> {
     let refused = facts.refused as f64 / facts.replies.max(1) as f64;
     let held_back = facts.at_max >= MOSTLY;
-    let words = if facts.suspected {
-        "answers are a block's: slowing down does not help, what the request looks like may"
+    let message = if facts.suspected {
+        "answers are block pages: slowing down does not help; changing what requests look like may"
             .to_owned()
     } else if held_back && refused >= MOSTLY {
         format!(
             "{:.0} % of the answers are refusals, even at the longest delay: slowing down does not \
-             help, what the request looks like may",
+             help; changing what requests look like may",
             refused * 100.0
         )
     } else {
@@ -230,20 +230,20 @@ fn blocked(facts: &Facts) -> Option<Diagnosis> {
     };
     Some(Diagnosis {
         finding: Finding::Blocked,
-        words,
+        message,
     })
 }
 
 fn slow(facts: &Facts, target: f64) -> Option<Diagnosis> {
     let latency = facts.latency?.as_secs_f64();
-    let max = facts.told.max_delay.as_secs_f64();
-    // Half the usual latency would do for what a mean makes of a few much slower replies.
+    let max = facts.configured.max_delay.as_secs_f64();
+    // Half the median latency suffices: a few much slower replies raise the mean.
     let explains = latency / target >= max / 2.0;
     (facts.at_max >= MOSTLY && explains).then(|| Diagnosis {
         finding: Finding::Slow,
-        words: format!(
-            "the server takes {latency:.3} s, and the delay is at its longest of {max} s: where \
-             that is its nature, raise AUTOTHROTTLE_MAX_DELAY",
+        message: format!(
+            "the server takes {latency:.3} s and the delay is at its maximum of {max} s: if the \
+             server is always this slow, raise AUTOTHROTTLE_MAX_DELAY",
         ),
     })
 }
@@ -252,9 +252,9 @@ fn unthrottled(facts: &Facts, target: f64) -> Option<Diagnosis> {
     let delay = facts.delay;
     (delay <= NEAR_ZERO).then(|| Diagnosis {
         finding: Finding::Unthrottled,
-        words: format!(
-            "the delay is {:.1} ms: the server is very quick, or a cache in front of it is; set a \
-             delay where its origin is to be spared, or lower the target of {target}",
+        message: format!(
+            "the delay is {:.1} ms: the server, or a cache in front of it, is very fast; set \
+             `delay` to spare its origin, or lower the target of {target}",
             delay.as_secs_f64() * 1000.0
         ),
     })
@@ -264,13 +264,13 @@ fn below_target(facts: &Facts, target: f64) -> Option<Diagnosis> {
     if facts.in_flight_mean >= target * REACHED {
         return None;
     }
-    let told = &facts.told;
-    let limit = if f64::from(told.concurrency) < target {
+    let configured = &facts.configured;
+    let limit = if f64::from(configured.concurrency) < target {
         Cause::Concurrency
-    } else if (told.concurrent_requests as f64) < target {
+    } else if (configured.concurrent_requests as f64) < target {
         Cause::GlobalCap
     } else {
-        // AutoThrottle's own delay is how the target is approached: no reason to miss it.
+        // AutoThrottle's own delay is how the target is approached, so it is no reason to miss it.
         facts
             .waits
             .longest()
@@ -278,19 +278,19 @@ fn below_target(facts: &Facts, target: f64) -> Option<Diagnosis> {
     };
     Some(Diagnosis {
         finding: Finding::BelowTarget(limit),
-        words: format!(
+        message: format!(
             "{:.1} in flight on average, at a target of {target}: limited by {}",
             facts.in_flight_mean,
             match limit {
-                Cause::Queue => "a queue that was empty".to_owned(),
-                limit => words(limit, told),
+                Cause::Queue => "an empty queue".to_owned(),
+                limit => describe(limit, configured),
             }
         ),
     })
 }
 
-/// "a", "a and b", "a, b and c".
-fn listed(words: &[String]) -> String {
+/// Joins words: "a", "a and b", "a, b and c".
+fn join_words(words: &[String]) -> String {
     match words {
         [] => String::new(),
         [one] => one.clone(),
@@ -298,15 +298,15 @@ fn listed(words: &[String]) -> String {
     }
 }
 
-/// Fewer sends show nothing about a pace.
-const SENDS: u64 = 20;
-/// A rule that kept the scope for this share of its waiting had an effect.
+/// With fewer sends than this no finding is made.
+const SENDS_MIN: u64 = 20;
+/// A rule that caused this share of the waiting time had an effect.
 const EFFECTIVE: f64 = 0.01;
-/// What is so for this share is so on the whole.
+/// Share of the time or of the replies that counts as most.
 const MOSTLY: f64 = 0.5;
-/// A delay that spares nobody: a hundred requests a second.
+/// Delays up to this one do not limit anything: a hundred requests per second.
 const NEAR_ZERO: Duration = Duration::from_millis(10);
-/// This share of the target counts as reached: jitter and the first seconds cost some.
+/// This share of the target counts as reached: jitter and the first seconds reduce the mean.
 const REACHED: f64 = 0.75;
 
 #[cfg(test)]
@@ -325,25 +325,25 @@ mod tests {
         sum
     }
 
-    /// The seeds' example: 1000 at once, 0.08 s apart.
+    /// The specification's example: concurrency 1000, delay 0.08 s.
     fn endpoint(limits: &[(Cause, f64)]) -> Facts {
         Facts {
             sends: 1000,
             span: secs(100.0),
             replies: 1000,
             waits: waits(limits),
-            told: Told {
+            configured: Configured {
                 concurrency: 1000,
                 delay: secs(0.08),
                 concurrent_requests: 16,
                 chosen: vec![Setting::Concurrency, Setting::Delay],
-                ..Told::default()
+                ..Configured::default()
             },
             ..Facts::default()
         }
     }
 
-    /// AutoThrottle at a target, 200 ms pages.
+    /// AutoThrottle with this target and pages of 200 ms.
     fn throttled(target: f64) -> Facts {
         Facts {
             sends: 1000,
@@ -353,12 +353,12 @@ mod tests {
             latency: Some(secs(0.2)),
             delay: secs(0.2 / target),
             waits: waits(&[(Cause::Autothrottle, 90.0)]),
-            told: Told {
+            configured: Configured {
                 concurrency: 8,
                 target_concurrency: Some(target),
                 max_delay: secs(60.0),
                 concurrent_requests: 4096,
-                ..Told::default()
+                ..Configured::default()
             },
             ..Facts::default()
         }
@@ -366,7 +366,7 @@ mod tests {
 
     #[track_caller]
     fn check_ineffective(facts: &Facts, expected: Option<&str>) {
-        let found = ineffective(facts).map(|found| found.words);
+        let found = ineffective(facts).map(|found| found.message);
         assert_eq!(found.as_deref(), expected);
     }
 
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn f77_settings_that_the_global_cap_leaves_without_effect_are_named_with_it() {
+    fn f77_settings_made_ineffective_by_the_global_cap_are_reported_with_it() {
         check_ineffective(
             &endpoint(&[(Cause::GlobalCap, 90.0), (Cause::Queue, 5.0)]),
             Some(
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn f77_nothing_is_reported_as_long_as_one_of_them_has_an_effect() {
+    fn f77_nothing_is_reported_while_one_setting_has_an_effect() {
         check_ineffective(
             &endpoint(&[(Cause::Delay, 50.0), (Cause::GlobalCap, 90.0)]),
             None,
@@ -402,14 +402,14 @@ mod tests {
     #[test]
     fn f77_the_scopes_own_defaults_may_be_what_limits() {
         let mut facts = endpoint(&[(Cause::Delay, 90.0)]);
-        facts.told.delay = secs(1.0);
-        facts.told.chosen = vec![Setting::Concurrency];
+        facts.configured.delay = secs(1.0);
+        facts.configured.chosen = vec![Setting::Concurrency];
         check_ineffective(
             &facts,
             Some("concurrency 1000 never had effect: delay = 1 limited"),
         );
-        facts.told.chosen = vec![Setting::Delay];
-        facts.told.concurrency = 1;
+        facts.configured.chosen = vec![Setting::Delay];
+        facts.configured.concurrency = 1;
         facts.waits = waits(&[(Cause::Concurrency, 90.0)]);
         check_ineffective(
             &facts,
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn f77_nothing_is_reported_where_little_was_sent_or_nothing_limited_or_nothing_was_chosen() {
+    fn f77_nothing_is_reported_for_few_sends_or_without_limit_or_chosen_setting() {
         let limited = endpoint(&[(Cause::GlobalCap, 90.0)]);
         check_ineffective(
             &Facts {
@@ -438,7 +438,7 @@ mod tests {
             None,
         );
         let mut defaults = limited;
-        defaults.told.chosen.clear();
+        defaults.configured.chosen.clear();
         check_ineffective(&defaults, None);
     }
 
@@ -457,7 +457,7 @@ mod tests {
             ..stuck.clone()
         };
         check(&refused, Some(Finding::Blocked));
-        // Slow and refusing: it is the refusals that must end.
+        // Slow and refusing: the refusals are reported.
         check(
             &Facts {
                 refused: 800,
@@ -465,7 +465,7 @@ mod tests {
             },
             Some(Finding::Blocked),
         );
-        // Only for a while.
+        // Only for part of the time.
         check(
             &Facts {
                 at_max: 0.2,
@@ -484,18 +484,18 @@ mod tests {
         };
         check(&quick, Some(Finding::Unthrottled));
         check(&throttled(1.0), None);
-        // Where nobody asked for AutoThrottle, no delay is no surprise.
+        // Without AutoThrottle a delay near zero is expected.
         let mut off = quick;
-        off.told.target_concurrency = None;
+        off.configured.target_concurrency = None;
         check(&off, None);
     }
 
     #[test]
-    fn f102_what_keeps_concurrency_below_its_target_is_named() {
+    fn f102_the_limit_that_keeps_concurrency_below_its_target_is_named() {
         let below = |concurrency, limit| {
             let mut facts = throttled(4.0);
             facts.in_flight_mean = 1.0;
-            facts.told.concurrency = concurrency;
+            facts.configured.concurrency = concurrency;
             facts.waits = waits(&[(limit, 90.0)]);
             facts
         };
@@ -511,33 +511,33 @@ mod tests {
         }
         check(&below(8, Cause::Autothrottle), None);
         check(&throttled(4.0), None);
-        // Almost there is there.
+        // Nearly reached counts as reached.
         let mut almost = below(8, Cause::Queue);
         almost.in_flight_mean = 3.5;
         check(&almost, None);
-        let words = diagnose(&below(1, Cause::Queue)).map(|found| found.words);
+        let message = diagnose(&below(1, Cause::Queue)).map(|found| found.message);
         assert_eq!(
-            words.as_deref(),
+            message.as_deref(),
             Some("1.0 in flight on average, at a target of 4: limited by concurrency = 1")
         );
     }
 
     #[test]
-    fn each_finding_has_its_own_word_in_files() {
-        let words = [
+    fn each_finding_has_a_distinct_name_in_files() {
+        let findings = [
             (Finding::Slow, "slow"),
             (Finding::Blocked, "blocked"),
             (Finding::Unthrottled, "unthrottled"),
             (Finding::BelowTarget(Cause::Queue), "idle"),
             (Finding::BelowTarget(Cause::Robots), "below-target"),
         ];
-        for (finding, word) in words {
+        for (finding, word) in findings {
             assert_eq!(finding.name(), word);
         }
     }
 
     #[test]
-    fn f103_a_block_is_told_whether_or_not_autothrottle_is_on() {
+    fn f103_a_block_is_reported_with_autothrottle_on_or_off() {
         let mut facts = endpoint(&[(Cause::Backoff, 90.0)]);
         facts.suspected = true;
         check(&facts, Some(Finding::Blocked));
@@ -546,7 +546,7 @@ mod tests {
         facts.at_max = 0.9;
         facts.refused = 990;
         check(&facts, Some(Finding::Blocked));
-        // Refused at once, and then no more: a rate limit that backing off has met.
+        // Refused at first, then no more: backoff has found a rate limit.
         facts.refused = 30;
         check(&facts, None);
     }

@@ -1,17 +1,19 @@
-//! The engine of pacing: which lane may send next, and when, so that each of its scopes allows.
+//! The pacing engine: decides which lane may send next, and when, so that each of its scopes allows
+//! it.
 //!
-//! A *lane* is a queue of requests that share a set of scopes; what is in the queue is the
-//! frontier's affair. A lane with something to send is *offered*. It waits in one place, the line
-//! of the scope that keeps it longest; only scopes are on the wheel. When a scope may release, its
-//! first waiter is looked at: it goes, or moves to the line of another scope that keeps it longer.
+//! A *lane* is a queue of requests that share a set of scopes; the frontier owns the queue's
+//! contents. A lane with a request to send is *offered*. It waits in one place, the line of the
+//! scope that delays it longest; only scopes are on the wheel. When a scope may release a request,
+//! the engine checks the first lane of its line, which is released or moves to the line of another
+//! scope that delays it longer.
 //!
 //! ```text
-//! offer ─► waiting ─► Grant::Release (places reserved) ─► ready ─► Grant::Depart ─► sent ─► finish
+//! offer ─► waiting ─► Grant::Release (slots reserved) ──► ready ─► Grant::Depart ─► sent ─► finish
 //!                         └────────── cancel ◄────────────┘ (gap charged)
 //! ```
 //!
-//! Places (concurrency, the global cap) are reserved over all scopes at once when a request is
-//! released; the gap is checked and charged when it departs, so that slow handshakes never bunch
+//! Slots (concurrency, the global cap) are reserved in all scopes at once when a request is
+//! released. The gap is checked and charged when it departs, so that slow handshakes never bunch
 //! requests. See the specification's *When a pace is charged*.
 
 mod accounts;
@@ -31,109 +33,118 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 pub use self::accounts::Account;
-pub use self::lanes::LaneId;
-pub use self::scopes::says_of_many;
+pub use self::scopes::covers_many_scopes;
 pub use self::tickets::TicketId;
 
 use self::accounts::Accounts;
 use self::lanes::Lane;
-use self::lines::End;
 use self::scope_table::ScopeTable;
 use self::scopes::{default_profile, profile};
 use self::tickets::Ticket;
 use super::backoff::Learned;
 use super::cause::Cause;
 use super::decision::Decision;
-use super::scope::{Change, NOBODY, Profile, Queued, Scope, ScopeId};
+use super::scope::{Change, NO_INDEX, Profile, Queued, Scope};
 use super::settings::Settings;
 use super::signal::Feedback;
 use super::strategies::Strategies;
 use crate::base::bound::Bound;
 use crate::base::chunked::ChunkedVec;
+use crate::base::ids::{LaneId, ScopeId};
+use crate::base::keys::ScopeKey;
 use crate::base::rng::Rng;
 use crate::base::secret::Secret;
 use crate::base::slab::Slab;
 use crate::base::time::Instant;
 use crate::base::wheel::PacingWheel;
 
-/// When each lane may send.
+/// Decides when each lane may send.
 pub struct Throttle {
     settings: Settings,
     default: Arc<Profile>,
     profiles: BTreeMap<String, Arc<Profile>>,
     strategies: Strategies,
     initial: Option<InitialFeedback>,
-    /// The last time that it was told: what is known of a new scope counts from then.
+    /// The latest time known; the initial state of a new scope counts from it.
     clock: Instant,
-    /// Addresses are scopes, whether `CONCURRENT_REQUESTS_PER_IP` says so or not.
+    /// Addresses are scopes even if `CONCURRENT_REQUESTS_PER_IP` is 0.
     addresses: bool,
-    roll: ScopeTable,
+    scope_table: ScopeTable,
     lanes: ChunkedVec<Lane>,
     lanes_free: Vec<u32>,
     tickets: Slab<Ticket>,
     wheel: PacingWheel,
     due: Vec<(u32, Instant)>,
-    /// Scopes that may let a prepared request depart: looked at before all others, since who is
-    /// late there is late on the wire.
+    /// Scopes that may let a prepared request depart. They are checked before all others, because a
+    /// delay here is a delay on the wire.
     departing: VecDeque<ScopeId>,
     ready: VecDeque<ScopeId>,
-    /// Of which something was just released, and which was not looked at since: mostly its lane is
-    /// offered again at once, and one look is enough for both.
+    /// The scope of the last release, if it was not checked since. Its lane is usually offered
+    /// again at once, and one check then covers both.
     released_of: Option<ScopeId>,
-    /// When the wheel was last asked.
+    /// The time for which the wheel was last advanced.
     advanced: Option<Instant>,
-    /// It had no more for that moment, and has been given nothing for it since.
+    /// The wheel had no more entries due at that time, and none were added since.
     drained: bool,
-    /// Those who waited for the global cap and for whom there is room: before all others.
+    /// Scopes that waited for the global cap and now have room; checked before `ready`.
     uncapped: VecDeque<ScopeId>,
-    /// Those whose first lane waits for the global cap: each at most once, in order of coming.
+    /// Scopes whose first lane waits for the global cap, each at most once, in order of arrival.
     capped: VecDeque<ScopeId>,
-    /// Scopes looked at so far by [`Throttle::poll`].
-    looks: u64,
-    /// Polls in a row that ended at their bound without a grant.
-    fruitless: u32,
+    /// Number of scopes checked so far by [`Throttle::poll`].
+    scopes_checked: u64,
+    /// Consecutive polls that ended at their bound without a grant.
+    empty_polls: u32,
     in_flight: usize,
-    /// Scopes in whose line a lane stands.
+    /// Scopes with a lane in their line.
     lines: usize,
-    /// Requests are released; if not, only departures are granted.
+    /// Whether requests are released; if not, only departures are granted.
     releasing: bool,
     rng: Rng,
-    /// Decisions are kept for whoever asks.
+    /// Whether decisions are recorded.
     tracing: bool,
     decisions: Vec<Decision>,
-    /// Kept between answers, so that none allocates.
+    /// Reused between answers to avoid allocation.
     changes: Vec<Change>,
     accounts: Accounts,
-    /// The limits that scopes had learned which are gone, by a hash of their names.
-    learned: HashMap<u64, Learned, Secret>,
+    /// Learned limits of evicted scopes, by a hash of their names.
+    learned: HashMap<ScopeKey, Learned, Secret>,
     secret: Secret,
 }
 
-/// What the engine allows.
+/// What the engine permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grant {
-    /// The lane's next request may take a connection; its places are reserved under the ticket.
+    /// The lane's next request may take a connection; its slots are reserved under the ticket.
     Release(LaneId, TicketId),
-    /// The request of this ticket departs now: its gap is charged.
+    /// The ticket's request departs now; its gap is charged.
     Depart(TicketId),
 }
 
-/// What is known of a scope, by its name, before its first request.
+/// The end of a line at which a lane is inserted; a claiming lane goes to the front.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Front,
+    Back,
+}
+
+/// Returns what is known of a scope, by its name, before its first request.
 pub type InitialFeedback = Box<dyn Fn(&str) -> Option<Feedback> + Send>;
 
-/// A lane that was first this often and could not go claims its scopes, in order of their numbers.
-const PASSED_MAX: u8 = 2;
+/// A lane that was first in a line this often without being released claims its scopes, in order of
+/// their ids.
+const PASSED_OVER_MAX: u8 = 2;
 
-/// Scopes looked at per call of [`Throttle::poll`] before it returns without a grant, so that a turn
-/// stays short. The next call goes on from there.
-const LOOKS_PER_POLL: u32 = 4096;
+/// Maximum number of scopes checked per call of [`Throttle::poll`] without a grant, so that a turn
+/// stays short. The next call continues from there.
+const CHECKS_PER_POLL: u32 = 4096;
 
-/// Wheel entries taken per call of [`Throttle::poll`], so that a turn stays short.
+/// Maximum number of wheel entries taken per call of [`Throttle::poll`], so that a turn stays
+/// short.
 const EXPIRE_BUDGET: usize = 1024;
 
 impl Throttle {
-    /// An engine in which nothing waits. `seed` decides every jitter, and how names are hashed until
-    /// [`Throttle::set_secret`] says otherwise.
+    /// Creates an engine without lanes. `seed` determines all jitter, and the hashing of names
+    /// until [`Throttle::set_secret`] is called.
     pub fn new(settings: Settings, seed: u64, start: Instant) -> Self {
         let secret = Secret::from_seed(seed);
         let default = Arc::new(default_profile(&settings));
@@ -150,7 +161,7 @@ impl Throttle {
             initial: None,
             clock: start,
             addresses: false,
-            roll: ScopeTable::new(&secret),
+            scope_table: ScopeTable::new(&secret),
             lanes: ChunkedVec::new(),
             lanes_free: Vec::new(),
             tickets: Slab::new(),
@@ -163,8 +174,8 @@ impl Throttle {
             drained: false,
             uncapped: VecDeque::new(),
             capped: VecDeque::new(),
-            looks: 0,
-            fruitless: 0,
+            scopes_checked: 0,
+            empty_polls: 0,
             in_flight: 0,
             lines: 0,
             releasing: true,
@@ -178,144 +189,152 @@ impl Throttle {
         }
     }
 
-    /// Hashes names under this secret: strangers choose them. Before any scope came to be.
+    /// Sets the secret under which names are hashed, because remote parties choose names. Must be
+    /// called before the first scope is created.
     pub fn set_secret(&mut self, secret: &Secret) {
-        assert!(self.roll.names.is_empty(), "names are hashed already");
-        self.roll = ScopeTable::new(secret);
+        assert!(
+            self.scope_table.is_empty(),
+            "the secret is set before the first scope is created"
+        );
+        self.scope_table = ScopeTable::new(secret);
         self.learned = HashMap::with_hasher(*secret);
         self.secret = *secret;
     }
 
-    /// What names are hashed under.
+    /// The secret under which names are hashed.
     #[cfg(test)]
     pub(crate) fn secret(&self) -> &Secret {
         &self.secret
     }
 
-    /// Where the strategies of the scopes come from that come to be from now on.
+    /// Sets the source of strategies for scopes created from now on.
     pub fn set_strategies(&mut self, strategies: Strategies) {
         self.strategies = strategies;
     }
 
-    /// What is known of scopes that come to be from now on.
+    /// Sets the source of initial knowledge for scopes created from now on.
     pub fn set_initial(&mut self, known: InitialFeedback) {
         self.initial = Some(known);
     }
 
-    /// Tells the time, before scopes may come to be.
+    /// Sets the current time; call it before scopes may be created.
     pub fn set_clock(&mut self, now: Instant) {
         self.clock = now;
     }
 
-    /// Makes every address a scope, though `CONCURRENT_REQUESTS_PER_IP` says nothing of them.
+    /// Makes every address a scope even if `CONCURRENT_REQUESTS_PER_IP` is 0.
     pub fn set_addresses(&mut self, on: bool) {
         self.addresses = on;
     }
 
-    /// Caps the requests in flight in all (open files may allow fewer than the settings say).
+    /// Caps the total number of requests in flight; the limit on open files may be lower than the
+    /// settings.
     pub fn set_in_flight_max(&mut self, max: usize) {
         self.settings.concurrent_requests = max.max(1);
     }
 
-    /// Stops or resumes releasing. What was released may depart all the same.
+    /// Stops or resumes releasing. Released requests may still depart.
     pub fn set_releasing(&mut self, on: bool) {
         self.releasing = on;
     }
 
-    /// Keeps every decision for [`Throttle::take_decisions`], or none.
+    /// Turns the recording of decisions for [`Throttle::take_decisions`] on or off.
     pub fn set_tracing(&mut self, on: bool) {
         self.tracing = on;
     }
 
-    /// Whether there is anything for [`Throttle::take_decisions`].
+    /// Returns whether [`Throttle::take_decisions`] has anything to return.
     pub(crate) fn has_decisions(&self) -> bool {
         !self.decisions.is_empty()
     }
 
-    /// What was decided since the last call.
+    /// Takes the decisions recorded since the last call.
     pub fn take_decisions(&mut self) -> std::vec::Drain<'_, Decision> {
         self.decisions.drain(..)
     }
 
-    fn has_place(&self) -> bool {
+    fn has_room(&self) -> bool {
         self.releasing && self.in_flight < self.settings.concurrent_requests
     }
 
-    /// The next thing that may happen at `now`; `None` when all wait for time or for one another.
+    /// Returns the next grant at `now`, or `None` when everything waits for time or for another
+    /// request to end.
     pub fn poll(&mut self, now: Instant) -> Option<Grant> {
-        self.look_behind(now);
-        self.look_around(now);
-        for _ in 0..LOOKS_PER_POLL {
-            let Some(id) = self.next_to_look_at() else {
-                self.fruitless = 0;
+        self.check_released_scope(now);
+        self.collect_due(now);
+        for _ in 0..CHECKS_PER_POLL {
+            let Some(id) = self.next_to_check() else {
+                self.empty_polls = 0;
                 return None;
             };
-            self.looks += 1;
+            self.scopes_checked += 1;
             let scope = self.scope_mut(id);
             scope.queued = Queued::No;
             if let Some(grant) = self.try_depart(id, now) {
-                self.look_at(id, now);
-                self.fruitless = 0;
+                self.schedule_check(id, now);
+                self.empty_polls = 0;
                 return Some(grant);
             }
             match self.try_release(id, now) {
-                Looked::Granted(grant) => {
+                Checked::Granted(grant) => {
                     self.released_of = Some(id);
-                    self.fruitless = 0;
+                    self.empty_polls = 0;
                     return Some(grant);
                 }
-                Looked::Moved => self.look_at(id, now),
-                Looked::Capped => {
+                Checked::Moved => self.schedule_check(id, now),
+                Checked::Capped => {
                     let scope = self.scope_mut(id);
                     if !std::mem::replace(&mut scope.capped, true) {
                         self.capped.push_back(id);
                     }
                     self.account_capped(id, now);
-                    // Departures of a capped scope still need the wheel.
+                    // Departures of a capped scope still need a wheel entry.
                     self.arm_departure(id, now);
                 }
-                Looked::Nothing => self.settle(id, now),
+                Checked::Nothing => self.evict_or_schedule(id, now),
             }
-            self.look_around(now);
+            self.collect_due(now);
         }
-        self.report_fruitless();
+        self.count_empty_poll();
         None
     }
 
-    /// Scopes looked at since the start: in step with the requests, or something spins.
-    pub fn looks(&self) -> u64 {
-        self.looks
+    /// Number of scopes checked since the start. It should grow in proportion to the requests;
+    /// otherwise the engine is spinning.
+    pub fn scopes_checked(&self) -> u64 {
+        self.scopes_checked
     }
 
-    /// A poll ended at its bound without a grant. Many scopes may become due together, so one such
-    /// poll is no fault; more in a row than there are scopes to look at are.
-    fn report_fruitless(&mut self) {
-        self.fruitless += 1;
-        let looks = u64::from(self.fruitless) * u64::from(LOOKS_PER_POLL);
-        // Each scope may be looked at for its departures, its releases and each lane that moves.
-        let most =
-            8 * (self.roll.len() + self.lanes.len()) as u64 + 1024 * u64::from(LOOKS_PER_POLL);
-        if looks > most {
+    /// Counts a poll that ended at its bound without a grant. Many scopes may become due together,
+    /// so one such poll is no fault; more in a row than there are scopes to check are.
+    fn count_empty_poll(&mut self) {
+        self.empty_polls += 1;
+        let scopes_checked = u64::from(self.empty_polls) * u64::from(CHECKS_PER_POLL);
+        // Each scope may be checked for its departures, its releases, and each lane that moves.
+        let most = 8 * (self.scope_table.len() + self.lanes.len()) as u64
+            + 1024 * u64::from(CHECKS_PER_POLL);
+        if scopes_checked > most {
             debug_assert!(
                 false,
-                "{looks} scopes were looked at in a row and nothing was granted"
+                "{scopes_checked} scopes were checked in a row and nothing was granted"
             );
-            if self.fruitless.is_power_of_two() {
+            if self.empty_polls.is_power_of_two() {
                 log::error!(
-                    "the throttle looked at {looks} scopes in a row and granted nothing: this is a \
+                    "the throttle checked {scopes_checked} scopes in a row without a grant: this is a \
                      fault in argiope, please report it with the settings of this crawl"
                 );
             }
         }
     }
 
-    /// The next request that may depart at `now`, among the scopes that are known to have one.
+    /// Returns the next request that may depart at `now`, among scopes known to have a prepared
+    /// request.
     pub fn poll_departure(&mut self, now: Instant) -> Option<TicketId> {
-        self.look_behind(now);
+        self.check_released_scope(now);
         while let Some(id) = self.departing.pop_front() {
             self.scope_mut(id).queued = Queued::No;
             let granted = self.try_depart(id, now);
-            self.look_at(id, now);
+            self.schedule_check(id, now);
             if let Some(Grant::Depart(ticket)) = granted {
                 return Some(ticket);
             }
@@ -323,40 +342,39 @@ impl Throttle {
         None
     }
 
-    /// The lanes that stand first where something may be released at `now`, as far as is known, the
-    /// first of them first.
+    /// The first lanes of scopes that may release at `now`, as far as is known, in order.
     pub fn coming(&mut self, now: Instant) -> impl Iterator<Item = LaneId> + '_ {
-        self.look_behind(now);
-        self.look_around(now);
-        let scopes = self.ready.iter().filter_map(|id| self.roll.get(*id));
+        self.check_released_scope(now);
+        self.collect_due(now);
+        let scopes = self.ready.iter().filter_map(|id| self.scope_table.get(*id));
         let lasts = scopes.map(|scope| scope.waiting);
         lasts
-            .filter(|last| *last != NOBODY)
+            .filter(|last| *last != NO_INDEX)
             .map(|last| LaneId(self.lanes[last as usize].next))
     }
 
-    /// Looks at the scope of what was released last, if nobody did since.
-    fn look_behind(&mut self, now: Instant) {
+    /// Checks the scope of the last release, unless it was checked since.
+    fn check_released_scope(&mut self, now: Instant) {
         if let Some(id) = self.released_of.take()
-            && self.roll.get(id).is_some()
+            && self.scope_table.get(id).is_some()
         {
-            self.look_at(id, now);
+            self.schedule_check(id, now);
         }
     }
 
-    /// Finds scopes to look at: once for each `now`, and once there are none left where that was not
-    /// all.
-    fn look_around(&mut self, now: Instant) {
+    /// Collects due scopes from the wheel: once per `now`, and again when the queue is empty and
+    /// the wheel had more.
+    fn collect_due(&mut self, now: Instant) {
         if self.advanced != Some(now) || self.ready.is_empty() && !self.drained {
             self.advanced = Some(now);
             self.advance(now);
         }
         if self.ready.is_empty() && self.uncapped.is_empty() {
-            self.use_cap();
+            self.promote_capped();
         }
     }
 
-    fn next_to_look_at(&mut self) -> Option<ScopeId> {
+    fn next_to_check(&mut self) -> Option<ScopeId> {
         if let Some(id) = self.departing.pop_front() {
             return Some(id);
         }
@@ -365,8 +383,8 @@ impl Throttle {
                 .uncapped
                 .pop_front()
                 .or_else(|| self.ready.pop_front())?;
-            // Entries of scopes that came to be looked at before their turn are void.
-            if let Some(scope) = self.roll.get(id)
+            // Entries of scopes that were checked out of turn are void.
+            if let Some(scope) = self.scope_table.get(id)
                 && scope.queued == Queued::Ready
             {
                 return Some(id);
@@ -374,30 +392,29 @@ impl Throttle {
         }
     }
 
-    /// Lets the scope that waited longest for the global cap be looked at before all others, if
-    /// there is room.
-    fn use_cap(&mut self) {
-        if !self.has_place() {
+    /// If there is room, moves the scope that has waited longest for the global cap to the front.
+    fn promote_capped(&mut self) {
+        if !self.has_room() {
             return;
         }
         while let Some(id) = self.capped.pop_front() {
-            // Entries of scopes that are gone are void.
-            if let Some(scope) = self.roll.get_mut(id)
+            // Entries of evicted scopes are void.
+            if let Some(scope) = self.scope_table.get_mut(id)
                 && std::mem::take(&mut scope.capped)
             {
                 match scope.queued {
-                    // It is looked at before those of `uncapped`.
+                    // It is checked before `uncapped` anyway.
                     Queued::Departing => return,
                     Queued::No | Queued::Ready => {}
                 }
-                // Its entry in `ready` is void once it was looked at.
+                // Its entry in `ready` becomes void once it was checked.
                 scope.queued = Queued::Ready;
                 return self.uncapped.push_back(id);
             }
         }
     }
 
-    /// When to call [`Throttle::poll`] next, if nothing else happens.
+    /// Returns when to call [`Throttle::poll`] next if nothing else happens.
     pub fn next_wake(&self) -> Option<Instant> {
         let queues = [&self.departing, &self.ready, &self.uncapped];
         if queues.iter().all(|queue| queue.is_empty()) && self.released_of.is_none() {
@@ -407,24 +424,25 @@ impl Throttle {
         }
     }
 
-    /// Takes what is due off the wheel.
+    /// Takes due entries off the wheel.
     fn advance(&mut self, now: Instant) {
         let mut due = std::mem::take(&mut self.due);
         self.drained = !self.wheel.expire(now, EXPIRE_BUDGET, &mut due);
-        // Void entries go first. No such look waits for another, so the memory, in which millions of
-        // scopes lie about, serves several at once; the looks below depend on one another.
+        // Void entries are removed in a first pass. Its memory reads are independent, so the
+        // processor overlaps the cache misses of several scopes; the checks below depend on one
+        // another.
         due.retain(|(id, at)| {
-            let scope = self.roll.get(ScopeId(*id));
+            let scope = self.scope_table.get(ScopeId(*id));
             scope.is_some_and(|scope| scope.wake_at == *at)
         });
         for (id, at) in due.drain(..) {
-            let Some(scope) = self.roll.get_mut(ScopeId(id)) else {
+            let Some(scope) = self.scope_table.get_mut(ScopeId(id)) else {
                 continue;
             };
             if scope.wake_at == at {
                 scope.wake_at = Instant::FAR_FUTURE;
                 let may_depart = self.may_depart_at(ScopeId(id)).is_some_and(|at| at <= now);
-                self.look_now(ScopeId(id), may_depart);
+                self.check_now(ScopeId(id), may_depart);
             }
         }
         self.due = due;
@@ -435,20 +453,20 @@ impl Throttle {
         let mut steps = Bound::new("find a departure", self.tickets.len() + 1);
         while steps.step() {
             let slot = self.first_departing(self.scope_ref(id));
-            if slot == NOBODY {
+            if slot == NO_INDEX {
                 return None;
             }
             let ticket = self.tickets.by_slot(slot).expect("a ticket in line exists");
-            if let Some((keeper, _)) = self.keeper_of_ticket(ticket, now) {
-                if keeper == id {
+            if let Some((blocker, _)) = self.blocker_of_ticket(ticket, now) {
+                if blocker == id {
                     return None;
                 }
-                self.leave_departing(id);
-                self.stand_departing(slot, keeper);
-                self.look_at(keeper, now);
+                self.dequeue_departing(id);
+                self.enqueue_departing(slot, blocker);
+                self.schedule_check(blocker, now);
                 continue;
             }
-            self.leave_departing(id);
+            self.dequeue_departing(id);
             let key = self.tickets.key_of(slot).expect("a ticket in line exists");
             self.charge(TicketId(key), now);
             return Some(Grant::Depart(TicketId(key)));
@@ -456,68 +474,74 @@ impl Throttle {
         None
     }
 
-    fn try_release(&mut self, id: ScopeId, now: Instant) -> Looked {
+    fn try_release(&mut self, id: ScopeId, now: Instant) -> Checked {
         let Some(lane) = self.first_offered(id) else {
-            return Looked::Nothing;
+            return Checked::Nothing;
         };
-        let claims = self.lanes[lane as usize].passed >= PASSED_MAX;
-        if let Some((keeper, wants_place)) = self.keeper_of_lane(lane, now, claims) {
-            if wants_place {
-                self.lanes[lane as usize].want_place();
+        let claims = self.lanes[lane as usize].passed_over >= PASSED_OVER_MAX;
+        if let Some((blocker, wants_slot)) = self.blocker_of_lane(lane, now, claims) {
+            if wants_slot {
+                self.lanes[lane as usize].wait_for_slot();
             }
-            if keeper == id {
-                return Looked::Nothing;
+            if blocker == id {
+                return Checked::Nothing;
             }
-            self.leave(id);
+            self.dequeue(id);
             let slot = &mut self.lanes[lane as usize];
-            slot.passed = slot.passed.saturating_add(1);
-            // Before those who do not claim, behind the one whose claim is older.
-            let end = if self.scope_ref(keeper).claimed_by() == lane {
+            slot.passed_over = slot.passed_over.saturating_add(1);
+            // Ahead of lanes without a claim, but behind an older claim.
+            let end = if self.scope_ref(blocker).claimed_by() == lane {
                 End::Front
             } else {
                 End::Back
             };
-            self.stand(lane, keeper, end);
-            self.look_at(keeper, now);
-            return Looked::Moved;
+            self.enqueue(lane, blocker, end);
+            self.schedule_check(blocker, now);
+            return Checked::Moved;
         }
-        if !self.has_place() {
-            self.lanes[lane as usize].want_place();
-            return Looked::Capped;
+        if !self.has_room() {
+            self.lanes[lane as usize].wait_for_slot();
+            return Checked::Capped;
         }
-        self.leave(id);
+        self.dequeue(id);
         self.account_waited(id, now);
         let ticket = self.reserve(lane, now);
         self.unclaim(lane, now);
-        Looked::Granted(Grant::Release(LaneId(lane), ticket))
+        Checked::Granted(Grant::Release(LaneId(lane), ticket))
     }
 
-    /// The scope that keeps a lane longest at `now`, and whether by a place it has not; `None` if
-    /// none does. A claiming lane stops at the first, having claimed all before it.
-    fn keeper_of_lane(&mut self, lane: u32, now: Instant, claims: bool) -> Option<(ScopeId, bool)> {
+    /// Returns the scope that delays a lane longest at `now`, and whether the lane waits there for
+    /// a slot; `None` if no scope does. A claiming lane stops at the first such scope, having
+    /// claimed all before it.
+    fn blocker_of_lane(
+        &mut self,
+        lane: u32,
+        now: Instant,
+        claims: bool,
+    ) -> Option<(ScopeId, bool)> {
         if claims {
             return self.claim(lane, now);
         }
         let state = &self.lanes[lane as usize];
-        let mut keeper: Option<(ScopeId, Instant, bool)> = None;
+        let mut blocker: Option<(ScopeId, Instant, bool)> = None;
         for id in state.scopes() {
             let scope = self.scope_ref(*id);
-            let (at, wants_place) = match scope.releases_for(lane, state.cost(*id), now) {
+            let (at, wants_slot) = match scope.releases_for(lane, state.cost(*id), now) {
                 Some(at) if at <= now => continue,
                 Some(at) => (at, false),
                 None => (Instant::FAR_FUTURE, true),
             };
-            if keeper.is_none_or(|(_, latest, _)| at > latest) {
-                keeper = Some((*id, at, wants_place));
+            if blocker.is_none_or(|(_, latest, _)| at > latest) {
+                blocker = Some((*id, at, wants_slot));
             }
         }
-        keeper.map(|(id, _, wants_place)| (id, wants_place))
+        blocker.map(|(id, _, wants_slot)| (id, wants_slot))
     }
 
-    /// Claims a lane's scopes, all in one order, so that no two wait for each other, up to the first
-    /// that keeps it.
+    /// Claims a lane's scopes up to the first that delays it. All lanes claim in the same order, so
+    /// that no two wait for each other.
     fn claim(&mut self, lane: u32, now: Instant) -> Option<(ScopeId, bool)> {
-        let mut scopes = self.lanes[lane as usize].scopes_apart();
+        let mut scopes = self.lanes[lane as usize].scopes_copy();
         scopes.sort_unstable();
         for id in scopes {
             let cost = self.cost(lane, id);
@@ -533,16 +557,16 @@ impl Throttle {
         None
     }
 
-    /// What a lane waits for that a scope keeps.
+    /// The reason for which a scope delays a lane.
     pub(super) fn cause(
         &self,
-        keeper: ScopeId,
+        blocker: ScopeId,
         cost: f64,
-        wants_place: bool,
+        wants_slot: bool,
         now: Instant,
     ) -> Cause {
-        let scope = self.scope_ref(keeper);
-        if wants_place {
+        let scope = self.scope_ref(blocker);
+        if wants_slot {
             return Cause::Concurrency;
         }
         if scope.fits_at(cost, now) > now {
@@ -551,17 +575,17 @@ impl Throttle {
         Cause::of(scope.slowest_rule(now), scope.is_held(now))
     }
 
-    /// The scope whose gap keeps a ready ticket longest at `now`, and until when.
-    fn keeper_of_ticket(&self, ticket: &Ticket, now: Instant) -> Option<(ScopeId, Instant)> {
+    /// The scope whose gap delays a ready ticket longest at `now`, and until when.
+    fn blocker_of_ticket(&self, ticket: &Ticket, now: Instant) -> Option<(ScopeId, Instant)> {
         ticket
             .held
             .iter()
             .map(|held| {
                 let scope = self.scope_ref(held.id);
-                let at = if scope.has_room_on_the_wire() {
+                let at = if scope.may_depart_more() {
                     scope.departs_at().max(ticket.due)
                 } else {
-                    // Its places were taken before there were fewer.
+                    // Its slots were reserved before the concurrency was lowered.
                     Instant::FAR_FUTURE
                 };
                 (held.id, at)
@@ -570,31 +594,31 @@ impl Throttle {
             .max_by_key(|(_, at)| *at)
     }
 
-    /// Forgets the scope if nothing is left of it, else sees to it that it is looked at in time.
-    fn settle(&mut self, id: ScopeId, now: Instant) {
-        if !self.forget_if_blank(id, now) {
-            self.look_at(id, now);
+    /// Evicts the scope if it holds no state, else schedules its next check.
+    fn evict_or_schedule(&mut self, id: ScopeId, now: Instant) {
+        if !self.evict_if_blank(id, now) {
+            self.schedule_check(id, now);
         }
     }
 
-    /// Sees to it that the scope is looked at when it can next do something: now or by the wheel.
-    fn look_at(&mut self, id: ScopeId, now: Instant) {
-        // Of all that is done for a request this is done most often: the scope is found once.
+    /// Schedules the next check of the scope: now, or through the wheel.
+    fn schedule_check(&mut self, id: ScopeId, now: Instant) {
+        // This is the most frequent operation per request, so the scope is looked up once.
         if self.released_of == Some(id) {
             self.released_of = None;
         }
         let scope = self.scope_ref(id);
         let (queued, wake_at) = (scope.queued, scope.wake_at);
         let (departing, waiting) = (self.first_departing(scope), self.first_waiting(scope));
-        let departs = departing != NOBODY && scope.has_room_on_the_wire();
-        let releases = waiting != NOBODY && scope.has_place();
-        // Both go by the gap, and it is dear.
+        let departs = departing != NO_INDEX && scope.may_depart_more();
+        let releases = waiting != NO_INDEX && scope.has_free_slot();
+        // Both depend on the gap, which is expensive to compute.
         let departs_at = match departs || releases {
             true => scope.departs_at(),
             false => Instant::START,
         };
         let departs = departs.then(|| departs_at.max(self.ticket_at(departing).due));
-        let first = (waiting != NOBODY).then(|| {
+        let first = (waiting != NO_INDEX).then(|| {
             let lane = &self.lanes[waiting as usize];
             let cost = lane.cost(id);
             FirstInLine {
@@ -607,16 +631,16 @@ impl Throttle {
                 },
             }
         });
-        // What waits for the global cap is looked at when there is room, not when it is due.
-        let at = self.acts_at(scope, departs, first.filter(|_| !scope.capped));
+        // A lane that waits for the global cap is checked when there is room, not at a time.
+        let at = self.next_action_at(scope, departs, first.filter(|_| !scope.capped));
         self.account_waiting(id, scope.account, first, now);
         let Some(at) = at else {
             return;
         };
         match queued {
             Queued::Departing => {}
-            Queued::Ready if departing == NOBODY => {}
-            _ if at <= now => self.look_now(id, departs.is_some_and(|at| at <= now)),
+            Queued::Ready if departing == NO_INDEX => {}
+            _ if at <= now => self.check_now(id, departs.is_some_and(|at| at <= now)),
             Queued::Ready => {}
             Queued::No if at < wake_at => {
                 self.scope_mut(id).wake_at = at;
@@ -628,12 +652,12 @@ impl Throttle {
     }
 
     fn arm_departure(&mut self, id: ScopeId, now: Instant) {
-        if self.scope_ref(id).departing != NOBODY {
-            self.look_at(id, now);
+        if self.scope_ref(id).departing != NO_INDEX {
+            self.schedule_check(id, now);
         }
     }
 
-    fn look_now(&mut self, id: ScopeId, may_depart: bool) {
+    fn check_now(&mut self, id: ScopeId, may_depart: bool) {
         let scope = self.scope_mut(id);
         match (scope.queued, may_depart) {
             (Queued::Departing, _) | (Queued::Ready, false) => {}
@@ -649,22 +673,22 @@ impl Throttle {
         }
     }
 
-    /// When the first of the scope's prepared requests may depart, if there is one.
+    /// When the first of the scope's prepared requests may depart, if it has one.
     fn may_depart_at(&self, id: ScopeId) -> Option<Instant> {
         let scope = self.scope_ref(id);
         let first = self.first_departing(scope);
-        (first != NOBODY && scope.has_room_on_the_wire())
+        (first != NO_INDEX && scope.may_depart_more())
             .then(|| scope.departs_at().max(self.ticket_at(first).due))
     }
 
-    /// When the scope can next let something go, or be forgotten.
-    fn acts_at(
+    /// When the scope may next release or depart a request, or be evicted.
+    fn next_action_at(
         &self,
         scope: &Scope,
         departs: Option<Instant>,
         first: Option<FirstInLine>,
     ) -> Option<Instant> {
-        // Claimed for a lane that waits elsewhere: looked at again when the claim ends.
+        // Claimed for a lane that waits elsewhere: checked again when the claim ends.
         let first = first.filter(|first| scope.is_free_for(first.lane));
         let releases = first.and_then(|first| first.releases);
         match (departs, releases) {
@@ -678,27 +702,27 @@ impl Throttle {
 impl fmt::Debug for Throttle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Throttle")
-            .field("scopes", &self.roll.len())
+            .field("scopes", &self.scope_table.len())
             .field("lanes", &self.lanes.len())
             .field("in_flight", &self.in_flight)
             .finish_non_exhaustive()
     }
 }
 
-/// The lane that stands first in a scope's line.
+/// The first lane in a scope's line.
 #[derive(Clone, Copy)]
 struct FirstInLine {
     lane: u32,
-    /// It has something to send; if not, it just still stands there.
+    /// It has a request to send. If not, it merely was not removed from the line yet.
     is_offered: bool,
     /// What its request is expected to cost the scope.
     cost: f64,
-    /// When the scope lets it go; `None` while every place is taken.
+    /// When the scope permits its release; `None` while all slots are taken.
     releases: Option<Instant>,
 }
 
-/// What came of looking at a scope's first waiter.
-enum Looked {
+/// Result of checking the first lane of a scope.
+enum Checked {
     Granted(Grant),
     Moved,
     Capped,

@@ -1,27 +1,28 @@
-//! Which scopes a request is throttled under, when it does not say so itself.
+//! Maps a request to the scopes under which it is throttled, if it does not name them itself.
 //!
-//! The crawl asks a map once per request, before that waits in a lane. A map answers at once, or
-//! takes a [`Later`] and answers from any thread: only that one request waits for it.
+//! The crawl calls the map once per request, before the request is queued in a lane. A map answers
+//! at once, or takes a [`Later`] and answers from any thread; only that request waits for it.
 
-mod scopes;
 mod built_in;
 
 use std::fmt;
 
 use serde_json::value::RawValue;
 
-pub use built_in::{ByAddress, ByDomain, ByEndpoint, ByHierarchy, ByHost, Combined, UnknownMap};
-pub use scopes::{Entry, SCOPES_MAX, Scopes, add_scope};
+pub use built_in::{
+    ByAddress, ByDomain, ByEndpoint, ByHierarchy, ByHost, Combined, MapKind, UnknownMap,
+};
 
+use crate::base::scopes::{Entry, Scopes};
 use crate::wire::url::CrawlUrl;
 
-/// Maps a request to its scopes. Asked once for every request that is admitted, and again for where
-/// it redirects to.
+/// Maps a request to its scopes. Called once for every admitted request, and again for the target
+/// of a redirect.
 ///
 /// ```
 /// use argiope::{ScopeQuery, ByHost, CrawlUrl, ScopeMap};
 ///
-/// /// Requests to a scraping API are also throttled under the site that they are about, and cost.
+/// /// Throttles requests to a scraping API also under their target site, and sets their cost.
 /// struct WithTarget;
 ///
 /// impl ScopeMap for WithTarget {
@@ -45,27 +46,27 @@ use crate::wire::url::CrawlUrl;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait ScopeMap: Send {
-    /// Adds the scopes of a request, the most general first and the most specific last; none at all
-    /// means that only the global limits hold.
+    /// Adds the scopes of a request, from the most general to the most specific. Without any scope
+    /// only the global limits apply.
     fn scopes(&self, query: &mut ScopeQuery<'_>);
 
-    /// Whether requests are also throttled under the address that they go to, as `ip/ADDRESS`. That
-    /// is known only when the name has been looked up, so a map cannot add it.
+    /// Returns whether requests are also throttled under the address they go to, as `ip/ADDRESS`. A
+    /// map cannot add that scope, because the address is known only after name resolution.
     fn wants_address(&self) -> bool {
         false
     }
 }
 
-/// A request whose scopes are asked for, and what was answered so far.
+/// A request whose scopes are wanted, and the scopes added so far.
 pub struct ScopeQuery<'a> {
     url: &'a CrawlUrl,
     facts: Facts<'a>,
     defer: Option<&'a mut dyn FnMut() -> Later>,
     scopes: Scopes,
-    unheard: bool,
+    is_ignored: bool,
 }
 
-/// What a request says beyond its URL.
+/// The parts of a request besides its URL.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts<'a> {
     pub method: &'a str,
@@ -74,8 +75,8 @@ pub(crate) struct Facts<'a> {
 }
 
 impl<'a> ScopeQuery<'a> {
-    /// Asks about a GET of `url` where nobody can wait for an answer: a map that wants to answer
-    /// later is taken at its word that it has none, and the request is mapped by its host.
+    /// A query about a GET of `url` that must be answered at once. If the map asks for a later
+    /// answer, that answer is ignored and the request is mapped by its host.
     pub fn about(url: &'a CrawlUrl) -> Self {
         ScopeQuery {
             url,
@@ -86,11 +87,11 @@ impl<'a> ScopeQuery<'a> {
             },
             defer: None,
             scopes: Scopes::new(),
-            unheard: false,
+            is_ignored: false,
         }
     }
 
-    /// Asks about a request. `defer` is called for every answer that is to come later.
+    /// A query about a request. `defer` is called for every answer that will come later.
     pub(crate) fn new(
         url: &'a CrawlUrl,
         facts: Facts<'a>,
@@ -103,18 +104,18 @@ impl<'a> ScopeQuery<'a> {
         }
     }
 
-    /// Where it goes to.
+    /// URL of the request.
     pub fn url(&self) -> &'a CrawlUrl {
         self.url
     }
 
-    /// Its method.
+    /// Method of the request.
     pub fn method(&self) -> &'a str {
         self.facts.method
     }
 
-    /// The first of its own header fields of this name. What the crawl adds to every request
-    /// (`User-Agent`, `Host`) is not among them.
+    /// The first header field of this name that the request sets itself. Fields that the crawl adds
+    /// to every request (`User-Agent`, `Host`) are not included.
     pub fn header(&self, name: &str) -> Option<&'a str> {
         self.facts
             .headers
@@ -123,47 +124,47 @@ impl<'a> ScopeQuery<'a> {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The JSON that its caller gave it.
+    /// The JSON value that the caller attached to the request.
     pub fn meta(&self) -> Option<&'a RawValue> {
         self.facts.meta
     }
 
     /// Adds a scope.
     pub fn add(&mut self, name: impl Into<String>) {
-        self.scopes.put(Entry::of(name));
+        self.scopes.insert(Entry::of(name));
     }
 
-    /// Adds a scope, and what the request is expected to cost of its quota.
+    /// Adds a scope, with the expected cost of the request in units of its quota.
     pub fn add_cost(&mut self, name: impl Into<String>, units: f64) {
-        self.scopes.put(Entry::of(name).cost(units));
+        self.scopes.insert(Entry::of(name).cost(units));
     }
 
-    /// Adds scopes: a name, a list, a set, a map of names to costs.
+    /// Adds scopes, given as a name, a list, a set, or a map of names to costs.
     pub fn add_all(&mut self, scopes: impl Into<Scopes>) {
         self.scopes.join(scopes.into());
     }
 
-    /// Says that the order of the scopes means nothing: none is more specific than the others, and
-    /// a refusal is about all of them.
+    /// Declares the scopes unordered: none is more specific than the others, and a refusal concerns
+    /// all of them.
     pub fn unordered(&mut self) {
         self.scopes.set_unordered();
     }
 
-    /// Says that the answer, or the rest of it, comes later. What was added stays, and goes before
-    /// what comes.
+    /// Announces that the answer, or the rest of it, comes later. Scopes added so far are kept, in
+    /// front of those that come later.
     pub fn later(&mut self) -> Later {
         match &mut self.defer {
             Some(defer) => defer(),
             None => {
-                self.unheard = true;
+                self.is_ignored = true;
                 Later::new(|_| ())
             }
         }
     }
 
-    /// What was answered, once the map has returned.
+    /// The scopes, after the map has returned.
     pub fn into_scopes(mut self) -> Scopes {
-        if self.unheard {
+        if self.is_ignored {
             ByHost.scopes(&mut self);
         }
         self.scopes
@@ -179,35 +180,35 @@ impl fmt::Debug for ScopeQuery<'_> {
     }
 }
 
-/// An answer that is still to be given, from any thread. Dropped without one, the request is mapped
-/// by its host.
-#[must_use = "dropped at once, the request is mapped by its host"]
+/// An answer that is still to be given, from any thread. If it is dropped without one, the request
+/// is mapped by its host.
+#[must_use = "if it is dropped, the request is mapped by its host"]
 pub struct Later {
-    tell: Option<Tell>,
+    on_answer: Option<OnAnswer>,
 }
 
-type Tell = Box<dyn FnOnce(Option<Scopes>) + Send + Sync>;
+type OnAnswer = Box<dyn FnOnce(Option<Scopes>) + Send + Sync>;
 
 impl Later {
-    /// `tell` hears the answer, or `None` where there will be none. It is called once.
-    pub(crate) fn new(tell: impl FnOnce(Option<Scopes>) + Send + Sync + 'static) -> Self {
+    /// `on_answer` is called once, with the answer, or with `None` if there will be none.
+    pub(crate) fn new(on_answer: impl FnOnce(Option<Scopes>) + Send + Sync + 'static) -> Self {
         Later {
-            tell: Some(Box::new(tell)),
+            on_answer: Some(Box::new(on_answer)),
         }
     }
 
-    /// Gives the answer. One that comes after the crawl ended is nobody's.
+    /// Gives the answer. An answer after the end of the crawl is ignored.
     pub fn answer(mut self, scopes: impl Into<Scopes>) {
-        if let Some(tell) = self.tell.take() {
-            tell(Some(scopes.into()));
+        if let Some(on_answer) = self.on_answer.take() {
+            on_answer(Some(scopes.into()));
         }
     }
 }
 
 impl Drop for Later {
     fn drop(&mut self) {
-        if let Some(tell) = self.tell.take() {
-            tell(None);
+        if let Some(on_answer) = self.on_answer.take() {
+            on_answer(None);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Scopes, and when each may send. Pure: time is an argument.
+//! Scopes, and when each may send. Pure: the current time is an argument.
 //!
-//! `engine` is the story; `scope` holds one scope's state. The way of a 429: `signal` reads what it
-//! means, `engine/answers` which scopes it is about, `scope/rules` puts the pace together again from
-//! what each rule asks for, and `backoff` is the rule that asks for more time.
+//! Start reading at `engine`; `scope` holds the state of one scope. A 429 passes through these
+//! files: `signal` interprets it, `engine/answers` selects the scopes it concerns, `scope/rules`
+//! recomputes the pace from all rules, and `backoff` is the rule that makes the delay longer.
 
 pub mod engine;
 pub mod scope;

@@ -1,13 +1,13 @@
-//! What one scope may spend per window: a ledger of estimates, corrected by what answers say.
+//! The ledger of one scope's quota: estimated costs per window, corrected by what answers report.
 //!
 //! ```text
 //! charge ──► reserved ──departed──► spent, unanswered ──settle──► spent, corrected
 //!                └────give_back────► nothing
 //! ```
 //!
-//! What is reserved counts in whatever window comes, because nobody knows in which it will leave;
-//! once departed it counts where it left. So a slow handshake never carries a request into a window
-//! that was full without it.
+//! A reserved cost counts in every window, because it is unknown in which one the request will
+//! depart; after the departure it counts in that window. So a slow handshake never carries a
+//! request into a window that was already full.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use std::time::Duration;
 use super::settings::{Oversize, Quota, WindowKind};
 use crate::base::time::Instant;
 
-/// What one scope may spend per window, and what it has spent.
+/// The quota of one scope and what was spent of it.
 ///
-/// Amounts are kept in whole millionths of a unit, so that ten costs of 1.1 are 11 and a ledger
-/// never ends up a rounding error short of blank. A cost that is no number of units (negative, not
-/// a number, without end) counts as more than any window holds: never as less than it is.
+/// Amounts are integers, in millionths of a unit, so that ten costs of 1.1 are exactly 11 and
+/// rounding errors never accumulate. An invalid cost (negative, not a number, infinite) counts as
+/// more than any window holds, never as less.
 #[derive(Clone, Debug)]
 pub(super) struct Ledger {
     quota: Micros,
@@ -30,45 +30,47 @@ pub(super) struct Ledger {
     /// Departed and not settled.
     unanswered: Sum,
     spent: Spent,
-    /// What the server says it has counted, where it says so.
+    /// The server's own count, if it reports one.
     view: Option<View>,
 }
 
-/// What was charged for one request, and when that left.
+/// The cost charged for one request, and its departure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Charge {
     cost: Micros,
-    /// Its departure; `RESERVED` until then.
+    /// Time of departure; `RESERVED` until then.
     at: Instant,
 }
 
-/// Whether a cost may be charged.
+/// When a cost may be charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
     /// At once.
     Now,
-    /// Not before then, if nothing changes: charges given back or settled may make it earlier, and
-    /// what is reserved and leaves in the meantime later.
+    /// Not before this time, if nothing changes. Costs that are given back or settled may make it
+    /// earlier; reserved costs that depart meanwhile may make it later.
     At(Instant),
-    /// Not at all: it costs more than a window holds, and that is refused.
+    /// Never: it costs more than a window holds, and such requests are refused.
     Never,
 }
 
-/// What has departed, by kind of window.
+/// Departed costs, by kind of window.
 #[derive(Clone, Debug)]
 enum Spent {
-    /// The window began with the first departure since the last one ended. That was gone as much
-    /// later, and the window ends so much later.
+    /// The window began with the first departure after the previous one ended. `late`: how much
+    /// later than its charge that request was on the wire, which extends the window by the same
+    /// amount.
     Fixed {
-        began: Option<Instant>,
+        started_at: Option<Instant>,
         late: Duration,
         sum: Sum,
     },
-    /// Departures of the last window, oldest first.
+    /// Departures within the last window, oldest first.
     Sliding { log: VecDeque<Slice>, sum: Sum },
 }
 
-/// Departures close to each other. They end together with the last of them, so none ends early.
+/// Departures close to each other. They expire together with the last of them, so none expires
+/// early.
 #[derive(Clone, Copy, Debug)]
 struct Slice {
     first: Instant,
@@ -83,25 +85,25 @@ struct View {
     until: Instant,
 }
 
-/// Millionths of a unit; more than 18 million million units count as so many.
+/// Millionths of a unit, saturating at 18 million million units.
 type Micros = u64;
-/// So many of those that no sum overflows.
+/// A sum of [`Micros`], wide enough never to overflow.
 type Sum = u128;
 
-/// A charge that has not departed.
+/// Marks a charge that has not departed.
 const RESERVED: Instant = Instant::FAR_FUTURE;
-/// Departures within this share of a window are one slice of the log. So it has at most two more
-/// slices than this, some 6 KiB, and no spending is remembered for more than 1/128 of a window too
-/// long.
+/// Departures within this fraction of a window share one slice of the log. So the log has at most
+/// two slices more than this, about 6 KiB, and no cost is counted for longer than 1/128 of a window
+/// too much.
 const SLICES: u32 = 128;
-/// How much longer than a minute `requests_per_minute` looks back. A request that departs late and
-/// arrives soon may follow closely one that departed early and arrived late; a second is more than
-/// a segment that is lost twice takes at usual round trips, and costs less than 2 % of the rate.
+/// Extra time that `requests_per_minute` looks back beyond a minute. A request that departs late
+/// and arrives fast may closely follow one that departed early and arrived late. One second covers
+/// a segment that is lost twice at usual round trips, and costs less than 2 % of the rate.
 const ARRIVAL_MARGIN: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
 impl Ledger {
-    /// An untouched ledger.
+    /// A ledger without any costs.
     pub fn new(quota: Quota) -> Self {
         Ledger {
             quota: micros_down(quota.units),
@@ -111,7 +113,7 @@ impl Ledger {
             unanswered: 0,
             spent: match quota.kind {
                 WindowKind::Fixed => Spent::Fixed {
-                    began: None,
+                    started_at: None,
                     late: Duration::ZERO,
                     sum: 0,
                 },
@@ -124,11 +126,11 @@ impl Ledger {
         }
     }
 
-    /// A documented limit: no more requests than this arrive in any 60 s, each of them charged as
-    /// one unit. A limit below one is one request in as many minutes as that makes.
+    /// A documented limit: at most this many requests arrive in any 60 s, each charged as one unit.
+    /// A limit below 1 is one request in correspondingly more minutes.
     pub fn per_minute(limit: f64) -> Self {
         let span = if limit < 1.0 {
-            // What is no limit at all (zero, negative) is one request in 584 years.
+            // Zero or a negative limit becomes one request in 584 years.
             Duration::try_from_secs_f64(MINUTE.as_secs_f64() / limit).unwrap_or(Duration::MAX)
         } else {
             MINUTE
@@ -141,10 +143,10 @@ impl Ledger {
         })
     }
 
-    /// When a cost may be charged.
+    /// Returns when a cost may be charged.
     ///
-    /// One that is more than a window holds waits until nothing at all is spent or reserved, or is
-    /// refused. One of zero waits for nothing.
+    /// A cost larger than a whole window waits until nothing is spent or reserved, or is refused. A
+    /// cost of zero never waits.
     pub fn fits_at(&self, cost: f64, now: Instant) -> Fit {
         let cost = micros_up(cost);
         if self.window.is_zero() || cost == 0 {
@@ -159,7 +161,7 @@ impl Ledger {
         let after_window = now + self.window;
         let mut fits_at = now;
         if self.reserved > most {
-            // It may leave now, and counts for a window then.
+            // It may depart now, and then counts for a whole window.
             fits_at = after_window;
         } else {
             fits_at = fits_at.max(self.spent_within(most - self.reserved, now));
@@ -176,7 +178,7 @@ impl Ledger {
         }
     }
 
-    /// Reserves a cost, whether it fits or not. To be followed by [`Ledger::departed`] or
+    /// Reserves a cost, whether it fits or not. Must be followed by [`Ledger::departed`] or
     /// [`Ledger::give_back`].
     pub fn charge(&mut self, cost: f64) -> Charge {
         let cost = if self.window.is_zero() {
@@ -188,8 +190,8 @@ impl Ledger {
         Charge { cost, at: RESERVED }
     }
 
-    /// The request left, or its set-up failed and counts as if it had: its window is known now. To
-    /// be followed by [`Ledger::settle`].
+    /// Records that the request departed, or that its set-up failed, which counts the same. Must be
+    /// followed by [`Ledger::settle`].
     pub fn departed(&mut self, charge: Charge, at: Instant) -> Charge {
         if charge.at != RESERVED {
             return charge;
@@ -203,13 +205,16 @@ impl Ledger {
         }
     }
 
-    /// What has departed was gone at this moment, a little later: its window runs from there, or what
-    /// leaves at the end of it would be one too many for the server.
-    pub fn gone(&mut self, charge: Charge, at: Instant) {
+    /// Reports that a departed request was on the wire only at this later time. Its window runs
+    /// from then; otherwise a request at the end of the window would be one too many for the
+    /// server.
+    pub fn reached_wire(&mut self, charge: Charge, at: Instant) {
         let departed = charge.at;
         match &mut self.spent {
-            Spent::Fixed { began, late, .. } => {
-                if *began == Some(departed) {
+            Spent::Fixed {
+                started_at, late, ..
+            } => {
+                if *started_at == Some(departed) {
                     *late = at.saturating_since(departed).max(*late);
                 }
             }
@@ -224,7 +229,7 @@ impl Ledger {
         }
     }
 
-    /// It never left.
+    /// Gives back the cost of a request that did not depart.
     pub fn give_back(&mut self, charge: Charge, now: Instant) {
         let cost = Sum::from(charge.cost);
         if charge.at == RESERVED {
@@ -235,14 +240,15 @@ impl Ledger {
         }
     }
 
-    /// The request has its answer, or will have none: what it did cost, and what the server says
-    /// remains, where it says so. Gives the units by which it cost more than was charged.
+    /// Settles a charge when the request has its answer, or will have none: `actual` is its real
+    /// cost and `remaining` the quota left according to the server, where reported. Returns the
+    /// units by which it cost more than was charged.
     ///
-    /// More than the estimate counts in the present window; less is given back only where the
-    /// estimate counts in it still, or it would be free in a later one. What is no number of units
-    /// is not said. What remains is said of the window in which the request left, and makes nothing
-    /// faster: the larger of our count and the server's holds. Requests that have no answer yet
-    /// are added to the server's, which may not have seen them.
+    /// An excess over the estimate counts in the present window. A rest is given back only if the
+    /// estimate still counts in the present window; otherwise it would be added to a later one.
+    /// Invalid amounts are ignored. `remaining` refers to the window in which the request departed,
+    /// and never allows more: the larger of our count and the server's applies. Unanswered requests
+    /// are added to the server's count, which may not include them.
     pub fn settle(
         &mut self,
         charge: Charge,
@@ -275,34 +281,39 @@ impl Ledger {
         (actual as f64 - estimate as f64) / MICROS_PER_UNIT
     }
 
-    /// No more than this remains in the present window, which begins now if there is none: for
-    /// what is known otherwise than from the answer to a charge.
+    /// Limits what remains in the present window, which begins now if there is none. For knowledge
+    /// that does not come from the answer to a charge.
     pub fn remaining(&mut self, units: f64, now: Instant) {
         if is_amount(units) && !self.window.is_zero() {
             self.set_view(units, now);
         }
     }
 
-    /// Units that are spent or reserved in the present window, by our count or the server's.
+    /// Units spent or reserved in the present window, by our count or the server's.
     pub fn consumed_units(&self, now: Instant) -> f64 {
         self.consumed(now) as f64 / MICROS_PER_UNIT
     }
 
-    /// Whether it could be made anew without anybody noticing.
+    /// Returns whether the ledger equals a new one.
     #[cfg(test)]
     pub fn is_blank(&self, now: Instant) -> bool {
         self.blank_at() <= now
     }
 
-    /// When it will be blank, if nothing more is spent. `FAR_FUTURE` while something is reserved.
+    /// When the ledger will be blank if nothing more is spent. `FAR_FUTURE` while a cost is
+    /// reserved.
     pub fn blank_at(&self) -> Instant {
         if self.reserved > 0 {
             return Instant::FAR_FUTURE;
         }
         let spent_until = match &self.spent {
-            Spent::Fixed { began, late, sum } => began
+            Spent::Fixed {
+                started_at,
+                late,
+                sum,
+            } => started_at
                 .filter(|_| *sum > 0)
-                .map(|began| began + *late + self.window),
+                .map(|started_at| started_at + *late + self.window),
             Spent::Sliding { log, .. } => log
                 .iter()
                 .rfind(|slice| slice.sum > 0)
@@ -323,11 +334,15 @@ impl Ledger {
         self.view.filter(|view| now < view.until)
     }
 
-    /// What has departed and counts now.
+    /// Departed costs that count now.
     fn spent_at(&self, now: Instant) -> Sum {
         match &self.spent {
-            Spent::Fixed { began, late, sum } => match began {
-                Some(began) if now < *began + *late + self.window => *sum,
+            Spent::Fixed {
+                started_at,
+                late,
+                sum,
+            } => match started_at {
+                Some(started_at) if now < *started_at + *late + self.window => *sum,
                 _ => 0,
             },
             Spent::Sliding { log, sum } => {
@@ -339,11 +354,15 @@ impl Ledger {
         }
     }
 
-    /// When no more than `most` of what has departed counts.
+    /// When at most `most` of the departed costs will still count.
     fn spent_within(&self, most: Sum, now: Instant) -> Instant {
         match &self.spent {
-            Spent::Fixed { began, late, sum } => match began {
-                Some(began) if *sum > most => *began + *late + self.window,
+            Spent::Fixed {
+                started_at,
+                late,
+                sum,
+            } => match started_at {
+                Some(started_at) if *sum > most => *started_at + *late + self.window,
                 _ => now,
             },
             Spent::Sliding { log, sum } => {
@@ -354,7 +373,8 @@ impl Ledger {
                     && let Some(slice) = slices.next()
                 {
                     counts -= slice.sum;
-                    // One may end after the next has begun: its last was gone that late.
+                    // A slice may expire after the next one: its last departure was on the wire
+                    // that late.
                     at = at.max(slice.last + self.window);
                 }
                 at
@@ -362,21 +382,25 @@ impl Ledger {
         }
     }
 
-    /// Adds a departure; gives the moment under which it is found again.
+    /// Adds a departure. Returns the time under which it is found again.
     fn spend(&mut self, amount: Sum, at: Instant) -> Instant {
         let window = self.window;
         match &mut self.spent {
-            Spent::Fixed { began, late, sum } => {
-                let start = *began.get_or_insert(at);
+            Spent::Fixed {
+                started_at,
+                late,
+                sum,
+            } => {
+                let start = *started_at.get_or_insert(at);
                 if at >= start + *late + window {
-                    *began = Some(at);
+                    *started_at = Some(at);
                     *late = Duration::ZERO;
                     *sum = 0;
                     self.view = None;
                 }
                 *sum += amount;
-                // A stamp from before the window began is counted in it all the same.
-                at.max(began.unwrap_or(at))
+                // A time before the start of the window counts in it all the same.
+                at.max(started_at.unwrap_or(at))
             }
             Spent::Sliding { log, sum } => {
                 while let Some(slice) = log.front()
@@ -406,12 +430,12 @@ impl Ledger {
         }
     }
 
-    /// Saturates: where settings change under way, a charge may be of the ledger before this one.
+    /// Saturates: after a change of settings a charge may belong to the previous ledger.
     fn unreserve(&mut self, cost: Sum) {
         self.reserved = self.reserved.saturating_sub(cost);
     }
 
-    /// Takes back what departed at `at`, if that counts still.
+    /// Gives back a cost that departed at `at`, if it still counts.
     fn refund(&mut self, at: Instant, amount: Sum, now: Instant) {
         if !self.is_current(at, now) {
             return;
@@ -431,32 +455,36 @@ impl Ledger {
         }
     }
 
-    /// Whether what departed at `at` counts at `now`.
+    /// Returns whether a departure at `at` still counts at `now`.
     fn is_current(&self, at: Instant, now: Instant) -> bool {
         match &self.spent {
-            Spent::Fixed { began, late, .. } => {
-                began.is_some_and(|began| began <= at && now < began + *late + self.window)
-            }
+            Spent::Fixed {
+                started_at, late, ..
+            } => started_at.is_some_and(|started_at| {
+                started_at <= at && now < started_at + *late + self.window
+            }),
             Spent::Sliding { .. } => now < at + self.window,
         }
     }
 
-    /// The server's count, until the present window ends.
+    /// Applies the server's count until the present window ends.
     ///
-    /// In a fixed window it only grows, so of answers that overtook each other the largest count is
-    /// the newest. In a sliding one the answer that came last is taken for it.
+    /// In a fixed window the count only grows, so of answers that arrive out of order the largest
+    /// count is the newest. In a sliding one the last answer is taken as the newest.
     fn set_view(&mut self, remaining: f64, now: Instant) {
         let spent = Sum::from(self.quota.saturating_sub(micros_down(remaining)));
         if let Spent::Fixed { .. } = self.spent {
-            // Opens the window where none is.
+            // Starts a window if there is none.
             self.spend(0, now);
         }
         let (spent, until) = match &self.spent {
-            Spent::Fixed { began, late, .. } => {
+            Spent::Fixed {
+                started_at, late, ..
+            } => {
                 let before = self.view.map_or(0, |view| view.spent);
                 (
                     spent.max(before),
-                    began.unwrap_or(now) + *late + self.window,
+                    started_at.unwrap_or(now) + *late + self.window,
                 )
             }
             Spent::Sliding { .. } => (spent, now + self.window),
@@ -466,16 +494,16 @@ impl Ledger {
 }
 
 const MICROS_PER_UNIT: f64 = 1e6;
-/// A product this close to a whole number was meant to be one: 1.1 times a million is not, in
-/// binary, by two parts in 10^16.
+/// A product this close to an integer is taken as that integer: in binary, 1.1 times a million is
+/// off by two parts in 10^16.
 const ROUNDING: f64 = 1e-12;
 
-/// Whether this is a number of units.
+/// Returns whether this is a valid number of units.
 fn is_amount(units: f64) -> bool {
     units.is_finite() && units >= 0.0
 }
 
-/// A cost, never less than it is.
+/// Converts a cost, rounding up.
 fn micros_up(units: f64) -> Micros {
     if !is_amount(units) {
         return Micros::MAX;
@@ -485,14 +513,14 @@ fn micros_up(units: f64) -> Micros {
     whole(exact).unwrap_or(exact.ceil()) as Micros
 }
 
-/// What may be spent, never more than it is.
+/// Converts a remaining quota, rounding down.
 fn micros_down(units: f64) -> Micros {
     let exact = units * MICROS_PER_UNIT;
-    // Saturates, and what is no number is nothing.
+    // Saturates; NaN becomes 0.
     whole(exact).unwrap_or(exact.floor()) as Micros
 }
 
-/// The whole number that was meant.
+/// The integer that was meant, if `exact` is very close to one.
 fn whole(exact: f64) -> Option<f64> {
     let rounded = exact.round();
     (rounded > 0.0 && (exact - rounded).abs() <= exact.abs() * ROUNDING).then_some(rounded)

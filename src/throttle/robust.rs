@@ -1,22 +1,23 @@
-//! AutoThrottle's robust mode: as many requests in flight as the target says, whatever the latency
-//! pretends.
+//! AutoThrottle's robust mode: keeps the target number of requests in flight without being misled
+//! by single latencies.
 //!
-//! The delay is the usual busy time of a request ÷ target concurrency. What is usual is `mix.rs`'s
-//! to say: outliers are left out, classes of pages are told apart, and changes are followed. Beyond
-//! that:
+//! The delay is the usual busy time of a request ÷ target concurrency. `mix.rs` estimates the usual
+//! busy time: it ignores outliers, separates classes of pages, and follows changes. In addition:
 //!
-//! - Replies from caches say nothing of the origin. Every request is paced as if it missed.
-//! - A latency that is a mere bound, since our own thread was busy, teaches what it contradicts.
-//! - What is no success never makes the pace faster.
-//! - A body that takes its time keeps its server busy as a head does: see [`Robust::ended`].
-//! - The delay falls to a quarter per reply at most, so that no single reply makes a burst.
-//! - A mean promises nothing about the moment, so in flight is bounded: see [`in_flight_max`].
+//! - Replies from caches say nothing about the origin. Every request is paced as if it missed.
+//! - A latency known only as an interval, because our own thread was busy, counts only as far as it
+//!   contradicts the estimate.
+//! - A failure never makes the pace faster.
+//! - A slow body keeps its server busy as a slow head does: see [`Robust::ended`].
+//! - The delay falls to a quarter per reply at most, so that no single reply causes a burst.
+//! - A mean does not bound the number in flight at any moment, so that is bounded separately: see
+//!   [`in_flight_max`].
 
 use std::borrow::Cow;
 use std::time::Duration;
 
 use super::autothrottle;
-use super::mix::{Learned, Mix};
+use super::mix::{Mix, Recorded};
 use super::settings::{AutoThrottle, LatencyFrom};
 use super::signal::Signal;
 use crate::base::time::{Instant, nanos};
@@ -26,52 +27,53 @@ use crate::base::time::{Instant, nanos};
 pub struct Robust {
     /// In nanoseconds.
     delay: u64,
-    /// From departure to head, of what the origin answered.
+    /// Time from departure to head, for replies of the origin.
     heads: Mix,
-    /// From head to end of body; few sites are slow there.
+    /// Time from head to end of body; allocated only for sites with slow bodies.
     bodies: Option<Box<Mix>>,
 }
 
-/// What a reply did to the delay.
+/// Effect of a reply on the delay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adjusted {
     /// The delay before.
     pub before: Duration,
     /// The delay from now on.
     pub after: Duration,
-    /// The delay that is aimed at; `None` where the reply taught nothing.
+    /// The delay aimed at; `None` if the reply was not used.
     pub target: Option<Duration>,
-    /// Words for a person.
+    /// Human-readable text.
     pub reason: Cow<'static, str>,
-    /// A cache answered, or seems to have.
+    /// A cache answered, or probably did.
     pub suspect: bool,
 }
 
-/// A body that ended, or broke off, behind a final head.
+/// A body that ended or broke off after a final head.
 #[derive(Clone, Copy, Debug)]
 pub struct Body {
-    /// From departure to head, as the scope's `latency_from` has it.
+    /// Time from departure to head, measured as the scope's `latency_from` says.
     pub latency: Duration,
-    /// From departure to the end of the body.
+    /// Time from departure to the end of the body.
     pub took: Duration,
-    /// The head was a success, and the body is whole.
+    /// The head was a success, and the body is complete.
     pub success: bool,
     /// As in [`Signal::cached`].
     pub cached: Option<bool>,
 }
 
-/// Requests in flight at most, at this target: it, rounded down, and one.
+/// Maximum number of requests in flight at this target: the target rounded down, plus one.
 ///
-/// The delay holds the target on average. When a slow batch begins the average is still that of
-/// the quick one, and a server that hangs teaches nothing before the first timeout; this bounds
-/// what is sent until then. At a constant latency it changes next to nothing, jitter or not.
+/// The delay keeps the target on average. When a slow batch begins, the mean is still that of the
+/// fast one, and a server that hangs yields no measurement before the first timeout; this bounds
+/// the requests sent until then. At a constant latency it has almost no effect, with jitter or
+/// without.
 pub fn in_flight_max(settings: &AutoThrottle) -> u32 {
     // A cast to an integer saturates.
     (settings.target_concurrency as u32).saturating_add(1)
 }
 
 impl Robust {
-    /// The state before the first reply: the start delay, never under the scope's own `floor`.
+    /// The state before the first reply: the start delay, but at least the scope's own `floor`.
     pub fn new(settings: &AutoThrottle, floor: Duration) -> Self {
         Robust {
             delay: nanos(autothrottle::start_delay(settings, floor)),
@@ -85,8 +87,7 @@ impl Robust {
         Duration::from_nanos(self.delay)
     }
 
-    /// Learns from a final head, or from the lack of one: the latency of what timed out is the
-    /// time that was waited.
+    /// Learns from a final head, or from its absence: the latency of a timeout is the time waited.
     pub fn answer(
         &mut self,
         settings: &AutoThrottle,
@@ -99,16 +100,16 @@ impl Robust {
             LatencyFrom::Send => signal.server_latency,
         };
         let Some(latency) = latency else {
-            return self.unchanged("it has no latency to learn from", false);
+            return self.unchanged("no latency was measured", false);
         };
         let success = signal.is_success(false);
         let ceiling = ceiling(settings, floor);
         if signal.cached == Some(true) {
             if !success || !self.heads.is_empty() {
-                return self.unchanged("a cache's reply says nothing of the origin", true);
+                return self.unchanged("a cached reply says nothing about the origin", true);
             }
-            let target = delay_for(UNSEEN, settings, floor);
-            let reason = "from a cache, the origin unseen: paced as if it took a second";
+            let target = delay_for(BUSY_UNSEEN, settings, floor);
+            let reason = "cached reply, origin unknown: paced as if it took a second";
             return self.adjust(target.min(self.delay()), target, ceiling, reason, true);
         }
         let present = match self.heads.usual() {
@@ -117,7 +118,7 @@ impl Robust {
         };
         let latency = match signal.believed(latency, present) {
             believed if believed == present && !signal.slack.is_zero() => {
-                let reason = "a mere bound, and no contradiction to what is usual";
+                let reason = "latency known only as an interval that includes the usual one";
                 return self.unchanged(reason, false);
             }
             believed => believed,
@@ -125,32 +126,32 @@ impl Robust {
         if !success {
             return self.answer_failed(settings, floor, latency, now);
         }
-        let learned = self.heads.learn(latency, true, now);
+        let learned = self.heads.record(latency, true, now);
         let target = self.target(settings, floor);
         let (aim, reason, suspect) = match learned {
-            Learned::First if target > self.delay() => {
+            Recorded::First if target > self.delay() => {
                 let present = self.delay().min(ceiling);
-                (present, "one slow reply: waits for more", false)
+                (present, "one slow reply: ignored until more follow", false)
             }
-            Learned::First | Learned::Counted => {
+            Recorded::First | Recorded::Counted => {
                 (target, "usual latency ÷ target concurrency", false)
             }
-            Learned::Outlier => (
+            Recorded::Outlier => (
                 target,
-                "unlike the others: waits for more of its kind",
+                "outlier: ignored until more of its kind follow",
                 false,
             ),
-            Learned::Changed => (target, "the latency changed for good", false),
-            Learned::LikeACache => (
+            Recorded::Changed => (target, "the latency changed", false),
+            Recorded::CacheHit => (
                 target,
-                "far too quick beside the others: taken for a cache's",
+                "far faster than the others: taken for a cache hit",
                 true,
             ),
         };
         self.adjust(aim, target, ceiling, reason, suspect)
     }
 
-    /// Learns from what was no success: only what makes the pace slower.
+    /// Learns from a failure: it can only make the pace slower.
     fn answer_failed(
         &mut self,
         settings: &AutoThrottle,
@@ -158,30 +159,30 @@ impl Robust {
         latency: Duration,
         now: Instant,
     ) -> Adjusted {
-        let quick = "no success, and quick: never makes the pace faster";
+        let quick = "fast failure: never makes the pace faster";
         if latency.as_secs_f64() <= self.delay().as_secs_f64() * settings.target_concurrency {
             return self.unchanged(quick, false);
         }
         let before = self.heads.clone();
-        let learned = self.heads.learn(latency, false, now);
+        let learned = self.heads.record(latency, false, now);
         if self.heads.falls_from(&before) {
-            // Slow, but quicker than others of its class.
+            // Slow, but faster than others of its class.
             self.heads = before;
             return self.unchanged(quick, false);
         }
         let target = self.target(settings, floor);
         let (aim, reason) = match learned {
-            Learned::First => (self.delay(), "one slow failure: waits for more"),
-            _ => (target.max(self.delay()), "no success, and slow"),
+            Recorded::First => (self.delay(), "one slow failure: ignored until more follow"),
+            _ => (target.max(self.delay()), "slow failure"),
         };
         self.adjust(aim, target, ceiling(settings, floor), reason, false)
     }
 
-    /// Learns from the end of a body, where [`answer`](Robust::answer) was told of its head.
+    /// Learns from the end of a body whose head was passed to [`answer`](Robust::answer) before.
     ///
-    /// What the body takes beyond the head keeps a connection of the server busy as well, so that
-    /// the busy time is the sum of both. They are learned apart: most sites are slow in one of
-    /// them only, and most bodies end with their heads, which costs no memory here.
+    /// The time that the body takes beyond the head keeps a connection of the server busy as well,
+    /// so the busy time is the sum of both. They are estimated separately: most sites are slow in
+    /// only one of them, and bodies that end with their heads use no memory here.
     pub fn ended(
         &mut self,
         settings: &AutoThrottle,
@@ -191,7 +192,7 @@ impl Robust {
     ) -> Adjusted {
         let extra = body.took.saturating_sub(body.latency);
         if body.cached == Some(true) {
-            return self.unchanged("a cache's reply says nothing of the origin", true);
+            return self.unchanged("a cached reply says nothing about the origin", true);
         }
         if self.bodies.is_none() {
             let heads = self.heads.usual().unwrap_or(0.0);
@@ -200,30 +201,30 @@ impl Robust {
             }
         }
         let bodies = self.bodies.get_or_insert_with(|| {
-            // Those before ended with their heads.
+            // Earlier bodies ended with their heads.
             let mut bodies = Mix::default();
-            bodies.learn(Duration::ZERO, true, now);
+            bodies.record(Duration::ZERO, true, now);
             Box::new(bodies)
         });
         if !body.success && extra.as_secs_f32() <= bodies.usual().unwrap_or(0.0) {
-            return self.unchanged("it broke off: never makes the pace faster", false);
+            return self.unchanged("the body broke off: never makes the pace faster", false);
         }
         let before = bodies.clone();
-        let learned = bodies.learn(extra, body.success, now);
+        let learned = bodies.record(extra, body.success, now);
         if !body.success && bodies.falls_from(&before) {
             *bodies = before;
-            return self.unchanged("it broke off: never makes the pace faster", false);
+            return self.unchanged("the body broke off: never makes the pace faster", false);
         }
         if bodies.longest() < BODY_SHORTEST.as_secs_f32() {
-            // None of the slow ones is remembered.
+            // No slow body is remembered.
             self.bodies = None;
         }
         let target = self.target(settings, floor);
         let reason = match learned {
-            Learned::Outlier => "unlike other bodies: waits for more of its kind",
+            Recorded::Outlier => "outlier among bodies: ignored until more of its kind follow",
             _ => "bodies take longer than their heads",
         };
-        // What broke off raises the mean of bodies; that of heads may have fallen meanwhile.
+        // A broken body raises the mean of bodies, but that of heads may have fallen meanwhile.
         let least = if body.success {
             Duration::ZERO
         } else {
@@ -240,14 +241,14 @@ impl Robust {
         match (heads, bodies) {
             (None, None) => self.delay(),
             (heads, bodies) => {
-                let busy = heads.map_or(0.0, |heads| heads.max(QUICKEST)) + bodies.unwrap_or(0.0);
+                let busy = heads.map_or(0.0, |heads| heads.max(BUSY_MIN)) + bodies.unwrap_or(0.0);
                 delay_for(busy, settings, floor)
             }
         }
     }
 
-    /// Goes to `aim`, or as far towards it as one reply may lead. A start delay above the ceiling
-    /// falls to it at once: only what was never learned stands above.
+    /// Sets the delay to `aim`, or as close to it as one reply may lead. A start delay above the
+    /// ceiling falls to it at once: only a delay that was not learned can be above.
     fn adjust(
         &mut self,
         aim: Duration,
@@ -257,7 +258,7 @@ impl Robust {
         suspect: bool,
     ) -> Adjusted {
         let before = self.delay();
-        let after = aim.max((before / FALL_AT_MOST).min(ceiling));
+        let after = aim.max((before / FALL_MAX).min(ceiling));
         self.delay = nanos(after);
         Adjusted {
             before,
@@ -279,33 +280,35 @@ impl Robust {
     }
 }
 
-/// The delay at which requests that keep the server busy for so many seconds are as many as the
-/// target says, within the bounds.
+/// The delay at which requests with this busy time (seconds) reach the target concurrency, within
+/// the bounds.
 fn delay_for(busy: f64, settings: &AutoThrottle, floor: Duration) -> Duration {
-    // Bounded before it is a span: a tiny target concurrency asks for more than a span can hold.
+    // Clamped before the conversion to `Duration`: a tiny target concurrency would overflow it.
     let ceiling = ceiling(settings, floor);
     let delay = (busy / settings.target_concurrency).min(ceiling.as_secs_f64());
     Duration::from_secs_f64(delay).max(floor)
 }
 
-/// The longest delay that may be learned; the scope's own goes before it.
+/// The longest delay that may be learned; the scope's own delay takes precedence.
 fn ceiling(settings: &AutoThrottle, floor: Duration) -> Duration {
     settings.max_delay.max(floor)
 }
 
-/// The delay falls to this part per reply at most: from the start delay to a tenth of a second in
-/// three or four replies.
-const FALL_AT_MOST: u32 = 4;
-/// While caches alone have answered, the origin is paced as if it took so many seconds: the delay
-/// that holds for a site of which nothing is known (`DOWNLOAD_DELAY`). The next request may be the
-/// one that misses; most origins are quicker than this.
-const UNSEEN: f64 = 1.0;
-/// No origin is taken to be quicker than this, in seconds: replies that all take less may come
-/// from a cache that does not say so, and two hundred a second are plenty for what is behind it.
-const QUICKEST: f64 = 0.005;
-/// A body that ends within this, or
+/// The delay falls at most to this fraction per reply: from the start delay to a tenth of a second
+/// in three or four replies.
+const FALL_MAX: u32 = 4;
+/// While only caches have answered, the origin is paced as if it took this many seconds: the delay
+/// used for an unknown site (`DOWNLOAD_DELAY`). The next request may be the one that misses; most
+/// origins are faster than this.
+const BUSY_UNSEEN: f64 = 1.0;
+/// No origin is assumed to be faster than this, in seconds: replies that all take less may come
+/// from a cache that does not declare itself, and 200 per second are enough for the origin behind
+/// it.
+const BUSY_MIN: f64 = 0.005;
+/// A body that ends within this time, or
 const BODY_SHORTEST: Duration = Duration::from_millis(2);
-/// this part of the usual latency, ended with its head, as long as there are no slower ones.
+/// within this share of the usual latency, counts as ended with its head while no slower ones are
+/// known.
 const BODY_SHARE: f32 = 0.05;
 
 #[cfg(test)]

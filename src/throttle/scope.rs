@@ -1,4 +1,5 @@
-//! One scope: the unit of throttling. Its pace, what is in flight, and when it may send next.
+//! The state of one scope, the unit of throttling: its pace, its requests in flight, and when it
+//! may send next.
 
 mod rules;
 mod slots;
@@ -10,8 +11,6 @@ use std::time::Duration;
 pub(super) use self::rules::{Change, Charges, Hold};
 
 use self::rules::Rules;
-use smallvec::SmallVec;
-
 use super::backoff::{self, Learned};
 use super::decision::Source;
 use super::settings::{Jitter, ScopeSettings};
@@ -19,71 +18,23 @@ use super::signal::{Ending, Feedback, Signal};
 use super::strategy::{Observation, Pace, Strategy};
 use crate::base::time::{Instant, nanos};
 
-/// A scope by its interned number. Numbers are used again once a scope is forgotten.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ScopeId(pub u32);
-
-/// The scopes that a request names, or that its URL maps to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScopeSet {
-    ids: SmallVec<[ScopeId; 4]>,
-    ordered: bool,
-}
-
-impl ScopeSet {
-    /// From the most general to the most specific. The first of doubles counts.
-    pub fn ordered(ids: impl IntoIterator<Item = ScopeId>) -> Self {
-        let mut set = ScopeSet {
-            ids: SmallVec::new(),
-            ordered: true,
-        };
-        for id in ids {
-            if !set.ids.contains(&id) {
-                set.ids.push(id);
-            }
-        }
-        set
-    }
-
-    /// None more specific than another.
-    pub fn unordered(ids: impl IntoIterator<Item = ScopeId>) -> Self {
-        let mut ids: SmallVec<[ScopeId; 4]> = ids.into_iter().collect();
-        ids.sort_unstable();
-        ids.dedup();
-        ScopeSet {
-            ids,
-            ordered: false,
-        }
-    }
-
-    /// The scopes.
-    pub fn ids(&self) -> &[ScopeId] {
-        &self.ids
-    }
-
-    /// Whether the last is the most specific.
-    pub fn is_ordered(&self) -> bool {
-        self.ordered
-    }
-}
-
-/// The settings of a scope, shared by all that have the same.
+/// The settings of a scope, shared by all scopes with the same settings.
 #[derive(Debug)]
 pub(super) struct Profile {
     pub settings: ScopeSettings,
-    /// It bounds what is spent and paces nothing: no refusal is about it.
+    /// It only has a quota and no pace, so no refusal concerns it.
     pub only_quota: bool,
-    /// It came to be by itself (an address's cap, a Crawl-delay): settings do not change it.
+    /// It was created automatically (an address's cap, a Crawl-delay): settings do not change it.
     pub is_implicit: bool,
-    /// How far rampup may raise the concurrency: what may be in flight in all.
+    /// Maximum concurrency for rampup: the global cap.
     pub concurrency_max: u32,
 }
 
 impl Profile {
-    /// These settings, of a scope that paces.
+    /// These settings, of a scope with a pace.
     pub fn of(mut settings: ScopeSettings) -> Self {
         if settings.rampup.is_some() {
-            // What rampup looks for is a pace of the scope; slots would hold it back.
+            // Rampup searches the pace of the whole scope; a delay per slot would limit it.
             settings.delay_per_slot = Duration::ZERO;
         }
         Profile {
@@ -94,7 +45,7 @@ impl Profile {
         }
     }
 
-    /// What backoff goes by, over this pace.
+    /// The inputs of backoff at this base pace.
     fn backoff(&self, base: Pace) -> backoff::Rules<'_> {
         backoff::Rules {
             backoff: &self.settings.backoff,
@@ -105,66 +56,67 @@ impl Profile {
     }
 }
 
-/// No lane and no ticket has this number: the end of a line, or nobody.
-pub(super) const NOBODY: u32 = u32::MAX;
+/// Marks the end of a line, or the absence of a lane or ticket; no lane and no ticket has this
+/// number.
+pub(super) const NO_INDEX: u32 = u32::MAX;
 
 /// The state of one scope.
 ///
-/// *Released* requests hold a place of its concurrency. Until they depart they are *prepared*:
-/// their connection is being made, or waits for the gap to allow.
+/// *Released* requests hold a slot of its concurrency. Until they depart they are *prepared*: their
+/// connection is being set up, or they wait for the gap.
 ///
-/// There may be millions: every field here is one that each of them needs. What a rule needs that
-/// most scopes never meet is in `rules`. It is one line of the processor's cache: whoever looks at
-/// a scope that was not in use lately waits for the memory once.
+/// There may be millions of scopes, so only fields that every scope needs are here; the state of
+/// rules that most scopes never use is in `rules`. The struct is one cache line, so that access to
+/// an idle scope costs one cache miss.
 #[repr(align(64))]
 pub(super) struct Scope {
     pub profile: Arc<Profile>,
     rules: Option<Box<Rules>>,
-    /// The last departure; `FAR_FUTURE` where there was none.
+    /// Time of the last departure; `FAR_FUTURE` before the first.
     last_sent: Instant,
-    /// When the wheel will look at this scope; older entries of it on the wheel are void.
+    /// When the wheel will check this scope; older wheel entries of it are void.
     pub wake_at: Instant,
-    /// The factor around 1 that was drawn for the gap after the last departure.
+    /// Jitter factor, drawn for the gap after the last departure.
     factor: f32,
     pub in_flight: u32,
-    /// Lanes that name this scope.
+    /// Number of lanes with this scope.
     pub lanes: u32,
-    /// The last of the lanes that wait for this scope to release; the line is a ring.
+    /// The last lane in the line that waits for this scope to release; the line is a ring.
     pub waiting: u32,
-    /// The last of the prepared requests that wait for this scope's gap; the line is a ring.
+    /// The last prepared request in the line that waits for this scope's gap; the line is a ring.
     pub departing: u32,
-    /// Its row in the accounts, or `NOBODY`.
+    /// Its row in the accounts, or `NO_INDEX`.
     pub account: u32,
-    /// Requests that are prepared. More than it can count are as good as that many.
+    /// Number of prepared requests, saturating.
     prepared: u16,
-    /// How long a request of this scope usually needs from release to being ready to depart, in
-    /// units of `SETUP_UNIT`.
+    /// Usual time of a request of this scope from release to being ready to depart, in units of
+    /// `SETUP_UNIT`.
     setup: u16,
     pub queued: Queued,
-    /// The first lane in its line waits for the global cap: the scope has an entry in the queue of
-    /// those that do, and needs no wake for a release until that entry is taken.
+    /// The first lane in its line waits for the global cap: the scope has an entry in the queue
+    /// `capped` and needs no wake-up for a release until that entry is taken.
     pub capped: bool,
-    /// Answers, up to `MEASURED_AFTER`.
+    /// Number of answers, up to `MEASURED_AFTER`.
     answered: u8,
 }
 
-/// So many answers tell that a scope is used for more than a page or two.
+/// After this many answers a scope is used for more than a page or two.
 const MEASURED_AFTER: u8 = 4;
 
-/// In which of the engine's queues a scope stands.
+/// The engine's queue that a scope is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Queued {
-    /// In none: it is on the wheel, or waits for an exchange to end.
+    /// None: it is on the wheel, or waits for an exchange to end.
     No,
-    /// To be looked at now, before all others: a prepared request of its may depart.
+    /// `departing`: a prepared request of it may depart; checked first.
     Departing,
-    /// To be looked at now.
+    /// `ready`: to be checked now.
     Ready,
 }
 
-/// What the learned set-up time is counted in.
+/// Unit of the learned set-up time.
 const SETUP_UNIT: Duration = Duration::from_micros(50);
-/// More than this is no set-up to wait for, but trouble.
+/// Upper bound of the learned set-up time; longer ones are failures and not worth waiting for.
 const SETUP_MAX: Duration = Duration::from_secs(2);
 
 impl fmt::Debug for Scope {
@@ -185,9 +137,9 @@ impl Scope {
             factor: 1.0,
             in_flight: 0,
             lanes: 0,
-            waiting: NOBODY,
-            departing: NOBODY,
-            account: NOBODY,
+            waiting: NO_INDEX,
+            departing: NO_INDEX,
+            account: NO_INDEX,
             prepared: 0,
             setup: 0,
             queued: Queued::No,
@@ -197,7 +149,7 @@ impl Scope {
         }
     }
 
-    /// Follows other settings from now on.
+    /// Applies other settings from now on.
     pub fn change(
         &mut self,
         profile: Arc<Profile>,
@@ -223,7 +175,7 @@ impl Scope {
     }
 
     /// The present pace: delay before jitter, and concurrency. Holds and a third party's minimum
-    /// are not in it.
+    /// delay are not included.
     pub fn pace(&self) -> Pace {
         match &self.rules {
             Some(rules) => rules.pace(),
@@ -234,7 +186,7 @@ impl Scope {
         }
     }
 
-    /// How many may be in flight now.
+    /// Maximum number of requests in flight at present.
     fn concurrency(&self) -> u32 {
         match &self.rules {
             Some(rules) => rules.concurrency(),
@@ -248,30 +200,32 @@ impl Scope {
             .get_or_insert_with(|| Box::new(Rules::plain(settings)))
     }
 
-    /// The lane that this scope is being kept for, or `NOBODY`.
+    /// The lane that has claimed this scope, or `NO_INDEX`.
     pub fn claimed_by(&self) -> u32 {
-        self.rules.as_ref().map_or(NOBODY, |rules| rules.claimed_by)
+        self.rules
+            .as_ref()
+            .map_or(NO_INDEX, |rules| rules.claimed_by)
     }
 
-    /// Keeps the scope for a lane, or for nobody in particular.
+    /// Claims the scope for a lane, or ends the claim with `NO_INDEX`.
     pub fn claim(&mut self, lane: u32) {
-        if lane != NOBODY || self.rules.is_some() {
+        if lane != NO_INDEX || self.rules.is_some() {
             self.rules_mut().claimed_by = lane;
         }
     }
 
-    /// Whether an answer is a refusal by this scope's settings.
+    /// Returns whether an answer is a refusal by this scope's settings.
     pub fn refuses(&self, signal: &Signal) -> bool {
         self.settings().backoff.refuses(signal)
     }
 
-    /// Notes that a scope below was refused; whether that is this one's affair, too.
-    pub fn note_child(&mut self, child: u32, now: Instant) -> bool {
+    /// Records that a child scope was refused. Returns whether this scope is to be blamed as well.
+    pub fn child_was_refused(&mut self, child: u32, now: Instant) -> bool {
         let window = self.settings().backoff.window;
-        self.rules_mut().note_child(child, window, now)
+        self.rules_mut().child_was_refused(child, window, now)
     }
 
-    /// What an answer changes.
+    /// Applies an answer.
     pub fn answer(
         &mut self,
         observation: &Observation<'_>,
@@ -281,7 +235,7 @@ impl Scope {
     ) {
         if observation.refused {
             self.rules_mut();
-        } else if self.is_worth_measuring() {
+        } else if self.should_measure() {
             self.rules_mut().measure(observation.sent);
         }
         if let Some(rules) = &mut self.rules {
@@ -289,9 +243,9 @@ impl Scope {
         }
     }
 
-    /// Whether the rate that works is to be known when the first refusal comes: where refusals
-    /// count, and without that knowledge would cost a gap longer than the present one. Once.
-    fn is_worth_measuring(&mut self) -> bool {
+    /// Returns, once, whether to measure the working rate for the first refusal: if refusals count,
+    /// and the fallback without a known rate would be a gap longer than the present one.
+    fn should_measure(&mut self) -> bool {
         if self.answered == MEASURED_AFTER {
             return false;
         }
@@ -303,18 +257,18 @@ impl Scope {
         self.answered == MEASURED_AFTER && self.pace().delay < backoff.min_delay
     }
 
-    /// The limits that refusals taught and that bind still.
+    /// The limits learned from refusals that still apply.
     pub fn learned(&self) -> Option<Learned> {
         self.rules.as_ref()?.learned()
     }
 
-    /// Begins with limits that were learned before.
-    pub fn recall(&mut self, learned: Learned, now: Instant) {
+    /// Restores limits that were learned before.
+    pub fn restore_learned(&mut self, learned: Learned, now: Instant) {
         let profile = Arc::clone(&self.profile);
-        self.rules_mut().recall(&profile, learned, now);
+        self.rules_mut().restore_learned(&profile, learned, now);
     }
 
-    /// What the end of an exchange changes.
+    /// Applies the end of an exchange.
     pub fn ended(
         &mut self,
         signal: &Signal,
@@ -327,79 +281,79 @@ impl Scope {
         }
     }
 
-    /// Whether an answer that is no refusal leaves it as it is: only its settings bind, or what
-    /// refusals taught is over.
+    /// Returns whether an answer that is no refusal changes nothing: only the settings determine
+    /// the pace, or the effects of refusals are over.
     pub fn is_calm(&self) -> bool {
         self.rules.as_ref().is_none_or(|rules| rules.is_calm())
     }
 
-    /// Whether it learns from how a reply ends.
+    /// Returns whether it learns from how a reply ends.
     pub fn listens(&self) -> bool {
         self.rules.as_ref().is_some_and(|rules| rules.listens())
     }
 
-    /// Whether its answers are suspected not to be what they seem.
+    /// Returns whether its answers are suspected to be block pages.
     pub fn is_suspected(&self) -> bool {
         self.rules
             .as_ref()
             .is_some_and(|rules| rules.is_suspected())
     }
 
-    /// What is known of the scope beyond status and latency.
+    /// Applies feedback beyond status and latency.
     pub fn feedback(&mut self, feedback: &Feedback, now: Instant) {
         if let Some(rules) = &mut self.rules {
             rules.feedback(feedback, now);
         }
     }
 
-    /// Heeds a third party's minimum gap. The larger of several holds.
+    /// Applies a third party's minimum gap. The largest of several applies.
     pub fn raise_floor(&mut self, floor: Duration) {
         let rules = self.rules_mut();
         rules.floor = rules.floor.max(floor);
     }
 
-    /// Nothing departs before the hold is over. Holds combine by the latest. Whether it changed
-    /// anything.
+    /// Applies a hold: nothing departs before its end. The latest of several applies. Returns
+    /// whether anything changed.
     pub fn hold(&mut self, hold: Hold) -> bool {
         self.rules_mut().hold(hold)
     }
 
-    /// Whether something keeps departures back beyond the pace at `now`.
+    /// Returns whether departures at `now` are delayed by more than the pace.
     pub fn is_held(&self, now: Instant) -> bool {
         self.rules
             .as_ref()
             .is_some_and(|rules| rules.held_until() > now)
     }
 
-    /// The gap after the last departure, as drawn: the largest that any rule asks for.
+    /// The gap after the last departure, with its jitter: the largest that any rule asks for.
     pub fn gap(&self) -> Duration {
         let Some(rules) = &self.rules else {
             let settings = self.settings();
-            let drawn = stretched(settings.delay, f64::from(self.factor));
+            let drawn = scaled(settings.delay, f64::from(self.factor));
             return match settings.concurrency {
-                // The only slot's delay is the scope's own.
-                1 => drawn.max(stretched(settings.delay_per_slot, f64::from(self.factor))),
+                // With one slot, the slot's delay is the scope's own.
+                1 => drawn.max(scaled(settings.delay_per_slot, f64::from(self.factor))),
                 _ => drawn,
             };
         };
         let factor = f64::from(self.factor);
         let pace = rules.pace();
         if pace.delay.is_zero() && self.settings().delay_per_slot.is_zero() {
-            // However it is drawn.
+            // Independent of jitter.
             return rules.floor;
         }
-        // A pace that changed since the draw may want less randomness than was drawn.
+        // If the pace changed since the draw, the drawn factor may exceed the new jitter.
         let jitter = self.jitter();
         let within = factor.clamp(1.0 + jitter.low, 1.0 + jitter.high);
-        let drawn = stretched(pace.delay, within);
+        let drawn = scaled(pace.delay, within);
         let drawn = drawn.max(rules.floor);
         match pace.concurrency {
-            1 => drawn.max(stretched(self.settings().delay_per_slot, factor)),
+            1 => drawn.max(scaled(self.settings().delay_per_slot, factor)),
             _ => drawn,
         }
     }
 
-    /// Between which factors the next gap is drawn.
+    /// The range of factors from which the next gap is drawn.
     pub fn jitter(&self) -> Jitter {
         let own = self.settings().jitter;
         let rules = self.rules.as_ref();
@@ -408,7 +362,7 @@ impl Scope {
             .unwrap_or(own)
     }
 
-    /// The gap between departures, for planning those that have not drawn theirs.
+    /// The usual gap, for planning departures whose jitter is not drawn yet.
     fn usual_gap(&self) -> Duration {
         let floor = self
             .rules
@@ -422,7 +376,7 @@ impl Scope {
         self.departs_after().0
     }
 
-    /// The same, and the gap that it leaves after the last departure; none before the first.
+    /// The same, with the resulting gap after the last departure; zero before the first.
     pub fn departs_after(&self) -> (Instant, Duration) {
         let (gap_over, gap) = match self.last_sent {
             Instant::FAR_FUTURE => (Instant::START, Duration::ZERO),
@@ -437,7 +391,7 @@ impl Scope {
         }
     }
 
-    /// The rule that the next departure waits for longest.
+    /// The rule that delays the next departure longest.
     pub fn slowest_rule(&self, _now: Instant) -> Source {
         let gap_over = || match self.last_sent {
             Instant::FAR_FUTURE => Instant::START,
@@ -449,34 +403,35 @@ impl Scope {
         }
     }
 
-    /// Whether its concurrency leaves room for one more.
-    pub fn has_place(&self) -> bool {
+    /// Returns whether its concurrency permits one more request.
+    pub fn has_free_slot(&self) -> bool {
         self.in_flight < self.concurrency()
     }
 
-    /// When a request of this cost may be released; `None` while every place is taken.
+    /// When a request of this cost may be released; `None` while all slots are taken.
     ///
-    /// That is ahead of its departure by the usual set-up time, behind those already prepared. A
-    /// quota is asked for that very moment, since it is charged then.
+    /// That is earlier than its departure by the usual set-up time, after the requests already
+    /// prepared. The quota is checked for the time of release, since it is charged then.
     pub fn releases_at(&self, cost: f64, now: Instant) -> Option<Instant> {
-        self.has_place()
+        self.has_free_slot()
             .then(|| self.releases_after(self.departs_at(), cost, now))?
     }
 
-    /// Whether it is kept for this lane, or for none.
+    /// Returns whether it is claimed by this lane or by none.
     pub fn is_free_for(&self, lane: u32) -> bool {
         let claimed_by = self.claimed_by();
-        claimed_by == NOBODY || claimed_by == lane
+        claimed_by == NO_INDEX || claimed_by == lane
     }
 
-    /// When this lane may release a request of this cost; `None` while every place is taken, or it is
-    /// kept for another lane.
+    /// When this lane may release a request of this cost; `None` while all slots are taken or
+    /// another lane has claimed the scope.
     pub fn releases_for(&self, lane: u32, cost: f64, now: Instant) -> Option<Instant> {
         self.is_free_for(lane)
             .then(|| self.releases_at(cost, now))?
     }
 
-    /// The same as [`Scope::releases_at`], of a scope that has a place and whose next departure may be at `departs_at`.
+    /// The same as [`Scope::releases_at`], for a scope with a free slot whose next departure may be
+    /// at `departs_at`.
     pub fn releases_after(&self, departs_at: Instant, cost: f64, now: Instant) -> Option<Instant> {
         let mut departs = departs_at;
         if self.prepared > 0 {
@@ -488,25 +443,25 @@ impl Scope {
         Some((departs - self.setup()).max(self.fits_at(cost, now)))
     }
 
-    /// When what may be spent has this much left.
+    /// When the quota has this much left.
     pub fn fits_at(&self, cost: f64, now: Instant) -> Instant {
         let rules = self.rules.as_ref();
         rules.map_or(Instant::START, |rules| rules.fits_at(cost, now))
     }
 
-    /// Whether a request of this cost could never be sent.
+    /// Returns whether a request of this cost can never be sent.
     pub fn never_fits(&self, cost: f64, now: Instant) -> bool {
         let rules = self.rules.as_ref();
         rules.is_some_and(|rules| rules.never_fits(cost, now))
     }
 
-    /// Reserves what a request is expected to spend; `None` where nothing bounds it.
+    /// Reserves the expected cost of a request; `None` without a quota.
     pub fn charge(&mut self, cost: f64) -> Option<Charges> {
         let rules = self.rules.as_mut().filter(|rules| rules.is_bounded())?;
         Some(rules.charge(cost))
     }
 
-    /// What was reserved has left.
+    /// Records that a request with a reserved cost departed.
     pub fn charged(&mut self, charges: Charges, at: Instant) -> Charges {
         match &mut self.rules {
             Some(rules) => rules.charged(charges, at),
@@ -514,21 +469,22 @@ impl Scope {
         }
     }
 
-    /// What has left was gone at this moment.
-    pub fn gone(&mut self, charges: Charges, at: Instant) {
+    /// Reports the time at which a departed request was on the wire.
+    pub fn reached_wire(&mut self, charges: Charges, at: Instant) {
         if let Some(rules) = &mut self.rules {
-            rules.gone(charges, at);
+            rules.reached_wire(charges, at);
         }
     }
 
-    /// What was reserved will not leave.
+    /// Gives back a reserved cost whose request will not depart.
     pub fn give_back(&mut self, charges: Charges, now: Instant) {
         if let Some(rules) = &mut self.rules {
             rules.give_back(charges, now);
         }
     }
 
-    /// What has left has its answer. Gives the units by which it cost more than was expected.
+    /// Settles the charge of an answered request. Returns the units by which it cost more than
+    /// expected.
     pub fn settle(
         &mut self,
         charges: Charges,
@@ -546,7 +502,7 @@ impl Scope {
         SETUP_UNIT * u32::from(self.setup)
     }
 
-    /// Takes a place; says which slot, and when that slot lets its request depart.
+    /// Takes a slot. Returns which one, and when that slot lets its request depart.
     pub fn reserve(&mut self) -> (u16, Instant) {
         self.in_flight += 1;
         self.prepared = self.prepared.saturating_add(1);
@@ -556,7 +512,7 @@ impl Scope {
         }
     }
 
-    /// Charges a departure: the next gap runs from `sent`, with a freshly drawn `factor`.
+    /// Charges a departure: the next gap runs from `sent`, with a newly drawn `factor`.
     pub fn depart(&mut self, slot: u16, sent: Instant, factor: f32) {
         self.prepared = self.prepared.saturating_sub(1);
         self.factor = factor;
@@ -566,7 +522,7 @@ impl Scope {
         self.sent(slot, sent);
     }
 
-    /// The exact moment of a departure that was charged already. It only ever moves later.
+    /// Sets the exact time of a departure that was charged already. Only moves it later.
     pub fn sent(&mut self, slot: u16, at: Instant) {
         self.follow(at);
         let factor = f64::from(self.factor);
@@ -575,7 +531,7 @@ impl Scope {
         }
     }
 
-    /// Gives a place back.
+    /// Frees a slot.
     pub fn free(&mut self, slot: u16, departed: bool) {
         self.in_flight -= 1;
         if !departed {
@@ -586,17 +542,18 @@ impl Scope {
         }
     }
 
-    /// Requests on the wire: released and departed.
+    /// Number of requests on the wire: released and departed.
     pub fn on_the_wire(&self) -> u32 {
         self.in_flight.saturating_sub(u32::from(self.prepared))
     }
 
-    /// Whether one more may depart: fewer may be in flight now than when places were taken.
-    pub fn has_room_on_the_wire(&self) -> bool {
+    /// Returns whether one more may depart: the concurrency may be lower now than when slots were
+    /// taken.
+    pub fn may_depart_more(&self) -> bool {
         self.on_the_wire() < self.concurrency()
     }
 
-    /// Learns from one set-up how far ahead of due to release (a running mean over about four).
+    /// Learns from one set-up how early to release (a running mean over about four).
     pub fn learn_setup(&mut self, took: Duration) {
         let took = nanos(took.min(SETUP_MAX)).div_ceil(nanos(SETUP_UNIT)) as u32;
         self.setup = match self.setup {
@@ -605,28 +562,28 @@ impl Scope {
         } as u16;
     }
 
-    /// The last departure, if there was one.
+    /// Time of the last departure, if any.
     pub fn last_sent(&self) -> Option<Instant> {
         (self.last_sent != Instant::FAR_FUTURE).then_some(self.last_sent)
     }
 
-    /// Counts a departure that happened under other scopes as this one's own.
+    /// Counts a departure under other scopes as one of this scope.
     pub fn follow(&mut self, sent: Instant) {
         if self.last_sent == Instant::FAR_FUTURE || sent > self.last_sent {
             self.last_sent = sent;
         }
     }
 
-    /// Whether it carries nothing at `now` that a fresh scope would not.
+    /// Returns whether its state at `now` equals that of a new scope.
     pub fn is_blank(&self, now: Instant) -> bool {
-        self.waiting == NOBODY
-            && self.departing == NOBODY
+        self.waiting == NO_INDEX
+            && self.departing == NO_INDEX
             && self.queued == Queued::No
             && !self.capped
             && self.blank_at().is_some_and(|at| at <= now)
     }
 
-    /// When it will be blank by time alone, if nobody uses it until then.
+    /// When time alone will make it blank, if it is not used until then.
     pub fn blank_at(&self) -> Option<Instant> {
         if self.lanes > 0 || self.in_flight > 0 {
             return None;
@@ -638,9 +595,9 @@ impl Scope {
     }
 }
 
-/// A delay times a factor, to the nearest nanosecond, in a tenth of the time that `mul_f64` takes:
-/// it is asked several times a request, mostly of no delay at all.
-fn stretched(delay: Duration, factor: f64) -> Duration {
+/// A delay times a factor, rounded to the nearest nanosecond. Ten times as fast as `mul_f64`: it is
+/// called several times per request, mostly with a delay of zero.
+fn scaled(delay: Duration, factor: f64) -> Duration {
     if delay.is_zero() {
         return Duration::ZERO;
     }
@@ -652,7 +609,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_million_of_them_fit_into_64_megabytes_a_cache_line_each() {
+    fn a_million_scopes_fit_into_64_megabytes_a_cache_line_each() {
         assert_eq!(size_of::<Option<Scope>>(), 64);
         assert_eq!(align_of::<Option<Scope>>(), 64);
     }

@@ -1,61 +1,65 @@
-//! What a user may say about pacing: for all scopes, and for one.
+//! Settings of pacing: the defaults of all scopes, and those of single scopes.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::time::Duration;
 
+pub use super::map::MapKind;
+
 use super::signal::Signal;
 use crate::fetch::failure::FailureKind;
 use crate::wire::url::{CrawlUrl, Host};
 
-/// Pacing for the whole crawl: the globals, and the scopes that differ from them.
+/// Pacing of the whole crawl: the globals, and the scopes that differ from them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// `CONCURRENT_REQUESTS`: requests in flight in all. At least 1 in a finished config.
+    /// `CONCURRENT_REQUESTS`: maximum number of requests in flight in total. At least 1 in a
+    /// finished config.
     pub concurrent_requests: usize,
-    /// `CONCURRENT_REQUESTS_PER_IP`: requests in flight per address; 0 switches the address scope off.
+    /// `CONCURRENT_REQUESTS_PER_IP`: maximum number of requests in flight per address; 0 disables
+    /// it.
     pub concurrent_requests_per_ip: u32,
-    /// What holds for a scope that says nothing of its own.
+    /// Settings of scopes without an entry.
     pub default: ScopeSettings,
-    /// What replaces the default's concurrency and delays in a scope that has AutoThrottle where the
-    /// default has not, or the other way round. What the user said of them is the same in both.
+    /// Replaces the default's concurrency and delays in a scope in which AutoThrottle is on while
+    /// the default has it off, or the reverse. Values that the user set are the same in both.
     pub otherwise: BasePace,
-    /// `THROTTLING_SCOPES` (and `DOWNLOAD_SLOTS`): scopes that say something of their own, by name or
-    /// by pattern; see [`Settings::entry_of`].
+    /// `THROTTLING_SCOPES` (and `DOWNLOAD_SLOTS`): entries of scopes with own settings, by name or
+    /// pattern; see [`Settings::entry_of`].
     pub scopes: BTreeMap<String, ScopePatch>,
-    /// `SCOPE_MAP`: which scopes a URL has, from the widest rule to the narrowest as they are given.
+    /// `SCOPE_MAP`: which scopes a URL has, from the most general rule to the most specific.
     pub scope_map: Vec<MapKind>,
-    /// `THROTTLING_MANAGER`: a registered map and reading of answers in place of the built-in one.
+    /// `THROTTLING_MANAGER`: a registered map and classification of answers in place of the
+    /// built-in ones.
     pub manager: Option<Manager>,
-    /// `THROTTLING_ROBOTSTXT_OBEY`: robots.txt's Crawl-delay is honoured.
+    /// `THROTTLING_ROBOTSTXT_OBEY`: whether Crawl-delay in robots.txt applies.
     pub robotstxt_obey: bool,
-    /// `THROTTLING_ROBOTSTXT_MAX_DELAY`: no Crawl-delay is taken for longer than this.
+    /// `THROTTLING_ROBOTSTXT_MAX_DELAY`: upper bound of a Crawl-delay.
     pub robotstxt_max_delay: Duration,
-    /// `THROTTLING_ROBOTSTXT_KEEP_CONCURRENCY`: a Crawl-delay leaves the concurrency as it is, where
-    /// it would be 1 otherwise.
+    /// `THROTTLING_ROBOTSTXT_KEEP_CONCURRENCY`: a Crawl-delay does not reduce the concurrency to 1.
     pub robotstxt_keep_concurrency: bool,
-    /// `RATELIMIT_HEADERS`: when what a reply says of its server's limits holds a scope.
+    /// `RATELIMIT_HEADERS`: when rate-limit fields of a reply hold a scope.
     pub rate_limit_headers: RateLimitHeaders,
-    /// `RETRY_AFTER_OBEY`: `BACKOFF_MAX_DELAY` does not cap what a server asks for.
+    /// `RETRY_AFTER_OBEY`: holds asked for by a server are not capped by `BACKOFF_MAX_DELAY`.
     pub obey_fully: bool,
-    /// `REDIRECT_MAX_DELAY`: no redirect waits longer for the Retry-After that came with it.
+    /// `REDIRECT_MAX_DELAY`: upper bound of the Retry-After of a redirect.
     pub redirect_max_delay: Duration,
-    /// `DELAYED_REQUESTS_WARN_THRESHOLD`: requests from outside the frontier that wait at once, for
-    /// one warning; 0: never.
+    /// `DELAYED_REQUESTS_WARN_THRESHOLD`: a warning is logged once when this many requests from
+    /// outside the frontier wait; 0: never.
     pub delayed_requests_warn_threshold: usize,
-    /// `AUTOTHROTTLE_*`: for scopes that switch it on themselves.
+    /// `AUTOTHROTTLE_*`: for scopes that enable it themselves.
     pub autothrottle: AutoThrottle,
-    /// `LATENCY_FROM`, where it was said: a scope of another mode keeps it.
+    /// `LATENCY_FROM`, if set: it applies to scopes in either mode of AutoThrottle.
     pub latency_from: Option<LatencyFrom>,
-    /// `AUTOTHROTTLE_DEBUG`: every decision about a pace is told.
+    /// `AUTOTHROTTLE_DEBUG`: every decision about a pace is logged.
     pub debug: bool,
-    /// `RAMPUP_*`: for scopes that switch it on.
+    /// `RAMPUP_*`: for scopes that enable it.
     pub rampup: Rampup,
-    /// `THROTTLING_WINDOW`: for quotas that say no other.
+    /// `THROTTLING_WINDOW`: for quotas without a window of their own.
     pub window: Duration,
-    /// `THROTTLING_WINDOW_KIND`: the same.
+    /// `THROTTLING_WINDOW_KIND`: for quotas without a kind of their own.
     pub window_kind: WindowKind,
-    /// `QUOTA_OVERSIZE`: what becomes of a request that costs more than its quota ever holds.
+    /// `QUOTA_OVERSIZE`: what happens to a request that costs more than its whole quota.
     pub oversize: Oversize,
 }
 
@@ -67,7 +71,8 @@ impl Default for Settings {
             default: ScopeSettings::default(),
             otherwise: BasePace::usual(true),
             scopes: BTreeMap::from([(
-                // The seeds' own example of a scope that asks for more than the default.
+                // The example of the specification's sources: a scope that asks for more than the
+                // default.
                 "quotes.toscrape.com".to_owned(),
                 ScopePatch {
                     concurrency: Some(16),
@@ -97,11 +102,11 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Everything that paces the scope of this name.
+    /// All settings of the scope with this name.
     pub fn of(&self, name: &str) -> ScopeSettings {
         let mut settings = self.scope(&self.patch_of(name));
-        // What is said of all addresses is said twice over: the tighter cap holds, unless one of
-        // them has a concurrency of its own.
+        // Both settings for addresses apply: the lower cap holds, unless an address has a
+        // concurrency of its own.
         let per_ip = self.concurrent_requests_per_ip;
         if per_ip > 0 && name.starts_with("ip/") {
             let own = self.scopes.get(name).filter(|_| name != ADDRESSES);
@@ -112,25 +117,25 @@ impl Settings {
         settings
     }
 
-    /// The key in [`scopes`](Settings::scopes) under which most is said of the scope of this name:
-    /// its own, or else that of the narrowest pattern it falls under. Scopes with the same key, and
-    /// those with none, have the same settings.
+    /// The key in [`scopes`](Settings::scopes) of the most specific entry for the scope with this
+    /// name: its own entry, or else that of the narrowest matching pattern. Scopes with the same
+    /// key, and those without one, have the same settings.
     ///
-    /// `*.example.com` stands for every host below `example.com`, `ip/*` for every address and
-    /// `domain/*` for every registrable domain where `SCOPE_MAP` makes those scopes.
+    /// `*.example.com` matches every host below `example.com`, `ip/*` every address, and `domain/*`
+    /// every registrable domain if `SCOPE_MAP` maps to domains.
     pub fn entry_of(&self, name: &str) -> Option<&str> {
         let known = |key: &str| self.scopes.get_key_value(key).map(|(key, _)| key.as_str());
         known(name).or_else(|| self.patterns_of(name).first().copied())
     }
 
-    /// What the user said of the scope of this name: in its entry, and, key by key below that, under
-    /// the wider patterns that the entry falls under.
+    /// The user's settings of the scope with this name: its entry, completed key by key from the
+    /// wider patterns that match it.
     pub fn patch_of(&self, name: &str) -> ScopePatch {
         self.said_of(name, |_| true)
     }
 
-    /// The same, without what was said of all domains or addresses and so of no name: only a delay
-    /// that somebody gave to a host goes before the one that its robots.txt asks for.
+    /// The same without the patterns for all domains or all addresses: only a delay given to a name
+    /// takes precedence over the Crawl-delay of its robots.txt.
     pub fn patch_by_name(&self, name: &str) -> ScopePatch {
         self.said_of(name, |key| ![DOMAINS, ADDRESSES].contains(&key))
     }
@@ -147,7 +152,7 @@ impl Settings {
             })
     }
 
-    /// The patterns that there are for a name, the narrowest first.
+    /// The existing patterns that match a name, the narrowest first.
     fn patterns_of(&self, name: &str) -> Vec<&str> {
         let known = |key: &str| self.scopes.get_key_value(key).map(|(key, _)| key.as_str());
         if name.starts_with("ip/") {
@@ -159,26 +164,26 @@ impl Settings {
         let host = name.strip_prefix("*.").unwrap_or(name);
         let host = host.split_once(':').map_or(host, |(host, _port)| host);
         let mut patterns: Vec<&str> = Vec::new();
-        // Asked for every new scope, and seldom is there any.
+        // Called for every new scope, and such patterns are rare.
         if self.has_domain_patterns() {
             let above = host.match_indices('.');
             patterns.extend(above.filter_map(|(dot, _)| known(&format!("*{}", &host[dot..]))));
         }
-        // The list of suffixes is asked only where somebody wants to know.
+        // The public suffix list is searched only if the answer matters.
         let domains = known(DOMAINS).filter(|_| self.maps_to_domain(name));
         patterns.extend(domains);
         patterns
     }
 
-    /// Whether an entry is for all below a domain, as `*.example.com`.
+    /// Returns whether there is an entry for all hosts below a domain, such as `*.example.com`.
     fn has_domain_patterns(&self) -> bool {
         let from = (Bound::Included("*."), Bound::Unbounded);
         let first = self.scopes.range::<str, _>(from).next();
         first.is_some_and(|(key, _)| key.starts_with("*."))
     }
 
-    /// Whether a scope of this name stands for a registrable domain. A host that is one itself
-    /// shares its scope with the domain, and is paced as the domain is.
+    /// Returns whether a scope of this name is a registrable domain. A host that is one itself
+    /// shares the scope of the domain, and its pace.
     fn maps_to_domain(&self, name: &str) -> bool {
         let mapped = [MapKind::Domain, MapKind::Hierarchy];
         let is_domain = |url: CrawlUrl| {
@@ -190,7 +195,7 @@ impl Settings {
             && CrawlUrl::parse(&format!("http://{name}/")).is_ok_and(is_domain)
     }
 
-    /// The settings of a scope that says something of its own; the rest is the default's.
+    /// The settings of a scope with an entry; keys that are not set come from the default.
     pub fn scope(&self, patch: &ScopePatch) -> ScopeSettings {
         let default = &self.default;
         let automatic = default.autothrottle.is_some();
@@ -205,7 +210,7 @@ impl Settings {
         };
         let delay_per_slot = match (patch.delay_per_slot, patch.delay) {
             (Some(own), _) => own,
-            // A delay of its own speaks for the whole scope.
+            // A delay replaces the default's delay per slot too.
             (None, Some(_)) => Duration::ZERO,
             (None, None) => base.delay_per_slot,
         };
@@ -226,7 +231,7 @@ impl Settings {
         }
     }
 
-    /// AutoThrottle where it is on: what `patch` says, and the rest as it is for all scopes.
+    /// The settings of AutoThrottle if enabled: those of `patch`, completed by the globals.
     pub(crate) fn autothrottle_of(&self, patch: &AutoThrottlePatch) -> AutoThrottle {
         let base = self
             .default
@@ -236,7 +241,7 @@ impl Settings {
         let mode = patch.mode.unwrap_or(base.mode);
         let usual = match mode == base.mode {
             true => base.latency_from,
-            // Each mode has its own, unless the user wants the same in all.
+            // Each mode has its own default, unless the user set one for all.
             false => self.latency_from.unwrap_or(mode.latency_from()),
         };
         AutoThrottle {
@@ -262,12 +267,12 @@ impl Settings {
     }
 }
 
-/// The key for every address, in [`Settings::scopes`].
+/// The key for all addresses in [`Settings::scopes`].
 pub const ADDRESSES: &str = "ip/*";
-/// The key for every registrable domain that a URL is mapped to.
+/// The key for all registrable domains to which a URL is mapped.
 pub const DOMAINS: &str = "domain/*";
 
-/// The concurrency and the delays of a scope for which nothing else was said.
+/// Default concurrency and delays of a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BasePace {
     /// See [`ScopeSettings::concurrency`].
@@ -279,10 +284,11 @@ pub struct BasePace {
 }
 
 impl BasePace {
-    /// What holds where the user says nothing, with AutoThrottle or without.
+    /// The built-in values, with AutoThrottle or without.
     pub fn usual(automatic: bool) -> Self {
         match automatic {
-            // AutoThrottle needs room to choose in: eight at once and no gap.
+            // AutoThrottle needs a range to choose from: eight requests in flight and no minimum
+            // gap.
             true => BasePace {
                 concurrency: 8,
                 delay: Duration::ZERO,
@@ -297,48 +303,33 @@ impl BasePace {
     }
 }
 
-/// `SCOPE_MAP`: a rule by which a URL has scopes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MapKind {
-    /// Its host, with the port where that is not the scheme's own.
-    Host,
-    /// Its registrable domain; its host where there is none.
-    Domain,
-    /// Its registrable domain and every name from there down to its host.
-    Hierarchy,
-    /// Its host and path, without the query.
-    Endpoint,
-    /// The address that it is fetched from: `ip/ADDRESS`.
-    Ip,
-}
-
-/// Everything that paces one scope.
+/// All pacing settings of one scope.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScopeSettings {
-    /// `CONCURRENT_REQUESTS_PER_DOMAIN`: requests in flight. At least 1.
+    /// `CONCURRENT_REQUESTS_PER_DOMAIN`: maximum number of requests in flight. At least 1.
     pub concurrency: u32,
-    /// `DOWNLOAD_DELAY`: from one send to the next.
+    /// `DOWNLOAD_DELAY`: minimum time from one send to the next.
     pub delay: Duration,
-    /// `DOWNLOAD_DELAY_PER_SLOT`: from one send to the next of the same slot.
+    /// `DOWNLOAD_DELAY_PER_SLOT`: minimum time from one send to the next of the same slot.
     pub delay_per_slot: Duration,
-    /// `RANDOMIZE_DOWNLOAD_DELAY`: drawn once per send.
+    /// `RANDOMIZE_DOWNLOAD_DELAY`: range of the random factor, drawn once per send.
     pub jitter: Jitter,
-    /// AutoThrottle, where it is enabled.
+    /// AutoThrottle, if enabled.
     pub autothrottle: Option<AutoThrottle>,
-    /// `BACKOFF_*`: what refusals do to the pace.
+    /// `BACKOFF_*`: how refusals change the pace.
     pub backoff: Backoff,
-    /// `rampup`: the pace looks for the server's limit from below, where it is enabled.
+    /// `rampup`: search of the server's limit from below, if enabled.
     pub rampup: Option<Rampup>,
-    /// `quota`: what may be spent per window, where there is such a bound.
+    /// `quota`: maximum cost per window, if any.
     pub quota: Option<Quota>,
-    /// `requests_per_minute`: a documented limit, held in every 60 s that pass.
+    /// `requests_per_minute`: a documented limit, kept in any span of 60 s.
     pub requests_per_minute: Option<f64>,
     /// `manager` (`THROTTLING_SCOPE_MANAGER`): a registered strategy in place of the built-in one.
     pub manager: Option<Manager>,
 }
 
 impl ScopeSettings {
-    /// The longest delay that AutoThrottle, or else backoff, may ask for.
+    /// The maximum delay of AutoThrottle, or else of backoff.
     pub fn delay_max(&self) -> Duration {
         let auto = self.autothrottle.as_ref();
         auto.map_or(self.backoff.max_delay, |auto| auto.max_delay)
@@ -363,35 +354,35 @@ impl Default for ScopeSettings {
     }
 }
 
-/// `BACKOFF_*`: which answers are refusals, and what they do to the pace.
+/// `BACKOFF_*`: which answers are refusals, and how they change the pace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Backoff {
-    /// `backoff.enabled`: refusals change the pace at all. Without it nothing is a refusal, and a
-    /// Retry-After is not heeded either.
+    /// `backoff.enabled`: refusals change the pace. If false, no answer is a refusal and
+    /// Retry-After is ignored.
     pub enabled: bool,
-    /// `BACKOFF_HTTP_CODES`: statuses that are refusals.
+    /// `BACKOFF_HTTP_CODES`: statuses that count as refusals.
     pub http_codes: Vec<u16>,
-    /// `BACKOFF_EXCEPTIONS`: failures that are refusals.
+    /// `BACKOFF_EXCEPTIONS`: failures that count as refusals.
     pub exceptions: Vec<FailureKind>,
-    /// `BACKOFF_DELAY_FACTOR`: a step multiplies the delay by this. Above 1.
+    /// `BACKOFF_DELAY_FACTOR`: factor by which a step multiplies the delay. Above 1.
     pub delay_factor: f64,
-    /// `BACKOFF_MAX_DELAY`: caps the delay, and holds that a server asks for.
+    /// `BACKOFF_MAX_DELAY`: upper bound of the delay, and of holds asked for by a server.
     pub max_delay: Duration,
-    /// `BACKOFF_MIN_DELAY`: the least delay while backing off, until a working rate is known.
+    /// `BACKOFF_MIN_DELAY`: minimum delay in backoff until a working rate is known.
     pub min_delay: Duration,
-    /// `BACKOFF_JITTER`: in place of the scope's own while backing off without a known rate.
+    /// `BACKOFF_JITTER`: replaces the scope's jitter in backoff without a known rate.
     pub jitter: Jitter,
-    /// `BACKOFF_WINDOW`: quiet time per step of recovery.
+    /// `BACKOFF_WINDOW`: time without refusals per step of recovery.
     pub window: Duration,
-    /// `BACKOFF_CONCURRENCY_FACTOR`: concurrency is multiplied by this per refusal round once the
-    /// delay is at its longest. Above 0, below 1.
+    /// `BACKOFF_CONCURRENCY_FACTOR`: factor by which each round of refusals multiplies the
+    /// concurrency once the delay is at its maximum. Between 0 and 1, exclusive.
     pub concurrency_factor: f64,
-    /// `backoff.per_slot`: each slot of the scope backs off by itself.
+    /// `backoff.per_slot`: each slot of the scope backs off separately.
     pub per_slot: bool,
 }
 
 impl Backoff {
-    /// Whether an answer is a refusal by its status or its failure.
+    /// Returns whether an answer is a refusal by its status or its failure.
     pub fn refuses(&self, signal: &Signal) -> bool {
         let by_status = signal
             .status
@@ -424,14 +415,14 @@ impl Default for Backoff {
     }
 }
 
-/// `rampup`: refusals are looked for, a few per window, and the pace settles where they come.
+/// `rampup`: the pace rises until a few refusals per window occur, and stays there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rampup {
-    /// `RAMPUP_BACKOFF_TARGET`: refusals wanted per window, from the first to the second.
+    /// `RAMPUP_BACKOFF_TARGET`: range of wanted refusals per window.
     pub backoff_target: (u32, u32),
-    /// `rampup.delay_factor`: a step up divides the delay by this. Above 1.
+    /// `rampup.delay_factor`: factor by which a step divides the delay. Above 1.
     pub delay_factor: f64,
-    /// `rampup.min_delay`: the delay is never brought under this.
+    /// `rampup.min_delay`: lower bound of the delay.
     pub min_delay: Duration,
 }
 
@@ -445,51 +436,51 @@ impl Default for Rampup {
     }
 }
 
-/// `quota`: what may be spent per window, in units of the user's own.
+/// `quota`: maximum cost per window, in units chosen by the user.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quota {
     /// `quota`: units per window. Above 0.
     pub units: f64,
-    /// `THROTTLING_WINDOW`, `window`: how long one window is; zero never blocks.
+    /// `THROTTLING_WINDOW`, `window`: length of a window; zero disables the quota.
     pub window: Duration,
-    /// `window_kind`.
+    /// `window_kind`: fixed or sliding.
     pub kind: WindowKind,
-    /// `QUOTA_OVERSIZE`: what becomes of a request that costs more than a whole window holds.
+    /// `QUOTA_OVERSIZE`: what happens to a request that costs more than a whole window.
     pub oversize: Oversize,
 }
 
 /// `window_kind`: how the windows of a quota follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowKind {
-    /// A window begins with its first spending, and what was spent is forgotten at its end.
+    /// A window begins with its first cost, and all costs expire together at its end.
     Fixed,
-    /// In every span of the window's length no more is spent than the quota.
+    /// In every span of the window's length the costs are at most the quota.
     Sliding,
 }
 
-/// What becomes of a request that costs more than its quota ever holds.
+/// What happens to a request that costs more than its whole quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Oversize {
-    /// It is sent into an untouched window, and takes all of it.
+    /// It is sent in an unused window, and uses all of it.
     Alone,
-    /// It ends unsent.
+    /// It is refused and not sent.
     Refuse,
 }
 
-/// A strategy by the name under which it was registered.
+/// A registered strategy by name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Manager {
-    /// Its name.
+    /// Name under which it was registered.
     pub name: String,
-    /// What the configuration says to it: all the other keys of its table.
+    /// Its arguments: all other keys of its table in the configuration.
     pub arguments: serde_json::Map<String, serde_json::Value>,
 }
 
 impl Manager {
-    /// The name of what is built in.
+    /// The name of the built-in strategy.
     pub const BUILT_IN: &str = "default";
 
-    /// `None` where this is only another way to ask for what is built in.
+    /// Returns `None` if this names the built-in strategy.
     pub fn unless_built_in(self) -> Option<Self> {
         Some(self).filter(|manager| manager.name != Self::BUILT_IN)
     }
@@ -498,7 +489,7 @@ impl Manager {
 /// `RATELIMIT_HEADERS`: when `RateLimit-*` fields hold a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateLimitHeaders {
-    /// Whenever a reply says that nothing remains, and with every refusal.
+    /// Whenever a reply reports that nothing remains, and with every refusal.
     Always,
     /// With refusals only.
     Backoff,
@@ -506,44 +497,45 @@ pub enum RateLimitHeaders {
     Off,
 }
 
-/// What a scope says of its own; the rest comes from the globals.
+/// The settings of one entry; keys that are not set come from the globals.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScopePatch {
-    /// Instead of `CONCURRENT_REQUESTS_PER_DOMAIN`.
+    /// Replaces `CONCURRENT_REQUESTS_PER_DOMAIN`.
     pub concurrency: Option<u32>,
-    /// Instead of `DOWNLOAD_DELAY`. Also the floor of AutoThrottle here.
+    /// Replaces `DOWNLOAD_DELAY`. Also the lower bound of AutoThrottle's delay in this scope.
     pub delay: Option<Duration>,
-    /// Instead of `DOWNLOAD_DELAY_PER_SLOT`; 0 where `delay` is set and this is not.
+    /// Replaces `DOWNLOAD_DELAY_PER_SLOT`; 0 if only `delay` is set.
     pub delay_per_slot: Option<Duration>,
-    /// Instead of `RANDOMIZE_DOWNLOAD_DELAY`.
+    /// Replaces `RANDOMIZE_DOWNLOAD_DELAY`.
     pub jitter: Option<Jitter>,
-    /// No warning where this scope's own delay replaces robots.txt's Crawl-delay.
+    /// Suppresses the warning if this scope's own delay replaces the Crawl-delay of robots.txt.
     pub ignore_robots_txt: Option<bool>,
-    /// AutoThrottle here: key by key instead of `AUTOTHROTTLE_*`.
+    /// AutoThrottle in this scope: replaces `AUTOTHROTTLE_*` key by key.
     pub autothrottle: AutoThrottlePatch,
-    /// Backoff here: key by key instead of `BACKOFF_*`.
+    /// Backoff in this scope: replaces `BACKOFF_*` key by key.
     pub backoff: BackoffPatch,
-    /// Rampup here: on or off, and its keys.
+    /// Rampup in this scope: on or off, and its keys.
     pub rampup: RampupPatch,
-    /// Units per window.
+    /// Quota in units per window.
     pub quota: Option<f64>,
-    /// Instead of `THROTTLING_WINDOW`.
+    /// Replaces `THROTTLING_WINDOW`.
     pub window: Option<Duration>,
-    /// Instead of `THROTTLING_WINDOW_KIND`.
+    /// Replaces `THROTTLING_WINDOW_KIND`.
     pub window_kind: Option<WindowKind>,
-    /// A documented limit.
+    /// A documented limit in requests per minute.
     pub requests_per_minute: Option<f64>,
-    /// Instead of `THROTTLING_SCOPE_MANAGER`.
+    /// Replaces `THROTTLING_SCOPE_MANAGER`.
     pub manager: Option<Manager>,
 }
 
 impl ScopePatch {
-    /// This, and what `under` says where this says nothing.
+    /// This patch, completed by `under` in keys that are not set here.
     pub fn over(self, under: &ScopePatch) -> Self {
         ScopePatch {
             concurrency: self.concurrency.or(under.concurrency),
             delay_per_slot: match (self.delay_per_slot, self.delay) {
-                // A delay speaks for the whole gap of its scope; one that stands under it is no part.
+                // A delay determines the whole gap of its scope; a delay per slot from `under` is
+                // ignored.
                 (None, Some(_)) => None,
                 (own, _) => own.or(under.delay_per_slot),
             },
@@ -562,25 +554,25 @@ impl ScopePatch {
     }
 }
 
-/// AutoThrottle's keys in a scope.
+/// AutoThrottle's keys in an entry.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AutoThrottlePatch {
-    /// Instead of `AUTOTHROTTLE_ENABLED`.
+    /// Replaces `AUTOTHROTTLE_ENABLED`.
     pub enabled: Option<bool>,
-    /// Instead of `AUTOTHROTTLE_MODE`.
+    /// Replaces `AUTOTHROTTLE_MODE`.
     pub mode: Option<AutoThrottleMode>,
-    /// Instead of `AUTOTHROTTLE_START_DELAY`.
+    /// Replaces `AUTOTHROTTLE_START_DELAY`.
     pub start_delay: Option<Duration>,
-    /// Instead of `AUTOTHROTTLE_MAX_DELAY`.
+    /// Replaces `AUTOTHROTTLE_MAX_DELAY`.
     pub max_delay: Option<Duration>,
-    /// Instead of `AUTOTHROTTLE_TARGET_CONCURRENCY`.
+    /// Replaces `AUTOTHROTTLE_TARGET_CONCURRENCY`.
     pub target_concurrency: Option<f64>,
-    /// Instead of `LATENCY_FROM`.
+    /// Replaces `LATENCY_FROM`.
     pub latency_from: Option<LatencyFrom>,
 }
 
 impl AutoThrottlePatch {
-    /// This, and what `under` says where this says nothing.
+    /// This patch, completed by `under` in keys that are not set here.
     pub fn over(self, under: &Self) -> Self {
         AutoThrottlePatch {
             enabled: self.enabled.or(under.enabled),
@@ -593,7 +585,7 @@ impl AutoThrottlePatch {
     }
 }
 
-/// The keys of `backoff` in a scope; each as in [`Backoff`].
+/// The keys of `backoff` in an entry; each as in [`Backoff`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BackoffPatch {
     /// See [`Backoff::enabled`].
@@ -619,7 +611,7 @@ pub struct BackoffPatch {
 }
 
 impl BackoffPatch {
-    /// This, and what `under` says where this says nothing.
+    /// This patch, completed by `under` in keys that are not set here.
     pub fn over(self, under: &Self) -> Self {
         BackoffPatch {
             enabled: self.enabled.or(under.enabled),
@@ -635,7 +627,7 @@ impl BackoffPatch {
         }
     }
 
-    /// The whole, where `base` has what is not said here.
+    /// The full settings: this patch on top of `base`.
     fn on(&self, base: &Backoff) -> Backoff {
         let patch = self.clone();
         let base = base.clone();
@@ -654,10 +646,10 @@ impl BackoffPatch {
     }
 }
 
-/// `rampup` in a scope: a bool, or a map of its keys (which switches it on).
+/// `rampup` in an entry: a bool, or a map of its keys (which enables it).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RampupPatch {
-    /// `true`, `false`, or not said.
+    /// On, off, or not set.
     pub enabled: Option<bool>,
     /// See [`Rampup::backoff_target`].
     pub backoff_target: Option<(u32, u32)>,
@@ -668,7 +660,7 @@ pub struct RampupPatch {
 }
 
 impl RampupPatch {
-    /// This, and what `under` says where this says nothing.
+    /// This patch, completed by `under` in keys that are not set here.
     pub fn over(self, under: &Self) -> Self {
         RampupPatch {
             enabled: self.enabled.or(under.enabled),
@@ -678,7 +670,7 @@ impl RampupPatch {
         }
     }
 
-    /// The whole, where it is on: here, or by default where nothing is said here.
+    /// The full settings if rampup is on: enabled here, or by default if not set here.
     fn on(&self, default: Option<&Rampup>, usual: &Rampup) -> Option<Rampup> {
         let base = default.unwrap_or(usual);
         self.enabled.unwrap_or(default.is_some()).then(|| Rampup {
@@ -689,23 +681,23 @@ impl RampupPatch {
     }
 }
 
-/// Factors around 1 between which each gap is drawn, evenly.
+/// Range of the factor by which each gap is multiplied, uniformly distributed around 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Jitter {
-    /// Added to 1 for the shortest gap. From −1 up to `high`.
+    /// Added to 1 for the shortest gap. At least −1, at most `high`.
     pub low: f64,
     /// Added to 1 for the longest gap.
     pub high: f64,
 }
 
 impl Jitter {
-    /// No randomness at all: `False`.
+    /// No randomness: `False`.
     pub const NONE: Jitter = Jitter {
         low: 0.0,
         high: 0.0,
     };
 
-    /// The same share either way: the scalar form.
+    /// The same share in both directions: the scalar form.
     pub const fn symmetric(share: f64) -> Self {
         Jitter {
             low: -share,
@@ -715,7 +707,7 @@ impl Jitter {
 }
 
 impl Default for Jitter {
-    /// `True`: half the delay either way.
+    /// `True`: half the delay in both directions.
     fn default() -> Self {
         Jitter::symmetric(0.5)
     }
@@ -730,23 +722,23 @@ pub struct AutoThrottle {
     pub max_delay: Duration,
     /// `AUTOTHROTTLE_TARGET_CONCURRENCY`: above 0, fractions allowed.
     pub target_concurrency: f64,
-    /// `AUTOTHROTTLE_MODE`: how it follows the latency.
+    /// `AUTOTHROTTLE_MODE`: how the delay follows the latency.
     pub mode: AutoThrottleMode,
-    /// Which latency it follows.
+    /// Which latency the delay follows.
     pub latency_from: LatencyFrom,
 }
 
 /// `AUTOTHROTTLE_MODE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AutoThrottleMode {
-    /// Latency is filtered, caches are seen through, blocks that look like pages are recognised.
+    /// Latencies are filtered, cached replies are ignored, and block pages are detected.
     Robust,
-    /// Rules 1 to 5 as Scrapy has them, to the digit.
+    /// Rules 1 to 5 exactly as in Scrapy.
     Scrapy,
 }
 
 impl AutoThrottleMode {
-    /// The latency that it follows unless the user says which.
+    /// The latency that this mode follows by default.
     pub const fn latency_from(self) -> LatencyFrom {
         match self {
             AutoThrottleMode::Robust => LatencyFrom::Send,
@@ -767,13 +759,25 @@ impl Default for AutoThrottle {
     }
 }
 
-/// `latency_from`: where the latency that AutoThrottle follows begins.
+/// `latency_from`: start of the latency that AutoThrottle follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LatencyFrom {
-    /// At the request's departure.
+    /// At the departure of the request.
     Send,
-    /// At TCP established: the TLS handshake counts where this exchange made one.
+    /// When the TCP connection is established: includes the TLS handshake if this exchange made
+    /// one.
     Connect,
+}
+
+impl LatencyFrom {
+    /// The one of the two latencies that AutoThrottle follows: from the start of the connection or from
+    /// the departure of the request.
+    pub(super) fn choose<T>(self, from_connect: T, from_send: T) -> T {
+        match self {
+            LatencyFrom::Connect => from_connect,
+            LatencyFrom::Send => from_send,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! What an answer means for pacing: the facts of an answer, and the signal that is read from them.
+//! Meaning of an answer for pacing: the facts of an answer, and the signal that is read from them.
 //!
-//! What an answer *means* is apart from what the pace *does* about it: this file is the first half,
+//! Interpreting an answer is separate from reacting to it: this file is the first half,
 //! `strategy.rs` the second. An embedder may replace either.
 
 use std::time::Duration;
@@ -11,99 +11,101 @@ use crate::wire::http::Headers;
 use crate::wire::rate_limit::RateLimit;
 use crate::wire::{cache_status, retry_after};
 
-/// The facts of an exchange, as classification sees them.
+/// The facts of an exchange, as input of classification.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'a> {
     /// Number of the attempt.
     pub id: u64,
-    /// The URL asked for.
+    /// The requested URL.
     pub url: &'a str,
-    /// The names of the scopes it was sent under, in no order.
+    /// The names of the scopes it was sent under, in arbitrary order.
     pub scopes: &'a [&'a str],
-    /// Status of the final head; `None` where no final head arrived.
+    /// Status of the final head; `None` if no final head arrived.
     pub status: Option<u16>,
-    /// Header fields of the final head; empty where none arrived.
+    /// Header fields of the final head; empty if none arrived.
     pub headers: &'a Headers,
-    /// What went wrong, if something did.
+    /// The failure, if the exchange failed.
     pub failure: Option<FailureKind>,
-    /// From the request's departure to the last byte of the final head.
+    /// Time from the request's departure to the last byte of the final head.
     pub server_latency: Option<Duration>,
-    /// The same plus the TLS handshake where this exchange made one.
+    /// The same plus the TLS handshake, if this exchange made one.
     pub latency: Option<Duration>,
-    /// Both may be too long by as much: our thread was busy, and the kernel does not tell. Zero
-    /// where they are exact.
+    /// Both latencies may be too long by up to this much, because our thread was busy and the
+    /// kernel did not record the arrival. Zero if they are exact.
     pub slack: Duration,
-    /// The request asked that its reply teach AutoThrottle nothing
-    /// (Scrapy's `autothrottle_dont_adjust_delay`).
+    /// The request asked that AutoThrottle ignore its reply (Scrapy's
+    /// `autothrottle_dont_adjust_delay`).
     pub dont_adjust_delay: bool,
-    /// The wall time, for dates in header fields.
+    /// The wall-clock time, for dates in header fields.
     pub wall: Wall,
 }
 
-/// What an answer says about the pace of the scopes it was sent under.
+/// Meaning of an answer for the pace of the scopes it was sent under.
 ///
-/// Status and failure are the answer's own unless a [`Classify`] says otherwise (the status that a
-/// scraping API reports of its target, say). Whether they are a refusal is each scope's settings'
-/// to say.
+/// Status and failure are those of the answer unless a [`Classify`] replaces them (for example with
+/// the status that a scraping API reports for its target). Whether they are a refusal is decided by
+/// each scope's settings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Signal {
-    /// The status to be judged by; `None` where no final head arrived.
+    /// The status to judge by; `None` if no final head arrived.
     pub status: Option<u16>,
-    /// The failure to be judged by.
+    /// The failure to judge by.
     pub failure: Option<FailureKind>,
-    /// From the request's departure to the last byte of the final head; `None` teaches nothing.
+    /// Time from the request's departure to the last byte of the final head; `None` teaches
+    /// nothing.
     pub server_latency: Option<Duration>,
-    /// The same plus the TLS handshake where this exchange made one; `None` teaches nothing.
+    /// The same plus the TLS handshake, if this exchange made one; `None` teaches nothing.
     pub latency: Option<Duration>,
-    /// Both may be too long by as much.
+    /// Both latencies may be too long by up to this much.
     pub slack: Duration,
-    /// Served from a cache on the way: its latency says nothing of the origin. `None`: not said.
+    /// Whether an intermediate cache answered, so that the latency says nothing about the origin.
+    /// `None`: unknown.
     pub cached: Option<bool>,
     /// `Retry-After`, from now on.
     pub retry_after: Option<Duration>,
-    /// When the server's own counting begins anew, from now on (`RateLimit-*`).
+    /// Time from now until the server's own quota window restarts (`RateLimit-*`).
     pub rate_limit_reset: Option<Duration>,
-    /// Nothing remains until then.
+    /// Nothing remains of the quota until then.
     pub rate_limit_exhausted: bool,
-    /// Which of the scopes a refusal is about.
+    /// Which of the scopes a refusal concerns.
     pub blame: Blame,
-    /// What is known of single scopes beyond that.
+    /// Feedback about single scopes.
     pub feedback: Vec<Feedback>,
 }
 
-/// Which scopes of a request a refusal is about.
+/// Which scopes of a request a refusal concerns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Blame {
-    /// The most specific: the last in the map's order. Of scopes that came without an order, all.
-    /// A parent joins in where two of its children were refused within one window.
+    /// The most specific: the last in the map's order. Of unordered scopes, all. A parent is
+    /// included if two of its children were refused within one window.
     #[default]
     Specific,
     /// Every scope of the request.
     All,
-    /// None: whatever the status, it is no refusal.
-    Nobody,
-    /// These alone, where the request has them.
+    /// None: the answer is no refusal, whatever its status.
+    NoScope,
+    /// These only, if the request has them.
     Only(Vec<String>),
 }
 
-/// What an answer says of one scope, whatever its status: the specification's `delay`, `actual`
-/// and `remaining`.
+/// Feedback about one scope, independent of the status: the specification's `delay`, `actual` and
+/// `remaining`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Feedback {
-    /// The scope's name. One that the request was not sent under is left out.
+    /// The scope's name. Feedback about a scope that the request was not sent under is ignored.
     pub scope: String,
-    /// It is exhausted: as good as a refusal.
+    /// The scope is exhausted: counts as a refusal.
     pub exhausted: bool,
-    /// Nothing departs for this long.
+    /// Holds the scope for this long.
     pub delay: Option<Duration>,
-    /// What the request did cost, in all: the difference from its expected cost is reconciled.
+    /// Actual total cost of the request; the difference from its expected cost is corrected.
     pub actual: Option<f64>,
-    /// What remains of the scope's quota in the present window, as the server counts.
+    /// Remaining quota of the scope in the present window, as counted by the server.
     pub remaining: Option<f64>,
 }
 
 impl Feedback {
-    /// Says nothing yet of this scope.
+    /// Empty feedback about this scope.
     pub fn of(scope: impl Into<String>) -> Self {
         Feedback {
             scope: scope.into(),
@@ -111,26 +113,26 @@ impl Feedback {
         }
     }
 
-    /// It is exhausted.
+    /// Marks the scope as exhausted.
     pub fn exhausted(mut self) -> Self {
         self.exhausted = true;
         self
     }
 
-    /// Nothing departs for this long.
+    /// Holds the scope for this long.
     pub fn delay(mut self, delay: Duration) -> Self {
         self.delay = Some(delay);
         self
     }
 
-    /// What the request did cost, in all. What is no number of units (negative, not finite) is
-    /// left out, and the estimate stays.
+    /// Sets the actual total cost. An invalid amount (negative, not finite) is ignored, and the
+    /// estimate stays.
     pub fn actual(mut self, units: f64) -> Self {
         self.actual = Some(units).filter(|units| units.is_finite() && *units >= 0.0);
         self
     }
 
-    /// What remains of the quota. What is no number of units is left out.
+    /// Sets the remaining quota. An invalid amount is ignored.
     pub fn remaining(mut self, units: f64) -> Self {
         self.remaining = Some(units).filter(|units| units.is_finite() && *units >= 0.0);
         self
@@ -145,14 +147,14 @@ impl From<&str> for Feedback {
 }
 
 impl Signal {
-    /// What `answer` says by itself: status, failure, latency, and what its header fields tell of
-    /// caches and limits.
+    /// The default meaning of `answer`: its status, failure and latency, and what its header fields
+    /// report about caches and limits.
     pub fn of(answer: &Answer<'_>) -> Self {
         let taught = |latency: Option<Duration>| latency.filter(|_| !answer.dont_adjust_delay);
         let cached = cache_status::is_cached(answer.headers);
         let mut limit = RateLimit::read(answer.headers, answer.wall);
         if cached == Some(true) {
-            // What a cache kept of the origin's limits is of another time, or another client's.
+            // A cached rate-limit field belongs to another time, or to another client.
             limit = RateLimit::default();
         }
         Signal {
@@ -169,44 +171,44 @@ impl Signal {
         }
     }
 
-    /// Blames this scope alone.
+    /// Blames this scope only.
     pub fn blame_only(mut self, scope: impl Into<String>) -> Self {
         self.blame = Blame::Only(vec![scope.into()]);
         self
     }
 
-    /// Adds what is known of one scope; what was said of it before is said anew field by field.
+    /// Adds feedback about one scope; it replaces earlier feedback about it field by field.
     pub fn feedback(mut self, more: impl Into<Feedback>) -> Self {
         let more = more.into();
         match self.feedback.iter_mut().find(|f| f.scope == more.scope) {
-            Some(said) => {
-                said.exhausted |= more.exhausted;
-                said.delay = more.delay.or(said.delay);
-                said.actual = more.actual.or(said.actual);
-                said.remaining = more.remaining.or(said.remaining);
+            Some(earlier) => {
+                earlier.exhausted |= more.exhausted;
+                earlier.delay = more.delay.or(earlier.delay);
+                earlier.actual = more.actual.or(earlier.actual);
+                earlier.remaining = more.remaining.or(earlier.remaining);
             }
             None => self.feedback.push(more),
         }
         self
     }
 
-    /// What can be believed of `latency`, one of the signal's own, where `present` has been usual so
-    /// far. A mere bound says that it took between as much less and this: it speaks against what
-    /// lies outside, and for nothing in between.
+    /// Returns the value of `latency` (one of the signal's own) to use, given that `present` is the
+    /// usual one. If the latency is an interval (slack), it contradicts `present` only outside of
+    /// the interval.
     pub fn believed(&self, latency: Duration, present: Duration) -> Duration {
         present.clamp(latency.saturating_sub(self.slack), latency)
     }
 
-    /// The server's latency, unless more of it may be our own doing than the server's.
+    /// The server's latency, unless more than half of it may be our own delay.
     pub fn sure_latency(&self) -> Option<Duration> {
         let sure = |latency: &Duration| self.slack <= latency.saturating_sub(self.slack);
         self.server_latency.filter(sure)
     }
 
-    /// Whether the origin did what was asked: its latency may speed the crawl up.
+    /// Returns whether the origin served the request, so that its latency may make the crawl
+    /// faster.
     ///
-    /// Scrapy's AutoThrottle takes a 200 alone (its rule 4); otherwise every 2xx and a 304 are
-    /// normal.
+    /// Scrapy's AutoThrottle accepts only a 200 (its rule 4); otherwise every 2xx and 304 count.
     pub fn is_success(&self, only_200: bool) -> bool {
         match (self.status, self.failure) {
             (Some(200), None) => true,
@@ -219,42 +221,44 @@ impl Signal {
 /// What is known at the end of an exchange whose head was answered before.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ending {
-    /// What went wrong after the head, if something did.
+    /// The failure after the head, if any.
     pub failure: Option<FailureKind>,
-    /// From the request's departure to the end of the body.
+    /// Time from the request's departure to the end of the body.
     pub took: Option<Duration>,
     /// Bytes of the body.
     pub size: u64,
-    /// A digest of the body and the URL-independent rest: the same for the same page.
+    /// A digest of the body and other URL-independent data: equal for equal pages.
     pub digest: u64,
-    /// A mark of a block in the body: the words that were found.
+    /// The text in the body that marks a block page, if found.
     pub mark: Option<&'static str>,
-    /// Items that the embedder found in the body; `None` where nobody looked.
+    /// Number of items that the embedder found in the body; `None` if it did not look.
     pub items: Option<u32>,
 }
 
-/// Reads a signal from an answer. Called on the crawl's thread for every answer: it must be quick.
+/// Interprets answers for pacing. Called on the crawl's thread for every answer, so it must be
+/// fast.
 pub trait Classify: Send {
-    /// What `answer` means. Called when the final head is there, or when there will be none.
+    /// Returns the meaning of `answer`. Called when the final head arrived, or when none will
+    /// arrive.
     fn classify(&self, answer: &Answer<'_>) -> Signal {
         Signal::of(answer)
     }
 
-    /// Whether the request is made again, after this many attempts; `None` where the usual rules
-    /// decide (`RETRY_TIMES`, `RETRY_HTTP_CODES`, `RETRY_EXCEPTIONS`). Whatever it is, the next
-    /// attempt waits for its scopes like any request.
+    /// Returns whether to retry the request after this many attempts, or `None` for the usual rules
+    /// (`RETRY_TIMES`, `RETRY_HTTP_CODES`, `RETRY_EXCEPTIONS`). In either case the next attempt
+    /// waits for its scopes like any request.
     fn retries(&self, _answer: &Answer<'_>, _attempts: u32) -> Option<bool> {
         None
     }
 
-    /// How many items the body of a finished answer holds: an end of items while answers stay
-    /// quick and good is a sign of a block. `None`: nobody looked.
+    /// Returns the number of items in the body of a finished answer. If items end while answers
+    /// stay fast and successful, that is a sign of a block. `None`: not counted.
     fn items(&self, _answer: &Answer<'_>, _body: &[u8]) -> Option<u32> {
         None
     }
 }
 
-/// The field's habit: an answer means what its status says.
+/// The default: an answer means what its status says.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ByStatus;
 
@@ -290,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn f86_only_a_whole_200_is_a_success_to_scrapy_and_every_2xx_or_304_otherwise() {
+    fn f86_scrapy_mode_accepts_only_a_complete_200_and_otherwise_every_2xx_or_304_counts() {
         check(Some(200), None, true, true);
         check(Some(201), None, true, false);
         check(Some(201), None, false, true);
@@ -305,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn f89_a_bound_is_believed_where_it_speaks_against_what_is_usual() {
+    fn f89_a_latency_interval_counts_only_where_it_excludes_the_usual_one() {
         let millis = Duration::from_millis;
         let check = |slack, present, expected| {
             let signal = Signal {
@@ -317,17 +321,17 @@ mod tests {
         };
         check(0, 5, 52);
         check(0, 5000, 52);
-        // Somewhere from 2 to 52 ms: quicker than usual, slower than usual, neither.
+        // Between 2 and 52 ms: faster than usual, slower than usual, neither.
         check(50, 5000, 52);
         check(50, 1, 2);
         check(50, 20, 20);
-        // All of it may be ours.
+        // All of it may be our own delay.
         check(52, 0, 0);
         check(60, 20, 20);
     }
 
     #[test]
-    fn f89_what_is_ours_for_the_most_part_is_no_latency_of_the_servers() {
+    fn f89_a_latency_that_is_mostly_our_own_delay_is_not_the_servers() {
         let check = |slack, sure| {
             let signal = Signal {
                 server_latency: Some(Duration::from_millis(52)),
@@ -343,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn f90_a_request_may_ask_that_its_latency_teaches_nothing() {
+    fn f90_a_request_may_exclude_its_latency_from_learning() {
         let headers = Headers::default();
         let answer = Answer {
             dont_adjust_delay: true,
@@ -354,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn f68_a_bare_name_means_exhausted_and_later_words_add_to_earlier_ones() {
+    fn f68_a_bare_name_means_exhausted_and_feedback_is_merged_by_field() {
         let signal = Signal::default()
             .feedback("api")
             .feedback(Feedback::of("cost").actual(2.5))

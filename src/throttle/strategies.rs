@@ -1,4 +1,4 @@
-//! Strategies by name: those that come with the crawler, and those that an embedder registers.
+//! Strategies by name: built-in ones and those registered by an embedder.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,20 +10,20 @@ use super::settings::{Manager, ScopeSettings};
 use super::strategy::{Observation, Pace, Strategy, StrategyMaker};
 use crate::base::time::Instant;
 
-/// Makes a strategy for the scope of a name from the arguments that the configuration gives; the
-/// error says what is wrong with them.
+/// Creates a strategy for the named scope from the arguments in the configuration; the error
+/// describes what is wrong with them.
 pub type NamedMaker =
     Box<dyn Fn(&str, &Map<String, Value>) -> Result<Box<dyn Strategy>, String> + Send>;
 
-/// Where the strategies of new scopes come from.
+/// Creates the strategies of new scopes.
 pub struct Strategies {
     named: BTreeMap<String, NamedMaker>,
     by_scope: Option<StrategyMaker>,
 }
 
 impl Default for Strategies {
-    /// Those that come with the crawler: `fixed` keeps the configured pace whatever is answered;
-    /// `fixed_window` sends `requests` in each `window` (seconds), without a gap between them.
+    /// The built-in ones: `fixed` keeps the configured pace whatever the answers; `fixed_window`
+    /// sends `requests` in each `window` (seconds), without a gap between them.
     fn default() -> Self {
         let mut strategies = Strategies {
             named: BTreeMap::new(),
@@ -39,27 +39,27 @@ impl Default for Strategies {
 }
 
 impl Strategies {
-    /// Registers a strategy for the configuration to name.
+    /// Registers a strategy under a name for use in the configuration.
     pub fn register(&mut self, name: &str, maker: NamedMaker) {
         self.named.insert(name.to_owned(), maker);
     }
 
-    /// Lets `maker` choose for each scope, before the configuration does.
+    /// Sets a maker that is asked for each scope before the configuration is.
     pub fn choose(&mut self, maker: StrategyMaker) {
         self.by_scope = Some(maker);
     }
 
-    /// Whether the strategy that the configuration names can be made; the error says why not.
+    /// Checks that the strategy named in the configuration can be created; the error says why not.
     pub fn check(&self, scope: &str, manager: &Manager) -> Result<(), String> {
         self.named_for(scope, manager).map(drop)
     }
 
-    /// The strategy of a new scope; `None` for what is built in.
+    /// The strategy of a new scope; `None` for the built-in one.
     pub(super) fn of(&self, scope: &str, settings: &ScopeSettings) -> Option<Box<dyn Strategy>> {
         let chosen = self.by_scope.as_ref().and_then(|maker| maker(scope));
         chosen.or_else(|| {
             let named = self.named_for(scope, settings.manager.as_ref()?);
-            // What the configuration says was checked; a maker may still refuse a single scope.
+            // The configuration was checked before; a maker may still refuse a single scope.
             named
                 .inspect_err(|error| log::warn!("{scope}: {error}; the built-in strategy paces it"))
                 .ok()
@@ -70,7 +70,7 @@ impl Strategies {
         let Some(maker) = self.named.get(&manager.name) else {
             let names: Vec<&str> = self.named.keys().map(String::as_str).collect();
             return Err(format!(
-                "no strategy is registered as {:?}; there is {}",
+                "no strategy is registered as {:?}; known: {}",
                 manager.name,
                 names.join(", ")
             ));
@@ -113,11 +113,11 @@ impl Strategy for Fixed {
     }
 }
 
-/// So many requests in each window, which begins with its first.
+/// A fixed number of requests in each window, which begins with its first request.
 struct FixedWindow {
     requests: u64,
     window: Duration,
-    began: Instant,
+    window_start: Instant,
     sent: u64,
 }
 
@@ -131,10 +131,10 @@ impl FixedWindow {
             (Some(requests @ 1..), Some(window)) => Ok(Box::new(FixedWindow {
                 requests,
                 window,
-                began: Instant::START,
+                window_start: Instant::START,
                 sent: 0,
             })),
-            _ => Err("give requests (1 or more) and window (seconds)".to_owned()),
+            _ => Err("requires `requests` (at least 1) and `window` (seconds)".to_owned()),
         }
     }
 }
@@ -152,8 +152,8 @@ impl Strategy for FixedWindow {
     }
 
     fn sent(&mut self, at: Instant) {
-        if self.sent == 0 || at >= self.began + self.window {
-            self.began = at;
+        if self.sent == 0 || at >= self.window_start + self.window {
+            self.window_start = at;
             self.sent = 0;
         }
         self.sent += 1;
@@ -163,19 +163,19 @@ impl Strategy for FixedWindow {
         if self.sent < self.requests {
             Instant::START
         } else {
-            self.began + self.window
+            self.window_start + self.window
         }
     }
 
     fn forgettable_at(&self) -> Option<Instant> {
-        Some(self.began + self.window)
+        Some(self.window_start + self.window)
     }
 }
 
 fn only(arguments: &Map<String, Value>, known: &[&str]) -> Result<(), String> {
     match arguments.keys().find(|key| !known.contains(&key.as_str())) {
         None => Ok(()),
-        Some(key) if known.is_empty() => Err(format!("it takes no argument, and {key:?} is one")),
-        Some(key) => Err(format!("it takes {}, not {key:?}", known.join(", "))),
+        Some(key) if known.is_empty() => Err(format!("takes no arguments (got {key:?})")),
+        Some(key) => Err(format!("takes only {} (got {key:?})", known.join(", "))),
     }
 }

@@ -1,4 +1,5 @@
-//! What a scope's pace does about answers, where the embedder brings that.
+//! The interface of a strategy: how a scope's pace reacts to answers, if an embedder replaces the
+//! built-in rules.
 
 use std::time::Duration;
 
@@ -6,30 +7,31 @@ use super::settings::ScopeSettings;
 use super::signal::{Ending, Feedback, Signal};
 use crate::base::time::Instant;
 
-/// The pace that a strategy asks for. Other rules (a hold, Crawl-delay, the global cap) only tighten it.
+/// The pace that a strategy asks for. Other rules (a hold, Crawl-delay, the global cap) can only
+/// make it slower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// From one send to the next, before jitter.
+    /// Time from one send to the next, before jitter.
     pub delay: Duration,
     /// Requests in flight. At least 1.
     pub concurrency: u32,
 }
 
-/// An answer, as one scope hears of it.
+/// An answer as seen by one scope.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation<'a> {
-    /// What it means.
+    /// Meaning of the answer.
     pub signal: &'a Signal,
-    /// It is a refusal by this scope's settings, and this scope is blamed for it.
+    /// The answer is a refusal by this scope's settings, and this scope is blamed for it.
     pub refused: bool,
-    /// When its request departed.
+    /// Departure of the request.
     pub sent: Instant,
 }
 
-/// Turns answers into pace, for one scope, in place of AutoThrottle, backoff and rampup.
+/// Determines the pace of one scope from answers, in place of AutoThrottle, backoff and rampup.
 ///
-/// One strategy lives as long as its scope's state. Holds, Crawl-delay and quotas go on beside it
-/// and only tighten what it asks for. It is asked on the crawl's thread and must be quick.
+/// A strategy lives as long as its scope's state. Holds, Crawl-delay and quotas still apply and can
+/// only make its pace slower. It is called on the crawl's thread and must be fast.
 pub trait Strategy: Send {
     /// The pace before the first answer.
     fn start(&mut self, settings: &ScopeSettings) -> Pace;
@@ -54,22 +56,22 @@ pub trait Strategy: Send {
         pace
     }
 
-    /// A request departed.
+    /// Called when a request departed.
     fn sent(&mut self, _at: Instant) {}
 
-    /// Nothing departs before this, whatever the pace: for limits that no gap can express.
+    /// Nothing departs before this time, whatever the pace: for limits that a gap cannot express.
     fn departs_at(&self) -> Instant {
         Instant::START
     }
 
-    /// What an answer, or the embedding program, told of the scope beyond the pace.
+    /// Called with feedback about the scope from an answer or from the embedding program.
     fn feedback(&mut self, _feedback: &Feedback, _now: Instant) {}
 
-    /// When the scope's state may be forgotten, if nobody uses it until then; `None`: never.
+    /// When the scope's state may be evicted if it is not used until then; `None`: never.
     fn forgettable_at(&self) -> Option<Instant> {
         None
     }
 }
 
-/// Makes the strategy of each new scope; registered by an embedder.
+/// Creates the strategy of each new scope; registered by an embedder.
 pub type StrategyMaker = Box<dyn Fn(&str) -> Option<Box<dyn Strategy>> + Send>;

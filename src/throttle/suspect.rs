@@ -1,7 +1,7 @@
-//! Blocks that look like pages: answers that are quick and good, and say nothing.
+//! Detects block pages: answers that are fast and successful but contain no page.
 //!
-//! Latency and status tell nothing of them, so this looks at what the pages of a scope used to be.
-//! There is no suspicion without a *baseline*: a site that always was like that is like that.
+//! Latency and status do not reveal them, so this compares with the earlier pages of the scope. A
+//! suspicion needs a *baseline*: a site that always looked like this is not suspected.
 //!
 //! ```text
 //! learning ─ 10 varied pages ─► normal ─ a run of blocked replies ─► suspected
@@ -9,8 +9,8 @@
 //!                                 └───────── 2 normal replies ◄──────────┘
 //! ```
 //!
-//! While suspected, the scope goes on with single requests, so that it sees the end of the block,
-//! and they become ever rarer, because slowing down seldom helps against one.
+//! While a block is suspected, the scope continues with single probe requests in order to see its
+//! end. Their gap grows, because slowing down seldom ends a block.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -18,36 +18,36 @@ use std::time::Duration;
 use super::signal::Ending;
 use crate::base::time::Instant;
 
-/// What is known of one scope's pages.
+/// The detection state of one scope.
 #[derive(Clone, Debug, Default)]
 pub struct Suspect {
     baseline: Baseline,
-    /// Replies in a row that have the same body.
+    /// Consecutive replies with the same body.
     same: Run,
-    /// Pages in a row that bear the mark of a block.
+    /// Consecutive pages with the mark of a block.
     marked: u8,
-    /// Pages in a row without an item.
-    barren: u8,
+    /// Consecutive pages without an item.
+    itemless: u8,
     refused: Refused,
     suspected: Option<Suspected>,
 }
 
-/// What pages are usually like.
+/// Properties of the usual pages.
 #[derive(Clone, Copy, Debug, Default)]
 struct Baseline {
-    /// Pages that differed from the one before.
+    /// Number of pages that differed from the one before.
     varied: u8,
-    /// Pages with a mark that were pages all the same.
+    /// Number of normal pages with a mark.
     marked: u8,
-    /// The longest run of equal pages.
+    /// Length of the longest run of equal pages.
     same: u8,
-    /// The longest run of pages without items, where some came again.
-    barren: u8,
-    /// Pages in which somebody looked for items.
-    looked: u8,
-    /// The share of those that had some.
-    fertile: f32,
-    /// Mean bytes.
+    /// Length of the longest run of pages without items that was followed by items.
+    itemless: u8,
+    /// Number of pages in which items were counted.
+    items_counted: u8,
+    /// Share of those with at least one item.
+    with_items: f32,
+    /// Mean size in bytes.
     size: f32,
     /// Mean latency in seconds.
     latency: f32,
@@ -59,13 +59,13 @@ struct Run {
     length: u8,
 }
 
-/// Refusals in a row.
+/// Consecutive refusals.
 #[derive(Clone, Copy, Debug, Default)]
 struct Refused {
     length: u8,
-    /// So often the gap between two of them was wider than every one before.
+    /// How many times the gap between two of them exceeded every earlier one.
     widened: u8,
-    /// The widest gap, in milliseconds.
+    /// The longest gap, in milliseconds.
     widest: u32,
     last: Instant,
 }
@@ -73,46 +73,46 @@ struct Refused {
 #[derive(Clone, Copy, Debug)]
 struct Suspected {
     kind: Kind,
-    /// The body of the block, where it is always the same.
+    /// Digest of the block page, if it is always the same.
     digest: Option<u64>,
-    /// Blocked replies, those that led to the suspicion included.
+    /// Number of blocked replies, including those that led to the suspicion.
     seen: u32,
-    /// Normal replies in a row since.
+    /// Consecutive normal replies since.
     normal: u8,
     /// Gap between probes, in milliseconds.
     delay: u32,
-    /// When it was last widened.
+    /// When the gap was last increased.
     widened: Instant,
 }
 
-/// A suspicion that came up, or went.
+/// A suspicion that was raised or cleared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Suspicion {
-    /// What the block is recognised by.
+    /// How the block was recognised.
     pub kind: Kind,
-    /// It is over: pages are normal again.
+    /// The suspicion is over: pages are normal again.
     pub cleared: bool,
-    /// Blocked replies so far.
+    /// Number of blocked replies so far.
     pub seen: u32,
-    /// Words for a person; the scope's name is for the caller to add.
+    /// Human-readable text; the caller adds the scope's name.
     pub reason: Cow<'static, str>,
 }
 
-/// What a block is recognised by.
+/// How a block is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Different URLs give one small page.
+    /// Different URLs return the same small page.
     SameTinyPage,
-    /// Pages bear the marks of a challenge.
+    /// Pages contain the marks of a challenge.
     Captcha,
-    /// Pages have no items any more.
+    /// Pages contain no items any more.
     ItemsGone,
     /// Requests are refused at every pace.
     SlowingDoesNotHelp,
 }
 
 impl Kind {
-    /// The word in files.
+    /// The name in files.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::SameTinyPage => "same-tiny-page",
@@ -123,12 +123,12 @@ impl Kind {
     }
 }
 
-/// What a reply is, seen from here.
+/// The kind of a reply for this detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reply {
     Page,
     Refusal,
-    /// A redirect, a missing page, a broken one: no sign of anything.
+    /// A redirect, a missing or a broken page: evidence of nothing.
     Neither,
 }
 
@@ -139,21 +139,21 @@ impl Suspect {
         Suspect::default()
     }
 
-    /// The gap that probes keep while a block is suspected; zero while none is. Then the scope
+    /// The gap between probes while a block is suspected, else zero. During a suspicion the scope
     /// also keeps to one request in flight.
     pub fn delay(&self) -> Duration {
         let delay = self.suspected.map_or(0, |suspected| suspected.delay);
         Duration::from_millis(u64::from(delay))
     }
 
-    /// What is suspected now.
+    /// The present suspicion.
     pub fn kind(&self) -> Option<Kind> {
         self.suspected.map(|suspected| suspected.kind)
     }
 
-    /// Looks at a reply that ended: once for each, in the order in which they end.
+    /// Examines a reply that ended. Call it once for each, in the order in which they end.
     ///
-    /// Gives a suspicion once when it comes up and once when it is cleared, not while it lasts;
+    /// Returns a suspicion once when it is raised and once when it is cleared, not in between;
     /// [`delay`](Suspect::delay) may change with every reply.
     pub fn ended(
         &mut self,
@@ -177,17 +177,17 @@ impl Suspect {
         self.refused.add(now);
         let seen = self.refused.length;
         if ending.mark.is_some() {
-            // A refusal with a challenge in it needs no baseline.
+            // A refusal with a challenge needs no baseline.
             self.marked = self.marked.saturating_add(1);
         }
         if self.marked >= MARKED {
-            let reason = words("refused with a challenge", ending.mark);
+            let reason = describe("refused with a challenge", ending.mark);
             return Some(self.suspect(Kind::Captcha, None, seen, reason, now));
         }
         let reason = if self.refused.at_every_pace() {
-            "refused at every pace: slowing down does not help, this is a block and no rate limit"
+            "refused at every pace: slowing down does not help, so this is a block and not a rate limit"
         } else if seen >= REFUSED_MANY && status == Some(403) {
-            "all is forbidden: slowing down does not help, this is a block and no rate limit"
+            "everything is forbidden: slowing down does not help, so this is a block and not a rate limit"
         } else {
             return None;
         };
@@ -208,37 +208,38 @@ impl Suspect {
         let settled = self.baseline.varied >= VARIED;
         let size = ending.size as f32;
 
-        let tiny = size <= (self.baseline.size * TINY).max(TINY_ANYWAY);
+        let tiny = size <= (self.baseline.size * TINY).max(TINY_BYTES);
         if settled && quick && tiny && self.same.length >= self.baseline.same_max() {
-            let reason = "different URLs give one small page, and quickly".into();
+            let reason = "different URLs return the same small page, and fast".into();
             let seen = self.same.length;
             return Some(self.suspect(Kind::SameTinyPage, Some(ending.digest), seen, reason, now));
         }
 
         let odd =
             size <= self.baseline.size * TINY || self.same.length > 1 || ending.items == Some(0);
-        let fruitless = ending.items.is_none_or(|items| items == 0);
+        let empty_polls = ending.items.is_none_or(|items| items == 0);
         let marked = ending.mark.is_some() && self.baseline.marked < MARKED_BEFORE;
-        let challenge = settled && marked && odd && fruitless;
+        let challenge = settled && marked && odd && empty_polls;
         self.marked = if challenge { self.marked + 1 } else { 0 };
         if self.marked >= MARKED {
-            let reason = words("pages turned into challenges", ending.mark);
+            let reason = describe("pages were replaced by challenges", ending.mark);
             return Some(self.suspect(Kind::Captcha, None, self.marked, reason, now));
         }
 
         if ending.items == Some(0) && quick {
-            self.barren = self.barren.saturating_add(1);
-            let enough = self.baseline.barren_max();
-            if settled && enough.is_some_and(|enough| self.barren >= enough) {
-                let reason = "no items any more, while replies stay quick and good".into();
-                return Some(self.suspect(Kind::ItemsGone, None, self.barren, reason, now));
+            self.itemless = self.itemless.saturating_add(1);
+            let enough = self.baseline.itemless_max();
+            if settled && enough.is_some_and(|enough| self.itemless >= enough) {
+                let reason =
+                    "pages have no items any more, while replies stay fast and successful".into();
+                return Some(self.suspect(Kind::ItemsGone, None, self.itemless, reason, now));
             }
         }
 
         self.learn_items(ending);
-        // What may be the beginning of a block is not usual yet.
-        let barren = ending.items == Some(0) && self.baseline.fertile >= FERTILE_LEAST;
-        if !challenge && !barren && self.same.length == 1 {
+        // A page that may be the start of a block is not added to the baseline yet.
+        let itemless = ending.items == Some(0) && self.baseline.with_items >= ITEM_SHARE_MIN;
+        if !challenge && !itemless && self.same.length == 1 {
             self.baseline.learn(latency, ending);
         }
         None
@@ -246,13 +247,13 @@ impl Suspect {
 
     fn learn_items(&mut self, ending: &Ending) {
         if ending.items.is_some_and(|items| items > 0) {
-            // Those without are known to be usual only now.
-            self.baseline.barren = self.baseline.barren.max(self.barren);
-            for _ in 0..self.barren {
+            // Pages without items are known to be normal only now.
+            self.baseline.itemless = self.baseline.itemless.max(self.itemless);
+            for _ in 0..self.itemless {
                 self.baseline.learn_items(false);
             }
             self.baseline.learn_items(true);
-            self.barren = 0;
+            self.itemless = 0;
         }
     }
 
@@ -299,7 +300,7 @@ impl Suspect {
             }
         };
         if blocked {
-            suspected.go_on(now);
+            suspected.update_probe_gap(now);
             return None;
         }
         suspected.normal += 1;
@@ -321,10 +322,11 @@ impl Suspect {
 }
 
 impl Suspected {
-    fn go_on(&mut self, now: Instant) {
+    fn update_probe_gap(&mut self, now: Instant) {
         self.seen = self.seen.saturating_add(1);
         self.normal = 0;
-        // Only what was sent at the present gap is a probe of it; a bit less than the gap, for jitter.
+        // Only a request that was sent at the present gap probes it; a bit less than the gap,
+        // because of jitter.
         let since = now.saturating_since(self.widened).as_millis();
         if since * 2 >= u128::from(self.delay) {
             self.delay = self.delay.saturating_mul(2).min(PROBE_LAST);
@@ -344,7 +346,7 @@ impl Reply {
 }
 
 impl Run {
-    /// Counts one more; gives the length of the run that it ends, if it does.
+    /// Counts a reply. Returns the length of the previous run if this one ends it.
     fn add(&mut self, digest: u64) -> Option<u8> {
         if self.length > 0 && self.digest == digest {
             self.length = self.length.saturating_add(1);
@@ -360,7 +362,7 @@ impl Refused {
         if self.length > 0 {
             let gap = now.saturating_since(self.last).as_millis();
             let gap = u32::try_from(gap).unwrap_or(u32::MAX);
-            // Not by the few milliseconds by which replies of one burst differ.
+            // Differences of a few milliseconds between the replies of one burst do not count.
             if f64::from(gap) > f64::from(self.widest.max(GAP_GRAIN)) * WIDER {
                 self.widened = self.widened.saturating_add(1);
             }
@@ -370,7 +372,7 @@ impl Refused {
         self.last = now;
     }
 
-    /// Whether refusals went on although the scope slowed down again and again.
+    /// Returns whether refusals went on although the scope slowed down several times.
     fn at_every_pace(&self) -> bool {
         self.widened >= WIDENED || (self.length >= REFUSED_MANY && self.widened >= WIDENED_FEW)
     }
@@ -382,20 +384,24 @@ impl Baseline {
         latency.is_none_or(|latency| latency.as_secs_f32() <= most)
     }
 
-    /// So many equal pages in a row are too many.
+    /// Number of equal pages in a row that count as a block.
     fn same_max(&self) -> u8 {
         SAME.max(self.same.saturating_mul(2))
     }
 
-    /// So many pages in a row without items are no chance, given the share of those that have
-    /// some, and no habit; `None` where items are too rare to tell.
-    fn barren_max(&self) -> Option<u8> {
-        if self.looked < VARIED || self.fertile < FERTILE_LEAST {
+    /// Number of consecutive pages without items that is neither chance, given the share of pages
+    /// with items, nor usual; `None` if items are too rare for a conclusion.
+    fn itemless_max(&self) -> Option<u8> {
+        if self.items_counted < VARIED || self.with_items < ITEM_SHARE_MIN {
             return None;
         }
-        let barren = (1.0 - self.fertile).max(0.01);
-        let enough = (CHANCE.ln() / barren.ln()).ceil();
-        Some((enough as u8).max(SAME).max(self.barren.saturating_mul(2)))
+        let itemless = (1.0 - self.with_items).max(0.01);
+        let enough = (CHANCE.ln() / itemless.ln()).ceil();
+        Some(
+            (enough as u8)
+                .max(SAME)
+                .max(self.itemless.saturating_mul(2)),
+        )
     }
 
     fn learn(&mut self, latency: Option<Duration>, ending: &Ending) {
@@ -410,56 +416,59 @@ impl Baseline {
         }
     }
 
-    fn learn_items(&mut self, fertile: bool) {
-        self.looked = self.looked.saturating_add(1);
-        let step = 1.0 / f32::from(self.looked.min(MEAN_OVER));
-        self.fertile += (f32::from(u8::from(fertile)) - self.fertile) * step;
+    fn learn_items(&mut self, with_items: bool) {
+        self.items_counted = self.items_counted.saturating_add(1);
+        let step = 1.0 / f32::from(self.items_counted.min(MEAN_OVER));
+        self.with_items += (f32::from(u8::from(with_items)) - self.with_items) * step;
     }
 }
 
-fn words(what: &str, mark: Option<&str>) -> Cow<'static, str> {
+fn describe(what: &str, mark: Option<&str>) -> Cow<'static, str> {
     format!("{what} ({})", mark.unwrap_or("no mark")).into()
 }
 
-/// Pages that differ before anything is usual.
+/// Number of varied pages before the baseline is valid.
 const VARIED: u8 = 10;
-/// Means of the baseline are over about so many pages.
+/// Means of the baseline are over about this many pages.
 const MEAN_OVER: u8 = 16;
-/// So many equal pages in a row: more than a listing's empty ends give, fewer than the ten within
-/// which a block is to be seen.
+/// Equal pages in a row that are a block: more than the empty pages at the end of a listing, fewer
+/// than the ten within which a block is to be detected.
 const SAME: u8 = 8;
-/// What is tiny: this part of the usual size, or
+/// A page is tiny below this share of the usual size, or
 const TINY: f32 = 0.5;
-/// so many bytes: on a site of small pages a block is no smaller.
-const TINY_ANYWAY: f32 = 2048.0;
-/// A block is made before the origin is asked: it takes no longer than this × the usual latency, and
+/// below this many bytes: on a site of small pages a block page is no smaller.
+const TINY_BYTES: f32 = 2048.0;
+/// A block page is made without asking the origin, so it takes at most this × the usual latency
+/// plus
 const QUICK: f32 = 1.2;
-/// this, in seconds.
+/// this many seconds.
 const LATENCY_GRAIN: f32 = 0.005;
-/// Challenges in a row.
+/// Challenges in a row that are a block.
 const MARKED: u8 = 3;
-/// Where so many good pages have marks, marks mean nothing here: forms have captchas too.
+/// With this many normal pages with marks, marks mean nothing on this site: forms have captchas
+/// too.
 const MARKED_BEFORE: u8 = 2;
-/// Where fewer pages have items, their absence tells nothing soon.
-const FERTILE_LEAST: f32 = 0.2;
-/// A run without items that has this chance is none.
+/// If a smaller share of pages has items, their absence proves nothing soon.
+const ITEM_SHARE_MIN: f32 = 0.2;
+/// A run without items is suspicious if its probability is below this.
 const CHANCE: f32 = 1e-4;
-/// Refusals in a row, at however many paces, that are a block.
+/// Refusals in a row that are a block, at any number of paces.
 const REFUSED_MANY: u8 = 20;
-/// A gap is wider from this factor on: backoff's steps are.
+/// Factor by which a gap must exceed earlier ones to count as longer; backoff's steps do.
 const WIDER: f64 = 1.4;
-/// In milliseconds.
+/// Minimum reference gap, in milliseconds.
 const GAP_GRAIN: u32 = 100;
-/// So often the gaps between refusals widened: from one second to half a minute.
+/// Number of increases of the gap between refusals that show a block: from one second to half a
+/// minute.
 const WIDENED: u8 = 6;
-/// The same where they are many: the delay has reached its longest.
+/// The same after many refusals: the delay has reached its maximum.
 const WIDENED_FEW: u8 = 2;
-/// The gap of the first probes, in milliseconds: a few seconds, since a block costs nothing but
-/// the pages that it hides meanwhile.
+/// First gap between probes, in milliseconds: a few seconds, since a block costs nothing but the
+/// pages it hides.
 const PROBE_FIRST: u32 = 5_000;
-/// Of the last ones: `BACKOFF_MAX_DELAY`'s default.
+/// Longest gap between probes, in milliseconds: `BACKOFF_MAX_DELAY`'s default.
 const PROBE_LAST: u32 = 300_000;
-/// Normal replies in a row that end a suspicion.
+/// Consecutive normal replies that end a suspicion.
 const NORMAL: u8 = 2;
 
 #[cfg(test)]

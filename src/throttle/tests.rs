@@ -1,4 +1,4 @@
-//! The engine against a simulated origin: every figure is read at the origin, in virtual time.
+//! The engine against a simulated origin in virtual time. All figures are measured at the origin.
 
 mod world;
 mod pace;

@@ -1,34 +1,35 @@
-//! Whether a reply came out of a cache on the way, so that its speed and its limits say little of
-//! the origin.
+//! Detects replies from intermediate caches, whose latency and rate limits say little about the
+//! origin.
 
 use super::http::Headers;
 use super::structured;
 
-/// Whether a cache on the way answered for the origin; `None` where the reply does not say.
+/// Returns whether an intermediate cache answered instead of the origin; `None` if the reply does
+/// not say.
 ///
-/// One hit anywhere decides: in `X-Cache: HIT, MISS` the cache far from us answered, in
-/// `MISS, HIT` the near one, and either way the origin did no work. What a near cache stored with
-/// the reply when it fetched it cannot make a hit of a miss, for then it hit itself. A reply that
-/// the origin only confirmed (304 to a cache that revalidates) counts as cached: its body cost
-/// nothing there. `Age` is believed only if nothing else speaks.
+/// One hit anywhere decides: in `X-Cache: HIT, MISS` the cache far from us answered, in `MISS, HIT`
+/// the near one, and in both cases the origin did no work. Fields that a near cache stored with the
+/// reply cannot turn a miss into a hit, because then the near cache itself hit. A reply that the
+/// origin only confirmed (304 to a revalidating cache) counts as cached: its body cost the origin
+/// nothing. `Age` is used only if no other field decides.
 pub fn is_cached(headers: &Headers) -> Option<bool> {
     if !headers.begin_with_any(b"acx") || !headers.names().any(|name| source_of(name).is_some()) {
         return None;
     }
-    let mut told = None;
+    let mut is_hit = None;
     let mut aged = false;
     for (name, value) in headers.iter() {
-        // A hit is greater than a miss, and a miss than nothing.
+        // A hit is greater than a miss, and a miss greater than no information.
         match source_of(name.as_bytes()) {
-            Some(Source::Words) => told = told.max(by_words(value)),
-            Some(Source::CacheStatus) => told = told.max(by_cache_status(value)),
-            Some(Source::Varnish) => told = told.max(by_varnish(value)),
+            Some(Source::Words) => is_hit = is_hit.max(by_words(value)),
+            Some(Source::CacheStatus) => is_hit = is_hit.max(by_cache_status(value)),
+            Some(Source::Varnish) => is_hit = is_hit.max(by_varnish(value)),
             Some(Source::Age) => aged |= is_aged(value),
             None => {}
         }
     }
-    // An Age of zero has a reply fresh from the origin, and one that was stored just now.
-    told.or(aged.then_some(true))
+    // An Age of zero occurs both in replies fresh from the origin and in those just stored.
+    is_hit.or(aged.then_some(true))
 }
 
 #[derive(Clone, Copy)]
@@ -39,8 +40,8 @@ enum Source {
     Age,
 }
 
-/// The fields in which caches speak, as far as they mean the reply itself: `X-Cache-Lookup`
-/// tells what a cache had, not what it used.
+/// The fields set by caches that describe the reply itself. `X-Cache-Lookup` is not among them: it
+/// says what a cache had, not what it used.
 const SOURCES: &[(&str, Source)] = &[
     ("age", Source::Age),
     ("x-cache", Source::Words),
@@ -55,34 +56,34 @@ const SOURCES: &[(&str, Source)] = &[
 ];
 
 fn source_of(name: &[u8]) -> Option<Source> {
-    // Most names end at their second letter.
-    let begins_so = matches!(
+    // Most names are excluded by their second letter.
+    let may_match = matches!(
         (name.first()?, name.get(1)?),
         (b'a' | b'A', b'g' | b'G') | (b'c' | b'C', b'a' | b'A' | b'f' | b'F') | (b'x' | b'X', b'-')
     );
-    if !begins_so {
+    if !may_match {
         return None;
     }
     let is = |known: &&(&str, _)| name.eq_ignore_ascii_case(known.0.as_bytes());
     SOURCES.iter().find(is).map(|(_, source)| *source)
 }
 
-/// `HIT`, `TCP_REFRESH_HIT from …`, `Miss from cloudfront`, `HIT-FOR-PASS`, one for each cache.
+/// `HIT`, `TCP_REFRESH_HIT from …`, `Miss from cloudfront`, `HIT-FOR-PASS`; one phrase per cache.
 fn by_words(value: &[u8]) -> Option<bool> {
     let caches = value.split(|&byte| byte == b',');
     caches.map(by_phrase).max().flatten()
 }
 
-/// The last word that decides does: a hit for pass is a pass. What comes after `from` is a name.
+/// The last deciding word counts: a hit for pass is a pass. The text after `from` is a name.
 fn by_phrase(phrase: &[u8]) -> Option<bool> {
     phrase
         .split(|byte| !byte.is_ascii_alphabetic())
         .take_while(|word| !word.eq_ignore_ascii_case(b"from"))
-        .filter_map(verdict)
+        .filter_map(is_hit_word)
         .last()
 }
 
-fn verdict(word: &[u8]) -> Option<bool> {
+fn is_hit_word(word: &[u8]) -> Option<bool> {
     let is = |known: &[u8]| word.eq_ignore_ascii_case(known);
     let ends = |end: &[u8]| {
         let start = word.len().checked_sub(end.len());
@@ -97,26 +98,26 @@ fn verdict(word: &[u8]) -> Option<bool> {
     }
 }
 
-/// One member for each cache (RFC 9211 section 2).
+/// One member per cache (RFC 9211 section 2).
 fn by_cache_status(value: &[u8]) -> Option<bool> {
     let caches = structured::members(value).map(|member| {
         let (_, parameters) = structured::item(member);
-        let mut told = None;
+        let mut is_hit = None;
         for parameter in parameters {
-            told = told.max(match parameter {
+            is_hit = is_hit.max(match parameter {
                 (b"hit", None | Some(b"?1")) => Some(true),
-                // What it had was confirmed.
+                // The cached reply was confirmed by the origin.
                 (b"fwd-status", Some(b"304")) => Some(true),
                 (b"fwd", Some(_)) => Some(false),
                 _ => None,
             });
         }
-        told
+        is_hit
     });
     caches.max().flatten()
 }
 
-/// The number of this request; behind it, if it was a hit, that of the request that was stored.
+/// The id of this request, followed after a hit by that of the request whose reply was stored.
 fn by_varnish(value: &[u8]) -> Option<bool> {
     let numbers = value
         .split(u8::is_ascii_whitespace)
@@ -135,7 +136,7 @@ fn by_varnish(value: &[u8]) -> Option<bool> {
     }
 }
 
-/// Whether seconds are told, and more than none (RFC 9111 section 5.1).
+/// Returns whether the value is a number of seconds above zero (RFC 9111 section 5.1).
 fn is_aged(value: &[u8]) -> bool {
     value.iter().all(u8::is_ascii_digit) && value.iter().any(|&digit| digit != b'0')
 }
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_that_speaks_of_no_cache_says_nothing() {
+    fn a_reply_without_cache_fields_is_undecided() {
         check("", None);
         check(
             "Cache-Control: max-age=60\nX-Cache-Lookup: HIT from proxy",
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn every_maker_of_caches_has_words_of_its_own() {
+    fn the_values_of_every_common_cache_are_understood() {
         for hit in [
             "X-Cache: HIT",
             "x-cache: hit",
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn one_hit_on_the_way_is_enough() {
+    fn a_hit_in_any_cache_counts() {
         check("X-Cache: MISS, HIT", Some(true));
         check("X-Cache: HIT, MISS", Some(true));
         check("X-Cache: MISS, MISS", Some(false));
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn cache_status_tells_each_cache_apart() {
+    fn each_member_of_cache_status_counts() {
         check("Cache-Status: ExampleCache; hit", Some(true));
         check("Cache-Status: \"Edge, 1\"; hit=?1; ttl=30", Some(true));
         check("Cache-Status: Edge; hit=?0", None);
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn two_numbers_of_varnish_are_a_hit() {
+    fn two_ids_in_x_varnish_are_a_hit() {
         check("X-Varnish: 123456", Some(false));
         check("X-Varnish: 123456 98765", Some(true));
         check("X-Varnish: 123456\nX-Varnish: 5 3", Some(true));
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn age_is_believed_when_nothing_else_speaks() {
+    fn age_counts_only_without_other_fields() {
         check("Age: 5", Some(true));
         check("Age: 0", None);
         check("Age: -5", None);
@@ -256,7 +257,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_value_breaks_the_reading(mut value in prop::collection::vec(any::<u8>(), 0..60)) {
+        fn no_value_makes_the_parser_panic(mut value in prop::collection::vec(any::<u8>(), 0..60)) {
             value.retain(|byte| !matches!(byte, b'\r' | b'\n' | 0));
             for (name, _) in SOURCES {
                 is_cached(&Headers::of_lines(&[name.as_bytes(), b": ", &value].concat()));

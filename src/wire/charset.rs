@@ -1,4 +1,4 @@
-//! In which character encoding a document is written, and its text.
+//! Detects the character encoding of a document and decodes it.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -7,27 +7,27 @@ use encoding_rs::{Decoder, EncoderResult, Encoding, UTF_8, UTF_16BE, UTF_16LE, W
 
 use crate::base::units::Units;
 
-/// The text of a document, whatever its encoding; what cannot be decoded becomes U+FFFD.
+/// The text of a document in any encoding; invalid bytes become U+FFFD.
 ///
-/// Borrowed where the document is UTF-8 already, as most are.
+/// Borrowed if the document is UTF-8, as most are.
 pub fn decode<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Cow<'a, str> {
     let (encoding, mark) = encoding_of(bytes, content_type);
     encoding.decode_without_bom_handling(&bytes[mark..]).0
 }
 
-/// In which encoding a document is written, found out in bounded steps.
+/// Detection of a document's encoding, in bounded steps.
 #[derive(Debug)]
 pub(crate) struct Detection {
-    /// Once it is known.
+    /// The encoding, once known.
     encoding: Option<&'static Encoding>,
-    /// The length of the byte order mark.
+    /// Length of the byte order mark.
     mark: usize,
-    /// So many octets are valid UTF-8.
+    /// This many bytes are known to be valid UTF-8.
     checked: usize,
 }
 
 impl Detection {
-    /// Looks at what is declared, and at nothing beyond the beginning.
+    /// Considers declarations only, at the beginning of the document.
     pub fn new(bytes: &[u8], content_type: Option<&str>) -> Self {
         let (encoding, mark) = match Encoding::for_bom(bytes) {
             Some((encoding, mark)) => (Some(encoding), mark),
@@ -40,7 +40,7 @@ impl Detection {
         }
     }
 
-    /// Looks at more of the document; whether its encoding is known.
+    /// Examines more of the document. Returns whether its encoding is known.
     pub fn step(&mut self, bytes: &[u8], units: &mut Units) -> bool {
         while self.encoding.is_none() {
             if units.is_spent() {
@@ -53,7 +53,7 @@ impl Detection {
                 Err(error) if error.error_len().is_none() && end < bytes.len() => {
                     self.checked += error.valid_up_to();
                 }
-                // Where it was cut.
+                // An incomplete character at the cut.
                 Err(error) if error.error_len().is_none() => self.checked = end,
                 Err(_) => self.encoding = Some(guessed(bytes)),
             }
@@ -64,30 +64,30 @@ impl Detection {
         true
     }
 
-    /// Where the text begins, behind the byte order mark.
+    /// Offset of the text, after the byte order mark.
     pub fn start(&self) -> usize {
         self.mark
     }
 
-    /// In which encoding the queries of its references are; `None` where that is UTF-8.
+    /// The encoding of queries in its references; `None` if UTF-8.
     pub fn query_encoding(&self) -> Option<QueryEncoding> {
         let encoding = self.encoding.unwrap_or(UTF_8).output_encoding();
         (encoding != UTF_8).then_some(QueryEncoding(encoding))
     }
 
-    /// What makes UTF-8 of the document, piece by piece; `None` where that is what it is, as far as it
-    /// is valid.
+    /// A decoder that converts the document to UTF-8 in pieces; `None` if it is UTF-8 already, as
+    /// far as it is valid.
     pub fn recoder(&self) -> Option<Box<Recoder>> {
         let encoding = self.encoding.unwrap_or(UTF_8);
         (encoding != UTF_8).then(|| Box::new(Recoder(encoding.new_decoder_without_bom_handling())))
     }
 }
 
-/// Makes UTF-8 of a document in another encoding, piece by piece.
+/// Converts a document in another encoding to UTF-8, in pieces.
 pub(crate) struct Recoder(Decoder);
 
 impl Recoder {
-    /// Appends the text of the next octets. `last`: they are the end of the document.
+    /// Appends the text of the next bytes. `last`: they end the document.
     pub fn decode(&mut self, mut bytes: &[u8], last: bool, text: &mut Vec<u8>) {
         loop {
             let start = text.len();
@@ -108,16 +108,16 @@ impl std::fmt::Debug for Recoder {
     }
 }
 
-/// The encoding of a document whose references have their queries in it (WHATWG URL, 1.3, "percent-encode
-/// after encoding").
+/// The encoding of a document whose references have queries in that encoding (WHATWG URL, 1.3,
+/// "percent-encode after encoding").
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueryEncoding(&'static Encoding);
 
 impl QueryEncoding {
-    /// The octets of a query's text. A character that the encoding lacks is written by its number, as
-    /// `%26%238364%3B`. `lacking` counts these; beyond [`LACKING_MAX`] the rest is left out.
+    /// Encodes the text of a query. A character missing in the encoding is written as its number,
+    /// like `%26%238364%3B`. `lacking` counts these; after [`LACKING_MAX`] the rest is omitted.
     pub fn encode<'a>(self, text: &'a str, lacking: &Cell<usize>) -> Cow<'a, [u8]> {
-        // In ISO-2022-JP other octets of ASCII switch between sets of characters.
+        // In ISO-2022-JP other ASCII bytes switch between character sets.
         if text.bytes().all(|octet| matches!(octet, b' '..=b'~')) {
             return text.as_bytes().into();
         }
@@ -149,42 +149,42 @@ impl QueryEncoding {
     }
 }
 
-/// The most characters of one query that its encoding may lack: each takes a search through all of its
-/// tables. With so many, written by their numbers, a URL has some 3000 octets.
+/// Maximum number of characters in a query that its encoding may lack: each requires a search
+/// through all its tables. With this many, written as numbers, a URL has about 3000 bytes.
 pub(crate) const LACKING_MAX: usize = 256;
 
-/// What finding out that an encoding lacks a character takes, in octets of HTML that are read.
+/// Cost of finding that an encoding lacks a character, in bytes of HTML read.
 pub(crate) const LACKING_UNITS: usize = 2048;
 
-/// Octets that are looked at between two looks at what is left of a step.
+/// Bytes validated between two checks of the step's budget.
 const CHECKED_AT_ONCE: usize = 16 << 10;
 
-/// Room for what a decoder had kept of the octets before.
+/// Space for bytes that the decoder held back from the previous call.
 const RECODED_ROOM: usize = 32;
 
-/// A text in the encoding of a label.
+/// A text in the encoding with this label.
 #[cfg(test)]
 pub(crate) fn encoded(text: &str, label: &str) -> Vec<u8> {
     let encoding = Encoding::for_label(label.as_bytes()).expect("a label of the WHATWG");
     encoding.encode(text).0.into_owned()
 }
 
-/// The name of a document's encoding, by the WHATWG's list.
+/// The name of a document's encoding in the WHATWG's list.
 pub fn name(bytes: &[u8], content_type: Option<&str>) -> &'static str {
     encoding_of(bytes, content_type).0.name()
 }
 
-/// How much of the beginning a declaration in the document may stand in (WHATWG HTML, 13.2.3.2).
+/// Length of the beginning of a document in which a declaration counts (WHATWG HTML, 13.2.3.2).
 pub const PRESCAN_LENGTH: usize = 1024;
 
-/// How much is looked at when nothing is declared: enough to tell languages apart, and half a
+/// Bytes examined if no encoding is declared: enough to distinguish languages, and about half a
 /// millisecond of work.
 pub const DETECTION_LENGTH: usize = 8192;
 
 /// The encoding, and the length of the byte order mark.
 ///
-/// A mark says more than the server, who says more than the document; who sees a document sees
-/// more than one who guesses.
+/// A byte order mark takes precedence over the server's declaration, and that over the document's:
+/// whoever has seen the document knows more than a guess.
 fn encoding_of(bytes: &[u8], content_type: Option<&str>) -> (&'static Encoding, usize) {
     if let Some(marked) = Encoding::for_bom(bytes) {
         return marked;
@@ -193,7 +193,7 @@ fn encoding_of(bytes: &[u8], content_type: Option<&str>) -> (&'static Encoding, 
     (stated.unwrap_or_else(|| detected(bytes)), 0)
 }
 
-/// What the server or the document says.
+/// The encoding declared by the server or the document.
 fn stated(bytes: &[u8], content_type: Option<&str>) -> Option<&'static Encoding> {
     content_type
         .and_then(charset_parameter)
@@ -201,8 +201,7 @@ fn stated(bytes: &[u8], content_type: Option<&str>) -> Option<&'static Encoding>
         .or_else(|| declared(&bytes[..bytes.len().min(PRESCAN_LENGTH)]))
 }
 
-/// The charset parameter of a Content-Type (or of the content of a meta element that stands for
-/// one).
+/// The charset parameter of a Content-Type (or of the content of an equivalent meta element).
 fn charset_parameter(content_type: &str) -> Option<&str> {
     let mut rest = content_type;
     loop {
@@ -221,11 +220,11 @@ fn charset_parameter(content_type: &str) -> Option<&str> {
     }
 }
 
-/// What the document itself declares: an XML declaration or a meta element.
+/// The encoding declared in the document: by an XML declaration or a meta element.
 fn declared(head: &[u8]) -> Option<&'static Encoding> {
     let label = xml_declaration(head).or_else(|| meta(head))?;
     let encoding = Encoding::for_label(label.as_bytes())?;
-    // Whoever reads the declaration as ASCII knows that it is not UTF-16.
+    // A declaration that can be read as ASCII is not in UTF-16.
     if encoding == UTF_16LE || encoding == UTF_16BE {
         return Some(UTF_8);
     }
@@ -243,13 +242,13 @@ fn xml_declaration(head: &[u8]) -> Option<String> {
         .find_map(|(name, value)| (name == "encoding").then_some(value))
 }
 
-/// The label in the first meta element that has one; comments do not count.
+/// The label in the first meta element that has one; comments are skipped.
 fn meta(head: &[u8]) -> Option<String> {
     let mut rest = head;
     while let Some(at) = rest.iter().position(|octet| *octet == b'<') {
         rest = &rest[at..];
         if rest.starts_with(b"<!--") {
-            // From the second hyphen on: `<!-->` is a whole comment.
+            // From the second hyphen on: `<!-->` is a complete comment.
             let end = rest[2..].windows(3).position(|three| three == b"-->")?;
             rest = &rest[2 + end + 3..];
             continue;
@@ -280,7 +279,7 @@ fn meta(head: &[u8]) -> Option<String> {
     None
 }
 
-/// Where a tag ends: at the first `>` outside quotes.
+/// The end of a tag: the first `>` outside quotes.
 fn tag_end(tag: &[u8]) -> Option<usize> {
     let mut quote = None;
     tag.iter().position(|octet| {
@@ -294,7 +293,7 @@ fn tag_end(tag: &[u8]) -> Option<usize> {
     })
 }
 
-/// Names, in lower case, and values.
+/// Attribute names, in lower case, and values.
 fn attributes(tag: &[u8]) -> Vec<(String, String)> {
     let text = String::from_utf8_lossy(tag);
     let blank = |c: char| c.is_ascii_whitespace() || c == '/';
@@ -323,7 +322,7 @@ fn attributes(tag: &[u8]) -> Vec<(String, String)> {
     found
 }
 
-/// What the octets look like. UTF-8 that is valid to its end (or to where it was cut) is no guess.
+/// Guesses the encoding from the bytes. UTF-8 that is valid to the end (or to the cut) is certain.
 fn detected(bytes: &[u8]) -> &'static Encoding {
     match str::from_utf8(bytes) {
         Ok(_) => UTF_8,
@@ -334,7 +333,7 @@ fn detected(bytes: &[u8]) -> &'static Encoding {
 
 fn guessed(bytes: &[u8]) -> &'static Encoding {
     let first_odd = bytes.iter().position(|octet| !octet.is_ascii());
-    // A long head in ASCII tells nothing: look where something is to be seen.
+    // A long start in ASCII shows nothing: examine the part with non-ASCII bytes.
     let start = first_odd.unwrap_or(0).saturating_sub(DETECTION_LENGTH / 8);
     let end = bytes.len().min(start + DETECTION_LENGTH);
     let mut detector = chardetng::EncodingDetector::new();
@@ -357,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_order_mark_says_more_than_the_server() {
+    fn a_byte_order_mark_overrides_the_server() {
         check(
             b"\xEF\xBB\xBF\xC3\xBC",
             Some("text/html; charset=latin1"),
@@ -374,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_says_more_than_the_document() {
+    fn the_server_overrides_the_document() {
         let html = b"<meta charset=utf-8>\xFC";
         let text = "<meta charset=utf-8>ü";
         check(
@@ -452,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_declared_is_detected() {
+    fn an_undeclared_encoding_is_detected() {
         let ascii = "x".repeat(3 * DETECTION_LENGTH);
         let russian =
             b"\xcf\xf0\xe8\xe2\xe5\xf2, \xea\xe0\xea \xe4\xe5\xeb\xe0? \xd5\xee\xf0\xee\xf8\xee.";
@@ -461,7 +460,7 @@ mod tests {
         assert_eq!(name(&late, None), "windows-1251");
     }
 
-    /// What is read in steps and pieces, however small.
+    /// Reads the document in steps and pieces of every size.
     fn check_steps(bytes: &[u8], content_type: Option<&str>) {
         let whole = decode(bytes, content_type);
         for piece in [1, 2, 3, 7, 4096] {

@@ -1,4 +1,4 @@
-//! Moments that servers write into their replies: HTTP dates, RFC 3339, and by which clock.
+//! Dates in replies: HTTP dates and RFC 3339, and the clock by which they are read.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -6,17 +6,18 @@ use crate::base::time::{Wall, nanos};
 
 use super::http::Headers;
 
-/// A date in one of the three forms that every recipient must read (RFC 9110 section 5.6.7).
+/// Parses a date in one of the three forms that every recipient must accept (RFC 9110 section
+/// 5.6.7).
 ///
-/// Nothing else is one: the zone is GMT, the day exists and falls on the weekday that is named.
-/// Dates before 1970 are none either; those beyond the range of [`Wall`] are its end.
+/// No other form is accepted: the zone is GMT, the day exists and falls on the named weekday. Dates
+/// before 1970 are rejected; those beyond the range of [`Wall`] become its maximum.
 pub fn http_date(value: &[u8]) -> Option<Wall> {
     let text = std::str::from_utf8(value).ok()?;
     let date = httpdate::parse_http_date(text).ok()?;
     Some(Wall(nanos(date.duration_since(UNIX_EPOCH).ok()?)))
 }
 
-/// A date and time of day with its offset from UTC (RFC 3339 section 5.6).
+/// Parses a date and time with its offset from UTC (RFC 3339 section 5.6).
 pub fn timestamp(value: &[u8]) -> Option<Wall> {
     let (date, rest) = value.trim_ascii().split_at_checked(10)?;
     let rest = rest.strip_prefix(b"T").or(rest.strip_prefix(b"t"))?;
@@ -52,22 +53,22 @@ pub fn timestamp(value: &[u8]) -> Option<Wall> {
     }
 }
 
-/// What the server's clock said as it wrote a reply, to read that reply's other moments by: its
-/// `Date` if that is sane, else our own wall time.
+/// The time of the server's clock when it wrote a reply, by which other times in the reply are
+/// read: its `Date` if plausible, else our own wall-clock time.
 ///
-/// Sane is what lies within a day of ours. A clock set to local time instead of GMT is wrong by
-/// less, and is what this is for; what is further off was made up or comes out of a cache, and a
-/// moment less than a day wrong is the most that believing it can cost.
+/// Plausible means within a day of ours. A clock set to local time instead of GMT, which is what
+/// this handles, is off by less; one further off was made up or comes from a cache. An error of
+/// less than a day is the most that a wrong `Date` can cause.
 pub fn clock_of(headers: &Headers, wall_now: Wall) -> Wall {
     let date = headers.get("date").and_then(http_date);
     date.filter(|date| wall_now.0.abs_diff(date.0) <= nanos(CLOCK_ERROR_MAX))
         .unwrap_or(wall_now)
 }
 
-/// How far a server's clock may be from ours and still be believed.
+/// Maximum difference between a server's clock and ours at which it is used.
 const CLOCK_ERROR_MAX: Duration = Duration::from_secs(86_400);
 
-/// A number of few digits.
+/// A number with few digits.
 fn digits(text: &[u8]) -> Option<u32> {
     text.iter().try_fold(0, |number, byte| {
         byte.is_ascii_digit()
@@ -79,7 +80,7 @@ fn after(found: u8, separator: u8, text: &[u8]) -> Option<u32> {
     digits(text).filter(|_| found == separator)
 }
 
-/// The nanoseconds of a fraction of a second, if there is one, and what follows it.
+/// The nanoseconds of an optional fraction of a second, and the rest.
 fn fraction(text: &[u8]) -> Option<(u64, &[u8])> {
     let Some(text) = text.strip_prefix(b".") else {
         return Some((0, text));
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_an_http_date_is_none() {
+    fn an_invalid_http_date_is_rejected() {
         for value in [
             "",
             "soon",
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_beyond_wall_time_is_its_end() {
+    fn a_date_beyond_the_range_becomes_its_maximum() {
         let far = http_date(b"Fri, 31 Dec 9999 23:59:59 GMT");
         assert_eq!(far, Some(Wall(u64::MAX)));
         let far = timestamp(b"9999-12-31T23:59:59.9-12:00");
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_timestamp_is_none() {
+    fn an_invalid_timestamp_is_rejected() {
         for value in [
             "",
             "2023-11-14",
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_off_by_less_than_a_day_is_believed() {
+    fn a_server_clock_off_by_less_than_a_day_is_used() {
         let ours = http_date(b"Fri, 20 Nov 2026 12:00:00 GMT").unwrap();
         let check = |date: &str, expected: &str| {
             let headers = Headers::of_lines(format!("Date: {date}").as_bytes());
@@ -213,13 +214,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_break_the_reading_of_dates(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        fn no_bytes_make_the_date_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
             http_date(&bytes);
             timestamp(&bytes);
         }
 
         #[test]
-        fn no_near_date_breaks_the_reading(
+        fn no_almost_valid_date_makes_the_parser_panic(
             text in "(Mon|Thursday|Fri), ?[0-9]{2}[ -](Jan|Feb|Dec)[ -][0-9]{2,4} [0-9:]{8} GMT",
             stamp in "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}(\\.[0-9]{0,12})?(Z|[+-][0-9]{2}:[0-9]{2})",
         ) {

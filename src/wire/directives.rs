@@ -1,25 +1,25 @@
-//! What a page says about itself to crawlers: robots meta elements and `X-Robots-Tag`.
+//! Instructions of a page to crawlers: robots meta elements and `X-Robots-Tag`.
 
-/// The directives that matter to a crawl. What several sources say adds up.
+/// The directives that matter to a crawl. Those of several sources are combined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Directives {
-    /// Its links are not to be followed.
+    /// Its links must not be followed.
     pub nofollow: bool,
-    /// It is not to be shown in an index. The crawl only reports it.
+    /// It must not be indexed. The crawl only reports this.
     pub noindex: bool,
 }
 
 impl Directives {
-    /// What an `X-Robots-Tag` field says to an agent, or to all.
+    /// The directives of an `X-Robots-Tag` field for an agent, including those for all agents.
     ///
-    /// A name before a colon (`otherbot: nofollow`) makes the rest of the field that agent's own.
+    /// A name before a colon (`otherbot: nofollow`) limits the rest of the field to that agent.
     pub fn from_header(value: &str, agent: &str) -> Self {
         let mut directives = Directives::default();
         let mut meant = true;
         for part in value.split(',') {
             let word = match part.split_once(':') {
                 None => part,
-                // A directive with a value, not an agent's name.
+                // A directive with a value, not the name of an agent.
                 Some((name, _)) if has_value(name.trim()) => continue,
                 Some((name, word)) => {
                     meant = name.trim() == "*" || name.trim().eq_ignore_ascii_case(agent);
@@ -33,7 +33,7 @@ impl Directives {
         directives
     }
 
-    /// What a meta element says, if it is meant for all or for this agent.
+    /// The directives of a meta element, if it is for all agents or this one.
     pub fn from_meta(name: &str, content: &str, agent: &str) -> Self {
         let mut directives = Directives::default();
         let name = name.trim();
@@ -45,7 +45,7 @@ impl Directives {
         directives
     }
 
-    /// Both together.
+    /// Combines both.
     pub fn and(self, other: Self) -> Self {
         Directives {
             nofollow: self.nofollow || other.nofollow,
@@ -61,7 +61,7 @@ impl Directives {
     }
 }
 
-/// Directives that are written with a colon and a value.
+/// Returns whether this is a directive that has a colon and a value.
 fn has_value(name: &str) -> bool {
     [
         "unavailable_after",
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_speaks_to_all() {
+    fn a_field_without_a_name_applies_to_all_agents() {
         check("", NOTHING);
         check("nofollow", NOFOLLOW);
         check("noarchive, NoFollow", NOFOLLOW);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_with_a_name_speaks_to_that_agent() {
+    fn a_field_with_a_name_applies_to_that_agent() {
         check("Argiope: nofollow", NOFOLLOW);
         check("otherbot: none", NOTHING);
         check("otherbot: noindex, nofollow", NOTHING);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directive_with_a_value_is_no_agent() {
+    fn a_directive_with_a_value_is_not_an_agent() {
         check(
             "unavailable_after: 25 Jun 2010 15:00:00 PST, nofollow",
             NOFOLLOW,
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_meta_element_speaks_to_all_or_to_the_agent_it_names() {
+    fn a_meta_element_applies_to_all_agents_or_the_named_one() {
         let meta = |name: &str, content: &str| Directives::from_meta(name, content, "argiope");
         assert_eq!(meta("robots", "noindex, nofollow"), NONE);
         assert_eq!(meta("ROBOTS", "nofollow;max-snippet:3"), NOFOLLOW);

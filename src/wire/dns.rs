@@ -1,4 +1,6 @@
-//! DNS messages: the question we ask, and what of a reply may be believed (RFC 1035, 2308, 6891).
+//! DNS messages: writes queries, and validates replies (RFC 1035, 2308, 6891).
+//!
+//! Names and records are read by hand; `message.rs` says why.
 
 mod message;
 
@@ -13,17 +15,17 @@ pub(crate) mod forge;
 #[cfg(test)]
 mod tests;
 
-/// An absolute domain name in lower case, as it stands in a message: labels with their lengths.
+/// An absolute domain name in lower case, in wire format: length-prefixed labels.
 ///
-/// Labels are 1 to 63 octets, the whole at most 255 (RFC 1035 §2.3.4).
+/// Labels have 1 to 63 octets, the whole name at most 255 (RFC 1035 §2.3.4).
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Name(Box<[u8]>);
 
 impl Name {
-    /// Reads a host as URLs have it: ASCII (IDNA already done), one dot at its end allowed.
+    /// Parses a host as in URLs: ASCII (after IDNA), with an optional final dot.
     ///
-    /// Underscores and other printable characters pass, because the web uses them; nothing is an
-    /// escape. White space, controls and non-ASCII do not pass.
+    /// Underscores and other printable characters are accepted, because they occur on the web;
+    /// there are no escapes. White space, control characters and non-ASCII are rejected.
     pub fn parse(host: &str) -> Result<Name, NameInvalid> {
         let host = host.strip_suffix('.').unwrap_or(host);
         if host.is_empty() {
@@ -47,7 +49,7 @@ impl Name {
         Ok(Name(wire.into()))
     }
 
-    /// A name found in a message; its length was bounded when it was parsed.
+    /// A name from a message; its length was checked when it was parsed.
     fn from_labels(labels: Labels<'_>) -> Name {
         let mut wire = Vec::with_capacity(64);
         for label in labels {
@@ -69,18 +71,18 @@ impl Name {
         })
     }
 
-    /// Whether these are the labels of this name, in whatever case.
+    /// Returns whether these are the labels of this name, ignoring case.
     fn is(&self, labels: Labels<'_>) -> bool {
         self.is_below(labels, 0)
     }
 
-    /// Whether these are the last labels of this name, or all.
+    /// Returns whether these are the last labels of this name, or all.
     fn is_within(&self, zone: Labels<'_>) -> bool {
         let depth = self.labels().count().checked_sub(zone.count());
         depth.is_some_and(|depth| self.is_below(zone, depth))
     }
 
-    /// Whether these are the labels of this name after its first `depth`.
+    /// Returns whether these are the labels of this name after its first `depth`.
     fn is_below(&self, labels: Labels<'_>, depth: usize) -> bool {
         let mut own = self.labels().skip(depth);
         let mut others = labels;
@@ -94,7 +96,7 @@ impl Name {
     }
 }
 
-/// Without the dot at its end; octets that are not plain are escaped as in zone files.
+/// Without the final dot; special octets are escaped as in zone files.
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, label) in self.labels().enumerate() {
@@ -119,20 +121,20 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Why a host is no domain name.
+/// Why a host is not a domain name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameInvalid {
-    /// Nothing, or the root alone.
+    /// Empty, or the root only.
     Empty,
     /// A label is empty or longer than 63 octets.
     LabelLength,
-    /// The whole is longer than 255 octets.
+    /// The whole name is longer than 255 octets.
     NameLength,
-    /// White space, a control, or an octet that is not ASCII.
+    /// White space, a control character, or non-ASCII.
     Character,
 }
 
-/// Which addresses are asked for.
+/// The type of addresses to query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// IPv4 (RFC 1035).
@@ -150,10 +152,10 @@ impl Kind {
     }
 }
 
-/// Which letters of the name are sent in upper case: one bit for each octet of its wire form.
+/// The letters of the name that are sent in upper case: one bit for each octet in wire format.
 ///
-/// A server repeats the question as it got it, so that one who forges replies must guess these
-/// bits too (draft-vixie-dnsext-dns0x20).
+/// A server repeats the question unchanged, so a forger must guess these bits as well
+/// (draft-vixie-dnsext-dns0x20).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spelling(pub [u64; 4]);
 
@@ -168,28 +170,28 @@ impl Spelling {
     }
 }
 
-/// One question as it is put to a server; what a reply is checked against.
+/// One query as sent to a server, to validate the reply against.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
-    /// Drawn at random for each query.
+pub struct SentQuery {
+    /// Random for each query.
     pub id: u16,
-    /// Addresses of which family.
+    /// Address family.
     pub kind: Kind,
-    /// The letters' case, which the reply must repeat; without it, lower case and any will do.
+    /// The letter case, which the reply must repeat; `None` sends lower case and accepts any.
     pub spelling: Option<Spelling>,
 }
 
-impl Asked {
+impl SentQuery {
     /// Writes a query for the chain's present name, with recursion desired.
     ///
-    /// With `edns` it says that we take datagrams of up to 1232 bytes (RFC 6891 §6.2.3), which
-    /// pass unfragmented on any path. A server that answers `FormErr` is asked without.
+    /// With `edns` it advertises datagrams of up to 1232 bytes (RFC 6891 §6.2.3), which pass
+    /// unfragmented on any path. A server that replies `FormErr` is asked again without.
     pub fn write(&self, chain: &Chain, edns: bool) -> Vec<u8> {
         let name = &chain.current().0;
         let spelling = self.spelling.unwrap_or_default();
         let mut message = Vec::with_capacity(name.len() + 27);
         message.extend(self.id.to_be_bytes());
-        // One question, none of the rest.
+        // One question, no records.
         for field in [RECURSION_DESIRED, 1, 0, 0, u16::from(edns)] {
             message.extend(field.to_be_bytes());
         }
@@ -198,7 +200,7 @@ impl Asked {
         message.extend(self.kind.code().to_be_bytes());
         message.extend(CLASS_IN.to_be_bytes());
         if edns {
-            // The root's, of our payload in the place of a class, with nothing more to say.
+            // EDNS record: root name, payload size in place of a class, no options.
             message.push(0);
             message.extend(KIND_OPT.to_be_bytes());
             message.extend(EDNS_PAYLOAD.to_be_bytes());
@@ -207,9 +209,9 @@ impl Asked {
         message
     }
 
-    /// Reads a message that may be the reply to this question for the chain's present name.
+    /// Parses a message that may be the reply to this query for the chain's present name.
     ///
-    /// Never panics, whatever the bytes. Only records whose owner is a name of the chain count.
+    /// Never panics on any input. Only records owned by a name of the chain count.
     pub fn read(&self, chain: &Chain, bytes: &[u8]) -> Result<Reply, Stray> {
         let message = Message::read(bytes).map_err(|_| Stray::NoReply)?;
         if !message.is_reply() || message.opcode() != OPCODE_QUERY {
@@ -262,7 +264,7 @@ impl Asked {
             return Reply::Malformed;
         };
         let mut chain = chain.clone();
-        let asked = chain.hops();
+        let sent_query = chain.hops();
         loop {
             let (addresses, ttl) = answers.addresses(chain.current());
             if !addresses.is_empty() {
@@ -287,7 +289,7 @@ impl Asked {
             Reply::NoName { ttl }
         } else if ttl.is_some() {
             Reply::NoData { ttl }
-        } else if chain.hops() > asked {
+        } else if chain.hops() > sent_query {
             Reply::Alias(chain)
         } else if denial.referral && !message.recursion_is_available() {
             Reply::Failed(Trouble::Referral)
@@ -297,16 +299,16 @@ impl Asked {
     }
 }
 
-/// The names passed on the way from the name asked for, by CNAME records (RFC 1034 §3.6.2).
+/// The names from the original one along CNAME records (RFC 1034 §3.6.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chain {
     names: SmallVec<[Name; 1]>,
-    /// Seconds that the weakest link may be kept.
+    /// Minimum TTL of the chain, in seconds.
     ttl: u32,
 }
 
 impl Chain {
-    /// A chain that begins, and so far ends, at a name.
+    /// A chain that consists of one name.
     pub fn new(name: Name) -> Self {
         Chain {
             names: SmallVec::from_buf([name]),
@@ -314,17 +316,18 @@ impl Chain {
         }
     }
 
-    /// The name whose addresses are wanted now.
+    /// The name whose addresses are queried now.
     pub fn current(&self) -> &Name {
-        self.names.last().expect("a chain has its first name")
+        self.names.last().expect("a chain has at least one name")
     }
 
-    /// How many aliases were followed.
+    /// Number of aliases followed.
     pub fn hops(&self) -> usize {
         self.names.len() - 1
     }
 
-    /// The chain with one more name; none if it was there before or the chain would be too long.
+    /// The chain with one more name; `None` if it is in the chain already or the chain would be too
+    /// long.
     fn follow(&self, target: Name, ttl: u32) -> Option<Chain> {
         if self.hops() == ALIASES_MAX || self.names.contains(&target) {
             return None;
@@ -336,69 +339,70 @@ impl Chain {
     }
 }
 
-/// What a server says to a question. Times to live are in seconds, the least of the whole chain.
+/// A server's reply to a query. TTLs are in seconds, the minimum over the chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Addresses, in the server's order; at least one, at most [`ADDRESSES_MAX`].
+    /// Addresses in the server's order; at least one, at most [`ADDRESSES_MAX`].
     Addresses {
-        /// Of the family asked for.
+        /// Of the queried family.
         addresses: SmallVec<[IpAddr; 2]>,
-        /// How long they may be kept.
+        /// How long they may be cached.
         ttl: u32,
     },
-    /// The name is another's alias, and of that one nothing is said: it is to be asked for.
+    /// The name is an alias, and the reply has no addresses of its target, which must be queried.
     Alias(Chain),
     /// The name does not exist.
     NoName {
-        /// How long that may be kept (RFC 2308 §5); `None` if the server did not say.
+        /// How long that may be cached (RFC 2308 §5); `None` if the server did not say.
         ttl: Option<u32>,
     },
-    /// The name exists and has no address of this family.
+    /// The name exists but has no address of this family.
     NoData {
-        /// How long that may be kept; `None` if the server did not say.
+        /// How long that may be cached; `None` if the server did not say.
         ttl: Option<u32>,
     },
-    /// It did not fit: to be asked again over TCP.
+    /// The reply did not fit: ask again over TCP.
     Truncated,
-    /// Aliases in a circle, or more than 16 of them.
+    /// The aliases form a loop, or there are more than 16.
     Endless,
-    /// The server will not or cannot answer.
+    /// The server refuses or is unable to answer.
     Failed(Trouble),
-    /// The server's reply, with records that nobody can read.
+    /// The server's reply has malformed records.
     Malformed,
 }
 
-/// Why a server gives no answer.
+/// Why a server does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// It cannot read the query; perhaps it knows no EDNS.
+    /// It cannot parse the query; it may not support EDNS.
     FormErr,
     /// It failed.
     ServFail,
-    /// It does not know this sort of query.
+    /// It does not support this kind of query.
     NotImplemented,
-    /// It will not serve us.
+    /// It refuses to serve us.
     Refused,
-    /// It names other servers instead of asking them: no resolver.
+    /// It refers to other servers instead of asking them: it is no recursive resolver.
     Referral,
-    /// Any other response code, with its extension by EDNS.
+    /// Any other response code, including EDNS's extension.
     Other(u16),
 }
 
-/// Why bytes are not the reply to what was asked. They must not end the query.
+/// Why a message is not the reply to the query. Such messages must not end the query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stray {
-    /// No message, or no reply.
+    /// No DNS message, or not a reply.
     NoReply,
-    /// Another id.
+    /// Wrong id.
     Id,
-    /// Another question, or none.
+    /// Wrong question, or none.
     Question,
-    /// The right question in the wrong case: a forgery, or a server that does not keep the case.
+    /// The right question in the wrong letter case: a forgery, or a server that does not preserve
+    /// the case.
     Case,
 }
 
-/// The records of an answer section that can matter to one question.
+/// The records of an answer section that are relevant to one query.
 struct Answers<'a>(SmallVec<[Answer<'a>; 8]>);
 
 struct Answer<'a> {
@@ -437,7 +441,7 @@ impl<'a> Answers<'a> {
         Ok(Answers(answers))
     }
 
-    /// The addresses of a name, and the least time to live of their records.
+    /// The addresses of a name, and the minimum TTL of their records.
     fn addresses(&self, name: &Name) -> (SmallVec<[IpAddr; 2]>, u32) {
         let mut addresses = SmallVec::new();
         let mut least = u32::MAX;
@@ -454,7 +458,7 @@ impl<'a> Answers<'a> {
         (addresses, least)
     }
 
-    /// What a name is an alias of. Of several CNAMEs, which RFC 2181 §10.1 forbids, the first.
+    /// The target of an alias. Of several CNAMEs, which RFC 2181 §10.1 forbids, the first.
     fn alias(&self, name: &Name) -> Option<(Name, u32)> {
         self.0.iter().find_map(|answer| match &answer.data {
             Data::Alias(target) if name.is(answer.owner) => {
@@ -465,12 +469,12 @@ impl<'a> Answers<'a> {
     }
 }
 
-/// What the authority section says beside an answer without addresses.
+/// The authority section of an answer without addresses.
 #[derive(Default)]
 struct Denial {
-    /// How long the denial may be kept (RFC 2308 §5), if a zone above the name says so.
+    /// How long the denial may be cached (RFC 2308 §5), if a zone above the name says so.
     ttl: Option<u32>,
-    /// Other servers are named.
+    /// It names other servers.
     referral: bool,
 }
 
@@ -491,7 +495,7 @@ impl Denial {
     }
 }
 
-/// A time to live with its first bit set counts as none (RFC 2181 §8).
+/// A TTL with its first bit set counts as zero (RFC 2181 §8).
 fn seconds(seconds: u32) -> u32 {
     if seconds > i32::MAX as u32 {
         0
@@ -500,7 +504,7 @@ fn seconds(seconds: u32) -> u32 {
     }
 }
 
-/// Puts the length before a message, as TCP wants it (RFC 1035 §4.2.2).
+/// Prefixes a message with its length, as required over TCP (RFC 1035 §4.2.2).
 ///
 /// # Panics
 ///
@@ -513,16 +517,16 @@ pub fn frame(message: &[u8]) -> Vec<u8> {
     framed
 }
 
-/// Takes messages out of a TCP stream, however it was cut. Holds at most one message.
+/// Extracts messages from a TCP stream split at any points. Buffers at most one message.
 #[derive(Debug, Default)]
 pub struct Deframer {
     held: Vec<u8>,
 }
 
 impl Deframer {
-    /// Takes what it can use of the bytes and advances them; a message comes out when it is whole.
+    /// Consumes bytes and returns a message once it is complete.
     ///
-    /// To be called again until it gives none.
+    /// Call it until it returns `None`.
     pub fn read(&mut self, bytes: &mut &[u8]) -> Option<Vec<u8>> {
         while !bytes.is_empty() {
             let wanted = match self.held[..] {
@@ -546,20 +550,21 @@ impl Deframer {
     }
 }
 
-/// The most addresses of one family that are kept: nobody tries more on the way to one page.
+/// Maximum number of addresses of one family: no more are tried for one page.
 pub const ADDRESSES_MAX: usize = 16;
 
-/// The most aliases followed from one name: what unbound and others follow, more than is in use.
+/// Maximum number of aliases followed from one name: the limit of unbound and others, more than is
+/// in use.
 pub const ALIASES_MAX: usize = 16;
 
-/// Longest name and longest label, by RFC 1035 §2.3.4.
+/// Maximum length of a name and of a label, by RFC 1035 §2.3.4.
 const NAME_MAX: usize = 255;
 const LABEL_MAX: usize = 63;
 
-/// The payload that DNS Flag Day 2020 settled on: fits every path without fragments.
+/// The payload size recommended by DNS Flag Day 2020: fits every path without fragmentation.
 const EDNS_PAYLOAD: u16 = 1232;
 
-/// Records read of a section. What follows is not looked at: it bounds the work of one reply.
+/// Maximum number of records read per section, which bounds the work for one reply.
 const RECORDS_MAX: usize = 128;
 
 /// RFC 1035 §4.1.1.

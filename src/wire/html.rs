@@ -1,4 +1,5 @@
-//! The links of an HTML page, found by a tokenizer that reads as browsers do, in bounded steps.
+//! Finds the links of an HTML page in bounded steps, with a tokenizer that follows the HTML
+//! standard.
 
 mod references;
 mod tags;
@@ -12,18 +13,19 @@ use super::directives::Directives;
 use super::url::{Base, CrawlUrl, Reach};
 use crate::base::units::Units;
 
-/// Finds the links of a page, each once, in the order of their first appearance.
+/// Finds the links of a page, without duplicates, in the order of their first appearance.
 ///
-/// Relative references are resolved against the first `<base href>` or else the page's URL. What
-/// is no http or https URL is passed over. A document may break off anywhere.
+/// Relative references are resolved against the first `<base href>` or else the page's URL.
+/// References that are not http or https URLs are skipped. The document may be truncated anywhere.
 ///
-/// The text is taken for UTF-8: so are the queries of its links. [`links_of`] takes a body as it came.
+/// The text is treated as UTF-8, and so are the queries of its links. [`links_of`] takes a body in
+/// any encoding.
 pub fn links(html: &str, page: &CrawlUrl, options: &LinkOptions<'_>) -> Found {
     let utf_8 = Some("text/html; charset=utf-8");
     links_of(html.as_bytes(), utf_8, page, options)
 }
 
-/// The same of a body as it came: those that a crawl finds. The queries of links are in the body's own
+/// The same for an undecoded body, as in a crawl. The queries of links are in the body's own
 /// encoding.
 pub fn links_of(
     body: &[u8],
@@ -47,16 +49,16 @@ pub fn links_of(
     }
 }
 
-/// Which links are taken.
+/// Which links to return.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkOptions<'a> {
-    /// Take what a page is made of too: `link`, `img`, `script`, `source`, and `form` by GET.
+    /// Include page resources: `link`, `img`, `script`, `source`, and `form` with method GET.
     pub resources: bool,
-    /// Leave out links marked `rel=nofollow`, and all links of a page whose robots meta says so.
+    /// Omit links marked `rel=nofollow`, and all links of a page whose robots meta element says so.
     pub nofollow: bool,
-    /// The agent whose robots meta elements are obeyed besides those for all.
+    /// The agent whose robots meta elements apply, besides those for all agents.
     pub agent: &'a str,
-    /// The most links taken from one page.
+    /// Maximum number of links per page.
     pub links_max: usize,
 }
 
@@ -71,31 +73,31 @@ impl Default for LinkOptions<'_> {
     }
 }
 
-/// What was found in a page.
+/// The links of a page and its directives.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     /// The links.
     pub links: Vec<Link>,
-    /// What its meta elements say to crawlers.
+    /// The directives in its meta elements.
     pub directives: Directives,
-    /// There were more links than are taken from one page.
+    /// There were more links than the maximum.
     pub cut: bool,
 }
 
 /// One link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Where it leads.
+    /// Target of the link.
     pub url: CrawlUrl,
-    /// The element it stands in: `a`, or `meta` for a refresh.
+    /// The element that contains it: `a`, or `meta` for a refresh.
     pub element: &'static str,
-    /// The attribute it stands in.
+    /// The attribute that contains it.
     pub attribute: &'static str,
-    /// It, or the page, is marked not to be followed.
+    /// The link or its page is marked nofollow.
     pub nofollow: bool,
 }
 
-/// The links of a page, looked for in bounded steps.
+/// A search for the links of a page, in bounded steps.
 #[derive(Debug)]
 pub(crate) struct LinkSearch<B: AsRef<[u8]>> {
     agent: Box<str>,
@@ -110,40 +112,40 @@ pub(crate) struct LinkSearch<B: AsRef<[u8]>> {
     directives: Directives,
     references: References,
     stage: Stage<B>,
-    /// Links found so far.
+    /// Number of links found so far.
     count: usize,
     cut: bool,
 }
 
-/// `<base>` counts for the whole page, also for what comes before it, and so does a meta element that
-/// says `nofollow`: nothing can be resolved before the page is read.
+/// `<base>` applies to the whole page, including the part before it, and so does a meta element
+/// with `nofollow`: references can be resolved only after the whole page was read.
 #[derive(Debug)]
 enum Stage<B: AsRef<[u8]>> {
-    /// In which encoding is it written?
+    /// Detects the encoding.
     Detecting(B, Detection),
-    /// Its tags are read.
+    /// Reads the tags.
     Reading(Box<Tags<B>>),
-    /// Its references become URLs.
+    /// Resolves the references to URLs.
     Resolving(Resolving),
     Over,
 }
 
-/// What came of a step.
+/// Result of a step.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// A link.
     Link(Link),
-    /// One whose URL would be longer than is wanted.
+    /// A link whose URL would be longer than the maximum.
     TooLong,
-    /// All units are spent.
+    /// The units are used up.
     Paused,
-    /// There are no more.
+    /// There are no more links.
     Over,
 }
 
 impl<B: AsRef<[u8]>> LinkSearch<B> {
-    /// A search that has not begun. A URL that is longer than `url_length_max` octets is not made where
-    /// that can be seen before.
+    /// A new search. A URL longer than `url_length_max` bytes is not built if its length is known
+    /// before.
     pub fn new(
         body: B,
         content_type: Option<&str>,
@@ -169,7 +171,7 @@ impl<B: AsRef<[u8]>> LinkSearch<B> {
         }
     }
 
-    /// The next link, if it is found before the units are spent.
+    /// The next link, if it is found before the units are used up.
     pub fn step(&mut self, units: &mut Units) -> Step {
         loop {
             match std::mem::replace(&mut self.stage, Stage::Over) {
@@ -205,22 +207,22 @@ impl<B: AsRef<[u8]>> LinkSearch<B> {
         }
     }
 
-    /// Links found so far, also those that were too long.
+    /// Number of links found so far, including those that were too long.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Whether there were more than are taken from one page.
+    /// Returns whether there were more links than the maximum.
     pub fn is_cut(&self) -> bool {
         self.cut
     }
 
-    /// What its meta elements say to crawlers, once the page is read.
+    /// The directives in its meta elements, once the page is read.
     pub fn directives(&self) -> Directives {
         self.directives
     }
 
-    /// Bytes that it holds beside the body.
+    /// Bytes of memory used besides the body.
     pub fn memory(&self) -> usize {
         self.references.memory() + self.count * SEEN_BYTES
     }
@@ -248,7 +250,7 @@ impl<B: AsRef<[u8]>> LinkSearch<B> {
         }
     }
 
-    /// The page is read.
+    /// Starts to resolve after the page was read.
     fn resolve(&mut self) {
         if self.nofollow && self.directives.nofollow {
             return;
@@ -267,22 +269,22 @@ impl<B: AsRef<[u8]>> LinkSearch<B> {
     }
 }
 
-/// A page of many bad references must not cost more than one of many good ones: so many
-/// references are resolved for each link that may be taken.
+/// References resolved per permitted link, so that a page with many invalid references costs no
+/// more than one with many valid ones.
 const REFERENCES_PER_LINK: usize = 4;
 
-/// What it takes to note a reference, and to make a URL of one, beside its octets: four of the URL that
-/// it is relative to cost what one of HTML does.
+/// Costs of recording a reference, and of resolving one, besides its bytes. Four bytes of the base
+/// URL cost as much as one byte of HTML.
 const REFERENCE_UNITS: usize = 32;
 const RESOLVED_UNITS: usize = 128;
 
-/// References that become URLs.
+/// References being resolved to URLs.
 #[derive(Debug)]
 struct Resolving {
     reach: Reach,
-    /// The number of the next reference.
+    /// Index of the next reference.
     next: usize,
-    /// The prints of the URLs that were found.
+    /// Hashes of the URLs found.
     seen: BTreeSet<u64>,
 }
 

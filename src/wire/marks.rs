@@ -1,27 +1,27 @@
-//! The marks of pages that stand in another page's place: challenges, captchas, denials.
+//! Detects pages served in place of the requested one: challenges, captchas, denials.
 //!
-//! What is looked for is markup that such pages are made of (containers, scripts, addresses), in
-//! its place: inside a tag or a script. Pages *about* captchas have the same words in their text.
-//! An ordinary page may still carry a mark, in a form for example; what to make of it is for the
-//! caller to judge, who knows the site's other pages.
+//! The search looks for the markup of such pages (containers, scripts, addresses) in its usual
+//! position: inside a tag or a script. Pages *about* captchas contain the same words in their text.
+//! A normal page may still contain a mark, for example in a form; the caller, who knows the site's
+//! other pages, must decide.
 
 use std::sync::LazyLock;
 
 use regex::bytes::Regex;
 
-/// The mark of a block in a body of this media type, by the words that were found.
+/// Returns the mark of a block page in a body of this media type: the text that was found.
 ///
-/// Only HTML, and what has no type, is looked at, and of it the first 16 KiB: such a page has
-/// little else to say. That takes some twenty microseconds.
+/// Only HTML and bodies without a type are searched, and only their first 16 KiB, since block pages
+/// are short. Takes about twenty microseconds.
 pub fn block_mark(body: &[u8], content_type: Option<&str>) -> Option<&'static str> {
     if !content_type.is_none_or(is_page) {
         return None;
     }
-    let start = &body[..body.len().min(LOOKED_AT)];
+    let start = &body[..body.len().min(SEARCHED_MAX)];
     markup(start).or_else(|| denial(start))
 }
 
-/// A mark in a tag that such pages have it in, or in a script.
+/// A mark in a tag where block pages have it, or in a script.
 fn markup(body: &[u8]) -> Option<&'static str> {
     ANY_MARK.find_iter(body).find_map(|found| {
         let words = found.as_bytes();
@@ -30,7 +30,8 @@ fn markup(body: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// Whether what follows `before` stands inside a tag of those in [`TAGS`], or in a script's code.
+/// Returns whether text after `before` is inside one of the tags in [`TAGS`], or in the code of a
+/// script.
 fn is_markup(before: &[u8]) -> bool {
     let Some(open) = before.iter().rposition(|byte| *byte == b'<') else {
         return false;
@@ -44,12 +45,12 @@ fn is_markup(before: &[u8]) -> bool {
         None => TAGS
             .iter()
             .any(|tag| name.eq_ignore_ascii_case(tag.as_bytes())),
-        // An article in JSON is text, wherever it stands.
+        // JSON in a script is text and not code.
         Some(close) => name.eq_ignore_ascii_case(b"script") && !contains(&tag[..close], "json"),
     }
 }
 
-/// The title of a page that says no more than that access was denied.
+/// The title of a page that only denies access.
 fn denial(body: &[u8]) -> Option<&'static str> {
     let head = &body[..body.len().min(TITLE_WITHIN)];
     let title = TITLE.captures(head)?.get(1)?.as_bytes();
@@ -77,14 +78,14 @@ fn contains(text: &[u8], words: &str) -> bool {
         .any(|window| window.eq_ignore_ascii_case(words.as_bytes()))
 }
 
-/// How much of a body is looked at.
-const LOOKED_AT: usize = 16 * 1024;
-/// Pages that deny come to the point at once.
+/// Maximum number of bytes searched.
+const SEARCHED_MAX: usize = 16 * 1024;
+/// Pages that deny access have their title near the beginning.
 const TITLE_WITHIN: usize = 2 * 1024;
 
 /// Names of containers, scripts and addresses.
 ///
-/// Left out is what the same vendors put into ordinary pages as well: Cloudflare's
+/// Not included are those that the same vendors put into normal pages: Cloudflare's
 /// `challenge-platform/scripts`, Imperva's `_Incapsula_Resource?SWJIYLWA`.
 const MARKS: &[&str] = &[
     // reCAPTCHA, hCaptcha, Turnstile.
@@ -118,13 +119,13 @@ const MARKS: &[&str] = &[
     "sucuri_cloudproxy_js",
 ];
 
-/// Tags that carry marks. Links, descriptions and images may speak of one.
+/// Tags that contain marks. Links, descriptions and images may merely mention one.
 const TAGS: &[&str] = &[
     "script", "iframe", "div", "form", "body", "html", "span", "input", "button", "section",
     "textarea",
 ];
 
-/// How the titles of pages that deny begin, and what stands beside them.
+/// Beginnings of the titles of pages that deny access, and text that must also be present.
 const DENIALS: &[(&str, &str)] = &[
     ("Access Denied", "Reference&#32;&#35;"),
     ("Access Denied", "Reference #"),
@@ -135,10 +136,11 @@ const DENIALS: &[(&str, &str)] = &[
     ("Request Rejected", "support ID"),
 ];
 
-/// Names are matched to the letter, as browsers do: that also makes the search several times quicker.
+/// Names are matched case-sensitively, as in browsers, which also makes the search several times
+/// faster.
 static ANY_MARK: LazyLock<Regex> = LazyLock::new(|| {
     let marks: Vec<String> = MARKS.iter().map(|mark| regex::escape(mark)).collect();
-    Regex::new(&marks.join("|")).expect("names that were escaped are a pattern")
+    Regex::new(&marks.join("|")).expect("escaped names form a valid pattern")
 });
 
 static TITLE: LazyLock<Regex> =
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn f96_challenges_and_denials_are_known_by_their_markup() {
+    fn f96_challenges_and_denials_are_recognised_by_their_markup() {
         check(
             r#"<form><div class="g-recaptcha" data-sitekey="x"></div></form>"#,
             Some("g-recaptcha"),
@@ -219,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn f96_what_vendors_put_into_ordinary_pages_is_no_mark() {
+    fn f96_vendor_scripts_in_normal_pages_are_no_marks() {
         check(
             r#"<script src="/cdn-cgi/challenge-platform/scripts/jsd/main.js"></script>"#,
             None,
@@ -231,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn f96_a_mark_is_found_behind_the_same_words_in_the_text() {
+    fn f96_a_mark_is_found_after_the_same_text_outside_of_tags() {
         check(
             "<p>g-recaptcha: <div class=g-recaptcha>",
             Some("g-recaptcha"),
@@ -239,9 +241,9 @@ mod tests {
     }
 
     #[test]
-    fn f96_only_the_beginning_of_pages_is_looked_at() {
+    fn f96_only_the_beginning_of_a_page_is_searched() {
         let mark = "<div class=g-recaptcha>";
-        let late = format!("{}{mark}", " ".repeat(LOOKED_AT));
+        let late = format!("{}{mark}", " ".repeat(SEARCHED_MAX));
         check(&late, None);
         check(&late[mark.len()..], Some("g-recaptcha"));
         let of_type = |content_type| block_mark(mark.as_bytes(), content_type);
@@ -255,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn f96_no_cut_of_a_page_is_too_odd() {
+    fn f96_no_truncated_page_makes_the_search_panic() {
         let page = b"<\xff<script>\x00_cf_chl_opt<title>Access Denied</title>Reference #1<";
         for start in 0..page.len() {
             for end in start..=page.len() {

@@ -1,4 +1,4 @@
-//! Bytes to values and back, pure and bounded.
+//! Parsers and writers of wire formats: pure functions with bounded work.
 
 pub mod url;
 pub mod proxy;

@@ -1,18 +1,21 @@
-//! Octets looked at eight at a time: texts are short, and nearly all of them are what they should be.
+//! Byte searches that process eight bytes at a time, for short texts that rarely contain what is
+//! searched.
 
 use std::borrow::Cow;
 
 use percent_encoding::AsciiSet;
 
-/// Whether any octet of a text is one of those that `wrong` tells of, eight in a word: of each the top
-/// bit counts. An ordinary letter must not be one.
+/// Returns whether any byte of a text is flagged by `wrong`, which gets eight bytes as a word and
+/// sets the top bit of each flagged one. It must not flag ASCII letters, because short texts are
+/// padded with them.
 #[inline]
 pub(crate) fn any(text: &[u8], wrong: impl Fn(u64) -> u64) -> bool {
     let (eights, rest) = text.as_chunks::<8>();
     let words = eights.iter().map(|octets| u64::from_le_bytes(*octets));
     let mut found = words.fold(0, |found, word| found | wrong(word));
     if !rest.is_empty() {
-        // Of a long text some are looked at again, which costs less than to look at single ones.
+        // The last eight bytes overlap with the previous ones, which is cheaper than processing
+        // single bytes.
         let last = text.last_chunk().copied().unwrap_or_else(|| {
             let mut last = [b'a'; 8];
             last[..rest.len()].copy_from_slice(rest);
@@ -23,41 +26,41 @@ pub(crate) fn any(text: &[u8], wrong: impl Fn(u64) -> u64) -> bool {
     found & TOPS != 0
 }
 
-/// Of each octet of a word the top bit tells whether it is below a bound, which is 0x80 at most: exactly
-/// so up to the first that is, from the lowest; a borrow may set it for one behind that.
+/// Sets the top bit of each byte below `bound` (at most 0x80). Exact up to the first such byte,
+/// from the lowest; a borrow may also set it in a later one.
 #[inline]
 pub(crate) const fn below(word: u64, bound: u8) -> u64 {
     word.wrapping_sub(ONES * bound as u64) & !word
 }
 
-/// The same of those that equal an octet.
+/// The same for bytes equal to `octet`.
 #[inline]
 pub(crate) const fn equal(word: u64, octet: u8) -> u64 {
     below(word ^ (ONES * octet as u64), 1)
 }
 
-/// Whether two texts are the same but for the case of ASCII letters.
+/// Returns whether two texts are equal, ignoring the case of ASCII letters.
 #[inline]
-pub(super) fn same_but_for_case(one: &[u8], other: &[u8]) -> bool {
+pub(super) fn equal_ignoring_case(one: &[u8], other: &[u8]) -> bool {
     let (Some(one_last), Some(other_last)) = (one.last_chunk(), other.last_chunk()) else {
         return one.eq_ignore_ascii_case(other);
     };
     let ((ones, _), (others, _)) = (one.as_chunks(), other.as_chunks());
     one.len() == other.len()
-        && eight_are_same(one_last, other_last)
+        && eight_are_equal(one_last, other_last)
         && ones
             .iter()
             .zip(others)
-            .all(|(one, other)| eight_are_same(one, other))
+            .all(|(one, other)| eight_are_equal(one, other))
 }
 
-/// The same of eight octets.
+/// The same for eight bytes.
 #[inline]
-fn eight_are_same(one: &[u8; 8], other: &[u8; 8]) -> bool {
+fn eight_are_equal(one: &[u8; 8], other: &[u8; 8]) -> bool {
     const CASE: u64 = ONES * 0x20;
     let (one, other) = (u64::from_le_bytes(*one), u64::from_le_bytes(*other));
     let differs = one ^ other;
-    // No carry leaves an octet whose top bit is not set.
+    // No carry crosses bytes, since the top bits are cleared.
     let lower = (one | CASE) & !TOPS;
     let from_a = lower + ONES * (0x80 - b'a' as u64);
     let beyond_z = lower + ONES * (0x80 - b'z' as u64 - 1);
@@ -65,8 +68,8 @@ fn eight_are_same(one: &[u8; 8], other: &[u8; 8]) -> bool {
     differs & !CASE == 0 && (differs << 2) & !letters == 0
 }
 
-/// How many octets there are before the first that stands in no value of a header field: a control
-/// character, most often the CR behind it.
+/// Number of bytes before the first one that is not allowed in a header field value: a control
+/// character, usually the CR at the end.
 #[inline]
 pub(super) fn value_length(octets: &[u8]) -> usize {
     let (eights, rest) = octets.as_chunks::<8>();
@@ -76,7 +79,7 @@ pub(super) fn value_length(octets: &[u8]) -> usize {
         if controls == 0 {
             continue;
         }
-        // A tab is one of them and yet no end.
+        // A tab is a control character but allowed.
         let first = controls.trailing_zeros() as usize / 8;
         let end = eight[first..].iter().position(|octet| ends_value(*octet));
         if let Some(more) = end {
@@ -91,8 +94,8 @@ fn ends_value(octet: u8) -> bool {
     octet < b' ' && octet != b'\t' || octet == DELETE
 }
 
-/// A reference to a URL as a header field or a robots.txt gives it: every octet beyond ASCII becomes
-/// its percent-encoding, whatever encoding was meant, as in browsers and curl.
+/// Converts a URL reference from a header field or a robots.txt: every non-ASCII byte is
+/// percent-encoded, whatever its encoding, as in browsers and curl.
 pub(crate) fn percent_encoded(octets: &[u8]) -> Cow<'_, str> {
     match str::from_utf8(octets) {
         Ok(text) if text.is_ascii() => Cow::Borrowed(text),
@@ -100,7 +103,7 @@ pub(crate) fn percent_encoded(octets: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Nothing but what every set has: octets beyond ASCII.
+/// The characters to encode besides non-ASCII: none.
 const BEYOND_ASCII: &AsciiSet = &AsciiSet::EMPTY;
 
 pub(crate) const DELETE: u8 = 0x7f;
@@ -112,7 +115,7 @@ const TOPS: u64 = ONES << 7;
 mod tests {
     use super::*;
 
-    /// A text of letters of each length with each octet at each place, with what is found in it.
+    /// Tests texts of letters of each length, with each byte at each position.
     fn check(found: impl Fn(&[u8]) -> usize, expected: impl Fn(&[u8]) -> usize) {
         for length in 0..27 {
             for place in 0..length {
@@ -131,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn any_octet_is_found_wherever_it_stands() {
+    fn any_byte_is_found_at_any_position() {
         let is = |text: &[u8]| any(text, |word| below(word, b'!') | equal(word, b'q') | word);
         let plainly = |octet: &u8| *octet < b'!' || *octet == b'q' || *octet >= 0x80;
         check(
@@ -142,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_the_same_but_for_the_case_of_their_letters() {
+    fn texts_are_compared_ignoring_ascii_case() {
         for one in 0..=u8::MAX {
             for other in 0..=u8::MAX {
                 for length in [1, 8, 11] {
@@ -151,12 +154,12 @@ mod tests {
                         (texts[0][place], texts[1][place]) = (one, other);
                     }
                     let same = texts[0].eq_ignore_ascii_case(&texts[1]);
-                    assert_eq!(same_but_for_case(&texts[0], &texts[1]), same, "{texts:?}");
+                    assert_eq!(equal_ignoring_case(&texts[0], &texts[1]), same, "{texts:?}");
                 }
             }
         }
-        assert!(!same_but_for_case(b"12345678", b"123456789"));
-        assert!(!same_but_for_case(b"1234567", b"12345678"));
+        assert!(!equal_ignoring_case(b"12345678", b"123456789"));
+        assert!(!equal_ignoring_case(b"1234567", b"12345678"));
     }
 
     #[test]
@@ -167,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_ends_at_the_first_control_character_save_a_tab() {
+    fn a_value_ends_at_the_first_control_character_except_a_tab() {
         check(value_length, |text| {
             let end = text.iter().position(|octet| ends_value(*octet));
             end.unwrap_or(text.len())

@@ -1,4 +1,4 @@
-//! Proxies by name: what a person writes of one, and how a request goes.
+//! Proxies: how users write them, and how requests are sent through them.
 
 use std::fmt::{self, Write};
 use std::str::FromStr;
@@ -8,16 +8,16 @@ use data_encoding::BASE64;
 
 use super::url::CrawlUrl;
 
-/// A proxy that requests may go through: `http://user:password@host:port` or
-/// `socks5://user:password@host:port`, with or without the credentials.
+/// A proxy for requests: `http://user:password@host:port` or `socks5://user:password@host:port`,
+/// with or without credentials.
 ///
-/// - An HTTP proxy is asked for http pages by their whole URL (RFC 9112, section 3.2.2), and for a
-///   tunnel to the origin of https ones (RFC 9110, section 9.3.6).
-/// - A SOCKS5 proxy (RFC 1928, with the passwords of RFC 1929) tunnels both. It is told names, never
-///   the addresses behind them: `socks5h`, as others call that, means the same.
+/// - An HTTP proxy receives requests for http pages with their whole URL (RFC 9112, section 3.2.2),
+///   and requests for a tunnel to the origin of https pages (RFC 9110, section 9.3.6).
+/// - A SOCKS5 proxy (RFC 1928, with the passwords of RFC 1929) tunnels both. It receives names and
+///   never resolved addresses; `socks5h`, as other programs call this, means the same.
 ///
-/// TLS ends at the origin either way and is verified against its name; the proxy itself is spoken to
-/// in the clear. What a crawl shows and logs of a proxy has no credentials in it.
+/// In both cases TLS ends at the origin and is verified against its name; the connection to the
+/// proxy itself is not encrypted. What a crawl displays and logs of a proxy has no credentials.
 ///
 /// ```
 /// use argiope::{Proxy, Request};
@@ -35,7 +35,7 @@ pub struct Proxy {
     credentials: Option<Credentials>,
 }
 
-/// How a proxy is spoken to.
+/// Protocol spoken with a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// HTTP/1.1.
@@ -44,49 +44,47 @@ pub enum Protocol {
     Socks5,
 }
 
-/// Name and password for a proxy.
+/// Credentials for a proxy.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Credentials {
-    /// The name: 1 to 255 bytes, without colons and control characters.
+    /// The user name: 1 to 255 bytes, without colons and control characters.
     pub user: Box<str>,
     /// The password: 1 to 255 bytes for SOCKS5, without control characters.
     pub password: Box<str>,
 }
 
-/// How a request goes, where it does not go as the setting `PROXY` says.
+/// How a request is sent, if not as the setting `PROXY` says.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Route {
-    /// To its origin, through no proxy.
+    /// Directly to its origin.
     Direct,
     /// Through this proxy.
     Proxy(Arc<Proxy>),
 }
 
-/// Why a text names no proxy.
+/// Why a text is not a valid proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProxyError {
-    /// It does not begin with a protocol that is spoken here.
-    #[error("proxies begin with http://, socks5:// or socks5h://")]
+    /// The protocol is not supported.
+    #[error("a proxy starts with http://, socks5:// or socks5h://")]
     Protocol,
-    /// Its host is none.
-    #[error("it names no host")]
+    /// The host is invalid.
+    #[error("the host is missing or invalid")]
     Host,
     /// There is no port from 1 to 65535.
-    #[error("it names no port")]
+    #[error("the port is missing or not from 1 to 65535")]
     Port,
-    /// The name or the password cannot be sent.
-    #[error(
-        "user and password are 1 to 255 bytes, percent-encoded where they hold @, :, / or the like"
-    )]
+    /// The user name or the password cannot be sent.
+    #[error("user and password must have 1 to 255 bytes, with @, :, / and similar percent-encoded")]
     Credentials,
-    /// There is something behind the port.
-    #[error("nothing follows the port")]
+    /// There is text after the port.
+    #[error("text after the port is not allowed")]
     Rest,
 }
 
 impl ProxyError {
-    /// The stable name.
+    /// Stable error code.
     pub const fn code(self) -> &'static str {
         match self {
             ProxyError::Protocol => "protocol",
@@ -97,14 +95,14 @@ impl ProxyError {
         }
     }
 
-    /// Whether another try may end otherwise: never.
+    /// Returns whether a retry may succeed: never.
     pub const fn is_retryable(self) -> bool {
         false
     }
 }
 
 impl Proxy {
-    /// How it is spoken to.
+    /// Protocol spoken with it.
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
@@ -119,12 +117,12 @@ impl Proxy {
         self.port
     }
 
-    /// Who we are to it.
+    /// The credentials for it.
     pub fn credentials(&self) -> Option<&Credentials> {
         self.credentials.as_ref()
     }
 
-    /// The whole of it, credentials included, as it is read again.
+    /// The complete URL, credentials included, which can be parsed again.
     pub fn to_url(&self) -> String {
         let scheme = self.scheme();
         let mut text = format!("{scheme}://");
@@ -138,7 +136,7 @@ impl Proxy {
         text
     }
 
-    /// The same without the password, to be shown.
+    /// The same without the password, for display.
     pub fn to_shown_url(&self) -> String {
         let mut shown = self.clone();
         if let Some(credentials) = &mut shown.credentials {
@@ -147,12 +145,12 @@ impl Proxy {
         shown.to_url()
     }
 
-    /// Whether it is asked for this URL itself, not for a tunnel.
+    /// Returns whether it forwards requests for this URL instead of opening a tunnel.
     pub(crate) fn forwards(&self, url: &CrawlUrl) -> bool {
         self.protocol == Protocol::Http && !url.is_https()
     }
 
-    /// The value of Proxy-Authorization (RFC 9110, section 11.7.2), where there are credentials.
+    /// The value of Proxy-Authorization (RFC 9110, section 11.7.2), if there are credentials.
     pub(crate) fn authorization(&self) -> Option<String> {
         let Credentials { user, password } = self.credentials.as_ref()?;
         let pair = format!("{user}:{password}");
@@ -167,7 +165,7 @@ impl Proxy {
     }
 }
 
-/// What stands for a password where it would be seen.
+/// Replaces a password for display.
 const PASSWORD_SHOWN: &str = "***";
 
 impl FromStr for Proxy {
@@ -208,7 +206,7 @@ impl FromStr for Proxy {
     }
 }
 
-/// Without its credentials: for logs and messages.
+/// Without its credentials, for logs and messages.
 impl fmt::Display for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}:{}", self.scheme(), self.host, self.port)
@@ -232,7 +230,7 @@ impl Credentials {
         let (user, password) = text.split_once(':').unwrap_or((text, ""));
         let (user, password) = (decode(user)?, decode(password)?);
         let is_text = |text: &str| !text.chars().any(char::is_control);
-        // RFC 1929 counts either in one octet, and has no password of none.
+        // RFC 1929 has one byte for each length, and no empty password.
         let fits = match protocol {
             Protocol::Http => !user.contains(':'),
             Protocol::Socks5 => !password.is_empty(),
@@ -249,10 +247,10 @@ impl Credentials {
 }
 
 impl Route {
-    /// The word for no proxy.
+    /// The name for no proxy.
     pub(crate) const DIRECT: &str = "direct";
 
-    /// The text that [`Route::from_str`] reads again, credentials included.
+    /// Text for [`Route::from_str`], credentials included.
     pub(crate) fn to_text(&self) -> String {
         match self {
             Route::Direct => Route::DIRECT.to_owned(),
@@ -272,7 +270,7 @@ impl FromStr for Route {
     }
 }
 
-/// Undoes percent-encoding (RFC 3986, section 2.1).
+/// Percent-decodes (RFC 3986, section 2.1).
 fn decode(text: &str) -> Result<String, ProxyError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -304,7 +302,7 @@ fn encode(text: &str, out: &mut String) {
     }
 }
 
-/// The longest name or password: what RFC 1929 can count.
+/// Maximum length of user name and password, by RFC 1929.
 const LENGTH_MAX: usize = 255;
 
 #[cfg(test)]
@@ -312,23 +310,23 @@ mod tests {
     use super::*;
 
     /// Protocol, host, port, user and password.
-    type Told<'a> = (Protocol, &'a str, u16, Option<(&'a str, &'a str)>);
+    type Parts<'a> = (Protocol, &'a str, u16, Option<(&'a str, &'a str)>);
 
-    fn check(text: &str, expected: Result<Told<'_>, ProxyError>) {
+    fn check(text: &str, expected: Result<Parts<'_>, ProxyError>) {
         let read: Result<Proxy, _> = text.parse();
-        let told = read.as_ref().map_err(|error| *error).map(|proxy| {
+        let parts = read.as_ref().map_err(|error| *error).map(|proxy| {
             let pair = proxy.credentials();
             let pair = pair.map(|pair| (&*pair.user, &*pair.password));
             (proxy.protocol(), proxy.host(), proxy.port(), pair)
         });
-        assert_eq!(told, expected, "{text}");
+        assert_eq!(parts, expected, "{text}");
         if let Ok(proxy) = &read {
             assert_eq!(proxy.to_url().parse().as_ref(), Ok(proxy), "read again");
         }
     }
 
     #[test]
-    fn a_proxy_is_a_protocol_a_host_and_a_port_and_perhaps_credentials() {
+    fn a_proxy_has_protocol_host_port_and_optional_credentials() {
         use Protocol::{Http, Socks5};
         check(
             "http://proxy.test:3128",
@@ -352,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_proxy_is_told_why() {
+    fn an_invalid_proxy_has_a_specific_error() {
         for text in [
             "",
             "proxy.test:80",
@@ -384,12 +382,15 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_told_to_nobody() {
+    fn a_password_is_never_displayed() {
         let proxy: Proxy = "http://name:secret@proxy.test:3128"
             .parse()
             .expect("a proxy");
-        let told = format!("{proxy} {proxy:?} {:?}", proxy.credentials());
-        assert!(!told.contains("secret") && !told.contains("name"), "{told}");
+        let parts = format!("{proxy} {proxy:?} {:?}", proxy.credentials());
+        assert!(
+            !parts.contains("secret") && !parts.contains("name"),
+            "{parts}"
+        );
         assert_eq!(proxy.to_string(), "http://proxy.test:3128");
         // RFC 7617, section 2.
         let aladdin: Proxy = "http://Aladdin:open%20sesame@a:1".parse().expect("a proxy");

@@ -1,13 +1,13 @@
-//! What a server says of its rate limits, in every generation of header fields that is in use.
+//! Parses the rate-limit fields of a reply, in all versions that are in use.
 //!
-//! - Three fields `RateLimit-Limit`, `-Remaining` and `-Reset`, with their policies behind the
-//!   limit or in `RateLimit-Policy`: draft-polli-ratelimit-headers,
-//!   draft-ietf-httpapi-ratelimit-headers-00 to 06.
+//! - Three fields `RateLimit-Limit`, `-Remaining` and `-Reset`, with policies after the limit or in
+//!   `RateLimit-Policy`: draft-polli-ratelimit-headers, draft-ietf-httpapi-ratelimit-headers-00 to
+//!   06.
 //! - A dictionary, `RateLimit: limit=100, remaining=50, reset=5`: draft 07.
 //! - A list of named limits, `RateLimit: "name";r=50;t=30`: since draft 08.
-//! - The fields that vendors invented before and after, `X-RateLimit-*` and `X-Rate-Limit-*`.
+//! - Vendor fields from before and after, `X-RateLimit-*` and `X-Rate-Limit-*`.
 //!
-//! A reply out of a cache tells what somebody else had left: see [`super::cache_status`].
+//! A cached reply reports another client's state: see [`super::cache_status`].
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -20,69 +20,70 @@ use super::http::Headers;
 use super::retry_after::WAIT_MAX;
 use super::structured;
 
-/// The limits that a reply speaks of. All that it says nothing of, or nothing that can be read,
-/// is `None`.
+/// The rate limits in a reply. Missing and invalid values are `None`.
 ///
-/// Where it speaks of several, what binds is the one with nothing remaining, of these the one
-/// with the longest reset; else the one with the least remaining.
+/// If there are several limits, the binding one is the exhausted one with the longest reset, or
+/// else the one with the least remaining.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RateLimit {
-    /// How much the limit that binds allows in its window.
+    /// Quota per window of the binding limit.
     pub limit: Option<f64>,
-    /// How much of that is left; some servers count in fractions.
+    /// Remaining quota of that limit; some servers use fractions.
     pub remaining: Option<f64>,
-    /// How long until there is more, at most [`WAIT_MAX`].
+    /// Time until more is available, at most [`WAIT_MAX`].
     pub reset: Option<Duration>,
-    /// The reset was further off than that.
+    /// The reset was later than that and was clamped.
     pub clamped: bool,
-    /// The limits that have names, in order; the first [`LIMITS_MAX`].
+    /// The named limits, in order; the first [`LIMITS_MAX`].
     pub limits: Vec<NamedLimit>,
     /// The policies, in order; the first [`LIMITS_MAX`].
     pub policies: Vec<Policy>,
 }
 
-/// What is left of a limit with a name.
+/// The state of a named limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamedLimit {
-    /// The name, which is that of a policy.
+    /// The name, which is also that of a policy.
     pub policy: String,
-    /// How much is left, in the unit of the policy.
+    /// Remaining quota, in the unit of the policy.
     pub remaining: Option<f64>,
-    /// How long until there is more.
+    /// Time until more is available.
     pub reset: Option<Duration>,
-    /// For which part of its clients the server counts, as it writes it; to be compared only.
+    /// The partition key of the clients that the server counts together, as written; for comparison
+    /// only.
     pub partition: Option<String>,
 }
 
-/// What a server allows in general.
+/// A quota policy of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     /// The name, since draft 08.
     pub policy: Option<String>,
-    /// How much is allowed in a window.
+    /// Quota per window.
     pub quota: f64,
-    /// How long the window is.
+    /// Length of the window.
     pub window: Option<Duration>,
-    /// What is counted: `requests` unless the policy says otherwise.
+    /// The unit counted: `requests` by default.
     pub unit: Cow<'static, str>,
-    /// For which part of its clients the server counts, as it writes it; to be compared only.
+    /// The partition key of the clients that the server counts together, as written; for comparison
+    /// only.
     pub partition: Option<String>,
 }
 
 impl RateLimit {
-    /// Reads the header fields of a reply that came at `wall_now`.
+    /// Parses the header fields of a reply that arrived at `wall_now`.
     ///
-    /// A reset is a number of seconds, or a moment: in seconds since 1970 if it is above 10⁹, in
-    /// milliseconds if above 10¹², or an HTTP date. Moments are read by the server's own clock
-    /// where that is sane (see [`date::clock_of`]); those that have passed are zero. What is
-    /// negative or no number is as if it were not there.
+    /// A reset is a number of seconds, or a time: in seconds since 1970 if above 10⁹, in
+    /// milliseconds if above 10¹², or an HTTP date. Times are read by the server's own clock if
+    /// that is plausible (see [`date::clock_of`]); past times become zero. Negative or invalid
+    /// values count as missing.
     pub fn read(headers: &Headers, wall_now: Wall) -> Self {
         if !headers.begin_with_any(b"rx") || !headers.names().any(is_about_limits) {
             return RateLimit::default();
         }
         let mut reading = Reading {
             server_now: date::clock_of(headers, wall_now),
-            binding: Told::default(),
+            binding: Limit::default(),
             found: RateLimit::default(),
         };
         for family in &FAMILIES {
@@ -94,7 +95,7 @@ impl RateLimit {
         for value in headers.get_all("ratelimit") {
             reading.read_structured(value);
         }
-        let Told {
+        let Limit {
             limit,
             remaining,
             reset,
@@ -108,26 +109,26 @@ impl RateLimit {
         }
     }
 
-    /// Whether nothing remains: less than one request.
+    /// Returns whether the quota is exhausted: less than one request remains.
     pub fn is_exhausted(&self) -> bool {
         self.remaining.is_some_and(|remaining| remaining < 1.0)
     }
 }
 
-/// How many limits and policies of one reply are kept, and how often one field is read. Who writes
-/// more has no wish to be read.
+/// Maximum number of limits and of policies kept of one reply, and of values read of one field. No
+/// legitimate server sends more.
 pub const LIMITS_MAX: usize = 16;
 
-/// The work of reading one reply.
+/// The state of parsing one reply.
 struct Reading {
     server_now: Wall,
-    binding: Told,
+    binding: Limit,
     found: RateLimit,
 }
 
 impl Reading {
-    /// Servers on the way may each have put their fields in: first values go with first values,
-    /// second with second.
+    /// Several servers on the way may each have added their fields: the first values of the fields
+    /// belong together, and so do the second.
     fn read_family(&mut self, headers: &Headers, family: &Family) {
         for value in headers.get_all(family.policy) {
             structured::members(value).for_each(|member| self.add_policy(member));
@@ -148,23 +149,23 @@ impl Reading {
             if more.iter().all(Option::is_none) {
                 break;
             }
-            // What needs no clock first.
+            // Forms that need no clock first.
             let reset = (after.and_then(structured::number).map(Reset::after))
                 .or_else(|| self.reset(reset?))
                 .or_else(|| Some(self.until(date::http_date(time?)?)))
                 .or_else(|| Some(self.until(date::timestamp(next?)?)));
             // Several limits with one reset share it.
             last_reset = reset.or(last_reset);
-            let told = Told {
+            let limit = Limit {
                 limit: limit.and_then(|value| self.limit_and_policies(value)),
                 remaining: remaining.and_then(amount),
                 reset: last_reset,
             };
-            self.hear(told);
+            self.bind(limit);
         }
     }
 
-    /// A limit, and behind it the policies that it comes from.
+    /// A limit, followed by the policies that it belongs to.
     fn limit_and_policies(&mut self, value: &[u8]) -> Option<f64> {
         let mut members = structured::members(value);
         let (limit, _) = structured::item(members.next()?);
@@ -172,9 +173,9 @@ impl Reading {
         amount(limit)
     }
 
-    /// A `RateLimit` field: members of a dictionary, limits with names, or garbage between them.
+    /// A `RateLimit` field: members of a dictionary, named limits, or invalid members.
     fn read_structured(&mut self, value: &[u8]) {
-        let mut told = Told::default();
+        let mut limit = Limit::default();
         for member in structured::members(value) {
             if member.starts_with(b"\"") {
                 self.read_named(member);
@@ -183,13 +184,13 @@ impl Reading {
             let (key, value) = structured::pair(structured::item(member).0);
             let Some(value) = value else { continue };
             match key {
-                b"limit" => told.limit = amount(value).or(told.limit),
-                b"remaining" => told.remaining = amount(value).or(told.remaining),
-                b"reset" => told.reset = self.reset(value).or(told.reset),
+                b"limit" => limit.limit = amount(value).or(limit.limit),
+                b"remaining" => limit.remaining = amount(value).or(limit.remaining),
+                b"reset" => limit.reset = self.reset(value).or(limit.reset),
                 _ => {}
             }
         }
-        self.hear(told);
+        self.bind(limit);
     }
 
     fn read_named(&mut self, member: &[u8]) {
@@ -197,13 +198,13 @@ impl Reading {
         let Some(policy) = structured::string(name) else {
             return;
         };
-        let mut told = Told::default();
+        let mut limit = Limit::default();
         let mut partition = None;
         for (key, value) in parameters {
             let Some(value) = value else { continue };
             match key {
-                b"r" => told.remaining = amount(value),
-                b"t" => told.reset = self.reset(value),
+                b"r" => limit.remaining = amount(value),
+                b"t" => limit.reset = self.reset(value),
                 b"pk" => partition = text(value),
                 _ => {}
             }
@@ -211,12 +212,12 @@ impl Reading {
         if self.found.limits.len() < LIMITS_MAX {
             self.found.limits.push(NamedLimit {
                 policy,
-                remaining: told.remaining,
-                reset: told.reset.map(|reset| reset.wait),
+                remaining: limit.remaining,
+                reset: limit.reset.map(|reset| reset.wait),
                 partition,
             });
         }
-        self.hear(told);
+        self.bind(limit);
     }
 
     fn add_policy(&mut self, member: &[u8]) {
@@ -225,13 +226,13 @@ impl Reading {
         }
     }
 
-    fn hear(&mut self, told: Told) {
-        if told.binds_before(&self.binding) {
-            self.binding = told;
+    fn bind(&mut self, limit: Limit) {
+        if limit.binds_before(&self.binding) {
+            self.binding = limit;
         }
     }
 
-    /// A reset in whatever way it is written, save those that have fields of their own.
+    /// A reset in any form, except those with fields of their own.
     fn reset(&self, value: &[u8]) -> Option<Reset> {
         let Some(number) = structured::number(value) else {
             return Some(self.until(date::http_date(value)?));
@@ -250,22 +251,22 @@ impl Reading {
     }
 }
 
-/// One limit, as far as it is told.
+/// The known values of one limit.
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
+struct Limit {
     limit: Option<f64>,
     remaining: Option<f64>,
     reset: Option<Reset>,
 }
 
-impl Told {
-    fn binds_before(&self, other: &Told) -> bool {
-        let left = |told: &Told| match told.remaining {
+impl Limit {
+    fn binds_before(&self, other: &Limit) -> bool {
+        let left = |limit: &Limit| match limit.remaining {
             None => f64::INFINITY,
             Some(remaining) if remaining < 1.0 => 0.0,
             Some(remaining) => remaining,
         };
-        let wait = |told: &Told| told.reset.map(|reset| reset.wait);
+        let wait = |limit: &Limit| limit.reset.map(|reset| reset.wait);
         let order = left(self)
             .total_cmp(&left(other))
             .then_with(|| wait(other).cmp(&wait(self)))
@@ -290,7 +291,7 @@ impl Reset {
     }
 }
 
-/// What is allowed in general: a number, or a string with a quota, and their window.
+/// A policy: a number, or a string with a quota, with a window.
 fn policy(member: &[u8]) -> Option<Policy> {
     let (item, parameters) = structured::item(member);
     let name = structured::string(item);
@@ -317,12 +318,12 @@ fn policy(member: &[u8]) -> Option<Policy> {
     })
 }
 
-/// An amount; one beyond all bounds is the largest there is.
+/// An amount; infinity becomes the largest finite value.
 fn amount(value: &[u8]) -> Option<f64> {
     structured::number(value).map(|number| number.min(f64::MAX))
 }
 
-/// A span that is not negative; `None` if it is longer than [`WAIT_MAX`].
+/// A non-negative duration; `None` if it is longer than [`WAIT_MAX`].
 fn span(seconds: f64) -> Option<Duration> {
     let span = Duration::try_from_secs_f64(seconds).ok();
     span.filter(|span| *span <= WAIT_MAX)
@@ -332,8 +333,8 @@ fn text(value: &[u8]) -> Option<String> {
     String::from_utf8(value.to_vec()).ok()
 }
 
-/// The values of one line, which may be several lines joined, without any parameters. A date
-/// holds a comma of its own.
+/// The values of one line, which may be several lines joined, without parameters. A date contains a
+/// comma itself.
 fn pieces(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let is_date = value.first().is_some_and(u8::is_ascii_alphabetic);
     value
@@ -341,7 +342,7 @@ fn pieces(value: &[u8]) -> impl Iterator<Item = &[u8]> {
         .map(|piece| structured::item(piece).0)
 }
 
-/// Whether it is worth looking further: most replies say nothing of limits.
+/// Returns whether a field may be relevant: most replies have no limits.
 fn is_about_limits(name: &[u8]) -> bool {
     match name.first() {
         Some(b'r' | b'R') => begins(name, "ratelimit"),
@@ -355,13 +356,13 @@ fn begins(name: &[u8], prefix: &str) -> bool {
     start.is_some_and(|start| start.eq_ignore_ascii_case(prefix.as_bytes()))
 }
 
-/// Fields of one make, which speak of the same limits.
+/// Fields with one prefix, which describe the same limits.
 struct Family {
     prefix: &'static str,
     limit: &'static str,
     remaining: &'static str,
     reset: &'static str,
-    /// Seconds: Discord's.
+    /// In seconds: Discord's.
     reset_after: &'static str,
     /// An HTTP date: GitLab's.
     reset_time: &'static str,
@@ -391,10 +392,10 @@ const FAMILIES: [Family; 3] = [
     family!("x-rate-limit-"),
 ];
 
-/// Above it a reset is a moment: as a span it would be thirty years.
+/// A larger reset is a time: as a duration it would be thirty years.
 const EPOCH_SECONDS_MIN: f64 = 1e9;
 
-/// Above it that moment is in milliseconds: in seconds it would be in the year 33658.
+/// Larger times are in milliseconds: in seconds they would be in the year 33658.
 const EPOCH_MILLIS_MIN: f64 = 1e12;
 
 #[cfg(test)]

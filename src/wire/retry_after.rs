@@ -1,4 +1,4 @@
-//! How long a server asks us to stay away: `Retry-After` (RFC 9110 section 10.2.3).
+//! Parses `Retry-After` (RFC 9110 section 10.2.3).
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use crate::base::time::Wall;
 use super::date;
 use super::http::Headers;
 
-/// What a reply's `Retry-After` asks for; `None` where there is none that can be read.
+/// The wait that a reply's `Retry-After` asks for; `None` if it has no valid one.
 ///
-/// A date is read by the server's own clock where that is sane (see [`date::clock_of`]). Two such
-/// lines are the wishes of two servers on the way, and the longer one is heard.
+/// A date is read by the server's own clock if that is plausible (see [`date::clock_of`]). Two
+/// fields come from two servers on the way; the longer wait applies.
 pub fn read(headers: &Headers, wall_now: Wall) -> Option<Duration> {
     let mut values = headers.get_all("retry-after").peekable();
     values.peek()?;
@@ -18,10 +18,10 @@ pub fn read(headers: &Headers, wall_now: Wall) -> Option<Duration> {
     values.filter_map(|value| parse(value, server_now)).max()
 }
 
-/// A span of one value: seconds, or the time until a date, which is zero when that has passed.
+/// The wait of one value: seconds, or the time until a date, which is zero if that has passed.
 ///
-/// Seconds are digits alone: a fraction, a sign or a list is not what the field holds, and what
-/// its writer meant is anyone's guess. At most [`WAIT_MAX`].
+/// Seconds consist of digits only: a fraction, a sign or a list is invalid and ignored, because its
+/// meaning is unclear. At most [`WAIT_MAX`].
 pub fn parse(value: &[u8], now: Wall) -> Option<Duration> {
     let value = value.trim_ascii();
     let wait = if !value.is_empty() && value.iter().all(u8::is_ascii_digit) {
@@ -36,8 +36,8 @@ pub fn parse(value: &[u8], now: Wall) -> Option<Duration> {
     Some(wait.min(WAIT_MAX))
 }
 
-/// The longest wait that is told, a hundred years: so that whoever adds it to a clock need not
-/// fear overflow. How much of it is kept is for the crawl's settings to say.
+/// Maximum wait returned, a hundred years, so that adding it to a clock does not overflow. The
+/// crawl's settings have a lower limit.
 pub const WAIT_MAX: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 #[cfg(test)]
@@ -106,26 +106,26 @@ mod tests {
     }
 
     #[test]
-    fn f45_a_date_that_has_passed_means_now() {
+    fn f45_a_past_date_means_now() {
         check("Thu, 19 Nov 2026 23:59:00 GMT", Some(0));
         check("Fri, 20 Nov 2026 00:00:00 GMT", Some(0));
         check("Thu, 01 Jan 1970 00:00:00 GMT", Some(0));
     }
 
     #[test]
-    fn f45_what_is_too_long_is_the_longest_wait() {
+    fn f45_a_too_long_wait_becomes_the_maximum() {
         let longest = Some(WAIT_MAX.as_secs());
         check("1000000", Some(1_000_000));
         check("3153600001", longest);
         check("18446744073709551616", longest);
-        // Twice 2⁶⁴, and eight.
+        // Twice 2⁶⁴, plus eight.
         check("36893488147419103240", longest);
         check("9".repeat(5000), longest);
         check("Fri, 31 Dec 9999 23:59:59 GMT", longest);
     }
 
     #[test]
-    fn f45_a_date_is_read_by_the_clock_of_who_wrote_it() {
+    fn f45_a_date_is_read_by_the_servers_clock() {
         let check = |lines: &str, expected: Option<u64>| {
             let headers = Headers::of_lines(lines.as_bytes());
             let expected = expected.map(Duration::from_secs);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_lines_the_longer_wait_is_heard() {
+    fn the_longer_of_two_waits_applies() {
         let check = |lines: &str, expected: Option<u64>| {
             let headers = Headers::of_lines(lines.as_bytes());
             let expected = expected.map(Duration::from_secs);
@@ -158,19 +158,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn f45_no_bytes_break_the_reading(bytes in prop::collection::vec(any::<u8>(), 0..64), now: u64) {
+        fn f45_no_bytes_make_the_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..64), now: u64) {
             if let Some(wait) = parse(&bytes, Wall(now)) {
                 prop_assert!(wait <= WAIT_MAX);
             }
         }
 
         #[test]
-        fn f45_garbage_is_no_wait(text in "[^0-9]{1,20}|-[0-9]+|[0-9]+[^0-9\\s]+") {
+        fn f45_an_invalid_value_is_no_wait(text in "[^0-9]{1,20}|-[0-9]+|[0-9]+[^0-9\\s]+") {
             prop_assert_eq!(parse(text.as_bytes(), now()), None);
         }
 
         #[test]
-        fn f45_seconds_come_back_as_they_were(seconds in 0..=3_153_600_000u64, zeros in 0..9usize) {
+        fn f45_seconds_are_parsed_exactly(seconds in 0..=3_153_600_000u64, zeros in 0..9usize) {
             let text = format!("{}{seconds}", "0".repeat(zeros));
             prop_assert_eq!(parse(text.as_bytes(), now()), Some(Duration::from_secs(seconds)));
         }

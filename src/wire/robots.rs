@@ -1,8 +1,8 @@
-//! robots.txt as RFC 9309 defines it, and as the field reads what people really write.
+//! Parses robots.txt by RFC 9309, and leniently as other crawlers do.
 //!
-//! Beyond the RFC: `Crawl-delay`; a group of stacked user-agent lines is ended by rules alone, not
-//! by blank lines, unknown lines or a Crawl-delay among them; common misspellings and a forgotten
-//! colon are understood; files in UTF-16 that say so are read.
+//! Beyond the RFC: `Crawl-delay`; only rules end a group of stacked user-agent lines, not blank or
+//! unknown lines or a Crawl-delay among them; common misspellings and missing colons are accepted;
+//! UTF-16 files with a byte order mark are decoded.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub use rules::{Rule, Rules, STEPS_MAX, Verdict};
 use super::octets::percent_encoded;
 use crate::base::units::Units;
 
-/// A robots.txt, parsed for every agent it names.
+/// A parsed robots.txt with the groups of all agents.
 #[derive(Clone, Debug, Default)]
 pub struct Robots {
     groups: Vec<Group>,
@@ -24,19 +24,19 @@ pub struct Robots {
 }
 
 impl Robots {
-    /// Reads a file. Nothing can be wrong with it: lines that say nothing are passed over.
+    /// Parses a file. This cannot fail: invalid lines are skipped.
     ///
-    /// Of a file longer than [`LENGTH_MAX`] the lines that are whole within it count.
+    /// Of a file longer than [`LENGTH_MAX`] only complete lines within it count.
     pub fn parse(file: &[u8]) -> Self {
         let mut reading = RobotsReading::of_all(file);
         while !reading.step(&mut Units::unbounded()) {}
         reading.robots
     }
 
-    /// What the file says to one agent: all groups that name it, together, or else those for `*`.
+    /// The rules for one agent: those of all groups that name it, or else those for `*`.
     ///
-    /// A version is no part of a name: `foobot/1.2` is `foobot`. Names compare without regard to
-    /// ASCII case, and as wholes.
+    /// A version is not part of a name: `foobot/1.2` means `foobot`. Names are compared as a whole,
+    /// ignoring ASCII case.
     pub fn agent(&self, product: &str) -> Rules {
         let wanted = token(product.trim().as_bytes());
         let mut rules = self.of_token(&wanted);
@@ -46,8 +46,8 @@ impl Robots {
         rules.unwrap_or_default()
     }
 
-    /// The sitemaps that the file names, as it writes them; where that is not UTF-8, with each octet
-    /// beyond ASCII percent-encoded.
+    /// The sitemaps named in the file, as written; if not UTF-8, with each non-ASCII byte
+    /// percent-encoded.
     pub fn sitemaps(&self) -> &[String] {
         &self.sitemaps
     }
@@ -71,23 +71,23 @@ impl Robots {
     }
 }
 
-/// A robots.txt that is read in bounded steps.
+/// Parses a robots.txt in bounded steps.
 #[derive(Debug)]
 pub(crate) struct RobotsReading<B> {
     file: B,
-    /// The file in UTF-8, where it is in UTF-16.
+    /// The file in UTF-8, if it is in UTF-16.
     recoded: Option<Vec<u8>>,
     at: usize,
     end: usize,
     line: u32,
     open: Opening,
-    /// Nobody else's groups matter, save those for `*`.
+    /// If set, only groups for this agent and for `*` are kept.
     agent: Option<Box<str>>,
     robots: Robots,
 }
 
 impl<B: AsRef<[u8]>> RobotsReading<B> {
-    /// Reads a file for one agent: of all groups those that name it, and those for `*`.
+    /// Parses a file for one agent: keeps the groups for that agent and for `*`.
     pub fn new(file: B, product: &str) -> Self {
         RobotsReading {
             agent: Some(token(product.trim().as_bytes()).into()),
@@ -114,7 +114,7 @@ impl<B: AsRef<[u8]>> RobotsReading<B> {
         }
     }
 
-    /// Reads on; whether the file is read.
+    /// Parses more; returns whether the file is finished.
     pub fn step(&mut self, units: &mut Units) -> bool {
         let file = match &self.recoded {
             Some(text) => &text[..],
@@ -142,20 +142,20 @@ impl<B: AsRef<[u8]>> RobotsReading<B> {
         true
     }
 
-    /// What it says to the agent, and the sitemaps that it names.
+    /// The rules for the agent, and the sitemaps in the file.
     pub fn into_rules(self) -> (Rules, Vec<String>) {
         let product = self.agent.as_deref().unwrap_or("*");
         (self.robots.agent(product), self.robots.sitemaps)
     }
 
-    /// Bytes that it holds beside the file.
+    /// Bytes of memory used besides the file.
     pub fn memory(&self) -> usize {
         // Rules are about as long as their lines.
         self.recoded.as_ref().map_or(0, Vec::capacity) + self.end
     }
 }
 
-/// Takes in what a line says. `only`: groups for others than this agent and `*` do not matter.
+/// Handles one line. `only`: skip groups for agents other than this one and `*`.
 fn read_line(
     robots: &mut Robots,
     open: &mut Opening,
@@ -167,7 +167,7 @@ fn read_line(
         return;
     };
     match key {
-        // Several names on one line are no RFC, but leave no doubt of what is wished.
+        // Several names on one line are not in the RFC, but unambiguous.
         Key::UserAgent => value.split(|octet| *octet == b',').for_each(|name| {
             let token = token(name.trim_ascii());
             let matters = only.is_none_or(|only| token == only || token == "*");
@@ -203,18 +203,18 @@ fn read_line(
     }
 }
 
-/// What it takes to read a line, and each octet of it.
+/// Cost of reading a line, and of each byte of it.
 const LINE_UNITS: usize = 32;
 const OCTET_UNITS: usize = 2;
 
-/// How much of a file is read: the least that RFC 9309, 2.5, asks for. Whoever fetches it need not
-/// take in more.
+/// Maximum number of bytes read of a file: the minimum required by RFC 9309, 2.5. No more needs to
+/// be downloaded.
 pub const LENGTH_MAX: usize = 500 * 1024;
 
 #[derive(Clone, Debug, Default)]
 struct Group {
     agents: Vec<Agent>,
-    /// The delay of each stack of agents that has one.
+    /// The delays of the stacks of agents that have one.
     delays: Vec<Duration>,
     rules: Packed,
 }
@@ -228,30 +228,30 @@ impl Group {
 #[derive(Clone, Debug)]
 struct Agent {
     token: String,
-    /// The stack that it stands in.
+    /// Index of the stack that contains it.
     stack: usize,
 }
 
-/// Where the reader stands between user-agent lines and rules.
+/// Position of the parser between user-agent lines and rules.
 ///
-/// The last group takes further agents until it has had a rule. A Crawl-delay is for the agents
-/// stacked since the one before it: of `a`, delay, `b`, delay, rules each agent gets its own delay,
-/// and both get the rules.
+/// The last group accepts further agents until it has had a rule. A Crawl-delay applies to the
+/// agents stacked since the previous one: in `a`, delay, `b`, delay, rules, each agent gets its own
+/// delay, and both get the rules.
 #[derive(Debug, Default)]
 struct Opening {
     /// A group is open.
     is_open: bool,
     /// It has had a rule.
     ruled: bool,
-    /// The last agents have had their delay.
+    /// The last agents have a delay already.
     delayed: bool,
 }
 
 impl Opening {
-    /// An agent, or one that does not matter.
+    /// Handles an agent; `None` for one that is not kept.
     fn agent(&mut self, groups: &mut Vec<Group>, token: Option<String>) {
         if !self.is_open || self.ruled {
-            // One that is nobody's is used again.
+            // An unused group is reused.
             match groups.last_mut().filter(|last| last.agents.is_empty()) {
                 Some(last) => *last = Group::default(),
                 None => groups.push(Group::default()),
@@ -269,7 +269,7 @@ impl Opening {
         }
     }
 
-    /// The group that a rule belongs to; none before the first user-agent line.
+    /// The group of a rule; `None` before the first user-agent line.
     fn rule<'a>(&mut self, groups: &'a mut [Group]) -> Option<&'a mut Group> {
         let group = groups.last_mut()?;
         self.ruled = true;
@@ -341,7 +341,7 @@ fn within_limit(file: &[u8]) -> &[u8] {
     &head[..end.unwrap_or(0)]
 }
 
-/// The length of a file's byte order mark, where it is in UTF-8.
+/// Length of a UTF-8 byte order mark.
 fn mark_length(file: &[u8]) -> usize {
     if file.starts_with(b"\xEF\xBB\xBF") {
         3
@@ -350,7 +350,7 @@ fn mark_length(file: &[u8]) -> usize {
     }
 }
 
-/// The file in UTF-8 without its byte order mark, if the mark says that it is in UTF-16.
+/// The file converted to UTF-8 without its byte order mark, if the mark is that of UTF-16.
 fn recoded(file: &[u8]) -> Option<Vec<u8>> {
     let wide = |rest: &[u8], unit: fn([u8; 2]) -> u16| {
         let units = rest.chunks_exact(2).map(|pair| unit([pair[0], pair[1]]));
@@ -372,7 +372,8 @@ fn without_comment(line: &[u8]) -> &[u8] {
     line[..end.unwrap_or(line.len())].trim_ascii()
 }
 
-/// What a line says, if anything. A line of just two words is taken as one whose colon is missing.
+/// The key and value of a line, if it has a known key. A line of exactly two words counts as one
+/// with a missing colon.
 fn key_and_value(line: &[u8]) -> Option<(Key, &[u8])> {
     if let Some(colon) = line.iter().position(|octet| *octet == b':') {
         let key = Key::of(line[..colon].trim_ascii())?;
@@ -386,7 +387,7 @@ fn key_and_value(line: &[u8]) -> Option<(Key, &[u8])> {
     Some((Key::of(key)?, value))
 }
 
-/// The product token at the beginning of an agent's name, in lower case; `*` for everybody.
+/// The product token at the beginning of an agent's name, in lower case; `*` for all agents.
 fn token(name: &[u8]) -> String {
     let end = name
         .iter()
@@ -394,8 +395,7 @@ fn token(name: &[u8]) -> String {
     String::from_utf8_lossy(&name[..end.unwrap_or(name.len())]).to_ascii_lowercase()
 }
 
-/// The folder whose index page this is: who allows `/x/index.html` allows `/x/` too, as Google
-/// reads it.
+/// The folder of an index page: allowing `/x/index.html` also allows `/x/`, as in Google's parser.
 fn folder_of_index(path: &[u8]) -> Option<Vec<u8>> {
     let slash = path.iter().rposition(|octet| *octet == b'/')?;
     path[slash + 1..]
@@ -403,7 +403,7 @@ fn folder_of_index(path: &[u8]) -> Option<Vec<u8>> {
         .then(|| [&path[..=slash], b"$"].concat())
 }
 
-/// A number of seconds, with fractions; what follows the number is passed over.
+/// A number of seconds with fractions; text after the number is ignored.
 fn seconds(value: &[u8]) -> Option<Duration> {
     let end = value
         .iter()
@@ -413,7 +413,7 @@ fn seconds(value: &[u8]) -> Option<Duration> {
     Duration::try_from_secs_f64(number.min(DELAY_MAX)).ok()
 }
 
-/// The longest pause a file can ask for, a year; a crawl has its own, much lower, limit.
+/// Maximum delay in a file, a year; crawls have their own, much lower limit.
 const DELAY_MAX: f64 = 365.0 * 86_400.0;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Sitemaps: XML, indexes of them, plain text, and the feeds that serve as such, read in bounded steps.
+//! Parses sitemaps in bounded steps: XML, indexes, plain text, and feeds.
 
 mod text;
 
@@ -14,21 +14,21 @@ use self::text::Text;
 use super::url::{Base, CrawlUrl, Reach};
 use crate::base::units::Units;
 
-/// What a sitemap names.
+/// The URLs in a sitemap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sitemap {
     /// Pages.
     pub pages: Vec<CrawlUrl>,
-    /// Further sitemaps, if this is an index.
+    /// Further sitemaps, if it is an index.
     pub sitemaps: Vec<CrawlUrl>,
-    /// It was longer than is read, or broke off.
+    /// It was longer than the limit, or truncated.
     pub cut: bool,
 }
 
 impl Sitemap {
-    /// Reads a sitemap (without its gzip, if it had one) that was found at `at`.
+    /// Parses an uncompressed sitemap that was found at `at`.
     ///
-    /// What it names before a place that is no XML counts.
+    /// URLs before malformed XML count.
     pub fn parse(bytes: &[u8], content_type: Option<&str>, at: &CrawlUrl) -> Self {
         let mut reading = SitemapReading::new(bytes, content_type, at, None, usize::MAX);
         let mut found = Sitemap::default();
@@ -45,13 +45,13 @@ impl Sitemap {
     }
 }
 
-/// The most URLs one sitemap may hold (sitemaps.org).
+/// Maximum number of URLs in a sitemap (sitemaps.org).
 pub const URLS_MAX: usize = 50_000;
 
-/// The most bytes one sitemap may have (sitemaps.org).
+/// Maximum size of a sitemap in bytes (sitemaps.org).
 pub const LENGTH_MAX: usize = 50 * 1024 * 1024;
 
-/// A sitemap that is read in bounded steps.
+/// Parses a sitemap in bounded steps.
 #[derive(Debug)]
 pub(crate) struct SitemapReading<B> {
     text: Text<B>,
@@ -59,58 +59,58 @@ pub(crate) struct SitemapReading<B> {
     reach: Reach,
     url_length_max: usize,
     form: Form,
-    place: Place,
-    /// Nothing could be read of the window, for it ends too early.
+    position: XmlPosition,
+    /// The window ends within an element: more text is needed.
     is_stuck: bool,
-    /// What was found and not given out.
+    /// Results that were found but not returned yet.
     found: VecDeque<Step>,
     count: usize,
     cut: bool,
 }
 
-/// What came of a step.
+/// Result of a step.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// The URL of a page.
     Page(CrawlUrl),
     /// The URL of another sitemap.
     Sitemap(CrawlUrl),
-    /// A URL that would be longer than is wanted.
+    /// A URL that would be longer than the maximum.
     TooLong,
-    /// All units are spent.
+    /// The units are used up.
     Paused,
-    /// There is no more.
+    /// The end.
     Over,
 }
 
-/// How the text is to be read on.
+/// How the rest of the text is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// Nothing but blanks has been seen.
+    /// Only blanks so far.
     Unknown,
     Xml,
-    /// A URL a line.
+    /// One URL per line.
     Lines,
-    /// It is skipped up to and with this, for what begins here is longer than anything that matters;
-    /// then it goes on as XML, or as lines.
+    /// Skips text up to and including this end marker, because the construct is longer than
+    /// anything relevant; then continues as XML, or as lines.
     Skipping(&'static [u8]),
     Over,
 }
 
-/// Where in the XML it is.
+/// Position in the XML.
 #[derive(Debug, Default)]
-struct Place {
+struct XmlPosition {
     container: Option<Container>,
-    /// Elements open within the container.
+    /// Number of open elements within the container.
     depth: usize,
-    /// The URL that is being read.
+    /// The URL being read.
     url: Option<String>,
 }
 
 impl<B: AsRef<[u8]>> SitemapReading<B> {
-    /// A reading that has not begun. With `ratio_max` a gzip file is unpacked, to no more than so many
-    /// octets for each of its own. A URL that is longer than `url_length_max` octets is not made where
-    /// that can be seen before.
+    /// A new parser. With `ratio_max` a gzip file is decompressed, up to this many bytes for each
+    /// of its own. A URL longer than `url_length_max` bytes is not built if its length is known
+    /// before.
     pub fn new(
         body: B,
         content_type: Option<&str>,
@@ -125,7 +125,7 @@ impl<B: AsRef<[u8]>> SitemapReading<B> {
             base,
             url_length_max,
             form: Form::Unknown,
-            place: Place::default(),
+            position: XmlPosition::default(),
             is_stuck: false,
             found: VecDeque::new(),
             count: 0,
@@ -133,7 +133,7 @@ impl<B: AsRef<[u8]>> SitemapReading<B> {
         }
     }
 
-    /// The next URL, if it is found before the units are spent.
+    /// The next URL, if it is found before the units are used up.
     pub fn step(&mut self, units: &mut Units) -> Step {
         loop {
             if let Some(found) = self.found.pop_front() {
@@ -161,7 +161,7 @@ impl<B: AsRef<[u8]>> SitemapReading<B> {
         }
     }
 
-    /// Bytes that it holds beside the body.
+    /// Bytes of memory used besides the body.
     pub fn memory(&self) -> usize {
         self.text.memory() + self.found.capacity() * size_of::<Step>()
     }
@@ -171,7 +171,7 @@ impl<B: AsRef<[u8]>> SitemapReading<B> {
         self.cut |= self.text.is_cut();
     }
 
-    /// Blanks ahead of the first mark are passed over.
+    /// Skips blanks before the first mark and decides on the form.
     fn begin(&mut self) {
         let window = self.text.window();
         let text = String::from_utf8_lossy(&window[..window.len().min(BLANKS_AT_ONCE)]);
@@ -191,8 +191,8 @@ impl<B: AsRef<[u8]>> SitemapReading<B> {
         }
     }
 
-    /// Reads as far as the text is XML; names of elements count without their prefixes, and end tags
-    /// need not match.
+    /// Parses as far as the text is XML. Prefixes of element names are ignored, and end tags need
+    /// not match.
     fn read_xml(&mut self, units: &mut Units) {
         let (window, is_over) = (self.text.window(), self.text.is_over());
         let mut reader = Reader::from_reader(window);
@@ -206,7 +206,7 @@ impl<B: AsRef<[u8]>> SitemapReading<B> {
             base: &self.base,
             reach: &self.reach,
             url_length_max: self.url_length_max,
-            place: &mut self.place,
+            position: &mut self.position,
             found: &mut self.found,
             count: &mut self.count,
             is_full: false,
@@ -226,7 +226,7 @@ impl<B: AsRef<[u8]>> SitemapReading<B> {
             let end = reader.buffer_position() as usize;
             let may_go_on = matches!(event, Event::Text(_) | Event::GeneralRef(_));
             if may_go_on && end == window.len() && !is_over && read > 0 {
-                // It is read with what follows. A text that fills the window is no URL.
+                // It is parsed again with what follows. A text that fills the window is no URL.
                 break;
             }
             units.spend(end - read + EVENT_UNITS);
@@ -242,7 +242,7 @@ impl<B: AsRef<[u8]>> SitemapReading<B> {
             && read == 0
         {
             units.spend(window.len() / 8);
-            // Where it is only not closed, more of the text may mend that.
+            // If it merely is not closed, more text may complete it.
             let is_open =
                 matches!(error, Error::Syntax(syntax) if syntax != SyntaxError::InvalidBangMarkup);
             if !is_open || is_over {
@@ -261,7 +261,8 @@ impl<B: AsRef<[u8]>> SitemapReading<B> {
         }
     }
 
-    /// Reads whole lines. The protocol wants absolute URLs; a text without any is no sitemap.
+    /// Parses complete lines. The protocol requires absolute URLs; a text without any is no
+    /// sitemap.
     fn read_lines(&mut self, units: &mut Units) {
         let (window, is_over) = (self.text.window(), self.text.is_over());
         let mut read = 0;
@@ -320,21 +321,21 @@ impl<B: AsRef<[u8]>> SitemapReading<B> {
     }
 }
 
-/// What is looked at at once: longer than any URL, and all that one is written in.
+/// Size of the window: longer than any URL with its markup.
 const WINDOW: usize = 128 << 10;
 
-/// URLs that are found before they are given out.
+/// Maximum number of URLs found before they are returned.
 const FOUND_AT_ONCE: usize = 64;
 
-/// Octets ahead of the first mark that are looked at at once.
+/// Maximum number of blanks skipped at once before the first mark.
 const BLANKS_AT_ONCE: usize = 4096;
 
-/// What it takes to read a tag, a line, and to make a URL, beside the octets.
+/// Costs of reading a tag or a line, and of building a URL, besides their bytes.
 const EVENT_UNITS: usize = 24;
 const LINE_UNITS: usize = 64;
 const RESOLVED_UNITS: usize = 128;
 
-/// Where markup ends that begins here.
+/// The end marker of the markup that starts here.
 fn end_of(window: &[u8]) -> &'static [u8] {
     let forms: [(&[u8], &'static [u8]); 3] =
         [(b"<!--", b"-->"), (b"<![CDATA[", b"]]>"), (b"<?", b"?>")];
@@ -342,12 +343,12 @@ fn end_of(window: &[u8]) -> &'static [u8] {
     form.map_or(b">", |(_, end)| end)
 }
 
-/// The elements that hold one URL each.
+/// The elements that contain one URL each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Container {
     /// `url` of a sitemap: the URL is in `loc`.
     Url,
-    /// `sitemap` of an index: likewise.
+    /// `sitemap` of an index: the URL is in `loc`.
     Sitemap,
     /// `item` of RSS: the URL is in `link`.
     Item,
@@ -366,7 +367,7 @@ impl Container {
         })
     }
 
-    /// The child whose text is the URL.
+    /// The child element whose text is the URL.
     fn url_element(self) -> &'static [u8] {
         match self {
             Container::Url | Container::Sitemap => b"loc",
@@ -376,15 +377,15 @@ impl Container {
     }
 }
 
-/// Takes in what is found, up to the limit.
+/// Collects the URLs that are found, up to the limit.
 struct Finder<'a> {
     base: &'a Base,
     reach: &'a Reach,
     url_length_max: usize,
-    place: &'a mut Place,
+    position: &'a mut XmlPosition,
     found: &'a mut VecDeque<Step>,
     count: &'a mut usize,
-    /// There are more than one sitemap may hold.
+    /// There are more than the maximum.
     is_full: bool,
 }
 
@@ -394,47 +395,48 @@ impl Finder<'_> {
             Event::Start(tag) => {
                 let name = tag.local_name();
                 if let Some(begun) = Container::of(name.as_ref()) {
-                    *self.place = Place {
+                    *self.position = XmlPosition {
                         container: Some(begun),
-                        ..Place::default()
+                        ..XmlPosition::default()
                     };
-                } else if let Some(container) = self.place.container {
-                    self.place.depth += 1;
-                    if self.place.depth == 1 && name.as_ref() == container.url_element() {
-                        self.place.url = Some(String::new());
+                } else if let Some(container) = self.position.container {
+                    self.position.depth += 1;
+                    if self.position.depth == 1 && name.as_ref() == container.url_element() {
+                        self.position.url = Some(String::new());
                     }
-                    if self.place.depth == 1 {
+                    if self.position.depth == 1 {
                         self.put_link(container, &tag, units);
                     }
                 }
             }
             Event::Empty(tag) => {
-                if let Some(container) = self.place.container
-                    && self.place.depth == 0
+                if let Some(container) = self.position.container
+                    && self.position.depth == 0
                 {
                     self.put_link(container, &tag, units);
                 }
             }
             Event::End(tag) => {
                 if Container::of(tag.local_name().as_ref()).is_some() {
-                    self.place.container = None;
+                    self.position.container = None;
                 }
-                self.place.depth = self.place.depth.saturating_sub(1);
-                if let (Some(container), Some(url)) = (self.place.container, self.place.url.take())
+                self.position.depth = self.position.depth.saturating_sub(1);
+                if let (Some(container), Some(url)) =
+                    (self.position.container, self.position.url.take())
                 {
                     self.put_reference(container, &url, units);
                 }
             }
-            Event::Text(text) => push(&mut self.place.url, &text),
-            Event::CData(text) => push(&mut self.place.url, &text),
+            Event::Text(text) => push(&mut self.position.url, &text),
+            Event::CData(text) => push(&mut self.position.url, &text),
             Event::GeneralRef(reference) => {
-                push(&mut self.place.url, resolved(&reference).as_bytes());
+                push(&mut self.position.url, resolved(&reference).as_bytes());
             }
             _ => {}
         }
     }
 
-    /// Takes the `href` of a feed's `link`, if it leads to what the entry is about.
+    /// Handles the `href` of a feed's `link`, if it points to the entry itself.
     fn put_link(&mut self, container: Container, tag: &BytesStart<'_>, units: &mut Units) {
         if container != Container::Entry || tag.local_name().as_ref() != b"link" {
             return;
@@ -484,7 +486,7 @@ fn unescaped(attribute: &Attribute<'_>) -> String {
     )
 }
 
-/// What an entity or a character reference stands for; one that is unknown stays as it is.
+/// The value of an entity or a character reference; an unknown one stays as it is.
 fn resolved(reference: &BytesRef<'_>) -> String {
     if let Ok(Some(character)) = reference.resolve_char_ref() {
         return character.to_string();
@@ -493,7 +495,7 @@ fn resolved(reference: &BytesRef<'_>) -> String {
     resolve_xml_entity(&name).map_or_else(|| format!("&{name};"), str::to_owned)
 }
 
-/// No URL is so long that more of it were of use.
+/// Text beyond the maximum length of a URL is dropped.
 fn push(url: &mut Option<String>, text: &[u8]) {
     if let Some(url) = url
         && url.len() <= super::url::LENGTH_MAX
@@ -554,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_names_a_page_a_line() {
+    fn a_text_has_one_url_per_line() {
         check(
             "http://a.test/1\r\n\nhttps://b.test/2 \nnonsense\n",
             &["http://a.test/1", "https://b.test/2"],
@@ -578,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_in_html_is_no_sitemap() {
+    fn an_html_page_is_not_a_sitemap() {
         check(
             "<!DOCTYPE html><html><body><a href=/x>&nbsp;<br></p></body></html>",
             &[],
@@ -586,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_before_broken_xml_counts() {
+    fn urls_before_malformed_xml_count() {
         let broken = "<urlset><url><loc>http://a.test/1</loc></url><url><loc>http://a.test/2</loc></url><url <";
         check(broken, &["http://a.test/1", "http://a.test/2"]);
         assert!(parse(broken).cut);
@@ -632,7 +634,7 @@ mod tests {
         assert_eq!((text.pages.len(), text.cut), (URLS_MAX, true));
     }
 
-    /// All that a sitemap names, read in the smallest steps; how many they were.
+    /// Parses in the smallest steps; returns the result and the number of steps.
     fn steps(body: &[u8]) -> (Sitemap, usize) {
         let at = CrawlUrl::parse("http://a.test/maps/1.xml").unwrap();
         let mut reading = SitemapReading::new(body, None, &at, Some(200), usize::MAX);
@@ -651,7 +653,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sitemap_read_in_steps_is_the_same_also_from_a_gzip_file() {
+    fn a_sitemap_read_in_steps_from_plain_or_gzip_gives_the_same_urls() {
         let long: String = (0..5000)
             .map(|n| format!("<url><!-- {n} --><loc>/ü?a={n}&amp;b=&#38;</loc></url>\n"))
             .collect();
@@ -672,7 +674,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_longer_than_anything_that_matters_is_skipped() {
+    fn a_construct_longer_than_the_window_is_skipped() {
         let long = "x".repeat(3 * WINDOW);
         let after = "<url><loc>/x</loc></url></urlset>";
         for inside in [
@@ -708,7 +710,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sitemap_may_break_off_anywhere() {
+    fn a_sitemap_may_be_truncated_anywhere() {
         for cut in 0..=URLSET.len() {
             let at = CrawlUrl::parse("http://a.test/").unwrap();
             let found = Sitemap::parse(&URLSET.as_bytes()[..cut], None, &at);

@@ -1,23 +1,25 @@
-//! Structured fields (RFC 9651), read member by member: one that is no good spoils no other.
+//! Parses structured fields (RFC 9651) member by member: an invalid member does not affect the
+//! others.
 //!
-//! The RFC would have the whole field ignored then. What is read here slows a crawl down or marks
-//! it as cached, and half of what a server says is better heard than nothing.
+//! Hand-written, because the RFC ignores the whole field in that case, and so does the crate `sfv`. The
+//! fields parsed here slow a crawl down or mark a reply as cached, so a partial result is better than
+//! none; servers in use send such fields, as the vectors of `tests/conformance_ratelimit.rs` show.
 
-/// The members of a list or dictionary, without the white space around them.
+/// The members of a list or dictionary, without surrounding white space.
 pub(super) fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     Split::new(value, b',').filter(|member| !member.is_empty())
 }
 
-/// What a member begins with, and its parameters: a key, and a value unless it is a bare flag.
+/// The first part of a member, and its parameters: a key, and a value unless it is a flag.
 pub(super) fn item(member: &[u8]) -> (&[u8], impl Iterator<Item = Pair<'_>>) {
     let mut parts = Split::new(member, b';');
     (parts.next().unwrap_or_default(), parts.map(pair))
 }
 
-/// A key and what stands behind its equals sign.
+/// A key and the value after its equals sign.
 pub(super) type Pair<'a> = (&'a [u8], Option<&'a [u8]>);
 
-/// Takes a key and its value apart.
+/// Splits a key and its value.
 pub(super) fn pair(part: &[u8]) -> Pair<'_> {
     match part.iter().position(|&byte| byte == b'=') {
         Some(at) => (part[..at].trim_ascii(), Some(part[at + 1..].trim_ascii())),
@@ -44,8 +46,8 @@ pub(super) fn string(value: &[u8]) -> Option<String> {
     Some(text)
 }
 
-/// A number that is not negative: digits, and perhaps a fraction. Infinite where it is beyond
-/// what an `f64` holds.
+/// A non-negative number: digits, optionally with a fraction. Infinite if it exceeds the range of
+/// `f64`.
 pub(super) fn number(value: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(value).ok()?;
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
@@ -53,7 +55,7 @@ pub(super) fn number(value: &[u8]) -> Option<f64> {
     (digits(whole) && digits(fraction)).then(|| text.parse().ok())?
 }
 
-/// Pieces of a value between separators that stand outside of quoted strings.
+/// Splits a value at separators outside of quoted strings.
 struct Split<'a> {
     rest: Option<&'a [u8]>,
     separator: u8,

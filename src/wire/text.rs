@@ -1,11 +1,11 @@
-//! Texts of servers, made fit to be shown on a terminal.
+//! Makes text from servers safe for display on a terminal.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Whether a terminal may take a character for something other than one to show: the control characters
-/// of ASCII and those of C1 (U+0080 to U+009F, of which one begins commands as ESC [ does), the
-/// separators of lines, and what turns the direction of writing.
+/// Returns whether a terminal may interpret a character instead of displaying it: the control
+/// characters of ASCII and of C1 (U+0080 to U+009F, one of which starts commands like ESC [), line
+/// separators, and those that change the writing direction.
 pub fn is_control(char: char) -> bool {
     char.is_control()
         || matches!(
@@ -14,7 +14,7 @@ pub fn is_control(char: char) -> bool {
         )
 }
 
-/// The text with `\u009b` in the place of such a character. Line ends and tabs stay.
+/// Replaces such characters by escapes like `\u009b`. Line ends and tabs stay.
 pub fn printable(text: &str) -> Cow<'_, str> {
     let is_shown = |char: char| matches!(char, '\n' | '\t') || !is_control(char);
     if text.chars().all(is_shown) {
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_commands_a_terminal_is_shown_as_its_number() {
+    fn control_characters_are_displayed_as_escapes() {
         let check = |text: &str, shown: &str| assert_eq!(printable(text), shown);
         check("plain, bücher 💡\n\tmore", "plain, bücher 💡\n\tmore");
         check("\x1b[31mred\x07", "\\u001b[31mred\\u0007");

@@ -1,5 +1,4 @@
-//! URLs as the crawl knows them: http and https only, in one canonical form that fits in 24 bytes
-//! and its text.
+//! URLs of a crawl: http and https only, in one canonical form, stored as their text plus 24 bytes.
 
 mod base;
 mod plain;
@@ -18,29 +17,30 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// An absolute http or https URL in canonical form.
 ///
-/// Read as the WHATWG URL standard says (a browser's reading), then:
-/// - the fragment is dropped, it never leaves the client;
-/// - user and password are dropped: credentials that lie about in links are not ours to send, and
-///   a user who has some says so with a header;
-/// - the root dot of a host (`example.com.`) is dropped, or a site could be crawled twice at twice
-///   the pace;
-/// - hex digits of percent-encoded octets in the path are upper-cased (RFC 3986, 6.2.2.1). Nothing
-///   is decoded, since servers differ in what they make of it;
-/// - the query is kept as it is: nothing in it is known to be without meaning.
+/// Parsed by the WHATWG URL standard (as browsers do), then:
+/// - the fragment is removed, since it is never sent;
+/// - user and password are removed: credentials in links are not ours to send, and users configure
+///   theirs as a header;
+/// - the final dot of a host (`example.com.`) is removed, otherwise a site could be crawled twice
+///   at twice the pace;
+/// - hex digits of percent-encoded bytes in the path become upper case (RFC 3986, 6.2.2.1). Nothing
+///   is decoded, since servers interpret that differently;
+/// - the query is unchanged: no part of it is known to be meaningless.
 ///
-/// Host case, IDNA, default port, dot segments and the empty path are the standard's own work.
+/// The standard itself normalises the host's case, IDNA, the default port, dot segments and the
+/// empty path.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CrawlUrl {
     text: Box<str>,
     host_end: u16,
     path_start: u16,
-    /// Where the `?` is, or the end of the text.
+    /// Offset of the `?`, or of the end of the text.
     path_end: u16,
     port: u16,
 }
 
 impl CrawlUrl {
-    /// Reads an absolute URL.
+    /// Parses an absolute URL.
     pub fn parse(input: &str) -> Result<Self, UrlError> {
         match plain::read(input) {
             Some(url) => Ok(url),
@@ -48,11 +48,11 @@ impl CrawlUrl {
         }
     }
 
-    /// Reads a line of a seeds file: a URL, or a bare host (with port or path) for which `http://`
-    /// is meant.
+    /// Parses a line of a seeds file: a URL, or a bare host (with port or path), for which
+    /// `http://` is assumed.
     ///
-    /// A bare name must have a dot or a port, or be `localhost`: a stray word is a mistake, not a
-    /// host.
+    /// A bare name must contain a dot or a port, or be `localhost`: any other word is a mistake and
+    /// not a host.
     pub fn parse_seed(line: &str) -> Result<Self, UrlError> {
         let line = line.trim();
         if line.is_empty() {
@@ -85,7 +85,7 @@ impl CrawlUrl {
         Self::parse(&format!("http://{line}"))
     }
 
-    /// The URL of an origin and a request target, both as they were read from one.
+    /// The URL with this origin and request target, both taken from another URL.
     pub fn of_parts(is_https: bool, host: &str, port: u16, target: &str) -> Self {
         let (scheme, own_port) = if is_https {
             ("https://", 443)
@@ -114,7 +114,7 @@ impl CrawlUrl {
         }
     }
 
-    /// Resolves a reference found on this page. For many of them, make a [`Base`] once.
+    /// Resolves a reference found on this page. For many references, create a [`Base`] once.
     pub fn join(&self, reference: &str) -> Result<Self, UrlError> {
         Base::of(self).join(reference)
     }
@@ -129,7 +129,7 @@ impl CrawlUrl {
         &self.text
     }
 
-    /// Whether TLS is asked for.
+    /// Returns whether the scheme is https.
     pub fn is_https(&self) -> bool {
         self.text.as_bytes()[4] == b's'
     }
@@ -144,7 +144,7 @@ impl CrawlUrl {
         &self.text[self.host_start()..usize::from(self.host_end)]
     }
 
-    /// The host: a name for DNS, or an address that needs none.
+    /// The host: a DNS name or an address.
     pub fn host(&self) -> Host<'_> {
         let text = self.host_str();
         if let Some(inner) = text.strip_prefix('[') {
@@ -159,33 +159,34 @@ impl CrawlUrl {
         }
     }
 
-    /// The port, the scheme's own where none is written.
+    /// The port; the scheme's default if none is written.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Host, and port where it is not the scheme's own: the value of a Host field.
+    /// The host, with the port unless it is the scheme's default: the value of a Host field.
     pub fn authority(&self) -> &str {
         &self.text[self.host_start()..usize::from(self.path_start)]
     }
 
-    /// The throttling scope a URL has when nobody says otherwise: its authority, so that http and
-    /// https on their own ports are one scope.
+    /// The default throttling scope of a URL: its authority, so that http and https on their
+    /// default ports share a scope.
     pub fn scope_key(&self) -> &str {
         self.authority()
     }
 
-    /// Scheme, host and port, as `https://example.com:8443`: what shares connections and robots.txt.
+    /// Scheme, host and port, as in `https://example.com:8443`: the unit that shares connections
+    /// and robots.txt.
     pub fn origin(&self) -> &str {
         &self.text[..usize::from(self.path_start)]
     }
 
-    /// Path and query, as a request line wants them (RFC 9112, 3.2.1).
+    /// Path and query, as in a request line (RFC 9112, 3.2.1).
     pub fn request_target(&self) -> &str {
         &self.text[usize::from(self.path_start)..]
     }
 
-    /// The path; begins with a slash.
+    /// The path; starts with a slash.
     pub fn path(&self) -> &str {
         &self.text[usize::from(self.path_start)..usize::from(self.path_end)]
     }
@@ -195,7 +196,8 @@ impl CrawlUrl {
         self.text.get(usize::from(self.path_end) + 1..)
     }
 
-    /// The first value of this name in the query, read as a form's: with escapes and `+` undone.
+    /// The first value of this parameter in the query, decoded as in a form (percent-encoding and
+    /// `+`).
     pub fn query_value(&self, name: &str) -> Option<String> {
         let read = |text: &str| {
             let text = text.replace('+', " ");
@@ -208,17 +210,17 @@ impl CrawlUrl {
         })
     }
 
-    /// The domain somebody registered, by the public suffix list (`bbc.co.uk`, `me.github.io`).
+    /// The registrable domain by the public suffix list (`bbc.co.uk`, `me.github.io`).
     ///
-    /// Where there is none (an address, `localhost`, a public suffix itself) it is the whole host.
+    /// If there is none (an address, `localhost`, a public suffix itself) it is the whole host.
     pub fn registrable_domain(&self) -> &str {
         self.domain().unwrap_or(self.host_str())
     }
 
-    /// The same; `None` where there is none.
+    /// The same; `None` if there is none.
     ///
-    /// The list's private suffixes are suffixes too: who has a name at a host of many (`github.io`)
-    /// shares it with nobody.
+    /// The list's private suffixes count as well: a name below a shared host (`github.io`) is a
+    /// domain of its own.
     pub fn domain(&self) -> Option<&str> {
         match self.host() {
             Host::Name(name) => psl::domain_str(name),
@@ -226,10 +228,10 @@ impl CrawlUrl {
         }
     }
 
-    /// Leaves out query parameters, and `;name=value` parameters of the path, by name.
+    /// Removes query parameters, and `;name=value` parameters of the path, by name.
     ///
-    /// A pattern is a name, compared without regard to ASCII case, or a beginning followed by `*`
-    /// (`utm_*`). What stays keeps its order and its spelling.
+    /// A pattern is a name, compared ignoring ASCII case, or a prefix followed by `*` (`utm_*`).
+    /// The rest keeps its order and spelling.
     pub fn drop_parameters(self, patterns: &[String]) -> Self {
         if patterns.is_empty() {
             return self;
@@ -241,7 +243,7 @@ impl CrawlUrl {
         let path = kept_path(self.path(), keeps);
         let query = self.query().map(|query| {
             let kept: Vec<&str> = query.split('&').filter(keeps).collect();
-            // An empty query that was there stays; one that lost its last parameter goes.
+            // An empty query stays; one that lost its last parameter is removed.
             (!kept.is_empty()).then(|| kept.join("&"))
         });
         let length = path.len() + query.iter().flatten().map(|q| q.len() + 1).sum::<usize>();
@@ -255,15 +257,15 @@ impl CrawlUrl {
             text.push('?');
             text.push_str(&query);
         }
-        // Read anew: a segment like `..;id=1` becomes a dot segment only now.
+        // Parsed again, because a segment like `..;id=1` becomes a dot segment only now.
         Self::parse(&text).unwrap_or(self)
     }
 
-    /// What the seen set remembers of a URL.
+    /// The hash of a URL in the seen set.
     ///
-    /// Sixty-four bits of XXH3: among a thousand million URLs the chance that any two collide, and
-    /// one page is wrongly taken as seen, is three in a hundred, for half the memory of 128 bits.
-    /// The function is fixed and unseeded, because fingerprints are written to disk.
+    /// 64 bits of XXH3: among a thousand million URLs the probability of any collision, by which
+    /// one page is wrongly taken as seen, is three per cent, for half the memory of 128 bits. The
+    /// function is fixed and unseeded, because fingerprints are written to disk.
     pub fn fingerprint(&self) -> u64 {
         xxh3_64(self.text.as_bytes())
     }
@@ -272,7 +274,7 @@ impl CrawlUrl {
         if self.is_https() { 8 } else { 7 }
     }
 
-    /// Of a text that is canonical but for the hex digits in its path.
+    /// From a text that is canonical except for the hex digits in its path.
     fn of_text(mut text: String, host_end: usize, port: u16) -> Result<Self, UrlError> {
         if text.len() > LENGTH_MAX {
             return Err(UrlError::Long);
@@ -306,24 +308,24 @@ impl fmt::Debug for CrawlUrl {
     }
 }
 
-/// A host, as a URL names it.
+/// The host of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host<'a> {
-    /// A name, lower-cased and in IDNA's ASCII form, without a root dot.
+    /// A name in lower case, in IDNA's ASCII form, without a final dot.
     Name(&'a str),
-    /// An address in the place of a name.
+    /// An IP address.
     Address(IpAddr),
 }
 
-/// Whether everybody may have a name below this one, which is in lower case: `com`, `co.uk`,
-/// `github.io`.
+/// Returns whether this name (in lower case) is a public suffix, below which anyone can register:
+/// `com`, `co.uk`, `github.io`.
 #[cfg(feature = "cookies")]
 pub(crate) fn is_public_suffix(name: &str) -> bool {
     psl::suffix_str(name) == Some(name)
 }
 
-/// The registrable domain of a host's name by the public suffix list, or the host itself where there is
-/// none: it is an address, `localhost`, or a public suffix.
+/// The registrable domain of a host by the public suffix list, or the host itself if there is none:
+/// it is an address, `localhost`, or a public suffix.
 pub fn registrable(host: &str) -> &str {
     let is_address = host.starts_with('[') || host.parse::<std::net::Ipv4Addr>().is_ok();
     psl::domain_str(host)
@@ -331,7 +333,7 @@ pub fn registrable(host: &str) -> &str {
         .unwrap_or(host)
 }
 
-/// Reads any URL, also one that we would not fetch, against a base if there is one.
+/// Parses any URL, including those that cannot be fetched, against an optional base.
 pub fn read(input: &str, base: Option<&str>) -> Result<Reading, UrlError> {
     let parsed = parse(input, base)?;
     Ok(Reading {
@@ -340,8 +342,8 @@ pub fn read(input: &str, base: Option<&str>) -> Result<Reading, UrlError> {
     })
 }
 
-/// Path and query of a URL, as robots rules are about them, or of a reference without scheme and
-/// host. The URL may be one that is not fetched.
+/// The path and query to which robots rules apply, of a URL or of a reference without scheme and
+/// host. URLs that cannot be fetched are accepted.
 pub fn request_target_of(input: &str) -> Result<String, UrlError> {
     parse(input, Some("http://base.invalid/"))?.request_target()
 }
@@ -357,20 +359,20 @@ fn parse(input: &str, base: Option<&str>) -> Result<Parsed, UrlError> {
     }
 }
 
-/// How a URL reads by the standard, and what we make of it.
+/// A URL as parsed by the standard, and as used by the crawl.
 #[derive(Clone, Debug)]
 pub struct Reading {
     /// The standard's serialization, with user, password and fragment.
     pub href: String,
-    /// What we would fetch, or why we would not.
+    /// The URL to fetch, or why it cannot be fetched.
     pub url: Result<CrawlUrl, UrlError>,
 }
 
-/// Why a text is no URL that we can fetch.
+/// Why a text is not a URL that can be fetched.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum UrlError {
-    /// Nothing there.
+    /// The text is empty.
     #[error("the URL is empty")]
     Empty,
     /// Longer than [`LENGTH_MAX`].
@@ -379,22 +381,22 @@ pub enum UrlError {
     /// A relative reference where an absolute URL is needed.
     #[error("not an absolute URL (http://HOST/… or https://HOST/…)")]
     Relative,
-    /// A scheme that is not fetched.
-    #[error("the scheme {0}: is not fetched, only http: and https: are")]
+    /// A scheme other than http and https.
+    #[error("the scheme {0}: is not supported (only http: and https:)")]
     Scheme(Box<str>),
     /// No host.
-    #[error("the URL names no host")]
+    #[error("the URL has no host")]
     NoHost,
-    /// A host that is no name and no address.
+    /// The host is neither a name nor an address.
     #[error("the host is neither a name nor an address")]
     Host,
-    /// A port that is no number up to 65535.
+    /// The port is not a number up to 65535.
     #[error("the port is not a number from 0 to 65535")]
     Port,
 }
 
 impl UrlError {
-    /// The stable name.
+    /// Stable error code.
     pub const fn code(&self) -> &'static str {
         match self {
             UrlError::Empty => "empty",
@@ -407,17 +409,17 @@ impl UrlError {
         }
     }
 
-    /// Whether another try may end otherwise: never.
+    /// Returns whether a retry may succeed: never.
     pub const fn is_retryable(&self) -> bool {
         false
     }
 }
 
-/// The longest URL that can be held at all, so that an offset takes two bytes. Servers seldom take
-/// more than 8 KiB; `URLLENGTH_LIMIT` is where a crawl says so.
+/// Maximum length of a URL, so that an offset fits into two bytes. Servers rarely accept more than
+/// 8 KiB; `URLLENGTH_LIMIT` is the crawl's own limit.
 pub const LENGTH_MAX: usize = u16::MAX as usize;
 
-/// Whether a parameter pattern names this parameter.
+/// Returns whether a parameter pattern matches this parameter.
 fn names(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(beginning) => name
@@ -427,7 +429,7 @@ fn names(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// The path without the `;name=value` parameters that are not kept.
+/// The path without the `;name=value` parameters for which `keeps` is false.
 fn kept_path(path: &str, keeps: impl Fn(&&str) -> bool) -> String {
     let mut kept = String::with_capacity(path.len());
     for segment in path.split_inclusive('/') {
@@ -446,7 +448,7 @@ fn kept_path(path: &str, keeps: impl Fn(&&str) -> bool) -> String {
     kept
 }
 
-/// Upper-cases the hex digits of percent-encoded octets.
+/// Converts the hex digits of percent-encoded bytes to upper case.
 fn upper_case_octets(text: &mut str) {
     let mut from = 0;
     while let Some(at) = text[from..].find('%').map(|at| from + at) {

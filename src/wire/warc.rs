@@ -1,7 +1,7 @@
-//! WARC/1.1 records (ISO 28500:2017), written into a byte vector.
+//! Writes WARC/1.1 records (ISO 28500:2017) into a byte vector.
 //!
-//! A record is a few named fields and a block of bytes; whoever writes the file compresses each
-//! record into a gzip member of its own. Nothing here knows of files, pages or clocks.
+//! A record consists of a few named fields and a block of bytes; the caller compresses each record
+//! into a gzip member of its own. This file does not depend on files, pages or clocks.
 
 use std::fmt;
 use std::io::Write as _;
@@ -12,33 +12,33 @@ use data_encoding::BASE32;
 
 use crate::base::time::Wall;
 
-/// One record: what its header fields say, and its block.
+/// One record: its header fields, and its block.
 #[derive(Clone, Debug)]
 pub struct Record<'a> {
-    /// What kind of record it is.
+    /// Type of the record.
     pub kind: RecordKind,
-    /// Its own id, used once in the world.
+    /// Its own, globally unique id.
     pub id: RecordId,
-    /// When the capture began; the same for all records of one capture (section 5.4).
+    /// Start of the capture; the same for all records of one capture (section 5.4).
     pub date: Wall,
-    /// The URI that was asked for.
+    /// The requested URI.
     pub target: Option<&'a str>,
-    /// The address that answered.
+    /// The address of the server.
     pub address: Option<IpAddr>,
     /// Another record of the same capture.
     pub concurrent_to: Option<RecordId>,
     /// The `warcinfo` record of the file this record is written to.
     pub warcinfo: Option<RecordId>,
-    /// Protocols used, as in `http/1.1` and `tls/1.3`; one proposed `WARC-Protocol` field each.
+    /// Protocols used, such as `http/1.1` and `tls/1.3`; one proposed `WARC-Protocol` field each.
     pub protocols: &'a [&'a str],
     /// The TLS cipher suite by its IANA name, in the proposed `WARC-Cipher-Suite` field.
     pub cipher: Option<&'a str>,
-    /// Why the block is not whole: `length`, `time`, `disconnect` or `unspecified`.
+    /// Why the block is incomplete: `length`, `time`, `disconnect` or `unspecified`.
     pub truncated: Option<&'static str>,
-    /// The file this record was first written to; for `warcinfo` only.
+    /// Name of the file to which this record was first written; for `warcinfo` only.
     pub filename: Option<&'a str>,
-    /// Digest of the payload. Leave it out where the block is chunked: readers do not agree
-    /// whether chunk framing is part of the payload, and accept a record without it.
+    /// Digest of the payload. Leave it out if the block is chunked: readers disagree on whether
+    /// chunk framing is part of the payload, and accept a record without it.
     pub payload_digest: Option<Digest>,
     /// Media type of the block; usually [`RecordKind::content_type`].
     pub content_type: &'a str,
@@ -67,7 +67,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Appends the whole record: version line, fields, block, and the two line ends after it.
+    /// Appends the complete record: version line, fields, block, and the two line ends after it.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.reserve(self.block.len() + 1024);
         self.write_head(Digest::of(self.block), out);
@@ -75,7 +75,7 @@ impl<'a> Record<'a> {
         out.extend_from_slice(b"\r\n\r\n");
     }
 
-    /// Appends what stands before the block, whose digest is known.
+    /// Appends the part before the block, given the block's digest.
     pub(crate) fn write_head(&self, block_digest: Digest, out: &mut Vec<u8>) {
         out.extend_from_slice(b"WARC/1.1\r\n");
         field(out, "WARC-Type", self.kind.name());
@@ -115,16 +115,16 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The kinds of record that are written (section 6).
+/// The types of records that are written (section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordKind {
-    /// Says what wrote the file and how.
+    /// Describes the program that wrote the file.
     Warcinfo,
-    /// A request as it left.
+    /// A request as sent.
     Request,
-    /// A reply as it came.
+    /// A reply as received.
     Response,
-    /// What is known about a capture beyond its bytes.
+    /// What is known about a capture besides its bytes.
     Metadata,
 }
 
@@ -139,7 +139,7 @@ impl RecordKind {
         }
     }
 
-    /// The media type of such a record's block.
+    /// The usual media type of such a record's block.
     pub const fn content_type(self) -> &'static str {
         match self {
             RecordKind::Warcinfo | RecordKind::Metadata => "application/warc-fields",
@@ -154,7 +154,8 @@ impl RecordKind {
 pub struct RecordId([u8; 16]);
 
 impl RecordId {
-    /// The UUID of 128 random bits, six of which give way to its version and variant (RFC 9562, 5.4).
+    /// A UUID from 128 random bits, six of which are replaced by version and variant (RFC 9562,
+    /// 5.4).
     pub fn from_random(mut bits: [u8; 16]) -> Self {
         bits[6] = bits[6] & 0x0f | 0x40;
         bits[8] = bits[8] & 0x3f | 0x80;
@@ -177,7 +178,7 @@ impl fmt::Display for RecordId {
     }
 }
 
-/// A stream of record ids drawn from one seed: the same seed gives the same ids.
+/// A deterministic stream of record ids from one seed.
 #[derive(Clone, Debug)]
 pub struct RecordIds {
     seed: [u8; 16],
@@ -185,7 +186,7 @@ pub struct RecordIds {
 }
 
 impl RecordIds {
-    /// Ids drawn from `seed`. Two crawls must not share a seed, or their records share ids.
+    /// Ids derived from `seed`. Two crawls must not share a seed, or their records share ids.
     pub fn new(seed: [u8; 16]) -> Self {
         RecordIds { seed, drawn: 0 }
     }
@@ -202,7 +203,7 @@ impl RecordIds {
     }
 }
 
-/// A SHA-1 digest, written `sha1:` and base32 as web archives do.
+/// A SHA-1 digest, displayed as `sha1:` and base32, as in web archives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Digest([u8; 20]);
 
@@ -212,10 +213,10 @@ impl Digest {
         Digest::made(&digest::digest(&SHA1, bytes))
     }
 
-    /// The digest of a payload: the body without chunk framing, content codings left as they are.
+    /// The digest of a payload: the body without chunk framing, but with content codings.
     ///
-    /// `body` is what came after the head. Where chunk framing is broken or ends early the digest
-    /// covers the data of what could be followed.
+    /// `body` is everything after the head. If chunk framing is broken or truncated, the digest
+    /// covers the data up to there.
     pub fn of_payload(body: &[u8], chunked: bool) -> Self {
         if !chunked {
             return Digest::of(body);
@@ -225,7 +226,7 @@ impl Digest {
         payload.finish()
     }
 
-    /// As it shows itself.
+    /// The same text as its `Display` form.
     pub fn text(&self) -> [u8; 37] {
         let mut text = *b"sha1:00000000000000000000000000000000";
         BASE32.encode_mut(&self.0, &mut text[5..]);
@@ -243,12 +244,12 @@ impl fmt::Display for Digest {
     }
 }
 
-/// A block of `application/warc-fields`: named values, one a line.
+/// A block of `application/warc-fields`: named values, one per line.
 #[derive(Clone, Debug, Default)]
 pub struct Fields(Vec<u8>);
 
 impl Fields {
-    /// Appends a field. Line ends inside the value become spaces.
+    /// Appends a field. Line ends in the value become spaces.
     pub fn push(&mut self, name: &str, value: impl fmt::Display) {
         field(&mut self.0, name, OneLine(&value.to_string()));
     }
@@ -259,38 +260,38 @@ impl Fields {
     }
 }
 
-/// A digest that is made piece by piece.
+/// A digest computed in pieces.
 pub(crate) struct Hashing(digest::Context);
 
 impl Hashing {
-    /// Of nothing so far.
+    /// The digest of no bytes.
     pub fn new() -> Self {
         Hashing(digest::Context::new(&SHA1))
     }
 
-    /// And of these.
+    /// Adds bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// Of all of them.
+    /// The digest of all bytes.
     pub fn finish(self) -> Digest {
         Digest::made(&self.0.finish())
     }
 }
 
-/// The digest of a payload, made in bounded steps.
+/// The digest of a payload, computed in bounded steps.
 pub(crate) struct PayloadDigest {
     hash: Hashing,
     chunked: bool,
-    /// How far the body is read.
+    /// Offset up to which the body was read.
     at: usize,
-    /// Octets of the present chunk that are still to come.
+    /// Remaining bytes of the present chunk.
     left: usize,
 }
 
 impl PayloadDigest {
-    /// Of a body that uses the chunked coding, or not.
+    /// `chunked`: the body uses the chunked coding.
     pub fn new(chunked: bool) -> Self {
         PayloadDigest {
             hash: Hashing::new(),
@@ -300,10 +301,10 @@ impl PayloadDigest {
         }
     }
 
-    /// Reads about so many octets more of the body; whether it is over.
+    /// Reads about `most` more bytes of the body; returns whether it is finished.
     ///
-    /// Chunks (RFC 9112, 7.1) are read as leniently as it takes: bare LF, spaces around the size and
-    /// any extension are passed over.
+    /// Chunks (RFC 9112, 7.1) are parsed leniently: bare LF, spaces around the size, and extensions
+    /// are accepted.
     pub fn step(&mut self, body: &[u8], most: usize) -> bool {
         let mut rest = most;
         while self.at < body.len() && rest > 0 {
@@ -336,17 +337,17 @@ impl PayloadDigest {
         self.at == body.len()
     }
 
-    /// The digest of what was read.
+    /// The digest of the bytes read.
     pub fn finish(self) -> Digest {
         self.hash.finish()
     }
 }
 
-/// What a chunk takes beside its octets, in octets.
+/// Cost of a chunk besides its bytes, in bytes.
 const CHUNK_COST: usize = 16;
 
-/// How long the line is that a chunk begins with, and the chunk; `None` where there is none, or the
-/// last.
+/// The lengths of the line that starts a chunk, and of the chunk; `None` if there is none, or it is
+/// the last.
 fn chunk_size(body: &[u8]) -> Option<(usize, usize)> {
     let end = body.iter().position(|&byte| byte == b'\n')?;
     let line = body[..end].trim_ascii_start();
@@ -357,10 +358,10 @@ fn chunk_size(body: &[u8]) -> Option<(usize, usize)> {
 }
 
 fn field(out: &mut Vec<u8>, name: &str, value: impl fmt::Display) {
-    write!(out, "{name}: {value}\r\n").expect("a vector takes all that is written");
+    write!(out, "{name}: {value}\r\n").expect("writing to a Vec does not fail");
 }
 
-/// A value that cannot end its line, whatever it holds.
+/// A value that cannot contain a line end.
 struct OneLine<'a>(&'a str);
 
 impl fmt::Display for OneLine<'_> {
@@ -371,7 +372,7 @@ impl fmt::Display for OneLine<'_> {
     }
 }
 
-/// A URI that is one word of ASCII, whatever it holds.
+/// A URI as one word of ASCII.
 struct Uri<'a>(&'a str);
 
 impl fmt::Display for Uri<'_> {
@@ -471,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_made_in_steps_is_that_of_the_whole() {
+    fn a_digest_computed_in_steps_equals_that_of_the_whole() {
         let chunked = b"5\r\nhello\r\n1;x=y\n \n6\r\nworld!\r\n0\r\n\r\n";
         for (body, is_chunked) in [
             (&chunked[..], true),
@@ -497,7 +498,7 @@ mod tests {
         while !digest.step(&tiny, 100) {
             steps += 1;
         }
-        assert!(steps > 100, "chunks cost more than their octets: {steps}");
+        assert!(steps > 100, "chunks cost more than their bytes: {steps}");
     }
 
     #[test]
@@ -529,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_a_seed_are_version_4_all_different_and_the_same_again() {
+    fn ids_of_a_seed_are_unique_version_4_and_reproducible() {
         let draw = |seed| {
             let mut ids = RecordIds::new(seed);
             (0..100).map(|_| ids.draw().to_string()).collect::<Vec<_>>()

@@ -33,7 +33,7 @@ fn killed(server: &Server, crawl: &Crawl, seeds: &str) {
         .args(next.get_args());
     let asked = server.asked().len();
     let going = Going::start_command(command, crawl.folder(), b"");
-    server.wait_for(asked + 2);
+    server.wait_for_requests(asked + 2);
     going.signal(Signal::KILL);
     let ended = going.wait();
     assert_eq!(ended.code, None);

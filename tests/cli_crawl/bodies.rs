@@ -90,15 +90,15 @@ fn a_body_without_end_is_cut_and_kept() {
         match asked.target.as_str() {
             "/chunked" => vec![
                 raw(&head("200 OK", &["Transfer-Encoding: chunked"])),
-                Step::Forever(block, Duration::ZERO),
+                Step::Repeat(block, Duration::ZERO),
             ],
             "/closed" => vec![
                 raw(&head("200 OK", &["Connection: close"])),
-                Step::Forever(vec![b'x'; 8192], Duration::ZERO),
+                Step::Repeat(vec![b'x'; 8192], Duration::ZERO),
             ],
             "/declared" => vec![
                 raw(&head("200 OK", &["Content-Length: 999999999999"])),
-                Step::Forever(vec![b'x'; 8192], Duration::ZERO),
+                Step::Repeat(vec![b'x'; 8192], Duration::ZERO),
             ],
             "/exact" => reply("200 OK", &[], &[b'x'; 100_000]),
             _ => not_found(),

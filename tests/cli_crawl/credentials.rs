@@ -138,18 +138,18 @@ fn all_are_dropped_where_only_the_scheme_changes() {
 
 #[test]
 fn what_was_left_of_a_crawl_gets_none_that_it_would_not_have_got() {
-    let other = Server::new(|_| vec![Step::Silence]);
+    let other = Server::new(|_| vec![Step::Hang]);
     let link = other.url("/link");
     let first = Server::new(move |asked: &Asked| match asked.target.as_str() {
         "/" => page(&format!("<a href='{link}'>link</a><a href='/own'>own</a>")),
-        _ => vec![Step::Silence],
+        _ => vec![Step::Hang],
     });
     let token = ["-H", "Authorization: Bearer t0k3n"];
     let follows = ["--follow", "all", "--stop-grace", "100ms"];
     let crawl = Crawl::of(&[&first.url("/")]).with(&token).with(&follows);
     let going = crawl.start();
-    first.wait_for(2);
-    other.wait_for(1);
+    first.wait_for_requests(2);
+    other.wait_for_requests(1);
     going.signal(Signal::INT);
     let crawled = crawl.left(going.wait().expect(3));
     let (pending, results) = (crawled.read("pending.jsonl"), crawled.read("results.jsonl"));

@@ -201,10 +201,10 @@ fn sigquit_stops_in_good_order_and_sigusr1_shows_how_far_it_is() {
     let server = Server::new(|_: &Asked| page("a page"));
     let (crawl, urls) = of_pages(&server, 500, &["-s", "DOWNLOAD_DELAY=100ms"]);
     let going = crawl.start();
-    server.wait_for(2);
+    server.wait_for_requests(2);
     going.signal(Signal::USR1);
     going.signal(Signal::USR2);
-    server.wait_for(14);
+    server.wait_for_requests(14);
     going.signal(Signal::QUIT);
     let crawled = crawl.left(going.wait().expect(3));
     assert_eq!(crawled.stats()["finish_reason"], "shutdown");
@@ -222,7 +222,7 @@ fn a_second_crawl_of_the_same_directory_is_refused_and_told_whose_it_is() {
     let server = Server::new(|_: &Asked| page("a page"));
     let (crawl, urls) = of_pages(&server, 50, &["-s", "DOWNLOAD_DELAY=200ms"]);
     let going = crawl.start();
-    server.wait_for(2);
+    server.wait_for_requests(2);
     let owner = format!("process {}", going.id());
     for overwrite in [&[][..], &["--overwrite"]] {
         let mut command = crawl.command();
@@ -242,7 +242,7 @@ fn the_directory_of_a_crawl_that_was_killed_is_free_again() {
     let server = Server::new(|_: &Asked| page("a page"));
     let (crawl, _) = of_pages(&server, 50, &["-s", "DOWNLOAD_DELAY=200ms"]);
     let going = crawl.start();
-    server.wait_for(2);
+    server.wait_for_requests(2);
     going.signal(Signal::KILL);
     assert_eq!(going.wait().code, None);
     assert!(crawl.folder().join("out/.argiope-lock").exists());

@@ -53,9 +53,9 @@ fn a_line_of_progress_that_cannot_be_written_does_not_end_the_crawl() {
         let (crawl, urls) = of_pages(&server, 3000, &SLOWLY);
         let crawl = crawl.aloud();
         let going = Going::start_with_stderr(crawl.command(), crawl.folder(), b"", stderr());
-        server.wait_for(2);
+        server.wait_for_requests(2);
         going.signal(Signal::USR1);
-        server.wait_for(30);
+        server.wait_for_requests(30);
         going.signal(Signal::INT);
         let crawled = crawl.left(going.wait().expect(3));
         check_nothing_lost(&crawled, &urls);
@@ -107,7 +107,7 @@ fn a_terminal_that_is_closed_ends_the_crawl_in_good_order() {
         });
     }
     let going = Going::start_with_stderr(command, crawl.folder(), b"", written.into());
-    server.wait_for(5);
+    server.wait_for_requests(5);
     // The kernel sends SIGHUP; each write fails from here on.
     drop(shown);
     let crawled = crawl.left(going.wait().expect(3));

@@ -299,7 +299,7 @@ fn a_crawl_takes_no_huge_pages() {
     let server = Server::new(|_: &Asked| page("a page"));
     let crawl = Crawl::of(&[&server.url("/"), &server.url("/2")]).with(&["-s", "DOWNLOAD_DELAY=1"]);
     let going = crawl.start();
-    server.wait_for(2);
+    server.wait_for_requests(2);
     let status = fs::read_to_string(format!("/proc/{}/status", going.id())).expect("it runs");
     going.wait().expect(0);
     let Some(told) = status

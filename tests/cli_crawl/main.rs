@@ -5,6 +5,7 @@
 
 #[path = "../../src/base/loud.rs"]
 mod loud;
+#[expect(dead_code, reason = "other tests ask it for more")]
 #[path = "../authority/mod.rs"]
 mod authority;
 mod run;

@@ -1,9 +1,10 @@
 //! Name servers that stop working for a while: the crawl waits, and no page is lost.
 
 use std::collections::BTreeSet;
-use std::net::{SocketAddr, UdpSocket};
-use std::thread;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
+
+use argiope::testkit::dns;
 
 use crate::run::{Crawl, Crawled, code};
 use crate::server::{Server, page};
@@ -20,40 +21,22 @@ const OUTAGE: Duration = Duration::from_secs(2);
 /// A name server on loopback for which every name leads to 127.0.0.1. After some answers it has one
 /// outage, in which it answers SERVFAIL. With `caches` it still answers for names that it answered before.
 fn name_server(caches: bool) -> SocketAddr {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    let at = socket.local_addr().expect("it is bound");
-    thread::spawn(move || {
-        let (mut answered, mut failed) = (BTreeSet::new(), BTreeSet::new());
-        let mut ends_at = None;
-        let mut query = [0; 512];
-        while let Ok((length, from)) = socket.recv_from(&mut query) {
-            let name = query[12..length].iter().position(|byte| *byte == 0);
-            let end = 12 + name.expect("a name ends") + 1;
-            let name = query[12..end].to_ascii_lowercase();
-            let is_over = ends_at.is_some_and(|at| Instant::now() >= at);
-            let is_known = answered.contains(&name);
-            let is_known = is_known && (caches || failed.is_empty());
-            let fails = !is_over && answered.len() >= ANSWERED_BEFORE && !is_known;
-            let wants_ipv4 = query[end + 1] == 1;
-            let mut reply = query[..end + 4].to_vec();
-            if fails {
-                failed.insert(name);
-                if failed.len() >= FAILED_MIN {
-                    ends_at.get_or_insert(Instant::now() + OUTAGE);
-                }
-                reply[2..12].copy_from_slice(&[0x81, 0x82, 0, 1, 0, 0, 0, 0, 0, 0]);
-            } else {
-                answered.insert(name);
-                let count = u8::from(wants_ipv4);
-                reply[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, count, 0, 0, 0, 0]);
-                if wants_ipv4 {
-                    reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 1, 44, 0, 4, 127, 0, 0, 1]);
-                }
+    let (mut answered, mut failed) = (BTreeSet::new(), BTreeSet::new());
+    let mut ends_at = None;
+    dns::serve(move |name| {
+        let is_over = ends_at.is_some_and(|at| Instant::now() >= at);
+        let is_known = answered.contains(name);
+        let is_known = is_known && (caches || failed.is_empty());
+        if !is_over && answered.len() >= ANSWERED_BEFORE && !is_known {
+            failed.insert(name.to_owned());
+            if failed.len() >= FAILED_MIN {
+                ends_at.get_or_insert(Instant::now() + OUTAGE);
             }
-            let _ = socket.send_to(&reply, from);
+            return dns::Answer::Failure;
         }
-    });
-    at
+        answered.insert(name.to_owned());
+        dns::Answer::Address(Ipv4Addr::LOCALHOST)
+    })
 }
 
 /// Crawls all hosts through an outage of their name server.

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::run::{Ended, Going, argiope, check_refused, read_lines};
 use crate::server::{Asked, Server, Step, page};
 
-const README: &str = include_str!("../../README.md");
+const PAGE: &str = include_str!("../../docs/reference/probe.md");
 
 /// Runs a probe of loopback to its end.
 fn probe_once(url: &str, args: &[&str]) -> Ended {
@@ -124,30 +124,22 @@ fn result_lines_go_to_the_file_that_is_named_in_place_of_what_it_held() {
 fn every_key_of_the_report_is_documented() {
     let (report, code) = report(&thinking(0).url("/"), &["--rate", "100", "--requests", "3"]);
     assert_eq!(code, Some(0));
-    let (_, section) = README
-        .split_once("\n### The keys of `probe --json`\n")
-        .expect("the README has the section");
-    let section = section.split("\n#").next().unwrap_or(section);
-    let mut documented: Vec<&str> = section
-        .lines()
-        .filter(|line| line.starts_with("| `"))
-        .flat_map(|line| {
-            line.split('|')
-                .nth(1)
-                .unwrap_or("")
-                .split('`')
-                .skip(1)
-                .step_by(2)
-        })
-        .collect();
-    documented.sort_unstable();
+    let (first, second) = PAGE.split_once("\n## Measures\n").expect("two sections");
+    let documented = |section: &'static str| {
+        let rows = section.lines().filter(|line| line.starts_with("| `"));
+        let cells = rows.map(|row| row.split('|').nth(1).unwrap_or(""));
+        let mut names: Vec<&str> = cells
+            .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+            .collect();
+        names.sort_unstable();
+        names
+    };
     let report = report.as_object().expect("an object");
     let keys: Vec<&str> = report.keys().map(String::as_str).collect();
-    assert_eq!(documented, keys);
+    assert_eq!(documented(first), keys);
     let measures = report["latency"].as_object().expect("an object");
-    for measure in measures.keys() {
-        assert!(section.contains(&format!("`{measure}`")), "{measure}");
-    }
+    let measures: Vec<&str> = measures.keys().map(String::as_str).collect();
+    assert_eq!(documented(second), measures);
 }
 
 #[test]
@@ -362,7 +354,7 @@ fn a_signal_ends_it_early_with_a_report_of_what_was_measured() {
         "1h",
     ];
     let going = Going::start(&args, Path::new("/"), b"");
-    server.wait_for(20);
+    server.wait_for_requests(20);
     going.signal(Signal::INT);
     let ended = going.wait().expect(3);
     assert!(ended.out.starts_with("shutdown: "), "{}", ended.out);
@@ -426,7 +418,7 @@ fn a_signal_ends_a_probe_that_is_kept_busy() {
     let usual = ["probe", &url, "--allow-net", "loopback", "--rate", "10"];
     let args = [&usual[..], &["--duration", "1h", "--stall", "1h"]].concat();
     let going = Going::start(&args, Path::new("/"), b"");
-    server.wait_for(1);
+    server.wait_for_requests(1);
     going.signal(Signal::TERM);
     let ended = going.wait().expect(3);
     assert!(ended.out.starts_with("shutdown: "), "{}", ended.out);
@@ -440,7 +432,7 @@ fn any_number_of_arrivals_by_chance_begins_at_once_and_can_be_stopped() {
     let usual = ["probe", &url, "--allow-net", "loopback", "--rate", "1000"];
     let many = ["--arrivals", "poisson", "--requests", "100000000000"];
     let going = Going::start(&[&usual[..], &many].concat(), Path::new("/"), b"");
-    server.wait_for(5);
+    server.wait_for_requests(5);
     going.signal(Signal::INT);
     let ended = going.wait().expect(3);
     assert!(ended.out.starts_with("shutdown: "), "{}", ended.out);
@@ -453,7 +445,7 @@ fn what_is_never_answered_is_above_every_bound() {
     let asked = AtomicUsize::new(0);
     let server = Server::new(move |_| match asked.fetch_add(1, Ordering::SeqCst) % 10 {
         0 => page("a page"),
-        _ => vec![Step::Silence],
+        _ => vec![Step::Hang],
     });
     let url = server.url("/");
     let ask = ["--rate", "50", "--requests", "20", "--timeout", "300ms"];

@@ -1,9 +1,10 @@
 //! Servers that cannot be reached, or answer as nobody should.
 
-use std::net::{TcpListener, UdpSocket};
+use std::net::TcpListener;
 use std::process::Command;
 use std::time::Duration;
 
+use argiope::testkit::dns;
 use serde_json::Value;
 
 use crate::run::{Crawl, Going, code, detail};
@@ -19,17 +20,17 @@ fn script(asked: &Asked) -> Vec<Step> {
         "/half-a-head" => vec![raw(b"HTTP/1.1 200 OK\r\nContent-Le"), Step::Close],
         "/endless-headers" => vec![
             raw(b"HTTP/1.1 200 OK\r\n"),
-            Step::Forever(b"X-More: and more\r\n".repeat(100), Duration::ZERO),
+            Step::Repeat(b"X-More: and more\r\n".repeat(100), Duration::ZERO),
         ],
         "/endless-header" => vec![
             raw(b"HTTP/1.1 200 OK\r\nX-More: "),
-            Step::Forever(vec![b'x'; 4096], Duration::ZERO),
+            Step::Repeat(vec![b'x'; 4096], Duration::ZERO),
         ],
         "/endless-status" => vec![
             raw(b"HTTP/1.1 200 "),
-            Step::Forever(vec![b'x'; 4096], Duration::ZERO),
+            Step::Repeat(vec![b'x'; 4096], Duration::ZERO),
         ],
-        "/endless-interim" => vec![Step::Forever(
+        "/endless-interim" => vec![Step::Repeat(
             b"HTTP/1.1 103 Early Hints\r\n\r\n".to_vec(),
             Duration::ZERO,
         )],
@@ -56,7 +57,7 @@ fn script(asked: &Asked) -> Vec<Step> {
         "/endless-chunk-line" => vec![
             raw(&chunked),
             raw(b"4;"),
-            Step::Forever(vec![b'x'; 4096], Duration::ZERO),
+            Step::Repeat(vec![b'x'; 4096], Duration::ZERO),
         ],
         "/unknown-coding" => reply("200 OK", &["Content-Encoding: rot13"], b"uryyb"),
         "/broken-gzip" => reply("200 OK", &["Content-Encoding: gzip"], b"no gzip at all"),
@@ -174,20 +175,7 @@ fn a_refused_connection_says_so() {
 
 #[test]
 fn a_host_that_does_not_exist_says_so_and_is_not_tried_again() {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    let server = socket.local_addr().expect("it is bound").to_string();
-    std::thread::spawn(move || {
-        let mut query = [0; 512];
-        while let Ok((length, from)) = socket.recv_from(&mut query) {
-            // The question ends with the name's empty label, type and class.
-            let name = query[12..length].iter().position(|byte| *byte == 0);
-            let question = 12 + name.expect("a name ends") + 1 + 4;
-            let mut answer = query[..question].to_vec();
-            // A response, recursion available, NXDOMAIN; one question and nothing else.
-            answer[2..12].copy_from_slice(&[0x81, 0x83, 0, 1, 0, 0, 0, 0, 0, 0]);
-            let _ = socket.send_to(&answer, from);
-        }
-    });
+    let server = dns::serve(|_| dns::Answer::Nonexistent).to_string();
     let crawled = Crawl::of(&["http://nobody.test/", "--dns", &server])
         .with(&["-s", "RETRY_TIMES=2"])
         .run();

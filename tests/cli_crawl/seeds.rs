@@ -165,8 +165,8 @@ fn what_has_priority_goes_first() {
         .run();
     let order: Vec<String> = server
         .asked()
-        .into_iter()
-        .map(|asked| asked.target)
+        .iter()
+        .map(|asked| asked.target.clone())
         .collect();
     // The first may have gone before the others were read.
     let rest: Vec<&str> = order
@@ -187,7 +187,7 @@ fn seeds_that_trickle_in_are_crawled_as_they_come() {
     command.args([server.url("/first"), server.url("/second")]);
     let going = crate::run::Going::start_command(command, std::path::Path::new("/"), b"");
     let began = std::time::Instant::now();
-    server.wait_for(1);
+    server.wait_for_requests(1);
     let waited = began.elapsed();
     going.wait().expect(0);
     assert_eq!(server.targets(), ["/first", "/second"]);

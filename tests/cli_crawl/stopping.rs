@@ -13,7 +13,7 @@ use crate::server::{Asked, Server, Step, page, reply};
 /// Pages that take their time, and one that never comes.
 fn web(asked: &Asked) -> Vec<Step> {
     match asked.target.as_str() {
-        "/never" => vec![Step::Silence],
+        "/never" => vec![Step::Hang],
         "/late" => [vec![Step::Wait(Duration::from_secs(1))], page("late")].concat(),
         _ => page("a page"),
     }
@@ -32,7 +32,7 @@ fn once_finishes_what_is_in_flight_and_writes_down_the_rest() {
     let crawl = Crawl::of(&["--seeds", "seeds"]).with(&args).aloud();
     crawl.file("seeds", seeds.as_bytes());
     let going = crawl.start();
-    server.wait_for(5);
+    server.wait_for_requests(5);
     going.signal(Signal::INT);
     let ended = going.wait().expect(3);
     assert!(ended.took < Duration::from_secs(10), "{:?}", ended.took);
@@ -86,7 +86,7 @@ fn twice_stops_at_once_and_the_files_are_whole() {
     let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
     let crawl = Crawl::of(&urls);
     let going = crawl.start();
-    server.wait_for(3);
+    server.wait_for_requests(3);
     // Long enough for what came to have been read.
     std::thread::sleep(Duration::from_millis(200));
     going.signal(Signal::TERM);
@@ -118,7 +118,7 @@ fn a_reader_who_does_not_read_is_waited_for_until_a_signal_and_a_second_more() {
     crawl.file("seeds", seeds.as_bytes());
     let mut going = crawl.start_without_reader();
     let stdout = going.stdout();
-    server.wait_for(200);
+    server.wait_for_requests(200);
     // All is done but for the last lines.
     std::thread::sleep(Duration::from_millis(500));
     going.signal(Signal::INT);
@@ -148,7 +148,7 @@ fn a_crawl_that_only_waits_stops_at_once() {
     let (one, two) = (server.url("/1"), server.url("/2"));
     let crawl = Crawl::of(&[&one, &two, "-s", "DOWNLOAD_DELAY=1h"]);
     let going = crawl.start();
-    server.wait_for(1);
+    server.wait_for_requests(1);
     std::thread::sleep(Duration::from_millis(100));
     going.signal(Signal::INT);
     let ended = going.wait().expect(3);
@@ -196,7 +196,7 @@ fn what_is_pending_says_all_that_its_seed_said() {
     let crawl = Crawl::of(&["--seeds", "-", "-s", "DOWNLOAD_DELAY=1h"]);
     let crawl = crawl.input(format!("{first}\n{seed}\n").as_bytes());
     let going = crawl.start();
-    server.wait_for(1);
+    server.wait_for_requests(1);
     std::thread::sleep(Duration::from_millis(100));
     going.signal(Signal::INT);
     let crawled = crawl.left(going.wait().expect(3));
@@ -244,7 +244,7 @@ fn sitemaps(asked: &Asked, is_silent: bool) -> Vec<Step> {
             let targets = (0..SITEMAPS).map(|n| format!("/map/{n}"));
             xml("sitemapindex", "sitemap", targets.collect())
         }
-        "/map/0" if is_silent => vec![Step::Silence],
+        "/map/0" if is_silent => vec![Step::Hang],
         map if map.starts_with("/map/") => {
             let targets = (0..PAGES_PER_SITEMAP).map(|n| format!("/page{map}/{n}"));
             xml("urlset", "url", targets.collect())

@@ -47,7 +47,7 @@ fn a_connection_that_is_never_established() {
 
 #[test]
 fn a_handshake_that_never_ends() {
-    let server = Server::deaf(vec![Step::Silence]);
+    let server = Server::deaf(vec![Step::Hang]);
     let url = server.url("/").replace("http:", "https:");
     let crawled = Crawl::of(&[&url, "-s", "TLS_TIMEOUT=500ms"]).run();
     check(&crawled, "timeout.tls", None);
@@ -60,7 +60,7 @@ fn a_handshake_that_never_ends() {
 
 #[test]
 fn a_first_byte_that_never_comes() {
-    let server = Server::new(|_| vec![Step::Silence]);
+    let server = Server::new(|_| vec![Step::Hang]);
     let crawled = Crawl::of(&[&server.url("/"), "-s", "FIRST_BYTE_TIMEOUT=500ms"]).run();
     check(&crawled, "timeout.first_byte", None);
     let line = crawled.only();
@@ -72,14 +72,14 @@ fn a_first_byte_that_never_comes() {
 
 #[test]
 fn an_interim_reply_is_no_first_byte() {
-    let server = Server::new(|_| vec![raw(b"HTTP/1.1 103 Early Hints\r\n\r\n"), Step::Silence]);
+    let server = Server::new(|_| vec![raw(b"HTTP/1.1 103 Early Hints\r\n\r\n"), Step::Hang]);
     let crawled = Crawl::of(&[&server.url("/"), "-s", "FIRST_BYTE_TIMEOUT=500ms"]).run();
     check(&crawled, "timeout.first_byte", None);
 }
 
 #[test]
 fn a_reply_that_falls_silent() {
-    let silent = |sent: Vec<u8>| Server::new(move |_| vec![raw(&sent), Step::Silence]);
+    let silent = |sent: Vec<u8>| Server::new(move |_| vec![raw(&sent), Step::Hang]);
     let server = silent([&head("200 OK", &["Content-Length: 9"])[..], b"four"].concat());
     let crawled = Crawl::of(&[&server.url("/"), "-s", "IDLE_TIMEOUT=500ms"]).run();
     check(&crawled, "timeout.idle", Some("time"));
@@ -96,7 +96,7 @@ fn a_reply_that_drips_more_slowly_than_the_least_rate() {
     let server = Server::new(|_| {
         vec![
             raw(&head("200 OK", &["Content-Length: 100000"])),
-            Step::Forever(b"drip".to_vec(), Duration::from_millis(250)),
+            Step::Repeat(b"drip".to_vec(), Duration::from_millis(250)),
         ]
     });
     let crawled = Crawl::of(&[&server.url("/")]).run();
@@ -116,12 +116,12 @@ fn a_fetch_that_takes_too_long_in_all() {
     let server = Server::new(|_| {
         vec![
             raw(&head("200 OK", &["Content-Length: 100000"])),
-            Step::Forever(b"drip".to_vec(), Duration::from_millis(20)),
+            Step::Repeat(b"drip".to_vec(), Duration::from_millis(20)),
         ]
     });
     let crawled = Crawl::of(&[&server.url("/"), "--timeout", "700ms"]).run();
     check(&crawled, "timeout.total", Some("time"));
-    let server = Server::new(|_| vec![Step::Silence]);
+    let server = Server::new(|_| vec![Step::Hang]);
     let crawled = Crawl::of(&[&server.url("/"), "--timeout", "500ms"]).run();
     check(&crawled, "timeout.total", None);
 }
@@ -129,7 +129,7 @@ fn a_fetch_that_takes_too_long_in_all() {
 #[test]
 fn a_slow_page_holds_nobody_else_up() {
     let server = Server::new(|asked: &Asked| match asked.target.as_str() {
-        "/slow" => vec![Step::Silence],
+        "/slow" => vec![Step::Hang],
         _ => page("quick"),
     });
     let quick: Vec<String> = (0..20).map(|n| server.url(&format!("/{n}"))).collect();

@@ -72,7 +72,7 @@ fn a_certificate_is_trusted_once_its_authority_is() {
     let expected = format!("a.test:{}", server.port());
     assert_eq!(host.header("Host"), Some(expected.as_str()));
     // It says good-bye in TLS's own words, so that the server knows nothing was cut off.
-    server.wait_for_partings(1);
+    server.wait_for_ends(1);
 }
 
 #[test]

@@ -5,12 +5,14 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::origin::read_head;
+use argiope::testkit::server::{Acceptor, loopback};
 
 /// A proxy on the loopback device. Every host behind it is one origin.
 pub struct Proxy {
     pub at: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
+    /// Accepts until it is dropped.
+    _acceptor: Acceptor,
 }
 
 /// How a proxy answers whoever asks for a tunnel, or for a page.
@@ -54,20 +56,14 @@ impl Proxy {
     where
         F: Fn(TcpStream, &Mutex<Vec<String>>) -> io::Result<()> + Send + Sync + 'static,
     {
-        let at = listener.local_addr().expect("it is bound");
         let asked: Arc<Mutex<Vec<String>>> = Arc::default();
-        let (told, serve) = (Arc::clone(&asked), Arc::new(serve));
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let (told, serve) = (Arc::clone(&told), Arc::clone(&serve));
-                thread::spawn(move || {
-                    let _ = stream.set_nodelay(true);
-                    // A client that goes is no fault of a proxy's.
-                    let _ = serve(stream, &told);
-                });
-            }
-        });
-        Proxy { at, asked }
+        let told = Arc::clone(&asked);
+        let acceptor = Acceptor::start(listener, move |stream, _| serve(stream, &told));
+        Proxy {
+            at: acceptor.address(),
+            asked,
+            _acceptor: acceptor,
+        }
     }
 
     /// What it was asked so far.
@@ -79,10 +75,6 @@ impl Proxy {
     pub fn url(&self, scheme: &str) -> String {
         format!("{scheme}://{}", self.at)
     }
-}
-
-fn loopback() -> TcpListener {
-    TcpListener::bind("127.0.0.1:0").expect("loopback has a free port")
 }
 
 impl Manner {
@@ -243,4 +235,15 @@ fn splice(client: TcpStream, origin: TcpStream) -> io::Result<()> {
 fn wait_for_end(client: &mut TcpStream) -> io::Result<()> {
     while client.read(&mut [0; 1024])? > 0 {}
     Ok(())
+}
+
+/// A head, blank line included, read byte by byte: what follows it stays where it is.
+fn read_head(stream: &mut impl Read) -> Option<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).ok()
 }

@@ -27,6 +27,8 @@ pub struct Plan {
     pub faults: Faults,
     /// Names are asked of the web's name server; else they are known.
     pub asks_names: bool,
+    /// Half of all offers to the frontier are answered late.
+    pub admits_late: bool,
 }
 
 /// A crawl on its way.
@@ -58,6 +60,7 @@ impl Plan {
             settings: Vec::new(),
             faults: Faults::default(),
             asks_names: false,
+            admits_late: false,
         }
     }
 
@@ -105,6 +108,9 @@ impl Plan {
         let sim = Sim::with(self.seed, config.io.clone(), self.faults.clone(), world);
         let mut crawler =
             Crawler::on(sim, config, resolver, parts).expect("a crawl that can begin");
+        if self.admits_late {
+            crawler.delay_admission(self.seed);
+        }
         for seed in &self.seeds {
             crawler
                 .submit(Request::get(seed.as_str()))

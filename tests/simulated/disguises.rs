@@ -61,7 +61,7 @@ fn in_the_minute_after(web: &PoliteWeb, count: usize) -> usize {
 }
 
 #[test]
-fn f94_fast_errors_never_speed_the_crawl_up() {
+fn f94_fast_errors_never_make_the_crawl_faster() {
     let errors = || turns(100, page_of("/").after(PAGE), Step::status(503).after_ms(0));
     let web = crawl(errors(), 180, &[]);
     let after = in_the_minute_after(&web, 100);
@@ -167,7 +167,7 @@ fn f96_challenges_that_all_differ_are_known_by_their_marks() {
     let by_autothrottle = reasons("autothrottle");
     assert_eq!(by_autothrottle.len(), suspicions.len() - 1);
     for reason in by_autothrottle {
-        assert!(reason.contains("taken for a cache's"), "{reason}");
+        assert!(reason.contains("taken for a cache hit"), "{reason}");
     }
 }
 

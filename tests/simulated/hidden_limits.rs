@@ -118,7 +118,7 @@ fn check_settled(case: &Case, from: f64, cap: usize) {
 }
 
 #[test]
-fn f41_a_hidden_limit_is_used_up_and_hardly_ever_overdrawn() {
+fn f41_a_hidden_limit_is_used_fully_and_rarely_overdrawn() {
     for (rate, cap, from, seconds) in [
         (0.5, 8, 120.0, 900.0),
         (0.5, 16, 120.0, 900.0),
@@ -134,7 +134,7 @@ fn f41_a_hidden_limit_is_used_up_and_hardly_ever_overdrawn() {
 }
 
 #[test]
-fn f41_a_hidden_limit_is_used_up_with_autothrottle_on() {
+fn f41_a_hidden_limit_is_used_fully_with_autothrottle_on() {
     for (rate, cap, from, seconds) in [
         (0.5, 8, 120.0, 900.0),
         (5.0, 16, 60.0, 400.0),

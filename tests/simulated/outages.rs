@@ -610,3 +610,33 @@ fn what_a_crawl_killed_in_an_outage_has_written_is_true_and_the_rest_can_be_craw
         assert_eq!(both, seeds.len(), "killed at {milliseconds} ms");
     }
 }
+
+/// An address is valid for 300 s. The lookup for the second page begins at 310 s; at 315 s the first page
+/// ends and its lane is released again.
+#[test]
+fn a_lane_that_is_released_again_during_a_lookup_has_waited_since_it_first_asked() {
+    let mut web = PoliteWeb::default();
+    web.promise.obeys_robots = false;
+    let mut first = Step::page().after(Duration::from_secs(315));
+    first.closes = true;
+    let site = web.site("one.test", super::web::address(1));
+    site.path("/first", [first]).page("/second", &[]);
+    web.outages.push(outage(305, 320, None, Names::Silent));
+    let seeds = ["http://one.test/first", "http://one.test/second"];
+    let mut plan = Plan::new(&seeds)
+        .set("DOWNLOAD_DELAY", 310)
+        .set("RANDOMIZE_DOWNLOAD_DELAY", false)
+        .set("DOWNLOAD_TIMEOUT", 600)
+        .set("FIRST_BYTE_TIMEOUT", 600)
+        .set("CONCURRENT_REQUESTS_PER_DOMAIN", 2)
+        .set("ROBOTSTXT_OBEY", false);
+    plan.asks_names = true;
+    let run = plan.run(&web.shared());
+    let lines = run.lines();
+    let second = lines.iter().find(|line| line.url() == seeds[1]);
+    let second = second.expect("it has a line");
+    // Six seconds of silence, of which five are before the second release.
+    assert_eq!(second.end(), "dns.timeout");
+    assert_eq!(second.0["dns"], 6);
+    assert_eq!(lines.last().expect("a line").end(), "200");
+}

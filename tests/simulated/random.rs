@@ -230,6 +230,7 @@ fn plan(rng: &mut Rng, seed: u64, web: &mut PoliteWeb, names: &[&str], follow: F
     plan.seed = seed;
     plan.seeds = seeds;
     plan.asks_names = names.len() < 5 && rng.chance(0.3);
+    plan.admits_late = seed.is_multiple_of(3);
     plan.faults = Faults {
         datagram_loss: 0.05,
         piece_bytes_max: 1 + rng.below(400) as usize,

@@ -264,7 +264,7 @@ fn f100_a_delay_that_stays_at_its_longest_is_told_to_be_a_slow_server_s() {
 
 #[test]
 fn f101_a_server_that_autothrottle_does_not_throttle_is_told_of() {
-    check_remark(&remarks(400, &page(1), &[]), "unthrottled", "set a delay");
+    check_remark(&remarks(400, &page(1), &[]), "unthrottled", "set `delay`");
 }
 
 #[test]

@@ -150,7 +150,7 @@ impl Source for Jobs {
             self.keys[index].1 -= cost;
         }
         let state = match &ended.end {
-            _ if ended.is_to_be_given_again() => return, // It stays open.
+            _ if ended.should_requeue() => return, // It stays open.
             End::Final {
                 failure: Some(failure),
                 ..

@@ -1,12 +1,11 @@
 //! The link checker judged: by its report, and by what the sites were asked.
 
 use std::future::{Future, pending};
-use std::net::UdpSocket;
 use std::sync::Mutex;
-use std::thread;
 use std::time::Duration;
 
 use argiope::Config;
+use argiope::testkit::dns;
 use tokio::runtime;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{Instant, sleep, timeout};
@@ -17,21 +16,7 @@ use crate::loopback::{Reply, Server};
 
 /// A name server that knows no name.
 fn nobody() -> String {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    let address = socket.local_addr().expect("it is bound").to_string();
-    thread::spawn(move || {
-        let mut query = [0; 512];
-        while let Ok((length, from)) = socket.recv_from(&mut query) {
-            let name = query[12..length]
-                .iter()
-                .position(|byte| *byte == 0)
-                .expect("a name ends");
-            let mut answer = query[..12 + name + 5].to_vec();
-            answer[2..12].copy_from_slice(&[0x81, 0x83, 0, 1, 0, 0, 0, 0, 0, 0]);
-            let _ = socket.send_to(&answer, from);
-        }
-    });
-    address
+    dns::serve(|_| dns::Answer::Nonexistent).to_string()
 }
 
 /// Does this on one thread.
@@ -178,7 +163,7 @@ fn a_site_without_end_is_checked_to_the_limit_or_until_somebody_stops_it() {
     let server = Server::start(move |asked| {
         let _ = asks.lock().expect("nobody panics").send(());
         let number: u64 = asked.target[1..].parse().unwrap_or(0);
-        Reply::page(&format!(
+        Reply::page(format!(
             "<a href=/{}>1</a> <a href=/{}>2</a>",
             2 * number + 1,
             2 * number + 2

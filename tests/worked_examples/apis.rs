@@ -136,7 +136,7 @@ fn refusing(statuses: &'static [(&str, &[&str])]) -> Server {
         *times += 1;
         let of = statuses.iter().find(|(path, _)| *path == asked.target);
         match of.and_then(|(_, statuses)| statuses.get(*times - 1)) {
-            Some(status) => Reply::status(status),
+            Some(status) => Reply::status(*status),
             None => Reply::page("a page"),
         }
     })

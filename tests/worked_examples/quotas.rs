@@ -70,7 +70,7 @@ fn f62_what_a_request_did_cost_takes_the_place_of_its_estimate() {
 }
 
 #[test]
-fn f63_no_more_is_spent_than_the_server_says_remains() {
+fn f63_spending_is_limited_to_what_the_server_reports_as_remaining() {
     struct Remaining;
     impl Classify for Remaining {
         fn classify(&self, answer: &Answer<'_>) -> Signal {

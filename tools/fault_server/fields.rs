@@ -1,8 +1,7 @@
 //! Rate-limit fields as each generation of them writes what is left.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
-use super::date;
 use super::limit::Standing;
 
 /// Who writes the fields.
@@ -53,7 +52,7 @@ impl Generation {
         let window = standing.period.as_secs_f64().ceil();
         let at = wall + standing.reset;
         let epoch = at.as_secs_f64().ceil();
-        let date = || date::imf(Duration::from_secs_f64(epoch));
+        let date = || self::date(Duration::from_secs_f64(epoch));
         let three = |limit: String, reset: String| {
             vec![
                 ("RateLimit-Limit", limit),
@@ -118,6 +117,11 @@ impl Generation {
             ],
         }
     }
+}
+
+/// A time since 1970 as an HTTP date; the fraction of its second is left out.
+pub fn date(since_epoch: Duration) -> String {
+    httpdate::fmt_http_date(UNIX_EPOCH + since_epoch)
 }
 
 #[cfg(test)]

@@ -6,9 +6,7 @@
 //! SIGTERM or SIGINT, it prints what each origin saw: requests, refusals and their rounds, gaps, what
 //! was in flight, the share of the limit that was used, and from when on. `--help` tells the grammar.
 
-mod date;
 mod fields;
-mod http;
 mod ledger;
 mod limit;
 mod origin;
@@ -25,9 +23,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use argiope::testkit::engine::Engine;
 use ledger::Reading;
 use origin::World;
-use server::Server;
+use server::Origins;
 use spec::Spec;
 
 const USAGE: &str = "\
@@ -133,22 +132,23 @@ fn serve(plan: Plan) -> io::Result<()> {
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         signal_hook::low_level::pipe::register(signal, told.try_clone()?)?;
     }
-    let mut server = Server::new(World::new(plan.specs), plan.listen, stop)?;
-    println!("{}", json!({"listening": listening(&server)?}));
-    server.run(plan.seconds)?;
+    let mut engine = server::engine(World::new(plan.specs), plan.listen, stop)?;
+    println!("{}", json!({"listening": listening(&engine)?}));
+    let started = engine.service().started();
+    engine.run(plan.seconds.map(|span| started + span))?;
     let reading = Reading {
         window: plan.window,
         round_trip: plan.round_trip,
-        end: server.now(),
+        end: engine.service().now(),
     };
-    let report = report(&server, reading);
+    let report = report(&engine, reading);
     match plan.out {
         Some(file) => fs::write(file, format!("{report:#}\n"))?,
         None => println!("{report}"),
     }
     if let Some(file) = plan.arrivals {
         let mut out = BufWriter::new(File::create(file)?);
-        for origin in server.world().origins() {
+        for origin in engine.service().world().origins() {
             origin.ledger.write_arrivals(&origin.spec.name, &mut out)?;
         }
         out.flush()?;
@@ -157,23 +157,25 @@ fn serve(plan: Plan) -> io::Result<()> {
 }
 
 /// The common address as `*`, and those of the origins that have their own.
-fn listening(server: &Server) -> io::Result<Value> {
-    let addresses = server.addresses()?.into_iter().map(|(origin, address)| {
-        let name = match origin {
-            Some(index) => server.world().origins()[index].spec.name.clone(),
+fn listening(engine: &Engine<Origins>) -> io::Result<Value> {
+    let origins = engine.service();
+    let listeners = engine.listeners().iter().zip(origins.owners());
+    let addresses = listeners.map(|(listener, owner)| {
+        let name = match owner {
+            Some(index) => origins.world().origins()[*index].spec.name.clone(),
             None => "*".to_owned(),
         };
-        (name, json!(address.to_string()))
+        Ok((name, json!(listener.local_addr()?.to_string())))
     });
-    Ok(Value::Object(addresses.collect()))
+    Ok(Value::Object(addresses.collect::<io::Result<_>>()?))
 }
 
-fn report(server: &Server, reading: Reading) -> Value {
-    let origins = server.world().origins().iter().map(|origin| {
+fn report(engine: &Engine<Origins>, reading: Reading) -> Value {
+    let origins = engine.service().world().origins().iter().map(|origin| {
         let report = origin.ledger.report(origin.spec.limit.as_ref(), reading);
         (origin.spec.name.clone(), report)
     });
-    let lag = server.lag();
+    let lag = engine.lag();
     json!({
         "seconds": reading.end.as_secs_f64(),
         "window": reading.window.as_secs_f64(),

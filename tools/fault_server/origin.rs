@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use super::date;
-use super::http::{Act, Reply, Request, Step, Steps, unescaped};
+use argiope::testkit::http::{Reply, Request, Step};
+use percent_encoding::percent_decode_str;
+
+use super::fields::date;
 use super::ledger::{Arrival, Kind, Ledger};
 use super::spec::{Face, RetryAfter, Robots, Spec};
 
@@ -61,7 +63,7 @@ impl World {
     }
 
     /// Decides about a request and records it.
-    pub fn answer(&mut self, index: usize, request: &Request, now: Now) -> (Entry, Steps) {
+    pub fn answer(&mut self, index: usize, request: &Request, now: Now) -> (Entry, Vec<Step>) {
         let upstream = self.origins[index].spec.upstream;
         let target = upstream.then(|| self.upstream(&request.target)).flatten();
         let told = target.map(|target| {
@@ -95,7 +97,7 @@ impl World {
         let url = query
             .split('&')
             .find_map(|pair| pair.strip_prefix("url="))?;
-        let url = unescaped(url);
+        let url = percent_decode_str(url).decode_utf8_lossy();
         let (_, rest) = url.split_once("://")?;
         let host = rest.split(['/', '?', '#']).next()?;
         let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
@@ -158,7 +160,9 @@ impl Origin {
         };
         let banned = spec.ban.as_ref().filter(|ban| {
             let mut headers = request.headers.iter();
-            headers.any(|(name, value)| *name == ban.header && value.contains(&ban.text))
+            headers.any(|(name, value)| {
+                name.eq_ignore_ascii_case(&ban.header) && value.contains(&ban.text)
+            })
         });
         if let Some(ban) = banned {
             return plain(Kind::Banned, ban.face, Duration::ZERO);
@@ -292,7 +296,7 @@ impl Origin {
         told: Option<(&'static str, String)>,
         request: &Request,
         now: Now,
-    ) -> Steps {
+    ) -> Vec<Step> {
         let mut reply = match decision.look {
             Look::Page => self.page(request),
             Look::Robots => self.robots(),
@@ -302,16 +306,18 @@ impl Origin {
             // What never reaches its end has the page's head, if any.
             Look::Face(_) => self.page(request),
         };
-        reply.fields.push(("Date", date::imf(now.wall)));
-        reply.fields.extend(told);
+        reply = reply.field("Date", date(now.wall));
+        if let Some((name, value)) = told {
+            reply = reply.field(name, value);
+        }
         if let Some(hold) = decision.hold {
             let value = match self.spec.retry_after {
                 Some(RetryAfter::Date(seconds)) => {
-                    date::imf(Duration::from_secs(now.wall.as_secs() + seconds))
+                    date(Duration::from_secs(now.wall.as_secs() + seconds))
                 }
                 _ => hold.as_secs().to_string(),
             };
-            reply.fields.push(("Retry-After", value));
+            reply = reply.field("Retry-After", value);
         }
         if self.spec.cache.is_some() {
             let (look, age) = if decision.cached {
@@ -319,12 +325,11 @@ impl Origin {
             } else {
                 ("MISS", "0")
             };
-            reply.fields.push(("X-Cache", look.to_owned()));
-            reply.fields.push(("Age", age.to_owned()));
+            reply = reply.field("X-Cache", look).field("Age", age);
         }
         if self.spec.cost.is_some() && decision.units > 0.0 {
             let cost = format!("{:.3}", decision.units);
-            reply.fields.push(("X-Actual-Cost", cost));
+            reply = reply.field("X-Actual-Cost", cost);
         }
         if let Some(generation) = self.spec.headers
             && decision.kind != Kind::Robots
@@ -332,49 +337,41 @@ impl Origin {
         {
             let since = now.at - self.epoch.unwrap_or(now.at);
             let fields = generation.fields(limit.standing(since), now.wall);
-            reply.fields.extend(fields);
+            reply = fields
+                .into_iter()
+                .fold(reply, |reply, (name, value)| reply.field(name, value));
         }
-        if request.last {
-            reply.fields.push(("Connection", "close".to_owned()));
+        if request.is_last {
+            reply = reply.field("Connection", "close");
         }
-        let script = match decision.look {
-            Look::Face(Face::Hang) => vec![Act::Hang],
-            Look::Face(Face::Reset) => vec![Act::Reset],
+        let begin = Step::Wait(decision.after);
+        match decision.look {
+            Look::Face(Face::Hang) => vec![begin, Step::Hang],
+            Look::Face(Face::Reset) => vec![begin, Step::Reset],
             Look::Face(Face::Truncated) => {
-                let mut bytes = reply.whole();
+                let mut bytes = reply.to_bytes();
                 bytes.truncate(bytes.len() - reply.body.len() / 2);
-                vec![Act::Send(bytes), Act::Close]
+                vec![begin, Step::Send(bytes), Step::Close]
             }
             Look::Face(Face::BadChunk) => {
-                let mut bytes = reply.head(true);
+                reply.is_chunked = true;
+                let mut bytes = reply.head();
                 bytes.extend_from_slice(b"5\r\nhello\r\nno size\r\n");
-                vec![Act::Send(bytes), Act::Close]
+                vec![begin, Step::Send(bytes), Step::Close]
             }
             Look::Page if !self.spec.body_time.is_zero() && !decision.cached => {
-                let bytes = reply.whole();
-                let (now, later) = bytes.split_at(bytes.len() - reply.body.len() / 2);
-                vec![Act::Send(now.to_vec()), Act::Send(later.to_vec())]
+                let mut first = reply.to_bytes();
+                let rest = first.split_off(first.len() - reply.body.len() / 2);
+                let pause = Step::Wait(self.spec.body_time);
+                vec![begin, Step::Send(first), pause, Step::Send(rest)]
             }
-            _ => vec![Act::Send(reply.whole())],
-        };
-        let pauses = [decision.after, self.spec.body_time];
-        script
-            .into_iter()
-            .enumerate()
-            .map(|(index, act)| Step {
-                after: match act {
-                    Act::Close => Duration::ZERO,
-                    _ => pauses[index],
-                },
-                act,
-            })
-            .collect()
+            _ => vec![begin, Step::Send(reply.to_bytes())],
+        }
     }
 
     /// A page that differs from every other one, without links unless they are asked for.
     fn page(&self, request: &Request) -> Reply {
-        let path = request.target.split('?').next().unwrap_or("/");
-        let number: u64 = path.trim_start_matches('/').parse().unwrap_or(0);
+        let number: u64 = request.path().trim_start_matches('/').parse().unwrap_or(0);
         let next = match self.spec.links {
             true => format!("<a href=\"/{}\">next</a>\n", number + 1),
             false => String::new(),
@@ -400,20 +397,16 @@ impl Origin {
         if let Some(delay) = &self.spec.crawl_delay {
             text += &format!("Crawl-delay: {delay}\n");
         }
-        Reply {
-            status: 200,
-            fields: vec![("Content-Type", "text/plain".to_owned())],
-            body: text.into_bytes(),
-        }
+        Reply::new(200)
+            .field("Content-Type", "text/plain")
+            .body(text)
     }
 }
 
 fn html(status: u16, text: &str) -> Reply {
-    Reply {
-        status,
-        fields: vec![("Content-Type", "text/html; charset=utf-8".to_owned())],
-        body: text.as_bytes().to_vec(),
-    }
+    Reply::new(status)
+        .field("Content-Type", "text/html; charset=utf-8")
+        .body(text)
 }
 
 const CAPTCHA: &str = "<!doctype html>\n<title>Just a moment...</title>\n\
@@ -439,14 +432,19 @@ mod tests {
         };
         let request = Request {
             target: target.to_owned(),
-            headers: vec![("user-agent".to_owned(), "robot/1".to_owned())],
-            last: false,
+            headers: vec![("User-Agent".to_owned(), "robot/1".to_owned())],
+            ..Request::default()
         };
         let (entry, steps) = world.answer(0, &request, now);
         world.end(entry, now.at);
-        let after = steps.iter().map(|step| step.after).sum();
-        let text = steps.iter().map(|step| match &step.act {
-            Act::Send(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        let after = steps.iter().map(|step| match step {
+            Step::Wait(span) => *span,
+            _ => Duration::ZERO,
+        });
+        let after = after.sum();
+        let text = steps.iter().map(|step| match step {
+            Step::Wait(_) => String::new(),
+            Step::Send(bytes) => String::from_utf8_lossy(bytes).into_owned(),
             other => format!("{other:?}"),
         });
         let kind = world.origins()[0].ledger.kind(entry.arrival);

@@ -1,15 +1,16 @@
 //! The origin that judges: it answers at once, and the kernel stamps when each request came to it.
 
 use std::collections::HashMap;
-use std::io::{self, Error, ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::mem;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
 use argiope::Spread;
+use argiope::testkit::server::listener;
+use argiope::testkit::stamp::{ask_for_stamps, receive_stamped};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 /// What the origin saw: for each wave after a scope's first, by how much the gap since the one
@@ -33,11 +34,9 @@ pub struct Origin {
 impl Origin {
     /// Starts it on a thread of its own, on the last processor there is.
     pub fn start(delay: Duration) -> io::Result<Origin> {
-        let listener = TcpListener::bind("0.0.0.0:0")?;
-        // SAFETY: takes a live descriptor and a number; the queue only becomes longer.
-        unsafe { libc::listen(listener.as_raw_fd(), 4096) };
+        let listener = listener("0.0.0.0:0")?;
         listener.set_nonblocking(true)?;
-        stamp_arrivals(&listener)?;
+        ask_for_stamps(&listener)?;
         let port = listener.local_addr()?.port();
         let (asked, asks) = channel();
         thread::spawn(move || {
@@ -174,56 +173,11 @@ impl Arrivals {
     }
 }
 
-/// Asks the kernel to stamp what arrives; connections that are accepted inherit it.
-fn stamp_arrivals(listener: &TcpListener) -> io::Result<()> {
-    let on: libc::c_int = 1;
-    // SAFETY: the pointer and length are those of a live `c_int`, which is what the option takes.
-    let done = unsafe {
-        libc::setsockopt(
-            listener.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_TIMESTAMPNS,
-            (&raw const on).cast(),
-            size_of_val(&on) as libc::socklen_t,
-        )
-    };
-    if done == 0 {
-        Ok(())
-    } else {
-        Err(Error::last_os_error())
-    }
-}
-
 /// Reads what has come, and when the kernel got it, in nanoseconds of wall time.
 fn receive(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
-    let mut control = [0_u64; 8];
-    let mut slice = libc::iovec {
-        iov_base: buffer.as_mut_ptr().cast(),
-        iov_len: buffer.len(),
-    };
-    // SAFETY: a header of zeroes is a valid one, without name, data or control.
-    let mut header: libc::msghdr = unsafe { mem::zeroed() };
-    header.msg_iov = &raw mut slice;
-    header.msg_iovlen = 1;
-    header.msg_control = control.as_mut_ptr().cast();
-    header.msg_controllen = size_of_val(&control) as _;
-    // SAFETY: the header points to one slice and to `control`, both live and as long as it says.
-    let received = unsafe { libc::recvmsg(stream.as_raw_fd(), &raw mut header, 0) };
-    let length = usize::try_from(received).map_err(|_| Error::last_os_error())?;
-    // SAFETY: `recvmsg` has filled `control` and set its length; the macros walk within that.
-    let stamp = unsafe {
-        let message = libc::CMSG_FIRSTHDR(&raw const header);
-        (!message.is_null() && (*message).cmsg_type == libc::SO_TIMESTAMPNS).then(|| {
-            libc::CMSG_DATA(message)
-                .cast::<libc::timespec>()
-                .read_unaligned()
-        })
-    };
+    let (length, stamp) = receive_stamped(stream, buffer)?;
     // An end has no stamp; and now and then the first packet of a connection has none.
-    let at = stamp.map_or_else(now, |at| {
-        at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64
-    });
-    Ok((length, at))
+    Ok((length, stamp.map_or_else(now, |at| at.as_nanos() as u64)))
 }
 
 fn now() -> u64 {

@@ -4,13 +4,14 @@
 //! replies take a fixed time each; nothing is ever lost, refused or cut.
 
 use std::collections::VecDeque;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use argiope::base::disk::DiskJob;
 use argiope::base::time::{Instant, Wall};
-use argiope::io::{Chunk, Close, Event, Io, Stamp, Token, Waker};
+use argiope::io::{Accepted, Chunk, Close, Endpoint, Event, Io, Stamp, Token, Waker};
 
 /// How long a connection takes, and how long a reply does.
 const LATENCY: Duration = Duration::from_millis(5);
@@ -134,6 +135,14 @@ impl Io for Nowhere {
         unreachable!("every name is known");
     }
 
+    fn listen(&mut self, _token: Token, _at: &Endpoint) -> io::Result<()> {
+        unreachable!("nothing is served");
+    }
+
+    fn accept(&mut self, _token: Token, _accepted: Accepted) {
+        unreachable!("nothing is served");
+    }
+
     fn send(&mut self, token: Token, _bytes: &[u8], mark: bool) {
         self.outbox.push((token, mark));
     }
@@ -161,7 +170,7 @@ impl Io for Nowhere {
                     token,
                     at: self.now,
                     slack: Duration::ZERO,
-                    gone: self.now,
+                    left_by: self.now,
                 });
             }
             self.coming
@@ -196,11 +205,11 @@ impl Io for Nowhere {
         }
     }
 
-    fn untold(&self) -> &[Event] {
+    fn queued_events(&self) -> &[Event] {
         &self.news
     }
 
-    fn has_news(&self) -> bool {
+    fn has_pending(&self) -> bool {
         !self.news.is_empty()
     }
 

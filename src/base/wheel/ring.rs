@@ -1,7 +1,7 @@
-//! A ring of slots for the pacing wheel: each slot a list of fixed chunks, appended to and
-//! taken apart, never searched.
+//! A ring of slots for the pacing wheel; each slot is a list of fixed chunks, appended to and
+//! emptied, never searched.
 
-/// 512 slots, the positions of a window that slides over the numbered slots of a level.
+/// 512 slots: a window that slides over the numbered slots of a level.
 pub(super) struct Ring {
     pub(super) slots: Box<[Slot; SLOTS]>,
     occupied: [u64; SLOTS / 64],
@@ -19,7 +19,7 @@ impl Ring {
         &self.slots[number as usize % SLOTS]
     }
 
-    /// The first occupied slot at or after `number`, which the window begins with.
+    /// The first occupied slot at or after `number`, the start of the window.
     pub(super) fn first_from(&self, number: u64) -> Option<u64> {
         let position = number as usize % SLOTS;
         let (word, bit) = (position / 64, position % 64);
@@ -55,7 +55,7 @@ impl Ring {
         self.occupied[position / 64] |= 1 << (position % 64);
     }
 
-    /// Takes one chunk's entries and their number out of an occupied slot.
+    /// Takes the entries of one chunk, and their number, out of an occupied slot.
     pub(super) fn take_chunk(
         &mut self,
         number: u64,
@@ -76,12 +76,12 @@ impl Ring {
     }
 }
 
-/// A list of chunks, the one being filled first.
+/// A list of chunks, starting with the one being filled.
 #[derive(Clone, Copy)]
 pub(super) struct Slot {
     head: u32,
     pub(super) len: u32,
-    /// The low half of the earliest moment; all of a slot's moments share the high half.
+    /// The low half of the earliest time; all times of a slot share the high half.
     pub(super) min: u32,
 }
 
@@ -99,7 +99,7 @@ pub(super) struct Entry {
     pub(super) low: u32,
 }
 
-/// 512 bytes: eight cache lines that are written and read in order.
+/// 512 bytes: eight cache lines that are written and read sequentially.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Chunk {
@@ -108,11 +108,11 @@ struct Chunk {
     next: u32,
 }
 
-/// Every chunk there is. Memory grows by a block at a time, so no growth copies what is there;
-/// it is kept for reuse until the wheel goes.
+/// All chunks. Memory grows by one block at a time, so growing copies nothing; it is kept for reuse
+/// until the wheel is dropped.
 pub(super) struct Chunks {
     blocks: Vec<Box<[Chunk]>>,
-    /// The first of the unused chunks, a list.
+    /// The first unused chunk, the head of a list.
     unused: u32,
 }
 
@@ -130,7 +130,7 @@ impl Chunks {
         &mut self.blocks[index as usize / BLOCK][index as usize % BLOCK]
     }
 
-    /// An empty chunk that `next` follows.
+    /// An empty chunk followed by `next`.
     fn take(&mut self, next: u32) -> u32 {
         if self.unused == NONE {
             let first = (self.blocks.len() * BLOCK) as u32;
@@ -169,12 +169,12 @@ impl Chunk {
     };
 }
 
-/// Slots a ring.
+/// Slots per ring.
 pub(super) const SLOTS: usize = 512;
 /// With its two indices a chunk of 62 entries fills eight cache lines.
 const CHUNK: usize = 62;
-/// Chunks a block: just under 64 KiB, below what an allocator maps page by page, and with room for
-/// what alignment may cost on top.
+/// Chunks per block: just under 64 KiB, below the size from which an allocator maps memory page by
+/// page, with space for alignment overhead.
 const BLOCK: usize = 127;
-/// No chunk.
+/// Marks the absence of a chunk.
 const NONE: u32 = u32::MAX;

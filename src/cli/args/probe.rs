@@ -1,4 +1,4 @@
-//! What `argiope probe` can be told.
+//! Flags of `argiope probe`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,37 +7,37 @@ use argiope::probe::{Arrivals, Ceiling, Length, ProbeSettings};
 use argiope::settings::span;
 use clap::Args;
 
-use super::{Configured, Said, Sockets};
+use super::sources::{Configured, Said, Sockets};
 
-/// What `probe` is asked.
+/// Arguments of `probe`.
 #[derive(Debug, Args)]
 pub struct Probe {
-    /// What to ask for, in turn
+    /// URLs to request, in turn
     #[arg(value_name = "URL", required = true)]
     pub urls: Vec<String>,
-    /// Requests a second, in all
+    /// Requests per second, in total
     #[arg(long, value_name = "N", default_value = "10", value_parser = rate, allow_negative_numbers = true)]
     rate: f64,
-    /// Measure what is due within this time [default: 10s]
+    /// Measure the requests that are due within this time [default: 10s]
     #[arg(long, value_name = "D", value_parser = duration, allow_negative_numbers = true, conflicts_with = "requests")]
     duration: Option<Duration>,
-    /// Measure so many requests
+    /// Measure N requests
     #[arg(long, value_name = "N")]
     requests: Option<u64>,
-    /// Before that, ask at the same rate for this time, and count nothing of it
+    /// Send at the same rate for this time before, without counting
     #[arg(long, value_name = "D", default_value = "0s", value_parser = duration, allow_negative_numbers = true)]
     warmup: Duration,
-    /// Gaps all alike, or by chance as independent users leave them (RANDOM_SEED repeats it)
+    /// Constant gaps, or random ones as of independent users (RANDOM_SEED makes them repeatable)
     #[arg(long, value_name = "constant|poisson", default_value = "constant", value_parser = arrivals, hide_default_value = true)]
     arrivals: Arrivals,
-    /// Connections at once; requests that are due while all are busy wait, and that counts
+    /// Most open connections; requests that are due while all are busy wait, and that wait counts
     #[arg(long, value_name = "N", default_value_t = 1000)]
     connections: usize,
-    /// A new connection for every request
+    /// Use a new connection for every request
     #[arg(long)]
     new_connections: bool,
-    /// Keep our own thread busy for this long after each turn in which a reply ended, to see that
-    /// the server's latency does not change by it
+    /// Keep our own thread busy for this long after each turn in which a reply ended, to check that
+    /// the measured latency of the server stays the same
     #[arg(long, value_name = "D", default_value = "0s", value_parser = duration, allow_negative_numbers = true, hide_default_value = true)]
     pub stall: Duration,
 
@@ -45,15 +45,15 @@ pub struct Probe {
     /// other measure
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub hdr: Option<PathBuf>,
-    /// The report as one JSON object
+    /// Print the report as one JSON object
     #[arg(long, help_heading = OUTPUT)]
     pub json: bool,
-    /// Write a result line for each request, the warm-up's too; - is stdout, and the report then
+    /// Write a result line for each request, also of the warm-up; - is stdout, and the report then
     /// goes to stderr
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub results: Option<PathBuf>,
     /// Exit 1 where a figure is above this: p50, p99.9, mean or max, of a measure if one is named
-    /// (p99=5ms, connect.max=1s), or errors=0.1%. What was not answered is above any bound
+    /// (p99=5ms, connect.max=1s), or errors=0.1%. A request without an answer is above any bound
     #[arg(long, value_name = "FIGURE=BOUND", help_heading = OUTPUT)]
     pub fail_above: Vec<Ceiling>,
 
@@ -62,17 +62,17 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Where settings come from besides flags.
+    /// The sources of its settings besides flags.
     pub fn configured(&self) -> &Configured {
         &self.sockets.configured
     }
 
-    /// The settings that its flags say.
+    /// The settings that its flags set.
     pub fn said(&self) -> Vec<Said> {
         self.sockets.said()
     }
 
-    /// What the probe is told.
+    /// The settings of the probe itself.
     pub fn settings(&self) -> ProbeSettings {
         let usual = ProbeSettings::default();
         ProbeSettings {
@@ -97,7 +97,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 fn rate(text: &str) -> Result<f64, String> {
     text.trim()
         .parse()
-        .map_err(|_| "no number; give requests a second, such as 500".to_owned())
+        .map_err(|_| "not a number; give requests per second, such as 500".to_owned())
 }
 
 fn arrivals(text: &str) -> Result<Arrivals, String> {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::answer::{Before, Content};
 use super::report::{Gap, Promised, ScopeReport, WebReport};
+use super::site::answer::{Before, Content};
 use super::site::{Site, World, is_robots};
 
 /// Every visit to every host, in the order of being noticed.

@@ -4,13 +4,8 @@
 mod web;
 mod server;
 mod site;
-mod answer;
 mod ledger;
 mod report;
-mod http;
-mod dns;
-mod gzip;
-mod stamp;
 
 use std::path::PathBuf;
 

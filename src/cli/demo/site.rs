@@ -1,5 +1,7 @@
 //! What each host of the demo web is like, drawn from a seed: rules, speed, temper, pages.
 
+pub mod answer;
+
 use std::net::Ipv4Addr;
 use std::time::Duration;
 

@@ -6,9 +6,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+use argiope::testkit::engine::Engine;
+use argiope::testkit::server::listener;
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::process::{Resource, getrlimit, setrlimit};
-use socket2::{Domain, Protocol, Socket, Type};
 
 use super::ledger::Ledger;
 use super::report::{Promised, WebReport};
@@ -42,7 +42,7 @@ impl Default for DemoOptions {
 pub struct DemoWeb {
     world: Arc<World>,
     names: SocketAddr,
-    stop: Arc<OwnedFd>,
+    stop: OwnedFd,
     thread: Option<JoinHandle<io::Result<Ledger>>>,
 }
 
@@ -52,7 +52,7 @@ impl DemoWeb {
     /// The process's soft limit on open files is raised to the hard one: a connection within
     /// the process takes two.
     pub fn start(options: DemoOptions) -> io::Result<DemoWeb> {
-        raise_open_files();
+        argiope::raise_open_files();
         let (listeners, port) = listen()?;
         let DemoOptions {
             domains,
@@ -62,11 +62,15 @@ impl DemoWeb {
         let world = Arc::new(World::draw(domains, pages, seed, port));
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         let names = socket.local_addr()?;
-        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
-        let server = Server::new(world.clone(), listeners, socket, stop.clone())?;
+        let stop = eventfd(0, EventfdFlags::CLOEXEC)?;
+        let service = Server::new(world.clone());
+        let mut engine = Engine::new(service, listeners, Some(socket), stop.try_clone()?)?;
         let thread = thread::Builder::new()
             .name("demo web".into())
-            .spawn(|| server.run())?;
+            .spawn(move || {
+                engine.run(None)?;
+                Ok(engine.into_service().into_ledger())
+            })?;
         Ok(DemoWeb {
             world,
             names,
@@ -113,11 +117,11 @@ impl Drop for DemoWeb {
 fn listen() -> io::Result<(Vec<TcpListener>, u16)> {
     let mut attempts = 0;
     loop {
-        let first = listener(ADDRESSES[0], 0)?;
+        let first = listener((ADDRESSES[0], 0))?;
         let port = first.local_addr()?.port();
         let others = ADDRESSES[1..]
             .iter()
-            .map(|address| listener(*address, port));
+            .map(|address| listener((*address, port)));
         let listeners: io::Result<Vec<_>> = [Ok(first)].into_iter().chain(others).collect();
         attempts += 1;
         match listeners {
@@ -129,26 +133,8 @@ fn listen() -> io::Result<(Vec<TcpListener>, u16)> {
     }
 }
 
-fn listener(address: Ipv4Addr, port: u16) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
-    socket.bind(&SocketAddr::from((address, port)).into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
-}
-
-/// Where the limit cannot be raised the present one will do, if slowly.
-fn raise_open_files() {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        log::debug!("the limit on open files stays as it is: {error}");
-    }
-}
-
 /// How often a port that is free on all addresses is looked for.
 const ATTEMPTS: u32 = 50;
-/// A crawl may begin with a connection to every host at once.
-const BACKLOG: i32 = 4096;
 
 #[cfg(test)]
 mod tests {

@@ -2,6 +2,7 @@
 
 mod contact;
 mod error;
+mod choices;
 mod form;
 mod net;
 mod presets;

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::choices::{Codes, Flag, JitterForm, OneOf};
 use super::error::{ConfigError, Problem, Source, nearest};
-use super::form::{Codes, Flag, Form, JitterForm, OneOf, wrong};
+use super::form::{Form, wrong};
 use super::quantity::{AboveOne, AboveZero, BelowOne, Delay, PerMinute, Places, Timeout};
 use super::throttling::{Exceptions, Registered, Target};
 use crate::throttle::settings::{

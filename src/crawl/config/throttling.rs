@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value};
 
+use super::choices::OneOf;
 use super::error::{Problem, nearest};
-use super::form::{Form, OneOf, items, text, wrong};
+use super::form::{Form, items, text, wrong};
 use super::quantity::Whole;
 use crate::fetch::failure::FailureKind;
 use crate::throttle::settings::{Manager, MapKind};

@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::report::{Measure, ProbeReport};
 use crate::crawl::config;
+use crate::crawl::probe::report::{Measure, ProbeReport};
 use crate::crawl::stats::Spread;
 
 /// A bound of one figure of a report, as `--fail-above` takes it.

@@ -2,7 +2,7 @@
 //! became of those before, over the connections, names and timeouts of a crawl.
 
 mod schedule;
-mod open_loop;
+pub(super) mod open_loop;
 mod report;
 mod ceiling;
 #[cfg(test)]
@@ -14,16 +14,15 @@ pub use self::ceiling::{Ceiling, CeilingError};
 pub use self::report::{Measure, ProbeInterval, ProbeReport};
 pub use self::schedule::{Arrivals, Length};
 
-pub(super) use self::open_loop::OpenLoop;
-
-use self::open_loop::Target;
+use self::open_loop::{OpenLoop, Target};
 use self::schedule::Schedule;
-use super::config::{Config, Source, settings};
-use super::crawler::{Crawler, Parts, SetUpError, Turn};
-use super::embed::handle::Stopper;
-use super::life::description::check_request;
-use super::phase::Phase;
 use crate::base::rng::Rng;
+use crate::crawl::config::{Config, Source, settings};
+use crate::crawl::control::handle::Stopper;
+use crate::crawl::crawler::{Crawler, Turn};
+use crate::crawl::set_up::{Parts, SetUpError};
+use crate::crawl::work::description::check_request;
+use crate::crawl::workload::Workload;
 use crate::fetch::resolver;
 use crate::frontier::filter;
 use crate::frontier::request::Request;
@@ -143,29 +142,29 @@ impl<I: Io> Probe<I> {
         parts.in_flight_named = "--connections";
         let mut crawler = make(config, parts)?;
         let core = &mut crawler.core;
-        let seed = seed.unwrap_or(core.io.wall_at_start().0);
+        let seed = seed.unwrap_or(core.io().wall_at_start().0);
         let schedule = Schedule::new(
             (settings.arrivals, settings.rate),
             settings.warmup,
             settings.length,
             Rng::from_seed(seed).fork("arrivals"),
-            core.io.now(),
+            core.io().now(),
         );
         let mut report = ProbeReport::new(
             (settings.arrivals, settings.rate),
             settings.length,
             seed,
-            core.room.most(),
+            core.in_flight_max(),
         );
-        report.io = core.io.name();
+        report.io = core.io().name();
         let load = OpenLoop::new(schedule, targets, settings.new_connections, grace, report);
         for target in load.targets() {
             // What cannot be put on the wire is the caller's to hear of now, not the sink's later.
             let job = load.job_of(target, 0);
             check_request(&job).map_err(|error| refused(&target.request.url, error))?;
-            core.credentials.add_origin_of(&job.url);
+            core.trust_origin_of(&job.url);
         }
-        core.load = Some(Box::new(load));
+        core.set_workload(Workload::Probe(Box::new(load)));
         Ok(Probe { crawler })
     }
 
@@ -196,25 +195,22 @@ impl<I: Io> Probe<I> {
     /// for the end.
     pub fn report(&self) -> ProbeReport {
         let core = &self.crawler.core;
-        let over = match core.phase {
-            Phase::Over { reason } => Some(reason),
-            _ => None,
-        };
-        let wall = core.io.wall_at_start();
+        let wall = core.io().wall_at_start();
+        let connections = core.output().stats().connections;
         self.load()
-            .report(wall, over, core.stats.connections, core.now)
+            .report(wall, core.over(), connections, core.now())
     }
 
     /// From now on, distributions are also kept for [`Probe::take_interval`].
     pub fn keep_intervals(&mut self) {
-        let now = self.crawler.core.io.now();
+        let now = self.crawler.core.io().now();
         self.load_mut().keep_intervals(now);
     }
 
     /// What was measured since the last call, or since they are kept.
     pub fn take_interval(&mut self) -> Option<ProbeInterval> {
         let core = &self.crawler.core;
-        let (wall, now) = (core.io.wall_at_start(), core.io.now());
+        let (wall, now) = (core.io().wall_at_start(), core.io().now());
         self.load_mut().take_interval(wall, now)
     }
 
@@ -235,7 +231,7 @@ impl<I: Io> Probe<I> {
 
     /// Whether somebody asked it to stop.
     pub fn is_stopping(&self) -> bool {
-        self.crawler.core.inbox.is_stopping()
+        self.crawler.core.is_stopping()
     }
 
     /// The crawler that does the work.
@@ -247,16 +243,16 @@ impl<I: Io> Probe<I> {
     fn load(&self) -> &OpenLoop {
         self.crawler
             .core
-            .load
-            .as_deref()
+            .workload()
+            .probe()
             .expect("a probe has a load")
     }
 
     fn load_mut(&mut self) -> &mut OpenLoop {
         self.crawler
             .core
-            .load
-            .as_deref_mut()
+            .workload_mut()
+            .probe_mut()
             .expect("a probe has a load")
     }
 }

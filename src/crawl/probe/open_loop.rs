@@ -3,21 +3,17 @@
 
 use std::time::Duration;
 
-use super::report::{ProbeInterval, ProbeReport, Tally};
-use super::schedule::{Arrival, Schedule};
 use crate::base::slab::Slab;
 use crate::base::time::{Instant, Wall};
-use crate::crawl::core::Core;
-use crate::crawl::life::ports::NO_PORT;
-use crate::crawl::life::room::EXHAUSTED;
-use crate::crawl::phase::Phase;
+use crate::crawl::network::ports::NO_PORT;
+use crate::crawl::network::room::EXHAUSTED;
+use crate::crawl::probe::report::{ProbeInterval, ProbeReport, Tally};
+use crate::crawl::probe::schedule::{Arrival, Schedule};
 use crate::fetch::failure::FailureKind;
 use crate::frontier::extra::{Extra, Flags};
 use crate::frontier::job::Job;
 use crate::frontier::request::Request;
-use crate::io::Io;
 use crate::sink::page::Page;
-use crate::throttle::map::Scopes;
 use crate::wire::url::CrawlUrl;
 
 /// Requests by the clock, and the book that is kept of them.
@@ -60,8 +56,6 @@ struct Open {
     target: usize,
 }
 
-/// Requests taken in in one turn: more would keep those waiting that are in already.
-const ARRIVALS_PER_TURN: usize = 256;
 /// Requests that may wait for their turn. Behind so many nothing is learned by waiting, too: the
 /// server, or we, cannot keep up.
 const WAITING_MAX: usize = 65_536;
@@ -140,7 +134,7 @@ impl OpenLoop {
 
     /// The next request, if one is due; `waiting` others wait for their turn. None within where it
     /// is dropped for their number.
-    fn take(&mut self, waiting: usize, now: Instant) -> Option<Option<Job>> {
+    pub(in crate::crawl) fn take(&mut self, waiting: usize, now: Instant) -> Option<Option<Job>> {
         if !self.is_begun {
             // Setting up is no part of it.
             self.is_begun = true;
@@ -163,7 +157,7 @@ impl OpenLoop {
     }
 
     /// Nothing more comes in: the first time counts.
-    fn close(&mut self, now: Instant) {
+    pub(in crate::crawl) fn close(&mut self, now: Instant) {
         self.closed.get_or_insert(now);
     }
 
@@ -277,34 +271,6 @@ impl OpenLoop {
             }
         }
         report
-    }
-}
-
-impl<I: Io> Core<I> {
-    /// Takes in the requests of a probe that are due.
-    pub fn arrive(&mut self) {
-        let Some(load) = &mut self.load else {
-            return;
-        };
-        if self.phase != Phase::Running {
-            load.close(self.now);
-            return;
-        }
-        // A turn may be long, and they are due whatever it has to do.
-        self.now = self.io.now();
-        for _ in 0..ARRIVALS_PER_TURN {
-            let waiting = self.frontier.queued();
-            let load = self.load.as_mut().expect("it was just there");
-            match load.take(waiting, self.now) {
-                None => return,
-                Some(None) => {}
-                Some(Some(mut job)) => {
-                    job.id = self.frontier.number();
-                    self.queue(job, &Scopes::new());
-                }
-            }
-        }
-        self.unfinished = true;
     }
 }
 

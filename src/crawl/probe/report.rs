@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::schedule::{Arrivals, Length};
 use crate::base::time::{Instant, Wall};
+use crate::crawl::probe::schedule::{Arrivals, Length};
 use crate::crawl::stats::Spread;
 use crate::fetch::timings::Timings;
 use crate::sink::page::Page;

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use super::*;
 use crate::base::shared::Shared;
 use crate::base::time::Instant;
+use crate::crawl::probe::*;
 use crate::fetch::failure::FailureKind;
 use crate::io::Close;
 use crate::io::sim::{Answer as Accepts, ConnId, Faults, Net, Sim, World};
 use crate::sink::page::Page;
-use crate::wire::dns::forge::{self, Forge};
+use crate::wire::dns::forge;
+use crate::wire::dns::forge::Forge;
 
 /// What a server does with a request.
 #[derive(Clone, Copy, Debug)]

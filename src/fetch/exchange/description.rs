@@ -1,42 +1,42 @@
-//! What is to be asked, and how that looks on the wire.
+//! The description of a request, and its form on the wire.
 
 use std::time::Duration;
 
 use crate::wire::http::{RequestError, RequestHead, UsualFields, write_request};
 use crate::wire::proxy::Proxy;
 
-/// What is to be asked.
+/// The description of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Description<'a> {
     /// The method.
     pub method: &'a str,
     /// Path and query.
     pub target: &'a str,
-    /// The value of Host.
+    /// The value of the Host field.
     pub host: &'a str,
     /// The header fields of every request ([`Settings::usual_fields`]).
     ///
     /// [`Settings::usual_fields`]: crate::fetch::settings::Settings::usual_fields
     pub usual: &'a UsualFields,
-    /// The request's own header fields; they take the place of the usual ones of the same name.
+    /// The request's own header fields; they replace usual ones with the same name.
     pub headers: &'a [(String, String)],
     /// The request's body.
     pub body: Option<&'a [u8]>,
-    /// Keep the reply as it came over the wire.
+    /// Whether to keep the reply as received from the wire.
     pub keep_wire: bool,
-    /// Bytes of the body to keep, where the settings' limit is not the one (robots.txt).
+    /// Maximum size of the body, if it differs from the settings (robots.txt).
     pub body_max: Option<u64>,
-    /// How long it may take from its release, where the settings' limit is not the one.
+    /// Timeout measured from its release, if it differs from the settings.
     pub timeout: Option<Duration>,
-    /// The proxy that is asked for it. `target` is then the whole URL.
+    /// The proxy that forwards it. `target` is then the whole URL.
     pub proxy: Option<&'a Proxy>,
 }
 
 impl Description<'_> {
-    /// Appends the head of the request, as it leaves.
+    /// Appends the head of the request as sent.
     ///
     /// # Errors
-    /// It cannot be put on the wire; `out` is then as it was.
+    /// It cannot be written; `out` is unchanged.
     pub fn write_head(&self, out: &mut Vec<u8>) -> Result<(), RequestError> {
         let authorization = self.proxy.and_then(Proxy::authorization);
         write_request(
@@ -45,7 +45,7 @@ impl Description<'_> {
         )
     }
 
-    /// Whether it can be put on the wire.
+    /// Checks that the request can be written.
     ///
     /// # Errors
     /// It cannot.

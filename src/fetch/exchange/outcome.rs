@@ -1,40 +1,41 @@
-//! What an exchange that is over leaves: all that is known of it, and its memory.
+//! The result of an exchange, and its reusable memory.
 
 use crate::fetch::body_mode::BodyMode;
 use crate::fetch::failure::Truncation;
 use crate::fetch::timings::Timings;
 use crate::wire::http::{Head, Headers};
 
-/// All that is known about an exchange that is over.
+/// Everything known about an exchange that is over.
 #[derive(Debug)]
 pub struct Outcome {
     /// When each phase ended.
     pub timings: Timings,
-    /// The request as it left, head and body, but for what it said to a proxy of who we are. Empty
-    /// where nothing was handed out.
+    /// The request as sent, head and body, without credentials for a proxy. Empty if nothing was
+    /// handed out.
     pub request_bytes: Vec<u8>,
-    /// The final reply as it came, framing included; empty without a head, or if it was not to be kept.
+    /// The final reply as received, framing included; empty without a head, or if it was not to be
+    /// kept.
     pub response_bytes: Vec<u8>,
-    /// Where in `response_bytes` the body begins.
+    /// Offset of the body in `response_bytes`.
     pub head_length: usize,
-    /// Bytes of the final reply, kept or not.
+    /// Size of the final reply in bytes, kept or not.
     pub bytes_wire: u64,
     /// The final head.
     pub head: Option<Head>,
-    /// The reply used the chunked coding.
+    /// The reply used the chunked transfer coding.
     pub chunked: bool,
-    /// The body after the content codings; as it came where they are unknown. What was taken while it
-    /// came is not in it.
+    /// The body after content decoding; undecoded if a coding is unknown. Without bytes that were
+    /// taken while it arrived.
     pub body: Vec<u8>,
-    /// What was wanted of the body.
+    /// How the body was wanted.
     pub body_mode: BodyMode,
-    /// Bytes of the body that were taken while it came.
+    /// Bytes of the body that were taken while it arrived.
     pub bytes_taken: u64,
-    /// Why the body is not whole.
+    /// Why the body is incomplete, if it is.
     pub truncated: Option<Truncation>,
 }
 
-/// The memory of an exchange that is over, for another one. What was in it is gone.
+/// The emptied buffers of an exchange, for reuse.
 #[derive(Debug, Default)]
 pub struct Buffers {
     pub(super) request: Vec<u8>,
@@ -44,7 +45,7 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// The memory of these; what is larger than most replies need is let go.
+    /// Empties these buffers; those larger than most replies need are freed.
     pub fn of(request: Vec<u8>, wire: Vec<u8>, body: Vec<u8>, head: Headers) -> Self {
         let emptied = |mut bytes: Vec<u8>| {
             bytes.clear();
@@ -67,8 +68,8 @@ impl Buffers {
     }
 }
 
-/// A request as it left, without the line that says to a proxy who we are: what is kept of an
-/// exchange is shown to others.
+/// Removes the line with the proxy credentials from a request, because the bytes are shown to
+/// others.
 pub(super) fn without_credentials(mut request: Vec<u8>) -> Vec<u8> {
     const FIELD: &[u8] = b"\r\nProxy-Authorization: ";
     let starts = request.windows(FIELD.len());
@@ -81,5 +82,5 @@ pub(super) fn without_credentials(mut request: Vec<u8>) -> Vec<u8> {
     request
 }
 
-/// Memory that is kept for other exchanges, in each of their buffers.
+/// Maximum capacity of each buffer that is kept for reuse.
 const BUFFER_KEPT: usize = 32 * 1024;

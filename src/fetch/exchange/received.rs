@@ -1,10 +1,10 @@
-//! What has come of a reply.
+//! The received part of a reply.
 
 use crate::base::memory::is_room_scarce;
 use crate::fetch::failure::Truncation;
 use crate::wire::http::{Framing, Head, Headers};
 
-/// What has come of the final reply.
+/// The received part of the final reply.
 #[derive(Debug, Default)]
 pub(super) struct Received {
     pub(super) head: Option<Head>,
@@ -13,19 +13,19 @@ pub(super) struct Received {
     pub(super) wire_bytes: u64,
     pub(super) head_bytes: usize,
     pub(super) body: Vec<u8>,
-    /// The longest that the body can become on the wire, as far as is known.
-    pub(super) body_most: usize,
+    /// The maximum size of the body on the wire, as far as known.
+    pub(super) body_expected: usize,
     /// Bytes of the body that were taken from here.
     pub(super) taken: u64,
     pub(super) truncated: Option<Truncation>,
-    /// Memory for the head of the next reply, once this exchange is over.
-    pub(super) room: Headers,
+    /// Memory for the head of the next reply, after this exchange.
+    pub(super) spare_head: Headers,
 }
 
 impl Received {
-    /// Nothing has come; its memory stays.
-    pub(super) fn start_anew(&mut self) {
-        // All fields are named, so that none can be left as it was.
+    /// Clears everything; the memory is kept.
+    pub(super) fn clear(&mut self) {
+        // All fields are named, so that none keeps its old value by mistake.
         let Received {
             head,
             framing,
@@ -33,10 +33,10 @@ impl Received {
             wire_bytes,
             head_bytes,
             body,
-            body_most,
+            body_expected,
             taken,
             truncated,
-            room: _,
+            spare_head: _,
         } = self;
         *head = None;
         *framing = None;
@@ -44,47 +44,47 @@ impl Received {
         *wire_bytes = 0;
         *head_bytes = 0;
         body.clear();
-        *body_most = 0;
+        *body_expected = 0;
         *taken = 0;
         *truncated = None;
     }
 
-    /// What came is no part of the final reply.
-    pub(super) fn start_again(&mut self) {
+    /// Discards bytes that are not part of the final reply.
+    pub(super) fn discard(&mut self) {
         self.wire.clear();
         self.wire_bytes = 0;
     }
 
-    /// Counts, and keeps where that is asked for, what reading used up.
+    /// Counts the bytes that reading consumed, and keeps them if `keep` is set.
     pub(super) fn take(&mut self, before: &[u8], after: &[u8], keep: bool) {
         let used = &before[..before.len() - after.len()];
         self.wire_bytes += used.len() as u64;
         if keep {
-            let most = self.head_bytes.saturating_add(self.body_most);
+            let most = self.head_bytes.saturating_add(self.body_expected);
             make_room(&mut self.wire, used.len(), most);
             self.wire.extend_from_slice(used);
         }
     }
 
-    /// Makes room for so many more bytes of the body, of which no more than `most` are kept in all;
-    /// `None` for as many as on the wire.
+    /// Reserves space for `bytes` more bytes of the body, of which at most `most` are kept in
+    /// total; `None`: as many as on the wire.
     pub(super) fn make_room(&mut self, bytes: usize, most: Option<u64>) {
-        let most = most.map_or(self.body_most, |most| {
+        let most = most.map_or(self.body_expected, |most| {
             usize::try_from(most).unwrap_or(usize::MAX)
         });
         let left = most.saturating_sub(self.body.len());
         make_room(&mut self.body, bytes.min(left), most);
     }
 
-    /// The head is complete, and everything so far was it, but for blank lines ahead of it. No more
-    /// than `body_max` bytes of the body are kept.
+    /// Stores the complete head. All bytes so far belong to it, except for blank lines before it.
+    /// At most `body_max` bytes of the body will be kept.
     pub(super) fn take_head(&mut self, head: Head, framing: Option<Framing>, body_max: u64) {
         let declared = match framing {
             Some(Framing::Length(length)) => length,
             _ => u64::MAX,
         };
         self.framing = framing;
-        self.body_most = usize::try_from(declared.min(body_max)).unwrap_or(usize::MAX);
+        self.body_expected = usize::try_from(declared.min(body_max)).unwrap_or(usize::MAX);
         let blank = self.wire.iter().take_while(|byte| b"\r\n".contains(byte));
         let blank = blank.count();
         self.wire.drain(..blank);
@@ -93,35 +93,35 @@ impl Received {
         self.head = Some(head);
     }
 
-    /// Takes back the last bytes, which are over the limit.
+    /// Removes the last bytes, which exceed the limit.
     pub(super) fn drop_last(&mut self, bytes: usize) {
         self.wire.truncate(self.wire.len().saturating_sub(bytes));
         self.wire_bytes -= bytes as u64;
     }
 }
 
-/// A buffer longer than this grows to its greatest expected length at once, or by [`ROOM_FACTOR`]: to copy
-/// it into one twice as long, and that again, would hold up everything else for milliseconds.
+/// A buffer longer than this grows to its expected maximum at once, or by [`ROOM_FACTOR`]: repeated
+/// doubling would copy it several times and block everything else for milliseconds.
 pub(super) const LONG: usize = 1 << 20;
 
-/// What a long buffer is given at the most: so many bytes, or so many times what is in it. Memory that
-/// nothing is written to costs nothing but addresses.
+/// Bounds of the space reserved for a long buffer: this many bytes, or this many times its length.
+/// Untouched memory costs only address space.
 const ROOM_LEAST: usize = 64 << 20;
 const ROOM_FACTOR: usize = 8;
 
-/// Makes room for so many bytes more in a buffer that is expected to get `most` in all.
+/// Reserves space for `bytes` more bytes in a buffer that is expected to hold `most` in total.
 fn make_room(buffer: &mut Vec<u8>, bytes: usize, most: usize) {
     let needed = buffer.len().saturating_add(bytes);
     if needed <= buffer.capacity() || needed <= LONG || is_room_scarce() {
         return;
     }
-    let room = buffer.len().saturating_mul(ROOM_FACTOR).max(ROOM_LEAST);
+    let room_max = buffer.len().saturating_mul(ROOM_FACTOR).max(ROOM_LEAST);
     let whole = match needed <= most {
-        // What is read last may lie beyond the limit of the body, until it is cut.
-        true => most.saturating_add(LONG).min(room).max(needed),
-        // The framing of chunks comes on top of what was expected, and may be many times as much.
-        false => room.max(needed),
+        // The last bytes read may exceed the body's limit until it is cut.
+        true => most.saturating_add(LONG).min(room_max).max(needed),
+        // The framing of chunks is added to what was expected, and may be many times as much.
+        false => room_max.max(needed),
     };
-    // Where there is not as much, it grows as any other.
+    // If this much is not available, it grows as any other buffer.
     let _ = buffer.try_reserve_exact(whole - buffer.len());
 }

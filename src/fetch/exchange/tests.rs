@@ -5,20 +5,17 @@ mod long_bodies;
 use std::sync::LazyLock;
 
 use super::*;
+use crate::base::stamp::Clock;
 use crate::wire::coding::{ACCEPT_ENCODING, gzip};
 use crate::wire::http::UsualFields;
 
-/// The request is released at 0 s, departs at 1 s; replies come from 2 s on, a second apart.
+/// The request is released at 0 s and departs at 1 s; replies arrive from 2 s on, a second apart.
 fn at(seconds: u64) -> Instant {
     Instant::START + Duration::from_secs(seconds)
 }
 
-fn arrival(seconds: u64) -> Arrival {
-    Arrival {
-        at: at(seconds),
-        kernel: true,
-        slack: Duration::ZERO,
-    }
+fn arrival(seconds: u64) -> Stamp {
+    Stamp::exact(at(seconds))
 }
 
 static USUAL: LazyLock<UsualFields> =
@@ -55,7 +52,7 @@ fn small() -> Settings {
     }
 }
 
-/// What a reply came to: `whole`, or the failure's kind and code.
+/// Result of a reply: `whole`, or the failure's kind and code.
 struct Seen {
     result: String,
     reusable: bool,
@@ -63,7 +60,7 @@ struct Seen {
     outcome: Outcome,
 }
 
-/// Feeds the parts a second apart, then, where the exchange goes on, the connection's end.
+/// Feeds the parts a second apart, then, if the exchange is not over, the connection's end.
 fn feed(mut exchange: Exchange, parts: &[&[u8]]) -> Seen {
     let mut heads = 0;
     let mut over = None;
@@ -85,7 +82,7 @@ fn feed(mut exchange: Exchange, parts: &[&[u8]]) -> Seen {
         }
         assert!(
             input.is_empty(),
-            "what is not the reply's is left over only after its end"
+            "bytes are left over only after the end of the reply"
         );
     }
     let over = over.unwrap_or_else(|| exchange.handle_end(true));
@@ -103,7 +100,7 @@ fn feed(mut exchange: Exchange, parts: &[&[u8]]) -> Seen {
     }
 }
 
-/// One GET under small limits, its reply in one part.
+/// One GET with small limits, and its reply in one part.
 fn check(reply: &[u8], result: &str, body: &[u8]) -> Outcome {
     let seen = feed(exchange(&description(), &small()), &[reply]);
     let shown = String::from_utf8_lossy(reply).into_owned();
@@ -119,7 +116,7 @@ fn check(reply: &[u8], result: &str, body: &[u8]) -> Outcome {
 }
 
 #[test]
-fn each_phase_of_a_reply_says_whether_its_end_is_an_upper_bound() {
+fn each_phase_of_a_reply_is_marked_exact_or_upper_bound() {
     let parts: [&[u8]; 3] = [b"HTTP/1.1 200 ", b"OK\r\nContent-Length: 2\r\n\r\n", b"ok"];
     let late = Duration::from_millis(1);
     for bound in 0..parts.len() {
@@ -127,8 +124,12 @@ fn each_phase_of_a_reply_says_whether_its_end_is_an_upper_bound() {
             let mut exchange = exchange(&description(), &small());
             for (part, mut input) in parts.into_iter().enumerate() {
                 let is_bound = part == bound;
-                let arrival = Arrival {
-                    kernel: kernel || !is_bound,
+                let arrival = Stamp {
+                    clock: if kernel || !is_bound {
+                        Clock::Kernel
+                    } else {
+                        Clock::User
+                    },
                     slack: if is_bound { late } else { Duration::ZERO },
                     ..arrival(2 + part as u64)
                 };
@@ -144,12 +145,11 @@ fn each_phase_of_a_reply_says_whether_its_end_is_an_upper_bound() {
             assert_eq!(timings.bound, bound == 1);
         }
     }
-    // Where its connection's end says that the body is whole, it is its last bytes that count.
+    // If the end of the connection marks the end of the body, the arrival of its last bytes counts.
     let mut exchange = exchange(&description(), &small());
     let mut input: &[u8] = b"HTTP/1.1 200 OK\r\n\r\nok";
-    let kernel = false;
-    let arrival = Arrival {
-        kernel,
+    let arrival = Stamp {
+        clock: Clock::User,
         ..arrival(2)
     };
     while exchange.handle_bytes(&mut input, arrival).is_some() {}
@@ -285,7 +285,7 @@ fn a_reply_without_a_body_has_no_body_phase() {
 }
 
 #[test]
-fn what_is_broken_is_named_and_what_came_is_kept() {
+fn a_broken_reply_has_an_error_code_and_keeps_what_was_received() {
     let outcome = check(
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc",
         "truncated.body",
@@ -310,14 +310,14 @@ fn what_is_broken_is_named_and_what_came_is_kept() {
 }
 
 #[test]
-fn a_close_delimited_body_is_whole_at_the_end_of_its_connection_and_over_with_its_last_byte() {
+fn a_close_delimited_body_ends_with_its_last_byte() {
     let reply: &[u8] = b"HTTP/1.0 200 OK\r\n\r\nall of it";
     let whole = |parts: &[&[u8]], body: &[u8], seconds| {
         let seen = feed(exchange(&description(), &small()), parts);
         assert_eq!(seen.result, "whole");
         assert!(!seen.reusable);
         assert_eq!(seen.outcome.body, body);
-        // The end of the connection comes a second after the last part.
+        // The end of the connection arrives a second after the last part.
         assert_eq!(seen.outcome.timings.body, Some(at(seconds)));
     };
     whole(&[reply], b"all of it", 2);
@@ -327,7 +327,7 @@ fn a_close_delimited_body_is_whole_at_the_end_of_its_connection_and_over_with_it
     let mut input = reply;
     while unsure.handle_bytes(&mut input, arrival(2)).is_some() {}
     let Step::Over { failure, .. } = unsure.handle_end(false) else {
-        panic!("an end is an end");
+        panic!("the end of the connection ends the exchange");
     };
     assert_eq!(failure.expect("it may be cut").code, "close_notify");
     let outcome = unsure.into_outcome();
@@ -349,7 +349,7 @@ fn a_body_over_the_limit_is_cut_and_kept() {
             with_body("", &long)
         };
         let seen = feed(exchange(&description(), &small()), &[&reply]);
-        assert_eq!(seen.result, "whole", "a cut is no error");
+        assert_eq!(seen.result, "whole", "a cut body is not an error");
         assert!(!seen.reusable);
         assert_eq!(seen.outcome.truncated, Some(Truncation::Length));
         assert_eq!(seen.outcome.body, &long[..100]);
@@ -381,7 +381,7 @@ fn a_limit_of_its_own_overrides_the_settings() {
 }
 
 #[test]
-fn a_bomb_ends_early_and_is_named() {
+fn a_decompression_bomb_is_an_early_error() {
     let bomb = gzip(&vec![0; 9 << 20]);
     let reply = with_body("Content-Encoding: gzip\r\n", &bomb);
     let seen = feed(exchange(&description(), &Settings::default()), &[&reply]);
@@ -423,7 +423,7 @@ fn a_broken_coding_keeps_what_was_decoded_and_all_that_came() {
 }
 
 #[test]
-fn what_is_not_to_be_kept_is_only_counted() {
+fn bytes_that_are_not_kept_are_only_counted() {
     let lean = Description {
         keep_wire: false,
         ..description()
@@ -476,7 +476,7 @@ fn each_phase_has_its_deadline() {
     expect(&exchange, 35, Phase::Rate);
     exchange.handle_activity(at(34));
     expect(&exchange, 35, Phase::Rate);
-    // 3 000 bytes fill the window, and the next one begins.
+    // 3 000 bytes fill the window, and the next one starts.
     feed(&mut exchange, &[b'x'; 3000], 34);
     expect(&exchange, 54, Phase::Idle);
     feed(&mut exchange, &[b'x'; 3000], 115);
@@ -509,7 +509,7 @@ fn without_a_minimum_rate_only_silence_counts() {
 }
 
 #[test]
-fn a_request_that_waited_for_its_turn_has_its_whole_time_from_then_on() {
+fn time_spent_waiting_to_depart_does_not_count_for_the_timeout() {
     let settings = Settings::default();
     let wait = settings.download_timeout * 2;
     let timings = Timings {
@@ -523,8 +523,9 @@ fn a_request_that_waited_for_its_turn_has_its_whole_time_from_then_on() {
     assert!(exchange.deadline(&settings).at > Instant::START + wait);
 }
 
-/// How long a reply is listened to that comes a byte a second from the 2nd second on, behind what
-/// comes at once; and what is then out of time. A reply that ends is begun again.
+/// How long the exchange waits for a reply that arrives byte by byte each second from the 2nd
+/// second on, after the bytes of `at_once`, and the phase that times out. A reply that ends starts
+/// again.
 fn drip(settings: &Settings, at_once: &[u8], then: &[u8]) -> (u64, Phase) {
     let mut exchange = exchange(&description(), settings);
     let mut input = at_once;
@@ -538,11 +539,11 @@ fn drip(settings: &Settings, at_once: &[u8], then: &[u8]) -> (u64, Phase) {
         let mut input = then.next().map_or(&[][..], std::slice::from_ref);
         while exchange.handle_bytes(&mut input, arrival(second)).is_some() {}
     }
-    unreachable!("everything ends")
+    unreachable!("every reply times out")
 }
 
 #[test]
-fn a_byte_a_second_is_given_up_wherever_it_drips() {
+fn a_byte_per_second_times_out_in_every_part_of_a_reply() {
     let settings = Settings::default();
     let check = |at_once: &[u8], then: &[u8], expected: (u64, Phase)| {
         assert_eq!(drip(&settings, at_once, then), expected);
@@ -553,7 +554,7 @@ fn a_byte_a_second_is_given_up_wherever_it_drips() {
     check(chunked, b"1\r\nx\r\n", rate);
     check(chunked, b"0", rate);
     check(b"HTTP/1.1 200 OK\r\n\r\n", b"x", rate);
-    // In the head, of an interim reply, too; between two of those none has begun.
+    // In the head, and in an interim one; between two interim replies no reply has begun.
     check(b"", b"HTTP/1.1 200 OK\r\nA: b\r\n", rate);
     check(b"HTTP/1.1 200 OK\r\n", b"A: b\r\n", rate);
     check(b"HTTP/1.1 103 Early Hints\r\n", b"A: b\r\n", rate);
@@ -562,7 +563,7 @@ fn a_byte_a_second_is_given_up_wherever_it_drips() {
 }
 
 #[test]
-fn whoever_asks_for_no_rate_still_gives_up_after_the_whole_time() {
+fn without_a_minimum_rate_the_total_timeout_still_applies() {
     let settings = Settings {
         rate_min: 0,
         ..Settings::default()
@@ -571,8 +572,8 @@ fn whoever_asks_for_no_rate_still_gives_up_after_the_whole_time() {
     assert_eq!(drip(&settings, head, b"x"), (120, Phase::Total));
 }
 
-/// A reply that is fed a byte at a time, of which this is wanted: what came out while it came, and
-/// what it came to.
+/// Feeds a reply byte by byte in this body mode: returns the bytes taken while it arrived, and the
+/// outcome.
 fn in_mode(body_mode: BodyMode, reply: &[u8], settings: &Settings) -> (Vec<u8>, Outcome) {
     let mut exchange = exchange(&description(), settings);
     let (mut came, mut piece) = (Vec::new(), Vec::new());
@@ -582,7 +583,7 @@ fn in_mode(body_mode: BodyMode, reply: &[u8], settings: &Settings) -> (Vec<u8>, 
         while let Some(step) = exchange.handle_bytes(&mut input, arrival(2)) {
             match step {
                 Step::Head => exchange.set_body_mode(body_mode),
-                Step::Piece => unreachable!("what there is was taken after every byte"),
+                Step::Piece => unreachable!("the body is taken after every byte"),
                 Step::Over { failure, reusable } => {
                     assert_eq!((failure, reusable), (None, true));
                     over = true;
@@ -598,7 +599,7 @@ fn in_mode(body_mode: BodyMode, reply: &[u8], settings: &Settings) -> (Vec<u8>, 
 }
 
 #[test]
-fn a_body_is_taken_decoded_and_of_any_length_while_it_comes() {
+fn a_body_in_take_mode_is_decoded_in_pieces_without_a_length_limit() {
     let body = "the body, and the body again. ".repeat(20);
     let coded = gzip(body.as_bytes());
     for reply in [
@@ -615,7 +616,7 @@ fn a_body_is_taken_decoded_and_of_any_length_while_it_comes() {
 }
 
 #[test]
-fn of_a_body_that_is_skipped_nothing_is_left_but_its_length() {
+fn a_skipped_body_leaves_only_its_length() {
     let reply = with_body("Content-Encoding: gzip\r\n", b"no gzip at all");
     let (came, outcome) = in_mode(BodyMode::Skip, &reply, &small());
     assert!(came.is_empty() && outcome.body.is_empty());
@@ -624,7 +625,7 @@ fn of_a_body_that_is_skipped_nothing_is_left_but_its_length() {
 }
 
 #[test]
-fn a_407_is_the_proxys_where_one_was_asked_and_else_the_origins() {
+fn a_407_is_a_proxy_failure_only_if_a_proxy_was_used() {
     let proxy = "http://proxy.test:3128".parse().expect("a proxy");
     let through = Description {
         proxy: Some(&proxy),
@@ -635,7 +636,7 @@ fn a_407_is_the_proxys_where_one_was_asked_and_else_the_origins() {
         let mut input: &[u8] = b"HTTP/1.1 407 Who\r\nContent-Length: 0\r\n\r\n";
         match exchange.handle_bytes(&mut input, arrival(2)) {
             Some(Step::Over { failure, .. }) => {
-                let failure = failure.expect("the proxy refused");
+                let failure = failure.expect("a proxy failure");
                 assert!(is_proxys);
                 assert_eq!(
                     (failure.kind, failure.code),

@@ -1,31 +1,43 @@
-//! What comes of a lookup: addresses in the order to try them, or the reason there are none.
+//! The result of a lookup: addresses in the order to try them, or the reason why there are none.
 
 use std::net::IpAddr;
 
 use smallvec::SmallVec;
 
-use super::settings::Families;
 use crate::base::time::Instant;
 use crate::fetch::failure::{Failure, FailureKind};
+
+/// Which address families are used, and which is tried first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Families {
+    /// IPv4 only: no AAAA queries.
+    V4,
+    /// IPv6 only: no A queries.
+    V6,
+    /// Both, IPv4 first.
+    V4First,
+    /// Both, IPv6 first (RFC 8305 §4).
+    V6First,
+}
 
 /// Addresses of one host, best first.
 pub type Addresses = SmallVec<[IpAddr; 2]>;
 
-/// The addresses of a host and where they come from.
+/// The addresses of a host and their source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// In the order of RFC 8305 §4, the families taking turns; at least one.
+    /// In the order of RFC 8305 §4, with alternating families; at least one.
     pub addresses: Addresses,
-    /// The port to connect to where an override names another than the URL does.
+    /// The port to connect to, if an override replaces the URL's.
     pub port: Option<u16>,
-    /// Until when they may be used; [`Instant::FAR_FUTURE`] if they are not from the DNS.
+    /// Time of expiry; [`Instant::FAR_FUTURE`] if they are not from the DNS.
     pub expires: Instant,
-    /// Who says so.
+    /// Where the addresses come from.
     pub source: Source,
 }
 
 impl Answer {
-    /// An answer that was known beforehand and stays.
+    /// A permanent answer that needs no query.
     pub(super) fn fixed(addresses: Addresses, source: Source) -> Self {
         Answer {
             addresses,
@@ -36,22 +48,22 @@ impl Answer {
     }
 }
 
-/// Where an answer comes from.
+/// Source of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The host is an address itself.
+    /// The host is an address.
     Literal,
     /// The user's `--resolve`.
     Override,
-    /// The hosts table, or `localhost` (RFC 6761 §6.3).
+    /// The hosts file, or `localhost` (RFC 6761 §6.3).
     Hosts,
-    /// A name server, earlier.
+    /// A name server, in an earlier lookup.
     Cache,
-    /// A name server, for this lookup.
+    /// A name server, in this lookup.
     Query,
 }
 
-/// Why a name has no addresses, in a byte or two: what the cache keeps.
+/// Why a name has no addresses, in the compact form used by the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     NxDomain,
@@ -69,7 +81,7 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// As the sink sees it; the codes are stable.
+    /// Converts it to a failure; the codes are stable.
     pub(super) fn failure(self) -> Failure {
         let fail = |code, detail: &'static str| Failure::new(FailureKind::Dns, code, detail);
         match self {
@@ -77,7 +89,7 @@ impl Fault {
             Fault::NoData => fail("nodata", "the name has no addresses"),
             Fault::ServFail => fail("servfail", "the name servers failed"),
             Fault::Refused => fail("refused", "the name servers refused the query"),
-            Fault::Referral => fail("refused", "the name server resolves no names for us"),
+            Fault::Referral => fail("refused", "the name server offers no recursion"),
             Fault::Code(code) => Failure::new(
                 FailureKind::Dns,
                 "servfail",
@@ -85,15 +97,15 @@ impl Fault {
             ),
             Fault::Timeout => fail("timeout", "no name server answered in time"),
             Fault::Unreachable => fail("timeout", "no name server could be reached"),
-            Fault::Malformed => fail("malformed", "the reply cannot be read"),
-            Fault::CnameLoop => fail("cname_loop", "aliases in a circle, or too many"),
-            Fault::NoServers => fail("no_servers", "no name server is known; name one with --dns"),
-            Fault::NameInvalid => fail("name_invalid", "the host is no domain name"),
+            Fault::Malformed => fail("malformed", "the reply is malformed"),
+            Fault::CnameLoop => fail("cname_loop", "the aliases form a loop or are too many"),
+            Fault::NoServers => fail("no_servers", "no name server is known; set one with --dns"),
+            Fault::NameInvalid => fail("name_invalid", "the host is not a valid domain name"),
         }
     }
 }
 
-/// Puts addresses in the order to try them: the families take turns, the preferred one first
+/// Puts addresses in the order to try them: alternating families, starting with the preferred one
 /// (RFC 8305 §4), each in its server's order.
 pub(super) fn in_order(families: Families, a: &[IpAddr], aaaa: &[IpAddr]) -> Addresses {
     let (first, second) = match families {
@@ -121,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn families_take_turns_and_the_preferred_one_begins() {
+    fn families_alternate_starting_with_the_preferred_one() {
         let check = |families, expected: &[&str]| {
             let ordered = sort(
                 families,

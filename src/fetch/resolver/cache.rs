@@ -1,4 +1,4 @@
-//! What is remembered of names: their addresses, their absence, their failing. Bounded.
+//! A bounded cache of names: their addresses, their absence, and failed lookups.
 
 use std::hash::BuildHasher;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::base::secret::Secret;
 use crate::base::time::Instant;
 use crate::fetch::failure::Failure;
 
-/// Names and what is known of them, at most so many.
+/// Names and what is known of them, up to `entries_max`.
 ///
-/// When it is full, a name goes that has expired or was not asked for since the hand of the clock
-/// last passed it.
+/// When full it evicts an expired name, or one that was not used since the clock hand last passed
+/// it (the CLOCK algorithm).
 pub(super) struct Cache {
     entries: Vec<Entry>,
     /// Indices into `entries`, found by name.
@@ -22,21 +22,21 @@ pub(super) struct Cache {
     hasher: Secret,
     entries_max: usize,
     hand: usize,
-    /// Failures from before this are not believed any more.
+    /// Failures from before this time are ignored.
     failures_from: Instant,
 }
 
 /// What is known of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// It has addresses, for now.
+    /// It has addresses, until they expire.
     Found {
         addresses: Addresses,
         expires: Instant,
     },
-    /// It has none, for now.
+    /// It has no addresses, until this expires.
     Absent { fault: Fault, expires: Instant },
-    /// It could not be found out, and is not to be tried before `until`.
+    /// The lookup failed; it is not retried before `until`.
     Failing {
         fault: Fault,
         until: Instant,
@@ -47,7 +47,7 @@ pub(super) enum Known {
 struct Entry {
     host: Box<str>,
     known: Known,
-    /// Asked for since the hand last passed.
+    /// Used since the hand last passed.
     used: bool,
 }
 
@@ -68,7 +68,7 @@ impl Cache {
         self.entries.len()
     }
 
-    /// What holds of a name now.
+    /// What is valid for a name now.
     pub(super) fn get(&mut self, host: &str, now: Instant) -> Option<&Known> {
         let index = self.find(host)?;
         let entry = &mut self.entries[index];
@@ -79,9 +79,10 @@ impl Cache {
         Some(&entry.known)
     }
 
-    /// Remembers what came of a lookup, in place of what was known.
+    /// Stores the result of a lookup, replacing the entry.
     ///
-    /// Each failure in a row doubles the time until the next try. Addresses that still hold stay.
+    /// Each consecutive failure doubles the time until the next try. A failure does not replace
+    /// addresses that are still valid.
     pub(super) fn put(&mut self, host: &str, outcome: &Outcome, now: Instant) {
         let found = self.find(host);
         let known = match (outcome, found.map(|index| &self.entries[index].known)) {
@@ -107,12 +108,12 @@ impl Cache {
         }
     }
 
-    /// Forgets what could not be found out so far: the name servers did not work.
+    /// Discards all failures so far, because the name servers did not work.
     pub(super) fn forget_failures(&mut self, now: Instant) {
         self.failures_from = now;
     }
 
-    /// Whether something holds of a name now, without counting that as use.
+    /// Returns whether an entry for a name is valid now, without counting that as use.
     pub(super) fn knows(&self, host: &str, now: Instant) -> bool {
         self.find(host).is_some_and(|index| {
             let known = &self.entries[index].known;
@@ -147,7 +148,7 @@ impl Cache {
         });
     }
 
-    /// Frees an entry and gives its index.
+    /// Frees an entry and returns its index.
     fn evict(&mut self) -> usize {
         for _ in 0..STEPS_MAX {
             let entry = &mut self.entries[self.hand];
@@ -162,7 +163,7 @@ impl Cache {
         let hash = self.hasher.hash_one(&*self.entries[index].host);
         self.by_host
             .find_entry(hash, |found| *found as usize == index)
-            .expect("every entry is found by its name")
+            .expect("every entry is in the index")
             .remove();
         index
     }
@@ -177,7 +178,7 @@ impl Known {
         }
     }
 
-    /// What it says to who asks.
+    /// The answer for a caller.
     pub(super) fn answer(&self) -> Result<Answer, Failure> {
         match self {
             Known::Found { addresses, expires } => Ok(Answer {
@@ -190,7 +191,7 @@ impl Known {
         }
     }
 
-    /// Whether it is a failure from before this moment.
+    /// Returns whether it is a failure from before this time.
     fn failed_before(&self, at: Instant) -> bool {
         match self {
             Known::Failing { until, backoff, .. } => *until < at + *backoff,
@@ -198,7 +199,7 @@ impl Known {
         }
     }
 
-    /// Until when it holds.
+    /// Until when it is valid.
     fn until(&self) -> Instant {
         match self {
             Known::Found { expires, .. } | Known::Absent { expires, .. } => *expires,
@@ -207,14 +208,14 @@ impl Known {
     }
 }
 
-/// How long a name that could not be resolved is let be. Resolvers keep a failure for 5 s or so,
-/// so less asks them the same; RFC 2308 §7 allows up to five minutes.
+/// Minimum time before a failed name is retried. Resolvers cache a failure for about 5 s, so a
+/// shorter time would repeat their answer; RFC 2308 §7 permits up to five minutes.
 pub(super) const BACKOFF_MIN: Duration = Duration::from_secs(30);
 
-/// The longest that a failing name is let be: as long as a host that fails is held.
+/// Maximum time before a failing name is retried: as long as a failing host is held.
 pub(super) const BACKOFF_MAX: Duration = Duration::from_secs(15 * 60);
 
-/// Entries looked at to find one to evict: bounds the work where all were used.
+/// Maximum number of entries checked to find one to evict, which bounds the work if all were used.
 const STEPS_MAX: usize = 64;
 
 #[cfg(test)]
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_holds_until_it_expires() {
+    fn an_entry_is_valid_until_it_expires() {
         let mut cache = Cache::new(10, &Secret::from_seed(1));
         cache.put("a.test", &absent(10), at(0));
         assert!(cache.get("a.test", at(9)).is_some());
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_cache_keeps_what_is_asked_for() {
+    fn a_full_cache_keeps_used_entries() {
         let mut cache = Cache::new(100, &Secret::from_seed(1));
         cache.put("kept.test", &absent(10), at(0));
         for number in 0..1000 {
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_in_which_all_is_asked_for_still_takes_the_new() {
+    fn a_cache_of_used_entries_still_accepts_new_ones() {
         let mut cache = Cache::new(200, &Secret::from_seed(1));
         for number in 0..1000 {
             let host = format!("{number}.test");
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_fails_is_let_be_ever_longer_up_to_a_bound() {
+    fn retries_of_a_failing_name_back_off_up_to_a_bound() {
         let failed = Outcome::Failed(Fault::Timeout);
         let mut cache = Cache::new(10, &Secret::from_seed(1));
         let mut now = at(0);
@@ -282,6 +283,9 @@ mod tests {
         }
         cache.put("a.test", &absent(5000), now);
         cache.put("a.test", &failed, at(6000));
-        assert!(cache.get("a.test", at(6030)).is_none(), "success forgives");
+        assert!(
+            cache.get("a.test", at(6030)).is_none(),
+            "success resets the backoff"
+        );
     }
 }

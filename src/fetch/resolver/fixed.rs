@@ -1,4 +1,4 @@
-//! Answers that are known without asking a server: overrides, addresses, the hosts table.
+//! Answers that need no query: overrides, addresses, and the hosts file.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -6,11 +6,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use hashbrown::HashMap;
 
 use super::answer::{Addresses, Answer, Fault, Source, sort};
+use super::hosts::Hosts;
 use super::settings::{Families, Override};
-use super::system::Hosts;
 use crate::base::secret::Known;
 
-/// What the user and the machine have settled.
+/// Fixed answers from the user's settings and from this machine.
 pub(super) struct Fixed {
     /// By port, then by host.
     overrides: HashMap<u16, PortOverrides, Known>,
@@ -41,10 +41,11 @@ impl Fixed {
         }
     }
 
-    /// The answer for a plain host, if no server need be asked.
+    /// The answer for a plain host, if no query is needed.
     ///
-    /// An override for the host goes before one for every host, as with curl, and both before
-    /// all else. The families wanted do not narrow what was fixed by name, they only order it.
+    /// An override for the host takes precedence over one for all hosts, as in curl, and both over
+    /// everything else. The wanted families only order addresses that are fixed by name, and remove
+    /// none.
     pub(super) fn get(&self, host: &str, port: u16) -> Option<Result<Answer, Fault>> {
         if let Some(overrides) = self.overrides.get(&port)
             && let Some(fixed) = overrides.hosts.get(host).or(overrides.every.as_ref())
@@ -87,7 +88,7 @@ impl Fixed {
     }
 }
 
-/// A host in lower case, without the dot at its end and without the brackets of IPv6.
+/// A host in lower case, without a final dot and without the brackets of IPv6.
 pub(super) fn plain_host(host: &str) -> Cow<'_, str> {
     let host = host
         .strip_prefix('[')
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn an_override_holds_for_its_host_and_port_alone() {
+    fn an_override_applies_only_to_its_host_and_port() {
         let overrides = &["a.test:80:10.0.0.1:8080", "a.test:443:10.0.0.2"];
         let first = Some("Override [10.0.0.1] Some(8080)");
         check(overrides, "", "a.test", 80, first);
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearer_override_wins_and_the_later_of_two() {
+    fn the_more_specific_override_wins_and_of_equal_ones_the_later() {
         let overrides = &["*:80:10.0.0.9", "a.test:80:10.0.0.1", "a.test:80:10.0.0.2"];
         check(
             overrides,
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_hosts_need_no_server() {
+    fn addresses_and_hosts_file_entries_need_no_server() {
         let hosts = "10.0.0.1 a.test\n::1 a.test";
         check(&[], "", "192.0.2.1", 80, Some("Literal [192.0.2.1] None"));
         check(&[], "", "[::1]", 80, Some("Literal [::1] None"));
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_never_in_the_dns_are_not_asked_for() {
+    fn names_that_are_never_in_the_dns_are_not_queried() {
         let loopback = Some("Hosts [::1, 127.0.0.1] None");
         check(&[], "", "localhost", 80, loopback);
         check(&[], "", "x.localhost.", 80, loopback);

@@ -1,4 +1,4 @@
-//! One name being resolved: its two questions, and when what is known is enough (RFC 8305 §3).
+//! The lookup of one name: its two queries, and when the results suffice (RFC 8305 §3).
 
 use super::Waiter;
 use super::answer::{Addresses, Fault, in_order};
@@ -18,10 +18,10 @@ pub(super) struct Resolving {
     pub(super) host: Box<str>,
     pub(super) waiters: Vec<Waiter>,
     pub(super) stage: Stage,
-    /// When the first query left, as far as that was told.
+    /// When the first query departed, as far as reported.
     pub(super) left: Option<Instant>,
-    /// When the last thing came of it: a reply, or the end of a try without one.
-    heard: Instant,
+    /// Time of the last event: a reply, or the end of a try without one.
+    last_event: Instant,
     a: Half,
     aaaa: Half,
 }
@@ -29,23 +29,23 @@ pub(super) struct Resolving {
 /// What a lookup waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// An address of any family.
+    /// An address of either family.
     Waiting,
-    /// The other family, for a moment more: by the loop's clock, which may be late, and by that of
-    /// the reply.
+    /// The other family, for a short time: measured by the loop's clock, which may be late, and by
+    /// the time of the reply.
     Delaying { until: Instant, over: Instant },
-    /// The other family, for the cache: those who waited have what there was.
+    /// The other family, for the cache only: the waiters already have the first one's addresses.
     Late,
 }
 
-/// One family's part.
+/// The state of one family.
 pub(super) enum Half {
     Unwanted,
     Asking(Query),
     Done(Outcome),
 }
 
-/// What came of one question.
+/// The result of one query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Found {
@@ -62,11 +62,11 @@ pub(super) enum Outcome {
 /// How much is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// Nothing that helps.
+    /// Nothing useful.
     Nothing,
-    /// Addresses of one family; the other is being asked for.
+    /// Addresses of one family; the query for the other is in progress.
     Half,
-    /// All there is.
+    /// Everything.
     Whole,
 }
 
@@ -78,13 +78,13 @@ impl Resolving {
             waiters: Vec::new(),
             stage: Stage::Waiting,
             left: None,
-            heard: Instant::START,
+            last_event: Instant::START,
             a: half(a),
             aaaa: half(aaaa),
         }
     }
 
-    /// The question of a family, if it is being asked.
+    /// The query of a family, if in progress.
     pub(super) fn query(&mut self, kind: Kind) -> Option<&mut Query> {
         match self.half(kind) {
             Half::Asking(query) => Some(query),
@@ -92,17 +92,17 @@ impl Resolving {
         }
     }
 
-    /// Something came of it at this moment.
-    pub(super) fn hear(&mut self, at: Instant) {
-        self.heard = self.heard.max(at);
+    /// Records an event at this time.
+    pub(super) fn record_event(&mut self, at: Instant) {
+        self.last_event = self.last_event.max(at);
     }
 
-    /// When the last thing did.
-    pub(super) fn heard(&self) -> Instant {
-        self.heard
+    /// Time of the last event.
+    pub(super) fn last_event(&self) -> Instant {
+        self.last_event
     }
 
-    /// A question has its answer.
+    /// Records the result of a query.
     pub(super) fn settle(&mut self, kind: Kind, outcome: Outcome) -> Progress {
         *self.half(kind) = Half::Done(outcome);
         match (&self.a, &self.aaaa) {
@@ -113,13 +113,13 @@ impl Resolving {
         }
     }
 
-    /// What is known so far, as one. What was found wins over what is missing, and not knowing
-    /// wins over knowing that there is nothing.
+    /// The combined result so far. Found addresses take precedence over missing ones, and a failure
+    /// over the knowledge that there are none.
     pub(super) fn outcome(&self, families: Families) -> Outcome {
         match (self.a.outcome(), self.aaaa.outcome()) {
             (Some(a), Some(aaaa)) => join(families, a, aaaa),
             (Some(one), None) | (None, Some(one)) => one.clone(),
-            (None, None) => unreachable!("a lookup is judged when something is known"),
+            (None, None) => unreachable!("called only when a result is known"),
         }
     }
 
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_wins_and_not_knowing_is_no_denial() {
+    fn found_addresses_win_and_a_failure_is_not_an_absence() {
         let check = |a: &Outcome, aaaa: &Outcome, expected: &Outcome| {
             assert_eq!(join(Families::V6First, a, aaaa), *expected);
         };
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_lives_as_long_as_its_shorter_family() {
+    fn an_answer_expires_with_its_shorter_lived_family() {
         let joined = join(
             Families::V6First,
             &found("192.0.2.1", 60),

@@ -1,13 +1,13 @@
-//! Names to addresses: a stub resolver as a state machine without sockets or clock.
+//! A stub resolver (names to addresses) as a state machine without sockets or clock.
 //!
-//! Its driver calls [`Resolver::resolve`], performs the [`Action`]s that [`Resolver::poll`] gives,
-//! hands over what arrives on the sockets it opened, and calls [`Resolver::handle_timeout`] when
-//! [`Resolver::next_timeout`] is due. Every `handle_*` may leave actions: poll until there are none.
-//! UDP and TCP arrive by the same calls, as the `io` floor's events do; the resolver knows which
-//! of its sockets is which.
+//! Its driver calls [`Resolver::resolve`], performs the [`Action`]s from [`Resolver::poll`], passes
+//! in what arrives on the sockets it opened, and calls [`Resolver::handle_timeout`] when
+//! [`Resolver::next_timeout`] is due. Every `handle_*` may produce actions: poll until there are
+//! none. UDP and TCP use the same calls, as do the events of the `io` floor; the resolver knows the
+//! kind of each of its sockets.
 //!
-//! A reply counts only with the right id, on the right socket, for the right question in the
-//! right mixture of cases. Anything else is dropped and the query goes on.
+//! A reply counts only with the right id, on the right socket, for the right question with the
+//! right mixture of upper and lower case. Anything else is dropped and the query continues.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -29,11 +29,13 @@ use crate::fetch::failure::Failure;
 use crate::wire::dns::{Kind, Name};
 
 pub use self::answer::{Addresses, Answer, Source};
+pub use self::hosts::Hosts;
 pub use self::settings::{Families, Override, OverrideInvalid, Settings, parse_server};
 pub use self::sockets::SocketId;
-pub use self::system::{Hosts, apply_resolv_conf, read_settings};
+pub use self::system::{apply_resolv_conf, read_settings};
 
 mod settings;
+mod hosts;
 mod system;
 mod answer;
 mod fixed;
@@ -46,7 +48,7 @@ mod sockets;
 #[cfg(test)]
 mod tests;
 
-/// Whoever waits for a name, in the caller's own numbering.
+/// A caller that waits for a name, numbered by the caller itself.
 pub type Waiter = u64;
 
 /// The resolver.
@@ -58,13 +60,13 @@ pub struct Resolver {
     sockets: Sockets,
     lookups: Slab<Resolving>,
     by_host: HashMap<Box<str>, Key, Secret>,
-    /// Questions that wait until fewer are in flight.
+    /// Queries that wait until fewer are in flight.
     line: VecDeque<QueryKey>,
-    /// Queries that go ahead of the line, however many are in flight: few.
+    /// Queries that are sent before those in `line`, regardless of the limit; there are few.
     urgent: VecDeque<QueryKey>,
-    /// Questions that do not wait in line.
+    /// Queries that left the line and are not settled.
     in_flight: usize,
-    /// Callers waiting, over all names.
+    /// Number of waiting callers, over all names.
     waiting: usize,
     timers: BTreeSet<(Instant, Timer)>,
     actions: VecDeque<Action>,
@@ -72,115 +74,116 @@ pub struct Resolver {
     stats: Stats,
 }
 
-/// What `resolve` can say at once.
+/// Immediate result of `resolve`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
     /// The answer, or why there is none (kind `dns`).
     Ready(Result<Answer, Failure>),
-    /// It comes as [`Action::Resolved`], which names this caller.
+    /// It follows as [`Action::Resolved`] with this caller.
     Pending,
-    /// `pending_max` names or callers wait already; to be asked again after a [`Action::Resolved`].
+    /// `pending_max` names or callers are waiting; ask again after an [`Action::Resolved`].
     Busy,
 }
 
-/// What the driver is to do.
+/// What the driver has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Open a socket: UDP on an unpredictable port, or a TCP connection.
     ///
-    /// UDP may be sent on at once; for TCP wait with [`Resolver::handle_connected`], before which
-    /// nothing is sent.
+    /// UDP can be used at once; for TCP wait until it is connected and call
+    /// [`Resolver::handle_connected`]; nothing is sent before that.
     Open {
-        /// What the resolver will call it.
+        /// The resolver's id for it.
         socket: SocketId,
-        /// Where it leads.
+        /// The name server's address.
         server: SocketAddr,
-        /// Of which sort.
+        /// UDP or TCP.
         transport: Transport,
     },
-    /// Send: one datagram, or the next bytes of a stream, and tell when they left
+    /// Send one datagram, or the next bytes of a stream, and report when they departed
     /// ([`Resolver::handle_sent`]).
     Send {
-        /// On which socket.
+        /// The socket to send on.
         socket: SocketId,
-        /// What.
+        /// The bytes to send.
         bytes: Vec<u8>,
     },
-    /// Close a socket; nothing of it is wanted any more.
+    /// Close a socket that is no longer needed.
     Close {
-        /// Which.
+        /// The socket to close.
         socket: SocketId,
     },
-    /// A lookup is over.
+    /// A lookup is complete.
     Resolved {
-        /// The host asked for, in lower case.
+        /// The requested host, in lower case.
         host: Box<str>,
-        /// Who asked, in the order of asking.
+        /// The callers, in the order of their requests.
         waiters: Vec<Waiter>,
-        /// When its first query left, by [`Resolver::handle_sent`]; `None` if none did.
+        /// When its first query departed, from [`Resolver::handle_sent`]; `None` if none did.
         left: Option<Instant>,
-        /// When it was over: the last reply that it needed arrived, or was waited for in vain.
+        /// When it was complete: the arrival of the last reply that it needed, or the end of the
+        /// wait for one.
         over: Instant,
-        /// What came of it (a failure's kind is `dns`).
+        /// The result (a failure has kind `dns`).
         result: Result<Answer, Failure>,
     },
 }
 
-/// How a message travels.
+/// Transport of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// One message a datagram.
+    /// One message per datagram.
     Udp,
-    /// Messages with their lengths in a stream.
+    /// Length-prefixed messages in a stream.
     Tcp,
 }
 
-/// What was counted since the start.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Calls of `resolve`, `Busy` ones left out.
+    /// Calls of `resolve`, without those that returned `Busy`.
     pub lookups: u64,
-    /// Of those, answered by an override, an address or the hosts table.
+    /// Lookups answered by an override, an address or the hosts file.
     pub fixed: u64,
-    /// Of those, answered from the cache, failures included.
+    /// Lookups answered from the cache, failures included.
     pub hits: u64,
-    /// Of those, joined to a lookup on its way.
+    /// Lookups that joined one in progress.
     pub joined: u64,
-    /// Queries sent, over UDP or TCP, repeated ones included.
+    /// Queries sent over UDP or TCP, retries included.
     pub queries: u64,
-    /// Tries that got no reply in time.
+    /// Tries without a reply in time.
     pub timeouts: u64,
-    /// Questions that went over to TCP.
+    /// Queries that switched to TCP.
     pub tcp_fallbacks: u64,
-    /// Messages dropped because they were not the reply to what was asked there.
+    /// Messages dropped because they were no valid reply to a query on their socket.
     pub strays: u64,
 }
 
-/// One of the two questions of a lookup.
+/// One of the two queries of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct QueryKey {
     lookup: Key,
     kind: Kind,
 }
 
-/// What can be due.
+/// The timers of the resolver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    /// A try or a pause is over.
+    /// A try or a pause ends.
     Query(QueryKey),
-    /// The second family has had its moment.
+    /// The wait for the second family ends.
     Delay(Key),
-    /// A socket may have been idle for long.
+    /// A socket may have been idle for too long.
     Idle(SocketId),
-    /// A connection has had its time for a second reply.
+    /// The wait for a second reply on a connection ends.
     SecondReply(SocketId),
 }
 
 impl Resolver {
-    /// A resolver with nothing in its cache.
+    /// A resolver with an empty cache.
     ///
-    /// The generator draws ids, ports and cases, and names are hashed under the secret: a crawl has both
-    /// from the system, a test at will.
+    /// The generator chooses ids, ports and letter cases, and names are hashed under the secret: a
+    /// crawl seeds both from the system, a test as it likes.
     pub fn new(settings: Settings, rng: Rng, secret: &Secret) -> Self {
         let fixed = Fixed::new(
             &settings.overrides,
@@ -207,10 +210,10 @@ impl Resolver {
         }
     }
 
-    /// Asks for the addresses of a host as a URL has it.
+    /// Requests the addresses of a host as written in a URL.
     ///
-    /// `port` is the URL's: overrides are for a host and a port. Unless the answer is ready, `who`
-    /// is named when it is.
+    /// `port` is the URL's, since overrides are for a host and a port. Unless the answer is ready,
+    /// `who` is named in [`Action::Resolved`].
     pub fn resolve(&mut self, host: &str, port: u16, who: Waiter, now: Instant) -> Lookup {
         let host = plain_host(host);
         if let Some(answer) = self.fixed.get(&host, port) {
@@ -226,8 +229,8 @@ impl Resolver {
         self.join(&host, false, who, now)
     }
 
-    /// Asks the name servers for a host's addresses, whatever is remembered of it, ahead of all that is in
-    /// line. A failure leaves a remembered answer in place. Overrides are answered at once.
+    /// Queries the name servers for a host's addresses, ignoring the cache and ahead of the line. A
+    /// failure does not replace a cached answer. Overrides are answered at once.
     pub fn resolve_anew(&mut self, host: &str, port: u16, who: Waiter, now: Instant) -> Lookup {
         let host = plain_host(host);
         match self.fixed.get(&host, port) {
@@ -236,7 +239,7 @@ impl Resolver {
         }
     }
 
-    /// Waits for the lookup of a host, begun if there is none under way.
+    /// Waits for the lookup of a host; starts one if there is none.
     fn join(&mut self, host: &str, is_urgent: bool, who: Waiter, now: Instant) -> Lookup {
         let joined = self.by_host.get(host).copied();
         let lookup = match joined {
@@ -259,39 +262,39 @@ impl Resolver {
         self.stats.joined += u64::from(joined.is_some());
         self.waiting += 1;
         self.resolving(lookup).waiters.push(who);
-        self.leave_line(now);
+        self.start_queries(now);
         Lookup::Pending
     }
 
-    /// Whether [`Resolver::resolve`] would answer at once.
+    /// Returns whether [`Resolver::resolve`] would answer at once.
     pub fn knows(&self, host: &str, port: u16, now: Instant) -> bool {
         let host = plain_host(host);
         self.fixed.get(&host, port).is_some() || self.cache.knows(&host, now)
     }
 
-    /// Whether no name server is asked for a host, because an override answers.
+    /// Returns whether an override answers for a host, so that no name server is queried.
     pub fn is_fixed(&self, host: &str, port: u16) -> bool {
         self.fixed.get(&plain_host(host), port).is_some()
     }
 
-    /// Forgets what could not be found out so far: the name servers did not work, and now they do.
+    /// Forgets all failed lookups, because the name servers did not work and now do.
     pub fn forget_failures(&mut self, now: Instant) {
         self.cache.forget_failures(now);
     }
 
-    /// The next thing to do, if there is any.
+    /// The next action for the driver, if any.
     pub fn poll(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called; it changes with every call.
+    /// When to call [`handle_timeout`](Self::handle_timeout); changes with every call.
     pub fn next_timeout(&self) -> Option<Instant> {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Does what is due.
+    /// Handles due timers.
     pub fn handle_timeout(&mut self, now: Instant) {
-        // What is left stays due.
+        // The rest stays due.
         for _ in 0..TIMERS_AT_ONCE {
             let Some((at, timer)) = self.timers.first().copied() else {
                 break;
@@ -306,32 +309,34 @@ impl Resolver {
                     let stage = &mut self.resolving(lookup).stage;
                     let over = match std::mem::replace(stage, Stage::Late) {
                         Stage::Delaying { over, .. } => over,
-                        Stage::Waiting | Stage::Late => unreachable!("only a delay has its timer"),
+                        Stage::Waiting | Stage::Late => {
+                            unreachable!("this timer is set only in stage Delaying")
+                        }
                     };
                     self.deliver(lookup, over, now);
                 }
                 Timer::Idle(socket) => {
-                    let vacated = self.sockets.look_after(socket, now);
+                    let vacated = self.sockets.check_idle(socket, now);
                     self.on_vacated(socket, vacated, now);
                 }
                 Timer::SecondReply(socket) => {
-                    let vacated = self.sockets.look_for_second_reply(socket, now);
+                    let vacated = self.sockets.check_second_reply(socket, now);
                     self.on_vacated(socket, vacated, now);
                 }
             }
         }
-        self.leave_line(now);
+        self.start_queries(now);
     }
 
-    /// A TCP connection is established.
+    /// A TCP connection was established.
     pub fn handle_connected(&mut self, socket: SocketId) {
         for bytes in self.sockets.connected(socket) {
             self.actions.push_back(Action::Send { socket, bytes });
         }
     }
 
-    /// What one [`Action::Send`] handed over left at this moment: the first of which that was not
-    /// told yet, on its socket.
+    /// Reports the departure of the bytes of one [`Action::Send`]: the first one on this socket
+    /// that was not reported yet.
     pub fn handle_sent(&mut self, socket: SocketId, at: Instant) {
         if let Some(query) = self.sockets.left(socket)
             && let Some(resolving) = self.lookups.get_mut(query.lookup)
@@ -340,9 +345,9 @@ impl Resolver {
         }
     }
 
-    /// One datagram, or bytes of a stream however they were cut, which arrived at `arrived`.
+    /// Handles one datagram, or any part of a stream, that arrived at `arrived`.
     ///
-    /// For a socket that is closed it does nothing.
+    /// Ignored if the socket is closed.
     pub fn handle_received(
         &mut self,
         socket: SocketId,
@@ -356,48 +361,49 @@ impl Resolver {
                 Message::Framed(bytes) => self.read(socket, &bytes, arrived, now),
             }
         }
-        self.leave_line(now);
+        self.start_queries(now);
     }
 
-    /// A socket failed, or its peer ended it: the driver closes it, no [`Action::Close`] follows.
+    /// A socket failed or was closed by its peer; the driver closes it, and no [`Action::Close`]
+    /// follows.
     ///
-    /// Whoever waited on it asks the next server. For a socket that is closed it does nothing.
+    /// Queries that wait on it go to the next server. Ignored if the socket is closed.
     pub fn handle_ended(&mut self, socket: SocketId, now: Instant) {
         if let Some(lost) = self.sockets.remove(socket, now) {
             for key in &lost.waiting {
                 self.on_lost(*key, &lost, now);
             }
         }
-        self.leave_line(now);
+        self.start_queries(now);
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     pub fn stats(&self) -> Stats {
         self.stats
     }
 
-    /// Names being resolved.
+    /// Number of names being resolved.
     pub fn len(&self) -> usize {
         self.lookups.len()
     }
 
-    /// Whether no name is being resolved.
+    /// Returns whether no name is being resolved.
     pub fn is_empty(&self) -> bool {
         self.lookups.is_empty()
     }
 
-    /// Names remembered.
+    /// Number of cached names.
     pub fn cached(&self) -> usize {
         self.cache.len()
     }
 
-    /// Sockets open.
+    /// Number of open sockets.
     pub fn sockets(&self) -> usize {
         self.sockets.len()
     }
 }
 
-/// From a name to its two questions and back.
+/// Lookups: from a name to its two queries and back.
 impl Resolver {
     fn begin(&mut self, host: &str, name: Name, is_urgent: bool) -> Key {
         let (a, aaaa) = match self.settings.families {
@@ -421,7 +427,7 @@ impl Resolver {
         lookup
     }
 
-    /// A question has its answer: is that enough for those who wait?
+    /// Handles the result of a query: delivers the lookup if that is enough.
     fn settle(&mut self, key: QueryKey, outcome: Outcome, now: Instant) {
         self.in_flight -= 1;
         let lookup = key.lookup;
@@ -430,7 +436,7 @@ impl Resolver {
             (Progress::Nothing, _) => {}
             (Progress::Half, _) => {
                 let until = now + RESOLUTION_DELAY;
-                let over = resolving.heard() + RESOLUTION_DELAY;
+                let over = resolving.last_event() + RESOLUTION_DELAY;
                 resolving.stage = Stage::Delaying { until, over };
                 self.timers.insert((until, Timer::Delay(lookup)));
             }
@@ -438,15 +444,18 @@ impl Resolver {
                 if let Stage::Delaying { until, .. } = stage {
                     self.timers.remove(&(until, Timer::Delay(lookup)));
                 }
-                let over = self.resolving(lookup).heard();
+                let over = self.resolving(lookup).last_event();
                 self.deliver(lookup, over, now);
-                let settled = self.lookups.remove(lookup).expect("settled just now");
+                let settled = self
+                    .lookups
+                    .remove(lookup)
+                    .expect("the lookup was present above");
                 self.by_host.remove(&settled.host);
             }
         }
     }
 
-    /// Remembers what is known and gives it to those who wait; it was known at `over`.
+    /// Caches the result and delivers it to the waiters; it was known at `over`.
     fn deliver(&mut self, lookup: Key, over: Instant, now: Instant) {
         let families = self.settings.families;
         let resolving = self.resolving(lookup);
@@ -480,15 +489,15 @@ impl Resolver {
     fn resolving(&mut self, lookup: Key) -> &mut Resolving {
         self.lookups
             .get_mut(lookup)
-            .expect("a lookup lives until both its questions are settled")
+            .expect("a lookup exists until both its queries are settled")
     }
 }
 
-/// Timers that fire per call of [`Resolver::handle_timeout`].
+/// Maximum number of timers handled per call of [`Resolver::handle_timeout`].
 const TIMERS_AT_ONCE: usize = 256;
 
-/// How long the second family is waited for once the first is there (RFC 8305 §3, §8).
+/// How long to wait for the second family after the first is known (RFC 8305 §3, §8).
 ///
-/// There it follows an A answer alone. Here it follows either, because an answer is given once
-/// and a host whose IPv6 is broken needs its IPv4 address in it.
+/// The RFC waits only after an A answer. Here either family waits, because an answer is delivered
+/// once, and a host with broken IPv6 needs its IPv4 address in it.
 const RESOLUTION_DELAY: Duration = Duration::from_millis(50);

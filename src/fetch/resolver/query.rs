@@ -1,4 +1,4 @@
-//! One question on its way: which server has it, how, until when, and who is asked next.
+//! One query: which server has it, by which transport, until when, and which server is next.
 
 use std::net::SocketAddr;
 
@@ -9,9 +9,9 @@ use super::answer::Fault;
 use super::sockets::SocketId;
 use crate::base::rng::Rng;
 use crate::base::time::Instant;
-use crate::wire::dns::{Asked, Chain, Kind, Name};
+use crate::wire::dns::{Chain, Kind, Name, SentQuery};
 
-/// The addresses of one family of one name, being asked for.
+/// A query for the addresses of one family of a name.
 ///
 /// ```text
 ///             ┌── the try is over: the next server, or an alias to ask on for ──┐
@@ -25,49 +25,50 @@ pub(super) struct Query {
     pub(super) kind: Kind,
     pub(super) chain: Chain,
     pub(super) state: State,
-    /// Servers in the order to ask them.
+    /// Indices of servers in the order to ask them.
     order: ServerOrder,
-    /// Tries begun for the chain's present name.
+    /// Tries started for the present name of the alias chain.
     tries: usize,
-    /// Servers that have said that they give no answer, as bits.
+    /// Bit set of servers that refused to answer.
     ruled_out: u32,
-    /// Whether the server may know EDNS.
+    /// Whether the server may support EDNS.
     pub(super) edns: bool,
-    /// Whether to send the name in lower case: a reply came in the wrong one.
+    /// Whether to send the name in lower case, after a reply with the wrong case.
     pub(super) plain: bool,
-    /// Whether a connection that ended under several queries may be replaced without costing a try.
+    /// Whether a connection that ended during several queries may be replaced without counting a
+    /// try.
     pub(super) may_reconnect: bool,
-    /// What went wrong last.
+    /// The last fault.
     fault: Fault,
 }
 
-/// Where a query is.
+/// State of a query.
 pub(super) enum State {
-    /// In line: too many are in flight.
+    /// Waits in line: too many are in flight.
     Queued,
-    /// A server has it, or is to have it next.
-    Flying(Flight),
-    /// No server can be reached; the next round begins when this one's time is over.
+    /// A server has it, or will have it next.
+    InFlight(Flight),
+    /// No server can be reached; the next round starts when the time of this one is over.
     Pausing,
 }
 
-/// A question that a server has, or that waits behind another one on a connection.
+/// A query that a server has, or that waits behind another one on a connection.
 pub(super) struct Flight {
     pub(super) server: usize,
     pub(super) transport: Transport,
     pub(super) socket: SocketId,
-    pub(super) asked: Asked,
-    /// When the server has had its time; `None` while the question is not sent.
+    pub(super) sent_query: SentQuery,
+    /// When the server's time is over; `None` while the query is not sent.
     pub(super) until: Option<Instant>,
 }
 
-/// What to do when a try is over.
+/// What to do after a try.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    Ask {
+    AskServer {
         server: usize,
     },
-    /// Every server was tried and none could be reached: not at once again.
+    /// Every server was tried and none could be reached: wait before the next round.
     Pause,
     GiveUp(Fault),
 }
@@ -88,43 +89,43 @@ impl Query {
         }
     }
 
-    /// Fixes the order of the servers; called when the query leaves the line.
+    /// Sets the order of the servers, when the query leaves the line.
     pub(super) fn begin(&mut self, order: ServerOrder) {
         self.order = order;
     }
 
-    /// The server to ask now.
+    /// The next step.
     pub(super) fn next(&mut self, attempts: u32) -> Next {
         let tries_max = self.order.len() * attempts.max(1) as usize;
         while self.tries < tries_max {
             let begins_round = self.tries > 0 && self.tries.is_multiple_of(self.order.len());
             if begins_round && self.fault == Fault::Unreachable {
-                // Said once: after the pause the round begins.
+                // Reported once: the next round starts after the pause.
                 self.fault = Fault::Timeout;
                 return Next::Pause;
             }
             let server = usize::from(self.order[self.tries % self.order.len()]);
             self.tries += 1;
             if self.ruled_out >> server & 1 == 0 {
-                return Next::Ask { server };
+                return Next::AskServer { server };
             }
         }
         Next::GiveUp(self.fault)
     }
 
-    /// The try brought nothing; the server may be asked again.
+    /// Records a try without result; the server may be asked again.
     pub(super) fn missed(&mut self, fault: Fault) {
         self.fault = fault;
     }
 
-    /// The server has answered, and that is no answer: it is not asked again.
+    /// Records that the server refused to answer; it is not asked again.
     pub(super) fn rule_out(&mut self, server: usize, fault: Fault) {
         self.ruled_out |= 1 << server;
         self.fault = fault;
     }
 
-    /// The name is an alias: all servers have their tries again for the next name.
-    pub(super) fn ask_on(&mut self, chain: Chain) {
+    /// Continues with the target of an alias; all servers may be tried again for it.
+    pub(super) fn follow_alias(&mut self, chain: Chain) {
         self.chain = chain;
         self.tries = 0;
         self.ruled_out = 0;
@@ -132,16 +133,16 @@ impl Query {
 
     pub(super) fn flight(&self) -> Option<&Flight> {
         match &self.state {
-            State::Flying(flight) => Some(flight),
+            State::InFlight(flight) => Some(flight),
             _ => None,
         }
     }
 }
 
-/// Indices of servers, the one to ask first in front.
+/// Indices of servers in the order to ask them.
 pub(super) type ServerOrder = SmallVec<[u8; 4]>;
 
-/// The name servers and whether they answer.
+/// The name servers, and whether they respond.
 pub(super) struct Servers {
     list: SmallVec<[Server; 4]>,
     rotate: bool,
@@ -151,7 +152,7 @@ struct Server {
     address: SocketAddr,
     /// Tries without an answer since its last one.
     missed: u32,
-    /// Until when the others go before it.
+    /// Until when it is asked after the others.
     last_until: Instant,
 }
 
@@ -179,7 +180,7 @@ impl Servers {
         self.list[server].address
     }
 
-    /// The order for one query: as configured, or from a random one on; silent ones last.
+    /// The order for one query: as configured, or starting at a random server; silent ones last.
     pub(super) fn order(&self, rng: &mut Rng, now: Instant) -> ServerOrder {
         let count = self.list.len();
         let first = if self.rotate && count > 1 {
@@ -208,14 +209,14 @@ impl Servers {
     }
 }
 
-/// More name servers than anyone has configured; one bit each in a query.
+/// Maximum number of name servers, more than is ever configured; each has one bit in a query.
 const SERVERS_MAX: usize = 16;
 
-/// Tries in a row without an answer after which a server is asked last. Names whose own servers
-/// are dead cost a healthy one a few in a row, hardly so many without an answer in between.
+/// Consecutive tries without an answer after which a server is asked last. Names whose own servers
+/// are dead cause a few in a row at a working server, but rarely this many.
 const SILENT_AFTER: u32 = 10;
 
-/// How long a silent server is asked last, before one query in order tries it again.
+/// How long a silent server is asked last before it is tried in its normal position again.
 const SILENT_FOR: std::time::Duration = std::time::Duration::from_secs(30);
 
 #[cfg(test)]
@@ -229,10 +230,10 @@ mod tests {
     }
 
     #[test]
-    fn servers_have_their_tries_in_rounds() {
+    fn servers_are_tried_in_rounds() {
         let mut query = query(2);
         for server in [0, 1, 0, 1] {
-            assert_eq!(query.next(2), Next::Ask { server });
+            assert_eq!(query.next(2), Next::AskServer { server });
             query.missed(Fault::Timeout);
         }
         assert_eq!(query.next(2), Next::GiveUp(Fault::Timeout));
@@ -241,24 +242,24 @@ mod tests {
     #[test]
     fn a_server_that_refused_is_not_asked_again() {
         let mut query = query(2);
-        assert_eq!(query.next(2), Next::Ask { server: 0 });
+        assert_eq!(query.next(2), Next::AskServer { server: 0 });
         query.rule_out(0, Fault::Refused);
-        assert_eq!(query.next(2), Next::Ask { server: 1 });
+        assert_eq!(query.next(2), Next::AskServer { server: 1 });
         query.missed(Fault::Timeout);
-        assert_eq!(query.next(2), Next::Ask { server: 1 });
+        assert_eq!(query.next(2), Next::AskServer { server: 1 });
         query.rule_out(1, Fault::ServFail);
         assert_eq!(query.next(2), Next::GiveUp(Fault::ServFail));
     }
 
     #[test]
-    fn unreachable_servers_are_not_asked_in_a_storm() {
+    fn unreachable_servers_are_retried_after_a_pause() {
         let mut query = query(2);
         for server in [0, 1] {
-            assert_eq!(query.next(2), Next::Ask { server });
+            assert_eq!(query.next(2), Next::AskServer { server });
             query.missed(Fault::Unreachable);
         }
         assert_eq!(query.next(2), Next::Pause);
-        assert_eq!(query.next(2), Next::Ask { server: 0 });
+        assert_eq!(query.next(2), Next::AskServer { server: 0 });
     }
 
     #[test]
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn rotation_begins_with_every_server() {
+    fn rotation_starts_at_every_server() {
         let addresses = ["192.0.2.1:53", "192.0.2.2:53"].map(|text| text.parse().unwrap());
         let servers = Servers::new(&addresses, true);
         let mut rng = Rng::from_seed(1);

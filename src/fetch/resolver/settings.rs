@@ -1,41 +1,44 @@
-//! What a user may say about the resolving of names.
+//! Settings of name resolution.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::system::Hosts;
+pub use super::answer::Families;
+use super::hosts::Hosts;
 
 /// Servers, fixed answers and limits of a [`Resolver`](super::Resolver).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Name servers that resolve for us, in the order to ask them; the first 16 count.
+    /// Recursive name servers, in the order to ask them; only the first 16 are used.
     pub servers: Vec<SocketAddr>,
-    /// `--resolve`: answers fixed by the user. Of several for one host and port the last counts.
+    /// `--resolve`: fixed answers. Of several for one host and port the last applies.
     pub overrides: Vec<Override>,
-    /// The hosts table.
+    /// The hosts file.
     pub hosts: Hosts,
-    /// Which addresses are asked for, and which come first.
+    /// Which address families are queried, and which comes first.
     pub families: Families,
-    /// How long one server has for one try; over TCP, with its handshake, twice that.
+    /// Timeout of one try at one server; twice that over TCP, including its handshake.
     pub try_timeout: Duration,
-    /// How often each server is tried; at least once.
+    /// Number of tries per server; at least one.
     pub attempts: u32,
-    /// Whether lookups begin with the servers in turn rather than all with the first.
+    /// Whether lookups start at the servers in turn instead of always at the first.
     pub rotate: bool,
-    /// Questions in flight at once (a name is two); more wait in line.
+    /// Maximum number of queries in flight (a name has two); more wait in line.
     pub queries_max: usize,
-    /// UDP sockets, each with a port of its own, open at once for all servers, if there are no more servers.
+    /// Maximum number of open UDP sockets over all servers, each with its own port, unless there
+    /// are more servers than that.
     pub ports_max: usize,
-    /// Names being resolved at once, and callers waiting for them; beyond, a lookup is `Busy`.
+    /// Maximum number of names being resolved, and of callers waiting for them; beyond it a lookup
+    /// is `Busy`.
     pub pending_max: usize,
-    /// Names remembered.
+    /// Maximum number of cached names.
     pub cache_max: usize,
-    /// The least time an address is kept, whatever its server says.
+    /// Minimum time that an address is cached, even if its TTL is shorter.
     pub ttl_min: Duration,
-    /// The longest time an address is kept.
+    /// Maximum time that an address is cached.
     pub ttl_max: Duration,
-    /// The longest time the absence of a name is believed.
+    /// Maximum time that the absence of a name is cached.
     pub negative_ttl_max: Duration,
 }
 
@@ -46,54 +49,44 @@ impl Default for Settings {
             overrides: Vec::new(),
             hosts: Hosts::default(),
             families: Families::V6First,
-            // A resolver that knows the answer replies in milliseconds; one that must look it up
-            // mostly within a second, and a lost datagram should not cost a crawl more than two.
+            // A resolver that has the answer cached replies in milliseconds, one that has to look
+            // it up usually within a second. A lost datagram should not cost a crawl more than two
+            // seconds.
             try_timeout: Duration::from_secs(2),
             attempts: 3,
             rotate: false,
-            // What a small local resolver stands: unbound takes 512 at once on one thread.
+            // As many as a small local resolver can handle: unbound accepts 512 at a time on one
+            // thread.
             queries_max: 256,
-            // For two servers all that they use; a question in flight may hold one more.
+            // All that two servers use; a query in flight may hold one more open.
             ports_max: 512,
-            // Callers are lanes ahead of their release: more than connections there can be.
+            // Callers are lanes ahead of their release: more than there can be connections.
             pending_max: 65_536,
             // About 30 MB.
             cache_max: 200_000,
-            // Names that balance load say 0 to 60 s; a page and its robots.txt need not ask twice.
+            // Load-balanced names have TTLs of 0 to 60 s; a page and its robots.txt need only one
+            // lookup.
             ttl_min: Duration::from_secs(30),
             ttl_max: Duration::from_secs(24 * 3600),
-            // RFC 2308 §5 finds one to three hours sensible.
+            // RFC 2308 §5 considers one to three hours sensible.
             negative_ttl_max: Duration::from_secs(3600),
         }
     }
 }
 
-/// Which families of addresses are wanted, and which is tried first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Families {
-    /// IPv4 alone: no AAAA is asked for.
-    V4,
-    /// IPv6 alone: no A is asked for.
-    V6,
-    /// Both, IPv4 first.
-    V4First,
-    /// Both, IPv6 first (RFC 8305 §4).
-    V6First,
-}
-
-/// A fixed answer: `HOST:PORT:ADDR` or `HOST:PORT:ADDR:PORT`, as curl's `--resolve` has it.
+/// A fixed answer: `HOST:PORT:ADDR` or `HOST:PORT:ADDR:PORT`, as in curl's `--resolve`.
 ///
-/// HOST may be `*` for every host; IPv6 addresses may stand in brackets, and must where a port
-/// follows. It decides the address alone: whether that address may be crawled is asked as ever.
+/// HOST may be `*` for all hosts; IPv6 addresses may be in brackets, and must be if a port follows.
+/// It only replaces the address: whether that address may be crawled is checked as usual.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override {
-    /// In lower case, without a dot at its end; `None` for every host.
+    /// In lower case, without a final dot; `None` for all hosts.
     pub host: Option<Box<str>>,
-    /// The port of the URLs it is for.
+    /// The port of the URLs it applies to.
     pub port: u16,
-    /// Where to connect.
+    /// The address to connect to.
     pub address: IpAddr,
-    /// The port to connect to, if another.
+    /// The port to connect to, if it differs.
     pub to_port: Option<u16>,
 }
 
@@ -129,26 +122,26 @@ impl FromStr for Override {
     }
 }
 
-/// Why an override cannot be read; each says what to write instead.
+/// Why an override is invalid; each message shows the expected form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OverrideInvalid {
-    /// Not three parts.
+    /// Fewer than three parts.
     #[error("expected HOST:PORT:ADDR, as in example.com:443:127.0.0.1:8443")]
     Shape,
-    /// An empty host, or brackets around no address.
+    /// An empty host, or brackets without an address.
     #[error("expected a host name, an address or `*` before the first colon")]
     Host,
-    /// Not a number up to 65535.
+    /// The port is not a number up to 65535.
     #[error("expected a port number after the host, as in example.com:443:127.0.0.1")]
     Port,
-    /// No address, or its port is none.
+    /// Not an address, or its port is invalid.
     #[error("expected an IP address after the port, as in 127.0.0.1, 127.0.0.1:8443 or [::1]:8443")]
     Address,
 }
 
 impl OverrideInvalid {
-    /// The stable name.
+    /// Stable error code.
     pub const fn code(self) -> &'static str {
         match self {
             OverrideInvalid::Shape => "shape",
@@ -158,19 +151,19 @@ impl OverrideInvalid {
         }
     }
 
-    /// Whether another try may end otherwise: never.
+    /// Returns whether a retry may succeed: never.
     pub const fn is_retryable(self) -> bool {
         false
     }
 }
 
-/// Reads a name server as `--dns` has it: `ADDR` or `ADDR:PORT`, port 53 if there is none.
+/// Parses a name server as given to `--dns`: `ADDR` or `ADDR:PORT`, with port 53 as default.
 pub fn parse_server(text: &str) -> Option<SocketAddr> {
     let (address, port) = parse_address(text)?;
     Some(SocketAddr::new(address, port.unwrap_or(DNS_PORT)))
 }
 
-/// `ADDR`, `[ADDR]`, `V4:PORT` or `[V6]:PORT`.
+/// Parses `ADDR`, `[ADDR]`, `V4:PORT` or `[V6]:PORT`.
 fn parse_address(text: &str) -> Option<(IpAddr, Option<u16>)> {
     let bare = text
         .strip_prefix('[')
@@ -191,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_override_is_read_as_curl_reads_it() {
+    fn an_override_is_parsed_as_in_curl() {
         let check = |text: &str, host: Option<&str>, port, address: &str, to_port| {
             let expected = Override {
                 host: host.map(Into::into),
@@ -217,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_override_that_cannot_be_read_says_what_is_wrong() {
+    fn an_invalid_override_has_a_helpful_error() {
         let check = |text: &str, expected| {
             assert_eq!(text.parse::<Override>(), Err(expected), "{text}");
         };
@@ -233,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_on_port_53_unless_it_says_otherwise() {
+    fn a_servers_default_port_is_53() {
         let check = |text, expected: Option<&str>| {
             let expected = expected.map(|text| text.parse().unwrap());
             assert_eq!(parse_server(text), expected);

@@ -1,4 +1,4 @@
-//! The sockets to the name servers, and which query waits on which of them under which id.
+//! The sockets to the name servers, and which query waits on which of them with which id.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,49 +11,48 @@ use crate::base::slab::{Key, Slab};
 use crate::base::time::Instant;
 use crate::wire::dns::Deframer;
 
-/// Names one of the resolver's sockets, for as long as it is open and never after.
+/// Id of one of the resolver's sockets, never reused after it was closed.
 ///
-/// The slot of the key is small and dense, fit to index the driver's table of tokens.
+/// The slot of the key is small and dense, so it can index the driver's table of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SocketId(pub Key);
 
-/// Every open socket.
+/// All open sockets.
 ///
-/// Each server has up to [`PORTS`] UDP sockets, opened when chance first picks them, so that a
-/// forger must guess the port too; after [`QUERIES_PER_SOCKET`] queries a new one, on another
-/// port, takes the place. Of all servers there are never more than `ports_max`, or one for each: beyond
-/// that those that have a place serve on.
+/// Each server has up to [`PORTS`] UDP sockets, opened when they are first picked at random, so
+/// that a forger must guess the port as well; after [`QUERIES_PER_SOCKET`] queries a new socket
+/// with another port replaces it. There are at most `ports_max` UDP sockets over all servers, or
+/// one per server; beyond that the existing ones continue to be used.
 ///
-/// What goes by TCP shares a connection ([RFC 7766 §6.2.1]) up to [`QUERIES_SHARED`] in flight, or has
-/// one each for [`SINGLE_FOR`] after a server was seen to serve no more; a server has [`STREAMS`] at
-/// the most.
+/// TCP queries share a connection ([RFC 7766 §6.2.1]), up to [`QUERIES_SHARED`] in flight. For
+/// [`SINGLE_FOR`] after a server was seen to answer only one query per connection, each has its
+/// own. A server has at most [`STREAMS`] connections.
 ///
-/// A socket that lost its place closes when nothing waits on it, one that has its place after
-/// [`IDLE`].
+/// A replaced socket closes when no query waits on it, any other after being idle for [`IDLE`].
 ///
 /// [RFC 7766 §6.2.1]: https://www.rfc-editor.org/rfc/rfc7766#section-6.2.1
 pub(super) struct Sockets {
     all: Slab<Socket>,
     /// By server.
-    places: Vec<Places>,
-    /// UDP sockets that are open, and how many may be.
+    places: Vec<ServerSockets>,
+    /// Number of open UDP sockets, and their maximum.
     ports: usize,
     ports_max: usize,
 }
 
 #[derive(Clone)]
-struct Places {
+struct ServerSockets {
     ports: Box<[Option<SocketId>; PORTS]>,
     streams: SmallVec<[SocketId; STREAMS]>,
-    /// Until then its connections are given one query each.
+    /// Until then each of its connections gets one query.
     single_until: Instant,
-    /// One of its connections has served more.
+    /// One of its connections has answered more than one query.
     has_served_several: bool,
 }
 
-impl Default for Places {
+impl Default for ServerSockets {
     fn default() -> Self {
-        Places {
+        ServerSockets {
             ports: Box::new([None; PORTS]),
             streams: SmallVec::new(),
             single_until: Instant::START,
@@ -65,37 +64,38 @@ impl Default for Places {
 struct Socket {
     server: usize,
     link: Link,
-    /// Who waits for the reply with which id.
+    /// Queries that wait for a reply, with their ids.
     waiting: Vec<(u16, QueryKey)>,
-    /// Queries that were handed over and may not have left, in their order: as many as are sent on
-    /// one socket at the most.
-    leaving: VecDeque<QueryKey>,
-    /// Queries sent on it so far.
+    /// Queries that were handed out and may not have departed yet, in order; at most as many as are
+    /// sent on one socket.
+    departing: VecDeque<QueryKey>,
+    /// Number of queries sent on it so far.
     used: usize,
-    /// It still has its place.
-    placed: bool,
-    /// Replies that came on it.
+    /// It is still in its server's table, so new queries may use it.
+    is_listed: bool,
+    /// Number of replies received on it.
     answers: u32,
-    /// Since when nothing waits.
+    /// Since when no query waits on it.
     idle_since: Instant,
-    /// A timer looks after it.
+    /// It has an idle timer.
     watched: bool,
-    /// A timer looks whether a second reply comes on it.
+    /// It has a timer for a second reply.
     is_suspected: bool,
-    /// A query waits on it that was not sent. It serves only the one that was, also when its server is
-    /// given several a connection again: then the others ask anew.
+    /// A query that was not sent waits on it. It serves only the one that was sent, even if its
+    /// server may again get several per connection; the others are asked again elsewhere.
     has_unsent: bool,
 }
 
-/// What became of a query that was to be sent.
+/// What happened to a query that was to be sent.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     /// It is sent by this action.
     Now(Action),
     /// It is sent when the connection is established.
     OnceConnected,
-    /// Not at all: it waits behind another one, and asks anew when the connection is over.
-    Behind,
+    /// It is not sent: it waits behind another one, and is asked again when the connection has
+    /// ended.
+    Held,
 }
 
 enum Link {
@@ -104,21 +104,21 @@ enum Link {
     Stream(Deframer),
 }
 
-/// What became of a socket on which nobody waits any more.
+/// What to do with a socket after a query stopped waiting on it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Vacated {
-    /// Others still wait on it, or a timer looks after it already.
+    /// Nothing: others wait on it, or it has a timer already.
     Nothing,
-    /// It is to be looked at again then.
+    /// Check it again at this time.
     Watch(Instant),
-    /// It is closed.
+    /// Close it.
     Close,
-    /// The same, and these ask anew: its server serves one query a connection.
+    /// Close it, and ask these again: its server answers one query per connection.
     Replace(Lost),
 }
 
-impl Places {
-    /// Whether its connections are given one query each.
+impl ServerSockets {
+    /// Returns whether each of its connections gets only one query.
     fn is_single(&self, now: Instant) -> bool {
         now < self.single_until
     }
@@ -128,7 +128,7 @@ impl Sockets {
     pub(super) fn new(servers: usize, ports_max: usize) -> Self {
         Sockets {
             all: Slab::new(),
-            places: vec![Places::default(); servers],
+            places: vec![ServerSockets::default(); servers],
             ports: 0,
             ports_max,
         }
@@ -138,7 +138,7 @@ impl Sockets {
         self.all.len()
     }
 
-    /// A socket for one more query to a server, and whether it is new and to be opened.
+    /// Picks a socket for one more query to a server. Returns whether it is new and must be opened.
     pub(super) fn pick(
         &mut self,
         server: usize,
@@ -154,7 +154,7 @@ impl Sockets {
             Ok(socket) => (socket, false),
             Err(place) => (self.open(server, transport, place), true),
         };
-        let entry = self.all.get_mut(socket.0).expect("a placed socket is open");
+        let entry = self.all.get_mut(socket.0).expect("a listed socket is open");
         entry.used += 1;
         let has_served = entry.used >= QUERIES_PER_SOCKET && transport == Transport::Udp;
         if has_served && self.ports < self.ports_max {
@@ -163,7 +163,7 @@ impl Sockets {
         (socket, new)
     }
 
-    /// A UDP socket that has its place, or the place for a new one.
+    /// A UDP socket in the table, or the free entry for a new one.
     fn port(&self, server: usize, rng: &mut Rng) -> Result<SocketId, usize> {
         let ports = &self.places[server].ports;
         let place = rng.below(PORTS as u64) as usize;
@@ -178,7 +178,7 @@ impl Sockets {
         others.next().copied().ok_or(place)
     }
 
-    /// A connection that may take one more query, if there is one or there may be no other.
+    /// A connection that may take one more query, or that must because no other may be opened.
     fn stream(&self, server: usize, now: Instant) -> Option<SocketId> {
         let places = &self.places[server];
         let shared = match places.is_single(now) {
@@ -186,7 +186,7 @@ impl Sockets {
             false => QUERIES_SHARED,
         };
         let load = |socket: &SocketId| {
-            let entry = self.all.get(socket.0).expect("a placed socket is open");
+            let entry = self.all.get(socket.0).expect("a listed socket is open");
             (entry.has_unsent, entry.waiting.len())
         };
         let least = places.streams.iter().copied().min_by_key(load)?;
@@ -204,9 +204,9 @@ impl Sockets {
             server,
             link,
             waiting: Vec::new(),
-            leaving: VecDeque::new(),
+            departing: VecDeque::new(),
             used: 0,
-            placed: true,
+            is_listed: true,
             answers: 0,
             idle_since: Instant::START,
             watched: false,
@@ -223,16 +223,16 @@ impl Sockets {
         socket
     }
 
-    /// Takes a socket's place from it: it serves nobody new.
+    /// Removes a socket from its server's table, so that no new query uses it.
     fn displace(&mut self, socket: SocketId) {
         let Some(entry) = self.all.get_mut(socket.0) else {
             return;
         };
-        if std::mem::take(&mut entry.placed) {
+        if std::mem::take(&mut entry.is_listed) {
             let places = &mut self.places[entry.server];
-            places.streams.retain(|placed| *placed != socket);
+            places.streams.retain(|listed| *listed != socket);
             for place in places.ports.iter_mut() {
-                place.take_if(|placed| *placed == socket);
+                place.take_if(|listed| *listed == socket);
             }
         }
     }
@@ -244,11 +244,10 @@ impl Sockets {
         Some(entry)
     }
 
-    /// An id that nobody else waits for on this socket; from now on the query does, which leaves
-    /// next.
-    pub(super) fn enlist(&mut self, socket: SocketId, query: QueryKey, rng: &mut Rng) -> u16 {
+    /// Assigns an id that is unused on this socket to a query, which is the next to depart.
+    pub(super) fn assign_id(&mut self, socket: SocketId, query: QueryKey, rng: &mut Rng) -> u16 {
         let entry = self.all.get_mut(socket.0).expect("picked");
-        entry.leaving.push_back(query);
+        entry.departing.push_back(query);
         let waiting = &mut entry.waiting;
         let id = loop {
             let id = rng.next_u64() as u16;
@@ -260,12 +259,12 @@ impl Sockets {
         id
     }
 
-    /// The query that has left, the first of those that may not have.
+    /// Returns the query that has departed: the first of those that may not have.
     pub(super) fn left(&mut self, socket: SocketId) -> Option<QueryKey> {
-        self.all.get_mut(socket.0)?.leaving.pop_front()
+        self.all.get_mut(socket.0)?.departing.pop_front()
     }
 
-    /// The query that waits for the reply with an id.
+    /// The query that waits for the reply with this id.
     pub(super) fn waiting(&self, socket: SocketId, id: u16) -> Option<QueryKey> {
         let waiting = &self.all.get(socket.0)?.waiting;
         waiting
@@ -273,7 +272,7 @@ impl Sockets {
             .find_map(|(taken, query)| (*taken == id).then_some(*query))
     }
 
-    /// A query waits no longer.
+    /// A query stops waiting.
     pub(super) fn leave(&mut self, socket: SocketId, id: u16, now: Instant) -> Vacated {
         let Some(entry) = self.all.get_mut(socket.0) else {
             return Vacated::Nothing;
@@ -289,7 +288,7 @@ impl Sockets {
             };
         }
         let has_served = entry.used >= QUERIES_PER_SOCKET && !is_stream;
-        if !entry.placed || has_served || is_single {
+        if !entry.is_listed || has_served || is_single {
             self.forget(socket);
             return Vacated::Close;
         }
@@ -300,8 +299,8 @@ impl Sockets {
         Vacated::Watch(now + IDLE)
     }
 
-    /// The timer of a socket is due: what is to become of it?
-    pub(super) fn look_after(&mut self, socket: SocketId, now: Instant) -> Vacated {
+    /// Handles the idle timer of a socket.
+    pub(super) fn check_idle(&mut self, socket: SocketId, now: Instant) -> Vacated {
         let Some(entry) = self.all.get_mut(socket.0) else {
             return Vacated::Nothing;
         };
@@ -317,7 +316,7 @@ impl Sockets {
         Vacated::Close
     }
 
-    /// A reply came on a socket.
+    /// Counts a reply on a socket.
     pub(super) fn answered(&mut self, socket: SocketId) {
         if let Some(entry) = self.all.get_mut(socket.0) {
             entry.answers += 1;
@@ -326,8 +325,8 @@ impl Sockets {
         }
     }
 
-    /// When to look whether a second reply has come on a connection, if that is in doubt: some servers
-    /// answer once a connection and then keep it open and quiet.
+    /// When to check whether a second reply has arrived on a connection, if that is in doubt: some
+    /// servers answer once per connection and then keep it open without replying.
     pub(super) fn suspect(&mut self, socket: SocketId, now: Instant) -> Option<Instant> {
         if !self.may_serve_once(socket) {
             return None;
@@ -337,7 +336,8 @@ impl Sockets {
         is_new.then(|| now + SECOND_REPLY_WITHIN)
     }
 
-    /// It has answered once, more is asked on it, and none of its server's has answered more.
+    /// It has answered once, more queries wait on it, and no connection of its server has answered
+    /// more than once.
     fn may_serve_once(&self, socket: SocketId) -> bool {
         self.all.get(socket.0).is_some_and(|entry| {
             let is_stream = !matches!(entry.link, Link::Port);
@@ -346,8 +346,8 @@ impl Sockets {
         })
     }
 
-    /// A second reply has had its time.
-    pub(super) fn look_for_second_reply(&mut self, socket: SocketId, now: Instant) -> Vacated {
+    /// The time for a second reply is over.
+    pub(super) fn check_second_reply(&mut self, socket: SocketId, now: Instant) -> Vacated {
         match self.may_serve_once(socket) {
             true => self
                 .remove(socket, now)
@@ -356,36 +356,37 @@ impl Sockets {
         }
     }
 
-    /// Forgets a socket that ended or failed.
+    /// Removes a socket that ended or failed.
     pub(super) fn remove(&mut self, socket: SocketId, now: Instant) -> Option<Lost> {
         let entry = self.forget(socket)?;
         let is_stream = matches!(entry.link, Link::Stream(_));
         let was_shared = is_stream && entry.used > 1;
-        // Queries that were held behind another one prove nothing.
+        // Queries that were held back behind another one prove nothing.
         if was_shared && !entry.waiting.is_empty() && !entry.has_unsent {
-            // Its server may serve one query a connection, as some do; any server can be asked so.
+            // Its server may answer one query per connection, as some do; every server can be asked
+            // that way.
             self.places[entry.server].single_until = now + SINGLE_FOR;
         }
         Some(Lost {
             server: entry.server,
             waiting: entry.waiting.into_iter().map(|(_, query)| query).collect(),
-            outlived: entry.answers > 0 && is_stream,
+            had_answered: entry.answers > 0 && is_stream,
             was_shared,
         })
     }
 
-    /// Sends bytes, or keeps them until the connection is there.
+    /// Sends bytes, or stores them until the connection is established.
     ///
-    /// Where a server serves one query a connection and another one has it, nothing is sent: the query
-    /// asks anew when the connection is over.
+    /// If the server answers one query per connection and this one has one already, nothing is
+    /// sent: the query is asked again when the connection has ended.
     pub(super) fn send(&mut self, socket: SocketId, bytes: Vec<u8>, now: Instant) -> Sent {
         let entry = self.all.get_mut(socket.0).expect("picked");
         let is_stream = !matches!(entry.link, Link::Port);
         let is_single = is_stream && self.places[entry.server].is_single(now);
         if entry.waiting.len() > 1 && (is_single || entry.has_unsent) {
-            entry.leaving.pop_back();
+            entry.departing.pop_back();
             entry.has_unsent = true;
-            return Sent::Behind;
+            return Sent::Held;
         }
         match &mut entry.link {
             Link::Connecting { unsent } => {
@@ -396,7 +397,7 @@ impl Sockets {
         }
     }
 
-    /// A connection is there: what waited for it.
+    /// A connection was established. Returns the bytes stored for it.
     pub(super) fn connected(&mut self, socket: SocketId) -> Vec<Vec<u8>> {
         match self.all.get_mut(socket.0).map(|entry| &mut entry.link) {
             Some(link @ Link::Connecting { .. }) => {
@@ -410,7 +411,7 @@ impl Sockets {
         }
     }
 
-    /// The next whole message of what arrived; advances the bytes.
+    /// The next complete message of the received bytes; advances `bytes`.
     pub(super) fn message<'b>(
         &mut self,
         socket: SocketId,
@@ -429,44 +430,45 @@ impl Sockets {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Lost {
     pub(super) server: usize,
-    /// Who waited on it.
+    /// The queries that waited on it.
     pub(super) waiting: Vec<QueryKey>,
-    /// A connection that served: its end says nothing against the server (RFC 7766 §6.2.4).
-    pub(super) outlived: bool,
-    /// A connection that several queries were given to; of these some may have been held behind another.
+    /// It had answered before: its end is no fault of the server (RFC 7766 §6.2.4).
+    pub(super) had_answered: bool,
+    /// A connection with several queries, of which some may have been held back behind another.
     pub(super) was_shared: bool,
 }
 
-/// One message and how it came.
+/// One message and its framing.
 pub(super) enum Message<'b> {
     Datagram(&'b [u8]),
     Framed(Vec<u8>),
 }
 
-/// UDP sockets a server has at once, each with a random port: a forger must guess which of them a query
-/// went by, beside its id and its case.
+/// UDP sockets per server, each with a random port: a forger must guess which of them a query used,
+/// besides its id and letter case.
 const PORTS: usize = 256;
 
-/// Queries after which a socket gives its place to a new port: one that an attacker has found
-/// out is soon worth nothing. Opening one costs about 20 µs, spread over these.
+/// Queries after which a socket is replaced by one with a new port, so that a port found by an
+/// attacker soon becomes useless. Opening one costs about 20 µs, spread over these queries.
 const QUERIES_PER_SOCKET: usize = 8;
 
-/// TCP connections that a server has at once.
+/// Maximum number of TCP connections per server.
 const STREAMS: usize = 8;
 
-/// Queries in flight that share a connection before another is made: some servers answer one by one.
+/// Queries in flight that share a connection before another one is opened: some servers answer them
+/// one by one.
 const QUERIES_SHARED: usize = 32;
 
-/// How long a connection that has answered once may take for the next reply, where its server has never
-/// given a second one. A resolver that looks a name up mostly takes less; if it is taken for one that
-/// answers once, it is asked on more connections, for [`SINGLE_FOR`].
+/// How long a connection that has answered once may take for the next reply, if its server has
+/// never answered twice. Recursive lookups usually take less; a slow server that is mistaken for
+/// one that answers once is only asked over more connections, for [`SINGLE_FOR`].
 const SECOND_REPLY_WITHIN: Duration = Duration::from_millis(500);
 
-/// How long a server that seems to serve one query a connection is asked so. It may only have been slow,
-/// and one by one there are [`STREAMS`] queries in flight at the most; a server that does serve one costs
-/// its queries [`SECOND_REPLY_WITHIN`] each time this is over.
+/// How long a server that seems to answer one query per connection gets only one. It may only have
+/// been slow, and with one query each there are at most [`STREAMS`] in flight; a server that does
+/// answer only one costs its queries [`SECOND_REPLY_WITHIN`] each time this ends.
 const SINGLE_FOR: Duration = Duration::from_secs(30);
 
-/// How long an unused socket stays open: RFC 7766 §6.2.3 wants seconds for TCP, and a crawl that
-/// asks at all asks several times a second.
+/// How long an unused socket stays open: RFC 7766 §6.2.3 asks for seconds for TCP, and a crawl that
+/// makes any queries makes several per second.
 const IDLE: Duration = Duration::from_secs(5);

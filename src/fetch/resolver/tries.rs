@@ -1,4 +1,4 @@
-//! The course of a question: it leaves the line, is sent, answered or missed, and settled.
+//! The life of a query: it leaves the line, is sent, answered or missed, and settled.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use super::query::{Flight, Next, Query, State};
 use super::sockets::{Lost, Sent, SocketId, Vacated};
 use super::{Action, QueryKey, Resolver, Timer, Transport};
 use crate::base::time::Instant;
-use crate::wire::dns::{Asked, Reply, Spelling, Stray, Trouble, frame};
+use crate::wire::dns::{Reply, SentQuery, Spelling, Stray, Trouble, frame};
 
 impl Resolver {
-    /// Lets questions leave the line while there is room for them.
-    pub(super) fn leave_line(&mut self, now: Instant) {
+    /// Starts queries from the line while there is room.
+    pub(super) fn start_queries(&mut self, now: Instant) {
         let has_room = |resolver: &Self| resolver.in_flight < resolver.settings.queries_max.max(1);
         while let Some(key) = match self.urgent.pop_front() {
             None if has_room(self) => self.line.pop_front(),
@@ -21,16 +21,17 @@ impl Resolver {
             self.in_flight += 1;
             let order = self.servers.order(&mut self.rng, now);
             self.query(key).begin(order);
-            self.ask_next(key, now, now);
+            self.query_next(key, now, now);
         }
     }
 
-    /// Asks the next server. If none can be reached, that is after `until`, when the last try ends.
-    fn ask_next(&mut self, key: QueryKey, until: Instant, now: Instant) {
+    /// Asks the next server. If none can be reached, it waits until `until`, when the last try
+    /// ends.
+    fn query_next(&mut self, key: QueryKey, until: Instant, now: Instant) {
         let attempts = self.settings.attempts;
         let query = self.query(key);
         match query.next(attempts) {
-            Next::Ask { server } => self.ask(key, server, Transport::Udp, now),
+            Next::AskServer { server } => self.send_query(key, server, Transport::Udp, now),
             Next::Pause => {
                 query.state = State::Pausing;
                 self.timers.insert((until, Timer::Query(key)));
@@ -39,8 +40,8 @@ impl Resolver {
         }
     }
 
-    /// Puts the question to a server.
-    fn ask(&mut self, key: QueryKey, server: usize, transport: Transport, now: Instant) {
+    /// Sends the query to a server.
+    fn send_query(&mut self, key: QueryKey, server: usize, transport: Transport, now: Instant) {
         let (socket, new) = self.sockets.pick(server, transport, &mut self.rng, now);
         if new {
             self.actions.push_back(Action::Open {
@@ -50,35 +51,37 @@ impl Resolver {
             });
         }
         let random = std::array::from_fn(|_| self.rng.next_u64());
-        let id = self.sockets.enlist(socket, key, &mut self.rng);
+        let id = self.sockets.assign_id(socket, key, &mut self.rng);
         let time = match transport {
             Transport::Udp => self.settings.try_timeout,
             Transport::Tcp => self.settings.try_timeout * 2,
         };
 
         let query = self.query(key);
-        let asked = Asked {
+        let sent_query = SentQuery {
             id,
             kind: query.kind,
             spelling: match transport {
-                // Nobody forges a TCP connection, and what folds the case may do it there too.
+                // TCP replies cannot be forged, and a server that folds the case may do so there
+                // too.
                 Transport::Tcp => None,
                 Transport::Udp => (!query.plain).then_some(Spelling(random)),
             },
         };
-        let message = asked.write(&query.chain, query.edns);
+        let message = sent_query.write(&query.chain, query.edns);
         let bytes = match transport {
             Transport::Udp => message,
             Transport::Tcp => frame(&message),
         };
         let sent = self.sockets.send(socket, bytes, now);
-        // What waits behind another query asks anew when that one is over, which has a timer.
-        let until = (sent != Sent::Behind).then_some(now + time);
-        self.query(key).state = State::Flying(Flight {
+        // A query that waits behind another one is asked again when that one is over, which has a
+        // timer.
+        let until = (sent != Sent::Held).then_some(now + time);
+        self.query(key).state = State::InFlight(Flight {
             server,
             transport,
             socket,
-            asked,
+            sent_query,
             until,
         });
         if let Some(until) = until {
@@ -91,14 +94,14 @@ impl Resolver {
         self.suspect(socket, now);
     }
 
-    /// Sees to it that a connection that may have given its only reply is looked at.
+    /// Starts a timer for a connection that may have given its only reply.
     fn suspect(&mut self, socket: SocketId, now: Instant) {
         if let Some(at) = self.sockets.suspect(socket, now) {
             self.timers.insert((at, Timer::SecondReply(socket)));
         }
     }
 
-    /// A message arrived: whose reply is it, and what does it say?
+    /// A message arrived: finds its query and handles the reply.
     pub(super) fn read(&mut self, socket: SocketId, bytes: &[u8], arrived: Instant, now: Instant) {
         let waiting = match bytes {
             [high, low, ..] => {
@@ -112,24 +115,27 @@ impl Resolver {
             return;
         };
         let query = self.query(key);
-        let flight = query.flight().expect("who waits on a socket is in flight");
+        let flight = query
+            .flight()
+            .expect("a query that waits on a socket is in flight");
         let (server, transport) = (flight.server, flight.transport);
-        match flight.asked.read(&query.chain, bytes) {
+        match flight.sent_query.read(&query.chain, bytes) {
             Ok(reply) => {
-                self.resolving(key.lookup).hear(arrived);
+                self.resolving(key.lookup).record_event(arrived);
                 self.servers.answered(server);
                 self.sockets.answered(socket);
-                let until = self.land(key, now);
+                let until = self.take_down(key, now);
                 self.suspect(socket, now);
                 self.on_reply(key, reply, server, transport, until, now);
             }
-            // More likely a server that does not keep the case than one who guessed id and port.
-            // TCP tells: it cannot be forged from afar. Without it, the case is given up.
+            // Most likely a server that does not preserve the case, and not one that guessed id and
+            // port. TCP decides, since it cannot be forged from afar. If TCP fails, the case is
+            // ignored.
             Err(Stray::Case) => {
                 self.stats.strays += 1;
                 self.query(key).plain = true;
-                self.land(key, now);
-                self.ask_by_tcp(key, server, now);
+                self.take_down(key, now);
+                self.query_by_tcp(key, server, now);
             }
             Err(Stray::NoReply | Stray::Id | Stray::Question) => self.stats.strays += 1,
         }
@@ -167,76 +173,76 @@ impl Resolver {
             },
             Reply::Endless => Outcome::Failed(Fault::CnameLoop),
             Reply::Alias(chain) => {
-                self.query(key).ask_on(chain);
-                return self.ask_next(key, until, now);
+                self.query(key).follow_alias(chain);
+                return self.query_next(key, until, now);
             }
             Reply::Truncated if transport == Transport::Udp => {
-                return self.ask_by_tcp(key, server, now);
+                return self.query_by_tcp(key, server, now);
             }
             Reply::Failed(Trouble::FormErr | Trouble::NotImplemented)
                 if std::mem::take(&mut self.query(key).edns) =>
             {
-                return self.ask(key, server, transport, now);
+                return self.send_query(key, server, transport, now);
             }
             Reply::Failed(trouble) => {
                 self.query(key).rule_out(server, fault_of(trouble));
-                return self.ask_next(key, until, now);
+                return self.query_next(key, until, now);
             }
             Reply::Truncated | Reply::Malformed => {
                 self.query(key).rule_out(server, Fault::Malformed);
-                return self.ask_next(key, until, now);
+                return self.query_next(key, until, now);
             }
         };
         self.settle(key, outcome, now);
     }
 
-    fn ask_by_tcp(&mut self, key: QueryKey, server: usize, now: Instant) {
+    fn query_by_tcp(&mut self, key: QueryKey, server: usize, now: Instant) {
         self.stats.tcp_fallbacks += 1;
-        self.ask(key, server, Transport::Tcp, now);
+        self.send_query(key, server, Transport::Tcp, now);
     }
 
-    /// A try has had its time, or a pause is over.
+    /// A try has timed out, or a pause is over.
     pub(super) fn on_try_over(&mut self, key: QueryKey, now: Instant) {
         if let Some(flight) = self.query(key).flight() {
             let server = flight.server;
-            self.resolving(key.lookup).hear(now);
+            self.resolving(key.lookup).record_event(now);
             self.stats.timeouts += 1;
             self.servers.missed(server, now);
-            self.land(key, now);
+            self.take_down(key, now);
             self.query(key).missed(Fault::Timeout);
         }
-        self.ask_next(key, now, now);
+        self.query_next(key, now, now);
     }
 
-    /// The socket on which a question was waiting is gone.
+    /// The socket on which a query was waiting is gone.
     pub(super) fn on_lost(&mut self, key: QueryKey, lost: &Lost, now: Instant) {
         let flight = self.query(key).flight();
         let is_unsent = flight.is_some_and(|flight| flight.until.is_none());
-        let until = self.land(key, now);
-        self.resolving(key.lookup).hear(now);
+        let until = self.take_down(key, now);
+        self.resolving(key.lookup).record_event(now);
         let query = self.query(key);
-        // What was not sent has cost nothing. A connection that served others has shown that the server is
-        // there, however often it ends; one that ended under several queries without an answer has done so
-        // once.
+        // No try is counted for a query that was not sent, nor if the connection had answered
+        // others, because then the server works, however often it closes connections. If it ended
+        // during several queries without an answer, the first such end counts no try either.
         let again = is_unsent
-            || lost.outlived
+            || lost.had_answered
             || lost.was_shared && std::mem::take(&mut query.may_reconnect);
         if again {
-            self.ask(key, lost.server, Transport::Tcp, now);
+            self.send_query(key, lost.server, Transport::Tcp, now);
             return;
         }
         query.missed(Fault::Unreachable);
         self.servers.missed(lost.server, now);
-        self.ask_next(key, until, now);
+        self.query_next(key, until, now);
     }
 
-    /// Takes a question out of its socket and off the clock; gives when its try would have ended, which
+    /// Removes a query from its socket and its timer; returns when its try would have ended, which
     /// is now if it was not sent.
-    fn land(&mut self, key: QueryKey, now: Instant) -> Instant {
+    fn take_down(&mut self, key: QueryKey, now: Instant) -> Instant {
         let flight = self.query(key).flight();
         let (socket, id, until) = flight
-            .map(|flight| (flight.socket, flight.asked.id, flight.until))
-            .expect("only what is in flight lands");
+            .map(|flight| (flight.socket, flight.sent_query.id, flight.until))
+            .expect("the query is in flight");
         if let Some(until) = until {
             self.timers.remove(&(until, Timer::Query(key)));
         }
@@ -264,7 +270,7 @@ impl Resolver {
     fn query(&mut self, key: QueryKey) -> &mut Query {
         self.resolving(key.lookup)
             .query(key.kind)
-            .expect("a question lives until it is settled")
+            .expect("a query exists until it is settled")
     }
 }
 
@@ -279,8 +285,9 @@ fn fault_of(trouble: Trouble) -> Fault {
     }
 }
 
-/// How long the absence of a name is believed where no SOA says it (RFC 2308 §5 would have none).
+/// How long the absence of a name is cached without an SOA record (RFC 2308 §5 would not cache it).
 const NEGATIVE_TTL: Duration = Duration::from_secs(60);
 
-/// The least time the absence of a name is believed: all URLs of a host ask at about one time.
+/// Minimum time that the absence of a name is cached: all URLs of a host are looked up at about the
+/// same time.
 const NEGATIVE_TTL_MIN: Duration = Duration::from_secs(30);

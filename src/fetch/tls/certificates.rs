@@ -1,17 +1,18 @@
-//! The certificates that a server showed.
+//! The certificates of a server.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::CertificateDer;
 
-/// The certificates that a server showed, its own first, as they came: DER of X.509 (RFC 5280). Of a
-/// resumed session they are those of the first. A clone shares them; without TLS there is nothing.
+/// The certificates sent by a server, its own first, in the order received: DER of X.509 (RFC
+/// 5280). For a resumed session they are those of the first one. Clones share them; without TLS
+/// there are none.
 ///
-/// Whether they are to be believed [`TlsInfo::verified`] says. Where there is none since the handshake
-/// failed (`tls.expired`, `tls.untrusted`), they are what was refused, and anyone on the way may have
-/// sent them: they tell what to mend, not who answered. They are not sorted, and the root is among
-/// them only where the server sent it.
+/// [`TlsInfo::verified`] says whether they were verified. If it is missing because the handshake
+/// failed (`tls.expired`, `tls.untrusted`), these are the rejected certificates, and anyone on the
+/// network path may have sent them: use them to find the fault, not to identify the server. They
+/// are not sorted, and the root is included only if the server sent it.
 ///
 /// [`TlsInfo::verified`]: super::TlsInfo::verified
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -23,7 +24,7 @@ impl Certificates {
         Certificates(Some(chain.collect()))
     }
 
-    /// Each of them, in DER, in the order of the handshake.
+    /// The certificates in DER, in the order of the handshake.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.0
             .as_deref()
@@ -37,12 +38,13 @@ impl Certificates {
         self.iter().next()
     }
 
-    /// How many there are: 0 where there was no TLS, or none that came as far as to show any.
+    /// Number of certificates: 0 without TLS, or if the handshake failed before the server sent
+    /// any.
     pub fn len(&self) -> usize {
         self.iter().len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,11 +1,11 @@
-//! TLS in trouble, that with certificates above all, in words that stay the same.
+//! Converts TLS errors, mostly about certificates, to failures with stable codes.
 
 use std::borrow::Cow;
 
 use super::{AlertDescription, CertificateError, Error, PeerMisbehaved};
 use crate::fetch::failure::{Failure, FailureKind};
 
-/// What went wrong, under a code that outlives the wording of the library.
+/// Converts an error to a failure whose code does not depend on the library's wording.
 pub(super) fn failure(error: &Error) -> Failure {
     let code = match error {
         Error::InvalidCertificate(trouble) => return certificate_failure(trouble),
@@ -51,7 +51,7 @@ fn certificate_failure(trouble: &CertificateError) -> Failure {
             "the certificate is self-signed or its issuer is not trusted (--ca-file adds one)"
                 .into(),
         ),
-        // The library has no name of its own for this one.
+        // The library has no variant for this one.
         Trouble::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => (
             "untrusted",
             "the server presents an authority's certificate, most likely self-signed, as its own"

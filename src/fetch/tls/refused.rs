@@ -1,4 +1,4 @@
-//! Certificate chains that were refused, kept for whoever wants to see why.
+//! Keeps rejected certificate chains, so that users can see why they were rejected.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,31 +7,30 @@ use super::{
     ServerCertVerified, ServerCertVerifier, ServerName, SignatureScheme, UnixTime,
 };
 
-/// The chain that was refused last, until the session that it was shown to takes it: it does so in
-/// the call that had it judged, and one thread carries all sessions of a crawl, so that there never
-/// are two.
+/// The last rejected chain, until its session takes it. The session does so in the same call that
+/// verified it, and one thread runs all sessions of a crawl, so there is at most one at a time.
 #[derive(Debug, Default)]
-pub(super) struct Refused(Mutex<Option<Certificates>>);
+pub(super) struct RejectedChain(Mutex<Option<Certificates>>);
 
-impl Refused {
+impl RejectedChain {
     fn put(&self, chain: Certificates) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(chain);
     }
 
-    /// What was refused just now, if that was what went wrong.
+    /// Takes the chain that was just rejected, if that is why the handshake failed.
     pub(super) fn take(&self) -> Option<Certificates> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// Judges as another does, and keeps what that one refuses: the library drops it.
+/// A verifier that delegates to another one and keeps the chains it rejects, which rustls drops.
 #[derive(Debug)]
-pub(super) struct Keeping {
-    pub(super) judge: Arc<dyn ServerCertVerifier>,
-    pub(super) refused: Arc<Refused>,
+pub(super) struct KeepRejected {
+    pub(super) inner: Arc<dyn ServerCertVerifier>,
+    pub(super) refused: Arc<RejectedChain>,
 }
 
-impl ServerCertVerifier for Keeping {
+impl ServerCertVerifier for KeepRejected {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -40,7 +39,7 @@ impl ServerCertVerifier for Keeping {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let verdict = self.judge.verify_server_cert(
+        let verdict = self.inner.verify_server_cert(
             end_entity,
             intermediates,
             server_name,
@@ -60,7 +59,7 @@ impl ServerCertVerifier for Keeping {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.judge.verify_tls12_signature(message, cert, dss)
+        self.inner.verify_tls12_signature(message, cert, dss)
     }
 
     fn verify_tls13_signature(
@@ -69,10 +68,10 @@ impl ServerCertVerifier for Keeping {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.judge.verify_tls13_signature(message, cert, dss)
+        self.inner.verify_tls13_signature(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.judge.supported_verify_schemes()
+        self.inner.supported_verify_schemes()
     }
 }

@@ -1,4 +1,4 @@
-//! One connection's TLS.
+//! The TLS session of one connection.
 
 use std::cell::OnceCell;
 use std::fmt;
@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use super::certificates::Certificates;
 use super::failure::failure;
-use super::refused::Refused;
+use super::refused::RejectedChain;
 use super::{CipherSuite, ClientConnection, HandshakeKind, ProtocolVersion, ServerName, TlsConfig};
 use crate::fetch::failure::{Failure, FailureKind};
 
-/// One connection's TLS: a handshake, then bytes both ways.
+/// The TLS session of one connection: a handshake, then data in both directions.
 pub struct TlsSession {
     connection: ClientConnection,
-    refused: Arc<Refused>,
+    refused: Arc<RejectedChain>,
     verified: bool,
     peer_closed: bool,
     /// Copied once, for all exchanges of the connection.
@@ -22,17 +22,17 @@ pub struct TlsSession {
 }
 
 impl TlsSession {
-    /// Begins a handshake with `host`, a name or an address (IPv6 with or without brackets).
+    /// Starts a handshake with `host`, a name or an address (IPv6 with or without brackets).
     ///
-    /// A name goes into SNI, an address does not; the certificate must be valid for either.
+    /// A name is sent as SNI, an address is not; the certificate must be valid for either.
     pub fn new(config: &TlsConfig, host: &str) -> Result<Self, Failure> {
         let name = server_name(host).ok_or_else(|| {
-            let detail = format!("{host:?} is no name that a certificate could be valid for");
+            let detail = format!("{host:?} is not a name that a certificate can be valid for");
             Failure::new(FailureKind::Tls, "name", detail)
         })?;
         let mut connection =
             ClientConnection::new(config.client.clone(), name).map_err(|error| failure(&error))?;
-        // What waits to leave is bounded by the requests, which the caller builds.
+        // The output is bounded by the requests, which the caller builds.
         connection.set_buffer_limit(None);
         Ok(TlsSession {
             connection,
@@ -43,14 +43,15 @@ impl TlsSession {
         })
     }
 
-    /// Takes bytes from the wire, all of them, and appends what they carried to `plain`.
+    /// Consumes all bytes from the wire, and appends the plaintext to `plain`.
     ///
-    /// After a failure `plain` still holds what came in good order before it, and
-    /// [`TlsSession::take_output`] the alert that tells the peer. Either way there may be output.
+    /// After a failure `plain` contains what was received correctly before it, and
+    /// [`TlsSession::take_output`] returns the alert for the peer. There may be output in either
+    /// case.
     pub fn read(&mut self, mut wire: &[u8], plain: &mut Vec<u8>) -> Result<(), Failure> {
         while !wire.is_empty() {
             match self.connection.read_tls(&mut wire) {
-                // Nothing counts after close_notify.
+                // Bytes after close_notify are ignored.
                 Ok(0) => return Ok(()),
                 Ok(_) => {}
                 Err(error) => {
@@ -73,7 +74,7 @@ impl TlsSession {
         Ok(())
     }
 
-    /// Queues bytes to be sent; before the end of the handshake they wait for it.
+    /// Queues bytes to be sent; during the handshake they wait for its end.
     pub fn write(&mut self, plain: &[u8]) {
         self.connection
             .writer()
@@ -81,12 +82,12 @@ impl TlsSession {
             .expect("a TLS buffer without limit takes every byte");
     }
 
-    /// Queues close_notify, which tells the peer that nothing was cut off.
+    /// Queues close_notify, which shows the peer that nothing was cut.
     pub fn close(&mut self) {
         self.connection.send_close_notify();
     }
 
-    /// Appends what is to go out on the wire to `out`.
+    /// Appends the bytes to send on the wire to `out`.
     pub fn take_output(&mut self, out: &mut Vec<u8>) {
         while self.connection.wants_write() {
             self.connection
@@ -95,17 +96,17 @@ impl TlsSession {
         }
     }
 
-    /// Whether the handshake is still under way.
+    /// Returns whether the handshake is in progress.
     pub fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
     }
 
-    /// Whether the peer said close_notify: its bytes ended where it meant them to.
+    /// Returns whether the peer sent close_notify: its data is complete.
     pub fn peer_closed(&self) -> bool {
         self.peer_closed
     }
 
-    /// What was agreed on; `None` before the end of the handshake.
+    /// The negotiated parameters; `None` before the end of the handshake.
     pub fn info(&self) -> Option<TlsInfo> {
         if self.is_handshaking() {
             return None;
@@ -123,8 +124,8 @@ impl TlsSession {
         })
     }
 
-    /// What the server showed; nothing before the end of the handshake, or before it was refused for
-    /// them.
+    /// The server's certificates; empty before the end of the handshake, unless it failed because
+    /// of them.
     pub fn certificates(&self) -> Certificates {
         if self.is_handshaking() {
             return self.certificates.get().cloned().unwrap_or_default();
@@ -138,8 +139,8 @@ impl TlsSession {
 
     fn take_plain(&mut self, plain: &mut Vec<u8>) {
         let mut reader = self.connection.reader();
-        // Ends with an empty chunk at close_notify and with WouldBlock everywhere else: neither is
-        // news here.
+        // Ends with an empty chunk at close_notify and with WouldBlock otherwise; both are
+        // expected.
         while let Ok(chunk) = reader.fill_buf()
             && !chunk.is_empty()
         {
@@ -159,7 +160,7 @@ impl fmt::Debug for TlsSession {
     }
 }
 
-/// What TLS agreed on; `tls` of a result line.
+/// The negotiated TLS parameters; `tls` of a result line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TlsInfo {
     /// `TLSv1.3` or `TLSv1.2`.
@@ -172,7 +173,7 @@ pub struct TlsInfo {
     pub verified: bool,
 }
 
-/// A host as certificates know it: without the brackets of IPv6.
+/// A host as in certificates: without the brackets of IPv6.
 fn server_name(host: &str) -> Option<ServerName<'static>> {
     let bare = host
         .strip_prefix('[')
@@ -181,7 +182,7 @@ fn server_name(host: &str) -> Option<ServerName<'static>> {
     ServerName::try_from(bare.to_owned()).ok()
 }
 
-/// The name that IANA gives a suite; rustls marks the suites of TLS 1.3 in its own way.
+/// The IANA name of a suite; rustls names the suites of TLS 1.3 differently.
 fn iana_name(suite: CipherSuite) -> &'static str {
     match suite {
         CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",

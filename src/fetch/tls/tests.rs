@@ -1,4 +1,4 @@
-//! Handshakes with a server in memory: whom we trust, and what distrust is called.
+//! Handshakes with an in-memory server: which certificates are trusted, and the codes of failures.
 
 use rcgen::{CertificateParams, IsCa, KeyPair};
 
@@ -6,7 +6,7 @@ use super::testing::*;
 use super::*;
 use crate::fetch::failure::{Failure, FailureKind};
 
-/// Carries bytes between the two, `step` at a time towards the client, until both are silent.
+/// Exchanges bytes between the two, `step` at a time towards the client, until neither has output.
 fn shake(session: &mut TlsSession, server: &mut Server, step: usize) -> Result<(), Failure> {
     let mut plain = Vec::new();
     loop {
@@ -27,7 +27,8 @@ fn config(settings: &TlsSettings) -> TlsConfig {
     TlsConfig::new(settings).expect("a configuration")
 }
 
-/// A handshake with `host`, in whole flights: what was agreed, or the code of what went wrong.
+/// A handshake with `host` in whole flights: returns the negotiated parameters, or the code of the
+/// failure.
 fn check(
     settings: &TlsSettings,
     server: &Arc<ServerConfig>,
@@ -60,13 +61,13 @@ fn a_trusted_name_is_verified_under_both_versions_of_tls() {
 }
 
 #[test]
-fn the_suite_that_costs_least_is_taken_where_the_server_has_it() {
+fn the_cheapest_common_cipher_suite_is_chosen() {
     let authority = Authority::new();
     for (version, name) in [
         (&TLS13, "TLS_AES_128_GCM_SHA256"),
         (&TLS12, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"),
     ] {
-        // rustls's own servers take the first of ours that they have.
+        // Servers that use rustls choose the first suite of ours that they support.
         let server = authority.server("a.test", (2020, 2040), &[version]);
         let agreed = check(&authority.settings(), &server, "a.test").expect("trusted");
         assert_eq!(agreed.cipher, name);
@@ -74,7 +75,7 @@ fn the_suite_that_costs_least_is_taken_where_the_server_has_it() {
 }
 
 #[test]
-fn certificate_trouble_has_stable_codes() {
+fn certificate_failures_have_stable_codes() {
     let authority = Authority::new();
     let trusting = authority.settings();
     let good = authority.good_server("a.test");
@@ -97,7 +98,7 @@ fn certificate_trouble_has_stable_codes() {
 }
 
 #[test]
-fn a_chain_that_is_refused_is_shown_as_it_came_and_one_that_never_came_is_not() {
+fn a_rejected_chain_is_reported_as_received() {
     let authority = Authority::new();
     let (trusting, strange) = (authority.settings(), TlsSettings::new(WALL));
     for versions in [&[&TLS12][..], &[&TLS13]] {
@@ -109,8 +110,8 @@ fn a_chain_that_is_refused_is_shown_as_it_came_and_one_that_never_came_is_not() 
             assert!(session.certificates().is_empty());
             let mut server = Server::new(server);
             let failed = shake(&mut session, &mut server, usize::MAX).expect_err("refused");
-            assert_eq!(session.info(), None, "nothing was agreed on");
-            // What was refused is that session's alone.
+            assert_eq!(session.info(), None, "the handshake failed");
+            // The rejected chain belongs to that session only.
             assert!(other.read(b"no TLS", &mut Vec::new()).is_err());
             assert!(other.certificates().is_empty());
             (failed.code, session.certificates())
@@ -121,8 +122,8 @@ fn a_chain_that_is_refused_is_shown_as_it_came_and_one_that_never_came_is_not() 
             (&trusting, &good, "b.test", "name_mismatch"),
             (&strange, &good, "a.test", "untrusted"),
         ] {
-            let (told, shown) = refuse(settings, server, host);
-            assert_eq!(told, code);
+            let (actual, shown) = refuse(settings, server, host);
+            assert_eq!(actual, code);
             let mut insecure = TlsSettings::new(WALL);
             insecure.insecure = true;
             let mut session = TlsSession::new(&config(&insecure), host).expect("a name");
@@ -164,7 +165,7 @@ fn a_self_signed_certificate_is_untrusted_unless_it_is_in_the_ca_file() {
 }
 
 #[test]
-fn time_is_what_the_crawl_says_it_is() {
+fn certificates_are_verified_at_the_crawls_time() {
     let authority = Authority::new();
     let server = authority.server("a.test", (2020, 2027), &[&TLS13]);
     let mut settings = authority.settings();
@@ -176,13 +177,13 @@ fn time_is_what_the_crawl_says_it_is() {
         shake(&mut session, &mut server, usize::MAX).map_err(|failure| failure.code)
     };
     assert_eq!(attempt(), Ok(()));
-    // A crawl that ran on into 2027.
+    // A crawl that continued into 2027.
     config.set_now(Instant::START + Duration::from_secs(60 * 86_400));
     assert_eq!(attempt(), Err("expired"));
 }
 
 #[test]
-fn insecure_takes_everything_and_says_so() {
+fn insecure_accepts_every_certificate_and_reports_it() {
     let authority = Authority::new();
     let settings = TlsSettings {
         insecure: true,
@@ -196,7 +197,7 @@ fn insecure_takes_everything_and_says_so() {
 }
 
 #[test]
-fn names_go_into_sni_and_addresses_do_not() {
+fn names_are_sent_as_sni_and_addresses_are_not() {
     let authority = Authority::new();
     let check = |certified: &str, host: &str, sni: Option<&str>| {
         let server = authority.good_server(certified);
@@ -232,7 +233,7 @@ fn the_second_connection_resumes_the_session() {
 }
 
 #[test]
-fn sessions_are_remembered_for_so_many_hosts_and_no_more() {
+fn sessions_are_kept_for_a_bounded_number_of_hosts() {
     let authority = Authority::new();
     let mut settings = authority.settings();
     settings.session_hosts_max = 2;
@@ -262,18 +263,18 @@ fn a_handshake_and_a_reply_survive_every_cut() {
             let mut server = Server::new(&server);
             session.write(b"asked early");
             let mut out = Vec::new();
-            let mut heard = Vec::new();
+            let mut received = Vec::new();
             let mut plain = Vec::new();
-            while heard.is_empty() {
+            while received.is_empty() {
                 session.take_output(&mut out);
                 let (answer, more) = server.exchange(&std::mem::take(&mut out));
-                heard.extend(more);
+                received.extend(more);
                 for part in answer.chunks(step) {
                     session.read(part, &mut plain).expect("good order");
                 }
             }
-            assert_eq!(heard, b"asked early");
-            let mut wire = server.say(&said);
+            assert_eq!(received, b"asked early");
+            let mut wire = server.respond(&said);
             wire.extend(server.close());
             for part in wire.chunks(step) {
                 assert!(!session.peer_closed(), "close_notify is the last of it");
@@ -286,14 +287,14 @@ fn a_handshake_and_a_reply_survive_every_cut() {
 }
 
 #[test]
-fn what_came_before_a_broken_record_is_kept() {
+fn data_before_a_broken_record_is_kept() {
     let authority = Authority::new();
     let mut session = TlsSession::new(&config(&authority.settings()), "a.test").expect("a name");
     let mut server = Server::new(&authority.good_server("a.test"));
     shake(&mut session, &mut server, usize::MAX).expect("trusted");
-    let mut wire = server.say(b"good");
+    let mut wire = server.respond(b"good");
     let cut = wire.len();
-    wire.extend(server.say(b"broken"));
+    wire.extend(server.respond(b"broken"));
     wire[cut + 7] ^= 1;
     let mut plain = Vec::new();
     let failure = session
@@ -303,11 +304,11 @@ fn what_came_before_a_broken_record_is_kept() {
     assert_eq!(plain, b"good");
     let mut alert = Vec::new();
     session.take_output(&mut alert);
-    assert!(!alert.is_empty(), "the peer is told");
+    assert!(!alert.is_empty(), "an alert is sent");
 }
 
 #[test]
-fn a_server_that_speaks_something_else_is_a_protocol_failure() {
+fn a_server_that_does_not_speak_tls_is_a_protocol_failure() {
     let authority = Authority::new();
     let mut session = TlsSession::new(&config(&authority.settings()), "a.test").expect("a name");
     let reply = b"HTTP/1.1 400 Bad Request\r\n\r\n";
@@ -316,7 +317,7 @@ fn a_server_that_speaks_something_else_is_a_protocol_failure() {
 }
 
 #[test]
-fn a_bad_ca_file_is_named() {
+fn a_bad_ca_file_is_named_in_the_error() {
     let check = |pem: &[u8], expected: &str| {
         let mut settings = TlsSettings::new(WALL);
         settings.ca_file = Some(CaFile {

@@ -6,7 +6,7 @@ use crate::wire::http::{Item, Limits, ResponseReader};
 use crate::wire::proxy::Proxy;
 use crate::wire::url::CrawlUrl;
 
-/// A CONNECT and the wait for its reply.
+/// A CONNECT request and the wait for its reply.
 #[derive(Debug)]
 pub struct Connect {
     pub(super) out: Vec<u8>,
@@ -15,7 +15,7 @@ pub struct Connect {
 
 impl Connect {
     pub(super) fn new(proxy: &Proxy, url: &CrawlUrl) -> Self {
-        // The port is always said: no scheme is, whose own it could be.
+        // The port is always included, because there is no scheme to imply it.
         let place = format!("{}:{}", url.host_str(), url.port());
         let mut out = format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n");
         if let Some(authorization) = proxy.authorization() {
@@ -24,8 +24,8 @@ impl Connect {
         out.push_str("\r\n");
         Connect {
             out: out.into_bytes(),
-            // A reply that opens a tunnel has no body, whatever its head declares; of any other
-            // nothing but the head is of interest.
+            // A successful reply has no body, whatever its head declares; of any other reply only
+            // the head matters.
             reader: ResponseReader::new(true, Limits::default()),
         }
     }
@@ -47,8 +47,10 @@ impl Connect {
         };
         match head.status {
             200..=299 => Ok(true),
-            407 => Err(unauthorized("the proxy wants credentials, or others (407)")),
-            // A gateway's words for an origin that it could not reach.
+            407 => Err(unauthorized(
+                "the proxy requires credentials or rejected those sent (407)",
+            )),
+            // The statuses of a gateway that could not reach the origin.
             502..=504 => Err(unreachable(answered())),
             _ => Err(refused(answered())),
         }
@@ -61,7 +63,7 @@ mod tests {
 
     const PLAIN: &str = "http://proxy.test:3128";
 
-    /// Each way to cut a proxy's answer comes to the same.
+    /// Asserts the same result for every split of a proxy's answer.
     fn check(answer: &str, expected: Result<Option<&str>, &str>) {
         let expected = expected
             .map(|rest| rest.map(|rest| rest.as_bytes().to_vec()))
@@ -78,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tunnel_stands_behind_the_head_of_a_2xx_whatever_it_declares() {
+    fn a_tunnel_is_open_after_the_head_of_any_2xx() {
         check("HTTP/1.1 200 OK\r\n\r\n", Ok(Some("")));
         check(
             "HTTP/1.0 200 Connection established\r\n\r\nbytes",
@@ -96,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_a_proxy_answers_is_a_failure_with_a_code() {
+    fn every_other_proxy_answer_is_a_failure_with_a_code() {
         check(
             "HTTP/1.1 407 No\r\nProxy-Authenticate: Basic\r\n\r\n",
             Err("proxy_auth"),
@@ -118,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn only_https_needs_it_and_the_port_and_the_credentials_are_said() {
+    fn only_https_uses_connect_with_port_and_credentials() {
         assert!(tunnel(PLAIN, "http://a.test/").is_none());
         let mut tunnel =
             tunnel("http://Aladdin:open%20sesame@p:1", "https://[::1]:8443/").expect("a tunnel");

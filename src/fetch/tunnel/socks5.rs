@@ -7,32 +7,32 @@ use crate::fetch::failure::{Failure, FailureKind};
 use crate::wire::proxy::{Credentials, Proxy};
 use crate::wire::url::{CrawlUrl, Host};
 
-/// The talk with a proxy.
+/// The dialogue with a proxy.
 ///
 /// ```text
-/// Greeted ──► Identified ──► Asked ──► the tunnel stands
-///    └── (no credentials) ────▲
+/// MethodChoice ──► AuthReply ──► ConnectReply ──► tunnel open
+///    └── (no credentials) ─────────────────▲
 /// ```
 #[derive(Debug)]
 pub struct Socks5 {
     pub(super) out: Vec<u8>,
     state: State,
-    /// What came of the answer that is awaited; 262 bytes at most.
+    /// The received part of the present answer; at most 262 bytes.
     answer: Vec<u8>,
     credentials: Option<Credentials>,
     /// The request for the tunnel.
     request: Vec<u8>,
 }
 
-/// What was said last.
+/// The answer that is awaited from the proxy.
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// How we could say who we are.
-    Greeted,
-    /// Who we are.
-    Identified,
-    /// Where to.
-    Asked,
+    /// To the greeting: the chosen authentication method.
+    MethodChoice,
+    /// To user and password.
+    AuthReply,
+    /// To the request for the tunnel.
+    ConnectReply,
 }
 
 impl Socks5 {
@@ -46,7 +46,7 @@ impl Socks5 {
         out.extend_from_slice(methods);
         Ok(Socks5 {
             out,
-            state: State::Greeted,
+            state: State::MethodChoice,
             answer: Vec::new(),
             credentials,
             request: request(url)?,
@@ -55,14 +55,14 @@ impl Socks5 {
 
     pub(super) fn read(&mut self, input: &mut &[u8]) -> Result<bool, Failure> {
         loop {
-            // No more is taken than this answer has: what follows it may be the origin's.
-            while self.answer.len() < self.wanted() {
-                let missing = self.wanted() - self.answer.len();
+            // No byte beyond this answer is consumed: it may be the origin's.
+            while self.answer.len() < self.answer_length() {
+                let missing = self.answer_length() - self.answer.len();
                 let (now, later) = input.split_at(missing.min(input.len()));
                 self.answer.extend_from_slice(now);
                 *input = later;
                 if now.len() < missing {
-                    // A failure need not be whole.
+                    // A failure need not be complete.
                     self.check_version()?;
                     return Ok(false);
                 }
@@ -74,73 +74,78 @@ impl Socks5 {
             self.answer.clear();
             if !input.is_empty() {
                 return Err(protocol(
-                    "the proxy answered what it had not been told".to_owned(),
+                    "the proxy answered before the request was sent".to_owned(),
                 ));
             }
         }
     }
 
-    /// Bytes of the answer, as far as it says by now.
-    fn wanted(&self) -> usize {
+    /// Length of the answer, as far as known from its bytes so far.
+    fn answer_length(&self) -> usize {
         match (self.state, &*self.answer) {
-            (State::Greeted | State::Identified, _) => 2,
-            (State::Asked, [_, _, _, IPV4, ..]) => 4 + 4 + 2,
-            (State::Asked, [_, _, _, IPV6, ..]) => 4 + 16 + 2,
-            (State::Asked, [_, _, _, NAME, length, ..]) => 5 + usize::from(*length) + 2,
-            (State::Asked, [_, _, _, NAME]) => 5,
-            (State::Asked, _) => 4,
+            (State::MethodChoice | State::AuthReply, _) => 2,
+            (State::ConnectReply, [_, _, _, IPV4, ..]) => 4 + 4 + 2,
+            (State::ConnectReply, [_, _, _, IPV6, ..]) => 4 + 16 + 2,
+            (State::ConnectReply, [_, _, _, NAME, length, ..]) => 5 + usize::from(*length) + 2,
+            (State::ConnectReply, [_, _, _, NAME]) => 5,
+            (State::ConnectReply, _) => 4,
         }
     }
 
-    /// What shows before an answer is whole: another protocol, and a refusal, whose rest some
-    /// proxies never send.
+    /// Detects failures before an answer is complete: another protocol, or a refusal, whose rest
+    /// some proxies never send.
     fn check_version(&self) -> Result<(), Failure> {
         match (self.state, &*self.answer) {
-            // The one of RFC 1929 has a number of its own, which few get right.
-            (State::Identified, _) | (_, [] | [VERSION]) => Ok(()),
-            (State::Asked, [VERSION, code, ..]) if *code != 0 => Err(reply_failure(*code)),
+            // The answer of RFC 1929 has its own version number, which few proxies get right.
+            (State::AuthReply, _) | (_, [] | [VERSION]) => Ok(()),
+            (State::ConnectReply, [VERSION, code, ..]) if *code != 0 => Err(reply_failure(*code)),
             (_, [VERSION, ..]) => Ok(()),
             (_, [version, ..]) => Err(protocol(format!(
-                "the proxy does not speak SOCKS5: it began with {version:#04x}"
+                "the proxy does not speak SOCKS5: its first byte is {version:#04x}"
             ))),
         }
     }
 
-    /// The whole answer is there. True when it was the last.
+    /// Handles a complete answer. Returns `true` if it was the last.
     fn on_answer(&mut self) -> Result<bool, Failure> {
         self.state = match (self.state, self.answer[1]) {
-            (State::Greeted, NO_AUTHENTICATION) => {
+            (State::MethodChoice, NO_AUTHENTICATION) => {
                 self.out.append(&mut self.request);
-                State::Asked
+                State::ConnectReply
             }
-            (State::Greeted, USERNAME_PASSWORD) if self.credentials.is_some() => {
-                let credentials = self.credentials.take().expect("it was just there");
+            (State::MethodChoice, USERNAME_PASSWORD) if self.credentials.is_some() => {
+                let credentials = self
+                    .credentials
+                    .take()
+                    .expect("credentials are present in this state");
                 self.out.push(PASSWORDS_VERSION);
                 for text in [&credentials.user, &credentials.password] {
                     self.out.push(text.len() as u8);
                     self.out.extend_from_slice(text.as_bytes());
                 }
-                State::Identified
+                State::AuthReply
             }
-            (State::Greeted, NONE_ACCEPTABLE) => {
-                return Err(unauthorized("the proxy wants credentials, or other ones"));
+            (State::MethodChoice, NONE_ACCEPTABLE) => {
+                return Err(unauthorized(
+                    "the proxy requires credentials or rejected those sent",
+                ));
             }
-            (State::Greeted, method) => {
+            (State::MethodChoice, method) => {
                 return Err(protocol(format!(
                     "the proxy chose authentication method {method}, which was not offered"
                 )));
             }
-            (State::Identified, 0) => {
+            (State::AuthReply, 0) => {
                 self.out.append(&mut self.request);
-                State::Asked
+                State::ConnectReply
             }
-            (State::Identified, _) => {
+            (State::AuthReply, _) => {
                 return Err(unauthorized("the proxy refused user or password"));
             }
-            (State::Asked, _) => {
+            (State::ConnectReply, _) => {
                 return match self.answer[3] {
                     IPV4 | IPV6 | NAME => Ok(true),
-                    kind => Err(protocol(format!("an address of kind {kind} is none"))),
+                    kind => Err(protocol(format!("unknown address type {kind}"))),
                 };
             }
         };
@@ -148,7 +153,7 @@ impl Socks5 {
     }
 }
 
-/// The request for a tunnel to the origin of a URL. A name goes as it is: the proxy resolves it.
+/// The request for a tunnel to the origin of a URL. A name is sent as it is: the proxy resolves it.
 fn request(url: &CrawlUrl) -> Result<Vec<u8>, Failure> {
     let mut request = vec![VERSION, CONNECT, 0];
     match url.host() {
@@ -176,9 +181,9 @@ fn request(url: &CrawlUrl) -> Result<Vec<u8>, Failure> {
     Ok(request)
 }
 
-/// What the reply field of RFC 1928, section 6, means.
+/// The meaning of the reply field of RFC 1928, section 6.
 fn reply_failure(code: u8) -> Failure {
-    let detail = |words: &str| format!("the proxy says: {words} ({code})");
+    let detail = |words: &str| format!("the proxy reports: {words} ({code})");
     match code {
         2 => refused(detail("not allowed by its rules")),
         3 => unreachable(detail("network unreachable")),
@@ -186,7 +191,7 @@ fn reply_failure(code: u8) -> Failure {
         5 => unreachable(detail("connection refused")),
         6 => unreachable(detail("TTL expired")),
         7 => refused(detail("command not supported")),
-        8 => refused(detail("kind of address not supported")),
+        8 => refused(detail("address type not supported")),
         _ => refused(detail("general failure")),
     }
 }
@@ -207,7 +212,8 @@ mod tests {
 
     const GRANTED: &[u8] = &[5, 0, 0, 1, 127, 0, 0, 1, 0, 80];
 
-    /// Each way to cut a proxy's answers comes to the same. `said`: all that we say to it.
+    /// Asserts the same result for every split of a proxy's answers. `said`: everything that is
+    /// sent to it.
     fn check(
         proxy: &str,
         url: &str,
@@ -218,8 +224,8 @@ mod tests {
         let longest = answers.iter().map(|answer| answer.len()).max();
         for step in 1..=longest.expect("an answer") {
             let mut tunnel = tunnel(proxy, url).expect("a tunnel");
-            let (told, what) = run(&mut tunnel, answers, step);
-            assert_eq!(told, said.concat(), "{answers:?} by {step}");
+            let (sent, what) = run(&mut tunnel, answers, step);
+            assert_eq!(sent, said.concat(), "{answers:?} by {step}");
             let expected = came.map(|rest| rest.map(<[u8]>::to_vec));
             assert_eq!(
                 what,
@@ -230,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_the_proxys_to_resolve_and_what_follows_its_last_word_is_not_read() {
+    fn the_proxy_resolves_names_and_later_bytes_are_not_consumed() {
         let ask = [&[5, 1, 0, 3, 6][..], b"a.test", &[0, 80]].concat();
         let named = [&[5, 0, 0, 3, 3][..], b"abc", &[1, 2]].concat();
         let sixth = [&[5, 0, 0, 4][..], &[7; 16], &[1, 2]].concat();
@@ -253,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_goes_as_an_address() {
+    fn an_address_is_sent_as_an_address() {
         check(
             "socks5://p:1",
             "https://127.0.0.1:8443/",
@@ -274,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_offered_and_told_only_where_they_are_asked_for() {
+    fn credentials_are_sent_only_if_the_proxy_requires_them() {
         let ask: &[u8] = &[5, 1, 0, 1, 127, 0, 0, 1, 0, 80];
         let check = |answers: &[&[u8]], said: &[&[u8]], came| {
             check(
@@ -304,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_a_proxy_says_is_a_failure_with_a_code() {
+    fn every_other_socks_answer_is_a_failure_with_a_code() {
         let ask: &[u8] = &[5, 1, 0, 1, 127, 0, 0, 1, 0, 80];
         let check = |answers: &[&[u8]], asked: bool, code| {
             let said: &[&[u8]] = if asked {
@@ -335,7 +341,7 @@ mod tests {
             (8, "proxy_refused"),
             (99, "proxy_refused"),
         ] {
-            // Some never send the rest.
+            // Some proxies never send the rest.
             check(&[&[5, 0], &[5, code]], true, name);
             check(&[&[5, 0], &[5, code, 0, 1, 0, 0, 0, 0, 0, 0]], true, name);
         }
@@ -344,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_what_was_not_said_yet_is_none() {
+    fn an_answer_before_its_request_is_a_failure() {
         let mut tunnel = tunnel("socks5://p:1", "http://a.test/").expect("a tunnel");
         let both = [&[5, 0], GRANTED].concat();
         let (_, came) = run(&mut tunnel, &[&both], both.len());

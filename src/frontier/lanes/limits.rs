@@ -1,27 +1,26 @@
-//! How many pages the crawl may fetch, and of each host.
+//! Page limits: of the whole crawl, and of each host.
 
 use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 
-use super::{Frontier, Next, Stands, Unsent};
+use super::{Frontier, LaneState, Next, Unsent};
+use crate::base::ids::LaneId;
 use crate::base::secret::Secret;
-use crate::base::time::Instant;
-use crate::frontier::hosts::{Given, HostId};
+use crate::frontier::hosts::{HostId, PageCount};
 use crate::frontier::job::Job;
 use crate::frontier::request::Kind;
-use crate::throttle::engine::{LaneId, Throttle};
 
-/// Lanes that a page limit stopped.
+/// Lanes stopped by a page limit.
 #[derive(Debug)]
 pub(super) struct Limited {
-    /// By the limit of the whole crawl.
+    /// Stopped by the limit of the whole crawl.
     by_crawl: VecDeque<LaneId>,
-    /// How many of these are to be looked at since the last end.
+    /// How many of `by_crawl` are to be rechecked since the last end of a request.
     due: usize,
-    /// By the limit of their host: only an end there changes that.
+    /// Stopped by the limit of their host: rechecked only when a request to that host ends.
     by_host: HashMap<HostId, Vec<LaneId>, Secret>,
-    /// Those of hosts of which a request has ended, to be looked at.
+    /// From `by_host`, to be rechecked.
     freed: VecDeque<LaneId>,
 }
 
@@ -35,22 +34,23 @@ impl Limited {
         }
     }
 
-    /// Whether some are to be looked at.
+    /// Returns whether lanes are to be rechecked.
     pub fn is_due(&self) -> bool {
         self.due > 0 || !self.freed.is_empty()
     }
 }
 
-/// Lanes looked at when a request has ended; the others follow one by one ([`Frontier::expire`]), so that
-/// no turn is long.
-const LIMITED_AT_ONCE: usize = 8;
+/// Maximum number of lanes rechecked when a request ends; the others follow one by one
+/// ([`Frontier::expire`]), so that no turn is long.
+const RECHECKED_PER_END: usize = 8;
 
 impl Frontier {
-    /// Page limits: the whole crawl's stops the lane for now, the host's ends what it has.
-    pub(super) fn spent(&mut self, lane: LaneId, throttle: &Throttle) -> Option<Next> {
+    /// Applies the page limits. If that of the crawl is reached, the lane waits; if that of the host is,
+    /// its first request ends unsent. `None` if neither is.
+    pub(super) fn check_page_limits(&mut self, lane: LaneId) -> Option<Next> {
         let max = self.settings.pages_max;
         if max > 0 && self.pages + self.pages_in_flight >= max {
-            self.lanes[lane.0 as usize].stands = Stands::Limited;
+            self.lanes[lane.0 as usize].state = LaneState::Limited;
             self.limited.by_crawl.push_back(lane);
             return Some(Next::Later);
         }
@@ -59,40 +59,40 @@ impl Frontier {
             return None;
         }
         let host = self.host_of(lane);
-        if self.hosts.given(host).pages >= max {
-            return Some(Next::Unsent(self.pop(lane, throttle), Unsent::HostPages));
+        if self.hosts.page_count(host).pages >= max {
+            return Some(Next::Unsent(self.pop(lane), Unsent::HostPages));
         }
-        if self.awaits_pages(host) {
-            self.lanes[lane.0 as usize].stands = Stands::Limited;
+        if self.is_host_limit_pending(host) {
+            self.lanes[lane.0 as usize].state = LaneState::Limited;
             self.limited.by_host.entry(host).or_default().push(lane);
             return Some(Next::Later);
         }
         None
     }
 
-    /// A request of a lane has ended: offers the lanes that page limits stopped and stop no more, the
-    /// first now and the others one by one.
-    pub(super) fn offer_limited(&mut self, ended: LaneId, throttle: &mut Throttle, now: Instant) {
+    /// After the end of a request: rechecks lanes stopped by page limits, up to [`RECHECKED_PER_END`]
+    /// now and the others one by one.
+    pub(super) fn offer_limited(&mut self, ended: LaneId) {
         if self.settings.pages_per_host_max > 0 {
             let host = self.host_of(ended);
             let freed = self.limited.by_host.remove(&host);
             self.limited.freed.extend(freed.into_iter().flatten());
         }
         self.limited.due = self.limited.by_crawl.len();
-        for _ in 0..LIMITED_AT_ONCE {
+        for _ in 0..RECHECKED_PER_END {
             if !self.limited.is_due() {
                 return;
             }
-            self.look_at_limited(throttle, now);
+            self.recheck_limited();
         }
     }
 
-    /// Looks at the next of them, and offers it if nothing stops it.
-    pub(super) fn look_at_limited(&mut self, throttle: &mut Throttle, now: Instant) {
+    /// Rechecks the next lane, and offers it if no limit stops it.
+    pub(super) fn recheck_limited(&mut self) {
         let max = self.settings.pages_max;
         let lane = match self.limited.freed.pop_front() {
             None if max > 0 && self.pages + self.pages_in_flight >= max => {
-                // They all wait for the next end.
+                // All wait for the next end of a request.
                 self.limited.due = 0;
                 return;
             }
@@ -102,48 +102,53 @@ impl Frontier {
             }
             freed => freed,
         };
-        let Some(lane) = lane.filter(|lane| self.lanes[lane.0 as usize].stands == Stands::Limited)
+        let Some(lane) =
+            lane.filter(|lane| self.lanes[lane.0 as usize].state == LaneState::Limited)
         else {
             return;
         };
         let host = self.host_of(lane);
-        match self.awaits_pages(host) {
+        match self.is_host_limit_pending(host) {
             true => self.limited.by_host.entry(host).or_default().push(lane),
-            false => self.offer(lane, throttle, now),
+            false => self.offer_lane(lane),
         }
     }
 
-    /// Whether a host may give no more pages unless one of those on their way fails.
-    pub(super) fn awaits_pages(&self, host: HostId) -> bool {
-        let (max, given) = (self.settings.pages_per_host_max, self.hosts.given(host));
-        max > 0 && given.pages < max && given.pages + given.in_flight >= max
+    /// Returns whether the pages in flight would reach the host's limit: no more is sent unless one of
+    /// them fails.
+    pub(super) fn is_host_limit_pending(&self, host: HostId) -> bool {
+        let (max, count) = (
+            self.settings.pages_per_host_max,
+            self.hosts.page_count(host),
+        );
+        max > 0 && count.pages < max && count.pages + count.in_flight >= max
     }
 
     pub(super) fn uncount(&mut self, job: &Job, lane: LaneId) {
         if job.kind == Kind::Page {
             self.pages_in_flight -= 1;
-            if let Some(given) = self.given_mut(lane) {
-                given.in_flight -= 1;
+            if let Some(count) = self.page_count_mut(lane) {
+                count.in_flight -= 1;
             }
         }
     }
 
-    /// The pages of a lane's host, where they are counted.
-    pub(super) fn given_mut(&mut self, lane: LaneId) -> Option<&mut Given> {
-        if !self.hosts.counts_pages() {
+    /// Page count of a lane's host; `None` if pages are not counted.
+    pub(super) fn page_count_mut(&mut self, lane: LaneId) -> Option<&mut PageCount> {
+        if !self.hosts.are_pages_counted() {
             return None;
         }
         let host = self.host_of(lane);
-        Some(self.hosts.given_mut(host))
+        Some(self.hosts.page_count_mut(host))
     }
 
-    /// Pages fetched that count against the limits.
+    /// Number of pages fetched that count against the limits.
     pub fn pages(&self) -> u64 {
         self.pages
     }
 
-    /// Whether `--max-pages` is reached.
-    pub fn is_spent(&self) -> bool {
+    /// Returns whether `--max-pages` is reached.
+    pub fn is_page_limit_reached(&self) -> bool {
         let max = self.settings.pages_max;
         max > 0 && self.pages >= max
     }

@@ -5,109 +5,180 @@ use std::sync::Arc;
 use std::collections::VecDeque;
 
 use super::*;
+use crate::base::ids::{ScopeId, ScopeSet};
 use crate::base::secret::Secret;
-use crate::throttle::engine::{Grant, TicketId};
-use crate::throttle::settings::{Jitter, ScopeSettings, Settings as Pace};
+use crate::frontier::offers::{Admission, LateAnswer, Offer, OfferId};
 use crate::wire::proxy::{Proxy, Route};
 use crate::wire::robots::Robots as RobotsFile;
 
-/// A frontier with a throttle that keeps nobody waiting.
+/// A frontier whose lanes are released in the order in which they were offered.
 struct Bench {
     frontier: Frontier,
-    throttle: Throttle,
+    offered: VecDeque<LaneId>,
+    /// Numbers of lanes: given so far, and free again.
+    lanes: u32,
+    free: Vec<LaneId>,
+    /// The scopes that each lane was opened under.
+    opened: BTreeMap<LaneId, ScopeSet>,
+    /// Names of scopes, by number.
+    scopes: Vec<String>,
     now: Instant,
 }
 
 impl Bench {
     fn new(settings: Settings) -> Self {
-        let pace = Pace {
-            default: ScopeSettings {
-                concurrency: 100,
-                delay: Duration::ZERO,
-                delay_per_slot: Duration::ZERO,
-                jitter: Jitter::NONE,
-                ..ScopeSettings::default()
-            },
-            ..Pace::default()
-        };
         Bench {
             frontier: Frontier::new(settings, &Secret::from_seed(1)),
-            throttle: Throttle::new(pace, 1, Instant::START),
+            offered: VecDeque::new(),
+            lanes: 0,
+            free: Vec::new(),
+            opened: BTreeMap::new(),
+            scopes: Vec::new(),
             now: Instant::START,
         }
+    }
+
+    fn scope(&mut self, name: &str) -> ScopeId {
+        let known = self.scopes.iter().position(|known| known == name);
+        let at = known.unwrap_or_else(|| {
+            self.scopes.push(name.to_owned());
+            self.scopes.len() - 1
+        });
+        ScopeId(at as u32)
+    }
+
+    /// The lane of this request under these scopes, opened if there is none.
+    fn lane_of(&mut self, job: &Job, scopes: &ScopeSet) -> LaneId {
+        let opened = &self.opened;
+        let is_under = |lane: LaneId| opened.get(&lane) == Some(scopes);
+        match self.frontier.lane_for(job, scopes, is_under) {
+            Ok(lane) => lane,
+            Err(new) => {
+                let lane = self.free.pop().unwrap_or(LaneId(self.lanes));
+                self.lanes = self.lanes.max(lane.0 + 1);
+                self.opened.insert(lane, scopes.clone());
+                self.frontier.open_lane(new, lane);
+                lane
+            }
+        }
+    }
+
+    /// The same of a URL and its route, under its host's scope.
+    fn lane(&mut self, url: &str, route: Option<Route>) -> LaneId {
+        let url = CrawlUrl::parse(url).expect(url);
+        let scopes = ScopeSet::ordered([self.scope(url.scope_key())]);
+        let mut job = Job::seed(0, url);
+        job.extra_mut().route = route.map(Box::new);
+        self.lane_of(&job, &scopes)
+    }
+
+    fn push(&mut self, job: Job) -> LaneId {
+        let scopes = ScopeSet::ordered([self.scope(job.url.scope_key())]);
+        let lane = self.lane_of(&job, &scopes);
+        self.frontier.push(lane, job);
+        self.update();
+        lane
+    }
+
+    /// Does what a throttle does with changes of lanes.
+    fn update(&mut self) {
+        for change in self.frontier.lane_changes() {
+            match change {
+                LaneChange::Offer(lane, _) if self.offered.contains(&lane) => {}
+                LaneChange::Offer(lane, _) => self.offered.push_back(lane),
+                LaneChange::Withdraw(lane) => self.offered.retain(|other| *other != lane),
+                LaneChange::Close(lane) => {
+                    assert!(!self.offered.contains(&lane), "it has something to send");
+                    self.free.push(lane);
+                }
+            }
+        }
+    }
+
+    fn offer(&mut self, url: &CrawlUrl, depth: u32, priority: i32, seed: bool) -> Admission {
+        let offer = Offer {
+            url,
+            kind: Kind::Page,
+            depth,
+            priority,
+            nesting: 0,
+            seed,
+        };
+        self.frontier.offer(&offer, self.now)
     }
 
     fn admit(&mut self, url: &str, seed: bool) -> Result<(), Filtered> {
         let url = CrawlUrl::parse(url).expect(url);
         let depth = u32::from(!seed);
-        self.frontier.check(&url, depth, seed, &mut self.throttle)?;
-        let scope = self.throttle.scope(url.scope_key());
+        match self.offer(&url, depth, 0, seed) {
+            Admission::Admitted => {}
+            Admission::Duplicate => return Err(Filtered::Duplicate),
+            Admission::Filtered(filtered) => return Err(filtered),
+            Admission::Later(id) => panic!("{id:?}: nothing puts off answers"),
+        }
         let job = Job {
             seed,
             depth,
             ..Job::seed(self.frontier.number(), url)
         };
-        self.frontier.push(
-            job,
-            &ScopeSet::ordered([scope]),
-            &mut self.throttle,
-            self.now,
-        );
+        self.push(job);
         Ok(())
     }
 
-    /// The next thing that happens: what the frontier says to the throttle's next release.
-    fn next(&mut self) -> Option<(LaneId, TicketId, Next)> {
-        match self.throttle.poll(self.now)? {
-            Grant::Release(lane, ticket) => {
-                self.frontier.released(lane, self.now);
-                let next = self.frontier.next(lane, &self.throttle, self.now);
-                if !matches!(next, Next::Send(_)) {
-                    self.throttle.cancel(ticket, self.now);
-                }
-                self.frontier
-                    .offer_or_close(lane, &mut self.throttle, self.now);
-                Some((lane, ticket, next))
-            }
-            Grant::Depart(_) => unreachable!("nothing is made ready here"),
-        }
+    /// What comes next in the lane that is released next.
+    fn next(&mut self) -> Option<(LaneId, Next)> {
+        let lane = self.offered.pop_front()?;
+        self.frontier.released(lane, self.now);
+        let next = self.frontier.next(lane, self.now);
+        self.go_on(lane);
+        Some((lane, next))
     }
 
-    fn sent(&mut self) -> Option<(LaneId, TicketId, Job)> {
+    fn go_on(&mut self, lane: LaneId) {
+        self.frontier.offer_or_close(lane, self.now);
+        self.update();
+    }
+
+    fn expire(&mut self) {
+        self.frontier.expire(self.now);
+        self.update();
+    }
+
+    fn robots_arrived(&mut self, origin: u32, result: RobotsResult) {
+        self.frontier.robots_arrived(origin, result, self.now);
+        self.update();
+    }
+
+    fn sent(&mut self) -> Option<(LaneId, Job)> {
         loop {
-            let (lane, ticket, next) = self.next()?;
+            let (lane, next) = self.next()?;
             if let Next::Send(job) = next {
-                return Some((lane, ticket, job));
+                return Some((lane, job));
             }
         }
     }
 
-    fn end(&mut self, lane: LaneId, ticket: TicketId, job: &Job, counts: bool) {
-        self.throttle.finish(ticket, self.now);
-        self.frontier
-            .ended(lane, job, counts, &mut self.throttle, self.now);
+    fn end(&mut self, lane: LaneId, job: &Job, counts: bool) {
+        self.frontier.ended(lane, job, counts, self.now);
+        self.update();
     }
 
     /// Answers the robots.txt that is asked for next.
     fn answer_robots(&mut self, file: &str) {
-        let (lane, ticket, job) = self.sent().expect("robots.txt is asked for");
+        let (lane, job) = self.sent().expect("robots.txt is asked for");
         assert_eq!(job.kind, Kind::Robots);
         let origin = job.robots_for();
         let rules = RobotsFile::parse(file.as_bytes()).agent("argiope");
-        self.frontier.robots_arrived(
-            origin.expect("it is for an origin"),
-            Brought::Rules(rules),
-            &mut self.throttle,
-            self.now,
-        );
-        self.end(lane, ticket, &job, true);
+        let origin = origin.expect("it is for an origin");
+        self.robots_arrived(origin, RobotsResult::Rules(rules));
+        self.end(lane, &job, true);
     }
 
     fn all_sent(&mut self) -> Vec<String> {
         let mut urls = Vec::new();
-        while let Some((lane, ticket, job)) = self.sent() {
+        while let Some((lane, job)) = self.sent() {
             urls.push(job.url.as_str().to_owned());
-            self.end(lane, ticket, &job, true);
+            self.end(lane, &job, true);
         }
         urls
     }
@@ -121,17 +192,13 @@ fn every_url_of_a_host_waits_for_the_one_robots_txt() {
             .admit(&format!("http://a.test/{page}"), true)
             .expect("new");
     }
-    let (lane, ticket, job) = bench.sent().expect("robots.txt");
+    let (lane, job) = bench.sent().expect("robots.txt");
     assert_eq!(job.url.as_str(), "http://a.test/robots.txt");
     assert!(bench.sent().is_none(), "nothing is sent before the verdict");
     let origin = job.robots_for();
-    bench.frontier.robots_arrived(
-        origin.expect("it is for an origin"),
-        Brought::Absent,
-        &mut bench.throttle,
-        bench.now,
-    );
-    bench.end(lane, ticket, &job, false);
+    let origin = origin.expect("it is for an origin");
+    bench.robots_arrived(origin, RobotsResult::Absent);
+    bench.end(lane, &job, false);
     assert_eq!(bench.all_sent().len(), 10);
     assert_eq!(bench.frontier.lanes_open(), 0);
 }
@@ -142,7 +209,7 @@ fn a_disallowed_url_ends_unsent_and_names_the_rule() {
     bench.admit("http://a.test/private/x", true).expect("new");
     bench.answer_robots("User-agent: *\nDisallow: /private/\n");
     let unsent = std::iter::from_fn(|| bench.next())
-        .find_map(|(_, _, next)| match next {
+        .find_map(|(_, next)| match next {
             Next::Unsent(_, why) => Some(why),
             _ => None,
         })
@@ -167,22 +234,20 @@ fn a_robots_txt_holds_for_its_lifetime_and_is_then_asked_for_again() {
 
 /// What comes of a page that is admitted now, where a robots.txt that brings this was asked for at the
 /// start: whether it is asked for again, or how the page ends.
-fn outcome_at(brought: &Brought, lifetime: Duration, after: Duration) -> String {
+fn outcome_at(result: &RobotsResult, lifetime: Duration, after: Duration) -> String {
     let mut bench = Bench::new(Settings {
         robots_lifetime: lifetime,
         ..Settings::default()
     });
     bench.admit("http://a.test/1", true).expect("new");
-    let (lane, ticket, job) = bench.sent().expect("robots.txt");
+    let (lane, job) = bench.sent().expect("robots.txt");
     let origin = job.robots_for().expect("it is for an origin");
-    let (throttle, now) = (&mut bench.throttle, bench.now);
-    let frontier = &mut bench.frontier;
-    frontier.robots_arrived(origin, brought.clone(), throttle, now);
-    bench.end(lane, ticket, &job, false);
+    bench.robots_arrived(origin, result.clone());
+    bench.end(lane, &job, false);
     while bench.next().is_some() {}
     bench.now += after;
     bench.admit("http://a.test/2", true).expect("new");
-    let ended = std::iter::from_fn(|| bench.next()).find_map(|(_, _, next)| match next {
+    let ended = std::iter::from_fn(|| bench.next()).find_map(|(_, next)| match next {
         Next::Send(job) => Some(format!("{:?} is sent", job.kind)),
         Next::Unsent(_, why) => Some(format!("{why:?}")),
         Next::CrawlDelay(_) | Next::Later => None,
@@ -194,21 +259,26 @@ fn outcome_at(brought: &Brought, lifetime: Duration, after: Duration) -> String 
 fn what_no_robots_txt_means_holds_for_its_time_and_is_then_asked_for_again() {
     let (day, moment) = (Duration::from_secs(24 * 3600), Duration::from_nanos(1));
     let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
-    for (brought, lifetime, holds_for, meanwhile) in [
-        (Brought::Unreachable, day, minutes(10), "RobotsUnreachable"),
+    for (result, lifetime, holds_for, meanwhile) in [
         (
-            Brought::Unreachable,
+            RobotsResult::Unreachable,
+            day,
+            minutes(10),
+            "RobotsUnreachable",
+        ),
+        (
+            RobotsResult::Unreachable,
             minutes(1),
             minutes(1),
             "RobotsUnreachable",
         ),
-        (Brought::Absent, day, day, "Page is sent"),
+        (RobotsResult::Absent, day, day, "Page is sent"),
     ] {
-        let outcome = |after| outcome_at(&brought, lifetime, after);
+        let outcome = |after| outcome_at(&result, lifetime, after);
         assert_eq!(outcome(Duration::ZERO), meanwhile);
         assert_eq!(outcome(holds_for - moment), meanwhile);
-        assert_eq!(outcome(holds_for), "Robots is sent", "{brought:?}");
-        assert_eq!(outcome(holds_for * 2), "Robots is sent", "{brought:?}");
+        assert_eq!(outcome(holds_for), "Robots is sent", "{result:?}");
+        assert_eq!(outcome(holds_for * 2), "Robots is sent", "{result:?}");
     }
 }
 
@@ -227,18 +297,20 @@ fn pages_beyond_the_limit_are_not_sent_even_with_many_in_flight() {
     let flying: Vec<_> = std::iter::from_fn(|| bench.sent()).collect();
     assert_eq!(flying.len(), 3);
     // One of them brings no page: its place goes to another.
-    for (nth, (lane, ticket, job)) in flying.iter().enumerate() {
-        bench.end(*lane, *ticket, job, nth > 0);
+    for (nth, (lane, job)) in flying.iter().enumerate() {
+        bench.end(*lane, job, nth > 0);
     }
-    assert!(!bench.frontier.is_spent());
+    assert!(!bench.frontier.is_page_limit_reached());
     assert_eq!(bench.all_sent().len(), 1);
-    assert!(bench.frontier.is_spent());
+    assert!(bench.frontier.is_page_limit_reached());
 }
 
 /// Lanes that a page limit stops.
 fn limited(bench: &Bench) -> usize {
     let lanes = (0..bench.frontier.lanes.len()).map(|lane| &bench.frontier.lanes[lane]);
-    lanes.filter(|lane| lane.stands == Stands::Limited).count()
+    lanes
+        .filter(|lane| lane.state == LaneState::Limited)
+        .count()
 }
 
 #[test]
@@ -268,16 +340,16 @@ fn however_many_lanes_a_page_limit_stops_each_end_looks_at_a_few() {
         let mut flying: VecDeque<_> = std::iter::from_fn(|| bench.sent()).collect();
         assert_eq!((flying.len(), limited(&bench)), (LANES, LANES));
         let mut sent = LANES;
-        while let Some((lane, ticket, job)) = flying.pop_front() {
+        while let Some((lane, job)) = flying.pop_front() {
             let before = limited(&bench);
-            bench.end(lane, ticket, &job, false);
+            bench.end(lane, &job, false);
             let offered = before - limited(&bench);
             assert!(offered <= 8, "{offered} lanes were offered");
             // The others are looked at one by one, as long as they may be stopped no more.
             let mut looks = 0;
             while bench.frontier.next_wake().is_some() {
                 let before = limited(&bench);
-                bench.frontier.expire(&mut bench.throttle, bench.now);
+                bench.expire();
                 assert!(before - limited(&bench) <= 1);
                 looks += 1;
             }
@@ -307,11 +379,11 @@ fn a_host_that_has_had_its_pages_ends_the_rest_unsent() {
     bench.admit("http://b.test/", true).expect("new");
     let mut sent = Vec::new();
     let mut unsent = 0;
-    while let Some((lane, ticket, next)) = bench.next() {
+    while let Some((lane, next)) = bench.next() {
         match next {
             Next::Send(job) => {
                 sent.push(job.url.as_str().to_owned());
-                bench.end(lane, ticket, &job, true);
+                bench.end(lane, &job, true);
             }
             Next::Unsent(_, why) => {
                 assert_eq!(why, Unsent::HostPages);
@@ -368,15 +440,15 @@ fn a_host_that_fails_is_held_and_its_lane_goes_on_by_itself() {
             .expect("new");
     }
     for _ in 0..5 {
-        let (lane, ticket, job) = bench.sent().expect("it is asked");
+        let (lane, job) = bench.sent().expect("it is asked");
         bench.frontier.host_failed(lane, bench.now);
-        bench.end(lane, ticket, &job, false);
+        bench.end(lane, &job, false);
     }
     assert!(bench.sent().is_none(), "it is held");
     let until = bench.frontier.next_wake().expect("and comes back");
     assert_eq!(until, Instant::START + Duration::from_secs(5));
     bench.now = until;
-    bench.frontier.expire(&mut bench.throttle, bench.now);
+    bench.expire();
     assert!(bench.sent().is_some());
 }
 
@@ -384,143 +456,101 @@ fn a_host_that_fails_is_held_and_its_lane_goes_on_by_itself() {
 fn a_robots_txt_that_could_not_be_sent_after_all_is_sent_later() {
     let mut bench = Bench::new(Settings::default());
     bench.admit("http://a.test/1", true).expect("new");
-    let (lane, ticket, job) = bench.sent().expect("robots.txt");
-    bench.throttle.cancel(ticket, bench.now);
-    bench
-        .frontier
-        .put_back(lane, job, &mut bench.throttle, bench.now);
+    let (lane, job) = bench.sent().expect("robots.txt");
+    bench.frontier.put_back(lane, job, bench.now);
+    bench.update();
     let until = bench.now + Duration::from_secs(1);
-    bench
-        .frontier
-        .pause(lane, until, &mut bench.throttle, bench.now);
+    bench.frontier.pause(lane, until);
+    bench.update();
     assert!(bench.sent().is_none(), "the lane pauses");
     assert_eq!(bench.frontier.next_wake(), Some(until));
     bench.now = until;
-    bench.frontier.expire(&mut bench.throttle, bench.now);
+    bench.expire();
     bench.answer_robots("");
     assert_eq!(bench.all_sent(), ["http://a.test/1"]);
 }
 
 #[test]
 fn an_origin_is_remembered_once_however_often_its_lane_closes() {
-    let now = Instant::START;
-    let mut frontier = Frontier::new(Settings::default(), &Secret::from_seed(1));
-    let mut throttle = Throttle::new(Pace::default(), 1, now);
-    let scope = throttle.scope("a.test");
+    let mut bench = Bench::new(Settings::default());
     for n in 0..5 {
-        let url = CrawlUrl::parse(&format!("http://a.test/{n}")).expect("a URL");
-        let job = Job::seed(n + 1, url);
-        frontier.push(job, &ScopeSet::ordered([scope]), &mut throttle, now);
-        let url = CrawlUrl::parse("http://a.test/").expect("a URL");
-        let lane = frontier.lane(&url, None, &ScopeSet::ordered([scope]), &mut throttle);
+        bench
+            .admit(&format!("http://a.test/{n}"), true)
+            .expect("new");
         if n == 0 {
-            frontier.released(lane, now);
-            let Next::Send(robots) = frontier.next(lane, &throttle, now) else {
-                panic!("robots.txt comes first");
-            };
-            let origin = frontier.lanes[lane.0 as usize].origin;
-            frontier.robots_arrived(origin, Brought::Absent, &mut throttle, now);
-            frontier.ended(lane, &robots, false, &mut throttle, now);
+            bench.answer_robots("");
         }
-        throttle.withdraw(lane, now);
-        frontier.released(lane, now);
-        let Next::Send(page) = frontier.next(lane, &throttle, now) else {
-            panic!("all is allowed");
-        };
-        frontier.ended(lane, &page, true, &mut throttle, now);
-        assert_eq!(frontier.lanes_open(), 0);
+        assert_eq!(bench.all_sent().len(), 1);
+        assert_eq!(bench.frontier.lanes_open(), 0);
     }
-    assert_eq!(frontier.origins_kept.len(), 1);
+    assert_eq!(bench.frontier.origins_kept.len(), 1);
 }
 
 #[test]
 fn the_number_of_an_origin_that_is_held_is_given_to_no_other() {
-    let now = Instant::START;
-    let mut frontier = Frontier::new(
-        Settings {
-            robots_obey: false,
-            ..Settings::default()
-        },
-        &Secret::from_seed(1),
-    );
-    let mut throttle = Throttle::new(Pace::default(), 1, now);
-    let mut id = 0;
-    // Its lane opens, sends one request and closes; somebody holds its origin meanwhile.
-    let mut hold = |frontier: &mut Frontier, host: &str| {
-        id += 1;
-        let scopes = ScopeSet::ordered([throttle.scope(host)]);
+    let mut bench = Bench::new(Settings {
+        robots_obey: false,
+        ..Settings::default()
+    });
+    // Its lane opens, sends one request and closes; its origin is held meanwhile.
+    let mut pages = 0;
+    let mut hold = |bench: &mut Bench, host: &str| {
+        pages += 1;
         let url = CrawlUrl::parse(&format!("http://{host}/")).expect("a URL");
-        frontier.push(Job::seed(id, url.clone()), &scopes, &mut throttle, now);
-        let lane = frontier.lane(&url, None, &scopes, &mut throttle);
-        let number = frontier.hold_origin(lane);
-        throttle.withdraw(lane, now);
-        frontier.released(lane, now);
-        let Next::Send(page) = frontier.next(lane, &throttle, now) else {
-            panic!("nothing stands in its way");
-        };
-        frontier.ended(lane, &page, true, &mut throttle, now);
-        assert_eq!(frontier.lanes_open(), 0);
+        let lane = bench.push(Job::seed(pages, url));
+        let number = bench.frontier.hold_origin(lane);
+        assert_eq!(bench.all_sent().len(), 1);
+        assert_eq!(bench.frontier.lanes_open(), 0);
         number
     };
-    let first = hold(&mut frontier, "a.test");
-    let second = hold(&mut frontier, "b.test");
+    let first = hold(&mut bench, "a.test");
+    let second = hold(&mut bench, "b.test");
     assert_ne!(first, second);
-    frontier.hold_origin_again(first);
-    frontier.let_origin_go(first, now);
-    let third = hold(&mut frontier, "c.test");
+    bench.frontier.hold_origin_again(first);
+    bench.frontier.release_origin(first, bench.now);
+    let third = hold(&mut bench, "c.test");
     assert_ne!(first, third, "it was held twice");
-    frontier.let_origin_go(first, now);
-    assert_eq!(hold(&mut frontier, "d.test"), first);
+    bench.frontier.release_origin(first, bench.now);
+    assert_eq!(hold(&mut bench, "d.test"), first);
 }
 
 #[test]
 fn lanes_of_one_origin_are_told_apart_by_their_scopes_and_found_again() {
-    let now = Instant::START;
-    let mut frontier = Frontier::new(Settings::default(), &Secret::from_seed(1));
-    let mut throttle = Throttle::new(Pace::default(), 1, now);
-    let url = CrawlUrl::parse("http://a.test/").expect("a URL");
-    let ids: Vec<_> = ["a", "b", "c"].map(|name| throttle.scope(name)).into();
+    let mut bench = Bench::new(Settings::default());
+    let job = Job::seed(1, CrawlUrl::parse("http://a.test/").expect("a URL"));
+    let ids = ["a", "b", "c"].map(|name| bench.scope(name));
     let sets = [
         ScopeSet::ordered([ids[0]]),
         ScopeSet::unordered([ids[0]]),
         ScopeSet::ordered([ids[1], ids[0]]),
-        ScopeSet::ordered(ids.clone()),
+        ScopeSet::ordered(ids),
         ScopeSet::unordered([]),
     ];
-    let lanes: Vec<LaneId> = sets
-        .iter()
-        .map(|set| frontier.lane(&url, None, set, &mut throttle))
-        .collect();
+    let lanes: Vec<LaneId> = sets.iter().map(|set| bench.lane_of(&job, set)).collect();
     assert_eq!(lanes, (0..5).map(LaneId).collect::<Vec<_>>());
     // The first goes, and another, and comes again: the others stay who they are.
-    frontier.offer_or_close(lanes[0], &mut throttle, now);
-    frontier.offer_or_close(lanes[2], &mut throttle, now);
-    assert_eq!(frontier.lanes_open(), 3);
-    let again = frontier.lane(&url, None, &sets[2], &mut throttle);
-    assert_eq!(again, lanes[2]);
+    bench.go_on(lanes[0]);
+    bench.go_on(lanes[2]);
+    assert_eq!(bench.frontier.lanes_open(), 3);
+    assert_eq!(bench.lane_of(&job, &sets[2]), lanes[2]);
     for (set, lane) in sets.iter().zip(&lanes).skip(1) {
-        assert_eq!(frontier.lane(&url, None, set, &mut throttle), *lane);
+        assert_eq!(bench.lane_of(&job, set), *lane);
     }
     for lane in &lanes[1..] {
-        frontier.offer_or_close(*lane, &mut throttle, now);
+        bench.go_on(*lane);
     }
-    assert_eq!(frontier.lanes_open(), 0);
-    assert!(frontier.lane_of.is_empty());
+    assert_eq!(bench.frontier.lanes_open(), 0);
+    assert!(bench.frontier.lane_of.is_empty());
 }
 
 #[test]
 fn requests_that_go_another_way_have_a_lane_of_their_own() {
-    let mut throttle = Throttle::new(Pace::default(), 1, Instant::START);
     let usual: Proxy = "http://usual.test:3128".parse().expect("a proxy");
     let own: Proxy = "socks5://own.test:1080".parse().expect("a proxy");
-    let mut frontier = Frontier::new(
-        Settings {
-            proxy: Some(Arc::new(usual.clone())),
-            ..Settings::default()
-        },
-        &Secret::from_seed(1),
-    );
-    let url = CrawlUrl::parse("http://a.test/").expect("a URL");
+    let mut bench = Bench::new(Settings {
+        proxy: Some(Arc::new(usual.clone())),
+        ..Settings::default()
+    });
     let routes = [
         None,
         Some(Route::Direct),
@@ -528,15 +558,14 @@ fn requests_that_go_another_way_have_a_lane_of_their_own() {
         // As the settings say, said once more.
         Some(Route::Proxy(Arc::new(usual))),
     ];
-    let lanes = |frontier: &mut Frontier, throttle: &mut Throttle| {
-        let set = ScopeSet::ordered([throttle.scope("a.test")]);
-        let lane = |route: &Option<Route>| frontier.lane(&url, route.as_ref(), &set, throttle);
+    let lanes = |bench: &mut Bench| {
+        let lane = |route: &Option<Route>| bench.lane("http://a.test/", route.clone());
         routes.iter().map(lane).collect::<Vec<_>>()
     };
-    let first = lanes(&mut frontier, &mut throttle);
+    let first = lanes(&mut bench);
     assert_eq!(first, [0, 1, 2, 0].map(LaneId));
     let places = first.iter().map(|lane| {
-        let (host, port) = frontier.host_and_port(*lane, &throttle);
+        let (host, port) = bench.frontier.host_and_port(*lane);
         (host.to_owned(), port)
     });
     let places: Vec<_> = places.collect();
@@ -548,48 +577,39 @@ fn requests_that_go_another_way_have_a_lane_of_their_own() {
         usual,
     ];
     assert_eq!(places, expected);
-    assert_eq!(lanes(&mut frontier, &mut throttle), first, "found again");
+    assert_eq!(lanes(&mut bench), first, "found again");
     // A lane's number that is used again knows nothing of who had it before.
-    let now = Instant::START;
     for lane in first[..3].iter().rev() {
-        frontier.offer_or_close(*lane, &mut throttle, now);
+        bench.go_on(*lane);
     }
-    assert_eq!(frontier.lanes_open(), 0);
-    let again = lanes(&mut frontier, &mut throttle);
-    assert_eq!(frontier.lanes_open(), 3);
-    assert_eq!(frontier.host_and_port(again[0], &throttle).0, "usual.test");
-    assert!(frontier.proxy_of(again[1]).is_none());
+    assert_eq!(bench.frontier.lanes_open(), 0);
+    let again = lanes(&mut bench);
+    assert_eq!(bench.frontier.lanes_open(), 3);
+    assert_eq!(bench.frontier.host_and_port(again[0]).0, "usual.test");
+    assert!(bench.frontier.proxy_of(again[1]).is_none());
 }
 
 #[test]
 fn a_proxy_that_fails_holds_what_goes_through_it_and_a_host_behind_it_itself_alone() {
-    let mut throttle = Throttle::new(Pace::default(), 1, Instant::START);
     let proxy: Proxy = "http://proxy.test:3128".parse().expect("a proxy");
-    let mut frontier = Frontier::new(
-        Settings {
-            proxy: Some(Arc::new(proxy)),
-            ..Settings::default()
-        },
-        &Secret::from_seed(1),
-    );
+    let mut bench = Bench::new(Settings {
+        proxy: Some(Arc::new(proxy)),
+        ..Settings::default()
+    });
     let now = Instant::START;
-    let mut lane = |url: &str, route: Option<Route>| {
-        let url = CrawlUrl::parse(url).expect("a URL");
-        let set = ScopeSet::ordered([throttle.scope(url.scope_key())]);
-        frontier.lane(&url, route.as_ref(), &set, &mut throttle)
-    };
-    let a = lane("http://a.test/", None);
-    let b = lane("http://b.test/", None);
-    let direct = lane("http://a.test/", Some(Route::Direct));
+    let a = bench.lane("http://a.test/", None);
+    let b = bench.lane("http://b.test/", None);
+    let direct = bench.lane("http://a.test/", Some(Route::Direct));
+    let frontier = &mut bench.frontier;
     let up = |frontier: &mut Frontier| [a, b, direct].map(|lane| frontier.released(lane, now));
     for _ in 0..5 {
         frontier.origin_failed(a, now);
     }
-    assert_eq!(up(&mut frontier), [false, true, false]);
+    assert_eq!(up(frontier), [false, true, false]);
     for _ in 0..5 {
         frontier.host_failed(b, now);
     }
-    assert_eq!(up(&mut frontier), [false, false, false]);
+    assert_eq!(up(frontier), [false, false, false]);
     let later = now + Duration::from_secs(16 * 60);
     assert!(frontier.released(a, later));
     // What leads to no proxy does not mind its fate.
@@ -598,4 +618,72 @@ fn a_proxy_that_fails_holds_what_goes_through_it_and_a_host_behind_it_itself_alo
     }
     assert!(!frontier.released(a, later));
     assert!(frontier.released(direct, later));
+}
+
+/// Offers URLs to a frontier that puts off answers until one is put off: its URL and number.
+fn put_off(bench: &mut Bench) -> (CrawlUrl, OfferId) {
+    for number in 0..100 {
+        let url = CrawlUrl::parse(&format!("http://a.test/{number}")).expect("a URL");
+        if let Admission::Later(id) = bench.offer(&url, 3, 1, true) {
+            return (url, id);
+        }
+    }
+    panic!("half of all answers are put off");
+}
+
+#[test]
+fn equal_offers_that_wait_merge_into_the_least_depth_and_the_highest_priority() {
+    let mut bench = Bench::new(Settings::default());
+    bench.frontier.delay_admission(1);
+    let (url, id) = put_off(&mut bench);
+    assert_eq!(bench.offer(&url, 2, 0, true), Admission::Duplicate);
+    assert_eq!(bench.offer(&url, 5, 7, true), Admission::Duplicate);
+    let answer = bench.frontier.answer_first().expect("one waits");
+    let expected = LateAnswer {
+        id,
+        is_admitted: true,
+        depth: 2,
+        priority: 7,
+    };
+    assert_eq!(answer, expected);
+}
+
+#[test]
+fn a_put_off_answer_comes_when_it_is_due_and_not_before() {
+    let mut bench = Bench::new(Settings::default());
+    bench.frontier.delay_admission(1);
+    let (_, id) = put_off(&mut bench);
+    let due = bench.frontier.next_answer().expect("one waits");
+    let before = Instant::from_nanos(due.as_nanos() - 1);
+    assert_eq!(bench.frontier.answer_due(before), None);
+    let answer = bench.frontier.answer_due(due).expect("it is due");
+    assert_eq!(answer.id, id);
+    assert_eq!(bench.frontier.next_answer(), None);
+}
+
+#[test]
+fn a_url_that_is_fetched_unfiltered_meanwhile_is_a_duplicate_in_the_end() {
+    let mut bench = Bench::new(Settings::default());
+    bench.frontier.delay_admission(1);
+    let (url, _) = put_off(&mut bench);
+    bench.frontier.mark_seen(&url, false);
+    let answer = bench.frontier.answer_first().expect("one waits");
+    assert!(!answer.is_admitted);
+    assert_eq!(bench.frontier.filtered()[&Filtered::Duplicate], 1);
+}
+
+#[test]
+fn links_to_the_host_of_a_seed_are_followed_while_the_seed_waits_for_its_answer() {
+    let mut bench = Bench::new(Settings {
+        follow: crate::frontier::settings::Follow::Host,
+        ..Settings::default()
+    });
+    bench.frontier.delay_admission(1);
+    let _ = put_off(&mut bench);
+    let link = CrawlUrl::parse("http://a.test/link").expect("a URL");
+    let admission = bench.offer(&link, 1, 0, false);
+    assert!(
+        !matches!(admission, Admission::Filtered(_)),
+        "{admission:?}"
+    );
 }

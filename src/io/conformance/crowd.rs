@@ -1,15 +1,15 @@
-//! Many sockets at once: what one turn may bring, and that none keeps the others waiting.
+//! Many sockets at once: bounds of a turn, and fairness.
 
 use std::time::Duration;
 
-use super::kernel::{Carried, Kernel, kernels};
+use super::kernel::{Kernel, KernelBackEnd, kernels};
 use super::{Bench, Seen, Step, Watch, token};
 use crate::io::{Event, Settings};
 
-fn of_many_sockets_a_few_are_read_at_once_and_new_connections_come_first<I: Carried>() {
+fn a_turn_reads_a_few_sockets_and_reports_new_connections_first<I: KernelBackEnd>() {
     let mut watch = Watch::<Kernel<I>>::new();
-    let say = Step::Say(b"!".to_vec());
-    let peer = watch.bench.listen(vec![Step::Hear(1), say]);
+    let send = Step::Send(b"!".to_vec());
+    let peer = watch.bench.listen(vec![Step::Expect(1), send]);
     let many = 60;
     for slot in 0..many {
         watch.connect(token(slot), peer);
@@ -18,8 +18,10 @@ fn of_many_sockets_a_few_are_read_at_once_and_new_connections_come_first<I: Carr
         watch.io().send(token(slot), b"?", false);
     }
     watch.io().submit();
-    // Sixty have something to read before the last one is even asked for.
-    watch.bench.until(peer, |seen| seen.said == many as usize);
+    // Sixty have something to read before the last one begins to connect.
+    watch
+        .bench
+        .until(peer, |seen| seen.sent_bytes == many as usize);
     watch.io().connect(token(many), peer);
     watch
         .bench
@@ -30,9 +32,13 @@ fn of_many_sockets_a_few_are_read_at_once_and_new_connections_come_first<I: Carr
         watch.io().wait(None, &mut events);
         if turns.is_empty() {
             let first = events.first().and_then(Event::token);
-            assert_eq!(first, Some(token(many)), "who is ready may be late");
+            assert_eq!(
+                first,
+                Some(token(many)),
+                "a connection is reported before bytes"
+            );
             events.remove(0);
-            assert!(watch.io().has_news());
+            assert!(watch.io().has_pending());
         }
         turns.push(events.len());
         for event in events.drain(..) {
@@ -46,15 +52,15 @@ fn of_many_sockets_a_few_are_read_at_once_and_new_connections_come_first<I: Carr
     assert!(most.is_some_and(|most| *most <= 20), "{turns:?}");
 }
 
-fn what_is_read_in_one_turn_is_bounded_in_bytes_too<I: Carried>() {
+fn the_bytes_read_in_one_turn_are_bounded<I: KernelBackEnd>() {
     let settings = Settings {
         read_budget: 20_000,
         ..Settings::default()
     };
     let most = (settings.read_budget + settings.buffer_bytes) as u64;
     let mut watch = Watch::<Kernel<I>>::with(settings);
-    let say = Step::Say(vec![7; 30_000]);
-    let peer = watch.bench.listen(vec![Step::Hear(1), say]);
+    let send = Step::Send(vec![7; 30_000]);
+    let peer = watch.bench.listen(vec![Step::Expect(1), send]);
     for slot in 0..8 {
         watch.connect(token(slot), peer);
     }
@@ -62,7 +68,9 @@ fn what_is_read_in_one_turn_is_bounded_in_bytes_too<I: Carried>() {
         watch.io().send(token(slot), b"?", false);
     }
     watch.io().submit();
-    watch.bench.until(peer, |seen| seen.said == 8 * 30_000);
+    watch
+        .bench
+        .until(peer, |seen| seen.sent_bytes == 8 * 30_000);
     let (mut events, mut left) = (Vec::new(), 8 * 30_000);
     while left > 0 {
         watch.io().wait(None, &mut events);
@@ -81,16 +89,16 @@ fn what_is_read_in_one_turn_is_bounded_in_bytes_too<I: Carried>() {
     }
 }
 
-fn a_peer_that_sends_without_end_keeps_no_other_waiting<I: Carried>() {
-    // The flood could fill all buffers there are, many times over.
+fn a_peer_that_sends_without_end_does_not_delay_others<I: KernelBackEnd>() {
+    // The flood could fill all buffers many times over.
     let mut watch = Watch::<Kernel<I>>::with(Settings {
         read_budget: 20_000,
         buffer_bytes: 1000,
         buffers_max: 64,
         ..Settings::default()
     });
-    let flood = watch.bench.listen(vec![Step::Say(vec![7; 200_000_000])]);
-    let answer = [Step::Hear(1), Step::Say(b"!".to_vec())];
+    let flood = watch.bench.listen(vec![Step::Send(vec![7; 200_000_000])]);
+    let answer = [Step::Expect(1), Step::Send(b"!".to_vec())];
     let other = watch.bench.listen(vec![answer; 10].concat());
     for (slot, peer) in [(0, flood), (1, other)] {
         watch.io().connect(token(slot), peer);
@@ -102,16 +110,16 @@ fn a_peer_that_sends_without_end_keeps_no_other_waiting<I: Carried>() {
     for round in 0..10 {
         watch.io().send(token(1), b"?", false);
         watch.io().submit();
-        watch.bench.until(other, |seen| seen.said > round);
+        watch.bench.until(other, |seen| seen.sent_bytes > round);
         let mut turns = 0;
-        let mut heard = false;
-        while !heard {
+        let mut received = false;
+        while !received {
             turns += 1;
-            assert!(turns <= TURNS_MAX, "round {round}: still nothing");
+            assert!(turns <= TURNS_MAX, "round {round}: no reply");
             watch.turn(Duration::from_secs(1));
             for seen in watch.seen.drain(..) {
                 match seen {
-                    Seen::Received(whose, ..) => heard |= whose == token(1),
+                    Seen::Received(whose, ..) => received |= whose == token(1),
                     other => panic!("{other:?}"),
                 }
             }
@@ -119,12 +127,12 @@ fn a_peer_that_sends_without_end_keeps_no_other_waiting<I: Carried>() {
     }
 }
 
-/// Turns that an answer may take to be told beside a flood: those that the flood has filled the
-/// buffers for already, and one of its own.
+/// Turns until a reply beside a flood is reported: those whose buffers the flood has filled already, and
+/// one of its own.
 const TURNS_MAX: usize = 8;
 
 kernels! {
-    of_many_sockets_a_few_are_read_at_once_and_new_connections_come_first
-    what_is_read_in_one_turn_is_bounded_in_bytes_too
-    a_peer_that_sends_without_end_keeps_no_other_waiting
+    a_turn_reads_a_few_sockets_and_reports_new_connections_first
+    the_bytes_read_in_one_turn_are_bounded
+    a_peer_that_sends_without_end_does_not_delay_others
 }

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use super::kernel::{Carried, Kernel, kernels};
+use super::kernel::{Kernel, KernelBackEnd, kernels};
 use super::{Seen, Watch, token};
 use crate::base::loud;
 use crate::io::Clock;
 
-fn what_was_missing_is_not_taken_to_have_come_with_what_overtook_it<I: Carried>() {
+fn a_missing_segment_does_not_take_the_stamp_of_the_one_that_overtook_it<I: KernelBackEnd>() {
     let held_back = Duration::from_millis(30);
     for busy in [false, true] {
         let mut watch = Watch::<Kernel<I>>::new();
@@ -109,12 +109,12 @@ fn next_byte(of: &TcpStream, queue: libc::c_int) -> io::Result<u32> {
             &raw mut length,
         )
     };
-    let asked = match result {
+    let number_read = match result {
         0 => Ok(number),
         _ => Err(io::Error::last_os_error()),
     };
     set(libc::TCP_REPAIR, REPAIR_OFF)?;
-    asked
+    number_read
 }
 
 /// RFC 9293, 3.1: over the addresses, the protocol, the length and the segment.
@@ -142,5 +142,5 @@ const SEND_QUEUE: libc::c_int = 2;
 const REPAIR_OFF: libc::c_int = -1;
 
 kernels! {
-    what_was_missing_is_not_taken_to_have_come_with_what_overtook_it
+    a_missing_segment_does_not_take_the_stamp_of_the_one_that_overtook_it
 }

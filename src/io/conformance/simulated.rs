@@ -1,6 +1,6 @@
-//! The bench of the simulation, and what only a simulation can promise.
+//! The bench of the simulation, and tests of the simulation alone.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::base::disk::{DiskJob, FileId};
 use crate::base::shared::Shared;
 use crate::base::time::Instant;
 use crate::io::sim::{Answer, ConnId, Faults, FullDisk, Net, Origins, Sim, World};
-use crate::io::{Event, Io, NetError, Settings};
+use crate::io::{Close, Credentials, Endpoint, Event, Io, NetError, Settings};
 
 pub(super) struct Simulated {
     io: Sim,
@@ -23,22 +23,24 @@ pub(super) struct Simulated {
 struct Scripted {
     scripts: BTreeMap<SocketAddr, Vec<Step>>,
     echoes: Vec<SocketAddr>,
-    heard: BTreeMap<SocketAddr, Vec<u8>>,
+    received: BTreeMap<SocketAddr, Vec<u8>>,
     peers: BTreeMap<ConnId, Peer>,
+    /// Clients whose connections are over.
+    over: BTreeSet<SocketAddr>,
 }
 
 struct Peer {
     at: SocketAddr,
     script: VecDeque<Step>,
-    /// Told to us, and not waited for yet.
+    /// Received and not expected yet.
     unread: usize,
-    /// How far the script has gone ahead of the present.
+    /// How far the script is ahead of the present.
     pauses: Duration,
 }
 
 impl World for Scripted {
     fn distance(&mut self, _: SocketAddr, rng: &mut crate::base::rng::Rng) -> Duration {
-        // As near as loopback, so that both benches can take the same pauses.
+        // As near as loopback, so that both benches can use the same pauses.
         Duration::from_micros(100 + rng.below(900))
     }
 
@@ -52,17 +54,23 @@ impl World for Scripted {
             unread: 0,
             pauses: Duration::ZERO,
         };
-        peer.go_on(conn, net);
+        peer.advance(conn, net);
         self.peers.insert(conn, peer);
         Answer::Accept
     }
 
     fn bytes(&mut self, conn: ConnId, bytes: &[u8], net: &mut Net) {
         if let Some(peer) = self.peers.get_mut(&conn) {
-            let heard = self.heard.entry(peer.at).or_default();
-            heard.extend_from_slice(bytes);
+            let received = self.received.entry(peer.at).or_default();
+            received.extend_from_slice(bytes);
             peer.unread += bytes.len();
-            peer.go_on(conn, net);
+            peer.advance(conn, net);
+        }
+    }
+
+    fn closed(&mut self, conn: ConnId, _: Close, _: &mut Net) {
+        if let Some(peer) = self.peers.remove(&conn) {
+            self.over.insert(peer.at);
         }
     }
 
@@ -76,18 +84,18 @@ impl World for Scripted {
 }
 
 impl Peer {
-    fn go_on(&mut self, conn: ConnId, net: &mut Net) {
+    fn advance(&mut self, conn: ConnId, net: &mut Net) {
         while let Some(step) = self.script.front_mut() {
             match step {
-                Step::Hear(wanted) => {
-                    let heard = self.unread.min(*wanted);
-                    self.unread -= heard;
-                    *wanted -= heard;
+                Step::Expect(wanted) => {
+                    let received = self.unread.min(*wanted);
+                    self.unread -= received;
+                    *wanted -= received;
                     if *wanted > 0 {
                         return;
                     }
                 }
-                Step::Say(bytes) => net.reply(conn, self.pauses, bytes),
+                Step::Send(bytes) => net.reply(conn, self.pauses, bytes),
                 Step::Pause(span) => self.pauses += *span,
                 Step::End => net.end(conn, self.pauses),
                 Step::Reset => net.reset(conn, self.pauses),
@@ -134,9 +142,44 @@ impl Bench for Simulated {
         self.address()
     }
 
-    fn heard(&mut self, at: SocketAddr) -> Vec<u8> {
+    fn received(&mut self, at: SocketAddr) -> Vec<u8> {
         let world = self.world.borrow();
-        world.heard.get(&at).cloned().unwrap_or_default()
+        world.received.get(&at).cloned().unwrap_or_default()
+    }
+
+    fn call(&mut self, at: &Endpoint, script: Vec<Step>) -> SocketAddr {
+        let name = self.address();
+        let from = match at {
+            Endpoint::Tcp(_) => crate::io::Peer::Tcp(name),
+            Endpoint::Unix { .. } => crate::io::Peer::Unix(self.credentials()),
+        };
+        let conn = self
+            .io
+            .net()
+            .connect_client(at, from, Duration::from_micros(100));
+        let mut peer = Peer {
+            at: name,
+            script: script.into(),
+            unread: 0,
+            pauses: Duration::ZERO,
+        };
+        peer.advance(conn, self.io.net());
+        self.world.borrow_mut().peers.insert(conn, peer);
+        name
+    }
+
+    fn is_over(&mut self, client: SocketAddr) -> bool {
+        self.world.borrow().over.contains(&client)
+    }
+
+    fn settle(&mut self) {}
+
+    fn credentials(&self) -> Credentials {
+        Credentials {
+            pid: Some(7),
+            uid: 1000,
+            gid: 100,
+        }
     }
 
     fn echo(&mut self) -> SocketAddr {
@@ -154,7 +197,7 @@ impl Bench for Simulated {
     }
 }
 
-/// What is seen when three origins and a disk are used under a seed, word for word.
+/// The events of three origins and a disk under a seed.
 fn trace(seed: u64) -> Vec<String> {
     let faults = Faults {
         datagram_loss: 0.3,
@@ -169,9 +212,9 @@ fn trace(seed: u64) -> Vec<String> {
     watch.io().open_datagram(token(9), echo);
     for slot in 0..3 {
         let peer = watch.bench.listen(vec![
-            Step::Hear(10),
+            Step::Expect(10),
             Step::Pause(Duration::from_millis(3)),
-            Step::Say(vec![slot as u8; 40_000]),
+            Step::Send(vec![slot as u8; 40_000]),
             Step::End,
         ]);
         watch.io().connect(token(slot), peer);
@@ -188,7 +231,7 @@ fn trace(seed: u64) -> Vec<String> {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_trace_and_another_seed_another() {
+fn equal_seeds_give_equal_traces() {
     let first = trace(7);
     assert!(first.len() > 20);
     assert_eq!(first, trace(7));
@@ -206,7 +249,7 @@ fn waiting_takes_no_time_and_ends_at_its_deadline_exactly() {
     assert_eq!(sim.now(), day);
 }
 
-/// A watch over a disk with these faults, and one file on it.
+/// A bench with these disk faults, and one file on its disk.
 fn disk_under(faults: Faults) -> (Watch<Simulated>, impl Fn(&[u8]) -> DiskJob, PathBuf) {
     let mut watch = Watch {
         bench: Simulated::with(0, Settings::default(), faults),
@@ -229,7 +272,7 @@ fn disk_under(faults: Faults) -> (Watch<Simulated>, impl Fn(&[u8]) -> DiskJob, P
 }
 
 #[test]
-fn a_full_disk_fails_what_is_given_up_and_keeps_what_it_has() {
+fn a_full_disk_fails_stalled_writes_and_keeps_its_content() {
     let (mut watch, append, path) = disk_under(Faults {
         disk_room: 10,
         ..Faults::default()
@@ -242,7 +285,7 @@ fn a_full_disk_fails_what_is_given_up_and_keeps_what_it_has() {
         panic!("one report expected, not {seen:?}");
     };
     assert!(error.contains("/simulated/results"), "{error}");
-    watch.io().give_up_waiting();
+    watch.io().fail_stalled_writes();
     let Seen::Disk(done) = watch.next() else {
         panic!("it was given up");
     };
@@ -254,7 +297,7 @@ fn a_full_disk_fails_what_is_given_up_and_keeps_what_it_has() {
 }
 
 #[test]
-fn a_disk_that_has_room_again_does_all_its_jobs_in_order() {
+fn a_disk_with_space_again_does_all_jobs_in_order() {
     let (mut watch, append, path) = disk_under(Faults {
         disk_full: vec![FullDisk {
             below: PathBuf::from("/simulated"),
@@ -282,7 +325,7 @@ fn a_disk_that_has_room_again_does_all_its_jobs_in_order() {
 }
 
 #[test]
-fn lost_datagrams_are_lost_and_the_rest_come_back() {
+fn datagrams_are_lost_with_the_given_probability() {
     let faults = Faults {
         datagram_loss: 0.5,
         ..Faults::default()
@@ -324,8 +367,8 @@ fn a_later_reply_does_not_overtake_an_earlier_one() {
         events: Vec::new(),
     };
     watch.connect(token(0), ([198, 51, 100, 1], 80).into());
-    let heard = watch.read_to_end(token(0));
-    assert_eq!(heard, (b"first second".to_vec(), None));
+    let received = watch.read_to_end(token(0));
+    assert_eq!(received, (b"first second".to_vec(), None));
 }
 
 #[test]
@@ -350,7 +393,7 @@ fn an_address_that_never_answers_times_out() {
 }
 
 #[test]
-fn scripted_origins_answer_and_remember() {
+fn scripted_origins_reply_and_log_requests() {
     let world = Shared::new(Origins::default());
     let at = SocketAddr::from(([198, 51, 100, 7], 80));
     let last = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nbye".to_vec();
@@ -402,7 +445,7 @@ fn scripted_origins_answer_and_remember() {
     assert_eq!(world.borrow().connections(), 1);
     watch.during(Duration::from_secs(1));
     assert_eq!(world.borrow().connections(), 0);
-    // An address that was given no reply.
+    // An address without replies.
     watch.io().connect(token(1), ([198, 51, 100, 8], 80).into());
     assert!(matches!(watch.next(), Seen::Failed(_, NetError::Refused)));
 }

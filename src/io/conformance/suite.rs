@@ -1,4 +1,4 @@
-//! The sentences. Each takes a bench; the macro at the end says which benches there are.
+//! The tests of every back end. Each takes a bench; the macro at the end lists the benches.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::base::disk::{DiskJob, FileId};
 use crate::base::time::Instant;
 use crate::io::{Close, Io, NetError, Settings, Token};
 
-fn a_connection_tells_when_it_began_and_when_it_stood<B: Bench>() {
+fn a_connection_reports_when_it_began_and_when_it_was_established<B: Bench>() {
     let mut watch = Watch::<B>::new();
     let peer = watch.bench.listen(vec![]);
     let before = watch.io().now();
@@ -30,8 +30,8 @@ fn a_connection_tells_when_it_began_and_when_it_stood<B: Bench>() {
 
 fn a_refused_connection_fails_once<B: Bench>() {
     let mut watch = Watch::<B>::new();
-    let nobody = watch.bench.refuse();
-    watch.io().connect(token(0), nobody);
+    let refusing = watch.bench.refuse();
+    watch.io().connect(token(0), refusing);
     assert!(matches!(watch.next(), Seen::Failed(whose, NetError::Refused) if whose == token(0)));
     assert!(watch.during(SHORT).is_empty());
     watch.close(token(0));
@@ -39,27 +39,27 @@ fn a_refused_connection_fails_once<B: Bench>() {
 
 fn nothing_leaves_before_submit<B: Bench>() {
     let mut watch = Watch::<B>::new();
-    let peer = watch.bench.listen(vec![Step::Hear(5)]);
+    let peer = watch.bench.listen(vec![Step::Expect(5)]);
     watch.connect(token(0), peer);
     watch.io().send(token(0), b"hello", true);
-    // Waiting is not submitting.
+    // A wait does not submit.
     let until = watch.io().now() + SHORT;
     let mut events = Vec::new();
     while watch.io().now() < until {
         watch.io().wait(Some(until), &mut events);
     }
     assert!(events.is_empty(), "{events:?}");
-    assert_eq!(watch.bench.heard(peer), b"");
+    assert_eq!(watch.bench.received(peer), b"");
     let before = watch.io().now();
     watch.io().submit();
     assert!(matches!(watch.next(), Seen::Sent(whose, at) if whose == token(0) && at >= before));
     watch.during(SHORT);
-    assert_eq!(watch.bench.heard(peer), b"hello");
+    assert_eq!(watch.bench.received(peer), b"hello");
 }
 
-fn what_is_sent_while_connecting_leaves_when_connected<B: Bench>() {
+fn bytes_sent_while_connecting_leave_when_connected<B: Bench>() {
     let mut watch = Watch::<B>::new();
-    let peer = watch.bench.listen(vec![Step::Hear(6), Step::End]);
+    let peer = watch.bench.listen(vec![Step::Expect(6), Step::End]);
     watch.io().connect(token(0), peer);
     watch.io().send(token(0), b"abc", true);
     watch.io().submit();
@@ -69,18 +69,18 @@ fn what_is_sent_while_connecting_leaves_when_connected<B: Bench>() {
     };
     assert!(matches!(watch.next(), Seen::Sent(_, at) if at >= stamp.at));
     assert_eq!(watch.read_to_end(token(0)), (vec![], None));
-    assert_eq!(watch.bench.heard(peer), b"abcdef");
+    assert_eq!(watch.bench.received(peer), b"abcdef");
 }
 
 fn an_arrival_is_stamped_after_the_send_that_it_answers<B: Bench>() {
     let mut watch = Watch::<B>::new();
-    let script = vec![Step::Hear(1), Step::Say(b"!".to_vec())];
+    let script = vec![Step::Expect(1), Step::Send(b"!".to_vec())];
     let peer = watch.bench.listen(vec![script; 20].concat());
     watch.connect(token(0), peer);
     for _ in 0..20 {
         watch.io().send(token(0), b"?", true);
         let Seen::Sent(_, sent) = watch.next() else {
-            panic!("a marked send is told");
+            panic!("a marked send is reported");
         };
         let Seen::Received(_, bytes, stamp) = watch.next() else {
             panic!("the peer answers");
@@ -97,7 +97,9 @@ fn bytes_arrive_complete_and_in_order_whatever_their_number<B: Bench>() {
         .enumerate()
     {
         let body = pattern(length);
-        let peer = watch.bench.listen(vec![Step::Say(body.clone()), Step::End]);
+        let peer = watch
+            .bench
+            .listen(vec![Step::Send(body.clone()), Step::End]);
         let token = token(slot as u32);
         watch.connect(token, peer);
         assert!(
@@ -108,28 +110,32 @@ fn bytes_arrive_complete_and_in_order_whatever_their_number<B: Bench>() {
     }
 }
 
-fn what_the_socket_does_not_take_at_once_follows<B: Bench>() {
+fn bytes_that_the_socket_does_not_take_at_once_follow<B: Bench>() {
     let mut watch = Watch::<B>::new();
     let length = 12_000_000;
-    let peer = watch
-        .bench
-        .listen(vec![Step::Pause(SHORT), Step::Hear(length + 3), Step::End]);
+    let peer = watch.bench.listen(vec![
+        Step::Pause(SHORT),
+        Step::Expect(length + 3),
+        Step::End,
+    ]);
     watch.connect(token(0), peer);
     let body = pattern(length);
     watch.io().send(token(0), &body, true);
     watch.io().submit();
     watch.io().send(token(0), b"end", true);
     assert_eq!(watch.read_to_end(token(0)), (vec![], None));
-    let heard = watch.bench.heard(peer);
-    assert!(heard[..length] == body && &heard[length..] == b"end");
+    let received = watch.bench.received(peer);
+    assert!(received[..length] == body && &received[length..] == b"end");
 }
 
-fn every_marked_send_is_told_once_and_in_order<B: Bench>() {
+fn every_marked_send_is_reported_once_and_in_order<B: Bench>() {
     let mut watch = Watch::<B>::new();
     let length = 4_000_000;
-    let peer = watch
-        .bench
-        .listen(vec![Step::Pause(SHORT), Step::Hear(3 * length), Step::End]);
+    let peer = watch.bench.listen(vec![
+        Step::Pause(SHORT),
+        Step::Expect(3 * length),
+        Step::End,
+    ]);
     watch.connect(token(0), peer);
     let body = pattern(length);
     for _ in 0..3 {
@@ -139,7 +145,7 @@ fn every_marked_send_is_told_once_and_in_order<B: Bench>() {
     loop {
         match watch.next() {
             Seen::Sent(_, at) => sent.push(at),
-            Seen::Gone(..) => {}
+            Seen::Flushed(..) => {}
             Seen::Ended(..) => break,
             other => panic!("sent or ended expected, not {other:?}"),
         }
@@ -148,42 +154,44 @@ fn every_marked_send_is_told_once_and_in_order<B: Bench>() {
     assert!(sent.is_sorted());
 }
 
-fn the_end_comes_after_the_bytes_and_once<B: Bench>() {
+fn the_end_is_reported_once_and_after_the_bytes<B: Bench>() {
     let mut watch = Watch::<B>::new();
     let peer = watch
         .bench
-        .listen(vec![Step::Say(b"bye".to_vec()), Step::End]);
+        .listen(vec![Step::Send(b"bye".to_vec()), Step::End]);
     watch.connect(token(0), peer);
-    let mut said = Vec::new();
+    let mut arrived = Vec::new();
     let ended = loop {
         match watch.next() {
-            Seen::Received(_, bytes, stamp) => said.push((bytes, stamp.at)),
+            Seen::Received(_, bytes, stamp) => arrived.push((bytes, stamp.at)),
             Seen::Ended(_, stamp) => break stamp.at,
             other => panic!("{other:?}"),
         }
     };
-    assert!(said.iter().is_sorted_by_key(|(_, at)| *at));
-    assert!(said.iter().all(|(_, at)| *at <= ended) && ended <= watch.io().now());
-    let said: Vec<u8> = said.into_iter().flat_map(|(bytes, _)| bytes).collect();
-    assert_eq!(said, b"bye");
+    assert!(arrived.iter().is_sorted_by_key(|(_, at)| *at));
+    assert!(arrived.iter().all(|(_, at)| *at <= ended) && ended <= watch.io().now());
+    let arrived: Vec<u8> = arrived.into_iter().flat_map(|(bytes, _)| bytes).collect();
+    assert_eq!(arrived, b"bye");
     assert!(watch.during(SHORT).is_empty());
 }
 
 fn a_reset_is_a_failure<B: Bench>() {
     let mut watch = Watch::<B>::new();
-    let peer = watch.bench.listen(vec![Step::Hear(1), Step::Reset]);
+    let peer = watch.bench.listen(vec![Step::Expect(1), Step::Reset]);
     watch.connect(token(0), peer);
     watch.io().send(token(0), b"x", false);
     assert_eq!(watch.read_to_end(token(0)), (vec![], Some(NetError::Reset)));
     assert!(watch.during(SHORT).is_empty());
 }
 
-fn a_closed_token_is_forgotten_though_its_slot_lives_on<B: Bench>() {
+fn a_closed_token_is_forgotten_when_its_slot_is_reused<B: Bench>() {
     let mut watch = Watch::<B>::new();
-    let noisy = watch
-        .bench
-        .listen(vec![Step::Hear(1), Step::Say(pattern(100_000)), Step::End]);
-    let quiet = watch.bench.listen(vec![Step::Say(b"new".to_vec())]);
+    let noisy = watch.bench.listen(vec![
+        Step::Expect(1),
+        Step::Send(pattern(100_000)),
+        Step::End,
+    ]);
+    let quiet = watch.bench.listen(vec![Step::Send(b"new".to_vec())]);
     for (generation, how) in [(1, Close::Finish), (2, Close::Reset), (3, Close::Finish)] {
         let old = Token {
             slot: 0,
@@ -198,25 +206,25 @@ fn a_closed_token_is_forgotten_though_its_slot_lives_on<B: Bench>() {
         watch.io().submit();
         watch.io().close(old, how);
         watch.io().connect(new, quiet);
-        // Neither a send nor a close under the old name reaches the new user.
+        // Neither a send nor a close under the old token affects the new socket.
         watch.io().send(old, b"stale", true);
         watch.io().close(old, Close::Reset);
         let seen = watch.during(SHORT);
-        let mut said = Vec::new();
+        let mut arrived = Vec::new();
         for (index, seen) in seen.into_iter().enumerate() {
             match seen {
                 Seen::Connected { token, .. } if index == 0 && token == new => {}
-                Seen::Received(whose, bytes, _) if whose == new => said.extend(bytes),
-                other => panic!("{new:?} has heard {other:?}"),
+                Seen::Received(whose, bytes, _) if whose == new => arrived.extend(bytes),
+                other => panic!("{new:?} received {other:?}"),
             }
         }
-        assert_eq!(said, b"new");
+        assert_eq!(arrived, b"new");
         watch.close(new);
     }
-    assert_eq!(watch.bench.heard(quiet), b"");
+    assert_eq!(watch.bench.received(quiet), b"");
 }
 
-fn a_socket_beyond_the_limit_is_refused_by_us<B: Bench>() {
+fn a_socket_beyond_the_limit_fails_as_exhausted<B: Bench>() {
     let mut watch = Watch::<B>::with(Settings {
         sockets_max: 2,
         ..Settings::default()
@@ -232,18 +240,20 @@ fn a_socket_beyond_the_limit_is_refused_by_us<B: Bench>() {
     watch.connect(token(2), peer);
 }
 
-fn a_connection_that_is_not_read_pushes_back<B: Bench>() {
+fn a_connection_that_is_not_read_slows_its_peer<B: Bench>() {
     let mut watch = Watch::<B>::new();
     let body = pattern(500_000);
-    let peer = watch.bench.listen(vec![Step::Say(body.clone()), Step::End]);
+    let peer = watch
+        .bench
+        .listen(vec![Step::Send(body.clone()), Step::End]);
     watch.connect(token(0), peer);
     watch.io().set_reading(token(0), false);
-    // What came together with the connection may be told already.
+    // Bytes that came together with the connection may be reported already.
     let mut early = Vec::new();
     for seen in watch.during(SHORT) {
         match seen {
             Seen::Received(_, bytes, _) => early.extend(bytes),
-            other => panic!("a connection that is not read does not tell {other:?}"),
+            other => panic!("a connection that is not read reported {other:?}"),
         }
     }
     assert!(watch.during(SHORT).is_empty());
@@ -253,14 +263,14 @@ fn a_connection_that_is_not_read_pushes_back<B: Bench>() {
     assert!(early == body && end.is_none());
 }
 
-fn an_empty_pool_pushes_back_and_recovers<B: Bench>() {
+fn an_empty_pool_stops_reading_until_chunks_are_released<B: Bench>() {
     let mut watch = Watch::<B>::with(Settings {
         buffer_bytes: 1000,
         buffers_max: 3,
         ..Settings::default()
     });
     let body = pattern(50_000);
-    let script = vec![Step::Say(body.clone()), Step::End];
+    let script = vec![Step::Send(body.clone()), Step::End];
     let peer = watch.bench.listen(script);
     let io = watch.bench.io();
     io.connect(token(0), peer);
@@ -268,9 +278,9 @@ fn an_empty_pool_pushes_back_and_recovers<B: Bench>() {
     let mut held = Vec::new();
     let mut got = [Vec::new(), Vec::new()];
     let mut ended = 0;
-    let patient_until = io.now() + super::PATIENCE;
+    let give_up_at = io.now() + super::TIMEOUT;
     while ended < 2 {
-        assert!(io.now() < patient_until, "the pool never recovered");
+        assert!(io.now() < give_up_at, "the pool never recovered");
         let mut events = Vec::new();
         io.wait(Some(io.now() + SHORT), &mut events);
         for event in events {
@@ -286,7 +296,7 @@ fn an_empty_pool_pushes_back_and_recovers<B: Bench>() {
         }
         assert!(held.len() <= 3);
         if held.len() == 3 {
-            assert!(!io.has_news(), "there is no room for news");
+            assert!(!io.has_pending(), "no buffer is free");
         }
         for chunk in held.drain(..) {
             io.release(chunk);
@@ -295,20 +305,20 @@ fn an_empty_pool_pushes_back_and_recovers<B: Bench>() {
     assert!(got[0] == body && got[1] == body);
 }
 
-fn a_long_reply_leaves_turns_to_the_others<B: Bench>() {
+fn a_long_reply_does_not_delay_other_sockets<B: Bench>() {
     let mut watch = Watch::<B>::with(Settings {
         read_budget: 16 * 1024,
         ..Settings::default()
     });
     let long = watch
         .bench
-        .listen(vec![Step::Say(pattern(1_000_000)), Step::End]);
-    let short = watch.bench.listen(vec![Step::Say(b"!".to_vec())]);
+        .listen(vec![Step::Send(pattern(1_000_000)), Step::End]);
+    let short = watch.bench.listen(vec![Step::Send(b"!".to_vec())]);
     for (slot, peer) in [(0, long), (1, short)] {
         watch.io().connect(token(slot), peer);
         watch.io().set_reading(token(slot), false);
     }
-    // Both have much to tell, or all of it, when we begin to read.
+    // Both have much or all of their input pending when reading begins.
     watch.during(SHORT);
     watch.io().set_reading(token(0), true);
     watch.io().set_reading(token(1), true);
@@ -338,7 +348,7 @@ fn a_quiet_wait_lasts_until_its_deadline<B: Bench>() {
         assert!(events.is_empty());
         assert!(io.now() >= until, "{micros} µs were cut short");
     }
-    // A deadline that has passed is no reason to sleep.
+    // A deadline that has passed does not cause a sleep.
     let io = watch.io();
     let before = io.now();
     io.wait(Some(Instant::START), &mut Vec::new());
@@ -378,7 +388,7 @@ fn a_datagram_comes_back_from_where_it_went<B: Bench>() {
     }
 }
 
-fn a_datagram_longer_than_a_buffer_is_cut<B: Bench>() {
+fn a_datagram_longer_than_a_buffer_is_truncated<B: Bench>() {
     let mut watch = Watch::<B>::with(Settings {
         buffer_bytes: 100,
         ..Settings::default()
@@ -397,8 +407,8 @@ fn a_datagram_longer_than_a_buffer_is_cut<B: Bench>() {
 
 fn a_datagram_to_a_port_without_a_listener_fails<B: Bench>() {
     let mut watch = Watch::<B>::new();
-    let nobody = watch.bench.refuse();
-    watch.io().open_datagram(token(0), nobody);
+    let refusing = watch.bench.refuse();
+    watch.io().open_datagram(token(0), refusing);
     watch.io().send(token(0), b"anyone?", false);
     assert!(matches!(watch.next(), Seen::Failed(whose, NetError::Refused) if whose == token(0)));
 }
@@ -438,7 +448,7 @@ fn the_disk_does_its_jobs_in_order<B: Bench>() {
         file,
         rename: Some(last.clone()),
     });
-    // The next job tells that the one before it is done.
+    // The next job's result implies that the one before it is done.
     let other = watch.bench.folder().join("stats");
     for content in [b"old and long".to_vec(), b"new".to_vec()] {
         let done = watch.disk(DiskJob::Replace {
@@ -490,7 +500,7 @@ fn each_gzip_append_is_a_member_of_its_own<B: Bench>() {
     assert!(ranges[2].length < 100_000, "it does compress");
 }
 
-fn the_disk_says_what_failed_and_where<B: Bench>() {
+fn a_disk_error_names_the_operation_and_the_path<B: Bench>() {
     let mut watch = Watch::<B>::new();
     let path = watch.bench.folder().join("twice");
     let create = |file| DiskJob::Create {
@@ -525,51 +535,57 @@ fn noise(length: usize) -> Vec<u8> {
 /// Enough for loopback to settle.
 const SHORT: Duration = Duration::from_millis(60);
 
-/// The suite as tests of each bench.
+/// The tests of a file for each bench.
 macro_rules! suite {
     ($($name:ident)*) => {
         mod kernel {
-            $(#[test] fn $name() { super::$name::<super::super::kernel::Kernel>(); })*
+            use $crate::io::conformance::kernel::Kernel;
+
+            $(#[test] fn $name() { super::$name::<Kernel>(); })*
         }
 
         mod uring {
-            use super::super::kernel::{Kernel, has_uring};
+            use $crate::io::conformance::kernel::{Kernel, has_uring};
 
             $(#[test] fn $name() {
                 if has_uring() {
-                    super::$name::<Kernel<crate::io::Uring>>();
+                    super::$name::<Kernel<$crate::io::Uring>>();
                 }
             })*
         }
 
         mod simulated {
-            $(#[test] fn $name() { super::$name::<super::super::simulated::Simulated>(); })*
+            use $crate::io::conformance::simulated::Simulated;
+
+            $(#[test] fn $name() { super::$name::<Simulated>(); })*
         }
     };
 }
 
+pub(super) use suite;
+
 suite! {
-    a_connection_tells_when_it_began_and_when_it_stood
+    a_connection_reports_when_it_began_and_when_it_was_established
     a_refused_connection_fails_once
     nothing_leaves_before_submit
-    what_is_sent_while_connecting_leaves_when_connected
+    bytes_sent_while_connecting_leave_when_connected
     an_arrival_is_stamped_after_the_send_that_it_answers
     bytes_arrive_complete_and_in_order_whatever_their_number
-    what_the_socket_does_not_take_at_once_follows
-    every_marked_send_is_told_once_and_in_order
-    the_end_comes_after_the_bytes_and_once
+    bytes_that_the_socket_does_not_take_at_once_follow
+    every_marked_send_is_reported_once_and_in_order
+    the_end_is_reported_once_and_after_the_bytes
     a_reset_is_a_failure
-    a_closed_token_is_forgotten_though_its_slot_lives_on
-    a_socket_beyond_the_limit_is_refused_by_us
-    a_connection_that_is_not_read_pushes_back
-    an_empty_pool_pushes_back_and_recovers
-    a_long_reply_leaves_turns_to_the_others
+    a_closed_token_is_forgotten_when_its_slot_is_reused
+    a_socket_beyond_the_limit_fails_as_exhausted
+    a_connection_that_is_not_read_slows_its_peer
+    an_empty_pool_stops_reading_until_chunks_are_released
+    a_long_reply_does_not_delay_other_sockets
     a_quiet_wait_lasts_until_its_deadline
     a_waker_ends_a_wait_that_has_no_deadline
     a_datagram_comes_back_from_where_it_went
-    a_datagram_longer_than_a_buffer_is_cut
+    a_datagram_longer_than_a_buffer_is_truncated
     a_datagram_to_a_port_without_a_listener_fails
     the_disk_does_its_jobs_in_order
     each_gzip_append_is_a_member_of_its_own
-    the_disk_says_what_failed_and_where
+    a_disk_error_names_the_operation_and_the_path
 }

@@ -1,4 +1,4 @@
-//! What the disk thread does with each job: open files by their names, and the writing.
+//! The disk thread's file operations.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -13,12 +13,12 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::Gzip;
 use crate::base::disk::{DiskJob, FileId, Written};
 
-/// The files that are open.
+/// The open files.
 #[derive(Debug)]
 pub(super) struct Files {
     open: BTreeMap<FileId, Open>,
     gzip: Gzip,
-    /// Readable once standard output is given up.
+    /// Readable once waits for a reader of standard output are to fail.
     given_up: Option<Arc<OwnedFd>>,
 }
 
@@ -32,19 +32,19 @@ struct Open {
 
 #[derive(Debug)]
 enum Target {
-    /// A file; whether its folder has been made to remember it.
-    Path { path: PathBuf, remembered: bool },
-    /// The process's standard output, which can be neither cut nor synced. Whoever reads it is waited
-    /// for until this is readable.
+    /// A file; whether its directory entry has been synced.
+    Path { path: PathBuf, entry_synced: bool },
+    /// Standard output, which can be neither truncated nor synced. A write waits for its reader until
+    /// this is readable.
     Stdout {
         given_up: Option<Arc<OwnedFd>>,
-        /// How much of an append that is to be tried again has been written: it cannot be taken back.
+        /// How much of an append to be retried has been written and cannot be taken back.
         written: usize,
     },
 }
 
 impl Files {
-    /// None yet. `given_up` becomes readable once nobody is waited for who reads standard output.
+    /// No files. `given_up` becomes readable once waits for a reader of standard output are to fail.
     pub(super) fn new(given_up: Option<Arc<OwnedFd>>) -> Self {
         Files {
             open: BTreeMap::new(),
@@ -53,7 +53,7 @@ impl Files {
         }
     }
 
-    /// Does a job. An error says what failed, and where.
+    /// Does a job. The error says what failed, and where.
     pub(super) fn perform(&mut self, job: &DiskJob) -> io::Result<Written> {
         match job {
             DiskJob::Create { file, path } => self.create(*file, path),
@@ -79,7 +79,7 @@ impl Files {
             file: create().map_err(|error| at("cannot create", path, &error))?,
             target: Target::Path {
                 path: path.to_owned(),
-                remembered: false,
+                entry_synced: false,
             },
             end: 0,
         };
@@ -128,12 +128,12 @@ impl Files {
     fn finish(&mut self, id: FileId, rename: Option<&Path>) -> io::Result<Written> {
         let open = find(&mut self.open, id)?;
         if let (Some(to), Target::Path { path, .. }) = (rename, &open.target) {
-            // Where there is no room for the new name the file stays open, and is finished later.
+            // Without space for the new name the file stays open, to be finished later.
             fs::rename(path, to).map_err(|error| at("cannot rename to", to, &error))?;
             self.open.remove(&id);
-            remember(to).map_err(|error| {
-                let error = at("cannot remember the new name of", to, &error);
-                // It has its new name: nothing is to be tried again.
+            sync_entry(to).map_err(|error| {
+                let error = at("cannot sync the new name of", to, &error);
+                // It has its new name: the job is not retried.
                 io::Error::other(error.to_string())
             })?;
         }
@@ -143,8 +143,8 @@ impl Files {
 }
 
 impl Open {
-    /// Appends all of the bytes or none: of a failed append nothing stays in the file. Standard output
-    /// keeps what it has, and goes on there when the same is appended again.
+    /// Appends all of the bytes or none: a failed append leaves nothing in the file. Standard output
+    /// keeps what was written, and a retry of the same append goes on there.
     fn append(&mut self, bytes: &[u8]) -> io::Result<Written> {
         let offset = self.end;
         let written = match &mut self.target {
@@ -155,7 +155,7 @@ impl Open {
         };
         if let Err(error) = written {
             if matches!(self.target, Target::Path { .. }) {
-                // Where even this fails, the next append lies over it.
+                // If this fails as well, the next append overwrites it.
                 let _ = self.file.set_len(offset);
             }
             return Err(at("cannot write to", self.name(), &error));
@@ -168,15 +168,15 @@ impl Open {
     }
 
     fn sync(&mut self) -> io::Result<Written> {
-        if let Target::Path { path, remembered } = &mut self.target {
+        if let Target::Path { path, entry_synced } = &mut self.target {
             let result = self.file.sync_data().and_then(|()| {
-                if !*remembered {
-                    match remember(path) {
-                        // The folder was moved or deleted; the file goes on where it is.
+                if !*entry_synced {
+                    match sync_entry(path) {
+                        // The folder was moved or deleted; the open file is still valid.
                         Err(error) if error.kind() == ErrorKind::NotFound => {}
-                        remembered => remembered?,
+                        entry_synced => entry_synced?,
                     }
-                    *remembered = true;
+                    *entry_synced = true;
                 }
                 Ok(())
             });
@@ -196,8 +196,8 @@ impl Open {
     }
 }
 
-/// Writes what a pipe takes without waiting, whenever it does, until it is given up. What is `written`
-/// of the bytes is left out, and counted anew once all are.
+/// Writes whenever the pipe takes bytes, until waiting is given up. Skips the first `written` bytes, and
+/// resets it once all are written.
 fn write_to_reader(
     file: &mut File,
     bytes: &[u8],
@@ -239,7 +239,7 @@ fn find(open: &mut BTreeMap<FileId, Open>, id: FileId) -> io::Result<&mut Open> 
     })
 }
 
-/// Writes a file beside the old one, makes it durable, and puts it in its place.
+/// Writes a file beside the old one, syncs it, and renames it over the old one.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<Written> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".tmp");
@@ -252,7 +252,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<Written> {
         file.write_all(bytes)?;
         file.sync_data()?;
         fs::rename(&beside, path)?;
-        remember(path)
+        sync_entry(path)
     };
     write().map_err(|error| {
         let _ = fs::remove_file(&beside);
@@ -264,8 +264,8 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<Written> {
     })
 }
 
-/// Makes a folder remember the name of a file across a crash.
-fn remember(path: &Path) -> io::Result<()> {
+/// Syncs a file's directory entry.
+fn sync_entry(path: &Path) -> io::Result<()> {
     let folder = folder_of(path).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()
 }
@@ -276,12 +276,12 @@ fn folder_of(path: &Path) -> Option<&Path> {
         .filter(|folder| !folder.as_os_str().is_empty())
 }
 
-/// The system's error with what was tried and where.
+/// The system's error with the operation and the path.
 fn at(what: &str, path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what} {}: {error}", path.display()))
 }
 
 const STDOUT: &str = "standard output";
 
-/// What a pipe that has room takes whole.
+/// Bytes that a pipe takes atomically.
 const PIPE_BUF: usize = libc::PIPE_BUF;

@@ -1,50 +1,61 @@
-//! What epoll says of descriptors, and what is read of sockets after that.
+//! Handling of epoll's edges, and reading from sockets.
 
 use std::sync::atomic::Ordering;
 
-use super::connection::{Arrived, Kind, State, Unread, current};
-use super::{BELL, DUE, Epoll, Name, READS_MAX, TIMER, event};
+use super::reading::{Arrived, Unread};
+use super::{DUE, Epoll, LISTENERS, Name, READS_MAX, TIMER, WAKE, event};
 use crate::base::time::Instant;
-use crate::io::socket::{Attempt, Read};
-use crate::io::stamps::{Unseen, established};
+use crate::io::sockets::socket::{Attempt, Read};
+use crate::io::sockets::{Connection, Kind};
+use crate::io::stamps::{PollWindow, established};
 use crate::io::{Chunk, Clock, Event, NetError, Stamp, Token};
 
 impl Epoll {
-    /// Does what the edges that were polled lead to.
-    pub(super) fn handle_edges(&mut self, now: Instant, unseen: Unseen, events: &mut Vec<Event>) {
+    /// Handles the edges that were polled.
+    pub(super) fn handle_edges(
+        &mut self,
+        now: Instant,
+        window: PollWindow,
+        events: &mut Vec<Event>,
+    ) {
         self.edges.clear();
         self.edges.extend(self.polled.iter().map(Edge::from));
         self.polled.clear();
         for index in 0..self.edges.len() {
             let edge = self.edges[index];
             match edge.name {
-                TIMER => self.timer.told(),
-                DUE => self.due.told(),
-                BELL => {
-                    if self.bell.rung.swap(false, Ordering::AcqRel) {
+                TIMER => self.timer.note_fired(),
+                DUE => self.due.note_reported(),
+                WAKE => {
+                    if self.signal.requested.swap(false, Ordering::AcqRel) {
                         events.push(Event::Woken);
                     }
                     if let Some(disk) = &mut self.disk {
                         disk.take_done(events);
                     }
                 }
-                Name(slot) => self.handle_edge(slot, edge, now, unseen, events),
+                name if name >= LISTENERS => {
+                    self.sockets.listeners.mark_ready(name.0 - LISTENERS.0)
+                }
+                Name(slot) => self.handle_edge(slot as u32, edge, now, window, events),
             }
         }
     }
 
-    /// Takes an edge of a socket. One that is out of date finds nothing to do.
+    /// Handles an edge of a socket. A stale one finds nothing to do.
     fn handle_edge(
         &mut self,
-        slot: usize,
+        slot: u32,
         edge: Edge,
         now: Instant,
-        unseen: Unseen,
+        window: PollWindow,
         events: &mut Vec<Event>,
     ) {
-        let entry = &mut self.entries[slot];
+        let entry = self.sockets.at(slot);
         let token = entry.token(slot);
-        if let State::Connecting(connection) = &mut entry.state {
+        if entry.is_connecting()
+            && let Some(connection) = entry.connection()
+        {
             match connection.socket.attempt() {
                 Attempt::Pending => return,
                 Attempt::Failed(error) => return self.fail(token, error, events),
@@ -60,7 +71,7 @@ impl Epoll {
                 }
             }
         }
-        let Some(connection) = self.entries[slot].connection() else {
+        let Some(connection) = self.sockets.at(slot).connection() else {
             return;
         };
         if edge.writable
@@ -69,33 +80,31 @@ impl Epoll {
             let drained = backlog.drain(
                 &mut connection.socket,
                 || self.stamps.now(),
-                |left| events.push(self.departures.news(token, left)),
+                |left| events.push(self.departures.event(token, left)),
             );
             if let Err(error) = drained {
                 return self.fail(token, error, events);
             }
         }
         if edge.readable {
-            let unread = connection.unread.get_or_insert(Unread {
-                before: unseen,
+            let unread = connection.input.unread.get_or_insert(Unread {
+                before: window,
                 ending: false,
             });
             unread.ending |= edge.ending;
-            if connection.wants_turn() {
-                self.line.push_back(token);
-            }
+            self.sockets.enqueue_ready(token);
         }
     }
 
-    /// Reads from the first sockets in line, once from each, as long as there are buffers. The
-    /// others wait for the next call: what is read here is worked off before anything is sent.
-    pub(super) fn serve_line(&mut self, events: &mut Vec<Event>) {
+    /// Reads once from each of the first ready sockets, while there are buffers. The others wait for the
+    /// next call: what is read here is handled before anything is sent.
+    pub(super) fn serve_ready(&mut self, events: &mut Vec<Event>) {
         let mut bytes = 0;
-        for _ in 0..self.line.len().min(READS_MAX) {
+        for _ in 0..self.sockets.ready_count().min(READS_MAX) {
             if !self.pool.has_free() || bytes >= self.settings.read_budget {
                 return;
             }
-            let Some(token) = self.line.pop_front() else {
+            let Some(token) = self.sockets.next_ready() else {
                 return;
             };
             let before = events.len();
@@ -108,50 +117,60 @@ impl Epoll {
 
     /// Reads from a socket until it is drained, its budget is spent or the pool is empty.
     fn read(&mut self, token: Token, events: &mut Vec<Event>) -> Result<(), NetError> {
-        let Some(entry) = current(&mut self.entries, token) else {
+        let Some(entry) = self.sockets.get(token) else {
             return Ok(());
         };
-        let State::Open(connection) = &mut entry.state else {
+        let Some(connection) = entry.open() else {
             return Ok(());
         };
-        connection.in_line = false;
-        let has_leisure = self.leisure.is_there(self.leisure.since());
+        let has_idle_time = self.idle_time.is_available(self.idle_time.since());
         let mut budget = self.settings.read_budget;
         while connection.reading
-            && let Some(unread) = connection.unread
+            && let Some(unread) = connection.input.unread
         {
             let buffer = if budget == 0 { None } else { self.pool.take() };
             let Some(buffer) = buffer else {
-                connection.in_line = true;
-                self.line.push_back(token);
+                self.sockets.enqueue_ready(token);
                 return Ok(());
             };
-            let counts = self.watchful > 0 && self.allowance.spend();
-            let counted = connection.count_before(counts);
-            match connection.socket.receive(self.pool.get_mut(buffer)) {
+            let Connection {
+                socket,
+                kind,
+                input,
+                ..
+            } = connection;
+            let is_stream = *kind == Kind::Stream;
+            // If the read leaves nothing, these were read for certain.
+            let counts = self.counting_turns > 0 && self.query_budget.try_spend() && is_stream;
+            let counted = if counts { socket.segments() } else { None };
+            match socket.receive(self.pool.get_mut(buffer)) {
                 Ok(Read::Bytes { length, stamp }) => {
-                    let short =
-                        length < self.pool.buffer_bytes() && connection.kind == Kind::Stream;
+                    let short = length < self.pool.buffer_bytes() && is_stream;
                     if short && !unread.ending {
-                        // Whatever comes after this makes an edge of its own.
-                        connection.unread = None;
+                        // Later arrivals make an edge of their own.
+                        input.unread = None;
                     }
-                    let before = unread.before.asked(connection.asked);
+                    let before = unread.before.sent_at(connection.sent_at);
                     let mut stamp = self.stamps.arrival(stamp, before, connection.floor);
                     let is_kernels = stamp.clock == Clock::Kernel;
                     if is_kernels {
                         connection.floor = stamp.at;
                     }
-                    let doubted = before.is_worth_asking(&stamp, has_leisure);
-                    if doubted {
-                        self.watchful = WATCHFUL_TURNS;
+                    let imprecise = before.is_worth_query(&stamp, has_idle_time);
+                    if imprecise {
+                        self.counting_turns = COUNTING_TURNS;
                     }
-                    // A stamp that is too early is worse than one that is in doubt.
-                    let asks = before.is_stale(&stamp) || doubted && self.allowance.spend();
-                    match connection.arrived(asks, counted, short) {
-                        Arrived::Alone if is_kernels => stamp = Stamp::exact(stamp.at),
-                        Arrived::Alone | Arrived::Unknown => {}
-                        // Nobody stamped what was missing.
+                    // A stamp that is too early is worse than an imprecise one.
+                    let queries =
+                        before.is_stale(&stamp) || imprecise && self.query_budget.try_spend();
+                    let arrived = match is_stream {
+                        true => input.arrived(socket, queries, counted, short),
+                        false => Arrived::SingleSegment,
+                    };
+                    match arrived {
+                        Arrived::SingleSegment if is_kernels => stamp = Stamp::exact(stamp.at),
+                        Arrived::SingleSegment | Arrived::Unknown => {}
+                        // The missing segment has no stamp.
                         Arrived::OutOfOrder => {
                             stamp = self.stamps.arrival(None, before, connection.floor);
                         }
@@ -166,25 +185,25 @@ impl Epoll {
                         stamp,
                     });
                 }
-                Ok(Read::End) if connection.kind == Kind::Stream => {
+                Ok(Read::End) if is_stream => {
                     self.pool.put_back(buffer);
                     events.push(Event::Ended {
                         token,
-                        stamp: self.stamps.noticed(),
+                        stamp: self.stamps.bound_now(),
                     });
                     entry.end();
                     return Ok(());
                 }
-                // An empty datagram says nothing.
+                // An empty datagram carries nothing.
                 Ok(Read::End) => {
                     self.pool.put_back(buffer);
                     budget = budget.saturating_sub(1);
                 }
                 Ok(Read::Empty) => {
                     self.pool.put_back(buffer);
-                    connection.unread = None;
+                    input.unread = None;
                     if unread.ending {
-                        connection.forget_stamps();
+                        socket.forget_departures();
                     }
                 }
                 Err(error) => {
@@ -197,12 +216,12 @@ impl Epoll {
     }
 }
 
-/// What epoll said about one descriptor.
+/// What epoll reported of one descriptor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edge {
     name: Name,
     readable: bool,
-    /// An end or an error stands behind what is to be read: reading must go on until it shows.
+    /// An end or an error follows the bytes: reading must go on until it shows.
     ending: bool,
     writable: bool,
 }
@@ -219,6 +238,6 @@ impl From<&event::Event> for Edge {
     }
 }
 
-/// For so many turns after one that left a stamp in doubt the kernel is asked for a socket's segments
-/// before a request leaves: half a microsecond, which a loop saves that is never late.
-const WATCHFUL_TURNS: u32 = 1024;
+/// Turns after an imprecise stamp in which segments are counted before each request leaves. That takes
+/// half a microsecond, which a loop that is never late saves.
+const COUNTING_TURNS: u32 = 1024;

@@ -1,4 +1,4 @@
-//! What only epoll has to see to.
+//! Tests of the epoll back end alone.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -8,7 +8,7 @@ use socket2::SockRef;
 use super::*;
 
 #[test]
-fn a_stamp_that_nobody_waits_for_is_dropped_and_the_connection_goes_on() {
+fn an_unused_departure_stamp_is_dropped_and_the_connection_stays_open() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let mut io = Epoll::new(Settings::default()).expect("a back end");
     let token = Token {
@@ -22,38 +22,41 @@ fn a_stamp_that_nobody_waits_for_is_dropped_and_the_connection_goes_on() {
         while !events.iter().any(is_it) {
             let soon = io.now() + Duration::from_secs(30);
             io.wait(Some(soon), &mut events);
-            assert!(io.now() < soon, "it never comes: {events:?}");
+            assert!(io.now() < soon, "timed out: {events:?}");
         }
         std::mem::take(&mut events)
     };
     until(&mut io, |event| matches!(event, Event::Connected { .. }));
     for _ in 0..3 {
-        let connection = io.entries[0].connection().expect("it is open");
-        // As if the packet had been held up on its way to the device until the call was over.
+        let connection = io.sockets.at(0).connection().expect("it is open");
+        // As if the packet had reached its device after the call.
         assert_eq!(connection.socket.send_stamped(b"?"), Ok(Some(1)));
         peer.read_exact(&mut [0]).expect("it was sent");
         peer.write_all(b"!").expect("it is there");
-        let told = until(&mut io, |event| matches!(event, Event::Received { .. }));
-        assert!(matches!(told[..], [Event::Received { .. }]), "{told:?}");
-        let connection = io.entries[0].connection().expect("it is open");
-        assert!(connection.socket.departed().is_none(), "one waits");
+        let reported = until(&mut io, |event| matches!(event, Event::Received { .. }));
+        assert!(
+            matches!(reported[..], [Event::Received { .. }]),
+            "{reported:?}"
+        );
+        let connection = io.sockets.at(0).connection().expect("it is open");
+        assert!(connection.socket.departed().is_none(), "a stamp is left");
     }
     SockRef::from(&peer)
         .set_linger(Some(Duration::ZERO))
         .expect("it is a socket");
-    let connection = io.entries[0].connection().expect("it is open");
+    let connection = io.sockets.at(0).connection().expect("it is open");
     assert_eq!(connection.socket.send_stamped(b"?"), Ok(Some(1)));
-    // A real error is told, with a stamp in front of it, too.
+    // An actual error behind a stamp is reported.
     drop(peer);
-    let told = until(&mut io, |event| matches!(event, Event::Failed { .. }));
-    let [Event::Failed { error, .. }] = told[..] else {
-        panic!("{told:?}");
+    let reported = until(&mut io, |event| matches!(event, Event::Failed { .. }));
+    let [Event::Failed { error, .. }] = reported[..] else {
+        panic!("{reported:?}");
     };
     assert_eq!(error, NetError::Reset);
 }
 
 #[test]
-fn a_loop_that_reads_what_came_in_an_earlier_turn_has_no_leisure_from_that() {
+fn reading_what_an_earlier_turn_found_is_not_idle_time() {
     const SOCKETS: u32 = 3 * READS_MAX as u32;
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = listener.local_addr().expect("an address");
@@ -72,16 +75,16 @@ fn a_loop_that_reads_what_came_in_an_earlier_turn_has_no_leisure_from_that() {
         io.wait(None, &mut events);
         connected += events.drain(..).filter(is_connected).count() as u32;
     }
-    // Others may be given our processor now and then, which is leisure.
+    // Other processes may take the processor now and then, which counts as idle time.
     let busy = (0..10).filter(|_| {
         for peer in &mut peers {
             peer.write_all(b"!").expect("it is there");
         }
-        io.leisure.begin_turn(io.stamps.now(), usize::MAX);
-        let (mut received, mut has_leisure) = (0, false);
+        io.idle_time.begin_turn(io.stamps.now(), usize::MAX);
+        let (mut received, mut has_idle_time) = (0, false);
         while received < SOCKETS {
             io.wait(None, &mut events);
-            has_leisure |= io.leisure.is_there(io.stamps.now());
+            has_idle_time |= io.idle_time.is_available(io.stamps.now());
             for event in events.drain(..) {
                 if let Event::Received { chunk, .. } = event {
                     io.release(chunk);
@@ -89,7 +92,7 @@ fn a_loop_that_reads_what_came_in_an_earlier_turn_has_no_leisure_from_that() {
                 }
             }
         }
-        !has_leisure
+        !has_idle_time
     });
     assert!(busy.count() >= 3);
 }

@@ -1,4 +1,4 @@
-//! The simulated disk: files in memory, written in order, slowly, and only while there is room.
+//! The simulated disk: files in memory, written in order, with latency and limited space.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
@@ -10,19 +10,19 @@ use crate::base::disk::{DiskJob, FileId, Written};
 use crate::base::rng::Rng;
 use crate::base::time::{Instant, nanos};
 use crate::io::Event;
-use crate::io::disk::{Gzip, PAUSE, is_silent, outcome_of, waits_for_room};
+use crate::io::disk::{Gzip, RETRY_INTERVAL, is_silent, outcome_of, waits_for_space};
 
 #[derive(Debug)]
 pub(super) struct Disk {
     rng: Rng,
     latency_max: Duration,
-    room: u64,
+    space: u64,
     full: Vec<FullDisk>,
-    /// The job for which there is no room, and those behind it.
-    stuck: VecDeque<DiskJob>,
-    /// Room is waited for no more.
+    /// The job for which there is no space, and those behind it.
+    waiting: VecDeque<DiskJob>,
+    /// Whether jobs fail instead of waiting for space.
     given_up: bool,
-    /// When the job handed over last is done; the next begins then.
+    /// When the last queued job is done; the next one begins then.
     busy_until: Instant,
     files: BTreeMap<PathBuf, Vec<u8>>,
     open: BTreeMap<FileId, Target>,
@@ -41,9 +41,9 @@ impl Disk {
         Disk {
             rng,
             latency_max: faults.disk_latency_max,
-            room: faults.disk_room,
+            space: faults.disk_room,
             full: faults.disk_full.clone(),
-            stuck: VecDeque::new(),
+            waiting: VecDeque::new(),
             given_up: false,
             busy_until: Instant::START,
             files: BTreeMap::new(),
@@ -61,55 +61,56 @@ impl Disk {
         &self.stdout
     }
 
-    /// When a job that is handed over now will be done.
+    /// When a job that is queued now will be done.
     pub(super) fn done_at(&mut self, now: Instant) -> Instant {
         let latency = Duration::from_nanos(self.rng.below(nanos(self.latency_max) + 1));
         self.busy_until = self.busy_until.max(now) + latency;
         self.busy_until
     }
 
-    /// Does a job, or puts it behind those that wait for room. When to try these again, if they are to be.
+    /// Does a job, or queues it behind those that wait for space. Returns when to retry these, if at
+    /// all.
     pub(super) fn handle_job(
         &mut self,
         job: DiskJob,
         now: Instant,
         events: &mut Vec<Event>,
     ) -> Option<Instant> {
-        let waits = !self.stuck.is_empty();
-        self.stuck.push_back(job);
+        let waits = !self.waiting.is_empty();
+        self.waiting.push_back(job);
         match waits {
             true => None,
-            false => self.go_on(false, now, events),
+            false => self.run(false, now, events),
         }
     }
 
-    /// Tries again what there was no room for, and then what waits behind it. When to try once more.
+    /// Retries the job without space, then those behind it. Returns when to retry again, if at all.
     pub(super) fn handle_retry(
         &mut self,
         now: Instant,
         events: &mut Vec<Event>,
     ) -> Option<Instant> {
-        self.go_on(true, now, events)
+        self.run(true, now, events)
     }
 
-    /// Room is waited for no more, from the next try on.
+    /// Ends waits for space, from the next retry on.
     pub(super) fn give_up(&mut self) {
         self.given_up = true;
     }
 
-    fn go_on(&mut self, was_full: bool, now: Instant, events: &mut Vec<Event>) -> Option<Instant> {
+    fn run(&mut self, was_full: bool, now: Instant, events: &mut Vec<Event>) -> Option<Instant> {
         let mut was_full = was_full;
-        while let Some(job) = self.stuck.pop_front() {
+        while let Some(job) = self.waiting.pop_front() {
             match self.perform(&job, now) {
-                Err(error) if waits_for_room(&job, &error) && !self.given_up => {
+                Err(error) if waits_for_space(&job, &error) && !self.given_up => {
                     if !was_full {
                         events.push(Event::DiskFull(error));
                     }
-                    self.stuck.push_front(job);
-                    return Some(now + PAUSE);
+                    self.waiting.push_front(job);
+                    return Some(now + RETRY_INTERVAL);
                 }
                 result => {
-                    let is_full = |error| waits_for_room(&job, error);
+                    let is_full = |error| waits_for_space(&job, error);
                     let is_still_full = result.as_ref().is_err_and(is_full);
                     if std::mem::take(&mut was_full) && !is_still_full {
                         events.push(Event::DiskRoom);
@@ -123,14 +124,14 @@ impl Disk {
         None
     }
 
-    /// Does a job, with the outcomes of the real disk.
+    /// Does a job, with the results of the real disk.
     fn perform(&mut self, job: &DiskJob, now: Instant) -> io::Result<Written> {
         match job {
             DiskJob::Create { file, path } => {
                 if self.files.contains_key(path) {
                     return Err(at(ErrorKind::AlreadyExists, "cannot create", path));
                 }
-                self.take_room(0, "cannot create", path, now)?;
+                self.take_space(0, "cannot create", path, now)?;
                 self.name(*file, Target::Path(path.clone()))?;
                 self.files.insert(path.clone(), Vec::new());
                 Ok(Written::default())
@@ -149,7 +150,7 @@ impl Disk {
             DiskJob::Finish { file, rename } => {
                 let target = self.target(*file)?;
                 if let (Target::Path(path), Some(to)) = (target, rename) {
-                    self.take_room(0, "cannot rename to", to, now)?;
+                    self.take_space(0, "cannot rename to", to, now)?;
                     let content = self.files.remove(&path).unwrap_or_default();
                     self.files.insert(to.clone(), content);
                 }
@@ -157,7 +158,7 @@ impl Disk {
                 Ok(Written::default())
             }
             DiskJob::Replace { path, bytes, .. } => {
-                self.take_room(bytes.len(), "cannot replace", path, now)?;
+                self.take_space(bytes.len(), "cannot replace", path, now)?;
                 self.files.insert(path.clone(), bytes.clone());
                 Ok(Written {
                     offset: 0,
@@ -181,7 +182,7 @@ impl Disk {
             bytes.to_vec()
         };
         if let Target::Path(path) = &target {
-            self.take_room(bytes.len(), "cannot write to", path, now)?;
+            self.take_space(bytes.len(), "cannot write to", path, now)?;
         }
         let content = self.content(&target);
         let offset = content.len() as u64;
@@ -219,16 +220,22 @@ impl Disk {
         })
     }
 
-    fn take_room(&mut self, bytes: usize, what: &str, path: &Path, now: Instant) -> io::Result<()> {
+    fn take_space(
+        &mut self,
+        bytes: usize,
+        what: &str,
+        path: &Path,
+        now: Instant,
+    ) -> io::Result<()> {
         let bytes = bytes as u64;
         let since_start = now.saturating_since(Instant::START);
         let is_full = |full: &FullDisk| {
             path.starts_with(&full.below) && (full.from..full.until).contains(&since_start)
         };
-        if bytes > self.room || self.full.iter().any(is_full) {
+        if bytes > self.space || self.full.iter().any(is_full) {
             return Err(at(ErrorKind::StorageFull, what, path));
         }
-        self.room -= bytes;
+        self.space -= bytes;
         Ok(())
     }
 }

@@ -1,8 +1,8 @@
-//! The simulated network: distances, splitting, losses, and the queue of what is going to happen.
+//! The simulated network: round trips, segmentation, losses, and the queue of future events.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,37 +11,37 @@ use crate::base::disk::DiskJob;
 use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::base::time::{Instant, nanos};
-use crate::io::{Close, Memory, NetError};
+use crate::io::{Close, Endpoint, Memory, NetError, Peer};
 
-/// The other side of the network: every server there is, seen through sockets only.
+/// The other side of the network: all servers, as seen through sockets.
 ///
-/// Each method is called at the moment when the world would notice, half a round trip after we
-/// acted; [`Net::now`] tells it.
+/// Each method is called when the event reaches the world, half a round trip after we acted;
+/// [`Net::now`] returns that moment.
 pub trait World: Send {
-    /// How long a packet takes to an address and back, for the life of a connection.
+    /// The round trip to an address, for the life of a connection.
     fn distance(&mut self, _to: SocketAddr, rng: &mut Rng) -> Duration {
         Duration::from_micros(5_000 + rng.below(45_000))
     }
 
-    /// A connection is asked for.
+    /// A SYN arrives.
     fn connect(&mut self, conn: ConnId, to: SocketAddr, net: &mut Net) -> Answer;
 
-    /// Bytes came in on a connection, in order.
+    /// Bytes arrive on a connection, in order.
     fn bytes(&mut self, conn: ConnId, bytes: &[u8], net: &mut Net);
 
-    /// We ended a connection or closed a datagram socket; replies to it go nowhere from now on.
+    /// We ended a connection or closed a datagram socket; later replies to it are dropped.
     fn closed(&mut self, _conn: ConnId, _how: Close, _net: &mut Net) {}
 
-    /// A datagram came in. It is answered with [`Net::reply`], or [`Net::reset`] where nobody listens.
+    /// A datagram arrives. It is answered with [`Net::reply`], or [`Net::reset`] where nothing listens.
     fn datagram(&mut self, socket: ConnId, _to: SocketAddr, _bytes: &[u8], net: &mut Net) {
         net.reset(socket, Duration::ZERO);
     }
 
-    /// An alarm set with [`Net::alarm`] goes off.
+    /// A timer set with [`Net::alarm`] fires.
     fn alarm(&mut self, _what: u64, _net: &mut Net) {}
 }
 
-/// A world that a test keeps a hand on.
+/// A world that a test shares.
 impl<W: World + Sync> World for Shared<W> {
     fn distance(&mut self, to: SocketAddr, rng: &mut Rng) -> Duration {
         self.borrow_mut().distance(to, rng)
@@ -68,64 +68,64 @@ impl<W: World + Sync> World for Shared<W> {
     }
 }
 
-/// Names a connection, or a datagram socket, to the world; never used twice.
+/// Identifies a connection or a datagram socket to the world; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnId(pub u64);
 
-/// What the world says to a connection that is asked for.
+/// The world's answer to a SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It stands a round trip after it was asked for.
+    /// Accepts: established after one round trip.
     Accept,
-    /// RST: nobody listens there.
+    /// RST: nothing listens there.
     Refuse,
-    /// ICMP: there is no way there.
+    /// ICMP: the host is unreachable.
     Unreachable,
-    /// Our own machine has no route: no packet leaves, and the connection fails at once.
+    /// Our machine has no route: no packet leaves, and the connection fails at once.
     NoRoute,
-    /// No answer at all, until the kernel gives up.
+    /// No answer, until the kernel gives up.
     Silence,
 }
 
-/// A stretch of time in which a volume has no room.
+/// A period in which a volume is full.
 #[derive(Clone, Debug)]
 pub struct FullDisk {
-    /// Files below this folder are on it.
+    /// The volume holds the files below this folder.
     pub below: PathBuf,
-    /// Since the crawl's start.
+    /// From this time after the start.
     pub from: Duration,
-    /// From then on there is room again.
+    /// Until this time after the start.
     pub until: Duration,
 }
 
-/// What the network and the disk do to what passes through them.
+/// Faults of network, disk and machine.
 #[derive(Clone, Debug)]
 pub struct Faults {
-    /// How likely a datagram is lost, each way.
+    /// Probability that a datagram is lost, each way.
     pub datagram_loss: f64,
-    /// The longest piece that a reply arrives in; lengths are drawn from 1 up to it.
+    /// The longest piece in which a reply arrives; lengths are drawn from 1 up to it.
     pub piece_bytes_max: usize,
     /// The longest pause between two pieces.
     pub piece_gap_max: Duration,
-    /// The longest that the disk takes for a job.
+    /// The longest latency of a disk job.
     pub disk_latency_max: Duration,
-    /// Bytes that the disk has room for.
+    /// Free space on the disk, in bytes.
     pub disk_room: u64,
-    /// What is known of memory from each of these moments on, counted from the start.
+    /// Memory limit and use, each from a time after the start.
     pub memory: Vec<(Duration, Memory)>,
-    /// When, and where, there is no room for anything.
+    /// Periods in which volumes are full.
     pub disk_full: Vec<FullDisk>,
-    /// Local ports that our machine has for connections to one place.
+    /// Local ports for connections to one destination.
     pub ports_max: usize,
-    /// How long our thread is busy where it looks through all of these for a free one. It does once half
-    /// of them are taken, as Linux does, which has the other half for servers that choose one.
+    /// How long our thread takes to search all of them for a free one. It searches once half of them are
+    /// taken, as Linux does, which keeps the other half for explicit binds.
     pub port_search: Duration,
-    /// Sockets that our machine has to give, whatever the settings count on.
+    /// Sockets that the machine has, whatever the settings assume.
     pub sockets_max: usize,
-    /// The longest that a system call takes that sends. What it sends leaves at its very end, and
-    /// nobody is told that it was held up.
+    /// The longest duration of a system call that sends. The bytes leave at its end, and the event does
+    /// not show the delay.
     pub send_max: Duration,
-    /// How long our thread is busy with each chunk that it reads, before it gives it back.
+    /// How long our thread is busy with each chunk before it releases it.
     pub chunk_takes: Duration,
 }
 
@@ -148,45 +148,48 @@ impl Default for Faults {
     }
 }
 
-/// The network as the world uses it: what it says arrives with us, half a round trip later.
+/// The network as the world sees it: what it sends arrives with us half a round trip later.
 #[derive(Debug)]
 pub struct Net {
     now: Instant,
     rng: Rng,
-    /// For how long sends take, so that no other chance depends on them.
+    /// Draws durations of sends, separate from other random choices.
     sends: Rng,
     faults: Faults,
     paths: BTreeMap<ConnId, Path>,
     queue: BinaryHeap<Reverse<Scheduled>>,
     scheduled: u64,
+    /// Connections and datagram sockets so far.
+    connections: u64,
 }
 
-/// The way between us and the other end of a connection.
+/// The path between us and the other end of a connection.
 #[derive(Debug)]
 struct Path {
     to: SocketAddr,
     half: Duration,
     datagram: bool,
-    /// When the last thing on its way to us arrives: the next does not overtake it.
+    /// When the last thing sent to us arrives; the next does not overtake it.
     arrived_last: Instant,
     /// The world has ended its side.
     ended: bool,
-    /// Bytes that the world said on it and we have not read.
+    /// Bytes that the world sent and we have not read.
     unread: usize,
 }
 
-/// Something that is going to happen.
+/// A scheduled event.
 #[derive(Debug)]
-pub(super) enum Happening {
+pub(super) enum SimEvent {
     Syn(ConnId, SocketAddr),
-    Told(ConnId, Vec<u8>),
+    Bytes(ConnId, Vec<u8>),
     Datagram(ConnId, SocketAddr, Vec<u8>),
     Closed(ConnId, Close),
     Alarm(u64),
     Disk(DiskJob),
     DiskRetry,
+    ClientSyn(ConnId, Endpoint, Peer),
     Established(ConnId),
-    Unanswered(ConnId, NetError),
+    ConnectFailed(ConnId, NetError),
     Arrived(ConnId, Arrival),
 }
 
@@ -199,10 +202,10 @@ enum Rank {
 #[derive(Debug)]
 struct Scheduled {
     at: Instant,
-    /// At one moment, a connection stands before anything comes in on it; else what was scheduled
-    /// first happens first.
+    /// Among events of one moment, a connection is established before its bytes arrive; otherwise the
+    /// first scheduled comes first.
     rank: (Rank, u64),
-    what: Happening,
+    what: SimEvent,
 }
 
 impl Net {
@@ -211,13 +214,13 @@ impl Net {
         self.now
     }
 
-    /// Chance, from the simulation's seed.
+    /// Random numbers from the simulation's seed.
     pub fn rng(&mut self) -> &mut Rng {
         &mut self.rng
     }
 
-    /// Says something on a connection `after` a while, behind all that was said before; on a
-    /// datagram socket, sends a datagram.
+    /// Sends bytes on a connection after a while, behind all that was sent before; on a datagram socket,
+    /// sends a datagram.
     pub fn reply(&mut self, conn: ConnId, after: Duration, bytes: &[u8]) {
         let now = self.now;
         let Some(path) = self.open_path(conn) else {
@@ -226,7 +229,7 @@ impl Net {
         let at = now + after + path.half;
         if path.datagram {
             if !self.rng.chance(self.faults.datagram_loss) {
-                let what = Happening::Arrived(conn, Arrival::Bytes(bytes.to_vec()));
+                let what = SimEvent::Arrived(conn, Arrival::Bytes(bytes.to_vec()));
                 self.schedule(at, what);
             }
             return;
@@ -236,7 +239,7 @@ impl Net {
         while !rest.is_empty() {
             let length = 1 + self.rng.below(self.faults.piece_bytes_max as u64) as usize;
             let (piece, later) = rest.split_at(length.min(rest.len()));
-            let what = Happening::Arrived(conn, Arrival::Bytes(piece.to_vec()));
+            let what = SimEvent::Arrived(conn, Arrival::Bytes(piece.to_vec()));
             self.schedule(at, what);
             if let Some(path) = self.paths.get_mut(&conn) {
                 path.arrived_last = at;
@@ -247,18 +250,18 @@ impl Net {
         }
     }
 
-    /// Bytes that were said on a connection and that nobody has read: on their way, or waiting with us.
-    /// A window is for the world to keep: nothing that it says is ever refused.
+    /// Bytes that were sent on a connection and not read: in flight or in our buffer. The world keeps
+    /// the window itself: nothing that it sends is refused.
     pub fn unread(&self, conn: ConnId) -> usize {
         self.paths.get(&conn).map_or(0, |path| path.unread)
     }
 
-    /// Ends the world's side of a connection, behind all that was said before.
+    /// Ends the world's side of a connection, behind all that was sent before.
     pub fn end(&mut self, conn: ConnId, after: Duration) {
         self.finish(conn, after, Arrival::End);
     }
 
-    /// Resets a connection, behind all that was said before. For a datagram: nobody listens here.
+    /// Resets a connection, behind all that was sent before. For a datagram socket: port unreachable.
     pub fn reset(&mut self, conn: ConnId, after: Duration) {
         let datagram = self.paths.get(&conn).is_some_and(|path| path.datagram);
         let error = if datagram {
@@ -271,7 +274,23 @@ impl Net {
 
     /// Calls [`World::alarm`] with `what` after a while.
     pub fn alarm(&mut self, after: Duration, what: u64) {
-        self.schedule(self.now + after, Happening::Alarm(what));
+        self.schedule(self.now + after, SimEvent::Alarm(what));
+    }
+
+    /// Opens a client's connection to a listener of ours, one round trip away. Bytes sent on it arrive
+    /// behind it. If nothing listens, [`World::closed`] is called.
+    pub fn connect_client(&mut self, at: &Endpoint, from: Peer, round: Duration) -> ConnId {
+        let to = match from {
+            Peer::Tcp(address) => address,
+            Peer::Unix(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        };
+        let conn = self.new_path(to, round, false);
+        let arrives = self.now + round / 2;
+        if let Some(path) = self.paths.get_mut(&conn) {
+            path.arrived_last = arrives;
+        }
+        self.schedule(arrives, SimEvent::ClientSyn(conn, at.clone(), from));
+        conn
     }
 
     fn finish(&mut self, conn: ConnId, after: Duration, how: Arrival) {
@@ -281,7 +300,7 @@ impl Net {
         };
         path.ended = true;
         let at = (now + after + path.half).max(path.arrived_last);
-        self.schedule(at, Happening::Arrived(conn, how));
+        self.schedule(at, SimEvent::Arrived(conn, how));
     }
 
     fn open_path(&mut self, conn: ConnId) -> Option<&mut Path> {
@@ -297,10 +316,21 @@ impl Net {
             paths: BTreeMap::new(),
             queue: BinaryHeap::new(),
             scheduled: 0,
+            connections: 0,
         }
     }
 
-    pub(super) fn open(&mut self, conn: ConnId, to: SocketAddr, round: Duration, datagram: bool) {
+    pub(super) fn open(&mut self, to: SocketAddr, round: Duration, datagram: bool) -> ConnId {
+        let conn = self.new_path(to, round, datagram);
+        if !datagram {
+            self.schedule(self.now + round / 2, SimEvent::Syn(conn, to));
+        }
+        conn
+    }
+
+    fn new_path(&mut self, to: SocketAddr, round: Duration, datagram: bool) -> ConnId {
+        self.connections += 1;
+        let conn = ConnId(self.connections);
         let half = round / 2;
         self.paths.insert(
             conn,
@@ -313,35 +343,33 @@ impl Net {
                 unread: 0,
             },
         );
-        if !datagram {
-            self.schedule(self.now + half, Happening::Syn(conn, to));
-        }
+        conn
     }
 
-    /// Carries the world's answer to a connection that was asked for.
+    /// Delivers the world's answer to a SYN.
     pub(super) fn answer(&mut self, conn: ConnId, answer: Answer) {
         let now = self.now;
         let Some(path) = self.paths.get_mut(&conn) else {
             return;
         };
         let at = now + path.half;
-        // What the world said while it accepted comes behind the acceptance.
+        // Bytes that the world sent while it accepted come behind the acceptance.
         path.arrived_last = path.arrived_last.max(at);
         let what = match answer {
-            Answer::Accept => Happening::Established(conn),
-            Answer::Refuse => Happening::Unanswered(conn, NetError::Refused),
-            Answer::Unreachable => Happening::Unanswered(conn, NetError::Unreachable),
-            Answer::NoRoute => Happening::Unanswered(conn, NetError::NoRoute),
+            Answer::Accept => SimEvent::Established(conn),
+            Answer::Refuse => SimEvent::ConnectFailed(conn, NetError::Refused),
+            Answer::Unreachable => SimEvent::ConnectFailed(conn, NetError::Unreachable),
+            Answer::NoRoute => SimEvent::ConnectFailed(conn, NetError::NoRoute),
             Answer::Silence => {
-                let given_up = now - path.half + SYN_PATIENCE;
-                let what = Happening::Unanswered(conn, NetError::TimedOut);
+                let given_up = now - path.half + SYN_TIMEOUT;
+                let what = SimEvent::ConnectFailed(conn, NetError::TimedOut);
                 return self.schedule(given_up, what);
             }
         };
         self.schedule(at, what);
     }
 
-    /// How long a system call takes that sends.
+    /// Duration of a system call that sends.
     pub(super) fn send_takes(&mut self) -> Duration {
         match self.faults.send_max {
             Duration::ZERO => Duration::ZERO,
@@ -354,18 +382,18 @@ impl Net {
         self.faults.chunk_takes
     }
 
-    /// Carries bytes to the world.
+    /// Sends bytes to the world.
     pub(super) fn send(&mut self, conn: ConnId, bytes: &[u8]) {
         let Some(path) = self.paths.get(&conn) else {
             return;
         };
         let (at, to) = (self.now + path.half, path.to);
         let what = if !path.datagram {
-            Happening::Told(conn, bytes.to_vec())
+            SimEvent::Bytes(conn, bytes.to_vec())
         } else if self.rng.chance(self.faults.datagram_loss) {
             return;
         } else {
-            Happening::Datagram(conn, to, bytes.to_vec())
+            SimEvent::Datagram(conn, to, bytes.to_vec())
         };
         self.schedule(at, what);
     }
@@ -377,10 +405,10 @@ impl Net {
         }
     }
 
-    /// Carries the news that we have ended a connection.
+    /// Reports to the world that we have closed a connection.
     pub(super) fn close(&mut self, conn: ConnId, how: Close) {
         if let Some(path) = self.paths.get(&conn) {
-            self.schedule(self.now + path.half, Happening::Closed(conn, how));
+            self.schedule(self.now + path.half, SimEvent::Closed(conn, how));
         }
     }
 
@@ -388,9 +416,11 @@ impl Net {
         self.paths.remove(&conn);
     }
 
-    pub(super) fn schedule(&mut self, at: Instant, what: Happening) {
+    pub(super) fn schedule(&mut self, at: Instant, what: SimEvent) {
         let rank = match what {
-            Happening::Established(_) | Happening::Unanswered(..) => Rank::Answer,
+            SimEvent::ClientSyn(..) | SimEvent::Established(_) | SimEvent::ConnectFailed(..) => {
+                Rank::Answer
+            }
             _ => Rank::Rest,
         };
         let rank = (rank, self.scheduled);
@@ -402,14 +432,14 @@ impl Net {
         self.queue.peek().map(|Reverse(next)| next.at)
     }
 
-    /// Goes to the moment of what happens next, and takes it.
-    pub(super) fn pop(&mut self) -> Happening {
-        let Reverse(next) = self.queue.pop().expect("something is going to happen");
+    /// Advances to the next event and takes it.
+    pub(super) fn pop(&mut self) -> SimEvent {
+        let Reverse(next) = self.queue.pop().expect("an event is scheduled");
         self.advance(next.at);
         next.what
     }
 
-    /// Goes to a moment, unless it has passed.
+    /// Advances to a moment, unless it has passed.
     pub(super) fn advance(&mut self, to: Instant) {
         self.now = self.now.max(to);
     }
@@ -435,5 +465,5 @@ impl Ord for Scheduled {
     }
 }
 
-/// When Linux gives up on a SYN that nobody answers: after six retries.
-const SYN_PATIENCE: Duration = Duration::from_secs(127);
+/// When Linux gives up on an unanswered SYN: after six retries.
+const SYN_TIMEOUT: Duration = Duration::from_secs(127);

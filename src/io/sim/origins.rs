@@ -1,4 +1,4 @@
-//! A small world: HTTP/1.1 servers with prepared replies, which remember who asked for what.
+//! A small world: HTTP/1.1 servers with prepared replies and a log of requests.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,10 +8,10 @@ use super::{Answer, ConnId, Net, World};
 use crate::base::time::Instant;
 use crate::io::Close;
 
-/// Servers by address. An address that was given no reply refuses connections.
+/// Servers by address. An address without replies refuses connections.
 ///
-/// A reply is sent as it is, byte for byte; one with `connection: close` in its head ends the
-/// connection. A path without a reply is answered with 404.
+/// A reply is sent byte for byte; one with `connection: close` in its head ends the connection. A path
+/// without a reply gets a 404.
 #[derive(Debug, Default)]
 pub struct Origins {
     origins: BTreeMap<SocketAddr, BTreeMap<String, (Duration, Vec<u8>)>>,
@@ -24,9 +24,9 @@ pub struct Origins {
 pub struct Hit {
     /// When its head was complete.
     pub at: Instant,
-    /// The address that was connected.
+    /// The address connected to.
     pub to: SocketAddr,
-    /// The connection it came on.
+    /// Its connection.
     pub conn: ConnId,
     /// Request line and header lines.
     pub head: String,
@@ -39,7 +39,7 @@ struct Connection {
 }
 
 impl Origins {
-    /// Prepares the reply for a path, and how long the server thinks about it.
+    /// Prepares the reply for a path, and how long the server takes for it.
     pub fn reply(
         &mut self,
         at: SocketAddr,
@@ -52,7 +52,7 @@ impl Origins {
         self
     }
 
-    /// Prepares a page of HTML that keeps the connection.
+    /// Prepares an HTML page that keeps the connection.
     pub fn page(&mut self, at: SocketAddr, path: &str, html: &str) -> &mut Self {
         let reply = format!(
             "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {}\r\n\r\n{html}",
@@ -66,7 +66,7 @@ impl Origins {
         &self.hits
     }
 
-    /// How many connections stand at the moment.
+    /// Number of open connections.
     pub fn connections(&self) -> usize {
         self.connections.len()
     }

@@ -1,4 +1,4 @@
-//! Local ports, of which a kernel has only so many for connections to one place.
+//! Local ports, of which a kernel has a limited number per destination.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use crate::base::time::Instant;
 
-/// Who has which is nobody's affair; only how many are taken for each place.
+/// Counts the ports in use for each destination.
 #[derive(Debug)]
 pub(super) struct Ports {
     most: usize,
-    /// How long it takes to look at all of them.
+    /// How long a search of all of them takes.
     search: Duration,
     taken: BTreeMap<SocketAddr, Taken>,
 }
@@ -18,7 +18,7 @@ pub(super) struct Ports {
 #[derive(Debug, Default)]
 struct Taken {
     open: usize,
-    /// Until when each port of a connection that we ended in good order is kept.
+    /// When each port in TIME_WAIT becomes free.
     resting: VecDeque<Instant>,
 }
 
@@ -31,7 +31,7 @@ impl Ports {
         }
     }
 
-    /// Takes one for a connection to `to`, unless none is left; and how long that was looked for.
+    /// Takes a port for a connection to `to`, unless none is left; with the duration of the search.
     pub(super) fn take(&mut self, to: SocketAddr, now: Instant) -> (bool, Duration) {
         if self.most == usize::MAX {
             return (true, Duration::ZERO);
@@ -50,7 +50,7 @@ impl Ports {
         (is_left, search)
     }
 
-    /// A connection to `to` is over; `rests`: we ended it, and waited for nobody.
+    /// A connection to `to` is over; `rests`: we ended it first, so its port stays in TIME_WAIT.
     pub(super) fn give_back(&mut self, to: SocketAddr, rests: bool, now: Instant) {
         if let Some(taken) = self.taken.get_mut(&to) {
             taken.open -= 1;
@@ -61,5 +61,5 @@ impl Ports {
     }
 }
 
-/// How long Linux keeps the port of a connection that it was the first to end.
+/// How long Linux keeps a port in TIME_WAIT.
 const TIME_WAIT: Duration = Duration::from_secs(60);

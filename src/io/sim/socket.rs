@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use super::ConnId;
 use crate::base::time::Instant;
 use crate::io::NetError;
+use crate::io::sockets::listening::Place;
 
 /// A slot of the table of sockets.
 #[derive(Debug)]
@@ -27,15 +28,18 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Socket {
     pub(super) id: ConnId,
-    pub(super) to: SocketAddr,
+    /// The other side's address; for an accepted connection ours, if it has one.
+    pub(super) to: Option<SocketAddr>,
     pub(super) started: Instant,
     pub(super) datagram: bool,
     pub(super) reading: bool,
-    pub(super) in_line: bool,
-    /// What has arrived and was not read, with the moment it did.
+    pub(super) is_queued: bool,
+    /// What has arrived and was not read, with the moment.
     pub(super) inbox: VecDeque<(Instant, Arrival)>,
-    /// What was sent before the connection stood.
+    /// Bytes sent before the connection was established.
     pub(super) held: Vec<Held>,
+    /// Its place among the accepted connections, if a listener accepted it.
+    pub(super) place: Option<Place>,
 }
 
 #[derive(Debug)]
@@ -44,7 +48,7 @@ pub(super) struct Held {
     pub(super) mark: bool,
 }
 
-/// What comes in on a connection.
+/// What arrives on a connection.
 #[derive(Debug)]
 pub(super) enum Arrival {
     Bytes(Vec<u8>),
@@ -86,20 +90,41 @@ impl Socket {
     pub(super) fn new(id: ConnId, to: SocketAddr, started: Instant, datagram: bool) -> Self {
         Socket {
             id,
-            to,
+            to: Some(to),
             started,
             datagram,
             reading: true,
-            in_line: false,
+            is_queued: false,
             inbox: VecDeque::new(),
             held: Vec::new(),
+            place: None,
         }
     }
 
-    /// Whether it is to be put in line; if so, it counts as standing there.
-    pub(super) fn wants_turn(&mut self) -> bool {
-        let wants = self.reading && !self.inbox.is_empty() && !self.in_line;
-        self.in_line |= wants;
+    /// A connection to a listener at this address.
+    pub(super) fn accepted(id: ConnId, local: Option<SocketAddr>, now: Instant) -> Self {
+        Socket {
+            id,
+            to: local,
+            started: now,
+            datagram: false,
+            reading: true,
+            is_queued: false,
+            inbox: VecDeque::new(),
+            held: Vec::new(),
+            place: None,
+        }
+    }
+
+    /// The destination, if it was opened from one of our ports.
+    pub(super) fn connected_to(&self) -> Option<SocketAddr> {
+        self.to.filter(|_| !self.datagram && self.place.is_none())
+    }
+
+    /// Whether to put it into the ready queue; if so, it counts as queued.
+    pub(super) fn enqueue(&mut self) -> bool {
+        let wants = self.reading && !self.inbox.is_empty() && !self.is_queued;
+        self.is_queued |= wants;
         wants
     }
 }

@@ -1,5 +1,4 @@
-//! A world made of one function, which says how each request is answered: the simulated network as
-//! users have it for tests of their own.
+//! A world made of one function that answers every request: the simulated network for users' own tests.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,11 +10,9 @@ use crate::base::rng::Rng;
 use crate::base::time::Instant;
 use crate::io::Close;
 
-/// Every origin that there is: one function says what each request is answered, and what was asked
-/// is kept.
+/// All origins: one function answers each request, and the requests are kept.
 ///
-/// Each host name has an address of its own, and all ports but that of https listen. A clone is the
-/// same web.
+/// Each host name has its own address, and all ports but that of https listen. A clone is the same web.
 #[derive(Clone)]
 pub struct Web {
     answers: Arc<Mutex<Answers>>,
@@ -28,13 +25,13 @@ type Answers = dyn FnMut(&Asked) -> Reply + Send;
 /// A request as its origin saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// When it had arrived, on the crawl's own clock: half a round trip after it left.
+    /// When it arrived, on the crawl's clock: half a round trip after it left.
     pub at: Instant,
-    /// When its reply left; `None` where none does, and while this is being answered.
+    /// When its reply left; `None` without a reply, and while it is being answered.
     pub answered: Option<Instant>,
-    /// The address that was connected.
+    /// The address connected to.
     pub address: SocketAddr,
-    /// What its Host field says: the name, and the port if it is not 80.
+    /// Its Host field: the name, and the port if it is not 80.
     pub host: String,
     /// The method.
     pub method: String,
@@ -46,7 +43,7 @@ pub struct Asked {
     pub body: Vec<u8>,
 }
 
-/// What an origin answers, and after how long.
+/// A reply, and how long the origin takes for it.
 #[derive(Clone, Debug)]
 pub struct Reply {
     kind: Kind,
@@ -63,49 +60,49 @@ enum Kind {
 }
 
 impl Reply {
-    /// A page of HTML, with status 200.
+    /// An HTML page with status 200.
     pub fn page(html: impl Into<Vec<u8>>) -> Self {
         Reply::status(200)
             .field("Content-Type", "text/html; charset=utf-8")
             .body(html)
     }
 
-    /// A text, with status 200: a robots.txt, say.
+    /// A text with status 200, such as a robots.txt.
     pub fn text(text: impl Into<Vec<u8>>) -> Self {
         Reply::status(200)
             .field("Content-Type", "text/plain; charset=utf-8")
             .body(text)
     }
 
-    /// A status without a body. A number that is no final status is answered as 500.
+    /// A status without a body. A number that is not a final status is answered as 500.
     pub fn status(status: u16) -> Self {
         let is_final = (200..1000).contains(&status);
         Reply::of(Kind::Status(if is_final { status } else { 500 }))
     }
 
-    /// The connection is reset instead.
+    /// Resets the connection instead of replying.
     pub fn reset() -> Self {
         Reply::of(Kind::Reset)
     }
 
-    /// Nothing ever comes.
+    /// Never replies.
     pub fn silence() -> Self {
         Reply::of(Kind::Silence)
     }
 
-    /// With this field. `Content-Length` is added by itself.
+    /// Adds a header field. `Content-Length` is added automatically.
     pub fn field(mut self, name: impl Into<String>, value: impl ToString) -> Self {
         self.fields.push((name.into(), value.to_string()));
         self
     }
 
-    /// With this body, as it is: what a `Content-Encoding` field promises is the caller's to do.
+    /// Sets the body, sent as it is: applying a `Content-Encoding` is up to the caller.
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = body.into();
         self
     }
 
-    /// After the origin has thought for so long; at once where nothing is said.
+    /// Sets how long the origin takes; no time by default.
     pub fn after(mut self, after: Duration) -> Self {
         self.after = after;
         self
@@ -120,7 +117,7 @@ impl Reply {
         }
     }
 
-    /// What goes over the wire.
+    /// The reply as sent.
     fn bytes(&self, status: u16, to_head: bool) -> Vec<u8> {
         let mut head = format!("HTTP/1.1 {status} So\r\n");
         for (name, value) in &self.fields {
@@ -139,8 +136,7 @@ impl Reply {
 }
 
 impl Web {
-    /// A web that answers by this function: called for each request at the moment when its origin has
-    /// it, in order.
+    /// A web that answers by this function, called for each request when its origin has it, in order.
     pub fn new(answers: impl FnMut(&Asked) -> Reply + Send + 'static) -> Self {
         Web {
             answers: Arc::new(Mutex::new(answers)),
@@ -149,28 +145,28 @@ impl Web {
         }
     }
 
-    /// How long a packet takes to any origin and back. Where nothing is said it is drawn from the
-    /// seed for each connection, between 5 and 50 ms.
+    /// Sets the round trip to all origins. By default it is drawn from the seed for each connection,
+    /// between 5 and 50 ms.
     pub fn round_trip(mut self, round_trip: Duration) -> Self {
         self.round_trip = Some(round_trip);
         self
     }
 
-    /// What was asked so far, in order of arrival.
+    /// All requests so far, in order of arrival.
     pub fn asked(&self) -> Vec<Asked> {
         lock(&self.seen).clone()
     }
 
     /// The other side of a simulated network.
     pub(crate) fn world(&self) -> Box<dyn World> {
-        Box::new(Ground {
+        Box::new(WebWorld {
             web: self.clone(),
             names: BTreeMap::new(),
-            callers: BTreeMap::new(),
+            connections: BTreeMap::new(),
         })
     }
 
-    /// Where names are asked for: all that this web has for a name server.
+    /// The address of this web's only name server.
     pub(crate) fn name_server() -> SocketAddr {
         SocketAddr::from((NAME_SERVER, 53))
     }
@@ -184,21 +180,21 @@ impl std::fmt::Debug for Web {
     }
 }
 
-/// A web as one network knows it.
-struct Ground {
+/// A web as one network sees it.
+struct WebWorld {
     web: Web,
-    /// Which name got which number, and by it an address.
+    /// The number of each name, which determines its address.
     names: BTreeMap<String, u32>,
-    callers: BTreeMap<ConnId, Caller>,
+    connections: BTreeMap<ConnId, Connection>,
 }
 
 /// One connection.
-struct Caller {
+struct Connection {
     to: SocketAddr,
     unread: Vec<u8>,
 }
 
-impl World for Ground {
+impl World for WebWorld {
     fn distance(&mut self, _to: SocketAddr, rng: &mut Rng) -> Duration {
         let drawn = Duration::from_micros(5_000 + rng.below(45_000));
         self.web.round_trip.unwrap_or(drawn)
@@ -209,25 +205,25 @@ impl World for Ground {
             return Answer::Refuse;
         }
         let unread = Vec::new();
-        self.callers.insert(conn, Caller { to, unread });
+        self.connections.insert(conn, Connection { to, unread });
         Answer::Accept
     }
 
     fn bytes(&mut self, conn: ConnId, bytes: &[u8], net: &mut Net) {
-        let Some(caller) = self.callers.get_mut(&conn) else {
+        let Some(connection) = self.connections.get_mut(&conn) else {
             return;
         };
-        caller.unread.extend_from_slice(bytes);
-        while let Some(asked) = read(caller, net.now()) {
+        connection.unread.extend_from_slice(bytes);
+        while let Some(asked) = read(connection, net.now()) {
             self.web.answer(conn, asked, net);
         }
     }
 
     fn closed(&mut self, conn: ConnId, _how: Close, _net: &mut Net) {
-        self.callers.remove(&conn);
+        self.connections.remove(&conn);
     }
 
-    /// The name server: every name has an address, of the fourth version of the protocol.
+    /// The name server: every name has an IPv4 address.
     fn datagram(&mut self, socket: ConnId, to: SocketAddr, query: &[u8], net: &mut Net) {
         let question = (to == Web::name_server()).then(|| question(query));
         let Some((name, kind, end)) = question.flatten() else {
@@ -268,9 +264,9 @@ impl Web {
     }
 }
 
-/// The next request of a connection, once all of it is there.
-fn read(caller: &mut Caller, at: Instant) -> Option<Asked> {
-    let unread = &caller.unread;
+/// The next request of a connection, once it is complete.
+fn read(connection: &mut Connection, at: Instant) -> Option<Asked> {
+    let unread = &connection.unread;
     let end = unread.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let head = String::from_utf8_lossy(&unread[..end]).into_owned();
     let mut lines = head.lines();
@@ -291,18 +287,18 @@ fn read(caller: &mut Caller, at: Instant) -> Option<Asked> {
     let asked = Asked {
         at,
         answered: None,
-        address: caller.to,
+        address: connection.to,
         host: value("Host").to_owned(),
         method: words.next().unwrap_or_default().to_owned(),
         target: words.next().unwrap_or_default().to_owned(),
         body: unread[end..end + length].to_vec(),
         fields,
     };
-    caller.unread.drain(..end + length);
+    connection.unread.drain(..end + length);
     Some(asked)
 }
 
-/// The name that a query asks for in lower case, the type it asks for, and where the question ends.
+/// The lower-case name and the type of a query, and where the question ends.
 fn question(query: &[u8]) -> Option<(String, u8, usize)> {
     let mut labels = Vec::new();
     let mut at = 12;
@@ -324,8 +320,8 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Names get the addresses behind this one. Here these are nobody's, and a crawl may ask them without
-/// being allowed into private networks.
+/// Names get the addresses after this one. In the simulation these are unassigned, and a crawl may
+/// request them without permission for private networks.
 const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(11, 0, 0, 0);
 
 /// The address of the name server; no name gets it before 16 million others.

@@ -1,55 +1,55 @@
-//! The receive pool as memory that the kernel may write to at any moment.
+//! The receive pool, as memory that the kernel can write to at any moment.
 //!
-//! A buffer is always somebody's: lent to the kernel, ours with bytes in it, or free. Few are lent
-//! at first, so that the same memory is used again while it is in the cache; when the kernel runs
-//! out of them the number doubles, up to the bound.
+//! A buffer is provided to the kernel, or ours with bytes in it, or free. Few are provided at first, so
+//! that the same memory is reused while it is cached; when the kernel runs out, the number doubles, up
+//! to the bound.
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
 use std::time::Duration;
 
 use super::pinned::Pinned;
-use super::ring::{LENT_MAX, Lending, OVERHEAD};
+use super::ring::{OVERHEAD, PROVIDED_MAX, ProvidedRing};
 use crate::base::time::Instant;
 use crate::io::{Clock, Stamp};
 
-/// All buffers there are.
+/// All buffers.
 #[derive(Debug)]
 pub(super) struct Buffers {
-    /// Bytes that the caller sees of each; there are [`OVERHEAD`] more before them.
+    /// Bytes that the caller sees of each; [`OVERHEAD`] more precede them.
     bytes: usize,
     /// How many there may be.
     most: usize,
-    /// Each holds `BLOCK` buffers. Never given up before the end.
+    /// Each holds `BLOCK` buffers. Freed on drop only.
     blocks: Vec<Pinned>,
     records: Vec<Record>,
-    /// The one put back last goes out first.
+    /// Last in, first out.
     free: Vec<u16>,
-    lending: Lending,
+    provided_ring: ProvidedRing,
     /// How many the kernel has.
-    lent: usize,
+    provided: usize,
     /// How many it should have.
     wanted: usize,
 }
 
-/// What is known of one buffer.
+/// State of one buffer.
 #[derive(Clone, Copy, Debug)]
 struct Record {
-    whose: Whose,
-    /// How many bytes it holds, and when they came, while it waits in a [`Queue`].
+    owner: Owner,
+    /// How many bytes it holds, and when they arrived, while it is in a [`Queue`].
     length: u32,
     stamp: Stamp,
     next: Option<u16>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whose {
-    Nobodys,
-    Kernels,
-    Ours,
+enum Owner {
+    Free,
+    Kernel,
+    Us,
 }
 
-/// Filled buffers in the order they came, threaded through their records.
+/// Filled buffers in order of arrival, linked through their records.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     ends: Option<(u16, u16)>,
@@ -61,94 +61,94 @@ impl Queue {
         self.ends.is_none()
     }
 
-    /// How much there is in it.
+    /// Bytes in the queue.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 }
 
 impl Buffers {
-    /// None yet. The memory is taken from the system as it is first needed.
+    /// An empty pool. It allocates as buffers are first needed.
     pub(super) fn new(bytes: usize, most: usize) -> Self {
         assert!(
             bytes > 0 && most > 0,
-            "a pool has at least one buffer of a byte"
+            "a pool has at least one buffer of one byte"
         );
-        // What the kernel can be lent at once is the bound of what can be named.
-        let most = most.min(LENT_MAX);
+        // The number that can be provided at once bounds the buffer ids.
+        let most = most.min(PROVIDED_MAX);
         Buffers {
             bytes,
             most,
             blocks: Vec::new(),
             records: Vec::new(),
             free: Vec::new(),
-            lending: Lending::new(most),
-            lent: 0,
-            wanted: LENT_FIRST.min(most),
+            provided_ring: ProvidedRing::new(most),
+            provided: 0,
+            wanted: PROVIDED_FIRST.min(most),
         }
     }
 
-    pub(super) fn lending(&self) -> &Lending {
-        &self.lending
+    pub(super) fn provided_ring(&self) -> &ProvidedRing {
+        &self.provided_ring
     }
 
-    /// How many blocks they are in.
+    /// How many blocks are allocated.
     #[cfg(test)]
     pub(super) fn blocks(&self) -> usize {
         self.blocks.len()
     }
 
-    /// How many the kernel has.
-    pub(super) fn lent(&self) -> usize {
-        self.lent
+    /// How many buffers the kernel has.
+    pub(super) fn provided(&self) -> usize {
+        self.provided
     }
 
-    /// The kernel ran out of them.
-    pub(super) fn want_more(&mut self) {
+    /// The kernel ran out of buffers: doubles the number to provide.
+    pub(super) fn grow_provided(&mut self) {
         self.wanted = (2 * self.wanted).min(self.most);
     }
 
-    /// Lends the kernel what it should have and we can spare.
-    pub(super) fn lend(&mut self) {
-        if self.lent == self.wanted {
+    /// Provides buffers to the kernel, up to the number it should have.
+    pub(super) fn provide(&mut self) {
+        if self.provided == self.wanted {
             return;
         }
-        let before = self.lent;
-        while self.lent < self.wanted {
+        let before = self.provided;
+        while self.provided < self.wanted {
             if self.free.is_empty() {
                 self.grow();
             }
             let Some(id) = self.free.pop() else {
                 break;
             };
-            self.set(id, Whose::Nobodys, Whose::Kernels);
+            self.set(id, Owner::Free, Owner::Kernel);
             let at = self.place(id);
-            // SAFETY: nobody reads a buffer of the kernel's, and it stays where it is.
-            unsafe { self.lending.lay_out(at, self.bytes + OVERHEAD, id) };
-            self.lent += 1;
+            // SAFETY: a buffer that the kernel has is not read, and it does not move.
+            unsafe { self.provided_ring.add(at, self.bytes + OVERHEAD, id) };
+            self.provided += 1;
         }
-        if self.lent > before {
-            self.lending.publish();
+        if self.provided > before {
+            self.provided_ring.publish();
         }
     }
 
-    /// An answer has named it: from now on it is ours.
-    pub(super) fn take_back(&mut self, id: u16) {
-        self.set(id, Whose::Kernels, Whose::Ours);
-        self.lent -= 1;
+    /// A completion names this buffer: it is ours from now on.
+    pub(super) fn take(&mut self, id: u16) {
+        self.set(id, Owner::Kernel, Owner::Us);
+        self.provided -= 1;
     }
 
-    /// Its content is not needed any longer.
+    /// Frees a buffer of ours.
     pub(super) fn put_back(&mut self, id: u16) {
-        self.set(id, Whose::Ours, Whose::Nobodys);
+        self.set(id, Owner::Us, Owner::Free);
         self.free.push(id);
     }
 
-    /// All of a buffer of ours, with what stands before the bytes.
+    /// All of a buffer of ours, including what precedes the bytes.
     pub(super) fn whole(&self, id: u16) -> &[u8] {
-        let whose = self.records[usize::from(id)].whose;
-        assert_eq!(whose, Whose::Ours, "only what is ours is read");
-        // SAFETY: the kernel is done with it, and as long as `self` is borrowed it is not lent again.
+        let owner = self.records[usize::from(id)].owner;
+        assert_eq!(owner, Owner::Us, "only what is ours is read");
+        // SAFETY: the kernel is done with it, and it is not provided again while `self` is borrowed.
         unsafe { std::slice::from_raw_parts(self.place(id).as_ptr(), self.bytes + OVERHEAD) }
     }
 
@@ -157,7 +157,7 @@ impl Buffers {
         &self.whole(id)[OVERHEAD..OVERHEAD + length]
     }
 
-    /// Puts a buffer of ours at the end of a queue.
+    /// Appends a buffer of ours to a queue.
     pub(super) fn push(&mut self, queue: &mut Queue, id: u16, length: usize, stamp: Stamp) {
         let record = &mut self.records[usize::from(id)];
         record.length = length as u32;
@@ -173,7 +173,7 @@ impl Buffers {
         });
     }
 
-    /// The first buffer of a queue, how many bytes it holds, and when they came.
+    /// Takes the first buffer of a queue, its length and its stamp.
     pub(super) fn pop(&mut self, queue: &mut Queue) -> Option<(u16, usize, Stamp)> {
         let (first, last) = queue.ends?;
         let record = self.records[usize::from(first)];
@@ -182,10 +182,10 @@ impl Buffers {
         Some((first, record.length as usize, record.stamp))
     }
 
-    /// Frees nothing, ever: the kernel may still read the ring of buffers and write to those it names.
+    /// Never frees the memory: the kernel can still read the buffer ring and write to its buffers.
     pub(super) fn leak(&mut self) {
         self.blocks.iter_mut().for_each(Pinned::leak);
-        self.lending.leak();
+        self.provided_ring.leak();
     }
 
     fn grow(&mut self) {
@@ -197,7 +197,7 @@ impl Buffers {
         self.blocks.push(Pinned::new(self.layout()));
         self.records.resize(first + count, UNUSED);
         self.free.reserve(self.records.len());
-        // Taken from the end, so the first buffer of the block goes out first.
+        // Taken from the end, so the first buffer of the block is used first.
         let ids = (first..first + count).rev();
         self.free.extend(ids.map(|id| id as u16));
     }
@@ -208,7 +208,7 @@ impl Buffers {
 
     fn place(&self, id: u16) -> NonNull<u8> {
         let (block, index) = (usize::from(id) / BLOCK, usize::from(id) % BLOCK);
-        // SAFETY: `index` is below `BLOCK`, so the place lies within the block.
+        // SAFETY: `index` is below `BLOCK`, so the address lies within the block.
         unsafe {
             self.blocks[block]
                 .start()
@@ -216,15 +216,18 @@ impl Buffers {
         }
     }
 
-    fn set(&mut self, id: u16, from: Whose, to: Whose) {
+    fn set(&mut self, id: u16, from: Owner, to: Owner) {
         let record = &mut self.records[usize::from(id)];
-        assert_eq!(record.whose, from, "a buffer changes hands once at a time");
-        record.whose = to;
+        assert_eq!(
+            record.owner, from,
+            "a buffer changes its owner once at a time"
+        );
+        record.owner = to;
     }
 }
 
 const UNUSED: Record = Record {
-    whose: Whose::Nobodys,
+    owner: Owner::Free,
     length: 0,
     stamp: Stamp {
         at: Instant::START,
@@ -234,46 +237,50 @@ const UNUSED: Record = Record {
     next: None,
 };
 
-/// Buffers in a block: a megabyte at 16 KiB each, which the system hands over untouched.
+/// Buffers per block: one megabyte at 16 KiB each.
 const BLOCK: usize = 64;
 
-/// Buffers lent at first: as many arrivals as a turn of a busy crawl brings.
-const LENT_FIRST: usize = 256;
+/// Buffers provided at first: the arrivals of one turn of a busy crawl.
+const PROVIDED_FIRST: usize = 256;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// As the kernel would: takes a lent buffer, in the order they were lent.
+    /// What the kernel does: takes provided buffers in order.
     fn filled(buffers: &mut Buffers, id: u16) {
-        buffers.take_back(id);
+        buffers.take(id);
     }
 
     #[test]
-    fn it_lends_a_few_at_first_and_all_at_need() {
+    fn few_buffers_are_provided_at_first_and_all_on_demand() {
         let mut buffers = Buffers::new(10, 1000);
-        buffers.lend();
-        assert_eq!(buffers.lent(), LENT_FIRST);
-        buffers.want_more();
-        buffers.lend();
-        assert_eq!(buffers.lent(), 2 * LENT_FIRST);
+        buffers.provide();
+        assert_eq!(buffers.provided(), PROVIDED_FIRST);
+        buffers.grow_provided();
+        buffers.provide();
+        assert_eq!(buffers.provided(), 2 * PROVIDED_FIRST);
         for _ in 0..10 {
-            buffers.want_more();
+            buffers.grow_provided();
         }
-        buffers.lend();
-        assert_eq!(buffers.lent(), 1000);
+        buffers.provide();
+        assert_eq!(buffers.provided(), 1000);
         filled(&mut buffers, 3);
-        buffers.lend();
-        assert_eq!(buffers.lent(), 999, "one is ours, and there may be no more");
+        buffers.provide();
+        assert_eq!(
+            buffers.provided(),
+            999,
+            "one is ours, and the bound is reached"
+        );
         buffers.put_back(3);
-        buffers.lend();
-        assert_eq!(buffers.lent(), 1000);
+        buffers.provide();
+        assert_eq!(buffers.provided(), 1000);
     }
 
     #[test]
-    fn a_queue_gives_back_what_came_first() {
+    fn a_queue_is_first_in_first_out() {
         let mut buffers = Buffers::new(10, 4);
-        buffers.lend();
+        buffers.provide();
         let mut queue = Queue::default();
         for round in 0..2 {
             for id in [2, 0, 3] {
@@ -288,15 +295,15 @@ mod tests {
             }
             assert!(queue.is_empty() && buffers.pop(&mut queue).is_none());
             assert_eq!(queue.bytes(), 0);
-            buffers.lend();
+            buffers.provide();
         }
     }
 
     #[test]
-    #[should_panic(expected = "changes hands once")]
-    fn a_buffer_put_back_twice_is_a_mistake_of_ours() {
+    #[should_panic(expected = "changes its owner once")]
+    fn freeing_a_buffer_twice_panics() {
         let mut buffers = Buffers::new(8, 8);
-        buffers.lend();
+        buffers.provide();
         filled(&mut buffers, 0);
         buffers.put_back(0);
         buffers.put_back(0);
@@ -304,9 +311,9 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "only what is ours")]
-    fn a_buffer_of_the_kernels_is_not_read() {
+    fn reading_a_buffer_that_the_kernel_has_panics() {
         let mut buffers = Buffers::new(8, 8);
-        buffers.lend();
+        buffers.provide();
         buffers.get(0, 1);
     }
 }

@@ -3,7 +3,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
-/// A block of memory, zeroed at first, that the kernel may read and write. Freed on drop unless it was leaked.
+/// A zeroed block of memory that the kernel can read and write. Freed on drop unless it was leaked.
 #[derive(Debug)]
 pub(super) struct Pinned {
     start: NonNull<u8>,
@@ -27,12 +27,12 @@ impl Pinned {
         }
     }
 
-    /// Its first byte. Valid for reads and writes of the whole layout until the block is dropped.
+    /// Its first byte, valid for reads and writes of the whole layout until the block is dropped.
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// Its memory is never freed: the kernel may use it for as long as the process lives.
+    /// Never frees the memory: the kernel can use it as long as the process lives.
     pub fn leak(&mut self) {
         self.is_leaked = true;
     }
@@ -46,7 +46,8 @@ impl Drop for Pinned {
             false => dropped.freed += 1,
         });
         if !self.is_leaked {
-            // SAFETY: it was allocated with this layout, and the kernel does not use it: else it were leaked.
+            // SAFETY: it was allocated with this layout, and the kernel does not use it, or else it
+            // would be leaked.
             unsafe { dealloc(self.start.as_ptr(), self.layout) };
         }
     }

@@ -1,8 +1,7 @@
-//! The ring: what the kernel is asked through it, and what it answers.
+//! The ring: submissions and completions.
 //!
-//! It is made so that an answer is there as soon as it can be: bytes are taken from a socket the
-//! moment they come, by an interruption of whatever our thread is doing, into buffers lent in
-//! advance. Only so each segment keeps the stamp of its own arrival while we are busy.
+//! It is set up for prompt completions: the kernel interrupts our thread to copy bytes from a socket
+//! into provided buffers as they arrive. Only so does each segment keep its own stamp while we are busy.
 
 use std::alloc::Layout;
 #[cfg(test)]
@@ -18,105 +17,130 @@ use io_uring::{EnterFlags, IoUring, cqueue, opcode, register, squeue, types};
 use rustix::time::Timespec;
 
 use super::pinned::Pinned;
-use crate::io::socket::arrival_stamp;
+use crate::io::sockets::socket::arrival_stamp;
 
-/// A ring of our own.
+/// The ring of one back end.
 pub(super) struct Ring {
     ring: IoUring,
-    /// What a receive brings along beside the bytes. Boxed: the kernel looks at it when it is asked.
+    /// Layout of a receive's buffer: room for control messages. Boxed: the kernel reads it on
+    /// submission.
     header: Box<libc::msghdr>,
+    /// The same layout without control messages: the room is declared for a name, of equal length, so
+    /// that the payload has the same offset.
+    plain_header: Box<libc::msghdr>,
     /// How the next cancellations fail.
     #[cfg(test)]
     pub(super) injected: VecDeque<io::Error>,
-    /// Whether the kernel takes a deadline as a moment; else as a span.
+    /// Whether the kernel takes deadlines as moments; otherwise as durations.
     absolute: bool,
 }
 
-/// Why there is no ring to be had.
+/// Why io_uring is unavailable.
 #[derive(Debug, thiserror::Error)]
 pub enum Unavailable {
-    /// The kernel has been built without it.
+    /// The kernel was built without it.
     #[error("this kernel has no io_uring")]
     Absent,
-    /// It is there, but not for us.
+    /// The system forbids it to us.
     #[error("io_uring is forbidden here ({0})")]
     Forbidden(String),
-    /// It is older than what we need.
+    /// The kernel is too old.
     #[error("this kernel's io_uring lacks {0}")]
     Lacks(&'static str),
-    /// There is no memory, descriptor or socket to be had.
+    /// Memory, descriptors or sockets are exhausted.
     #[error("io_uring cannot be set up: {0}")]
     Refused(#[from] io::Error),
 }
 
-/// Names an operation, so that its answers can be told from those of others.
+/// Identifies an operation in its completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Name {
-    pub(super) what: What,
-    /// The slot it is about; 0 for what is about none.
+pub(super) struct OpId {
+    pub(super) what: OpKind,
+    /// The socket's slot or the listener's index; 0 for other operations.
     pub(super) slot: u32,
     /// Which user of the slot.
     pub(super) serial: u32,
 }
 
-/// The kinds of operations.
+/// Kinds of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum What {
-    /// Answered once, when a socket can be written to or has failed.
+pub(super) enum OpKind {
+    /// Completes once, when a socket is writable or has failed.
     Ready,
-    /// Answered for all that arrives, until it ends.
+    /// Completes for each arrival until it ends.
     Receive,
-    /// Answered each time the deadline passes.
+    /// Completes each time the deadline passes.
     Timer,
-    /// Answered each time somebody rings.
-    Bell,
-    /// Answered only if there was nothing to end.
-    Cancel,
+    /// Completes each time the wake signal is sent.
+    Wake,
+    /// Completes each time connections wait at a listener.
+    Listener,
+    /// Cancels a `Ready`. Cancellations complete only if they fail.
+    CancelReady,
+    /// Cancels a `Receive`.
+    CancelReceive,
+    /// Cancels a `Listener`.
+    CancelListener,
 }
 
-/// What the kernel has to say about an operation.
+impl OpKind {
+    /// What cancels an operation of this kind.
+    fn cancel(self) -> OpKind {
+        match self {
+            OpKind::Ready => OpKind::CancelReady,
+            OpKind::Receive => OpKind::CancelReceive,
+            OpKind::Listener => OpKind::CancelListener,
+            other => unreachable!("{other:?} lasts as long as the ring or is not cancelled"),
+        }
+    }
+}
+
+/// The completion of an operation.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answer {
-    pub(super) name: Name,
+pub(super) struct Completion {
+    pub(super) name: OpId,
     /// A number that depends on the operation, or an errno.
     pub(super) result: Result<u32, i32>,
-    /// The lent buffer that comes back with it.
+    /// The provided buffer that was filled.
     pub(super) buffer: Option<u16>,
-    /// There will be further answers.
+    /// Further completions follow.
     pub(super) more: bool,
 }
 
-/// What stands in a buffer that came back.
+/// Content of a filled buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Message {
-    /// How many bytes there are, from [`OVERHEAD`] on.
+    /// Number of bytes, from [`OVERHEAD`] on.
     pub(super) length: usize,
     pub(super) stamp: Option<Timespec>,
 }
 
-// SAFETY: the header that makes it the thread's own points to nothing, and the kernel only reads it.
+// SAFETY: the headers that prevent the derived impl contain no pointers, and the kernel only reads them.
 // The ring itself may be used from any thread, one at a time.
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// A ring with room for so many answers. Checks what can be checked without trying it out.
-    pub(super) fn new(answers: usize) -> Result<Self, Unavailable> {
+    /// A ring with room for so many completions. Checks the listed features.
+    pub(super) fn new(completions: usize) -> Result<Self, Unavailable> {
         let ring = IoUring::builder()
             .setup_clamp()
             .setup_submit_all()
-            .setup_cqsize(u32::try_from(answers).unwrap_or(u32::MAX >> 1))
-            .build(QUESTIONS)
+            .setup_cqsize(u32::try_from(completions).unwrap_or(u32::MAX >> 1))
+            .build(SUBMISSIONS_MAX)
             .map_err(|error| Unavailable::from_set_up(error, disabled().as_deref()))?;
         let has = ring.params();
         let features = [
-            (has.is_feature_nodrop(), "a queue that drops no answer"),
-            (has.is_feature_ext_arg(), "a deadline for waiting"),
             (
-                has.is_feature_fast_poll(),
-                "receives that wait by themselves",
+                has.is_feature_nodrop(),
+                "a completion queue that drops nothing",
             ),
-            (has.is_feature_skip_cqe_on_success(), "silent cancels"),
+            (has.is_feature_ext_arg(), "waits with a timeout"),
+            (has.is_feature_fast_poll(), "receives that poll internally"),
+            (
+                has.is_feature_skip_cqe_on_success(),
+                "cancellation without a completion on success",
+            ),
         ];
         let mut probe = register::Probe::new();
         ring.submitter().register_probe(&mut probe)?;
@@ -133,27 +157,37 @@ impl Ring {
         // SAFETY: a header of zeroes is a valid one, without name, data or control.
         let mut header: Box<libc::msghdr> = Box::new(unsafe { mem::zeroed() });
         header.msg_controllen = CONTROL as _;
+        // SAFETY: as above.
+        let mut plain_header: Box<libc::msghdr> = Box::new(unsafe { mem::zeroed() });
+        plain_header.msg_namelen = CONTROL as _;
         Ok(Ring {
             absolute: has.is_feature_min_timeout(),
             ring,
             header,
+            plain_header,
             #[cfg(test)]
             injected: VecDeque::new(),
         })
     }
 
-    /// Where the kernel finds the buffers that receives fill.
+    /// Registers the buffers that receives fill.
     ///
     /// # Safety
-    /// What `lending` holds must stay where it is as long as a receive is under way.
-    pub(super) unsafe fn borrow_from(&self, lending: &Lending) -> Result<(), Unavailable> {
-        let address = lending.entries() as u64;
+    /// The memory of `provided_ring` must not move or be freed while a receive is active.
+    pub(super) unsafe fn register_buffers(
+        &self,
+        provided_ring: &ProvidedRing,
+    ) -> Result<(), Unavailable> {
+        let address = provided_ring.entries() as u64;
         // SAFETY: the ring of buffers is aligned to a page and as long as it says. It is freed when no
         // receive is under way and none can begin, or never: see `Uring`'s `drop`.
         let registered = unsafe {
-            self.ring
-                .submitter()
-                .register_buf_ring_with_flags(address, lending.count, GROUP, 0)
+            self.ring.submitter().register_buf_ring_with_flags(
+                address,
+                provided_ring.count,
+                GROUP,
+                0,
+            )
         };
         registered.map_err(|error| match error.raw_os_error() {
             Some(libc::EINVAL) => Unavailable::Lacks("rings of provided buffers"),
@@ -161,13 +195,13 @@ impl Ring {
         })
     }
 
-    /// Whether one more operation can be put down before the next `submit`.
+    /// Whether one more operation fits before the next `submit`.
     pub(super) fn has_room(&mut self) -> bool {
         !self.ring.submission().is_full()
     }
 
-    /// Asks to be told once when a socket can be written to, or has failed.
-    pub(super) fn ask_ready(&mut self, name: Name, socket: RawFd) {
+    /// Polls once for a socket to be writable or failed.
+    pub(super) fn submit_poll_writable(&mut self, name: OpId, socket: RawFd) {
         let events = libc::POLLOUT as u32;
         self.push(
             opcode::PollAdd::new(types::Fd(socket), events).build(),
@@ -175,46 +209,51 @@ impl Ring {
         );
     }
 
-    /// Asks to be told each time a descriptor of ours becomes readable.
-    pub(super) fn ask_watch(&mut self, name: Name, of_ours: RawFd) {
+    /// Polls a descriptor of ours for each time it becomes readable.
+    pub(super) fn submit_poll_readable(&mut self, name: OpId, of_ours: RawFd) {
         let events = libc::POLLIN as u32;
-        let ask = opcode::PollAdd::new(types::Fd(of_ours), events).multi(true);
-        self.push(ask.build(), name);
+        let sqe = opcode::PollAdd::new(types::Fd(of_ours), events).multi(true);
+        self.push(sqe.build(), name);
     }
 
-    /// Asks for all that arrives, into lent buffers.
-    pub(super) fn ask_receive(&mut self, name: Name, socket: RawFd) {
-        let ask = opcode::RecvMsgMulti::new(types::Fd(socket), &raw const *self.header, GROUP)
-            .ioprio(POLL_FIRST);
-        self.push(ask.build(), name);
+    /// Receives all that arrives into provided buffers, with stamps if `stamped`. Otherwise there is no
+    /// room for control messages, so a process cannot pass us descriptors along a Unix socket.
+    pub(super) fn submit_receive(&mut self, name: OpId, socket: RawFd, stamped: bool) {
+        let header = if stamped {
+            &raw const *self.header
+        } else {
+            &raw const *self.plain_header
+        };
+        let sqe = opcode::RecvMsgMulti::new(types::Fd(socket), header, GROUP).ioprio(POLL_FIRST);
+        self.push(sqe.build(), name);
     }
 
-    /// Asks for the end of an operation: it answers for the last time, unless it has already.
-    pub(super) fn ask_cancel(&mut self, target: Name) {
-        let name = Name {
-            what: What::Cancel,
+    /// Cancels an operation, which then completes for the last time unless it already has.
+    pub(super) fn submit_cancel(&mut self, target: OpId) {
+        let name = OpId {
+            what: target.what.cancel(),
             ..target
         };
-        let ask = opcode::AsyncCancel::new(target.to_u64()).build();
-        self.push(ask.flags(squeue::Flags::SKIP_SUCCESS), name);
+        let sqe = opcode::AsyncCancel::new(target.to_u64()).build();
+        self.push(sqe.flags(squeue::Flags::SKIP_SUCCESS), name);
     }
 
-    fn push(&mut self, ask: squeue::Entry, name: Name) {
-        let ask = ask.user_data(name.to_u64());
-        // SAFETY: the one piece of memory that an operation points to is the header, which lives as long
-        // as the ring, or for ever: see `leak`. The buffers of a receive are lent: see `borrow_from`.
-        unsafe { self.ring.submission().push(&ask) }
-            .expect("the caller asked whether there is room");
+    fn push(&mut self, sqe: squeue::Entry, name: OpId) {
+        let sqe = sqe.user_data(name.to_u64());
+        // SAFETY: the one piece of memory that an operation points to is a header, which lives as long
+        // as the ring or is leaked: see `leak`. The buffers of a receive are provided: see
+        // `register_buffers`.
+        unsafe { self.ring.submission().push(&sqe) }.expect("the caller checked `has_room`");
     }
 
-    /// Hands over what was put down. What the kernel does not take now stays put.
+    /// Submits. What the kernel does not take now stays in the queue.
     pub(super) fn submit(&mut self) {
         if let Err(error) = self.ring.submit() {
-            refused_for_now(error);
+            assert_transient(error);
         }
     }
 
-    /// Sleeps until there is an answer, or until the deadline by CLOCK_MONOTONIC.
+    /// Sleeps until there is a completion, or until the deadline by CLOCK_MONOTONIC.
     pub(super) fn sleep(&mut self, until: Option<Timespec>, now: Timespec) {
         let slept = match until {
             None => self.ring.submit_and_wait(1),
@@ -231,8 +270,8 @@ impl Ring {
                 let mut flags = EnterFlags::EXT_ARG | EnterFlags::GETEVENTS;
                 flags.set(EnterFlags::ABS_TIMER, self.absolute);
                 let put_down = self.ring.submission().len() as u32;
-                // SAFETY: with these flags the argument is what `SubmitArgs` stands for, and it and
-                // the deadline outlive the call.
+                // SAFETY: with these flags the argument is what `SubmitArgs` stands for, and it and the
+                // deadline outlive the call.
                 unsafe {
                     self.ring
                         .submitter()
@@ -241,38 +280,40 @@ impl Ring {
             }
         };
         if let Err(error) = slept {
-            refused_for_now(error);
+            assert_transient(error);
         }
     }
 
-    /// Whether there are answers that were not taken yet.
-    pub(super) fn has_answers(&mut self) -> bool {
+    /// Whether there are completions to take.
+    pub(super) fn has_completions(&mut self) -> bool {
         let overflown = self.ring.submission().cq_overflow();
         overflown || !self.ring.completion().is_empty()
     }
 
-    /// Takes the next answers, at most so many.
-    pub(super) fn take(&mut self, most: usize, into: &mut Vec<Answer>) {
+    /// Takes at most `most` completions.
+    pub(super) fn take(&mut self, most: usize, into: &mut Vec<Completion>) {
         if self.ring.submission().cq_overflow() {
-            // The kernel kept those that had no room, and brings them when it is entered.
+            // The kernel holds those that overflowed and posts them when it is entered.
             self.submit();
         }
-        into.extend(self.ring.completion().take(most).map(|entry| Answer {
-            name: Name::from_u64(entry.user_data()),
+        into.extend(self.ring.completion().take(most).map(|entry| Completion {
+            name: OpId::from_u64(entry.user_data()),
             result: u32::try_from(entry.result()).map_err(|_| -entry.result()),
             buffer: cqueue::buffer_select(entry.flags()),
             more: cqueue::more(entry.flags()),
         }));
     }
 
-    /// Never frees the memory that operations point to: they may still be under way when the ring is gone.
+    /// Never frees the memory that operations point to: they may outlive the ring.
     pub(super) fn leak(&mut self) {
-        // SAFETY: a header of zeroes is a valid one, without name, data or control.
-        let empty = Box::new(unsafe { mem::zeroed() });
-        mem::forget(mem::replace(&mut self.header, empty));
+        for header in [&mut self.header, &mut self.plain_header] {
+            // SAFETY: a header of zeroes is a valid one, without name, data or control.
+            let empty = Box::new(unsafe { mem::zeroed() });
+            mem::forget(mem::replace(header, empty));
+        }
     }
 
-    /// Ends all that is under way and waits until it has ended. The last answers can be taken then.
+    /// Cancels all operations and waits until they have ended. Their last completions can be taken then.
     pub(super) fn cancel_all(&mut self) -> io::Result<()> {
         loop {
             let all = types::CancelBuilder::any();
@@ -281,17 +322,17 @@ impl Ring {
             let result = self.injected.pop_front().map_or(result, Err);
             match result {
                 Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-                // What was not cancelled yet is found again.
+                // The rest is cancelled by the next call.
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 other => return other,
             }
         }
     }
 
-    /// What a receive has written into a buffer of ours.
+    /// Parses a filled buffer.
     pub(super) fn read(&self, buffer: &[u8]) -> Message {
         let message = types::RecvMsgOut::parse(buffer, &self.header)
-            .expect("a buffer holds more than what stands before the bytes");
+            .expect("a buffer is longer than its overhead");
         Message {
             length: message.payload_data().len(),
             stamp: arrival_stamp(message.control_data()),
@@ -312,21 +353,24 @@ impl std::fmt::Debug for Ring {
     }
 }
 
-impl Name {
-    /// The 64 bits that the kernel hands back: three for the kind, 29 for the slot, the rest.
+impl OpId {
+    /// The 64 bits of user data: three for the kind, 29 for the slot, 32 for the serial.
     fn to_u64(self) -> u64 {
         (self.what as u64) << 61 | u64::from(self.slot) << 32 | u64::from(self.serial)
     }
 
     fn from_u64(bits: u64) -> Self {
         let what = match bits >> 61 {
-            0 => What::Ready,
-            1 => What::Receive,
-            2 => What::Timer,
-            3 => What::Bell,
-            _ => What::Cancel,
+            0 => OpKind::Ready,
+            1 => OpKind::Receive,
+            2 => OpKind::Timer,
+            3 => OpKind::Wake,
+            4 => OpKind::Listener,
+            5 => OpKind::CancelReady,
+            6 => OpKind::CancelReceive,
+            _ => OpKind::CancelListener,
         };
-        Name {
+        OpId {
             what,
             slot: (bits >> 32) as u32 & SLOT_MAX,
             serial: bits as u32,
@@ -335,28 +379,28 @@ impl Name {
 }
 
 impl Unavailable {
-    /// What a refused set-up means; `disabled` is the system's setting, where there is one.
+    /// Maps a failed set-up; `disabled` is the value of the sysctl, where it exists.
     fn from_set_up(error: io::Error, disabled: Option<&str>) -> Self {
         match error.raw_os_error() {
             Some(libc::ENOSYS) => Unavailable::Absent,
             Some(libc::EPERM | libc::EACCES) => Unavailable::Forbidden(match disabled {
                 Some(level @ ("1" | "2")) => format!("kernel.io_uring_disabled is {level}"),
-                _ => "a sandbox, perhaps".to_owned(),
+                _ => "possibly by a sandbox".to_owned(),
             }),
-            Some(libc::EINVAL) => Unavailable::Lacks("what Linux 6.0 has"),
+            Some(libc::EINVAL) => Unavailable::Lacks("features of Linux 6.0"),
             _ => Unavailable::Refused(error),
         }
     }
 }
 
-/// The system's word on who may have a ring.
+/// The sysctl that restricts io_uring.
 fn disabled() -> Option<String> {
     let text = fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok()?;
     Some(text.trim().to_owned())
 }
 
-/// An interruption, the end of a sleep, or want of memory: nothing that the next try may not mend.
-fn refused_for_now(error: io::Error) {
+/// Panics unless a retry can succeed: after a signal, a timeout or want of memory.
+fn assert_transient(error: io::Error) {
     let passing = [
         libc::EINTR,
         libc::ETIME,
@@ -368,7 +412,7 @@ fn refused_for_now(error: io::Error) {
         error
             .raw_os_error()
             .is_some_and(|errno| passing.contains(&errno)),
-        "io_uring_enter takes a ring of our own: {error}"
+        "io_uring_enter failed on a valid ring: {error}"
     );
 }
 
@@ -381,36 +425,36 @@ fn span(from: Timespec, to: Timespec) -> Timespec {
     }
 }
 
-/// Where buffers are laid out for the kernel to take, first come first served.
+/// The ring of provided buffers, which the kernel takes in order.
 #[derive(Debug)]
-pub(super) struct Lending {
+pub(super) struct ProvidedRing {
     entries: Pinned,
     count: u16,
-    /// One past the last that was laid out.
+    /// One past the last entry added.
     tail: u16,
 }
 
-impl Lending {
-    /// Room for at least so many, at most [`LENT_MAX`].
+impl ProvidedRing {
+    /// Room for at least `count` buffers, at most [`PROVIDED_MAX`].
     pub(super) fn new(count: usize) -> Self {
-        let count = count.clamp(1, LENT_MAX).next_power_of_two();
+        let count = count.clamp(1, PROVIDED_MAX).next_power_of_two();
         let layout = Layout::from_size_align(count * size_of::<types::BufRingEntry>(), PAGE)
             .expect("half a megabyte at most");
-        Lending {
+        ProvidedRing {
             entries: Pinned::new(layout),
             count: count as u16,
             tail: 0,
         }
     }
 
-    /// Lays a buffer out. The kernel sees it after the next `publish`.
+    /// Adds a buffer. The kernel sees it after the next `publish`.
     ///
     /// # Safety
-    /// The memory is the kernel's to write to until an answer names it.
-    pub(super) unsafe fn lay_out(&mut self, at: NonNull<u8>, length: usize, id: u16) {
+    /// The kernel may write to the memory until a completion names it.
+    pub(super) unsafe fn add(&mut self, at: NonNull<u8>, length: usize, id: u16) {
         let place = usize::from(self.tail & (self.count - 1));
-        // SAFETY: the place is within the ring, which is zeroed memory at least. Field by field:
-        // the first entry's last one is the tail that the kernel reads.
+        // SAFETY: the entry is within the ring, which is zeroed memory at least. Field by field: the
+        // first entry's last one is the tail that the kernel reads.
         unsafe {
             let entry = &mut *self.entries().add(place);
             entry.set_addr(at.as_ptr() as u64);
@@ -420,14 +464,14 @@ impl Lending {
         self.tail = self.tail.wrapping_add(1);
     }
 
-    /// Shows the kernel what was laid out.
+    /// Makes added buffers visible to the kernel.
     pub(super) fn publish(&self) {
         // SAFETY: the tail lies within the first entry, aligned, and is written nowhere else.
         let tail = unsafe { &*types::BufRingEntry::tail(self.entries()).cast::<AtomicU16>() };
         tail.store(self.tail, Ordering::Release);
     }
 
-    /// Never frees the memory: the kernel may still read it.
+    /// Never frees the memory: the kernel can still read it.
     pub(super) fn leak(&mut self) {
         self.entries.leak();
     }
@@ -437,30 +481,30 @@ impl Lending {
     }
 }
 
-/// How many buffers the kernel can be lent at once.
-pub(super) const LENT_MAX: usize = 1 << 15;
+/// Buffers that can be provided at once.
+pub(super) const PROVIDED_MAX: usize = 1 << 15;
 
-/// What stands in a buffer before the bytes: the kernel's own header, and the control message.
+/// What precedes the bytes in a buffer: the kernel's header and the control messages.
 pub(super) const OVERHEAD: usize = 16 + CONTROL;
 
-/// The highest slot that a name has room for.
+/// The highest slot that fits into the user data.
 pub(super) const SLOT_MAX: u32 = (1 << 29) - 1;
 
 /// Room for the control message of three stamps.
 const CONTROL: usize = 64;
 
-/// Operations that one system call hands over. More of them take more calls.
-const QUESTIONS: u32 = 256;
+/// Operations per system call. More of them take more calls.
+const SUBMISSIONS_MAX: u32 = 256;
 
-/// Our one group of buffers.
+/// Our only buffer group.
 const GROUP: u16 = 0;
 
-/// IORING_RECVSEND_POLL_FIRST: a socket that has just been opened has nothing to read.
+/// IORING_RECVSEND_POLL_FIRST: a new socket has nothing to read yet.
 const POLL_FIRST: u16 = 1;
 
 const SECOND: i128 = 1_000_000_000;
 
-/// Any page size there is divides it.
+/// A multiple of any page size.
 const PAGE: usize = 65_536;
 
 #[cfg(test)]
@@ -468,23 +512,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_comes_back_as_it_went() {
+    fn an_operation_id_survives_its_encoding() {
         for what in [
-            What::Ready,
-            What::Receive,
-            What::Timer,
-            What::Bell,
-            What::Cancel,
+            OpKind::Ready,
+            OpKind::Receive,
+            OpKind::Timer,
+            OpKind::Wake,
+            OpKind::Listener,
+            OpKind::CancelReady,
+            OpKind::CancelReceive,
+            OpKind::CancelListener,
         ] {
             for (slot, serial) in [(0, 0), (7, u32::MAX), (SLOT_MAX, 1)] {
-                let name = Name { what, slot, serial };
-                assert_eq!(Name::from_u64(name.to_u64()), name);
+                let name = OpId { what, slot, serial };
+                assert_eq!(OpId::from_u64(name.to_u64()), name);
             }
         }
     }
 
     #[test]
-    fn a_refusal_says_what_is_missing_or_who_forbids_it() {
+    fn the_error_names_what_is_missing_or_forbidden() {
         let check = |errno, disabled, said: &str| {
             let error = io::Error::from_raw_os_error(errno);
             assert_eq!(Unavailable::from_set_up(error, disabled).to_string(), said);
@@ -498,12 +545,12 @@ mod tests {
         check(
             libc::EPERM,
             Some("0"),
-            "io_uring is forbidden here (a sandbox, perhaps)",
+            "io_uring is forbidden here (possibly by a sandbox)",
         );
         check(
             libc::EINVAL,
             Some("0"),
-            "this kernel's io_uring lacks what Linux 6.0 has",
+            "this kernel's io_uring lacks features of Linux 6.0",
         );
         let text = Unavailable::from_set_up(io::Error::from_raw_os_error(libc::EMFILE), None);
         assert!(text.to_string().contains("open files"), "{text}");

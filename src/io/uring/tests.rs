@@ -1,4 +1,4 @@
-//! What only a ring can do, and what only a ring can do wrong.
+//! Tests of the io_uring back end alone.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -9,7 +9,7 @@ use super::pinned::{DROPPED, Dropped};
 use super::*;
 use crate::io::{Clock, Stamp};
 
-/// A back end, unless this kernel has none of this kind for us.
+/// A back end, unless io_uring is unavailable.
 fn uring(settings: Settings) -> Option<Uring> {
     Uring::new(settings)
         .inspect_err(|reason| crate::base::loud::skip(reason))
@@ -23,7 +23,7 @@ fn token(slot: u32) -> Token {
     }
 }
 
-/// A connection and its other end.
+/// A connection and its peer.
 fn connected(io: &mut Uring, slot: u32) -> TcpStream {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     io.connect(token(slot), listener.local_addr().expect("an address"));
@@ -32,39 +32,39 @@ fn connected(io: &mut Uring, slot: u32) -> TcpStream {
     peer.set_nodelay(true).expect("it is a TCP socket");
     let mut events = Vec::new();
     while events.is_empty() {
-        io.wait(Some(io.now() + PATIENCE), &mut events);
+        io.wait(Some(io.now() + TIMEOUT), &mut events);
     }
     io.submit();
     assert!(matches!(events[..], [Event::Connected { .. }]));
     peer
 }
 
-/// The next arrivals, until there were so many bytes: their lengths and stamps.
+/// The next arrivals, up to so many bytes: lengths and stamps.
 fn arrivals(io: &mut Uring, mut bytes: usize) -> Vec<(usize, Stamp)> {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut events = Vec::new();
-    let patient_until = io.now() + PATIENCE;
+    let give_up_at = io.now() + TIMEOUT;
     while bytes > 0 {
-        assert!(io.now() < patient_until, "waited in vain");
+        assert!(io.now() < give_up_at, "timed out");
         io.submit();
-        io.wait(Some(patient_until), &mut events);
+        io.wait(Some(give_up_at), &mut events);
         for event in events.drain(..) {
             match event {
                 Event::Received { chunk, stamp, .. } => {
                     bytes -= io.bytes(&chunk).len();
-                    told.push((io.bytes(&chunk).len(), stamp));
+                    reported.push((io.bytes(&chunk).len(), stamp));
                     io.release(chunk);
                 }
                 other => panic!("{other:?}"),
             }
         }
     }
-    told
+    reported
 }
 
 #[test]
-fn each_segment_keeps_its_own_stamp_while_we_are_busy() {
-    // Where others had the processor all the time segments are found together, and it is told.
+fn each_segment_keeps_its_own_stamp_while_the_thread_is_busy() {
+    // Where other processes keep the processor, segments are found together, and the stamp says so.
     let each_alone = (0..20).any(|_| match uring(Settings::default()) {
         Some(mut io) => busy_while_four_segments_come(&mut io),
         None => true,
@@ -72,7 +72,7 @@ fn each_segment_keeps_its_own_stamp_while_we_are_busy() {
     assert!(each_alone);
 }
 
-/// Whether four segments were told one by one. What is told as exact has to be.
+/// Whether four segments were reported one by one. Those reported as exact must be.
 fn busy_while_four_segments_come(io: &mut Uring) -> bool {
     let mut peer = connected(io, 0);
     let gap = Duration::from_millis(10);
@@ -83,29 +83,29 @@ fn busy_while_four_segments_come(io: &mut Uring) -> bool {
         }
         peer
     });
-    // Awake and asleep, but not looking.
+    // On the processor, without looking.
     let busy_until = io.now() + gap * 3;
     while io.now() < busy_until {
         std::hint::spin_loop();
     }
     let _peer = talk.join().expect("it talked");
-    let told = arrivals(io, 4);
-    for (length, stamp) in &told {
+    let reported = arrivals(io, 4);
+    for (length, stamp) in &reported {
         assert_eq!(stamp.clock, Clock::Kernel);
-        assert!(*length == 1 || stamp.is_bound(), "{told:?}");
+        assert!(*length == 1 || stamp.is_bound(), "{reported:?}");
     }
-    if told.len() < 4 {
+    if reported.len() < 4 {
         return false;
     }
-    for two in told.windows(2) {
+    for two in reported.windows(2) {
         let apart = two[1].1.at.saturating_since(two[0].1.at);
         assert!(apart >= gap, "{apart:?}");
     }
-    told.iter().all(|(_, stamp)| !stamp.is_bound())
+    reported.iter().all(|(_, stamp)| !stamp.is_bound())
 }
 
 #[test]
-fn what_lay_unseen_while_nobody_received_is_a_bound() {
+fn the_stamp_of_segments_that_waited_without_a_receive_is_a_bound() {
     let Some(mut io) = uring(Settings::default()) else {
         return;
     };
@@ -121,7 +121,7 @@ fn what_lay_unseen_while_nobody_received_is_a_bound() {
         panic!("two segments and one look");
     };
     assert_eq!((stamp.clock, stamp.is_bound()), (Clock::Kernel, true));
-    // A single one is what it was, whenever it is found.
+    // The stamp of a single segment is exact, however late it is found.
     io.set_reading(token(0), false);
     io.submit();
     peer.write_all(b"!").expect("we listen, some time");
@@ -136,40 +136,75 @@ fn what_lay_unseen_while_nobody_received_is_a_bound() {
 }
 
 #[test]
-fn a_receive_whose_cancel_was_refused_is_cancelled_again() {
+fn a_receive_whose_cancel_failed_is_cancelled_again() {
     let Some(mut io) = uring(Settings::default()) else {
         return;
     };
     let mut peer = connected(&mut io, 0);
     io.set_reading(token(0), false);
-    // The kernel cannot do it at this moment.
-    let Some(Ask::Cancel(receive)) = io.asks.pop() else {
+    // The kernel cannot cancel at this moment.
+    let Some(Submission::Cancel(receive)) = io.submissions.pop() else {
         panic!("what is not to be read is not to be received");
     };
-    let what = What::Cancel;
-    io.answers = vec![Answer {
-        name: Name { what, ..receive },
+    let what = OpKind::CancelReceive;
+    io.completions = vec![Completion {
+        name: OpId { what, ..receive },
         result: Err(libc::EALREADY),
         buffer: None,
         more: false,
     }];
     let mut events = Vec::new();
-    io.handle_answers(io.now(), &mut events);
+    io.handle_completions(io.now(), &mut events);
     io.submit();
     peer.write_all(b"!").expect("there is room for it");
     io.wait(Some(io.now() + Duration::from_millis(20)), &mut events);
-    let State::Open(connection) = &io.entries[0].state else {
+    let Some(connection) = io.sockets.at(0).open() else {
         panic!("it is open");
     };
-    assert_eq!(connection.receive, Receive::Off);
-    assert!(connection.untold.is_empty(), "nobody received it");
-    // What it said is still there.
+    assert_eq!(connection.input.receive, Receive::Off);
+    assert!(
+        connection.input.unreported.is_empty(),
+        "no receive is active"
+    );
+    // The bytes are still there.
     io.set_reading(token(0), true);
     assert_eq!(arrivals(&mut io, 1)[0].0, 1);
 }
 
 #[test]
-fn more_is_asked_for_at_once_than_the_ring_holds() {
+fn the_failed_cancel_of_a_listener_cancels_that_again_and_nothing_else() {
+    let Some(mut io) = uring(Settings::default()) else {
+        return;
+    };
+    let _peer = connected(&mut io, 0);
+    // A socket in the slot that is the listener's index, whose receive is being cancelled.
+    io.set_reading(token(0), false);
+    io.submissions.clear();
+    let serial = io.sockets.at(0).serial();
+    let mut check = |errno, expected: &[OpKind]| {
+        io.completions = vec![Completion {
+            name: OpId {
+                what: OpKind::CancelListener,
+                slot: 0,
+                serial,
+            },
+            result: Err(errno),
+            buffer: None,
+            more: false,
+        }];
+        io.handle_completions(io.now(), &mut Vec::new());
+        let cancelled = io.submissions.drain(..).map(|submission| match submission {
+            Submission::Cancel(name) => name.what,
+            Submission::Start(name) => panic!("{name:?} is started"),
+        });
+        assert_eq!(cancelled.collect::<Vec<_>>(), expected, "{errno}");
+    };
+    check(libc::ENOENT, &[]);
+    check(libc::EALREADY, &[OpKind::Listener]);
+}
+
+#[test]
+fn more_operations_are_submitted_than_the_ring_holds() {
     let Some(mut io) = uring(Settings::default()) else {
         return;
     };
@@ -180,36 +215,36 @@ fn more_is_asked_for_at_once_than_the_ring_holds() {
         io.open_datagram(token(slot), to);
         io.send(token(slot), b"?", false);
     }
-    assert_eq!(io.asks.len(), sockets as usize);
+    assert_eq!(io.submissions.len(), sockets as usize);
     io.submit();
-    assert!(io.asks.is_empty());
+    assert!(io.submissions.is_empty());
     assert_eq!(io.receiving, sockets as usize);
-    let mut heard = 0;
+    let mut received = 0;
     let mut events = Vec::new();
-    // Not all of them fit into the other side's buffer at once.
+    // The peer's buffer may not hold all of them at once.
     echo.set_read_timeout(Some(Duration::from_millis(50)))
         .expect("it is some time");
     while let Ok((_, from)) = echo.recv_from(&mut [0]) {
         echo.send_to(b"!", from).expect("we are there");
-        heard += 1;
+        received += 1;
     }
-    assert!(heard > 100);
-    let patient_until = io.now() + PATIENCE;
-    while heard > 0 {
-        assert!(io.now() < patient_until, "waited in vain");
-        io.wait(Some(patient_until), &mut events);
+    assert!(received > 100);
+    let give_up_at = io.now() + TIMEOUT;
+    while received > 0 {
+        assert!(io.now() < give_up_at, "timed out");
+        io.wait(Some(give_up_at), &mut events);
         for event in events.drain(..) {
             match event {
                 Event::Received { chunk, .. } => io.release(chunk),
                 other => panic!("{other:?}"),
             }
-            heard -= 1;
+            received -= 1;
         }
     }
 }
 
 #[test]
-fn what_came_for_a_slots_former_user_is_not_told_to_the_next() {
+fn bytes_for_a_slots_former_socket_are_not_reported_for_the_next() {
     let Some(mut io) = uring(Settings::default()) else {
         return;
     };
@@ -218,7 +253,7 @@ fn what_came_for_a_slots_former_user_is_not_told_to_the_next() {
     io.open_datagram(token(0), to);
     io.send(token(0), b"?", false);
     io.submit();
-    let (_, from) = peer.recv_from(&mut [0]).expect("we asked");
+    let (_, from) = peer.recv_from(&mut [0]).expect("we sent_at");
     peer.send_to(b"!", from).expect("we are there");
     thread::sleep(Duration::from_millis(20));
     io.close(token(0), Close::Finish);
@@ -237,7 +272,7 @@ fn what_came_for_a_slots_former_user_is_not_told_to_the_next() {
 }
 
 #[test]
-fn nothing_is_under_way_when_the_memory_goes() {
+fn no_receive_is_active_when_the_buffers_are_freed() {
     let Some(mut io) = uring(Settings::default()) else {
         return;
     };
@@ -251,7 +286,7 @@ fn nothing_is_under_way_when_the_memory_goes() {
 }
 
 #[test]
-fn the_memory_stays_where_receives_cannot_be_ended() {
+fn the_buffers_are_leaked_when_receives_cannot_be_ended() {
     let check = |spoil: fn(&mut Uring), expected: fn(usize) -> Dropped| {
         let Some(mut io) = uring(Settings::default()) else {
             return;
@@ -260,7 +295,7 @@ fn the_memory_stays_where_receives_cannot_be_ended() {
         peer.write_all(&[b'x'; 100_000]).expect("we listen");
         let blocks = io.buffers.blocks() + 1;
         spoil(&mut io);
-        // Whoever drops it, also where another thread asked for the receives.
+        // On another thread than the one that submitted the receives.
         let dropped = thread::spawn(move || {
             drop(io);
             DROPPED.take()
@@ -280,12 +315,12 @@ fn the_memory_stays_where_receives_cannot_be_ended() {
         io.ring.injected.push_back(error);
     };
     check(failing, leaked);
-    // One that never gives its last answer.
+    // A receive that never completes for the last time.
     check(|io| io.receiving += 1, leaked);
 }
 
 #[test]
-fn a_flood_is_told_by_shares_and_comes_to_its_end() {
+fn a_flood_is_reported_in_shares_until_its_end() {
     let settings = Settings {
         read_budget: 50_000,
         buffer_bytes: 1000,
@@ -305,11 +340,11 @@ fn a_flood_is_told_by_shares_and_comes_to_its_end() {
     thread::sleep(Duration::from_millis(50));
     let mut events = Vec::new();
     let mut bytes = 0;
-    let patient_until = io.now() + PATIENCE;
+    let give_up_at = io.now() + TIMEOUT;
     while bytes < 3_000_000 {
-        assert!(io.now() < patient_until, "waited in vain");
+        assert!(io.now() < give_up_at, "timed out");
         io.submit();
-        io.wait(Some(patient_until), &mut events);
+        io.wait(Some(give_up_at), &mut events);
         let before = bytes;
         for event in events.drain(..) {
             match event {
@@ -320,14 +355,14 @@ fn a_flood_is_told_by_shares_and_comes_to_its_end() {
                 other => panic!("{other:?}"),
             }
         }
-        // The last of them may exceed the share.
+        // The last buffer may exceed the share.
         assert!(bytes - before < 51_000, "{} in one turn", bytes - before);
     }
     talk.join().expect("it talked");
 }
 
 #[test]
-fn a_flood_is_not_received_while_more_than_its_share_is_untold() {
+fn a_flood_is_not_received_while_more_than_its_share_is_unreported() {
     let settings = Settings {
         read_budget: 20_000,
         buffer_bytes: 1000,
@@ -340,10 +375,10 @@ fn a_flood_is_not_received_while_more_than_its_share_is_untold() {
     let talk = thread::spawn(move || while peer.write_all(&[b'x'; 100_000]).is_ok() {});
     let mut events = Vec::new();
     let mut stopped = 0;
-    let patient_until = io.now() + PATIENCE;
+    let give_up_at = io.now() + TIMEOUT;
     while stopped < 50 {
-        assert!(io.now() < patient_until, "it is received for good");
-        io.wait(Some(patient_until), &mut events);
+        assert!(io.now() < give_up_at, "the receive never stops");
+        io.wait(Some(give_up_at), &mut events);
         io.submit();
         for event in events.drain(..) {
             match event {
@@ -351,12 +386,16 @@ fn a_flood_is_not_received_while_more_than_its_share_is_untold() {
                 other => panic!("{other:?}"),
             }
         }
-        let State::Open(connection) = &io.entries[0].state else {
-            panic!("nobody ended it");
+        let Some(connection) = io.sockets.at(0).open() else {
+            panic!("it is open");
         };
-        if connection.untold.bytes() >= 20_000 {
-            let received = matches!(connection.receive, Receive::Queued | Receive::Armed);
-            assert!(!received, "with {} untold", connection.untold.bytes());
+        if connection.input.unreported.bytes() >= 20_000 {
+            let received = matches!(connection.input.receive, Receive::Queued | Receive::Armed);
+            assert!(
+                !received,
+                "with {} unreported",
+                connection.input.unreported.bytes()
+            );
             stopped += 1;
         }
     }
@@ -365,5 +404,5 @@ fn a_flood_is_not_received_while_more_than_its_share_is_untold() {
     talk.join().expect("it talked until it was reset");
 }
 
-/// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than any step takes on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(20);

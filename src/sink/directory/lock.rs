@@ -1,4 +1,4 @@
-//! The lock of an output directory, which the kernel releases when its owner dies.
+//! The lock of an output directory, which the kernel releases when its process ends.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -12,54 +12,53 @@ use rustix::io::Errno;
 
 use crate::base::time::Wall;
 
-/// An output directory that no other crawl may write to as long as this lives.
+/// Prevents other crawls from writing to an output directory while this value exists.
 ///
-/// It is a `flock` on a file in the directory, `.argiope-lock`. The kernel releases it when the process
-/// dies, however it dies; the file that is then left behind locks nothing. Dropped, it takes the file
-/// away, if it is still its own: where the directory was deleted, another crawl may have locked a new
-/// file since.
+/// It is a `flock` on the file `.argiope-lock` in the directory. The kernel releases it when the
+/// process ends, even by a crash; a leftover file locks nothing. Dropping deletes the file if it is
+/// still ours: if the directory was deleted, another crawl may have locked a new file since.
 #[derive(Debug)]
-#[must_use = "dropped at once it locks nothing"]
+#[must_use = "if it is dropped, the directory is no longer locked"]
 pub struct DirectoryLock {
     path: PathBuf,
     file: File,
     folder: PathBuf,
-    /// Kept open, so that no new directory gets the same number.
+    /// Kept open, so that no new directory gets the same inode number.
     directory: File,
 }
 
-/// Who holds the lock of a directory.
+/// The owner of a directory's lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Owner {
-    /// Its process and its host, as it named them: `process 4711 on crawler.test`. Empty where it
-    /// has not written them yet.
+    /// Its process and host, as written by it: `process 4711 on crawler.test`. Empty if it has not
+    /// written them yet.
     pub name: String,
-    /// Since when, by the clock of the file system; the epoch where that does not say.
+    /// Start of ownership by the clock of the file system; the epoch if unknown.
     pub since: Wall,
 }
 
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self.name.as_str() {
-            "" => "a process that has just begun",
+            "" => "a process that has just started",
             name => name,
         };
         write!(f, "{name}, since {}", self.since)
     }
 }
 
-/// What came of trying to lock a directory.
+/// Result of trying to lock a directory.
 #[derive(Debug)]
 pub(super) enum Locked {
-    /// It is ours.
+    /// Locked by us.
     Ours(DirectoryLock),
-    /// It is another's.
+    /// Locked by another process.
     Others(Owner),
 }
 
 impl DirectoryLock {
-    /// Locks a directory that exists, without waiting.
+    /// Locks an existing directory, without waiting.
     pub(super) fn take(folder: &Path) -> io::Result<Locked> {
         let path = folder.join(NAME);
         let directory = OpenOptions::new()
@@ -72,12 +71,12 @@ impl DirectoryLock {
                 Ok(()) => {}
                 Err(Errno::WOULDBLOCK) => return Ok(Locked::Others(owner(&mut file)?)),
                 Err(error @ (Errno::NOLCK | Errno::NOTSUP | Errno::NOSYS)) => log::warn!(
-                    "{} cannot be locked ({error}): nothing keeps a second crawl from writing there",
+                    "{} cannot be locked ({error}): a second crawl could write there too",
                     folder.display()
                 ),
                 Err(error) => return Err(error.into()),
             }
-            // Its last owner may have taken it away between opening and locking.
+            // Its last owner may have deleted it between opening and locking.
             if is_at(&file, &path)? {
                 file.set_len(0)?;
                 writeln!(file, "process {} on {}", std::process::id(), host())?;
@@ -90,24 +89,24 @@ impl DirectoryLock {
             }
         }
         Err(io::Error::other(format!(
-            "{NAME} is made and taken away again and again"
+            "{NAME} was created and deleted repeatedly by other processes"
         )))
     }
 
-    /// Whether the directory is still ours to write to, at its path. It is not once it was deleted,
-    /// moved or replaced, or another crawl has locked it since our file was deleted. That our file alone
-    /// was deleted changes nothing.
+    /// Returns whether the directory is still ours to write to, at its path: it was not deleted,
+    /// moved or replaced, and no other crawl has locked it after our file was deleted. Deleting
+    /// only our file changes nothing.
     ///
-    /// Calls the file system and waits for it.
+    /// Makes blocking calls to the file system.
     pub fn is_held(&self) -> bool {
-        // What cannot be looked at is left for the writing to fail at.
+        // If it cannot be checked, writing will fail anyway.
         let is_there = is_at_or(&self.directory, fs::metadata(&self.folder), false);
         is_there && is_at_or(&self.file, fs::symlink_metadata(&self.path), true)
     }
 
-    /// Where the directory is now, as long as it is ours to write to: it may have been moved.
+    /// The present path of the directory while it is ours to write to: it may have been moved.
     ///
-    /// Calls the file system and waits for it.
+    /// Makes blocking calls to the file system.
     pub fn folder(&self) -> Option<PathBuf> {
         if self.is_held() {
             return Some(self.folder.clone());
@@ -122,7 +121,7 @@ impl DirectoryLock {
 
 impl Drop for DirectoryLock {
     fn drop(&mut self) {
-        // While it is still locked: afterwards it may be another's.
+        // While it is still locked: afterwards it may belong to another crawl.
         if let Some(folder) = self.folder()
             && is_at(&self.file, &folder.join(NAME)).unwrap_or(false)
         {
@@ -141,7 +140,7 @@ fn open(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Whether the path still leads to this file.
+/// Returns whether the path still leads to this file.
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     let ours = file.metadata()?;
     match fs::symlink_metadata(path) {
@@ -151,7 +150,8 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Whether this is the same file; `missing` where there is none, and true where that cannot be determined.
+/// Returns whether this is the same file; `missing` if there is none, and true if that cannot be
+/// determined.
 fn is_at_or(file: &File, there: io::Result<fs::Metadata>, missing: bool) -> bool {
     match (file.metadata(), there) {
         (Ok(ours), Ok(there)) => (there.dev(), there.ino()) == (ours.dev(), ours.ino()),
@@ -162,7 +162,7 @@ fn is_at_or(file: &File, there: io::Result<fs::Metadata>, missing: bool) -> bool
 
 fn owner(file: &mut File) -> io::Result<Owner> {
     let mut text = String::new();
-    // Whatever else it may be, it is not to be shown.
+    // If the content is not text, it is not displayed.
     let _ = file.take(NAME_BYTES).read_to_string(&mut text);
     let name = text.lines().next().unwrap_or_default();
     let meta = file.metadata()?;
@@ -181,13 +181,13 @@ fn host() -> String {
     }
 }
 
-/// The file that is locked.
+/// Name of the locked file.
 pub(super) const NAME: &str = ".argiope-lock";
 
-/// How often it is opened anew where others take it away.
+/// Number of tries if other processes keep deleting the file.
 const TRIES: usize = 100;
 
-/// More than a process number and the name of a host take.
+/// Longer than a process id with a host name.
 const NAME_BYTES: u64 = 512;
 
 #[cfg(test)]
@@ -199,10 +199,10 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_has_one_owner_whose_name_others_are_told() {
+    fn a_directory_has_one_owner_and_others_get_its_name() {
         let folder = tempfile::tempdir().unwrap();
         let Locked::Ours(lock) = take(folder.path()) else {
-            panic!("nobody has it");
+            panic!("it is not locked");
         };
         let Locked::Others(owner) = take(folder.path()) else {
             panic!("it has an owner");
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_left_behind_locks_nothing() {
+    fn a_leftover_lock_file_locks_nothing() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(
             folder.path().join(NAME),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_was_replaced_is_held_no_more_and_its_lock_left_alone() {
+    fn a_replaced_directory_is_no_longer_held_and_its_lock_is_kept() {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("out");
         let locked = || {
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_at_once_one_gets_it_and_none_is_locked_twice() {
+    fn of_many_concurrent_lockers_one_at_a_time_succeeds() {
         let folder = tempfile::tempdir().unwrap();
         let held = std::sync::atomic::AtomicUsize::new(0);
         let order = std::sync::atomic::Ordering::SeqCst;

@@ -1,4 +1,4 @@
-//! Lines, records and their files on a disk in memory.
+//! Lines, records and their files on an in-memory disk.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use super::*;
 use crate::sink::page::samples;
 use crate::throttle::decision::sample;
 
-/// A disk in memory that does one job when asked to. It does not compress.
+/// An in-memory disk that performs one job per call. It does not compress.
 #[derive(Default)]
 struct Disk {
     todo: VecDeque<DiskJob>,
     open: BTreeMap<FileId, String>,
     files: BTreeMap<String, Vec<u8>>,
-    /// From now on nothing can be written.
+    /// From now on every write fails.
     full: bool,
 }
 
@@ -70,7 +70,7 @@ impl Disk {
         })
     }
 
-    /// Does one job and tells the sink.
+    /// Performs one job and reports it to the sink.
     fn turn(&mut self, sink: &mut FileSink) -> bool {
         let Some(done) = self.step() else {
             return false;
@@ -151,7 +151,7 @@ fn a_line_points_to_the_record_of_its_reply() {
 }
 
 #[test]
-fn lines_stand_in_the_order_of_finishing_though_some_wait_for_their_record() {
+fn lines_are_written_in_order_although_some_wait_for_their_record() {
     let (mut sink, mut disk) = (FileSink::new(with_warc()), Disk::default());
     for id in 1..=9 {
         let mut page = samples::page(id);
@@ -194,7 +194,7 @@ fn a_sink_is_not_done_before_its_last_byte_is_synced() {
 }
 
 #[test]
-fn a_slow_disk_makes_the_sink_say_wait() {
+fn a_slow_disk_causes_backpressure() {
     let options = FileSinkOptions {
         held_max: 1_000_000,
         ..with_warc()
@@ -240,7 +240,7 @@ fn lines_are_handed_over_in_batches_and_when_flushed() {
     assert_eq!(sizes.len(), 2);
 }
 
-/// Twenty pages into small files, on a disk that does so many jobs after each page.
+/// Writes twenty pages to small files, on a disk that performs this many jobs after each page.
 fn small_files(jobs_per_page: usize) -> BTreeMap<String, Vec<u8>> {
     let mut options = with_warc();
     options.warc.as_mut().unwrap().size_max = 20_000;
@@ -255,7 +255,7 @@ fn small_files(jobs_per_page: usize) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[test]
-fn the_next_file_begins_before_one_outgrows_its_limit() {
+fn a_new_file_is_started_before_the_size_limit_is_exceeded() {
     let warcs = small_files(100);
     assert!(warcs.len() > 1);
     for (serial, (name, bytes)) in warcs.iter().enumerate() {
@@ -275,7 +275,7 @@ fn the_next_file_begins_before_one_outgrows_its_limit() {
 }
 
 #[test]
-fn files_are_divided_the_same_however_slow_the_disk_is() {
+fn files_are_split_the_same_with_any_disk_speed() {
     let at_once = small_files(100);
     for jobs_per_page in [0, 1, 2, 3] {
         assert!(
@@ -286,7 +286,7 @@ fn files_are_divided_the_same_however_slow_the_disk_is() {
 }
 
 #[test]
-fn a_file_that_is_being_written_says_so_by_its_name() {
+fn a_file_being_written_has_a_temporary_name() {
     let (mut sink, mut disk) = (FileSink::new(with_warc()), Disk::default());
     disk.put(&mut sink, samples::page(1));
     while disk.turn(&mut sink) {}
@@ -300,7 +300,7 @@ fn a_file_that_is_being_written_says_so_by_its_name() {
 }
 
 #[test]
-fn a_chunked_reply_has_no_payload_digest_and_a_plain_one_has_it() {
+fn only_a_reply_without_chunks_has_a_payload_digest() {
     let check = |chunked, expected: usize| {
         let (mut sink, mut disk) = (FileSink::new(with_warc()), Disk::default());
         let mut page = samples::reply(1, "HTTP/1.1 200 OK\r\n\r\n", b"5\r\nhello\r\n0\r\n\r\n");
@@ -322,7 +322,7 @@ fn a_chunked_reply_has_no_payload_digest_and_a_plain_one_has_it() {
 }
 
 #[test]
-fn a_reply_whose_head_readers_do_not_end_alike_has_no_payload_digest() {
+fn a_reply_with_an_ambiguous_head_end_has_no_payload_digest() {
     let check = |head: &str, expected: usize| {
         let (mut sink, mut disk) = (FileSink::new(with_warc()), Disk::default());
         disk.put(&mut sink, samples::reply(1, head, b"hello"));
@@ -348,7 +348,7 @@ fn a_reply_whose_head_readers_do_not_end_alike_has_no_payload_digest() {
 }
 
 #[test]
-fn a_request_that_got_no_head_leaves_no_response_record() {
+fn a_request_without_a_reply_head_has_no_response_record() {
     let (mut sink, mut disk) = (FileSink::new(with_warc()), Disk::default());
     let mut page = samples::page(1);
     page.response_bytes.clear();
@@ -368,7 +368,7 @@ fn a_request_that_got_no_head_leaves_no_response_record() {
 }
 
 #[test]
-fn metadata_holds_what_the_bytes_do_not_tell() {
+fn metadata_contains_what_is_not_in_the_bytes() {
     let (mut sink, mut disk) = (FileSink::new(with_warc()), Disk::default());
     let mut page = samples::page(7);
     page.parent = Some(3);
@@ -391,7 +391,7 @@ fn metadata_holds_what_the_bytes_do_not_tell() {
 }
 
 #[test]
-fn a_full_disk_is_named_with_its_file_and_the_sink_still_ends() {
+fn a_full_disk_is_reported_with_its_file_and_the_sink_still_ends() {
     let (mut sink, mut disk) = (FileSink::new(with_warc()), Disk::default());
     disk.put(&mut sink, samples::page(1));
     disk.full = true;
@@ -405,11 +405,14 @@ fn a_full_disk_is_named_with_its_file_and_the_sink_still_ends() {
     let urls: Vec<&str> = unwritten.iter().map(|request| &*request.url).collect();
     assert_eq!(urls, [samples::page(1).url]);
     assert!(disk.files["out/results.jsonl"].is_empty());
-    assert!(sink.take_unwritten().is_empty(), "each is given once");
+    assert!(
+        sink.take_unwritten().is_empty(),
+        "each request is returned once"
+    );
 }
 
 #[test]
-fn a_line_whose_record_cannot_be_written_is_not_written_either() {
+fn a_line_is_not_written_if_its_record_cannot_be() {
     let (mut sink, mut disk) = (FileSink::new(with_warc()), Disk::default());
     disk.put(&mut sink, samples::page(1));
     while disk.turn(&mut sink) {}
@@ -435,7 +438,7 @@ fn lines_to_standard_output_need_no_file() {
     let mut jobs = Vec::new();
     sink.finish(&mut jobs);
     disk.todo.extend(jobs);
-    assert!(!sink.is_done(), "the line is still on its way");
+    assert!(!sink.is_done(), "the line is not written yet");
     while disk.turn(&mut sink) {}
     assert!(sink.is_done());
     assert_eq!(disk.ids("-"), [1]);
@@ -443,7 +446,7 @@ fn lines_to_standard_output_need_no_file() {
 }
 
 #[test]
-fn a_line_to_standard_output_goes_at_once_and_others_gather_while_it_is_written() {
+fn a_line_to_standard_output_is_written_at_once_and_later_ones_are_batched() {
     let (mut sink, mut disk) = (
         FileSink::new(FileSinkOptions {
             results: Results::Stdout,
@@ -458,18 +461,18 @@ fn a_line_to_standard_output_goes_at_once_and_others_gather_while_it_is_written(
             .count()
     };
     disk.put(&mut sink, samples::page(1));
-    assert_eq!(batches(&disk), 1, "nobody says when the next comes");
+    assert_eq!(batches(&disk), 1, "the next line may be far off");
     disk.put(&mut sink, samples::page(2));
     disk.put(&mut sink, samples::page(3));
     assert_eq!(batches(&disk), 1, "one is being written");
     while disk.ids_on_stdout().len() < 3 {
-        assert!(disk.turn(&mut sink), "they follow by themselves");
+        assert!(disk.turn(&mut sink), "they follow without a flush");
     }
     assert_eq!(disk.ids_on_stdout(), [1, 2, 3]);
 }
 
 #[test]
-fn jobs_of_others_are_none_of_its_business() {
+fn jobs_of_other_owners_are_ignored() {
     let (mut sink, mut disk) = (FileSink::new(with_warc()), Disk::default());
     disk.put(&mut sink, samples::page(1));
     let held = sink.held();
@@ -503,7 +506,7 @@ fn decide(disk: &mut Disk, sink: &mut FileSink, id: u64) {
 }
 
 #[test]
-fn decisions_have_a_file_of_their_own_where_it_is_wanted_and_none_else() {
+fn decisions_are_written_to_their_own_file_only_if_enabled() {
     let mut disk = Disk::default();
     let mut sink = FileSink::new(FileSinkOptions {
         warc: Some(WarcOptions::new("spider_1", [7; 16])),
@@ -528,7 +531,7 @@ fn decisions_have_a_file_of_their_own_where_it_is_wanted_and_none_else() {
 }
 
 #[test]
-fn decisions_that_are_not_written_count_as_held_and_a_full_disk_is_a_failure() {
+fn unwritten_decisions_count_as_held_and_a_full_disk_is_a_failure() {
     let mut disk = Disk::default();
     let mut sink = FileSink::new(FileSinkOptions {
         held_max: 1000,
@@ -546,11 +549,11 @@ fn decisions_that_are_not_written_count_as_held_and_a_full_disk_is_a_failure() {
 }
 
 #[test]
-fn requests_are_kept_until_their_lines_are_written_and_given_back_where_these_are_not() {
+fn requests_are_kept_until_their_lines_are_written_and_else_returned() {
     let (mut sink, mut disk) = (FileSink::new(with_warc()), Disk::default());
     let request = |id: u64| Request::post(samples::page(id).url, "body").tag(id);
     let put = |sink: &mut FileSink, disk: &mut Disk, id| {
-        sink.asked_by(id, &|| request(id));
+        sink.on_request(id, &|| request(id));
         disk.put(sink, samples::page(id));
     };
     put(&mut sink, &mut disk, 11);
@@ -561,16 +564,16 @@ fn requests_are_kept_until_their_lines_are_written_and_given_back_where_these_ar
     disk.full = false;
     put(&mut sink, &mut disk, 13);
     while disk.turn(&mut sink) {}
-    assert!(sink.asked.size > 0, "no line is written yet");
+    assert!(sink.pending_requests.size > 0, "no line is written yet");
     disk.flush(&mut sink);
     while disk.turn(&mut sink) {}
-    assert_eq!((sink.asked.size, sink.held()), (0, 0));
+    assert_eq!((sink.pending_requests.size, sink.held()), (0, 0));
     disk.put(&mut sink, samples::page(14));
     put(&mut sink, &mut disk, 15);
     while disk.turn(&mut sink) {}
     disk.full = true;
     disk.finish(&mut sink);
-    assert_eq!((sink.asked.size, sink.held()), (0, 0));
+    assert_eq!((sink.pending_requests.size, sink.held()), (0, 0));
     let unwritten = sink.take_unwritten();
     let lines: Vec<String> = unwritten.iter().map(Request::to_line).collect();
     let plain = Request::get(samples::page(14).url);

@@ -1,4 +1,4 @@
-//! Result lines as the contract has them, read back.
+//! Result lines as specified, parsed back.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn parsed(page: &Page) -> Value {
 }
 
 #[test]
-fn a_line_has_the_fields_of_the_contract_in_their_order() {
+fn a_line_has_the_specified_fields_in_order() {
     let mut page = samples::page(7);
     page.parent = Some(3);
     page.seed = false;
@@ -57,7 +57,7 @@ fn a_line_has_the_fields_of_the_contract_in_their_order() {
 }
 
 #[test]
-fn what_did_not_happen_is_null_and_never_zero() {
+fn missing_values_are_null_and_never_zero() {
     let mut page = samples::page(1);
     page.status = None;
     page.version = None;
@@ -104,7 +104,7 @@ fn what_did_not_happen_is_null_and_never_zero() {
 }
 
 #[test]
-fn a_bound_is_named_only_where_it_is_one() {
+fn a_bound_is_listed_only_for_upper_bounds() {
     let mut page = samples::page(1);
     assert_eq!(parsed(&page).get("bound"), None);
     page.timings.bound = true;
@@ -117,7 +117,7 @@ fn a_bound_is_named_only_where_it_is_one() {
 }
 
 #[test]
-fn tls_and_truncation_are_told() {
+fn a_line_contains_tls_and_truncation() {
     let mut page = samples::page(1);
     page.tls = Some(TlsInfo {
         version: "TLSv1.3",
@@ -154,7 +154,7 @@ fn seconds_are_plain_decimals() {
 }
 
 #[test]
-fn a_caller_s_json_comes_back_as_it_was_on_one_line() {
+fn a_callers_json_is_kept_on_one_line() {
     let check = |json: &str, expected: &str| {
         let mut page = samples::page(1);
         page.meta = Some(RawValue::from_string(json.to_owned()).unwrap());
@@ -173,7 +173,7 @@ fn a_caller_s_json_comes_back_as_it_was_on_one_line() {
 }
 
 #[test]
-fn a_reply_that_can_have_no_body_has_no_digest() {
+fn a_reply_that_cannot_have_a_body_has_no_digest() {
     let mut page = samples::reply(1, "HTTP/1.1 200 OK\r\n\r\n", b"");
     assert_eq!(
         parsed(&page)["digest"],
@@ -204,7 +204,7 @@ proptest! {
     }
 
     #[test]
-    fn wall_times_are_as_wall_shows_them(nanos in any::<u64>()) {
+    fn wall_times_are_written_as_by_display(nanos in any::<u64>()) {
         let mut text = Vec::new();
         Line { out: &mut text }.wall(Wall(nanos));
         prop_assert_eq!(String::from_utf8(text).unwrap(), format!("\"{}\"", Wall(nanos)));
@@ -212,7 +212,7 @@ proptest! {
 }
 
 #[test]
-fn what_needs_an_escape_has_one_wherever_in_a_text_it_stands() {
+fn special_characters_are_escaped_at_any_position() {
     for length in 0..20 {
         for at in 0..length {
             for octet in 0..0x80 {
@@ -228,7 +228,7 @@ fn what_needs_an_escape_has_one_wherever_in_a_text_it_stands() {
 }
 
 #[test]
-fn addresses_are_as_they_show_themselves() {
+fn addresses_are_written_as_by_display() {
     let check = |address: &str| {
         let mut out = Vec::new();
         Line { out: &mut out }.address(address.parse().expect("an address"));
@@ -242,7 +242,7 @@ fn addresses_are_as_they_show_themselves() {
 }
 
 #[test]
-fn wall_times_of_a_line_that_are_of_several_seconds_are_each_their_own() {
+fn wall_times_of_different_seconds_are_formatted_separately() {
     let mut text = WallText::new();
     let seconds = [59, 59, 60, 0, u64::MAX / 1_000_000_000, 60];
     for (nanos, second) in seconds.into_iter().enumerate() {

@@ -1,97 +1,103 @@
-//! The search for a server's limit between a gap that worked and one that was refused.
+//! Search for a server's limit between a gap that worked and a gap that was refused.
 //!
-//! A refusal while probing leads back to the gap that worked; one out of nowhere to a gap a little
-//! longer, and longer by more each time while refusals go on. What the server gave between two
-//! refusals is its rate, whatever it saves up for bursts: where enough was given to tell, that
-//! bounds both. Answers at a pace, as many as it takes to see, make it one that worked, and the
-//! search goes on; close to what was refused it rests, and probes once in a while.
+//! A refused probe leads back to the gap that worked. A refusal of a gap that had worked makes the
+//! gap a little longer, and by a larger factor each time while refusals go on. The average rate
+//! that the server served between two refusals is its limit, even if it is a token bucket; with
+//! enough answers to measure it, it bounds both gaps. A gap counts as working after as many answers
+//! as are needed to see a refusal; then the search continues. Close to the refused gap it stops and
+//! probes once in a while.
+
+mod rampup;
+mod search;
 
 use std::borrow::Cow;
 use std::time::Duration;
 
+use self::search::UP_STEPS;
 use super::meter::{Meter, millis};
 use super::noise::Noise;
-use super::rampup;
-use super::search::FREELY;
-use super::{Guess, LONG_ENOUGH, Rules, Why, scaled, seconds};
+
+use super::{Guess, Rules, StepReason, TESTED_AFTER, scaled, seconds};
 use crate::base::time::{Instant, nanos};
 use crate::throttle::decision::Event;
 use crate::throttle::settings::{Jitter, Rampup};
 use crate::throttle::strategy::Pace;
 
-/// Why the pace comes back, for the log.
+/// Reason of the step back to the earlier pace after an outage, for the log.
 pub(super) fn answered_again(gap: u64) -> Cow<'static, str> {
     format!("answered again at {} s", seconds(gap)).into()
 }
 
-/// Gaps in nanoseconds; 0: none.
+/// All gaps are in nanoseconds; 0 means none.
 #[derive(Debug)]
 pub(super) struct Bracket {
     /// The present gap.
     pub gap: u64,
-    /// The shortest gap that worked and was not contradicted since.
+    /// The shortest gap that worked, unless a later refusal contradicted it.
     pub worked: u64,
-    /// The longest gap that was refused, as far as is known.
+    /// The longest gap known to be refused.
     pub refused: u64,
-    /// Where the pace was before refusals went on without an answer between.
-    pub home: u64,
-    /// How long nothing was answered before it came back there: what was given since that began
-    /// is what the server gives.
+    /// The gap before rounds of refusals without any answer start.
+    pub resume_gap: u64,
+    /// Length of the last outage, in milliseconds. The server's rate is measured from its start.
     pub outage_ms: u32,
-    /// What the server gave between its last refusals.
-    pub told: u64,
-    /// What it may be instead of `refused`, if the server saves up what it does not give.
-    pub doubt: u64,
-    /// It does.
-    pub saves: bool,
-    /// When to probe.
+    /// The gap at which the server served requests between its last refusals, as measured.
+    pub server_gap: u64,
+    /// The gap to use in place of `refused` if the server turns out to be a token bucket.
+    pub bucket_gap: u64,
+    /// The server was seen to behave like a token bucket.
+    pub is_bucket: bool,
+    /// Time of the next probe.
     pub probe_at: Instant,
-    /// From a refused probe to the next one.
+    /// Interval from a refused probe to the next probe.
     pub probe_wait_ms: u32,
-    /// Rampup's concurrency; 0 without.
+    /// Rampup's concurrency; 0 without rampup.
     pub lanes: u32,
-    /// Rampup's refusals in the present window, and when that began.
-    pub tally: u16,
-    pub tally_since: Instant,
-    /// Rounds of refusals since the trouble began.
-    strikes: u8,
-    /// Rounds of refusals without an answer between.
+    /// Refusals in the present window of rampup, and the start of that window.
+    pub window_refusals: u16,
+    pub window_since: Instant,
+    /// Rounds of refusals since the server last recovered.
+    refused_rounds: u8,
+    /// Rounds of refusals without an answer in between.
     pub unanswered: u8,
-    /// How long the last refusal asked to wait: what the server saved up meanwhile is soon spent.
-    pub dear_ms: u32,
-    /// Steps up without a refusal.
-    pub climbed: u8,
-    /// The last probe went on after a first step that worked, and too far: the next one stays at
-    /// that step until it is proven.
-    pub hasty: bool,
-    /// The last probe's first step was too far at once: the next one's is a shorter one.
-    pub coarse: bool,
+    /// The wait that the last refusal asked for. A token bucket refills meanwhile, so a gap must
+    /// work for longer than this before it counts as working.
+    pub hold_ms: u32,
+    /// Steps to a shorter gap since the last refusal.
+    pub steps_up: u8,
+    /// The last probe was refused after its first step had worked. The next probe stays at its
+    /// first step until that has worked for a whole probe interval.
+    pub overshot_later: bool,
+    /// The last probe was refused at its first step. The next probe's first step is smaller.
+    pub overshot_first: bool,
 }
 
-/// What a gap set by a bracket is jittered by: it stays clear of the limit by more.
+/// Jitter of a gap set by a bracket: smaller than the distance that the gap keeps from the limit.
 pub(super) const JITTER: Jitter = Jitter::symmetric(0.003);
-/// The pace rests this factor off what was refused.
+/// Distance kept from a refused gap, as a factor.
 pub(super) const MARGIN: f64 = 1.02;
-/// Factors back for one round of refusals after the other; then `delay_factor`.
-const BACK: [f64; 5] = [1.03, 1.06, 1.12, 1.25, 1.5];
-/// So many answers between two refusals tell a rate.
-pub(super) const TELLING: u32 = 20;
-/// A refusal after so many answers at one pace is a lone one.
-const LONE: u64 = 60;
-/// A probe is due after so many times what it costs.
-const WORTH: u32 = 30;
-/// Rounds without an answer between that are no matter of pace.
-pub(super) const OUTAGE: u8 = 3;
-/// The longest wait for a probe, in windows.
-pub(super) const WAIT_MAX: u32 = 2;
-/// What the server gives differs by more than chance from what it gave.
-pub(super) const CHANGED: f64 = 1.04;
-/// A lone refusal is borne where no more than this factor was asked for beyond what was given.
-const LENIENT: f64 = 1.01;
-/// A probe refused after fewer answers had no savings to spend.
-const SOON: u32 = 20;
-/// A gap this short is none.
-const NOTHING: u64 = 10_000;
+/// Factors for the first rounds of refusals in a row; later rounds use `delay_factor`.
+const BACK_FACTORS: [f64; 5] = [1.03, 1.06, 1.12, 1.25, 1.5];
+/// Number of answers between two refusals from which the server's rate is computed.
+pub(super) const RATE_ANSWERS: u32 = 20;
+/// A refusal after this many answers at one pace counts as a single one.
+const LONE_ANSWERS: u64 = 60;
+/// A probe is due after this many times its cost.
+const PROBE_COST_FACTOR: u32 = 30;
+/// Rounds of refusals without an answer in between that count as an outage: the pace does not
+/// matter then.
+pub(super) const OUTAGE_ROUNDS: u8 = 3;
+/// Upper bound of the interval between probes, in windows.
+pub(super) const PROBE_WAIT_MAX: u32 = 2;
+/// A change of the server's rate by more than this factor is not chance.
+pub(super) const RATE_CHANGED: f64 = 1.04;
+/// A single refusal is tolerated if the pace was at most this factor faster than what the server
+/// served.
+const LONE_TOLERANCE: f64 = 1.01;
+/// A probe refused after fewer answers than this did not use up a token bucket.
+const EARLY_ANSWERS: u32 = 20;
+/// Gaps of at most this many nanoseconds (10 µs) count as no gap.
+const GAP_NEGLIGIBLE: u64 = 10_000;
 
 impl Bracket {
     fn new(gap: u64, now: Instant) -> Self {
@@ -99,69 +105,75 @@ impl Bracket {
             gap,
             worked: 0,
             refused: 0,
-            home: 0,
+            resume_gap: 0,
             outage_ms: 0,
-            told: 0,
-            doubt: 0,
-            saves: false,
+            server_gap: 0,
+            bucket_gap: 0,
+            is_bucket: false,
             probe_at: now,
             probe_wait_ms: 0,
             lanes: 0,
-            tally: 0,
-            tally_since: now,
-            strikes: 0,
+            window_refusals: 0,
+            window_since: now,
+            refused_rounds: 0,
             unanswered: 0,
-            dear_ms: 0,
-            climbed: 0,
-            hasty: false,
-            coarse: false,
+            hold_ms: 0,
+            steps_up: 0,
+            overshot_later: false,
+            overshot_first: false,
         }
     }
 
-    /// A refusal of a rate that was known to work, `real` from send to send.
-    pub fn after_first(meter: &Meter, real: u64, rules: &Rules<'_>, now: Instant) -> (Self, Why) {
+    /// A rate that was known to work was refused; `real` is the measured gap.
+    pub fn after_first(
+        meter: &Meter,
+        real: u64,
+        rules: &Rules<'_>,
+        now: Instant,
+    ) -> (Self, StepReason) {
         let max = nanos(rules.backoff.max_delay.max(rules.base.delay));
-        // The first one says nothing of how far off the limit is; a later one, that it was near.
-        let near = meter.gap_given(TELLING).is_some();
+        // The first refusal does not show how far away the limit is; a later one shows that it is
+        // near.
+        let near = meter.served_gap(RATE_ANSWERS).is_some();
         let step = if near {
-            let told = meter.gap_given_here(TELLING).unwrap_or(0);
-            scaled(told, MARGIN).max(scaled(real, BACK[0]))
+            let server_gap = meter.served_gap_here(RATE_ANSWERS).unwrap_or(0);
+            scaled(server_gap, MARGIN).max(scaled(real, BACK_FACTORS[0]))
         } else {
             scaled(real, rules.backoff.delay_factor)
         };
         let gap = step.min(max).max(1);
         let bracket = Bracket {
             refused: real,
-            home: gap,
-            strikes: if near { 1 } else { BACK.len() as u8 },
-            climbed: if near { 0 } else { FREELY },
+            resume_gap: gap,
+            refused_rounds: if near { 1 } else { BACK_FACTORS.len() as u8 },
+            steps_up: if near { 0 } else { UP_STEPS },
             ..Bracket::new(gap, now)
         };
-        let why = format!("refused at {} s, which had worked", seconds(real));
+        let why = format!("refused at {} s, which worked before", seconds(real));
         (bracket, (Event::Backoff, why.into()))
     }
 
-    /// A guess turned out to work.
+    /// A guess was found to work.
     pub fn after_guess(guess: &Guess, _rules: &Rules<'_>, now: Instant) -> Self {
         Bracket {
             refused: guess.bound,
-            climbed: FREELY,
+            steps_up: UP_STEPS,
             ..Bracket::new(guess.delay, now)
         }
     }
 
-    /// The server was closed for all, and gave so much until then.
+    /// The server answered nothing for a while; `gap` is its average over that time.
     pub fn after_outage(gap: u64, meter: &Meter, now: Instant) -> Self {
         Bracket {
-            told: gap,
-            home: gap,
-            outage_ms: millis(meter.giving),
+            server_gap: gap,
+            resume_gap: gap,
+            outage_ms: millis(meter.serving),
             ..Bracket::new(gap, now)
         }
     }
 
-    /// What was kept of a scope that went idle.
-    pub fn remembered(gap: u64, refused: u64, lanes: u32, now: Instant) -> Self {
+    /// Restores the state of an evicted scope.
+    pub fn from_learned(gap: u64, refused: u64, lanes: u32, now: Instant) -> Self {
         Bracket {
             refused,
             lanes,
@@ -169,16 +181,16 @@ impl Bracket {
         }
     }
 
-    /// Rampup begins where the base is.
+    /// Rampup starts from the base pace.
     pub fn ramping(base: Pace, rampup: &Rampup, now: Instant) -> Self {
         Bracket {
             lanes: base.concurrency,
-            climbed: FREELY,
+            steps_up: UP_STEPS,
             ..Bracket::new(nanos(base.delay).max(nanos(rampup.min_delay)), now)
         }
     }
 
-    /// The jitter of its gap, none of which is shorter than `least`.
+    /// Returns the jitter of the gap, limited so that no jittered gap is shorter than `least`.
     pub fn jitter_above(&self, least: u64) -> Jitter {
         let lowest = least as f64 / self.gap.max(1) as f64 - 1.0;
         Jitter {
@@ -187,12 +199,12 @@ impl Bracket {
         }
     }
 
-    /// Whether it asks for no more than the base does, and knows of nothing against that.
+    /// Returns whether the bracket asks for no more delay than the base and knows of no refusal.
     pub fn is_over(&self, base: u64) -> bool {
-        self.gap <= NOTHING || (self.gap <= base && self.refused == 0)
+        self.gap <= GAP_NEGLIGIBLE || (self.gap <= base && self.refused == 0)
     }
 
-    /// A round of refusals, of requests `asked` apart.
+    /// Handles a round of refusals of requests sent `asked` apart.
     pub fn refused(
         &mut self,
         meter: &Meter,
@@ -200,11 +212,11 @@ impl Bracket {
         rules: &Rules<'_>,
         asked: u64,
         now: Instant,
-    ) -> Why {
-        if meter.is_past_trouble() {
-            self.strikes = 0;
+    ) -> StepReason {
+        if meter.has_recovered() {
+            self.refused_rounds = 0;
         }
-        self.unanswered = if meter.given == 0 {
+        self.unanswered = if meter.served == 0 {
             self.unanswered.saturating_add(1)
         } else {
             0
@@ -212,109 +224,118 @@ impl Bracket {
         let max = nanos(rules.backoff.max_delay.max(rules.base.delay));
         let at = meter.refused_gap(asked);
         let probing = self.worked > scaled(at, 1.01);
-        let told = self.told(meter, at, probing);
+        let server_gap = self.server_gap(meter, at, probing);
         let beyond = self.count_for_rampup(rules, now);
 
-        if self.strikes > 0 {
-            noise.is_none();
-        } else if !probing && let Some(began) = noise.slid(at, self.refused, meter.given) {
-            self.gap = began.gap.min(max);
+        if self.refused_rounds > 0 {
+            noise.end_slide();
+        } else if !probing && let Some(start) = noise.step_back_from(at, self.refused, meter.served)
+        {
+            self.gap = start.gap.min(max);
             self.worked = self.gap;
-            self.refused = began.refused;
-            let why = format!("slower does not help: back to {} s", seconds(began.gap));
+            self.refused = start.refused;
+            let why = format!(
+                "slowing down does not help: back to {} s",
+                seconds(start.gap)
+            );
             return (Event::Recover, why.into());
         }
 
         let window = nanos(rules.backoff.window);
         let outage = u64::from(self.outage_ms) * 1_000_000;
-        let recent = meter.giving < outage + outage / 2;
+        let recent = meter.serving < outage + outage / 2;
         if !probing
-            && self.strikes == 0
+            && self.refused_rounds == 0
             && meter.busy >= self.round(rules)
             && self.refused < self.gap
         {
-            // Once in a window is no more than is wanted, at a pace this close.
-            let lone = told.is_none_or(|told| told <= scaled(self.gap, LENIENT));
-            if lone && self.refused > 0 && self.gap <= asked {
+            // At a pace this close to the limit, one refusal per window is intended.
+            let is_single =
+                server_gap.is_none_or(|server_gap| server_gap <= scaled(self.gap, LONE_TOLERANCE));
+            if is_single && self.refused > 0 && self.gap <= asked {
                 self.wait_for_probe(false, rules, now);
-                self.strikes = 1;
-                let why = format!("refused once at {} s, which works", seconds(at));
+                self.refused_rounds = 1;
+                let why = format!("refused once at {} s: the pace stays", seconds(at));
                 return (Event::Backoff, why.into());
             }
         }
-        let since_outage = meter.gap_given(TELLING).filter(|gap| recent && *gap > at);
-        let known = since_outage.or(told);
-        let chance = noise.is_some() && !probing && u64::from(meter.count) >= LONE;
-        if let Some(given) = since_outage {
-            self.gap = scaled(given, MARGIN);
+        let since_outage = meter
+            .served_gap(RATE_ANSWERS)
+            .filter(|gap| recent && *gap > at);
+        let known = since_outage.or(server_gap);
+        let chance = noise.is_detected() && !probing && u64::from(meter.count) >= LONE_ANSWERS;
+        if let Some(served) = since_outage {
+            self.gap = scaled(served, MARGIN);
             self.forget_worked();
-        } else if probing && self.strikes == 0 {
-            let told = told.map_or(u64::MAX, |gap| scaled(gap.max(at), MARGIN));
-            self.gap = self.worked.min(told);
+        } else if probing && self.refused_rounds == 0 {
+            let server_gap = server_gap.map_or(u64::MAX, |gap| scaled(gap.max(at), MARGIN));
+            self.gap = self.worked.min(server_gap);
         } else {
             let bound = meter.gap_bound().unwrap_or(0);
-            self.step_back(at, bound, told, beyond, rules);
+            self.step_back(at, bound, server_gap, beyond, rules);
             self.forget_worked();
         }
-        if self.unanswered >= OUTAGE {
-            // Longer gaps would only be late to see the end of it.
-            self.gap = self.gap.min((window.max(meter.giving) / 8).max(self.home));
+        if self.unanswered >= OUTAGE_ROUNDS {
+            // A longer gap would only delay seeing the end of the outage.
+            self.gap = self
+                .gap
+                .min((window.max(meter.serving) / 8).max(self.resume_gap));
         }
         self.gap = self.gap.min(max);
         if self.unanswered == 0 {
-            // A probe further beyond what was refused before says nothing against that.
+            // A refused probe beyond the known refused gap does not contradict that gap.
             let before = Some(self.refused).filter(|gap| probing && *gap < self.gap);
             self.refused = self.bound(at, known, since_outage.is_some());
             self.refused = self.refused.max(before.unwrap_or(0));
-            self.home = self.gap;
+            self.resume_gap = self.gap;
             self.outage_ms = 0;
         }
         self.wait_for_probe(chance, rules, now);
-        self.strikes = self.strikes.saturating_add(1);
-        self.hasty = probing && self.climbed > 1;
-        let soon = meter.count < SOON && !self.coarse;
-        self.coarse = probing && self.climbed == 1 && soon;
-        self.climbed = 0;
-        self.dear_ms = 0;
+        self.refused_rounds = self.refused_rounds.saturating_add(1);
+        self.overshot_later = probing && self.steps_up > 1;
+        let soon = meter.count < EARLY_ANSWERS && !self.overshot_first;
+        self.overshot_first = probing && self.steps_up == 1 && soon;
+        self.steps_up = 0;
+        self.hold_ms = 0;
         let why = format!("refused at {} s", seconds(at));
         (Event::Backoff, why.into())
     }
 
-    /// A little slower than `at`, or more than a little if it is not the first time; at least as
-    /// slow as what was given asks for.
+    /// Makes the gap longer than `at`: by a little for the first round, by more for later rounds,
+    /// and at least to the measured gap of the server.
     fn step_back(
         &mut self,
         at: u64,
         bound: u64,
-        told: Option<u64>,
+        server_gap: Option<u64>,
         beyond: bool,
         rules: &Rules<'_>,
     ) {
         let factor = rules.backoff.delay_factor;
-        let step = BACK
-            .get(usize::from(self.strikes))
-            .filter(|_| !beyond || told.is_some())
+        let step = BACK_FACTORS
+            .get(usize::from(self.refused_rounds))
+            .filter(|_| !beyond || server_gap.is_some())
             .map_or(factor, |step| step.min(factor));
-        let told = told.map_or(0, |gap| scaled(gap, MARGIN));
+        let server_gap = server_gap.map_or(0, |gap| scaled(gap, MARGIN));
         self.gap = scaled(at, step)
             .max(bound.min(scaled(at, factor)))
-            .max(told);
+            .max(server_gap);
     }
 
-    /// What worked does so no longer.
+    /// Discards the working gap after a refusal contradicted it.
     fn forget_worked(&mut self) {
         self.worked = 0;
         self.probe_wait_ms = 0;
     }
 
-    /// Sets when to probe: later each time, as long as all probes are refused.
+    /// Sets the time of the next probe. The interval grows by half while all probes are refused.
     pub fn wait_for_probe(&mut self, chance: bool, rules: &Rules<'_>, now: Instant) {
         let least = millis(self.round(rules));
         let longer = self.probe_wait_ms.saturating_add(self.probe_wait_ms / 2);
-        self.probe_wait_ms = longer.clamp(least, least.saturating_mul(WAIT_MAX));
-        if chance && self.strikes == 0 {
-            // By chance, perhaps: it is tried again as soon as that could be seen.
-            let soon = LONE * self.gap / 1_000_000;
+        self.probe_wait_ms = longer.clamp(least, least.saturating_mul(PROBE_WAIT_MAX));
+        if chance && self.refused_rounds == 0 {
+            // The refusal may be chance: probe again as soon as enough answers can have shown that.
+            let soon = LONE_ANSWERS * self.gap / 1_000_000;
             let soon = u32::try_from(soon).unwrap_or(u32::MAX);
             self.probe_wait_ms = self.probe_wait_ms.min(soon);
         }
@@ -322,56 +343,61 @@ impl Bracket {
         self.probe_at = now + rampup::probe_wait(rules).unwrap_or(wait);
     }
 
-    /// The time in which one round of refusals is no more than is wanted: a window, or longer where
-    /// the pace is so slow that a refusal is much of what could be sent in one.
+    /// The time in which one round of refusals is acceptable: a window, or more at a pace so slow
+    /// that one refusal is a large share of the requests in a window.
     fn round(&self, rules: &Rules<'_>) -> u64 {
-        let slow = self.gap.saturating_mul(WORTH.into()).min(LONG_ENOUGH);
+        let slow = self
+            .gap
+            .saturating_mul(PROBE_COST_FACTOR.into())
+            .min(TESTED_AFTER);
         nanos(rules.backoff.window).max(slow)
     }
 
-    /// A refusal cost so much time: what it costs to probe is to be little of what it may gain.
+    /// Records that a refusal cost this much silence: the cost of probing must stay small compared
+    /// with its gain.
     pub fn held(&mut self, silent: Duration, until: Instant) {
-        self.probe_at = self.probe_at.max(until + silent * WORTH);
-        self.dear_ms = self.dear_ms.max(millis(nanos(silent)));
+        self.probe_at = self.probe_at.max(until + silent * PROBE_COST_FACTOR);
+        self.hold_ms = self.hold_ms.max(millis(nanos(silent)));
     }
 
-    /// The longest gap that counts as refused, now that `at` was.
+    /// Returns the longest gap that counts as refused after a refusal at `at`.
     ///
-    /// What was given may be less than the limit where the server saves nothing up. That it saves
-    /// is seen by a pace between the two that is refused right away.
-    fn bound(&mut self, at: u64, told: Option<u64>, certain: bool) -> u64 {
-        let doubt = std::mem::take(&mut self.doubt);
-        if doubt > scaled(at, 1.02) && doubt < self.gap {
-            self.saves = true;
-            return doubt;
+    /// If the server is no token bucket, its served rate may be below its limit. That it is one
+    /// shows when a pace between the two is refused right away.
+    fn bound(&mut self, at: u64, server_gap: Option<u64>, certain: bool) -> u64 {
+        let bucket_gap = std::mem::take(&mut self.bucket_gap);
+        if bucket_gap > scaled(at, 1.02) && bucket_gap < self.gap {
+            self.is_bucket = true;
+            return bucket_gap;
         }
-        let told = told.filter(|gap| *gap > at && *gap < self.gap);
-        // One test is good for one time.
-        let certain = std::mem::take(&mut self.saves) || certain;
-        match told {
-            Some(told) if certain => told,
+        let server_gap = server_gap.filter(|gap| *gap > at && *gap < self.gap);
+        // One test confirms the token bucket for one refusal only.
+        let certain = std::mem::take(&mut self.is_bucket) || certain;
+        match server_gap {
+            Some(server_gap) if certain => server_gap,
             _ => {
-                self.doubt = told.unwrap_or(0);
+                self.bucket_gap = server_gap.unwrap_or(0);
                 at
             }
         }
     }
 
-    /// The server's rate as a gap, where what it gave since its last refusal tells.
+    /// Returns the gap that corresponds to the server's rate, if what it served since its last
+    /// refusal shows it.
     ///
-    /// A server that saves nothing up gave no more than it was asked for. That it saves up shows
-    /// when it stands a faster pace for a while; that it was asked for enough shows when most was
-    /// given at that pace, or at one not far from it.
-    fn told(&mut self, meter: &Meter, at: u64, probing: bool) -> Option<u64> {
-        let told = meter.gap_given(TELLING)?;
+    /// A server that is no token bucket served no more than it was asked for. That it is one shows
+    /// when it accepts a faster pace for a while; that it was asked for enough shows when most
+    /// answers came at this pace or at one not far from it.
+    fn server_gap(&mut self, meter: &Meter, at: u64, probing: bool) -> Option<u64> {
+        let server_gap = meter.served_gap(RATE_ANSWERS)?;
         let near = if probing { self.worked } else { at };
-        let asked_for = meter.count >= meter.given / 2 || told <= scaled(near, 1.25);
-        if !asked_for || (probing && meter.count < TELLING / 2) {
+        let asked_for = meter.count >= meter.served / 2 || server_gap <= scaled(near, 1.25);
+        if !asked_for || (probing && meter.count < RATE_ANSWERS / 2) {
             return None;
         }
-        let before = std::mem::replace(&mut self.told, told);
-        // The limit rose: the answers of before do not count.
-        let rose = before > 0 && scaled(told, CHANGED) < before;
-        (!rose).then_some(told)
+        let before = std::mem::replace(&mut self.server_gap, server_gap);
+        // The limit rose: earlier answers do not count.
+        let rose = before > 0 && scaled(server_gap, RATE_CHANGED) < before;
+        (!rose).then_some(server_gap)
     }
 }

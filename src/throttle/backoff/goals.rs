@@ -1,4 +1,4 @@
-//! What backoff is for, as figures read at simulated servers.
+//! Performance goals of backoff, measured at simulated servers.
 
 mod rampup;
 mod short_windows;
@@ -10,7 +10,7 @@ use super::simulation::{Case, Figures, Limit};
 use crate::throttle::settings::Rampup;
 use crate::throttle::strategy::Pace;
 
-/// A few runs of different chance; the worst of each figure from `from` seconds on.
+/// Runs the case with two seeds and returns the worst of each figure from second `from` on.
 fn worst(case: &Case, from: f64) -> Figures {
     let runs = (1..=2).map(|seed| {
         let case = Case {
@@ -28,7 +28,7 @@ fn worst(case: &Case, from: f64) -> Figures {
     .expect("there are runs")
 }
 
-/// What is used at least, and refused at most, once a case has settled.
+/// Asserts the least used share and the most rounds of refusals after a case has settled.
 fn check_settled(case: &Case, used: f64, rounds: f64) {
     let seen = worst(case, case.seconds / 4.0);
     assert!(
@@ -41,7 +41,7 @@ fn check_settled(case: &Case, used: f64, rounds: f64) {
 }
 
 #[test]
-fn f41_a_token_bucket_is_used_up_and_hardly_ever_overdrawn() {
+fn f41_a_token_bucket_is_used_fully_and_rarely_overdrawn() {
     for rate in [0.5, 5.0, 50.0] {
         for burst in [1.0, 5.0, rate, 10.0 * rate] {
             for (concurrency, round_trip) in [(8, 0.02), (16, 0.001), (8, 0.05)] {
@@ -58,7 +58,7 @@ fn f41_a_token_bucket_is_used_up_and_hardly_ever_overdrawn() {
 }
 
 #[test]
-fn f41_a_base_faster_than_the_limit_is_where_the_search_begins() {
+fn f41_the_search_starts_at_a_base_faster_than_the_limit() {
     for (rate, base) in [
         (0.5, 1.9),
         (0.5, 0.5),
@@ -76,7 +76,7 @@ fn f41_a_base_faster_than_the_limit_is_where_the_search_begins() {
 }
 
 #[test]
-fn f41_ten_minutes_from_the_first_request_are_little_less() {
+fn f41_the_first_ten_minutes_use_nearly_as_much() {
     for (rate, burst, used) in [
         (0.5, 1.0, 0.89),
         (0.5, 5.0, 0.98),
@@ -93,13 +93,13 @@ fn f41_ten_minutes_from_the_first_request_are_little_less() {
 }
 
 #[test]
-fn f43_a_limit_that_was_kept_over_idle_time_is_not_overrun() {
+fn f43_a_limit_restored_after_idle_time_is_not_exceeded() {
     for burst in [1.0, 5.0, 50.0] {
         let case = Case::of(Limit::Bucket { rate: 5.0, burst }, 8, 0.02);
         let learned = case.run().learned;
         assert!(learned.is_some());
-        let again = Case { learned, ..case };
-        let seen = again.run().figures(&again, 0.0, 120.0);
+        let restart = Case { learned, ..case };
+        let seen = restart.run().figures(&restart, 0.0, 120.0);
         assert!(
             seen.used >= 0.93 && seen.refused_share < 0.03,
             "{seen:?}, burst {burst}"
@@ -139,7 +139,7 @@ fn moving(burst: f64, rampup: Option<Rampup>) -> Case {
     }
 }
 
-/// So many windows after each change, `used` of the limit is used.
+/// Asserts that `used` of the limit is used from `windows` windows after each change.
 fn check_follows(case: &Case, windows: f64, used: f64) {
     for seed in 1..=2 {
         let case = Case {
@@ -162,10 +162,10 @@ fn f41_a_limit_that_moves_is_followed() {
 }
 
 #[test]
-fn f44_a_fixed_window_whose_end_is_said_costs_one_round_at_most() {
+fn f44_a_fixed_window_with_a_reported_end_costs_one_round_at_most() {
     for (count, span) in [(5, 10.0), (50, 10.0), (300, 60.0), (3000, 60.0)] {
         let case = Case {
-            says_when: true,
+            sends_reset: true,
             seconds: 1800.0,
             ..Case::of(Limit::Fixed { count, span }, 8, 0.02)
         };
@@ -178,7 +178,7 @@ fn f44_a_fixed_window_whose_end_is_said_costs_one_round_at_most() {
 }
 
 #[test]
-fn f44_where_each_refusal_costs_a_hold_probes_are_rare() {
+fn f44_probes_are_rare_if_each_refusal_costs_a_hold() {
     for burst in [1.0, 5.0] {
         let case = Case {
             retry_after: 10.0,
@@ -191,7 +191,7 @@ fn f44_where_each_refusal_costs_a_hold_probes_are_rare() {
 }
 
 #[test]
-fn windows_whose_end_is_not_said_are_used_for_the_most_part() {
+fn windows_without_a_reported_end_are_mostly_used() {
     for (count, span) in [(5, 10.0), (50, 10.0), (300, 60.0)] {
         let sliding = Limit::Sliding {
             count: count as usize,
@@ -212,19 +212,19 @@ fn windows_whose_end_is_not_said_are_used_for_the_most_part() {
 }
 
 #[test]
-fn a_server_that_takes_so_many_at_once_is_kept_about_full() {
-    for places in [1, 2, 4] {
-        let case = Case::of(Limit::AtOnce { places }, 8, 0.05);
+fn a_concurrency_limit_is_used_almost_fully() {
+    for slots in [1, 2, 4] {
+        let case = Case::of(Limit::InFlight { slots }, 8, 0.05);
         let seen = worst(&case, 150.0);
         assert!(
             seen.used >= 0.83 && seen.rounds <= 1.5,
-            "{seen:?} of {places}"
+            "{seen:?} of {slots}"
         );
     }
 }
 
 #[test]
-fn refusals_that_come_at_any_pace_do_not_stop_the_crawl() {
+fn refusals_independent_of_the_pace_do_not_stop_the_crawl() {
     let bucket = |rate| Limit::Bucket { rate, burst: rate };
     for (limit, used) in [
         (Limit::None, 0.95),
@@ -244,7 +244,7 @@ fn refusals_that_come_at_any_pace_do_not_stop_the_crawl() {
     }
 }
 
-/// A line of the table.
+/// One row of the printed table.
 fn row(name: &str, case: &Case) -> String {
     let seen = case.run();
     let whole = seen.figures(case, 0.0, case.seconds);
@@ -291,7 +291,7 @@ fn table() {
         };
         println!("{}", row(&format!("fixed {count} per {span} s"), &case));
         let case = Case {
-            says_when: true,
+            sends_reset: true,
             ..case
         };
         println!(
@@ -311,9 +311,9 @@ fn table() {
         };
         println!("{}", row(&format!("sliding {count} per {span} s"), &case));
     }
-    for places in [1, 2, 4] {
-        let case = Case::of(Limit::AtOnce { places }, 8, 0.05);
-        println!("{}", row(&format!("{places} at once, cap 8, 50 ms"), &case));
+    for slots in [1, 2, 4] {
+        let case = Case::of(Limit::InFlight { slots }, 8, 0.05);
+        println!("{}", row(&format!("{slots} at once, cap 8, 50 ms"), &case));
     }
     for rate in [5.0, 50.0] {
         let case = Case {

@@ -1,99 +1,99 @@
-//! Refusals that have nothing to do with the pace: a share of all answers, however slow one goes.
+//! Detects refusals that do not depend on the pace: a constant share of all answers.
 
-/// What is known of such a share, by the answers between one refusal and the next.
+/// The share of such refusals, as the number of answers between two refusals.
 #[derive(Debug, Default)]
 pub(super) struct Noise {
-    /// On average, when slowing down was seen not to help; 0: it helps.
+    /// The average when slowing down was found not to help; 0 while none was detected.
     usual: f32,
-    /// The pace at which that was. What is refused at a faster one is no measure.
-    borne: u64,
-    /// On average lately.
-    lately: f32,
+    /// The gap at which it was detected. Refusals at a shorter gap do not update `usual`.
+    detected_gap: u64,
+    /// The recent average.
+    recent: f32,
     /// Answers since the last refusal.
-    given: u32,
+    answers: u32,
     slide: Slide,
 }
 
-/// Steps back from paces that had worked, one after the other.
+/// Consecutive steps back from paces that had worked.
 #[derive(Debug, Default)]
 struct Slide {
     from: u64,
     refused: u64,
-    given: u32,
-    given_least: u16,
+    answers: u32,
+    answers_min: u16,
     steps: u8,
 }
 
-/// Where a slide began that did not help.
-pub(super) struct Began {
+/// Where a series of steps back that did not help began.
+pub(super) struct SlideStart {
     pub gap: u64,
-    /// What was known to be refused at that time.
+    /// The refused gap known at that time.
     pub refused: u64,
 }
 
-/// This many steps back that do not help are enough.
+/// Number of steps back without effect after which refusals count as noise.
 const STEPS: u8 = 4;
-/// Refusals more often than one in so many are never borne.
-const LEAST: f32 = 15.0;
-/// Refusals up to this factor more often than usual are usual.
-const LENIENCE: f32 = 2.0;
+/// Refusals more frequent than one in this many answers never count as noise.
+const INTERVAL_MIN: f32 = 15.0;
+/// Refusals up to this factor more frequent than usual count as usual.
+const TOLERANCE: f32 = 2.0;
 
 impl Noise {
-    /// An answer that is no refusal.
+    /// Records an answer that is no refusal.
     pub fn answered(&mut self) {
-        self.given = self.given.saturating_add(1);
+        self.answers = self.answers.saturating_add(1);
     }
 
-    /// Whether refusals were seen that slowing down does not help against.
-    pub fn is_some(&self) -> bool {
+    /// Returns whether refusals were seen that slowing down does not prevent.
+    pub fn is_detected(&self) -> bool {
         self.usual > 0.0
     }
 
-    /// A round of refusals of requests `gap` apart; whether it is nothing new.
+    /// Records a round of refusals of requests sent `gap` apart. Returns whether noise explains it.
     pub fn explains(&mut self, gap: u64) -> bool {
-        let given = std::mem::take(&mut self.given);
+        let answers = std::mem::take(&mut self.answers);
         if self.usual == 0.0 {
             return false;
         }
-        self.lately += (given as f32 - self.lately) / 16.0;
-        if gap >= self.borne {
-            self.usual += (given as f32 - self.usual) / 32.0;
+        self.recent += (answers as f32 - self.recent) / 16.0;
+        if gap >= self.detected_gap {
+            self.usual += (answers as f32 - self.usual) / 32.0;
         }
-        self.usual >= LEAST && self.lately * LENIENCE >= self.usual
+        self.usual >= INTERVAL_MIN && self.recent * TOLERANCE >= self.usual
     }
 
-    /// A step back from `gap`, which had worked, after so many answers. Says where it began when
-    /// slowing down does not make refusals rarer.
+    /// Records a step back from `gap`, which had worked for `answers` answers. Returns where the
+    /// series of steps began if slowing down has not made refusals rarer.
     ///
-    /// A server that is asked for more than its rate refuses the share that is too much. Once the
-    /// pace is slower by more than that share, and refusals go on, they are none of its doing.
-    pub fn slid(&mut self, gap: u64, refused: u64, given: u32) -> Option<Began> {
+    /// A server that is asked for more than its rate refuses the excess share. If refusals go on
+    /// after the pace was lowered by more than that share, the pace is not their cause.
+    pub fn step_back_from(&mut self, gap: u64, refused: u64, answers: u32) -> Option<SlideStart> {
         if self.slide.steps == 0 {
-            // What was given before belongs to no pace in particular.
+            // The answers before the first step belong to no particular pace.
             self.slide = Slide {
                 from: gap,
                 refused,
-                given: 0,
-                given_least: u16::MAX,
+                answers: 0,
+                answers_min: u16::MAX,
                 steps: 1,
             };
             return None;
         }
         let slide = &mut self.slide;
         slide.steps = slide.steps.saturating_add(1);
-        slide.given = slide.given.saturating_add(given);
-        slide.given_least = slide
-            .given_least
-            .min(u16::try_from(given).unwrap_or(u16::MAX));
+        slide.answers = slide.answers.saturating_add(answers);
+        slide.answers_min = slide
+            .answers_min
+            .min(u16::try_from(answers).unwrap_or(u16::MAX));
         let slower = gap as f32 / slide.from.max(1) as f32 - 1.0;
-        if slide.steps < STEPS || slower * f32::from(slide.given_least) < LENIENCE {
+        if slide.steps < STEPS || slower * f32::from(slide.answers_min) < TOLERANCE {
             return None;
         }
         let slide = std::mem::take(slide);
-        self.usual = slide.given as f32 / f32::from(slide.steps - 1);
-        self.lately = self.usual;
-        self.borne = slide.from;
-        Some(Began {
+        self.usual = slide.answers as f32 / f32::from(slide.steps - 1);
+        self.recent = self.usual;
+        self.detected_gap = slide.from;
+        Some(SlideStart {
             gap: slide.from,
             refused: Some(slide.refused)
                 .filter(|gap| *gap < slide.from)
@@ -101,8 +101,9 @@ impl Noise {
         })
     }
 
-    /// Refusals are a matter of pace: there was a window without any, or many of them on end.
-    pub fn is_none(&mut self) {
+    /// Ends the series: there was a window without refusals, or many refusals in a row, so they
+    /// depend on the pace.
+    pub fn end_slide(&mut self) {
         self.slide.steps = 0;
     }
 }

@@ -1,4 +1,4 @@
-//! A client under `Backoff` at simulated servers: every figure is read at the server.
+//! Runs `Backoff` against simulated servers. All figures are measured at the server.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -10,31 +10,31 @@ use crate::base::time::Instant;
 use crate::throttle::settings::{self, Jitter, Rampup};
 use crate::throttle::strategy::Pace;
 
-/// A server's rule of whom to refuse.
+/// The rule by which a server refuses.
 #[derive(Clone, Debug)]
 pub(super) enum Limit {
-    /// So many per second, and this many saved up.
+    /// A token bucket: `rate` per second, `burst` tokens.
     Bucket { rate: f64, burst: f64 },
-    /// So many per span, counted from the span's first.
+    /// Fixed window: `count` requests per `span` seconds from the first request of the window.
     Fixed { count: u32, span: f64 },
-    /// So many in every span.
+    /// Sliding window: at most `count` requests in any `span` seconds.
     Sliding { count: usize, span: f64 },
-    /// So many at once.
-    AtOnce { places: u32 },
-    /// Everything goes.
+    /// At most this many requests at a time.
+    InFlight { slots: u32 },
+    /// Nothing is refused.
     None,
-    /// All is refused.
+    /// Everything is refused.
     All,
 }
 
 impl Limit {
-    /// Requests per second that it lets through in the long run.
+    /// Requests per second that the limit serves in the long run.
     fn rate(&self, service: f64) -> f64 {
         match self {
             Limit::Bucket { rate, .. } => *rate,
             Limit::Fixed { count, span } => f64::from(*count) / span,
             Limit::Sliding { count, span } => *count as f64 / span,
-            Limit::AtOnce { places } => f64::from(*places) / service,
+            Limit::InFlight { slots } => f64::from(*slots) / service,
             Limit::None => f64::INFINITY,
             Limit::All => 0.0,
         }
@@ -44,41 +44,42 @@ impl Limit {
 /// One run.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
-    /// Rules by the second from which each holds.
+    /// The limits, each with the second from which it applies.
     pub limits: Vec<(f64, Limit)>,
-    /// A refusal says when the server will serve again (`Retry-After`).
-    pub says_when: bool,
-    /// Seconds that every refusal asks to wait (`Retry-After`); 0: none.
+    /// A refusal carries the time at which the server will serve again (`Retry-After`).
+    pub sends_reset: bool,
+    /// `Retry-After` of every refusal in seconds; 0: none.
     pub retry_after: f64,
-    /// Share of answers that are refusals for no reason of pace.
+    /// Share of answers that are refusals regardless of the pace.
     pub noise: f64,
     pub base: Pace,
     pub settings: settings::Backoff,
     pub rampup: Option<Rampup>,
     pub concurrency_max: u32,
-    /// Seconds from departure to answer, half of them before the server.
+    /// Seconds from departure to answer; the request reaches the server after half of them.
     pub round_trip: f64,
-    /// A busy machine: a request arrives late by up to so many seconds, most by far less.
+    /// Upper bound of the random delay in seconds with which a busy machine sends; most are far
+    /// shorter.
     pub lateness: f64,
     pub seconds: f64,
     pub seed: u64,
-    /// What is known from before.
+    /// The learned state at the start.
     pub learned: Option<Learned>,
-    /// No requests are sent in these seconds.
+    /// Interval in seconds in which no requests are sent.
     pub idle: Option<(f64, f64)>,
 }
 
-/// What the server saw.
+/// What was observed at the server.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
-    /// Arrivals in seconds, and whether they were served.
+pub(super) struct Observed {
+    /// Arrivals in seconds, and whether each was served.
     pub arrivals: Vec<(f64, bool)>,
-    /// When steps were made.
+    /// The steps of backoff and their times.
     pub steps: Vec<(f64, Step)>,
-    /// The gap asked for, by the second.
+    /// The gap asked for, sampled each second.
     pub gaps: Vec<f64>,
     pub peak: u32,
-    /// What is known at the end.
+    /// The learned state at the end.
     pub learned: Option<Learned>,
 }
 
@@ -86,7 +87,7 @@ impl Case {
     pub fn of(limit: Limit, concurrency: u32, round_trip: f64) -> Self {
         Case {
             limits: vec![(0.0, limit)],
-            says_when: false,
+            sends_reset: false,
             retry_after: 0.0,
             noise: 0.0,
             base: Pace {
@@ -116,13 +117,13 @@ impl Case {
         }
     }
 
-    pub fn run(&self) -> Seen {
+    pub fn run(&self) -> Observed {
         let mut rng = Rng::from_seed(self.seed);
         let mut backoff = match self.learned {
             Some(learned) => Backoff::from_learned(learned, Instant::from_nanos(1)),
             None => Backoff::new(Instant::START),
         };
-        let mut seen = Seen::default();
+        let mut seen = Observed::default();
         let mut server = Server::default();
         // (answered at, order, sent at, served)
         let mut flying: BinaryHeap<Reverse<(u64, u64, u64, bool)>> = BinaryHeap::new();
@@ -152,8 +153,8 @@ impl Case {
             let idle = self
                 .idle
                 .is_some_and(|(from, to)| (from..to).contains(&second));
-            let place = (flying.len() as u32) < pace.concurrency;
-            if place && may_send <= now && !idle {
+            let has_slot = (flying.len() as u32) < pace.concurrency;
+            if has_slot && may_send <= now && !idle {
                 sends += 1;
                 last_sent = Some(now);
                 let jitter = backoff.jitter(&rules).unwrap_or(Jitter::NONE);
@@ -163,7 +164,7 @@ impl Case {
                 let arrives = second + trip * 0.1 + late;
                 let limit = self.limits.iter().rev().find(|(from, _)| *from <= second);
                 let (_, limit) = limit.expect("a rule holds from the start");
-                let served = server.asked(limit, arrives, trip * 0.8) && !rng.chance(self.noise);
+                let served = server.accepts(limit, arrives, trip * 0.8) && !rng.chance(self.noise);
                 seen.arrivals.push((arrives, served));
                 let took = if served { trip } else { trip * 0.3 };
                 flying.push(Reverse((now + (took * 1e9) as u64, sends, now, served)));
@@ -171,7 +172,7 @@ impl Case {
                 continue;
             }
             let answered = flying.peek().map(|Reverse((at, ..))| *at);
-            let next_send = if place && !idle {
+            let next_send = if has_slot && !idle {
                 may_send.max(now)
             } else {
                 u64::MAX
@@ -201,11 +202,11 @@ impl Case {
                 } else {
                     backoff.refused(&rules, sent, latency, at)
                 };
-                let asked = match server.serves_again() {
-                    Some(until) if self.says_when => until,
+                let served_at = match server.window_end() {
+                    Some(until) if self.sends_reset => until,
                     _ => now as f64 / 1e9 + self.retry_after,
                 };
-                let until = (asked * 1e9) as u64;
+                let until = (served_at * 1e9) as u64;
                 if !served && until > now {
                     held_until = held_until.max(until);
                     backoff.held(Instant::from_nanos(held_until));
@@ -231,12 +232,12 @@ struct Server {
 }
 
 impl Server {
-    /// When a fixed window ends.
-    fn serves_again(&self) -> Option<f64> {
+    /// The end of the present fixed window.
+    fn window_end(&self) -> Option<f64> {
         (self.span > 0.0).then_some(self.window + self.span)
     }
 
-    fn asked(&mut self, limit: &Limit, now: f64, service: f64) -> bool {
+    fn accepts(&mut self, limit: &Limit, now: f64, service: f64) -> bool {
         match *limit {
             Limit::Bucket { rate, burst } => {
                 if !self.started {
@@ -271,9 +272,9 @@ impl Server {
                 }
                 served
             }
-            Limit::AtOnce { places } => {
+            Limit::InFlight { slots } => {
                 self.busy.retain(|until| *until > now);
-                let served = (self.busy.len() as u32) < places;
+                let served = (self.busy.len() as u32) < slots;
                 if served {
                     self.busy.push_back(now + service);
                 }
@@ -285,10 +286,10 @@ impl Server {
     }
 }
 
-/// The figures of a run from `from` to `to` seconds.
+/// The figures of a run between two seconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Figures {
-    /// Served requests, as a share of the limit.
+    /// Served requests as a share of the limit.
     pub used: f64,
     /// Rounds of refusals per window.
     pub rounds: f64,
@@ -297,7 +298,7 @@ pub(super) struct Figures {
     pub cv: f64,
 }
 
-impl Seen {
+impl Observed {
     pub fn figures(&self, case: &Case, from: f64, to: f64) -> Figures {
         let within = |at: f64| (from..to).contains(&at);
         let all = self.arrivals.iter().filter(|(at, _)| within(*at));
@@ -326,7 +327,8 @@ impl Seen {
         }
     }
 
-    /// The second from which on, in steps of ten, every 30 s use at least `share`; counted from `from`.
+    /// Returns the second from which on every 30 s (in steps of ten) use at least `share` of the
+    /// limit, counted from `from`.
     pub fn settles(&self, case: &Case, from: f64, to: f64, share: f64) -> f64 {
         let mut at = to - 30.0;
         while at >= from {

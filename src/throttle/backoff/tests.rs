@@ -1,4 +1,4 @@
-//! The vectors and the rules of backoff, one by one; `simulation` sees what comes of them together.
+//! Tests of single rules of backoff; `simulation` tests them together.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::throttle::decision::Event;
 use crate::throttle::settings::{self, Jitter, Rampup};
 use crate::throttle::strategy::Pace;
 
-/// A scope that is driven by hand: requests depart as its pace allows, one at a time.
+/// A scope driven by hand: requests depart as its pace allows, one at a time.
 struct Scope {
     backoff: Backoff,
     settings: settings::Backoff,
@@ -54,7 +54,7 @@ impl Scope {
         self.pace().delay.as_secs_f64()
     }
 
-    /// Sends when it may; then the answer comes.
+    /// Sends as soon as the pace allows and delivers the answer.
     fn send(&mut self, served: bool) -> Option<Step> {
         let sent = self
             .last_sent
@@ -87,7 +87,7 @@ impl Scope {
         self
     }
 
-    /// Serves for so long.
+    /// Serves for this many seconds.
     fn serve(&mut self, seconds: f64) -> &mut Self {
         let until = self.now + secs(seconds);
         while self.now < until {
@@ -96,7 +96,7 @@ impl Scope {
         self
     }
 
-    /// Serves until the delay changes; how many seconds that took.
+    /// Serves until the delay changes and returns the seconds that took.
     fn serve_until_step(&mut self) -> f64 {
         let (from, old) = (self.now, self.pace());
         while self.pace() == old {
@@ -119,7 +119,7 @@ fn defaults() -> settings::Backoff {
     settings::Backoff::default()
 }
 
-/// Delays after one refusal after the other.
+/// Asserts the delays after consecutive refusals.
 fn check_growth(base: f64, settings: settings::Backoff, expected: &[f64]) {
     let mut scope = Scope::new(base, settings);
     for delay in expected {
@@ -140,7 +140,7 @@ fn f32_each_round_doubles_the_delay_up_to_the_cap() {
 }
 
 #[test]
-fn f33_the_first_step_goes_to_the_least_delay_or_twice_the_base() {
+fn f33_the_first_step_sets_the_minimum_delay_or_twice_the_base() {
     check_growth(0.0, defaults(), &[1.0]);
     check_growth(0.3, defaults(), &[1.0]);
     check_growth(3.0, defaults(), &[6.0]);
@@ -167,7 +167,7 @@ fn a_base_beyond_the_cap_is_never_undercut() {
 }
 
 #[test]
-fn f41_without_a_known_rate_the_search_halves_what_is_left() {
+fn f41_without_a_known_rate_each_step_halves_the_remaining_delay() {
     let mut scope = Scope::new(0.0, defaults());
     scope.refuse(4);
     assert_eq!(scope.delay(), 8.0);
@@ -176,16 +176,16 @@ fn f41_without_a_known_rate_the_search_halves_what_is_left() {
     assert_eq!(
         scope.delay(),
         6.0,
-        "between 8, which was quiet, and 4, which was refused"
+        "between 8 (not refused) and 4 (refused)"
     );
     scope.refuse(1);
-    assert_eq!(scope.delay(), 8.0, "back to what was quiet");
+    assert_eq!(scope.delay(), 8.0, "back to the delay without refusals");
     scope.refuse(1);
-    assert_eq!(scope.delay(), 16.0, "which it is no longer");
+    assert_eq!(scope.delay(), 16.0, "which is refused now");
 }
 
 #[test]
-fn each_step_says_at_which_delay_it_came() {
+fn each_step_names_its_delay() {
     let mut scope = Scope::new(0.3, defaults());
     let mut say = |served| scope.send(served).map(|step| step.reason.into_owned());
     assert_eq!(say(false).as_deref(), Some("refused at 0.3 s"));
@@ -193,14 +193,14 @@ fn each_step_says_at_which_delay_it_came() {
 }
 
 #[test]
-fn f35_a_pace_of_a_few_requests_an_hour_recovers_with_each_that_is_answered() {
+fn f35_a_pace_of_a_few_requests_per_hour_recovers_with_each_answer() {
     let mut scope = Scope::new(0.0, defaults());
-    // It answered between, so the refusals are about the pace.
+    // An answer in between, so the refusals concern the pace.
     scope.refuse(8).send(true);
     scope.refuse(4);
     assert_eq!(scope.delay(), 300.0);
     for most in [300.0, 150.0, 75.0, 40.0] {
-        // Refused last and quiet now are both at the cap: there is nothing to learn from more answers.
+        // Both the refused and the working delay are at the cap: more answers prove nothing.
         let took = scope.serve_until_step();
         assert!(took <= 2.0 * most, "{took} s to less than {most} s");
         assert!(scope.delay() < most, "{} of {most}", scope.delay());
@@ -222,7 +222,7 @@ fn f41_an_outage_never_makes_a_slow_pace_faster() {
 }
 
 #[test]
-fn f36_quiet_leads_back_to_the_base_and_leaves_nothing() {
+fn f36_windows_without_refusals_restore_the_base_and_leave_no_state() {
     for base in [0.0, 0.4, 1.0, 3.0] {
         for (refusals, quiet) in [(1, 600.0), (4, 6000.0)] {
             let mut scope = Scope::new(base, defaults());
@@ -234,48 +234,48 @@ fn f36_quiet_leads_back_to_the_base_and_leaves_nothing() {
 }
 
 #[test]
-fn f41_what_was_given_until_an_outage_is_taken_for_the_servers_rate() {
+fn f41_the_average_over_an_outage_becomes_the_known_rate() {
     let mut meter = super::Meter::new(Instant::START);
-    meter.giving = 7_000_000_000;
+    meter.serving = 7_000_000_000;
     let bracket = super::Bracket::after_outage(500_000_000, &meter, Instant::START);
-    let gaps = [bracket.gap, bracket.home, bracket.told];
+    let gaps = [bracket.gap, bracket.resume_gap, bracket.server_gap];
     assert_eq!(gaps, [500_000_000; 3], "in nanoseconds");
     assert_eq!((bracket.outage_ms, bracket.refused), (7000, 0));
 }
 
 #[test]
-fn f41_a_doubt_about_the_limit_is_over_once_a_pace_beyond_it_works() {
-    let after = |doubt| {
+fn f41_a_supposed_token_bucket_is_dropped_once_a_faster_pace_works() {
+    let after = |bucket_gap| {
         let mut scope = Scope::new(0.0, defaults());
-        let mut bracket = super::Bracket::remembered(100_000_000, 90_000_000, 0, scope.now);
-        bracket.doubt = doubt;
-        bracket.saves = true;
+        let mut bracket = super::Bracket::from_learned(100_000_000, 90_000_000, 0, scope.now);
+        bracket.bucket_gap = bucket_gap;
+        bracket.is_bucket = true;
         scope.backoff.state = super::State::Following(bracket);
         loop {
             scope.send(true);
             match &scope.backoff.state {
-                // Enough answers to tell that it works.
+                // Enough answers to show that it works.
                 super::State::Following(bracket) if bracket.worked > 0 => {
-                    return (bracket.doubt, bracket.saves);
+                    return (bracket.bucket_gap, bracket.is_bucket);
                 }
                 super::State::Following(_) => {}
                 other => panic!("{other:?}"),
             }
         }
     };
-    // The server gives more than was thought to be its limit, and no savings explain that.
+    // The server serves more than its supposed limit, and a token bucket does not explain that.
     assert_eq!(after(200_000_000), (0, false));
     assert_eq!(after(104_000_000), (0, false));
-    // As little more may be by chance.
+    // A difference this small may be chance.
     assert_eq!(after(102_000_000), (102_000_000, true));
 }
 
 #[test]
-fn f41_above_what_was_the_limit_each_step_lasts_until_savings_are_spent() {
-    let took = |told| {
+fn f41_above_the_old_limit_each_step_lasts_until_a_burst_is_used_up() {
+    let took = |server_gap| {
         let mut scope = Scope::new(0.0, defaults());
-        let mut bracket = super::Bracket::remembered(10_000_000, 0, 0, scope.now);
-        bracket.told = told;
+        let mut bracket = super::Bracket::from_learned(10_000_000, 0, 0, scope.now);
+        bracket.server_gap = server_gap;
         scope.backoff.state = super::State::Following(bracket);
         scope.serve_until_step()
     };
@@ -288,29 +288,29 @@ fn f41_above_what_was_the_limit_each_step_lasts_until_savings_are_spent() {
 }
 
 #[test]
-fn f41_beyond_what_was_refused_two_short_steps_come_before_those_of_a_window() {
-    let took = |climbed| {
+fn f41_beyond_a_refused_gap_two_short_steps_precede_those_of_a_window() {
+    let took = |steps_up| {
         let mut scope = Scope::new(0.0, defaults());
-        let mut bracket = super::Bracket::remembered(10_000_000, 20_000_000, 0, scope.now);
-        bracket.climbed = climbed;
+        let mut bracket = super::Bracket::from_learned(10_000_000, 20_000_000, 0, scope.now);
+        bracket.steps_up = steps_up;
         scope.backoff.state = super::State::Following(bracket);
-        // So far the server gave less than was refused: what it gives now can be savings.
+        // So far the server served less than was refused: what it serves now can be a burst.
         let meter = &mut scope.backoff.meter;
         meter.anchor(scope.now + Duration::from_nanos(1));
-        (meter.given, meter.giving) = (10_000, 400_000_000_000);
+        (meter.served, meter.serving) = (10_000, 400_000_000_000);
         scope.serve_until_step()
     };
-    for (climbed, least) in [(1, 7.5), (2, 7.5), (3, 60.0)] {
-        let took = took(climbed);
-        assert!((least..least + 0.1).contains(&took), "{climbed}: {took}");
+    for (steps_up, least) in [(1, 7.5), (2, 7.5), (3, 60.0)] {
+        let took = took(steps_up);
+        assert!((least..least + 0.1).contains(&took), "{steps_up}: {took}");
     }
 }
 
 #[test]
-fn f41_one_refusal_in_a_window_changes_no_pace_that_works() {
+fn f41_one_refusal_per_window_keeps_a_working_pace() {
     let after = |served: f64| {
         let mut scope = Scope::new(0.0, defaults());
-        let bracket = super::Bracket::remembered(100_000_000, 97_000_000, 0, scope.now);
+        let bracket = super::Bracket::from_learned(100_000_000, 97_000_000, 0, scope.now);
         scope.backoff.state = super::State::Following(bracket);
         scope.serve(served).refuse(1);
         scope.delay()
@@ -333,12 +333,12 @@ fn f41_three_rounds_of_refusals_without_an_answer_are_an_outage() {
 }
 
 #[test]
-fn f44_where_a_refusal_is_dear_a_probe_takes_four_times_the_answers() {
-    let answers = |dear_ms| {
+fn f44_after_a_long_hold_a_probe_needs_four_times_the_answers() {
+    let answers = |hold_ms| {
         let mut scope = Scope::new(0.0, defaults());
-        let mut bracket = super::Bracket::remembered(100_000_000, 0, 0, scope.now);
+        let mut bracket = super::Bracket::from_learned(100_000_000, 0, 0, scope.now);
         bracket.worked = 104_000_000;
-        bracket.dear_ms = dear_ms;
+        bracket.hold_ms = hold_ms;
         scope.backoff.state = super::State::Following(bracket);
         let probed = scope.pace();
         let mut answers = 0;
@@ -354,7 +354,7 @@ fn f44_where_a_refusal_is_dear_a_probe_takes_four_times_the_answers() {
 }
 
 #[test]
-fn f36_a_gap_close_above_the_base_is_not_jittered_below_it() {
+fn f36_jitter_never_shortens_a_gap_below_the_base() {
     let mut scope = Scope::new(1.0, defaults());
     for (gap, low) in [
         (1.0005, -0.0005),
@@ -381,7 +381,7 @@ fn f36_a_gap_close_above_the_base_is_not_jittered_below_it() {
 }
 
 #[test]
-fn f35_a_step_back_takes_a_quiet_window_and_a_refusal_begins_it_anew() {
+fn f35_a_recovery_step_takes_a_window_that_a_refusal_restarts() {
     let mut scope = Scope::new(0.0, defaults());
     scope.refuse(5);
     assert_eq!(scope.delay(), 16.0);
@@ -404,13 +404,13 @@ fn f42_a_burst_of_refusals_is_one_round() {
         .filter_map(|sent| scope.answer(*sent, back, false));
     assert_eq!(steps.count(), 1);
     assert_eq!(scope.delay(), 1.0);
-    // One that departed after the step is another.
+    // A refusal of a request that departed after the step is another round.
     assert!(scope.answer(back, back + secs(0.05), false).is_some());
     assert_eq!(scope.delay(), 2.0);
 }
 
 #[test]
-fn f43_idle_windows_are_not_quiet() {
+fn f43_idle_windows_do_not_count_as_quiet() {
     let mut scope = Scope::new(0.0, defaults());
     scope.refuse(4);
     scope.now += secs(300.0);
@@ -426,7 +426,7 @@ fn f43_idle_windows_are_not_quiet() {
 }
 
 #[test]
-fn f43_idle_time_gives_no_concurrency_back() {
+fn f43_idle_time_restores_no_concurrency() {
     let mut scope = Scope::new(0.0, defaults());
     scope.settings.max_delay = secs(2.0);
     scope.settings.window = secs(10.0);
@@ -438,11 +438,11 @@ fn f43_idle_time_gives_no_concurrency_back() {
     assert!(cut.concurrency < 8, "{cut:?}");
     scope.now += secs(300.0);
     assert_eq!(scope.pace(), cut, "thirty idle windows");
-    // An answer to what was sent before it was cut shows nothing of the present pace.
+    // An answer to a request sent before the cut proves nothing about the present pace.
     let now = scope.now;
     scope.answer(early, now, true);
     assert_eq!(scope.pace(), cut, "an answer of before");
-    // One at the present pace is worth one step, however long it was idle.
+    // One answer at the present pace allows one step, however long the scope was idle.
     scope.send(true);
     let one_step = scope.pace().concurrency;
     assert!(one_step <= 2 * cut.concurrency, "{one_step} after {cut:?}");
@@ -451,7 +451,7 @@ fn f43_idle_time_gives_no_concurrency_back() {
 }
 
 #[test]
-fn f43_after_idle_time_a_known_limit_is_not_overrun() {
+fn f43_after_idle_time_a_known_limit_is_not_exceeded() {
     let case = Case {
         idle: Some((120.0, 420.0)),
         ..Case::of(
@@ -469,7 +469,7 @@ fn f43_after_idle_time_a_known_limit_is_not_overrun() {
 }
 
 #[test]
-fn f34_the_jitter_is_backoffs_own_and_small_at_a_known_limit() {
+fn f34_backoff_has_its_own_jitter_which_is_small_at_a_known_limit() {
     let mut scope = Scope::new(0.0, defaults());
     let jitter = |scope: &Scope| scope.backoff.jitter(&scope.rules());
     assert_eq!(jitter(&scope), None);
@@ -483,7 +483,7 @@ fn f34_the_jitter_is_backoffs_own_and_small_at_a_known_limit() {
 }
 
 #[test]
-fn f39_at_the_longest_delay_concurrency_is_cut_and_comes_back_after_quiet_windows() {
+fn f39_at_the_longest_delay_concurrency_is_halved_and_restored_by_quiet_windows() {
     let settings = settings::Backoff {
         max_delay: secs(0.5),
         min_delay: secs(0.1),
@@ -514,13 +514,13 @@ fn f39_at_the_longest_delay_concurrency_is_cut_and_comes_back_after_quiet_window
 }
 
 #[test]
-fn f39_a_server_that_refuses_all_is_asked_less_and_less() {
+fn f39_a_server_that_refuses_everything_gets_ever_fewer_requests() {
     let case = Case {
         seconds: 3600.0,
         ..Case::of(Limit::All, 8, 0.02)
     };
-    let asked = case.run().arrivals.len();
-    assert!(asked <= 40, "{asked} requests in an hour");
+    let requests = case.run().arrivals.len();
+    assert!(requests <= 40, "{requests} requests in an hour");
 }
 
 #[test]
@@ -547,15 +547,15 @@ fn f76_the_limits_of_an_idle_scope_fit_in_a_few_bytes() {
     for refusals in [2, 10] {
         scope.refuse(refusals);
         let learned = scope.backoff.compact().expect("it backs off");
-        let again = Backoff::from_learned(learned, scope.now);
-        assert_eq!(again.pace(&scope.rules()), scope.pace());
-        assert_eq!(again.compact(), Some(learned));
+        let restart = Backoff::from_learned(learned, scope.now);
+        assert_eq!(restart.pace(&scope.rules()), scope.pace());
+        assert_eq!(restart.compact(), Some(learned));
         scope.serve(200.0);
     }
 }
 
 #[test]
-fn whatever_the_base_does_backoff_is_never_faster() {
+fn backoff_is_never_faster_than_a_changing_base() {
     let mut scope = Scope::new(0.0, defaults());
     for turn in 0..2000_u32 {
         scope.base.delay = secs(f64::from(turn % 7) * 0.4);
@@ -573,7 +573,7 @@ fn whatever_the_base_does_backoff_is_never_faster() {
 }
 
 #[test]
-fn whatever_is_configured_and_answered_the_pace_stays_within_its_bounds() {
+fn the_pace_stays_within_its_bounds_for_any_settings_and_answers() {
     for seed in 0..300 {
         let mut rng = Rng::from_seed(seed);
         let mut span = |most: f64| secs(rng.range_f64(0.0, 1.0).powi(4) * most);

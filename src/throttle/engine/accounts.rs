@@ -1,21 +1,22 @@
-//! What each scope did and what it waited for: the effective pace, beside the configured one.
+//! Statistics of each scope: requests, waits, and the effective pace beside the configured one.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::cause::Cause;
 use super::super::decision::Event;
-use super::super::scope::{NOBODY, Profile, Scope, ScopeId};
+use super::super::scope::{NO_INDEX, Profile, Scope};
 use super::super::signal::Signal;
 use super::super::strategy::Pace;
 use super::median::Median;
 use super::{FirstInLine, Throttle};
+use crate::base::ids::ScopeId;
 use crate::base::time::{Instant, nanos};
 
-/// What one scope did.
+/// Statistics of one scope.
 ///
-/// What each request changes stands first and in three lines of the processor's cache: of ten thousand
-/// accounts that have their turn one after another none is in it when it is needed.
+/// The fields changed by each request come first and fill three cache lines: with ten thousand
+/// accounts in turn, each access is a cache miss.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Account {
@@ -27,34 +28,34 @@ pub struct Account {
     pub last: Option<Instant>,
     /// The pace at the last departure, or since its last change.
     pub pace: Pace,
-    /// Requests on the wire × nanoseconds.
+    /// Integral of requests on the wire over time, in request-nanoseconds.
     wire_time: u128,
     pub(super) profile: Arc<Profile>,
     changed: Instant,
-    /// Of what the pace follows.
+    /// Of the latency that the pace follows.
     latency: Median,
-    /// Before jitter, over the departures.
+    /// Of the delay before jitter, over the departures.
     delay: Median,
     on_the_wire: u32,
-    /// The most that were ever on the wire at once.
+    /// Maximum number of requests on the wire at once.
     pub peak: u32,
     /// Final heads and failures.
     pub replies: u64,
     /// Answers that were refusals of this scope.
     pub refused: u64,
-    /// What the first in its line waits for, and since when.
+    /// What the first lane in the line waits for, and since when.
     waiting: Option<(Cause, Instant)>,
     waited_until: Instant,
-    /// Nanoseconds before departures whose delay was at its longest.
-    at_longest: u64,
-    /// Time waited, by cause. Of lanes that waited together the time is counted once.
+    /// Nanoseconds before departures whose delay was at its maximum.
+    at_max_delay: u64,
+    /// Nanoseconds waited, by cause. Time of lanes that wait together is counted once.
     waited: [u64; CAUSES],
     decided: [u32; EVENTS],
     /// The scope's name.
     pub scope: String,
-    /// Why its answers are suspected not to be what they seem; `None` where they are not.
+    /// The reason why its answers are suspected to be block pages, if they are.
     pub suspected: Option<String>,
-    /// The configuration speaks of it by name.
+    /// The configuration names the scope.
     pub configured: bool,
     is_live: bool,
 }
@@ -82,7 +83,7 @@ impl Account {
             profile,
             latency: Median::default(),
             delay: Median::default(),
-            at_longest: 0,
+            at_max_delay: 0,
             decided: [0; EVENTS],
             waited: [0; CAUSES],
             waited_until: now,
@@ -94,26 +95,27 @@ impl Account {
         }
     }
 
-    /// Time waited for this cause by `now`.
+    /// Time waited for this cause until `now`.
     pub fn waited(&self, cause: Cause, now: Instant) -> Duration {
         let open = self.waiting.filter(|(present, _)| *present == cause);
         let open = open.map(|(_, since)| now.saturating_since(since.max(self.waited_until)));
         Duration::from_nanos(self.waited[cause as usize]) + open.unwrap_or_default()
     }
 
-    /// The rate that came about between the first departure and the last; `None` before the second.
+    /// Rate in requests per second between the first departure and the last; `None` before the
+    /// second.
     pub fn rate(&self) -> Option<f64> {
         let span = self.last?.saturating_since(self.first?).as_secs_f64();
         (span > 0.0).then(|| (self.sent - 1) as f64 / span)
     }
 
-    /// The gap between departures in the mean; `None` before the second.
+    /// Mean gap between departures; `None` before the second.
     pub fn gap(&self) -> Option<Duration> {
         let span = self.last?.saturating_since(self.first?);
         (self.sent > 1).then(|| span.div_f64((self.sent - 1) as f64))
     }
 
-    /// The pace that the configuration asks for.
+    /// The configured pace.
     pub fn configured_pace(&self) -> Pace {
         Pace {
             delay: self.profile.settings.delay,
@@ -121,37 +123,37 @@ impl Account {
         }
     }
 
-    /// The latency in the middle, of what the pace follows: an estimate. `None` without answers.
+    /// Estimated median of the latency that the pace follows; `None` without answers.
     pub fn latency(&self) -> Option<Duration> {
         self.latency.get()
     }
 
-    /// The delay in the middle, before jitter, over the departures: an estimate.
+    /// Estimated median of the delay before jitter, over the departures.
     pub fn delay(&self) -> Option<Duration> {
         self.delay.get()
     }
 
-    /// The share of the time from the first departure to the last during which the delay was the
-    /// longest that AutoThrottle, or else backoff, may ask for.
-    pub fn at_longest(&self) -> f64 {
+    /// Share of the time from the first departure to the last during which the delay was at the
+    /// maximum of AutoThrottle, or else of backoff.
+    pub fn at_max_delay(&self) -> f64 {
         let span = self.first.zip(self.last);
         let span = span.map_or(0, |(first, last)| nanos(last.saturating_since(first)));
-        self.at_longest as f64 / span.max(1) as f64
+        self.at_max_delay as f64 / span.max(1) as f64
     }
 
-    /// How many decisions of this kind there were.
+    /// Number of decisions of this kind.
     pub fn decided(&self, event: Event) -> u32 {
         self.decided[event as usize]
     }
 
-    /// All waiting by `now` together.
-    pub fn waited_in_all(&self, now: Instant) -> Duration {
+    /// Total time waited until `now`.
+    pub fn waited_total(&self, now: Instant) -> Duration {
         let waited = |cause: &Cause| self.waited(*cause, now);
         Cause::ALL.iter().map(waited).sum()
     }
 
-    /// How many were on the wire in the mean: from the first departure to the last end, or to `now`
-    /// while something is on the wire.
+    /// Mean number of requests on the wire, from the first departure to the last end, or to `now`
+    /// while a request is on the wire.
     pub fn concurrency(&self, now: Instant) -> Option<f64> {
         let now = match self.on_the_wire {
             0 => self.changed,
@@ -179,7 +181,7 @@ impl Account {
         if let Some(last) = self.last
             && pace.delay >= self.profile.settings.delay_max()
         {
-            self.at_longest += nanos(at.saturating_since(last));
+            self.at_max_delay += nanos(at.saturating_since(last));
         }
         self.first.get_or_insert(at);
         self.last = Some(at);
@@ -198,27 +200,27 @@ impl Account {
     }
 }
 
-/// The accounts of the scopes: of those that the configuration names, and of as many others as
-/// there is room for. Where it runs out those that sent least and are gone make room.
+/// The accounts of all scopes named in the configuration, and of as many others as fit. When full,
+/// accounts of evicted scopes with the fewest requests are removed.
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
     rows: Vec<Account>,
     free: Vec<u32>,
-    /// Rows of scopes that are gone, and that the settings do not name.
-    gone: Vec<u32>,
-    /// Of all scopes, those that had no row included, save for waits.
+    /// Rows of evicted scopes that the settings do not name.
+    evicted: Vec<u32>,
+    /// Sums over all scopes; decisions include scopes without a row, waits do not.
     waited: [u64; CAUSES],
     decided: [u64; EVENTS],
 }
 
-/// A bound for memory: about 400 bytes each.
+/// Maximum number of accounts, to bound memory: about 400 bytes each.
 const ACCOUNTS_MAX: usize = 10_000;
 
 impl Accounts {
     fn open(&mut self, scope: &str, configured: bool, profile: Arc<Profile>, now: Instant) -> u32 {
         if configured
             && let Some(row) = self.rows.iter().position(|account| {
-                // There are no more of these than in the settings.
+                // Their number is bounded by the settings.
                 account.configured && account.scope == scope
             })
         {
@@ -228,7 +230,7 @@ impl Accounts {
         if self.free.is_empty() && self.rows.len() >= ACCOUNTS_MAX {
             self.sweep();
             if self.free.is_empty() && !configured {
-                return NOBODY;
+                return NO_INDEX;
             }
         }
         let account = Account::new(scope, configured, profile, now);
@@ -248,21 +250,21 @@ impl Accounts {
         if let Some(account) = self.rows.get_mut(row as usize) {
             account.is_live = false;
             if !account.configured {
-                self.gone.push(row);
+                self.evicted.push(row);
             }
         }
     }
 
-    /// Frees the rows of scopes that are gone: that half of them which sent least. It looks at no
-    /// others, which may be all.
+    /// Frees half of the rows of evicted scopes, those with the fewest requests. It does not scan
+    /// the other rows, which may be nearly all.
     fn sweep(&mut self) {
-        let mut gone = std::mem::take(&mut self.gone);
-        gone.sort_by_key(|row| (self.rows[*row as usize].sent, *row));
-        self.gone = gone.split_off(gone.len().div_ceil(2));
-        for row in &gone {
+        let mut evicted = std::mem::take(&mut self.evicted);
+        evicted.sort_by_key(|row| (self.rows[*row as usize].sent, *row));
+        self.evicted = evicted.split_off(evicted.len().div_ceil(2));
+        for row in &evicted {
             self.rows[*row as usize].sent = 0;
         }
-        self.free = gone;
+        self.free = evicted;
     }
 
     fn get_mut(&mut self, row: u32) -> Option<&mut Account> {
@@ -271,7 +273,7 @@ impl Accounts {
 
     pub fn departed(&mut self, scope: &Scope, at: Instant) {
         if let Some(account) = self.get_mut(scope.account) {
-            // It has hardly ever changed, and counting owners costs more than a look.
+            // The profile rarely changes, and cloning the `Arc` costs more than a comparison.
             if !Arc::ptr_eq(&account.profile, &scope.profile) {
                 account.profile = Arc::clone(&scope.profile);
             }
@@ -287,8 +289,8 @@ impl Accounts {
 }
 
 impl Throttle {
-    /// What the scopes did, in no order that means anything. A scope that was forgotten and came
-    /// again has two accounts.
+    /// The statistics of the scopes, in arbitrary order. A scope that was evicted and created again
+    /// has two accounts.
     pub fn accounts(&self) -> impl Iterator<Item = &Account> {
         let rows = self.accounts.rows.iter();
         rows.filter(|account| account.sent > 0)
@@ -297,7 +299,7 @@ impl Throttle {
     pub(super) fn open_account(&mut self, id: ScopeId, configured: bool) {
         let now = self.advanced.unwrap_or(Instant::START);
         let profile = Arc::clone(&self.scope_ref(id).profile);
-        let name = self.roll.name(id);
+        let name = self.scope_table.name(id);
         let row = self.accounts.open(name, configured, profile, now);
         self.scope_mut(id).account = row;
     }
@@ -306,9 +308,9 @@ impl Throttle {
         self.accounts.close(row);
     }
 
-    /// The answer to a request of the scope, or that there is none.
+    /// Records the answer to a request of the scope, or its failure.
     pub(super) fn account_answered(&mut self, id: ScopeId, signal: &Signal) {
-        // How a reply breaks off is heard beside its head.
+        // A body failure is recorded beside the head that came before it.
         if signal.status.is_some() && signal.failure.is_some() {
             return;
         }
@@ -316,14 +318,17 @@ impl Throttle {
         if let Some(account) = self.accounts.get_mut(row) {
             account.replies += 1;
             let auto = account.profile.settings.autothrottle.as_ref();
-            let latency = auto.map_or(signal.server_latency, |auto| auto.latency_of(signal));
+            let latency = auto.map_or(signal.server_latency, |auto| {
+                auto.latency_from
+                    .choose(signal.latency, signal.server_latency)
+            });
             if let Some(latency) = latency.filter(|_| signal.sure_latency().is_some()) {
                 account.latency.add(latency);
             }
         }
     }
 
-    /// A decision about the scope, whether anybody is told of it or not.
+    /// Counts a decision about the scope, even if decisions are not recorded.
     pub(super) fn account_decided(&mut self, id: ScopeId, event: Event) {
         self.accounts.decided[event as usize] += 1;
         let scope = self.scope_ref(id);
@@ -334,7 +339,7 @@ impl Throttle {
         }
     }
 
-    /// A suspicion of the scope came up, or went.
+    /// Records that a suspicion of the scope was raised or cleared.
     pub(super) fn account_suspected(&mut self, id: ScopeId, reason: &str) {
         let scope = self.scope_ref(id);
         let (row, is_suspected) = (scope.account, scope.is_suspected());
@@ -343,7 +348,7 @@ impl Throttle {
         }
     }
 
-    /// Time waited by `now` for each cause, over all scopes that have, or had, an account.
+    /// Time waited until `now` by cause, over all scopes that have or had an account.
     pub fn waited(&self, now: Instant) -> [(Cause, Duration); CAUSES] {
         let mut waited = self.accounts.waited;
         for account in self.accounts() {
@@ -355,7 +360,7 @@ impl Throttle {
         Cause::ALL.map(|cause| (cause, Duration::from_nanos(waited[cause as usize])))
     }
 
-    /// How many decisions of this kind there were, over all scopes.
+    /// Number of decisions of this kind over all scopes.
     pub fn decided(&self, event: Event) -> u64 {
         self.accounts.decided[event as usize]
     }
@@ -373,7 +378,7 @@ impl Throttle {
         }
         let row = self.scope_ref(id).account;
         if let Some(account) = self.accounts.rows.get_mut(row as usize) {
-            // Of those who wait together the time counts once, and for the first of them.
+            // Time of lanes that wait together counts once, for the first of them.
             if let Some((cause, since)) = account.waiting {
                 self.accounts.waited[cause as usize] += account.wait(cause, since, to);
             }
@@ -381,8 +386,8 @@ impl Throttle {
         }
     }
 
-    /// Notes what the first in a scope's line waits for from now on, in the scope's `row`. Called
-    /// wherever that may have changed.
+    /// Records what the first lane in a scope's line waits for from now on, in the scope's `row`.
+    /// Must be called wherever that may have changed.
     pub(super) fn account_waiting(
         &mut self,
         id: ScopeId,
@@ -401,7 +406,8 @@ impl Throttle {
         let spends = Some(Cause::Quota);
         let comes_to_spend = cause == spends && account.waiting.map(|(cause, _)| cause) != spends;
         match (&mut account.waiting, cause) {
-            // What kept it last is what kept it: without the others it would not have gone earlier.
+            // The last cause counts for the whole wait: without the others it would not have ended
+            // earlier.
             (Some((present, _)), Some(cause)) => *present = cause,
             (None, Some(cause)) => account.waiting = Some((cause, now)),
             (Some(_), None) => self.account_waited(id, now),
@@ -412,7 +418,8 @@ impl Throttle {
         }
     }
 
-    /// The first in a scope's line waits for the global cap, which its own scopes know nothing of.
+    /// Records that the first lane in a scope's line waits for the global cap, which its scopes do
+    /// not know.
     pub(super) fn account_capped(&mut self, id: ScopeId, now: Instant) {
         let scope = self.scope_ref(id);
         let waiting = self.first_waiting(scope);
@@ -425,7 +432,7 @@ impl Throttle {
         self.account_waiting(id, scope.account, first, now);
     }
 
-    /// The wait of the first in a scope's line is over.
+    /// Ends the wait of the first lane in a scope's line.
     pub(super) fn account_waited(&mut self, id: ScopeId, now: Instant) {
         let row = self.scope_ref(id).account;
         if let Some(account) = self.accounts.rows.get_mut(row as usize)
@@ -435,8 +442,8 @@ impl Throttle {
         }
     }
 
-    /// What the first in a scope's line waits for; `None` where there is none, or it waits for our
-    /// own machine.
+    /// What the first lane in a scope's line waits for; `None` without one, or if it waits for this
+    /// machine.
     fn waits_for(&self, id: ScopeId, first: FirstInLine, now: Instant) -> Option<Cause> {
         if !first.is_offered {
             return None;
@@ -459,10 +466,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_each_request_changes_lies_in_three_lines_of_the_cache() {
+    fn fields_changed_by_each_request_fill_three_cache_lines() {
         assert!(offset_of!(Account, pace) < 64);
         assert!(offset_of!(Account, peak) < 128);
-        assert!(offset_of!(Account, at_longest) < 192);
+        assert!(offset_of!(Account, at_max_delay) < 192);
         assert_eq!(size_of::<Account>(), 384);
     }
 
@@ -475,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configured_scope_that_comes_again_goes_on_with_its_account() {
+    fn a_configured_scope_that_returns_keeps_its_account() {
         let mut accounts = Accounts::default();
         let first = accounts.open("a.test", true, profile(), Instant::START);
         let other = accounts.open("b.test", false, profile(), Instant::START);
@@ -488,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_room_those_that_are_gone_and_sent_least_make_some() {
+    fn evicted_accounts_with_the_fewest_sends_are_removed_first() {
         let mut accounts = Accounts::default();
         for number in 0..ACCOUNTS_MAX as u64 {
             let name = format!("{number}.test");
@@ -499,21 +506,21 @@ mod tests {
             }
         }
         let row = accounts.open("new.test", false, profile(), secs(1));
-        // The one that the settings name stays, although it sent least.
+        // The one named in the settings stays, although it sent least.
         assert!((1..=50).contains(&row), "{row}");
         assert_eq!(accounts.rows[0].sent, 1);
         assert!(!accounts.free.contains(&0));
         assert_eq!(accounts.rows.len(), ACCOUNTS_MAX);
-        accounts.gone.clear();
+        accounts.evicted.clear();
         accounts.free.clear();
         let row = accounts.open("late.test", false, profile(), secs(2));
-        assert_eq!(row, NOBODY);
+        assert_eq!(row, NO_INDEX);
         let row = accounts.open("named.test", true, profile(), secs(2));
         assert_eq!(row as usize, ACCOUNTS_MAX);
     }
 
     #[test]
-    fn time_at_the_longest_delay_is_that_before_a_request_so_late() {
+    fn time_at_the_longest_delay_is_the_gap_before_such_a_request() {
         let mut account = Account::new("a.test", false, profile(), Instant::START);
         let longest = account.profile.settings.delay_max();
         let pace = |delay| Pace {
@@ -524,7 +531,7 @@ mod tests {
         for (pace, at) in [(longest, 100), (shorter, 200), (longest, 500)] {
             account.departed(pace, secs(at));
         }
-        assert_eq!(account.at_longest, 300_000_000_000);
+        assert_eq!(account.at_max_delay, 300_000_000_000);
     }
 
     #[test]
@@ -537,17 +544,17 @@ mod tests {
         assert_eq!(waited(Cause::Delay), 2);
         assert_eq!(waited(Cause::Quota), 1);
         assert_eq!(waited(Cause::Robots), 6);
-        assert_eq!(account.waited_in_all(secs(10)).as_secs(), 9);
+        assert_eq!(account.waited_total(secs(10)).as_secs(), 9);
     }
 
     #[test]
-    fn concurrency_is_of_the_time_that_there_was_something_to_do() {
+    fn mean_concurrency_covers_only_time_with_requests() {
         let mut account = Account::new("a.test", false, profile(), Instant::START);
         let pace = account.pace;
         account.departed(pace, secs(10));
         account.departed(pace, secs(11));
         account.on_the_wire(-1, secs(12));
-        // Three seconds with one and one with two: until now, as long as one is on the wire.
+        // Three seconds with one and one with two: until now, while one is on the wire.
         assert_eq!(account.concurrency(secs(14)), Some(5.0 / 4.0));
         account.on_the_wire(-1, secs(14));
         assert_eq!(account.concurrency(secs(1000)), Some(5.0 / 4.0));

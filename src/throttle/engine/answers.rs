@@ -1,4 +1,4 @@
-//! What answers do: which scopes of a request an answer is about, and what each makes of it.
+//! Effects of answers: which scopes of a request an answer concerns, and what each changes.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -6,38 +6,44 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::super::decision::{Decision, Event, Source};
-use super::super::scope::{Change, Hold, NOBODY, Queued, ScopeId};
+use super::super::scope::{Change, Hold, NO_INDEX, Queued};
 use super::super::settings::RateLimitHeaders;
 use super::super::signal::{Blame, Ending, Feedback, Signal};
 use super::super::strategy::Observation;
 use super::tickets::Held;
 use super::{Throttle, TicketId};
+use crate::base::ids::ScopeId;
 use crate::base::time::Instant;
 
 type ScopeIds = SmallVec<[ScopeId; 4]>;
 
-/// What an answer is about.
-struct About {
+/// The scopes that an answer concerns.
+struct Concerned {
     scopes: ScopeIds,
-    /// Those that join in where more of what is below them is refused, from the nearest on.
-    above: ScopeIds,
+    /// Parent scopes that are blamed as well if several of their children are refused, nearest
+    /// first.
+    parents: ScopeIds,
 }
 
 impl Throttle {
-    /// The answer to a request, when its final head is there or none will come: each of its scopes
-    /// may change its pace. `id` is the attempt's number.
+    /// Handles the answer to a request, when its final head arrived or none will arrive. Each of
+    /// its scopes may change its pace. `id` is the number of the attempt.
     pub fn answer(&mut self, ticket: TicketId, id: u64, signal: &Signal, now: Instant) {
         let refused = self.refused(ticket, signal, now);
         let state = self.ticket(ticket);
         let (held, sent) = (SmallVec::<[Held; 2]>::from_slice(&state.held), state.sent);
-        for Held { id: scope, slot } in &held {
+        for (index, held) in held.iter().enumerate() {
+            let Held {
+                id: scope, slot, ..
+            } = held;
             let observation = Observation {
                 signal,
                 refused: refused.contains(scope),
                 sent,
             };
             self.account_answered(*scope, signal);
-            if observation.refused {
+            if observation.refused && !held.refused {
+                self.ticket_mut(ticket).held[index].refused = true;
                 self.account_refused(*scope);
             }
             let mut changes = std::mem::take(&mut self.changes);
@@ -51,22 +57,22 @@ impl Throttle {
             if let Some((wait, source)) = asked {
                 self.hold_for(*scope, wait, source, id, signal, now);
             }
-            // What stays as it is was looked at before: it waits for the wheel, or is looked at again
-            // before anything else happens. Where its time has come and it is in no queue it may be the
-            // global cap that keeps it, and that depends on others.
+            // An unchanged scope is on the wheel already or will be checked again before anything
+            // else happens. If it is due and in no queue it may wait for the global cap, which
+            // depends on other scopes.
             let state = self.scope_ref(*scope);
             let waits = match state.queued {
                 Queued::No => state.wake_at > now,
                 Queued::Departing => true,
-                Queued::Ready => state.departing == NOBODY,
+                Queued::Ready => state.departing == NO_INDEX,
             };
             if asked.is_some() || !is_calm || !waits {
-                self.look_at(*scope, now);
+                self.schedule_check(*scope, now);
             }
         }
         for feedback in &signal.feedback {
             let known = held.iter().map(|held| held.id);
-            let named = known.filter(|scope| self.roll.name(*scope) == feedback.scope);
+            let named = known.filter(|scope| self.scope_table.name(*scope) == feedback.scope);
             if let Some(scope) = named.into_iter().next() {
                 let settled = self.settle_charge(ticket, scope, id, feedback, now);
                 let remaining = feedback.remaining.filter(|_| !settled);
@@ -79,7 +85,7 @@ impl Throttle {
         }
     }
 
-    /// The end of an exchange whose head was answered before, by this signal.
+    /// Handles the end of an exchange whose head was answered before with this signal.
     pub fn ended(
         &mut self,
         ticket: TicketId,
@@ -89,7 +95,7 @@ impl Throttle {
         now: Instant,
     ) {
         if ending.failure.is_some() {
-            // What broke off may be a refusal, too; its latency was heard with its head.
+            // A broken body may be a refusal as well; the latency was recorded with the head.
             let broken = Signal {
                 failure: ending.failure,
                 server_latency: None,
@@ -105,27 +111,27 @@ impl Throttle {
                 .ended(signal, ending, now, &mut changes);
             self.note(scope, Some(id), None, &mut changes, now);
             self.changes = changes;
-            self.look_at(scope, now);
+            self.schedule_check(scope, now);
         }
     }
 
-    /// Whether one of its scopes learns from how a reply ends.
+    /// Returns whether one of the request's scopes learns from how a reply ends.
     pub fn listens(&self, ticket: TicketId) -> bool {
         let mut held = self.ticket(ticket).held.iter();
         held.any(|held| self.scope_ref(held.id).listens())
     }
 
-    /// What the embedding program knows of a scope, whatever was asked under it; the scope is made
-    /// if it is new.
+    /// Applies what the embedding program knows of a scope, independent of any request. Creates the
+    /// scope if it is new.
     pub fn feedback(&mut self, feedback: &Feedback, now: Instant) {
         let scope = self.scope(&feedback.scope);
-        self.hear_of(scope, feedback, now);
-        self.settle(scope, now);
+        self.report_on(scope, feedback, now);
+        self.evict_or_schedule(scope, now);
     }
 
-    /// What is known of a scope otherwise than from an answer. That it is exhausted is as good as a
-    /// refusal of what departs now.
-    pub(super) fn hear_of(&mut self, scope: ScopeId, feedback: &Feedback, now: Instant) {
+    /// Applies knowledge of a scope that does not come from an answer. "Exhausted" counts as a
+    /// refusal of a request that departs now.
+    pub(super) fn report_on(&mut self, scope: ScopeId, feedback: &Feedback, now: Instant) {
         if feedback.exhausted {
             let observation = Observation {
                 signal: &Signal::default(),
@@ -153,11 +159,11 @@ impl Throttle {
         if !self.ticket_scopes(ticket).any(refuses) {
             return refused;
         }
-        let about = self.about(ticket, signal);
-        let mut blamed = about.scopes;
+        let concerned = self.concerned(ticket, signal);
+        let mut blamed = concerned.scopes;
         blamed.retain(|id| self.scope_ref(*id).refuses(signal));
         if let Some(child) = blamed.first().copied() {
-            self.escalate(child, &about.above, &mut blamed, now);
+            self.escalate(child, &concerned.parents, &mut blamed, now);
         }
         for id in blamed {
             if self.scope_ref(id).refuses(signal) && !refused.contains(&id) {
@@ -167,12 +173,12 @@ impl Throttle {
         refused
     }
 
-    /// The scopes that an answer is about.
+    /// Returns the scopes that an answer concerns.
     ///
-    /// Those that only bound what is spent are never meant, nor are those that came by themselves
-    /// and pace nothing. Of a map's scopes the last is the most specific; an address that is a
-    /// scope stands above them, since others share it.
-    fn about(&self, ticket: TicketId, signal: &Signal) -> About {
+    /// Scopes that only have a quota are excluded, as are scopes that were added automatically and
+    /// have no pace. Of a map's scopes the last is the most specific. An address scope counts as a
+    /// parent of them, since other hosts share it.
+    fn concerned(&self, ticket: TicketId, signal: &Signal) -> Concerned {
         let state = self.ticket(ticket);
         let held = state.ids();
         let paces = |id: &ScopeId| {
@@ -182,40 +188,47 @@ impl Throttle {
         let (named, joined) = held.split_at(usize::from(state.named));
         let named: ScopeIds = named.iter().copied().filter(paces).collect();
         let joined = joined.iter().copied().filter(paces);
-        let mut above = ScopeIds::new();
+        let mut parents = ScopeIds::new();
         let scopes = match (&signal.blame, named.split_last()) {
-            (Blame::Nobody, _) => ScopeIds::new(),
+            (Blame::NoScope, _) => ScopeIds::new(),
             (Blame::All, _) => named.into_iter().chain(joined).collect(),
             (Blame::Only(names), _) => held
                 .iter()
                 .copied()
-                .filter(|id| names.iter().any(|name| name == self.roll.name(*id)))
+                .filter(|id| names.iter().any(|name| name == self.scope_table.name(*id)))
                 .collect(),
             (Blame::Specific, None) => joined.collect(),
-            (Blame::Specific, Some((last, parents))) if state.ordered => {
-                above.extend(parents.iter().rev().copied().chain(joined));
+            (Blame::Specific, Some((last, general))) if state.ordered => {
+                parents.extend(general.iter().rev().copied().chain(joined));
                 ScopeIds::from_slice(&[*last])
             }
             (Blame::Specific, Some(_)) => {
-                above.extend(joined);
+                parents.extend(joined);
                 named
             }
         };
-        About { scopes, above }
+        Concerned { scopes, parents }
     }
 
-    /// Whether an answer says so of this scope, whatever its status.
+    /// Returns whether the signal reports this scope as exhausted, whatever the status.
     fn is_exhausted(&self, id: ScopeId, signal: &Signal) -> bool {
         let mut feedback = signal.feedback.iter();
-        feedback.any(|about| about.exhausted && about.scope == self.roll.name(id))
+        feedback
+            .any(|concerned| concerned.exhausted && concerned.scope == self.scope_table.name(id))
     }
 
-    /// Blames those above, too, below which another scope was refused within the window; one above
-    /// the other, up to the first to which it has not come.
-    fn escalate(&mut self, child: ScopeId, above: &[ScopeId], blamed: &mut ScopeIds, now: Instant) {
+    /// Adds parent scopes of which another child was refused within the window, from one level to
+    /// the next until a level has none.
+    fn escalate(
+        &mut self,
+        child: ScopeId,
+        parents: &[ScopeId],
+        blamed: &mut ScopeIds,
+        now: Instant,
+    ) {
         let mut below = child;
-        for parent in above {
-            if !self.scope_mut(*parent).note_child(below.0, now) {
+        for parent in parents {
+            if !self.scope_mut(*parent).child_was_refused(below.0, now) {
                 return;
             }
             blamed.push(*parent);
@@ -240,10 +253,12 @@ impl Throttle {
                 .map(|wait| (wait, Source::RetryAfter))
                 .or(reset.map(|wait| (wait, Source::RateLimit)));
         }
-        let heeds = fields == RateLimitHeaders::Always && signal.rate_limit_exhausted;
-        let wait = signal.rate_limit_reset.filter(|_| heeds)?;
-        let about = self.about(ticket, signal).scopes;
-        about.contains(&scope).then_some((wait, Source::RateLimit))
+        let applies = fields == RateLimitHeaders::Always && signal.rate_limit_exhausted;
+        let wait = signal.rate_limit_reset.filter(|_| applies)?;
+        let concerned = self.concerned(ticket, signal).scopes;
+        concerned
+            .contains(&scope)
+            .then_some((wait, Source::RateLimit))
     }
 
     fn hold_for(
@@ -276,11 +291,11 @@ impl Throttle {
             Source::RetryAfter => "Retry-After",
             _ => "the server's rate-limit fields",
         };
-        let name = self.roll.name(scope);
+        let name = self.scope_table.name(scope);
         let reason = if capped < wait {
             log::warn!(
                 "{name}: {words} asks for {wait:.0?}, which BACKOFF_MAX_DELAY caps at {capped:.0?}; \
-                 then one request probes (RETRY_AFTER_OBEY = true waits it out)"
+                 then one request probes (RETRY_AFTER_OBEY = true obeys it in full)"
             );
             format!("{words} asks for {wait:?}, capped at {capped:?}; then one request probes")
         } else {
@@ -290,7 +305,7 @@ impl Throttle {
         let pace = self.pace(scope);
         self.decide(Decision {
             at: now,
-            scope: self.roll.name(scope).to_owned(),
+            scope: self.scope_table.name(scope).to_owned(),
             id: Some(id),
             event: Event::Hold,
             status: signal.status,
@@ -305,8 +320,8 @@ impl Throttle {
         });
     }
 
-    /// An answer says what it did cost, or what remains: the charge is settled by that. Whether one
-    /// was.
+    /// Corrects the charge by the actual cost or the remaining quota that an answer reports.
+    /// Returns whether one was corrected.
     fn settle_charge(
         &mut self,
         ticket: TicketId,
@@ -326,36 +341,36 @@ impl Throttle {
         let (actual, remaining) = (feedback.actual, feedback.remaining);
         let more = self.scope_mut(scope).settle(charge, actual, remaining, now);
         if more != 0.0 || remaining.is_some() {
-            let said = match remaining {
+            let rest = match remaining {
                 Some(units) => format!("; {units} units remain"),
                 None => String::new(),
             };
-            let reason = format!("{more:+} units beyond the estimate{said}");
+            let reason = format!("{more:+} units beyond the estimate{rest}");
             self.decide_beside(scope, Some(id), Event::Quota, Source::Quota, reason, now);
         }
         true
     }
 
-    /// A lane comes to wait for what may be spent.
+    /// Records that a lane starts to wait for quota.
     pub(super) fn note_quota(&mut self, scope: ScopeId, cost: f64, now: Instant) {
         if !self.tracing {
             self.account_decided(scope, Event::Quota);
         } else {
             let at = self.scope_ref(scope).fits_at(cost, now);
             let wait = at.saturating_since(now);
-            let reason = format!("what may be spent is spent: {cost} units fit in {wait:?}");
+            let reason = format!("the quota is used up: {cost} units fit in {wait:?}");
             self.decide_beside(scope, None, Event::Quota, Source::Quota, reason, now);
         }
     }
 
-    /// robots.txt has asked for a gap.
+    /// Records that robots.txt asks for a delay.
     pub fn note_crawl_delay(&mut self, scope: ScopeId, asked: Duration, now: Instant) {
         if !self.tracing {
             self.account_decided(scope, Event::Robots);
         } else {
-            let heeded = asked.min(self.settings.robotstxt_max_delay);
-            let capped = if heeded < asked {
-                format!(", capped at {heeded:?} (THROTTLING_ROBOTSTXT_MAX_DELAY)")
+            let applied = asked.min(self.settings.robotstxt_max_delay);
+            let capped = if applied < asked {
+                format!(", capped at {applied:?} (THROTTLING_ROBOTSTXT_MAX_DELAY)")
             } else {
                 String::new()
             };
@@ -364,7 +379,7 @@ impl Throttle {
         }
     }
 
-    /// A decision that changes no pace.
+    /// Records a decision that changes no pace.
     pub(super) fn decide_beside(
         &mut self,
         scope: ScopeId,
@@ -378,7 +393,7 @@ impl Throttle {
         let pace = self.pace(scope);
         self.decide(Decision {
             at: now,
-            scope: self.roll.name(scope).to_owned(),
+            scope: self.scope_table.name(scope).to_owned(),
             id,
             event,
             status: None,
@@ -393,7 +408,7 @@ impl Throttle {
         });
     }
 
-    /// What is known of one scope beyond status and latency.
+    /// Applies feedback about one scope beyond status and latency.
     pub(super) fn apply_feedback(&mut self, scope: ScopeId, feedback: &Feedback, now: Instant) {
         self.scope_mut(scope).feedback(feedback, now);
         if let Some(delay) = feedback.delay {
@@ -408,14 +423,14 @@ impl Throttle {
             if holds && !self.tracing {
                 self.account_decided(scope, Event::Hold);
             } else if holds {
-                let reason = format!("held for {delay:?} by whoever reads the answers");
+                let reason = format!("held for {delay:?} by feedback");
                 self.decide_beside(scope, None, Event::Hold, Source::User, reason, now);
             }
         }
-        self.look_at(scope, now);
+        self.schedule_check(scope, now);
     }
 
-    /// Turns changes into decisions, where anybody wants them.
+    /// Turns changes into decisions, if decisions are recorded.
     fn note(
         &mut self,
         scope: ScopeId,
@@ -428,14 +443,14 @@ impl Throttle {
             self.account_decided(scope, change.event);
             if change.alert {
                 self.account_suspected(scope, &change.reason);
-                log::warn!("{}: {}", self.roll.name(scope), change.reason);
+                log::warn!("{}: {}", self.scope_table.name(scope), change.reason);
             }
             if !self.tracing {
                 continue;
             }
             self.decide(Decision {
                 at: now,
-                scope: self.roll.name(scope).to_owned(),
+                scope: self.scope_table.name(scope).to_owned(),
                 id,
                 event: change.event,
                 status,

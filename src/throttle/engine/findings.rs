@@ -1,4 +1,4 @@
-//! What the accounts say: settings without effect, and paces that are not the wanted ones.
+//! Diagnosis from the accounts: settings without effect, and paces other than the wanted one.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use super::super::cause::Cause;
 use super::super::decision::{Decision, Event, Source};
 use super::super::diagnosis::{
-    Diagnosis, Facts, Ineffective, Setting, Told, Waits, diagnose, ineffective,
+    Configured, Diagnosis, Facts, Ineffective, Setting, Waits, diagnose, ineffective,
 };
 use super::Throttle;
 use super::accounts::Account;
 use crate::base::time::Instant;
 
 impl Throttle {
-    /// What a scope's account says by `now` of its settings and of its pace.
+    /// Diagnoses a scope's settings and pace from its account until `now`.
     pub fn findings(
         &self,
         account: &Account,
@@ -23,16 +23,16 @@ impl Throttle {
         (ineffective(&facts), diagnose(&facts))
     }
 
-    /// The requests per second that refusals have shown to be the most that a scope takes, while
-    /// that is known.
+    /// The rate in requests per second that refusals have shown to be the scope's limit, while that
+    /// is known.
     pub fn learned_rate(&self, scope: &str) -> Option<f64> {
-        let id = self.roll.find(scope)?;
-        let state = self.roll.get(id)?;
+        let id = self.scope_table.find(scope)?;
+        let state = self.scope_table.get(id)?;
         let gap = state.learned()?.gap()?;
         (!gap.is_zero()).then(|| 1.0 / gap.as_secs_f64())
     }
 
-    /// The crawl is about to end: decides of each scope whether its settings had an effect.
+    /// Called at the end of a crawl: records for each scope whether its settings had an effect.
     pub fn conclude(&mut self, now: Instant) {
         if !self.tracing {
             return;
@@ -41,10 +41,10 @@ impl Throttle {
         for account in self.accounts() {
             if let Some(ineffective) = ineffective(&self.facts(account, now)) {
                 let (scope, pace) = (account.scope.clone(), account.pace);
-                found.push((scope, pace, ineffective.words));
+                found.push((scope, pace, ineffective.message));
             }
         }
-        for (scope, pace, words) in found {
+        for (scope, pace, message) in found {
             self.decide(Decision {
                 at: now,
                 scope,
@@ -57,7 +57,7 @@ impl Throttle {
                 concurrency: [pace.concurrency; 2],
                 in_flight: 0,
                 size: None,
-                reason: Cow::Owned(words),
+                reason: Cow::Owned(message),
                 source: Source::User,
             });
         }
@@ -70,8 +70,8 @@ impl Throttle {
         for cause in Cause::ALL {
             waits.add(cause, account.waited(cause, now));
         }
-        // While nothing kept it there was nothing to keep.
-        let idle = span.saturating_sub(account.waited_in_all(now));
+        // Time without waiting is time without anything to send.
+        let idle = span.saturating_sub(account.waited_total(now));
         waits.add(Cause::Queue, idle);
         Facts {
             sends: account.sent,
@@ -83,22 +83,22 @@ impl Throttle {
             refused: account.refused,
             latency: account.latency(),
             delay: account.delay().unwrap_or_default(),
-            at_max: account.at_longest(),
+            at_max: account.at_max_delay(),
             suspected: account.suspected.is_some(),
-            told: self.told(account),
+            configured: self.configured(account),
         }
     }
 
-    fn told(&self, account: &Account) -> Told {
+    fn configured(&self, account: &Account) -> Configured {
         let settings = &account.profile.settings;
         let auto = settings.autothrottle.as_ref();
-        let said = self.settings.patch_of(&account.scope);
+        let patch = self.settings.patch_of(&account.scope);
         let chosen = [
-            (said.concurrency.is_some(), Setting::Concurrency),
-            (said.delay.is_some(), Setting::Delay),
-            (said.quota.is_some(), Setting::Quota),
+            (patch.concurrency.is_some(), Setting::Concurrency),
+            (patch.delay.is_some(), Setting::Delay),
+            (patch.quota.is_some(), Setting::Quota),
         ];
-        Told {
+        Configured {
             concurrency: settings.concurrency,
             delay: settings.delay,
             quota: settings.quota.map(|quota| quota.units),
@@ -107,7 +107,7 @@ impl Throttle {
             concurrent_requests: self.settings.concurrent_requests,
             chosen: chosen
                 .into_iter()
-                .filter_map(|(said, setting)| said.then_some(setting))
+                .filter_map(|(chosen, setting)| chosen.then_some(setting))
                 .collect(),
         }
     }

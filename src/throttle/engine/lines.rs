@@ -1,60 +1,54 @@
-//! The lines in which lanes wait for a scope's place, and released requests for its gap.
+//! The lines in which lanes wait for a scope's slot, and released requests for its gap.
 //!
-//! A line is a ring, linked through those who stand in it: a scope knows the last, whose next is
-//! the first. So standing in line allocates nothing, and costs a scope one number.
+//! A line is a ring linked through its members: a scope stores the last member, whose `next` is the
+//! first. So waiting allocates nothing, and costs a scope one number.
 
-use super::super::scope::{NOBODY, Scope, ScopeId};
-use super::Throttle;
+use super::super::scope::{NO_INDEX, Scope};
 use super::lanes::Waiting;
 use super::tickets::{TicketId, TicketState};
-
-/// Where in a line a lane stands: a claiming one goes first.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
-    Front,
-    Back,
-}
+use super::{End, Throttle};
+use crate::base::ids::ScopeId;
 
 impl Throttle {
-    /// The first lane in a scope's line, or `NOBODY`.
+    /// The first lane in a scope's line, or `NO_INDEX`.
     #[inline]
     pub(super) fn first_waiting(&self, scope: &Scope) -> u32 {
         match scope.waiting {
-            NOBODY => NOBODY,
+            NO_INDEX => NO_INDEX,
             last => self.lanes[last as usize].next,
         }
     }
 
-    /// The first ticket in a scope's line, or `NOBODY`.
+    /// The first ticket in a scope's line, or `NO_INDEX`.
     #[inline]
     pub(super) fn first_departing(&self, scope: &Scope) -> u32 {
         match scope.departing {
-            NOBODY => NOBODY,
+            NO_INDEX => NO_INDEX,
             last => self.ticket_at(last).next,
         }
     }
 
-    /// The first in line that still waits; those who do not any more leave the line.
+    /// The first lane in line that still waits; lanes that no longer do are removed.
     pub(super) fn first_offered(&mut self, id: ScopeId) -> Option<u32> {
         loop {
             let lane = self.first_waiting(self.scope_ref(id));
-            if lane == NOBODY {
+            if lane == NO_INDEX {
                 return None;
             }
             match self.lanes[lane as usize].state {
                 Waiting::Offered { .. } => return Some(lane),
-                Waiting::Idle => self.leave(id),
+                Waiting::Idle => self.dequeue(id),
                 Waiting::Closed => {
-                    self.leave(id);
+                    self.dequeue(id);
                     self.lanes_free.push(lane);
                 }
             }
         }
     }
 
-    pub(super) fn stand(&mut self, lane: u32, id: ScopeId, end: End) {
+    pub(super) fn enqueue(&mut self, lane: u32, id: ScopeId, end: End) {
         let last = self.scope_ref(id).waiting;
-        if last == NOBODY {
+        if last == NO_INDEX {
             self.lanes[lane as usize].next = lane;
             self.lines += 1;
         } else {
@@ -67,53 +61,53 @@ impl Throttle {
         self.scope_mut(id).waiting = lane;
     }
 
-    /// The first lane leaves the line.
-    pub(super) fn leave(&mut self, id: ScopeId) {
+    /// Removes the first lane from the line.
+    pub(super) fn dequeue(&mut self, id: ScopeId) {
         let last = self.scope_ref(id).waiting;
         let first = self.lanes[last as usize].next;
         let slot = &mut self.lanes[first as usize];
-        let next = std::mem::replace(&mut slot.next, NOBODY);
+        let next = std::mem::replace(&mut slot.next, NO_INDEX);
         if first == last {
-            self.scope_mut(id).waiting = NOBODY;
+            self.scope_mut(id).waiting = NO_INDEX;
             self.lines -= 1;
         } else {
             self.lanes[last as usize].next = next;
         }
     }
 
-    /// A ticket stands last in a scope's line. Whether it is the first as well.
-    pub(super) fn stand_departing(&mut self, slot: u32, id: ScopeId) -> bool {
+    /// Appends a ticket to a scope's line. Returns whether it is also the first.
+    pub(super) fn enqueue_departing(&mut self, slot: u32, id: ScopeId) -> bool {
         let last = self.scope_ref(id).departing;
-        if last == NOBODY {
+        if last == NO_INDEX {
             self.ticket_at_mut(slot).next = slot;
         } else {
             self.ticket_at_mut(slot).next = self.ticket_at(last).next;
             self.ticket_at_mut(last).next = slot;
         }
         self.scope_mut(id).departing = slot;
-        last == NOBODY
+        last == NO_INDEX
     }
 
-    /// The first ticket leaves the line.
-    pub(super) fn leave_departing(&mut self, id: ScopeId) {
+    /// Removes the first ticket from the line.
+    pub(super) fn dequeue_departing(&mut self, id: ScopeId) {
         let last = self.scope_ref(id).departing;
         let first = self.ticket_at(last).next;
         if first == last {
-            self.scope_mut(id).departing = NOBODY;
+            self.scope_mut(id).departing = NO_INDEX;
         } else {
             self.ticket_at_mut(last).next = self.ticket_at(first).next;
         }
     }
 
-    /// A ready ticket that will not depart leaves the line it stands in.
-    pub(super) fn leave_line_of(&mut self, ticket: TicketId) {
+    /// Removes a ready ticket that will not depart from its line.
+    pub(super) fn remove_from_line(&mut self, ticket: TicketId) {
         if self.ticket(ticket).state != TicketState::Ready {
             return;
         }
         let slot = ticket.0.slot;
         for id in self.ticket(ticket).ids() {
             let last = self.scope_ref(id).departing;
-            if last == NOBODY {
+            if last == NO_INDEX {
                 continue;
             }
             let mut before = last;
@@ -124,7 +118,7 @@ impl Throttle {
                     self.ticket_at_mut(before).next = next;
                     if last == slot {
                         let alone = before == slot;
-                        self.scope_mut(id).departing = if alone { NOBODY } else { before };
+                        self.scope_mut(id).departing = if alone { NO_INDEX } else { before };
                     }
                     self.ticket_mut(ticket).state = TicketState::Preparing;
                     return;

@@ -1,17 +1,19 @@
-//! A median in twelve bytes: it walks towards each value, in steps that its turns make shorter.
+//! A streaming median in twelve bytes: it steps towards each value, by smaller steps each time the
+//! direction changes.
 
 use std::time::Duration;
 
-/// An estimate of the median of spans: within a quarter of it, where it stays the same.
+/// An estimated median of durations, within a quarter of the true one if the distribution is
+/// stable.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Median {
     /// In seconds; 0 before the first.
     value: f32,
-    /// The factor of the next step is 2 to the power of this.
+    /// The next step multiplies the value by 2 to the power of this.
     step: f32,
-    /// The last value was above.
+    /// The last value was above the estimate.
     rises: bool,
-    /// So many values in a row were on the same side.
+    /// Number of consecutive values on the same side.
     run: u8,
 }
 
@@ -37,7 +39,7 @@ impl Median {
         if span == self.value {
             return;
         }
-        // Never past what was seen: where all are equal it is what they are.
+        // Never beyond the value itself, so that equal values give exactly their median.
         self.value = if rises {
             (self.value * self.step.exp2()).min(span)
         } else {
@@ -55,11 +57,11 @@ impl Median {
     }
 }
 
-/// What is shorter counts as nothing; a factor leads nowhere from zero.
+/// Minimum value in seconds: the steps are factors and could not leave zero.
 const LEAST: f32 = 1e-6;
 const STEP_MIN: f32 = 0.02;
 const STEP_MAX: f32 = 1.0;
-/// Longer runs tell that the median has moved away.
+/// Longer runs show that the median has moved.
 const RUN_BY_CHANCE: u8 = 5;
 const SHORTER: f32 = 0.5;
 const LONGER: f32 = 1.5;
@@ -78,11 +80,11 @@ mod tests {
     }
 
     #[test]
-    fn equal_spans_are_their_own_median_and_none_have_none() {
+    fn equal_spans_are_their_median_and_no_span_has_none() {
         assert!(Median::default().get().is_none());
         assert!((median_of([0.2; 50]) - 0.2).abs() < 1e-6);
         assert_eq!(median_of([0.0; 50]), 0.0);
-        // A long start is soon left behind.
+        // A long start is soon forgotten.
         assert_eq!(median_of([5.0].into_iter().chain([0.0; 60])), 0.0);
     }
 
@@ -93,7 +95,7 @@ mod tests {
             let spans: Vec<f64> = (0..1000).map(|_| rng.range_f64(0.1, 0.3)).collect();
             let median = median_of(spans);
             assert!((0.15..0.25).contains(&median), "seed {seed}: {median}");
-            // One in four is a hundred times as slow: the median is not.
+            // One in four is a hundred times as slow, which does not affect the median.
             let spans: Vec<f64> = (0..1000)
                 .map(|_| match rng.range_f64(0.0, 1.0) < 0.25 {
                     true => 10.0,

@@ -1,109 +1,83 @@
-//! The scopes by name and by number.
+//! The table of scopes, by name and by id.
 
-use smallvec::SmallVec;
-
-use super::super::scope::{NOBODY, Scope, ScopeId};
+use super::super::scope::Scope;
 use crate::base::chunked::ChunkedVec;
+use crate::base::ids::ScopeId;
 use crate::base::intern::Interner;
 use crate::base::secret::Secret;
 
-/// All scopes that there is state for. Numbers of forgotten ones are used again.
-///
-/// The names may be shared: most scopes are named as their hosts are, and a broad crawl has no
-/// memory to spell them twice.
+/// All scopes with state. Ids of evicted scopes are reused.
 #[derive(Debug)]
 pub(super) struct ScopeTable {
-    pub names: Interner,
-    /// The scope of each name, by the name's number, or `NOBODY`.
-    of_name: ChunkedVec<u32>,
+    /// A scope has the id of its name.
+    names: Interner,
     scopes: ChunkedVec<Option<Scope>>,
-    /// The names of these, by number.
-    name_of: ChunkedVec<u32>,
-    /// Forgotten numbers, the last on top.
-    free: Vec<u32>,
 }
 
 impl ScopeTable {
-    /// None yet.
+    /// An empty table.
     pub fn new(secret: &Secret) -> Self {
         ScopeTable {
             names: Interner::new(secret),
-            of_name: ChunkedVec::new(),
             scopes: ChunkedVec::new(),
-            name_of: ChunkedVec::new(),
-            free: Vec::new(),
         }
     }
 
-    /// The scope of a name.
+    /// The scope with this name.
     pub fn find(&self, name: &str) -> Option<ScopeId> {
-        let name = self.names.get(name)?;
-        let id = *self.of_name.get(name as usize)?;
-        (id != NOBODY).then_some(ScopeId(id))
+        self.names.get(name).map(ScopeId)
     }
 
-    /// Adds the scope of a name that has none.
+    /// Adds a scope under a name that has none.
     pub fn add(&mut self, name: &str, scope: Scope) -> ScopeId {
-        let name = self.names.intern(name);
-        let id = self.free.pop().unwrap_or(self.scopes.len() as u32);
+        let id = self.names.intern(name);
         self.scopes.grow_to(id as usize + 1, || None);
-        self.name_of.grow_to(id as usize + 1, || NOBODY);
-        self.of_name.grow_to(name as usize + 1, || NOBODY);
         self.scopes[id as usize] = Some(scope);
-        self.name_of[id as usize] = name;
-        self.of_name[name as usize] = id;
         ScopeId(id)
     }
 
-    /// Forgets a scope.
+    /// Evicts a scope.
     pub fn remove(&mut self, id: ScopeId) {
         self.scopes[id.0 as usize] = None;
-        self.free.push(id.0);
-        let name = self.name_of[id.0 as usize];
-        self.of_name[name as usize] = NOBODY;
-        self.names.remove(name);
+        self.names.remove(id.0);
     }
 
-    /// Reads what a look-up of each of these names reads; see [`super::Throttle::touch_names`].
-    pub fn touch(&self, names: &[u32]) -> u64 {
-        let mut sum = 0;
-        let mut scopes: SmallVec<[u32; 32]> = SmallVec::new();
-        for name in names {
-            scopes.extend(self.of_name.get(*name as usize).copied());
-            sum += self.names.name(*name).len() as u64;
-        }
-        for name in names {
-            let found = self.names.get(self.names.name(*name));
-            sum += u64::from(found.unwrap_or(NOBODY));
-        }
-        for scope in scopes {
-            let name = self.name_of.get(scope as usize).copied();
-            sum += u64::from(name.unwrap_or(NOBODY));
+    /// Reads the memory that finding these scopes by name reads; see [`super::Throttle::touch`].
+    pub fn touch(&self, ids: &[ScopeId]) -> u64 {
+        let names = ids.iter().map(|id| self.name(*id));
+        let mut sum: u64 = names.map(|name| name.len() as u64).sum();
+        for id in ids {
+            sum += u64::from(self.names.get(self.name(*id)).unwrap_or_default());
         }
         sum
     }
 
     /// The name of a scope.
     pub fn name(&self, id: ScopeId) -> &str {
-        self.names.name(self.name_of[id.0 as usize])
+        self.names.name(id.0)
     }
 
-    /// The scope of a number, if there is one.
+    /// The scope with this id, if it exists.
     pub fn get(&self, id: ScopeId) -> Option<&Scope> {
         self.scopes[id.0 as usize].as_ref()
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn get_mut(&mut self, id: ScopeId) -> Option<&mut Scope> {
         self.scopes[id.0 as usize].as_mut()
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.scopes.len() - self.free.len()
+    /// Returns whether there is no scope.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
     }
 
-    /// Every number that was ever given.
+    /// Number of scopes.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Every id that was ever used.
     pub fn ids(&self) -> impl Iterator<Item = ScopeId> + use<> {
         (0..self.scopes.len() as u32).map(ScopeId)
     }

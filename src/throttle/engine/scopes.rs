@@ -1,66 +1,60 @@
-//! The scopes of the engine: how one comes to be, what settings it has, and when it is forgotten.
+//! The engine's scopes: their creation, settings and eviction.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::super::decision::Source;
-use super::super::scope::{Hold, Profile, Scope, ScopeId};
+use super::super::scope::{Hold, Profile, Scope};
 use super::super::settings::{Backoff, Jitter, ScopePatch, ScopeSettings, Settings};
 use super::super::strategy::Pace;
-use super::tickets::USED;
-use super::{LaneId, Throttle, TicketId};
-use crate::base::intern::Interner;
+use super::tickets::TICKET_IN_USE;
+use super::{Throttle, TicketId};
+use crate::base::ids::{LaneId, ScopeId};
 use crate::base::time::Instant;
 
 impl Throttle {
-    /// The scope of a name, if there is one.
+    /// The scope with this name, if it exists.
     pub fn known_scope(&self, name: &str) -> Option<ScopeId> {
-        self.roll.find(name)
+        self.scope_table.find(name)
     }
 
-    /// The scope of a name, made if it is new.
+    /// The scope with this name; created if it does not exist.
     pub fn scope(&mut self, name: &str) -> ScopeId {
-        if let Some(id) = self.roll.find(name) {
+        if let Some(id) = self.scope_table.find(name) {
             return id;
         }
         let profile = Arc::clone(self.profile_of(name));
         let custom = self.strategies.of(name, &profile.settings);
-        let id = self.roll.add(name, Scope::new(profile, custom));
+        let id = self.scope_table.add(name, Scope::new(profile, custom));
         let configured = self.profiles.contains_key(name);
         self.open_account(id, configured);
-        self.recall(id);
+        self.restore_learned(id);
         let known = self.initial.as_ref().and_then(|known| known(name));
         if let Some(known) = known {
-            self.hear_of(id, &known, self.clock);
+            self.report_on(id, &known, self.clock);
         }
         id
     }
 
-    /// The names of the scopes, among which others may be kept that are mostly the same: the
-    /// hosts'.
-    pub fn names(&self) -> &Interner {
-        &self.roll.names
+    /// Reads the memory that finding the first scopes of these lanes by name reads, one step for all
+    /// lanes before the next step for any, so that cache misses overlap. The sum is meaningless.
+    pub fn touch(&self, lanes: &[LaneId]) -> u64 {
+        let lanes = lanes.iter().map(|lane| &self.lanes[lane.0 as usize]);
+        let scopes = lanes.filter_map(|lane| lane.scopes().first().copied());
+        let scopes: SmallVec<[ScopeId; 32]> = scopes.collect();
+        self.scope_table.touch(&scopes)
     }
 
-    /// The same, to keep others there.
-    pub fn names_mut(&mut self) -> &mut Interner {
-        &mut self.roll.names
-    }
-
-    /// Reads what is known of these names, some of [`Throttle::names`], so that it is at hand when it
-    /// is asked for. No read waits for another name's: the memory serves them together. The sum of it
-    /// means nothing.
-    pub fn touch_names(&self, names: &[u32]) -> u64 {
-        self.roll.touch(names)
-    }
-
-    /// The scope that is named as the host of its request is: a host with a quota is paced as well.
+    /// The scope named after a request's host. Unlike other scopes, a host with only a quota is
+    /// paced as well.
     pub fn host_scope(&mut self, name: &str) -> ScopeId {
         let id = self.scope(name);
         if self.scope_ref(id).profile.only_quota
             && let Some(patch) = self.settings.scopes.get_mut(name)
         {
-            // Said of itself, so that it never again passes for a quota alone.
+            // Set explicitly, so that the scope never again counts as one with a quota only.
             patch.concurrency = Some(self.settings.default.concurrency);
             let paced = Arc::new(profile(&self.settings, name));
             self.profiles.insert(name.to_owned(), Arc::clone(&paced));
@@ -71,9 +65,10 @@ impl Throttle {
         id
     }
 
-    /// The scope of an address (`CONCURRENT_REQUESTS_PER_IP`), if that is switched on.
+    /// The scope of an address (`CONCURRENT_REQUESTS_PER_IP`), if enabled.
     ///
-    /// It caps what is in flight there and paces nothing else, unless it has settings of its own.
+    /// It caps the requests in flight to the address and has no pace, unless it has settings of its
+    /// own.
     pub fn address_scope(&mut self, address: std::net::IpAddr) -> Option<ScopeId> {
         let concurrency = self.settings.concurrent_requests_per_ip;
         if concurrency == 0 && !self.addresses {
@@ -88,16 +83,16 @@ impl Throttle {
         Some(self.scope(&name))
     }
 
-    /// The scope `host/NAME` that honours a Crawl-delay, or the host's present one made slower.
+    /// The scope `host/NAME` that applies a Crawl-delay; created, or its delay raised.
     ///
-    /// The delay is never undercut; one request is in flight at a time, unless the user gave the
-    /// host a concurrency of its own (F54). The larger of several delays holds (F51).
+    /// The delay is a strict minimum. One request is in flight at a time, unless the user gave the
+    /// host a concurrency of its own (F54). The larger of several delays applies (F51).
     pub fn crawl_delay_scope(&mut self, host: &str, delay: Duration) -> ScopeId {
         let delay = delay.min(self.settings.robotstxt_max_delay);
-        let keeps = self.settings.robotstxt_keep_concurrency
+        let keeps_concurrency = self.settings.robotstxt_keep_concurrency
             || self.settings.patch_by_name(host).concurrency.is_some();
         let id = self.implicit_scope(&format!("host/{host}"), |settings| {
-            if keeps {
+            if keeps_concurrency {
                 settings.concurrency = u32::MAX;
             }
         });
@@ -105,8 +100,8 @@ impl Throttle {
         id
     }
 
-    /// Makes a scope's gap run from the last departure of a lane's scopes: the lane was sent from
-    /// before this scope was known to be one of its own.
+    /// Makes a scope's gap run from the last departure of the lane's other scopes: the lane sent
+    /// requests before the scope was added to it.
     pub fn follow_lane(&mut self, scope: ScopeId, lane: LaneId) {
         let scopes = self.lanes[lane.0 as usize].scopes();
         let sent = scopes
@@ -117,12 +112,12 @@ impl Throttle {
         }
     }
 
-    /// Counts a departure to the scopes that its lane gained after it was released: their gap runs
-    /// from it, too.
+    /// Counts a departure for scopes that were added to the lane after its release, so that their
+    /// gap runs from it as well.
     pub fn follow_departure(&mut self, lane: LaneId, ticket: TicketId, sent: Instant) {
-        let held = &self.tickets.get(ticket.0).expect(USED).held;
+        let held = &self.tickets.get(ticket.0).expect(TICKET_IN_USE).held;
         let scopes = self.lanes[lane.0 as usize].scopes();
-        // One scope and no other since, as mostly.
+        // The common case: one scope, and none added since.
         if let ([scope], [held]) = (scopes, &held[..])
             && *scope == held.id
         {
@@ -130,33 +125,35 @@ impl Throttle {
         }
         for id in scopes {
             if held.iter().all(|held| held.id != *id) {
-                let scope = self.roll.get_mut(*id);
+                let scope = self.scope_table.get_mut(*id);
                 scope.expect("a lane's scopes exist").follow(sent);
             }
         }
     }
 
-    /// What the user gave a scope in place of what its robots.txt asks for, as far as it is less
-    /// polite: a shorter delay, more than one request in flight. That is worth a warning, unless
-    /// the scope says `ignore_robots_txt` (F54). Called once per lane.
-    pub fn overrules_crawl_delay(&self, scope: &str, asked: Duration) -> Option<ScopePatch> {
-        let said = self.settings.patch_by_name(scope);
-        let silenced = said.ignore_robots_txt.unwrap_or(false);
+    /// The user's settings of a scope that are less polite than its robots.txt: a shorter delay, or
+    /// more than one request in flight. They cause a warning, unless the scope sets
+    /// `ignore_robots_txt` (F54). Called once per lane.
+    pub fn crawl_delay_overridden_by(&self, scope: &str, asked: Duration) -> Option<ScopePatch> {
+        let patch = self.settings.patch_by_name(scope);
+        let silenced = patch.ignore_robots_txt.unwrap_or(false);
         if silenced || !self.settings.robotstxt_obey {
             return None;
         }
-        let keeps = self.settings.robotstxt_keep_concurrency;
+        let keeps_concurrency = self.settings.robotstxt_keep_concurrency;
         let bolder = ScopePatch {
-            delay: said.delay.filter(|own| *own < asked),
-            concurrency: said.concurrency.filter(|own| *own > 1 && !keeps),
+            delay: patch.delay.filter(|own| *own < asked),
+            concurrency: patch
+                .concurrency
+                .filter(|own| *own > 1 && !keeps_concurrency),
             ..ScopePatch::default()
         };
         (bolder != ScopePatch::default()).then_some(bolder)
     }
 
-    /// Whether Crawl-delay is honoured for this scope. Where the user gave the scope a delay of its
-    /// own that holds instead (F54).
-    pub fn heeds_crawl_delay(&self, scope: &str) -> bool {
+    /// Returns whether Crawl-delay applies to this scope. A delay that the user gave to the scope
+    /// replaces it (F54).
+    pub fn applies_crawl_delay(&self, scope: &str) -> bool {
         self.settings.robotstxt_obey && self.settings.patch_by_name(scope).delay.is_none()
     }
 
@@ -165,7 +162,7 @@ impl Throttle {
         name: &str,
         adjust: impl FnOnce(&mut ScopeSettings),
     ) -> ScopeId {
-        if let Some(id) = self.roll.find(name) {
+        if let Some(id) = self.scope_table.find(name) {
             return id;
         }
         let mut settings = unpaced(1);
@@ -174,23 +171,23 @@ impl Throttle {
             is_implicit: true,
             ..Profile::of(settings)
         });
-        let id = self.roll.add(name, Scope::new(profile, None));
+        let id = self.scope_table.add(name, Scope::new(profile, None));
         self.open_account(id, false);
         id
     }
 
-    /// Whether a request of this cost could never be sent under this scope: it is more than the
-    /// quota ever holds, and that is refused.
+    /// Returns whether a request of this cost can never be sent under this scope: it exceeds the
+    /// whole quota, and such requests are refused.
     pub fn never_fits(&self, scope: ScopeId, cost: f64, now: Instant) -> bool {
         self.scope_ref(scope).never_fits(cost, now)
     }
 
-    /// The share of a scope's quota that a request of this cost takes, up to 1; 0 where there is no
+    /// The share of a scope's quota that a request of this cost takes, at most 1; 0 without a
     /// quota.
     pub fn share(&self, scope: ScopeId, cost: f64) -> f32 {
         let quota = self.scope_ref(scope).profile.settings.quota;
         let share = quota.map_or(0.0, |quota| cost / quota.units);
-        // What is no number of units counts as all of it.
+        // A cost that is not a valid number of units counts as the whole quota.
         if share.is_nan() {
             1.0
         } else {
@@ -198,11 +195,10 @@ impl Throttle {
         }
     }
 
-    /// Says something else of a scope from now on, in place of what the configuration said of it; a
-    /// patch that says nothing takes back what was said. What it has learned stays learned, where it
-    /// still applies.
+    /// Replaces the configured settings of a scope from now on; an empty patch removes them.
+    /// Learned state is kept where it still applies.
     ///
-    /// This looks at one scope; where the name [stands for others](says_of_many), at all that there are.
+    /// Checks one scope; if the name [covers many scopes](covers_many_scopes), all existing ones.
     pub fn set_scope(&mut self, name: &str, patch: ScopePatch, now: Instant) {
         if name == "default" {
             self.settings.default = self.settings.scope(&patch);
@@ -212,17 +208,17 @@ impl Throttle {
         } else {
             self.settings.scopes.insert(name.to_owned(), patch);
         }
-        if !says_of_many(name) {
+        if !covers_many_scopes(name) {
             if self.settings.scopes.contains_key(name) {
                 let fresh = profile(&self.settings, name);
                 self.profiles.insert(name.to_owned(), Arc::new(fresh));
             }
-            if let Some(id) = self.roll.find(name) {
+            if let Some(id) = self.scope_table.find(name) {
                 self.refresh(id, now);
             }
             return;
         }
-        // What an entry says may stand in others, too: those below a pattern, or all.
+        // Other scopes may inherit from this entry: those below a pattern, or all.
         self.default = Arc::new(default_profile(&self.settings));
         let entries: Vec<String> = self.settings.scopes.keys().cloned().collect();
         for entry in entries {
@@ -232,17 +228,17 @@ impl Throttle {
                 self.profiles.insert(entry, Arc::new(fresh));
             }
         }
-        for id in self.roll.ids() {
+        for id in self.scope_table.ids() {
             self.refresh(id, now);
         }
     }
 
-    /// Lets a scope follow the present settings, where they are others than it has.
+    /// Applies the present settings to a scope if they differ from its own.
     fn refresh(&mut self, id: ScopeId, now: Instant) {
-        let Some(scope) = self.roll.get(id) else {
+        let Some(scope) = self.scope_table.get(id) else {
             return;
         };
-        let name = self.roll.name(id);
+        let name = self.scope_table.name(id);
         let is_implicit = scope.profile.is_implicit;
         let fresh = Arc::clone(self.profile_of(name));
         if is_implicit || fresh.settings == scope.profile.settings {
@@ -250,7 +246,7 @@ impl Throttle {
         }
         let strategy = self.strategies.of(name, &fresh.settings);
         self.scope_mut(id).change(fresh, strategy, now);
-        self.look_at(id, now);
+        self.schedule_check(id, now);
     }
 
     fn profile_of(&self, name: &str) -> &Arc<Profile> {
@@ -261,7 +257,7 @@ impl Throttle {
 
     /// The name of a scope.
     pub fn scope_name(&self, scope: ScopeId) -> &str {
-        self.roll.name(scope)
+        self.scope_table.name(scope)
     }
 
     /// The present pace of a scope: delay before jitter, and concurrency.
@@ -269,31 +265,31 @@ impl Throttle {
         self.scope_ref(scope).pace()
     }
 
-    /// Nothing of this scope departs before `until`. Holds combine by the latest.
+    /// Holds this scope: nothing departs before `until`. The latest of several holds applies.
     pub fn hold(&mut self, scope: ScopeId, until: Instant, now: Instant) {
         self.scope_mut(scope).hold(Hold {
             until,
             source: Source::User,
             probes: false,
         });
-        self.look_at(scope, now);
+        self.schedule_check(scope, now);
     }
 
-    /// A scope that comes again begins with the limits it had learned.
-    fn recall(&mut self, id: ScopeId) {
+    /// Restores the learned limits of a scope that was evicted before.
+    fn restore_learned(&mut self, id: ScopeId) {
         if self.learned.is_empty() {
             return;
         }
-        let key = self.secret.print(self.roll.name(id));
+        let key = self.secret.keys().scope(self.scope_table.name(id));
         if let Some(learned) = self.learned.remove(&key) {
             let now = self.advanced.unwrap_or(Instant::START);
-            self.scope_mut(id).recall(learned, now);
+            self.scope_mut(id).restore_learned(learned, now);
         }
     }
 
-    /// Forgets a scope of which nothing is left. Whether it is gone.
-    pub(super) fn forget_if_blank(&mut self, id: ScopeId, now: Instant) -> bool {
-        let Some(scope) = self.roll.get(id) else {
+    /// Evicts a scope that holds no state. Returns whether it is gone.
+    pub(super) fn evict_if_blank(&mut self, id: ScopeId, now: Instant) -> bool {
+        let Some(scope) = self.scope_table.get(id) else {
             return true;
         };
         if !scope.is_blank(now) {
@@ -301,39 +297,43 @@ impl Throttle {
         }
         let row = scope.account;
         if let Some(learned) = scope.learned() {
-            let name = self.roll.name(id);
-            self.learned.insert(self.secret.print(name), learned);
+            let name = self.scope_table.name(id);
+            self.learned.insert(self.secret.keys().scope(name), learned);
         }
         self.close_account(row);
-        self.roll.remove(id);
+        self.scope_table.remove(id);
         true
     }
 
-    /// Scopes that there is state for.
+    /// Number of scopes with state.
     pub fn scopes_len(&self) -> usize {
-        self.roll.len()
+        self.scope_table.len()
     }
 
-    /// Scopes with a lane that waits for them.
+    /// Number of scopes with a waiting lane.
     pub fn scopes_waiting(&self) -> usize {
         self.lines
     }
 
     pub(super) fn scope_ref(&self, id: ScopeId) -> &Scope {
-        self.roll.get(id).expect("a scope that is named exists")
+        self.scope_table
+            .get(id)
+            .expect("a scope that is named exists")
     }
 
     pub(super) fn scope_mut(&mut self, id: ScopeId) -> &mut Scope {
-        self.roll.get_mut(id).expect("a scope that is named exists")
+        self.scope_table
+            .get_mut(id)
+            .expect("a scope that is named exists")
     }
 }
 
-/// Whether what is said under this name holds for other scopes, too: those below a pattern, or all.
-pub fn says_of_many(name: &str) -> bool {
+/// Returns whether settings under this name apply to several scopes: those below a pattern, or all.
+pub fn covers_many_scopes(name: &str) -> bool {
     name == "default" || name.contains('*')
 }
 
-/// The profile of the scopes of which the configuration says nothing.
+/// The profile of scopes that the configuration does not name.
 pub(super) fn default_profile(settings: &Settings) -> Profile {
     Profile {
         concurrency_max: u32::try_from(settings.concurrent_requests).unwrap_or(u32::MAX),
@@ -360,7 +360,7 @@ pub(super) fn profile(settings: &Settings, name: &str) -> Profile {
     }
 }
 
-/// A scope that caps what is in flight and does nothing else.
+/// Settings of a scope that only caps the requests in flight.
 fn unpaced(concurrency: u32) -> ScopeSettings {
     ScopeSettings {
         concurrency,
@@ -379,8 +379,8 @@ fn unpaced(concurrency: u32) -> ScopeSettings {
     }
 }
 
-/// Whether a scope only bounds what is spent: one of the user's own that says nothing of a pace has
-/// none. A host's own scope always has one, since nobody asked for it to be faster.
+/// Returns whether a scope only has a quota: a custom scope without any pace setting has no pace. A
+/// host's scope always has one, since the default pace protects the host.
 fn is_only_quota(name: &str, patch: &ScopePatch) -> bool {
     let others = ScopePatch {
         quota: None,
@@ -398,7 +398,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_of_one_scope_costs_no_look_at_the_others_and_is_forgotten_when_taken_back() {
+    fn changing_one_scope_checks_no_other_and_can_be_undone() {
         let mut throttle = Throttle::new(Settings::default(), 1, Instant::START);
         let configured = throttle.settings.scopes.len();
         let delay = |seconds| ScopePatch {
@@ -408,12 +408,12 @@ mod tests {
         let other = |throttle: &Throttle| Arc::as_ptr(throttle.profile_of("key-0"));
         throttle.set_scope("key-0", delay(3), Instant::START);
         let before = other(&throttle);
-        // A look at it would make it anew.
+        // A check would rebuild its profile.
         throttle.settings.default.concurrency += 1;
         throttle.set_scope("key-1", delay(3), Instant::START);
         assert_eq!(other(&throttle), before);
         throttle.set_scope("*.example.org", delay(3), Instant::START);
-        assert_ne!(other(&throttle), before, "it may stand below a pattern");
+        assert_ne!(other(&throttle), before, "it may match a pattern");
         for name in ["key-0", "key-1", "*.example.org"] {
             throttle.set_scope(name, ScopePatch::default(), Instant::START);
         }

@@ -1,22 +1,23 @@
-//! A ticket: the places that a released request holds in its scopes, until its exchange has ended.
+//! Tickets: the slots that a released request holds in its scopes until its exchange ends.
 
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
 use super::super::cause::Cause;
-use super::super::scope::{Charges, NOBODY, ScopeId};
+use super::super::scope::{Charges, NO_INDEX};
 use super::Throttle;
 use super::lanes::{Waiting, cost_of};
+use crate::base::ids::ScopeId;
 use crate::base::slab::Key;
 use crate::base::time::Instant;
 
-/// A released request: its places in all its scopes.
+/// Id of a released request with its slots in all its scopes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TicketId(pub(super) Key);
 
 impl TicketId {
-    /// Small, dense and its own while it is not given back: an index for the caller's table.
+    /// A small, dense index, unique among tickets in use: an index for the caller's table.
     pub fn slot(self) -> usize {
         self.0.slot as usize
     }
@@ -25,36 +26,39 @@ impl TicketId {
 #[derive(Debug)]
 pub(super) struct Ticket {
     pub held: SmallVec<[Held; 2]>,
-    /// What it has reserved or spent in scopes that bound that.
+    /// Its reserved or spent costs in scopes with a quota.
     pub charges: Vec<(ScopeId, Charges)>,
-    /// As of its lane: how many of them its request names or maps to, and whether in an order.
+    /// As in its lane: how many of the scopes its request names or maps to, and whether they are
+    /// ordered.
     pub named: u8,
     pub ordered: bool,
-    /// No gap is asked about before this (slots, and when the lane was offered).
+    /// Earliest time for which the gap is checked (slots, and when the lane was offered).
     pub due: Instant,
-    /// When it departed, once it has.
+    /// Time of departure, once departed.
     pub sent: Instant,
-    /// The moment by which it was gone, as told last; `FAR_FUTURE` before that.
-    pub gone: Instant,
+    /// The last reported time by which it was on the wire; `FAR_FUTURE` before the first report.
+    pub on_wire_at: Instant,
     /// The gap that was asked for, once departed.
     pub gap: Duration,
-    /// The scope whose gap kept it when it was ready, by which rule, and since when.
-    pub kept: (ScopeId, Cause, Instant),
+    /// The scope whose gap delayed it when it was ready, by which rule, and since when.
+    pub delayed_by: (ScopeId, Cause, Instant),
     pub state: TicketState,
     pub next: u32,
 }
 
-pub(super) const USED: &str = "a ticket is used until it is given back, once";
+pub(super) const TICKET_IN_USE: &str = "a ticket is in use until it is finished or cancelled";
 
-/// A place in one scope.
+/// A slot in one scope.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     pub id: ScopeId,
     pub slot: u16,
+    /// An answer to the request was a refusal of this scope.
+    pub refused: bool,
 }
 
 impl Ticket {
-    /// The scopes it has a place in.
+    /// The scopes in which it has a slot.
     pub fn ids(&self) -> SmallVec<[ScopeId; 4]> {
         self.held.iter().map(|held| held.id).collect()
     }
@@ -73,22 +77,28 @@ impl Throttle {
         let slot = &mut self.lanes[lane as usize];
         let waited = std::mem::replace(&mut slot.state, Waiting::Idle);
         let mut due = match waited {
-            Waiting::Offered { wanted_place: true } => now,
+            Waiting::Offered {
+                waited_for_slot: true,
+            } => now,
             _ => slot.offered_at,
         };
-        let (slot, roll) = (&self.lanes[lane as usize], &mut self.roll);
+        let (slot, scope_table) = (&self.lanes[lane as usize], &mut self.scope_table);
         let mut charges = Vec::new();
         let held: SmallVec<[Held; 2]> = slot
             .scopes()
             .iter()
             .map(|id| {
-                let scope = roll.get_mut(*id).expect("a lane's scopes exist");
+                let scope = scope_table.get_mut(*id).expect("a lane's scopes exist");
                 if let Some(charge) = scope.charge(slot.cost(*id)) {
                     charges.push((*id, charge));
                 }
                 let (slot, free_at) = scope.reserve();
                 due = due.max(free_at);
-                Held { id: *id, slot }
+                Held {
+                    id: *id,
+                    slot,
+                    refused: false,
+                }
             })
             .collect();
         let first = held[0].id;
@@ -99,31 +109,36 @@ impl Throttle {
             ordered: slot.ordered,
             due,
             sent: Instant::START,
-            gone: Instant::FAR_FUTURE,
+            on_wire_at: Instant::FAR_FUTURE,
             gap: Duration::ZERO,
-            kept: (first, Cause::Delay, Instant::FAR_FUTURE),
+            delayed_by: (first, Cause::Delay, Instant::FAR_FUTURE),
             state: TicketState::Preparing,
-            next: NOBODY,
+            next: NO_INDEX,
         }))
     }
 
-    /// Adds a scope to a released request, if it has a place: another address is about to be tried.
+    /// Adds a scope to a released request if the scope has a free slot: another address is about to
+    /// be tried.
     pub fn try_add(&mut self, ticket: TicketId, scope: ScopeId) -> bool {
         if self.ticket(ticket).held.iter().any(|held| held.id == scope) {
             return true;
         }
         let state = self.scope_mut(scope);
-        if !state.has_place() {
+        if !state.has_free_slot() {
             return false;
         }
         let (slot, _) = state.reserve();
-        let held = Held { id: scope, slot };
+        let held = Held {
+            id: scope,
+            slot,
+            refused: false,
+        };
         self.ticket_mut(ticket).held.push(held);
         true
     }
 
-    /// Says what the released request is expected to cost, where another one was taken than its
-    /// lane was offered for. `false` where it does not fit: then it must be put back.
+    /// Sets the expected cost of the released request, if it is another one than the lane was
+    /// offered for. Returns `false` if the cost does not fit; then the request must be put back.
     pub fn recharge(&mut self, ticket: TicketId, costs: &[(ScopeId, f64)], now: Instant) -> bool {
         let mut charges = std::mem::take(&mut self.ticket_mut(ticket).charges);
         if charges.is_empty() {
@@ -135,21 +150,22 @@ impl Throttle {
             let scope = self.scope_mut(*id);
             scope.give_back(*charge, now);
             fits &= scope.fits_at(cost, now) <= now;
-            *charge = scope.charge(cost).expect("it is bounded");
+            *charge = scope.charge(cost).expect("the scope has a quota");
         }
         self.ticket_mut(ticket).charges = charges;
         fits
     }
 
-    /// The request's connection is ready. It departs by a later
-    /// [`Grant::Depart`](super::Grant::Depart), in the order of becoming ready. `setup` is what a new
-    /// connection took from release, and teaches how far ahead to release; a kept one teaches nothing.
+    /// Called when the request's connection is ready. It departs by a later
+    /// [`Grant::Depart`](super::Grant::Depart), in the order of becoming ready. `setup` is the time
+    /// from release for a new connection, which teaches how far ahead to release; a kept connection
+    /// has none.
     pub fn ready(&mut self, ticket: TicketId, setup: Option<Duration>, now: Instant) {
         let state = self.ticket_mut(ticket);
         assert_eq!(
             state.state,
             TicketState::Preparing,
-            "a request is ready once"
+            "a request becomes ready once"
         );
         state.state = TicketState::Ready;
         if let Some(setup) = setup {
@@ -158,29 +174,29 @@ impl Throttle {
             }
         }
         let state = self.ticket(ticket);
-        let keeper = self.keeper_of_ticket(state, now);
+        let blocker = self.blocker_of_ticket(state, now);
         let (id, goes) = (
-            keeper.map_or(state.held[0].id, |(id, _)| id),
-            keeper.is_none(),
+            blocker.map_or(state.held[0].id, |(id, _)| id),
+            blocker.is_none(),
         );
         let cause = self.cause(id, 0.0, false, now);
-        self.ticket_mut(ticket).kept = (id, cause, now);
-        let is_first = self.stand_departing(ticket.0.slot, id);
+        self.ticket_mut(ticket).delayed_by = (id, cause, now);
+        let is_first = self.enqueue_departing(ticket.0.slot, id);
         if goes && is_first {
-            // What else there is to know of the scope is looked at once this has departed.
-            self.look_now(id, true);
+            // The rest of the scope is checked after this has departed.
+            self.check_now(id, true);
         } else {
-            self.look_at(id, now);
+            self.schedule_check(id, now);
         }
     }
 
     /// Charges the gap of a departing request to each of its scopes.
     pub(super) fn charge(&mut self, ticket: TicketId, now: Instant) {
-        let (tickets, roll) = (&mut self.tickets, &mut self.roll);
-        let state = tickets.get_mut(ticket.0).expect(USED);
+        let (tickets, scope_table) = (&mut self.tickets, &mut self.scope_table);
+        let state = tickets.get_mut(ticket.0).expect(TICKET_IN_USE);
         let mut gap = Duration::ZERO;
-        for Held { id, slot } in &state.held {
-            let scope = roll.get_mut(*id).expect("a ticket's scopes exist");
+        for Held { id, slot, .. } in &state.held {
+            let scope = scope_table.get_mut(*id).expect("a ticket's scopes exist");
             let jitter = scope.jitter();
             let factor = 1.0 + self.rng.range_f64(jitter.low, jitter.high);
             let (departs_at, left) = scope.departs_after();
@@ -190,39 +206,45 @@ impl Throttle {
             self.accounts.departed(scope, now);
         }
         for (id, charge) in &mut state.charges {
-            let scope = roll.get_mut(*id).expect("a ticket's scopes exist");
+            let scope = scope_table.get_mut(*id).expect("a ticket's scopes exist");
             *charge = scope.charged(*charge, now);
         }
         state.state = TicketState::Departed;
         state.sent = now;
         state.gap = gap;
-        let (keeper, cause, ready_at) = state.kept;
-        self.account_wait(keeper, cause, ready_at, now);
+        let (blocker, cause, ready_at) = state.delayed_by;
+        self.account_wait(blocker, cause, ready_at, now);
     }
 
-    /// The moment by which a departed request was gone: the next gap runs from here, and the window
-    /// of what it spent. It is later than the moment that was charged, so nothing can come of it
-    /// sooner than was planned. May be told again, of the same moment or a later one.
+    /// Reports the time by which a departed request was on the wire. The next gap and the quota's
+    /// window run from it. It is later than the charged time, so nothing is sent earlier than
+    /// planned. May be reported again, with the same time or a later one.
     pub fn sent(&mut self, ticket: TicketId, at: Instant) {
-        let state = self.tickets.get_mut(ticket.0).expect(USED);
-        if state.gone == at {
+        let state = self.tickets.get_mut(ticket.0).expect(TICKET_IN_USE);
+        if state.on_wire_at == at {
             return;
         }
-        (state.sent, state.gone) = (at, at);
+        (state.sent, state.on_wire_at) = (at, at);
         for (id, charge) in &state.charges {
-            let scope = self.roll.get_mut(*id).expect("a ticket's scopes exist");
-            scope.gone(*charge, at);
+            let scope = self
+                .scope_table
+                .get_mut(*id)
+                .expect("a ticket's scopes exist");
+            scope.reached_wire(*charge, at);
         }
-        for Held { id, slot } in &state.held {
-            let scope = self.roll.get_mut(*id).expect("a ticket's scopes exist");
+        for Held { id, slot, .. } in &state.held {
+            let scope = self
+                .scope_table
+                .get_mut(*id)
+                .expect("a ticket's scopes exist");
             scope.sent(*slot, at);
         }
     }
 
-    /// Set-up failed: what was begun at `started` is charged as a send then.
+    /// Charges a failed set-up as a send at `started`.
     pub fn charge_failed(&mut self, ticket: TicketId, started: Instant) {
         if self.ticket(ticket).state != TicketState::Departed {
-            self.leave_line_of(ticket);
+            self.remove_from_line(ticket);
             self.charge(ticket, started);
         }
     }
@@ -242,14 +264,21 @@ impl Throttle {
         self.ticket(ticket).held.iter().map(|held| held.id)
     }
 
-    /// Which place it holds in the first of its scopes.
+    /// The scopes of a released request, each with whether an answer to the request was classified
+    /// as a refusal of this scope.
+    pub fn ticket_refusals(&self, ticket: TicketId) -> impl Iterator<Item = (ScopeId, bool)> + '_ {
+        let held = self.ticket(ticket).held.iter();
+        held.map(|held| (held.id, held.refused))
+    }
+
+    /// Its slot in the first of its scopes.
     #[cfg(test)]
     pub fn slot_of(&self, ticket: TicketId) -> u16 {
         self.ticket(ticket).held[0].slot
     }
 
-    /// The slot that a request holds, from 1 up, where slots back off by themselves
-    /// (`backoff.per_slot`); 0 elsewhere. What is refused there is a connection's affair.
+    /// The slot that a request holds, from 1 up, if slots back off separately (`backoff.per_slot`),
+    /// else 0. A refusal then concerns one connection.
     pub(crate) fn backoff_slot(&self, ticket: TicketId) -> u32 {
         let mut held = self.ticket(ticket).held.iter();
         let by_slot = held.find(|held| {
@@ -259,20 +288,20 @@ impl Throttle {
         by_slot.map_or(0, |held| u32::from(held.slot) + 1)
     }
 
-    /// Gives back what an undeparted request had reserved: it never happened.
+    /// Returns everything that a request which has not departed had reserved.
     pub fn cancel(&mut self, ticket: TicketId, now: Instant) {
-        self.leave_line_of(ticket);
-        self.release_places(ticket, now);
+        self.remove_from_line(ticket);
+        self.release_slots(ticket, now);
     }
 
-    /// The exchange has ended: its places are free.
+    /// Ends the exchange and frees its slots.
     pub fn finish(&mut self, ticket: TicketId, now: Instant) {
-        self.leave_line_of(ticket);
-        self.release_places(ticket, now);
+        self.remove_from_line(ticket);
+        self.release_slots(ticket, now);
     }
 
-    pub(super) fn release_places(&mut self, ticket: TicketId, now: Instant) {
-        let ticket = self.tickets.remove(ticket.0).expect(USED);
+    pub(super) fn release_slots(&mut self, ticket: TicketId, now: Instant) {
+        let ticket = self.tickets.remove(ticket.0).expect(TICKET_IN_USE);
         let departed = ticket.state == TicketState::Departed;
         self.in_flight -= 1;
         for (id, charges) in ticket.charges {
@@ -283,29 +312,32 @@ impl Throttle {
                 scope.give_back(charges, now);
             }
         }
-        // Those who wait for the cap come before those who just had a place.
-        self.use_cap();
-        for Held { id, slot } in &ticket.held {
-            let scope = self.roll.get_mut(*id).expect("a ticket's scopes exist");
+        // Scopes that wait for the cap go before the scopes of this request.
+        self.promote_capped();
+        for Held { id, slot, .. } in &ticket.held {
+            let scope = self
+                .scope_table
+                .get_mut(*id)
+                .expect("a ticket's scopes exist");
             scope.free(*slot, departed);
             if departed {
                 self.accounts.ended(scope, now);
             }
-            self.settle(*id, now);
+            self.evict_or_schedule(*id, now);
         }
     }
 
-    /// Requests released and not finished.
+    /// Number of requests released and not finished.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
     pub(super) fn ticket(&self, id: TicketId) -> &Ticket {
-        self.tickets.get(id.0).expect(USED)
+        self.tickets.get(id.0).expect(TICKET_IN_USE)
     }
 
     pub(super) fn ticket_mut(&mut self, id: TicketId) -> &mut Ticket {
-        self.tickets.get_mut(id.0).expect(USED)
+        self.tickets.get_mut(id.0).expect(TICKET_IN_USE)
     }
 
     pub(super) fn ticket_at(&self, slot: u32) -> &Ticket {

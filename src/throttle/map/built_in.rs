@@ -1,25 +1,24 @@
-//! The maps that a configuration can name.
+//! The built-in scope maps, which a configuration can name.
 
-use super::super::settings::MapKind;
 use super::{ScopeMap, ScopeQuery};
 
-/// The default, `host`: each host (with its port, where that is not the scheme's own) is one scope.
+/// The default, `host`: one scope per host (with its port, unless it is the scheme's default).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ByHost;
 
 /// `domain`: all hosts of a registrable domain share one scope.
 ///
-/// By the public suffix list with its private part: `alice.github.io` and `bob.github.io` are two
-/// owners. What has no registrable domain (an address, `localhost`, a suffix itself) is mapped by
-/// its host.
+/// Uses the public suffix list with its private part: `alice.github.io` and `bob.github.io` are two
+/// sites. A host without a registrable domain (an address, `localhost`, a suffix itself) is mapped
+/// as by [`ByHost`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ByDomain;
 
-/// `hierarchy`: the registrable domain, and each level below it down to the host.
+/// `hierarchy`: the registrable domain and each subdomain level down to the host.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ByHierarchy;
 
-/// `endpoint`: host and path, whatever the query: `api.example.com/search`.
+/// `endpoint`: host and path without the query: `api.example.com/search`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ByEndpoint;
 
@@ -27,7 +26,7 @@ pub struct ByEndpoint;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ByAddress;
 
-/// Several maps, one after the other. What two of them say is one scope.
+/// Several maps in sequence. A scope that several of them add is added once.
 pub struct Combined(pub Vec<Box<dyn ScopeMap>>);
 
 impl ScopeMap for ByHost {
@@ -50,7 +49,7 @@ impl ScopeMap for ByHierarchy {
             return query.add(url.scope_key());
         };
         let host = url.host_str();
-        // The last of the dots before it is where the domain itself begins.
+        // The dot before the domain is the last one that is looked at.
         for (dot, _) in host[..host.len() - domain.len()].rmatch_indices('.') {
             query.add(&host[dot + 1..]);
         }
@@ -61,7 +60,7 @@ impl ScopeMap for ByHierarchy {
 impl ScopeMap for ByEndpoint {
     fn scopes(&self, query: &mut ScopeQuery<'_>) {
         let url = query.url();
-        // A host of one of these names would speak of addresses and the like.
+        // Avoids a clash with reserved names such as `ip/...` if a host has such a name.
         let dot = match url.scope_key() {
             "ip" | "host" | "domain" => ".",
             _ => "",
@@ -92,23 +91,38 @@ impl ScopeMap for Combined {
 
 /// No map has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no scope map; there are {list}", list = MapKind::names())]
+#[error("unknown scope map {0:?}; known: {list}", list = MapKind::names())]
 pub struct UnknownMap(pub String);
 
 impl UnknownMap {
-    /// The stable name.
+    /// Stable error code.
     pub const fn code(&self) -> &'static str {
         "scope_map.unknown"
     }
 
-    /// Whether another try may end otherwise: never.
+    /// Returns whether a retry may succeed: never.
     pub const fn is_retryable(&self) -> bool {
         false
     }
 }
 
+/// `SCOPE_MAP`: a rule that maps a URL to scopes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapKind {
+    /// Its host, with the port unless it is the scheme's default.
+    Host,
+    /// Its registrable domain, or its host if there is none.
+    Domain,
+    /// Its registrable domain and every subdomain level down to its host.
+    Hierarchy,
+    /// Its host and path, without the query.
+    Endpoint,
+    /// The address it is fetched from: `ip/ADDRESS`.
+    Ip,
+}
+
 impl MapKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [MapKind; 5] = [
         MapKind::Host,
         MapKind::Domain,
@@ -117,7 +131,7 @@ impl MapKind {
         MapKind::Ip,
     ];
 
-    /// Its name in a configuration.
+    /// The name in a configuration.
     pub const fn name(self) -> &'static str {
         match self {
             MapKind::Host => "host",
@@ -128,12 +142,12 @@ impl MapKind {
         }
     }
 
-    /// All names, for a message.
+    /// All names, for error messages.
     pub fn names() -> String {
         MapKind::ALL.map(MapKind::name).join(", ")
     }
 
-    /// The map.
+    /// Creates the map.
     pub fn map(self) -> Box<dyn ScopeMap> {
         match self {
             MapKind::Host => Box::new(ByHost),
@@ -144,7 +158,7 @@ impl MapKind {
         }
     }
 
-    /// The map of several, in their order; of none it is the default.
+    /// Combines the maps in this order; without any, the default map.
     pub fn map_of(kinds: &[MapKind]) -> Box<dyn ScopeMap> {
         match kinds {
             [] => Box::new(ByHost),

@@ -1,5 +1,6 @@
-//! Scopes in every form, the built-in maps, and answers that come later.
+//! Scopes made from every form, the built-in maps, and later answers.
 
+use crate::base::scopes::{SCOPES_MAX, add_scope};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -23,7 +24,7 @@ fn check(map: &dyn ScopeMap, text: &str, expected: &[&str]) {
 }
 
 #[test]
-fn f22_each_host_is_a_scope_by_itself() {
+fn f22_each_host_is_its_own_scope() {
     check(
         &ByHost,
         "http://books.toscrape.com/x",
@@ -42,7 +43,7 @@ fn f22_all_hosts_of_a_domain_share_a_scope_and_private_suffixes_divide() {
     check("http://a.b.bbc.co.uk/", "bbc.co.uk");
     check("http://alice.github.io/", "alice.github.io");
     check("http://www.bob.github.io/", "bob.github.io");
-    // What has no registrable domain has its host, with its port.
+    // A host without a registrable domain is mapped to itself, with its port.
     check("http://127.0.0.1:8080/", "127.0.0.1:8080");
     check("http://[::1]/", "[::1]");
     check("http://localhost:8000/", "localhost:8000");
@@ -51,7 +52,7 @@ fn f22_all_hosts_of_a_domain_share_a_scope_and_private_suffixes_divide() {
 }
 
 #[test]
-fn f23_the_hierarchy_goes_from_the_domain_down_to_the_host() {
+fn f23_the_hierarchy_contains_each_level_from_domain_to_host() {
     let check = |text, expected: &[&str]| check(&ByHierarchy, text, expected);
     check("http://toscrape.com/", &["toscrape.com"]);
     check(
@@ -72,7 +73,7 @@ fn f23_the_hierarchy_goes_from_the_domain_down_to_the_host() {
 }
 
 #[test]
-fn f23_a_host_of_endless_labels_keeps_the_scopes_that_hold_for_all_of_them() {
+fn f23_a_host_with_too_many_labels_keeps_its_most_general_scopes() {
     let url = url(&format!("http://{}example.com/", "x.".repeat(100)));
     let mut query = ScopeQuery::about(&url);
     ByHierarchy.scopes(&mut query);
@@ -94,7 +95,7 @@ fn f24_each_endpoint_is_a_scope_whatever_its_query() {
 }
 
 #[test]
-fn f25_a_scraping_api_is_also_throttled_under_what_is_asked_of_it() {
+fn f25_a_scraping_api_is_also_throttled_under_its_target() {
     struct Api;
     impl ScopeMap for Api {
         fn scopes(&self, query: &mut ScopeQuery<'_>) {
@@ -120,7 +121,7 @@ fn f25_a_scraping_api_is_also_throttled_under_what_is_asked_of_it() {
 }
 
 #[test]
-fn f29_the_address_is_a_scope_that_no_map_can_name() {
+fn f29_a_map_can_request_the_address_scope() {
     check(&ByAddress, "http://a.test/", &[]);
     let wants = |kinds: &[MapKind]| MapKind::map_of(kinds).wants_address();
     assert!(wants(&[MapKind::Ip]));
@@ -129,7 +130,7 @@ fn f29_the_address_is_a_scope_that_no_map_can_name() {
 }
 
 #[test]
-fn f29_maps_are_combined_in_their_order_and_name_each_scope_once() {
+fn f29_combined_maps_keep_their_order_and_add_each_scope_once() {
     let map = |kinds: &[MapKind]| MapKind::map_of(kinds);
     check(
         &*map(&[MapKind::Domain, MapKind::Hierarchy, MapKind::Endpoint]),
@@ -145,19 +146,19 @@ fn f29_maps_are_combined_in_their_order_and_name_each_scope_once() {
 }
 
 #[test]
-fn f29_a_map_is_known_by_its_name() {
+fn f29_maps_are_selected_by_name() {
     for kind in MapKind::ALL {
         assert_eq!(kind.name().parse(), Ok(kind));
     }
     let error = "hots".parse::<MapKind>().expect_err("there is none");
     assert_eq!(
         error.to_string(),
-        "\"hots\" is no scope map; there are host, domain, hierarchy, endpoint, ip"
+        "unknown scope map \"hots\"; known: host, domain, hierarchy, endpoint, ip"
     );
 }
 
 #[test]
-fn f67_a_map_sees_the_request_that_it_is_asked_about() {
+fn f67_a_map_can_read_the_request() {
     let url = url("http://a.test/x");
     let meta = RawValue::from_string("7".to_owned()).expect("JSON");
     let headers = [("X-Site".to_owned(), "b.test".to_owned())];
@@ -182,11 +183,16 @@ fn f67_a_map_sees_the_request_that_it_is_asked_about() {
 }
 
 #[test]
-fn f67_an_answer_may_be_given_by_another_thread_and_is_given_once() {
-    let told = Arc::new(Mutex::new(Vec::new()));
+fn f67_a_later_answer_may_come_from_another_thread_and_is_delivered_once() {
+    let answers = Arc::new(Mutex::new(Vec::new()));
     let later = || {
-        let told = Arc::clone(&told);
-        Later::new(move |scopes| told.lock().expect("nobody panics").push(scopes))
+        let answers = Arc::clone(&answers);
+        Later::new(move |scopes| {
+            answers
+                .lock()
+                .expect("the lock is not poisoned")
+                .push(scopes)
+        })
     };
     let (answered, dropped) = (later(), later());
     thread::spawn(move || answered.answer(["a", "b"]))
@@ -196,11 +202,11 @@ fn f67_an_answer_may_be_given_by_another_thread_and_is_given_once() {
         .join()
         .expect("it does not answer");
     let expected = vec![Some(["a", "b"].into()), None];
-    assert_eq!(*told.lock().expect("nobody panics"), expected);
+    assert_eq!(*answers.lock().expect("the lock is not poisoned"), expected);
 }
 
 #[test]
-fn f67_where_nobody_can_wait_a_late_answer_is_the_host() {
+fn f67_a_later_answer_without_support_for_it_is_mapped_by_host() {
     struct Slow;
     impl ScopeMap for Slow {
         fn scopes(&self, query: &mut ScopeQuery<'_>) {
@@ -212,7 +218,7 @@ fn f67_where_nobody_can_wait_a_late_answer_is_the_host() {
 }
 
 #[test]
-fn f69_scopes_are_made_from_every_form() {
+fn f69_scopes_can_be_made_from_every_form() {
     let check = |scopes: Scopes, expected: &[(&str, Option<f64>)], ordered| {
         let found: Vec<_> = scopes
             .entries()
@@ -239,7 +245,7 @@ fn f69_scopes_are_made_from_every_form() {
 }
 
 #[test]
-fn f69_that_scopes_were_left_out_is_known_of_all_that_is_made_of_them() {
+fn f69_omitted_scopes_are_flagged_in_every_combination() {
     let many = |count: usize| Scopes::from_iter((0..count).map(|number| number.to_string()));
     assert!(!many(SCOPES_MAX).is_cut());
     assert!(many(SCOPES_MAX + 1).is_cut());
@@ -249,7 +255,7 @@ fn f69_that_scopes_were_left_out_is_known_of_all_that_is_made_of_them() {
 }
 
 #[test]
-fn f69_of_two_costs_the_larger_is_kept() {
+fn f69_the_larger_of_two_costs_is_kept() {
     let check = |first: Option<f64>, second: Option<f64>, expected: Option<f64>| {
         let of = |cost| Entry {
             name: "a".to_owned(),
@@ -263,7 +269,7 @@ fn f69_of_two_costs_the_larger_is_kept() {
     check(Some(0.5), None, Some(0.5));
     check(Some(1.0), Some(2.0), Some(2.0));
     check(Some(2.0), Some(1.0), Some(2.0));
-    // What is no cost will count as more than any quota holds, and is not hidden by one.
+    // An invalid cost will count as more than any quota, and a valid one does not replace it.
     check(Some(f64::NAN), Some(1.0), Some(f64::NAN));
     check(Some(1.0), Some(f64::NAN), Some(f64::NAN));
     check(Some(1.0), Some(-1.0), Some(-1.0));
@@ -284,7 +290,7 @@ fn any_scopes() -> impl Strategy<Value = Scopes> {
 
 proptest! {
     #[test]
-    fn f69_adding_scopes_changes_neither_and_loses_none(
+    fn f69_adding_scopes_loses_none_and_keeps_the_order(
         first in any_scopes(),
         second in any_scopes(),
     ) {
@@ -296,12 +302,12 @@ proptest! {
         let unique: BTreeSet<_> = names.iter().collect();
         prop_assert_eq!(unique.len(), names.len());
         prop_assert!(names.len() <= SCOPES_MAX && !names.contains(&""));
-        // The first keep their places.
+        // The first set keeps its positions.
         prop_assert!(names.starts_with(&first.names().collect::<Vec<_>>()));
         let all: BTreeSet<_> = first.names().chain(second.names()).collect();
         prop_assert_eq!(names.len(), all.len().min(SCOPES_MAX));
         prop_assert!(both.is_cut() == (all.len() > SCOPES_MAX || first.is_cut() || second.is_cut()));
-        // Said again, it says nothing new.
+        // Adding it again changes nothing.
         let again = add_scope(&both, &second);
         prop_assert_eq!(again.entries(), both.entries());
         for entry in both.entries() {

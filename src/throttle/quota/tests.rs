@@ -1,4 +1,4 @@
-//! What a ledger allows, against the counting of a server.
+//! What a ledger permits, compared with the count of a server.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ fn ledger(units: f64, kind: WindowKind) -> Ledger {
     })
 }
 
-/// Charges and sends at once.
+/// Charges and departs at once.
 fn send(ledger: &mut Ledger, cost: f64, now: Instant) -> Charge {
     assert_eq!(ledger.fits_at(cost, now), Fit::Now, "{cost} at {now:?}");
     let charge = ledger.charge(cost);
@@ -35,7 +35,7 @@ fn check_consumed(ledger: &Ledger, now: Instant, expected: f64) {
 const BOTH: [WindowKind; 2] = [WindowKind::Fixed, WindowKind::Sliding];
 
 #[test]
-fn f60_a_quota_of_ten_takes_six_and_three_and_then_waits_for_its_window() {
+fn f60_a_quota_of_ten_fits_six_and_three_and_then_waits_for_its_window() {
     for kind in BOTH {
         let mut ledger = ledger(10.0, kind);
         send(&mut ledger, 6.0, at(0.0));
@@ -48,13 +48,13 @@ fn f60_a_quota_of_ten_takes_six_and_three_and_then_waits_for_its_window() {
 }
 
 #[test]
-fn f60_only_a_fixed_window_lets_twice_its_quota_pass_at_its_boundary() {
+fn f60_only_a_fixed_window_permits_twice_its_quota_around_its_boundary() {
     for (kind, expected) in [
         (WindowKind::Fixed, Fit::Now),
         (WindowKind::Sliding, Fit::At(at(119.0))),
     ] {
         let mut ledger = ledger(10.0, kind);
-        // The window begins with the first.
+        // The window begins with the first departure.
         send(&mut ledger, 1.0, at(0.0));
         send(&mut ledger, 9.0, at(59.0));
         assert_eq!(ledger.fits_at(10.0, at(60.0)), expected);
@@ -64,11 +64,11 @@ fn f60_only_a_fixed_window_lets_twice_its_quota_pass_at_its_boundary() {
 #[test]
 fn f60_a_fixed_window_begins_with_its_first_departure() {
     let mut ledger = ledger(10.0, WindowKind::Fixed);
-    // A connection was being made until then.
+    // The connection was being set up until then.
     let charge = ledger.charge(10.0);
     ledger.departed(charge, at(5.0));
     assert_eq!(ledger.fits_at(1.0, at(60.0)), Fit::At(at(65.0)));
-    // And the next one does not begin before somebody uses it.
+    // The next window begins only with its first departure.
     send(&mut ledger, 10.0, at(100.0));
     assert_eq!(ledger.fits_at(1.0, at(125.0)), Fit::At(at(160.0)));
 }
@@ -93,7 +93,7 @@ fn f60_a_window_of_zero_never_blocks() {
 }
 
 #[test]
-fn f61_the_fourth_cost_of_three_waits_where_ten_may_be_spent() {
+fn f61_the_fourth_cost_of_three_waits_with_a_quota_of_ten() {
     for kind in BOTH {
         let mut ledger = ledger(10.0, kind);
         for _ in 0..3 {
@@ -104,13 +104,13 @@ fn f61_the_fourth_cost_of_three_waits_where_ten_may_be_spent() {
 }
 
 #[test]
-fn f61_what_is_charged_and_has_not_left_counts_in_the_window_in_which_it_leaves() {
+fn f61_a_reserved_cost_counts_in_the_window_of_its_departure() {
     for kind in BOTH {
         let mut ledger = ledger(10.0, kind);
         send(&mut ledger, 4.0, at(0.0));
         let slow = ledger.charge(6.0);
         assert_eq!(ledger.fits_at(5.0, at(50.0)), Fit::At(at(110.0)));
-        // The window is over, and what is reserved counts in the next one.
+        // The window is over; the reserved cost counts in the next one.
         assert_eq!(ledger.fits_at(4.0, at(60.0)), Fit::Now);
         assert_eq!(ledger.fits_at(5.0, at(60.0)), Fit::At(at(120.0)));
         ledger.departed(slow, at(70.0));
@@ -120,13 +120,13 @@ fn f61_what_is_charged_and_has_not_left_counts_in_the_window_in_which_it_leaves(
 }
 
 #[test]
-fn f61_what_never_left_is_given_back() {
+fn f61_a_cost_that_never_departed_is_given_back() {
     for kind in BOTH {
         let mut ledger = ledger(10.0, kind);
         let charge = ledger.charge(8.0);
         ledger.give_back(charge, at(1.0));
         assert!(ledger.is_blank(at(1.0)));
-        // Said of one that was taken for departed, it is the same.
+        // A departed charge can be given back as well.
         let charge = send(&mut ledger, 8.0, at(1.0));
         ledger.give_back(charge, at(2.0));
         check_consumed(&ledger, at(2.0), 0.0);
@@ -135,13 +135,13 @@ fn f61_what_never_left_is_given_back() {
 }
 
 #[test]
-fn f61_a_charge_of_the_ledger_before_does_no_harm() {
+fn f61_a_charge_of_the_previous_ledger_is_harmless() {
     for kind in BOTH {
         let mut before = ledger(100.0, kind);
         let (leaves, stays) = (before.charge(50.0), before.charge(50.0));
         let mut now = ledger(10.0, kind);
         now.give_back(stays, at(0.0));
-        // What leaves is spent, whoever reserved it.
+        // A departed cost is spent in the new ledger, although the old one reserved it.
         let left = now.departed(leaves, at(1.0));
         check_consumed(&now, at(1.0), 50.0);
         now.settle(left, Some(4.0), None, at(2.0));
@@ -170,7 +170,7 @@ fn f62_the_difference_from_the_estimate_is_reconciled() {
 }
 
 #[test]
-fn f62_more_than_the_estimate_counts_now_and_less_is_not_refunded_in_a_later_window() {
+fn f62_an_excess_counts_now_and_a_rest_is_not_refunded_in_a_later_window() {
     for kind in BOTH {
         let mut ledger = ledger(10.0, kind);
         let dear = send(&mut ledger, 2.0, at(0.0));
@@ -184,7 +184,7 @@ fn f62_more_than_the_estimate_counts_now_and_less_is_not_refunded_in_a_later_win
 }
 
 #[test]
-fn f63_no_more_is_spent_than_the_server_says_remains() {
+fn f63_spending_is_limited_to_what_the_server_reports_as_remaining() {
     for kind in BOTH {
         let mut ledger = ledger(10.0, kind);
         let charge = send(&mut ledger, 1.0, at(0.0));
@@ -194,7 +194,7 @@ fn f63_no_more_is_spent_than_the_server_says_remains() {
         assert!(matches!(ledger.fits_at(3.1, at(1.0)), Fit::At(_)));
         let charge = send(&mut ledger, 3.0, at(2.0));
         assert!(matches!(ledger.fits_at(0.1, at(2.0)), Fit::At(_)));
-        // Without a word in the answer it stays as spent as it was.
+        // An answer without a count leaves it unchanged.
         ledger.settle(charge, None, None, at(3.0));
         check_consumed(&ledger, at(3.0), 10.0);
         assert_eq!(ledger.fits_at(10.0, at(62.0)), Fit::Now, "{kind:?}");
@@ -202,7 +202,7 @@ fn f63_no_more_is_spent_than_the_server_says_remains() {
 }
 
 #[test]
-fn f63_more_remaining_than_we_count_makes_nothing_faster() {
+fn f63_a_larger_remaining_quota_than_ours_permits_nothing_more() {
     for kind in BOTH {
         let mut ledger = ledger(10.0, kind);
         let charge = send(&mut ledger, 9.0, at(0.0));
@@ -212,11 +212,11 @@ fn f63_more_remaining_than_we_count_makes_nothing_faster() {
 }
 
 #[test]
-fn f63_what_the_server_has_not_seen_is_added_to_its_count_until_it_has() {
+fn f63_unanswered_costs_are_added_to_the_servers_count() {
     let mut ledger = ledger(100.0, WindowKind::Fixed);
     let first = send(&mut ledger, 1.0, at(0.0));
     let second = send(&mut ledger, 1.0, at(0.0));
-    // Somebody else spends with us.
+    // Another client spends the same quota.
     ledger.settle(first, None, Some(50.0), at(1.0));
     check_consumed(&ledger, at(1.0), 51.0);
     ledger.settle(second, None, Some(50.0), at(1.0));
@@ -224,7 +224,7 @@ fn f63_what_the_server_has_not_seen_is_added_to_its_count_until_it_has() {
 }
 
 #[test]
-fn f63_of_answers_that_overtook_each_other_the_least_that_remains_holds() {
+fn f63_of_reordered_answers_the_smallest_remaining_quota_applies() {
     let mut ledger = ledger(100.0, WindowKind::Fixed);
     let first = send(&mut ledger, 1.0, at(0.0));
     let second = send(&mut ledger, 1.0, at(0.0));
@@ -234,19 +234,19 @@ fn f63_of_answers_that_overtook_each_other_the_least_that_remains_holds() {
 }
 
 #[test]
-fn f62_a_stamp_from_before_the_window_is_reconciled_in_it_all_the_same() {
+fn f62_a_departure_before_the_window_is_reconciled_in_it() {
     for kind in BOTH {
         let mut ledger = ledger(10.0, kind);
-        let late_heard = ledger.charge(4.0);
+        let answered_at_ = ledger.charge(4.0);
         send(&mut ledger, 4.0, at(1.0));
-        let charge = ledger.departed(late_heard, at(0.9));
+        let charge = ledger.departed(answered_at_, at(0.9));
         ledger.settle(charge, Some(1.0), None, at(2.0));
         check_consumed(&ledger, at(2.0), 5.0);
     }
 }
 
 #[test]
-fn f63_an_answer_from_the_window_before_says_nothing_of_this_one() {
+fn f63_an_answer_of_the_previous_window_does_not_affect_this_one() {
     let mut ledger = ledger(10.0, WindowKind::Fixed);
     let late = send(&mut ledger, 1.0, at(59.0));
     send(&mut ledger, 1.0, at(119.0));
@@ -255,13 +255,13 @@ fn f63_an_answer_from_the_window_before_says_nothing_of_this_one() {
 }
 
 #[test]
-fn f63_what_remains_can_be_known_before_the_first_request() {
+fn f63_the_remaining_quota_can_be_set_before_the_first_request() {
     for kind in BOTH {
         let mut ledger = ledger(10.0, kind);
         ledger.remaining(1.0, at(0.0));
         send(&mut ledger, 1.0, at(2.0));
         assert!(matches!(ledger.fits_at(1.0, at(3.0)), Fit::At(_)));
-        // Not even a server that says so gives back what was spent.
+        // A server's report never gives back what was spent.
         ledger.remaining(f64::NAN, at(3.0));
         ledger.remaining(-1.0, at(3.0));
         check_consumed(&ledger, at(3.0), 10.0);
@@ -269,7 +269,7 @@ fn f63_what_remains_can_be_known_before_the_first_request() {
 }
 
 #[test]
-fn f65_what_is_oversize_runs_alone_and_takes_the_whole_window() {
+fn f65_an_oversize_request_runs_alone_and_uses_the_whole_window() {
     for kind in BOTH {
         let mut ledger = ledger(10.0, kind);
         send(&mut ledger, 0.5, at(0.0));
@@ -277,14 +277,14 @@ fn f65_what_is_oversize_runs_alone_and_takes_the_whole_window() {
         let charge = send(&mut ledger, 999.0, at(60.0));
         assert_eq!(ledger.fits_at(0.1, at(61.0)), Fit::At(at(120.0)));
         assert_eq!(ledger.fits_at(999.0, at(61.0)), Fit::At(at(120.0)));
-        // It was cheaper in the end: what it left may be used.
+        // It cost less in the end: the rest is available.
         ledger.settle(charge, Some(4.0), None, at(62.0));
         send(&mut ledger, 6.0, at(62.0));
     }
 }
 
 #[test]
-fn f65_what_is_oversize_never_fits_where_that_is_refused() {
+fn f65_an_oversize_request_never_fits_if_it_is_refused() {
     let ledger = Ledger::new(Quota {
         units: 10.0,
         window: WINDOW,
@@ -308,7 +308,7 @@ fn f65_two_oversize_requests_never_share_a_window() {
 }
 
 #[test]
-fn f65_a_cost_that_is_no_number_of_units_counts_as_more_than_any_window_holds() {
+fn f65_an_invalid_cost_counts_as_more_than_any_window_holds() {
     for cost in [f64::NAN, f64::INFINITY, -1.0, f64::NEG_INFINITY] {
         let mut ledger = ledger(f64::MAX, WindowKind::Fixed);
         send(&mut ledger, cost, at(0.0));
@@ -321,7 +321,7 @@ fn f65_a_cost_that_is_no_number_of_units_counts_as_more_than_any_window_holds() 
 }
 
 #[test]
-fn fractions_that_binary_cannot_write_never_wedge_a_ledger() {
+fn fractions_without_a_binary_form_never_block_a_ledger() {
     for kind in BOTH {
         for (units, times, cost) in [(11.0, 10, 1.1), (8.06, 2, 4.03)] {
             let mut ledger = ledger(units, kind);
@@ -338,7 +338,7 @@ fn fractions_that_binary_cannot_write_never_wedge_a_ledger() {
 }
 
 #[test]
-fn a_ledger_is_blank_once_nothing_of_it_counts() {
+fn a_ledger_is_blank_once_no_cost_counts() {
     for kind in BOTH {
         let mut ledger = ledger(10.0, kind);
         assert!(ledger.is_blank(at(0.0)));
@@ -352,7 +352,7 @@ fn a_ledger_is_blank_once_nothing_of_it_counts() {
 }
 
 #[test]
-fn a_sliding_log_stays_small_and_forgets_nothing_too_soon() {
+fn a_sliding_log_stays_small_and_drops_nothing_too_early() {
     let mut ledger = ledger(1e9, WindowKind::Sliding);
     let mut last = Instant::START;
     for step in 0..50_000 {
@@ -363,14 +363,14 @@ fn a_sliding_log_stays_small_and_forgets_nothing_too_soon() {
         unreachable!("it slides");
     };
     assert!(log.len() <= SLICES as usize + 2, "{}", log.len());
-    // 200 a second for a minute, and what is kept a little longer.
+    // 200 per second for a minute, plus what is kept a little longer.
     let consumed = ledger.consumed_units(last);
     assert!((12_000.0..=12_100.0).contains(&consumed), "{consumed}");
 }
 
 #[test]
 fn f104_no_more_than_sixty_requests_arrive_in_any_minute() {
-    // Every request is as late on its way as the margin allows, or not late at all.
+    // Every request is either as late as the margin allows, or not late at all.
     let mut ledger = Ledger::per_minute(60.0);
     let mut now = Instant::START;
     let mut arrivals = Vec::new();
@@ -402,7 +402,7 @@ fn f104_no_more_than_sixty_requests_arrive_in_any_minute() {
 }
 
 #[test]
-fn f104_a_limit_that_is_no_whole_number_is_never_exceeded() {
+fn f104_a_fractional_limit_is_never_exceeded() {
     let check = |limit, at_once: usize, again_at: f64| {
         let mut ledger = Ledger::per_minute(limit);
         for _ in 0..at_once {
@@ -421,10 +421,10 @@ fn f104_a_limit_that_is_no_whole_number_is_never_exceeded() {
     }
 }
 
-/// A request as the server will see it: when it left, what it did cost, and when we hear of that.
+/// A request as the server sees it: departure, actual cost, time of the answer.
 type Flying = (Instant, f64, Instant, Charge);
 
-/// Sends for ten windows with estimates that are wrong; gives departures with actual costs.
+/// Sends for ten windows with wrong estimates; returns departures with actual costs.
 fn spend_ten_windows(
     kind: WindowKind,
     costs: &[(f64, f64)],
@@ -438,16 +438,16 @@ fn spend_ten_windows(
     let mut costs = costs.iter().cycle();
     let mut next = costs.next();
     while now < at(600.0) {
-        while let Some(&(_, actual, heard, charge)) = flying.front()
-            && heard <= now
+        while let Some(&(_, actual, answered_at, charge)) = flying.front()
+            && answered_at <= now
         {
-            ledger.settle(charge, Some(actual), None, heard);
+            ledger.settle(charge, Some(actual), None, answered_at);
             flying.pop_front();
         }
         let &(estimate, factor) = next.expect("they go round");
-        let heard = flying.front().map(|flying| flying.2);
+        let answered_at = flying.front().map(|flying| flying.2);
         if flying.len() == concurrency {
-            now = heard.expect("somebody flies");
+            now = answered_at.expect("a request is in flight");
             continue;
         }
         match ledger.fits_at(estimate, now) {
@@ -458,7 +458,7 @@ fn spend_ten_windows(
                 left.push((now, estimate * factor));
                 next = costs.next();
             }
-            Fit::At(later) => now = heard.map_or(later, |heard| later.min(heard)),
+            Fit::At(later) => now = answered_at.map_or(later, |answered_at| later.min(answered_at)),
             Fit::Never => unreachable!("oversize runs alone"),
         }
     }
@@ -501,15 +501,15 @@ proptest! {
 }
 
 #[test]
-fn a_window_runs_from_when_what_was_spent_in_it_was_gone() {
+fn a_window_runs_from_when_its_costs_were_on_the_wire() {
     for kind in BOTH {
         let mut ledger = ledger(2.0, kind);
-        // Both are charged at the beginning of a turn, and leave in the course of it.
+        // Both are charged at the start of a turn, and depart during it.
         let charges = [at(0.0), at(0.0)].map(|now| send(&mut ledger, 1.0, now));
-        ledger.gone(charges[0], at(0.002));
-        ledger.gone(charges[1], at(0.004));
+        ledger.reached_wire(charges[0], at(0.002));
+        ledger.reached_wire(charges[1], at(0.004));
         assert_eq!(ledger.fits_at(1.0, at(1.0)), Fit::At(at(60.004)));
-        // What it did not cost is given back all the same.
+        // The unused part of the estimate is given back all the same.
         for charge in charges {
             ledger.settle(charge, Some(0.0), None, at(1.0));
         }
@@ -518,10 +518,10 @@ fn a_window_runs_from_when_what_was_spent_in_it_was_gone() {
 }
 
 #[test]
-fn a_departure_that_was_gone_late_counts_longest_though_others_came_after_it() {
+fn a_departure_that_left_late_counts_longer_than_later_ones() {
     let mut ledger = ledger(2.0, WindowKind::Sliding);
     let charge = send(&mut ledger, 1.0, at(0.0));
     send(&mut ledger, 1.0, at(1.0));
-    ledger.gone(charge, at(2.0));
+    ledger.reached_wire(charge, at(2.0));
     assert_eq!(ledger.fits_at(2.0, at(3.0)), Fit::At(at(62.0)));
 }

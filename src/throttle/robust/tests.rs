@@ -1,4 +1,5 @@
-//! The robust mode against a simulated server: every figure is read at the server, in virtual time.
+//! The robust mode against a simulated server, in virtual time. All figures are measured at the
+//! server.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,34 +11,34 @@ use crate::fetch::failure::FailureKind;
 use crate::throttle::signal::Ending;
 use crate::throttle::suspect::Suspect;
 
-/// One scope's crawl of one server.
+/// A crawl of one server with one scope.
 struct Crawl {
     settings: AutoThrottle,
     floor: Duration,
     cap: u32,
-    /// The share that is drawn to either side of the delay.
+    /// Jitter to either side of the delay, as a share of it.
     jitter: f64,
-    /// Blocks are looked for, and pace the scope as well.
+    /// Blocks are detected and pace the scope as well.
     suspects: bool,
 }
 
-/// What the server does with one request.
+/// The server's behaviour for one request.
 #[derive(Clone, Copy)]
 struct Reply {
     status: Option<u16>,
     head: f64,
     body: f64,
     cached: Option<bool>,
-    /// The page of a block: small, and always the same.
+    /// A block page: small, and always the same.
     block: bool,
 }
 
-/// What the server saw.
+/// What was observed at the server.
 struct Seen {
     sent: Vec<f64>,
     /// The delay at each send.
     delays: Vec<f64>,
-    /// In flight at each send, itself among them.
+    /// Requests in flight at each send, itself included.
     in_flight: Vec<u32>,
 }
 
@@ -61,14 +62,14 @@ impl Crawl {
         self
     }
 
-    /// Sends `count` requests; `server` is told the number of each, when it came, and how many are
-    /// in flight.
+    /// Sends `count` requests; `server` is called with the number of each, its arrival, and the
+    /// number in flight.
     fn run(&self, count: usize, mut server: impl FnMut(usize, f64, u32) -> Reply) -> Seen {
         let mut robust = Robust::new(&self.settings, self.floor);
         let cap = self.cap.min(in_flight_max(&self.settings));
         let mut suspect = Suspect::new();
         let mut rng = Rng::from_seed(7);
-        let mut news: BinaryHeap<Reverse<(Instant, usize, bool)>> = BinaryHeap::new();
+        let mut events: BinaryHeap<Reverse<(Instant, usize, bool)>> = BinaryHeap::new();
         let mut replies: Vec<Reply> = Vec::new();
         let (mut now, mut in_flight) = (Instant::START, 0);
         let mut factor = 1.0;
@@ -81,7 +82,7 @@ impl Crawl {
         while replies.len() < count {
             let delay = robust.delay().max(suspect.delay());
             let due = last.map_or(now, |last| last + delay.mul_f64(factor));
-            let next = news.peek().map(|Reverse((at, ..))| *at);
+            let next = events.peek().map(|Reverse((at, ..))| *at);
             if in_flight < cap && next.is_none_or(|next| due < next) {
                 now = now.max(due);
                 last = Some(now);
@@ -93,11 +94,11 @@ impl Crawl {
                 let reply = server(replies.len(), in_seconds(now), in_flight);
                 let id = replies.len();
                 replies.push(reply);
-                news.push(Reverse((now + secs(reply.head), id, false)));
-                news.push(Reverse((now + secs(reply.head + reply.body), id, true)));
+                events.push(Reverse((now + secs(reply.head), id, false)));
+                events.push(Reverse((now + secs(reply.head + reply.body), id, true)));
                 continue;
             }
-            let Reverse((at, id, ended)) = news.pop().expect("something is in flight");
+            let Reverse((at, id, ended)) = events.pop().expect("something is in flight");
             now = at;
             let reply = replies[id];
             if ended {
@@ -128,7 +129,7 @@ impl Crawl {
 }
 
 impl Seen {
-    /// Requests a second, from the one numbered `from` on.
+    /// Requests per second, from request number `from` on.
     fn rate(&self, from: usize) -> f64 {
         let sent = &self.sent[from..];
         (sent.len() - 1) as f64 / (sent[sent.len() - 1] - sent[0])
@@ -198,7 +199,7 @@ fn signal(reply: Reply) -> Signal {
     }
 }
 
-/// The delay after `replies`, one after another.
+/// The delay after consecutive `replies`.
 fn after(crawl: &Crawl, replies: impl IntoIterator<Item = Reply>) -> f64 {
     let mut robust = Robust::new(&crawl.settings, crawl.floor);
     for reply in replies {
@@ -207,7 +208,7 @@ fn after(crawl: &Crawl, replies: impl IntoIterator<Item = Reply>) -> f64 {
     robust.delay().as_secs_f64()
 }
 
-/// The delay after bounds, one after another: each a latency (s) that may be so much too long.
+/// The delay after consecutive bounds: each a latency (s) and by how much it may be too long.
 fn after_bounds(crawl: &Crawl, known: usize, bounds: &[(f64, f64)]) -> f64 {
     let mut robust = Robust::new(&crawl.settings, crawl.floor);
     let exact = std::iter::repeat_n((0.02, 0.0), known);
@@ -222,15 +223,15 @@ fn after_bounds(crawl: &Crawl, known: usize, bounds: &[(f64, f64)]) -> f64 {
 }
 
 #[test]
-fn f89_bounds_of_a_busy_thread_slow_nothing_down_and_a_slow_server_still_does() {
+fn f89_latency_intervals_of_a_busy_thread_do_not_slow_the_crawl_but_a_slow_server_does() {
     let crawl = Crawl::new(5.0, 1.0);
     // The server answers in 20 ms; each time our thread was busy for 200 ms.
     let ours = [(0.2, 0.19); 50];
     near(after_bounds(&crawl, 20, &ours), 0.02, 1e-3);
-    // It takes half a second now, or a little less.
+    // Now it takes half a second, or a little less.
     let slow = [(0.5, 0.01); 12];
     near(after_bounds(&crawl, 20, &slow), 0.49, 0.02);
-    // Nothing else was ever known: no longer than 200 ms is much less than the start delay.
+    // With no earlier knowledge: at most 200 ms is much less than the start delay.
     near(after_bounds(&crawl, 0, &ours), 0.2, 1e-3);
 }
 
@@ -242,7 +243,7 @@ fn near(value: f64, expected: f64, tolerance: f64) {
 }
 
 #[test]
-fn f83_the_second_request_waits_for_the_start_delay_and_never_less_than_the_floor() {
+fn f83_the_second_request_waits_for_the_start_delay_and_at_least_the_floor() {
     for (start, floor, expected) in [(5.0, 0.0, 5.0), (4.0, 6.0, 6.0), (7.0, 6.0, 7.0)] {
         let mut crawl = Crawl::new(start, 1.0);
         crawl.floor = secs(floor);
@@ -252,7 +253,7 @@ fn f83_the_second_request_waits_for_the_start_delay_and_never_less_than_the_floo
 }
 
 #[test]
-fn f83_no_single_reply_takes_more_than_three_quarters_off_the_start_delay() {
+fn f83_a_single_reply_lowers_the_start_delay_by_three_quarters_at_most() {
     for (replies, expected) in [(1, 1.25), (2, 0.3125), (3, 0.1)] {
         let pages = (0..replies).map(|_| page(0.1));
         near(after(&Crawl::new(5.0, 1.0), pages), expected, 1e-6);
@@ -282,8 +283,8 @@ fn f84_the_target_is_reached_within_seconds_of_the_start_delay() {
 }
 
 #[test]
-fn f84_a_server_that_queues_is_used_fully_and_not_overrun() {
-    // One page at a time, 20 ms each, whatever is asked of it.
+fn f84_a_server_that_queues_is_used_fully_and_not_overloaded() {
+    // One page at a time, 20 ms each, at any request rate.
     let mut free = 0.0_f64;
     let seen = Crawl::new(0.5, 4.0).jittered().run(3000, |_, now, _| {
         free = free.max(now) + 0.02;
@@ -294,7 +295,7 @@ fn f84_a_server_that_queues_is_used_fully_and_not_overrun() {
 }
 
 #[test]
-fn f85_one_outlier_costs_no_minute() {
+fn f85_one_outlier_costs_less_than_a_minute() {
     let crawl = Crawl::new(5.0, 1.0);
     let usual = (0..50).map(|_| page(0.1));
     near(after(&crawl, usual.clone().chain([page(30.0)])), 0.1, 1e-3);
@@ -304,14 +305,14 @@ fn f85_one_outlier_costs_no_minute() {
 }
 
 #[test]
-fn f85_a_rise_that_lasts_is_followed_within_a_few_replies() {
+fn f85_a_lasting_rise_is_followed_within_a_few_replies() {
     let crawl = Crawl::new(5.0, 2.0);
     let replies = (0..500).map(|i| page(if i < 497 { 0.1 } else { 3.0 }));
     near(after(&crawl, replies), 1.5, 1e-3);
 }
 
 #[test]
-fn f86_what_is_no_success_never_lowers_the_delay_and_slow_failures_raise_it() {
+fn f86_failures_never_lower_the_delay_and_slow_ones_raise_it() {
     let crawl = Crawl::new(2.0, 1.0);
     for status in [301, 302, 400, 404, 429, 500, 503] {
         near(
@@ -328,7 +329,7 @@ fn f86_what_is_no_success_never_lowers_the_delay_and_slow_failures_raise_it() {
 }
 
 #[test]
-fn f86_a_slow_failure_does_not_help_the_start_delay_down() {
+fn f86_a_slow_failure_does_not_lower_the_start_delay() {
     let crawl = Crawl::new(5.0, 1.0);
     near(after(&crawl, [page(0.1), timeout(3.0)]), 1.25, 1e-6);
     let mut robust = Robust::new(&crawl.settings, crawl.floor);
@@ -349,9 +350,9 @@ fn f86_a_slow_failure_does_not_help_the_start_delay_down() {
 }
 
 #[test]
-fn f86_a_failure_quicker_than_its_class_lowers_nothing_for_those_that_follow() {
+fn f86_a_failure_faster_than_its_class_does_not_lower_later_delays() {
     let crawl = Crawl::new(1.0, 1.0);
-    // 723 ms on average, and the failures take a little longer.
+    // 723 ms on average; the failures take a little longer.
     let pages = (0..400).map(|i| page(if i % 10 == 0 { 0.03 } else { 0.8 }));
     let before = after(&crawl, pages.clone().chain([page(0.8)]));
     for status in [503, 404] {
@@ -362,11 +363,11 @@ fn f86_a_failure_quicker_than_its_class_lowers_nothing_for_those_that_follow() {
 }
 
 #[test]
-fn f86_a_server_that_hangs_slows_the_crawl_down_to_its_timeout() {
+fn f86_a_hanging_server_slows_the_crawl_to_its_timeout() {
     let seen = Crawl::new(0.5, 1.0).run(30, |_, _, _| timeout(1.0));
     near(seen.rate(10), 1.0, 0.02);
     assert!(seen.peak() <= 2);
-    // Also where it was quick before.
+    // Also if it was fast before.
     let seen = Crawl::new(0.5, 1.0).run(
         140,
         |i, _, _| if i < 100 { page(0.05) } else { timeout(1.0) },
@@ -376,7 +377,7 @@ fn f86_a_server_that_hangs_slows_the_crawl_down_to_its_timeout() {
 }
 
 #[test]
-fn f86_a_server_that_hung_is_back_at_its_pace_within_minutes() {
+fn f86_a_server_that_hung_regains_its_pace_within_minutes() {
     for (known, quick) in [(100, 0.05), (0, 0.05), (100, 0.006), (0, 0.006)] {
         let mut back = None;
         let crawl = Crawl::new(0.5, 1.0).jittered();
@@ -405,23 +406,23 @@ fn f87_the_delay_stays_between_the_floor_and_the_ceiling() {
     near(after(&crawl, (0..10).map(|_| hit(0.01))), 1.0, 1e-6);
     crawl.settings.max_delay = secs(10.0);
     near(after(&crawl, (0..10).map(|_| page(90.0))), 10.0, 1e-6);
-    // The scope's own delay wins over the ceiling.
+    // The scope's own delay takes precedence over the ceiling.
     crawl.floor = secs(20.0);
     near(after(&crawl, (0..10).map(|_| page(90.0))), 20.0, 1e-6);
 }
 
 #[test]
-fn f87_a_start_delay_above_the_ceiling_holds_for_no_longer_than_it_takes_to_learn() {
+fn f87_a_start_delay_above_the_ceiling_applies_only_until_a_delay_is_learned() {
     let mut crawl = Crawl::new(400.0, 1.0);
     crawl.settings.max_delay = secs(60.0);
     near(after(&crawl, []), 400.0, 1e-6);
     near(after(&crawl, [page(0.01)]), 60.0, 1e-6);
     near(after(&crawl, [page(500.0)]), 60.0, 1e-6);
     near(after(&crawl, [hit(0.01)]), 60.0, 1e-6);
-    // What is no success makes nothing faster, not even that.
+    // A failure never makes the pace faster, not even in this case.
     near(after(&crawl, [error(500, 0.01)]), 400.0, 1e-6);
     near(after(&crawl, [timeout(500.0)]), 400.0, 1e-6);
-    // The scope's own delay wins over the ceiling.
+    // The scope's own delay takes precedence over the ceiling.
     crawl.floor = secs(90.0);
     near(after(&crawl, [page(0.01)]), 90.0, 1e-6);
 }
@@ -436,7 +437,7 @@ fn f88_half_a_request_in_flight_is_half_the_rate_and_a_target_above_the_cap_is_t
         .run(3000, |_, _, _| page(0.1));
     assert_eq!(seen.peak(), 8);
     near(seen.rate(20), 80.0, 0.02);
-    // More than a span can hold.
+    // Would overflow a `Duration`.
     near(
         after(&Crawl::new(0.5, 1e-300), [page(0.1), page(0.1)]),
         60.0,
@@ -445,7 +446,7 @@ fn f88_half_a_request_in_flight_is_half_the_rate_and_a_target_above_the_cap_is_t
 }
 
 #[test]
-fn f90_a_reply_without_latency_teaches_nothing() {
+fn f90_a_reply_without_latency_changes_nothing() {
     let crawl = Crawl::new(3.0, 1.0);
     let mut robust = Robust::new(&crawl.settings, crawl.floor);
     let silent = Signal {
@@ -458,7 +459,7 @@ fn f90_a_reply_without_latency_teaches_nothing() {
 }
 
 #[test]
-fn f89_the_latency_that_is_followed_begins_where_it_was_asked_to() {
+fn f89_the_latency_starts_where_latency_from_says() {
     for (from, expected) in [(LatencyFrom::Send, 0.1), (LatencyFrom::Connect, 0.4)] {
         let mut crawl = Crawl::new(0.5, 1.0);
         crawl.settings.latency_from = from;
@@ -475,7 +476,7 @@ fn f89_the_latency_that_is_followed_begins_where_it_was_asked_to() {
 }
 
 #[test]
-fn f94_fast_errors_never_speed_the_crawl_up() {
+fn f94_fast_errors_never_make_the_crawl_faster() {
     let crawl = Crawl::new(0.5, 1.0).jittered();
     let seen = crawl.run(1000, |i, _, _| {
         if i < 100 {
@@ -490,20 +491,20 @@ fn f94_fast_errors_never_speed_the_crawl_up() {
 }
 
 #[test]
-fn f95_replies_that_say_they_are_cached_do_not_drive_the_rate() {
+fn f95_replies_marked_as_cached_do_not_set_the_rate() {
     let crawl = Crawl::new(0.5, 1.0).jittered();
     let seen = crawl.run(
         2000,
         |i, _, _| if i % 10 == 3 { page(0.3) } else { hit(0.05) },
     );
-    // As if each were a miss; of which a tenth is one.
+    // As if each were a miss, although only a tenth are.
     near(seen.rate(50), 1.0 / 0.3, 0.03);
     let misses = (seen.sent[1993] - seen.sent[53]).recip() * 194.0;
     assert!(misses < 0.4, "{misses}");
 }
 
 #[test]
-fn f95_hits_that_say_nothing_are_told_from_misses_by_their_haste() {
+fn f95_unmarked_cache_hits_are_detected_by_their_latency() {
     for jitter in [0.0, 0.5] {
         let mut crawl = Crawl::new(0.5, 1.0);
         crawl.jitter = jitter;
@@ -517,35 +518,35 @@ fn f95_hits_that_say_nothing_are_told_from_misses_by_their_haste() {
 }
 
 #[test]
-fn f95_caches_alone_never_bring_the_delay_under_that_of_an_unknown_origin() {
+fn f95_cache_hits_alone_never_lower_the_delay_below_that_of_an_unknown_origin() {
     for (target, expected) in [(1.0, 1.0), (4.0, 0.25)] {
         let crawl = Crawl::new(5.0, target).jittered();
         let seen = crawl.run(500, |_, _, _| hit(0.0005));
         near(seen.delays[499], expected, 1e-6);
     }
-    // Nor do they raise one that the user chose.
+    // They do not raise a delay that the user chose either.
     let seen = Crawl::new(0.2, 1.0).run(500, |_, _, _| hit(0.0005));
     near(seen.delays[499], 0.2, 1e-6);
 }
 
 #[test]
-fn f95_replies_that_are_all_far_too_quick_may_be_a_caches_that_says_nothing() {
+fn f95_replies_that_are_all_very_fast_may_be_unmarked_cache_hits() {
     let seen = Crawl::new(0.5, 1.0).run(3000, |_, _, _| page(0.0005));
     near(seen.rate(20), 200.0, 0.01);
-    // A quick server that still takes its time is believed.
+    // A fast server that takes more time than a cache is believed.
     let seen = Crawl::new(0.5, 1.0).run(3000, |_, _, _| page(0.006));
     near(seen.rate(20), 1.0 / 0.006, 0.01);
 }
 
 #[test]
-fn f96_a_block_that_looks_like_pages_stops_the_crawl_and_does_not_speed_it_up() {
+fn f96_block_pages_stop_the_crawl_instead_of_making_it_faster() {
     let mut crawl = Crawl::new(0.5, 1.0).jittered();
     crawl.suspects = true;
     let block = Reply {
         block: true,
         ..page(0.0002)
     };
-    // For an hour; in it, the probes do no harm, and see its end.
+    // For an hour; the probes do no harm and detect its end.
     let (mut began, mut blocked) = (None, 0);
     let seen = crawl.run(300, |i, now, _| {
         let began = *began.get_or_insert(if i < 100 { return page(0.05) } else { now });
@@ -555,14 +556,14 @@ fn f96_a_block_that_looks_like_pages_stops_the_crawl_and_does_not_speed_it_up() 
         blocked += 1;
         block
     });
-    // The rate did not rise before the block was seen either.
+    // The rate did not rise before the block was detected either.
     assert!(seen.delays[100..].iter().all(|delay| *delay >= 0.04));
     assert!(blocked < 30, "{blocked}");
     near(seen.rate(200), 20.0, 0.05);
 }
 
 #[test]
-fn f99_batches_of_quick_and_slow_pages_do_not_make_the_delay_oscillate() {
+fn f99_batches_of_fast_and_slow_pages_do_not_make_the_delay_oscillate() {
     for jitter in [0.0, 0.5] {
         let mut crawl = Crawl::new(0.5, 1.0);
         crawl.jitter = jitter;
@@ -577,7 +578,7 @@ fn f99_batches_of_quick_and_slow_pages_do_not_make_the_delay_oscillate() {
 }
 
 #[test]
-fn f99_slow_and_quick_pages_at_random_do_not_make_the_delay_oscillate() {
+fn f99_randomly_mixed_fast_and_slow_pages_do_not_make_the_delay_oscillate() {
     let mut rng = Rng::from_seed(5);
     let crawl = Crawl::new(0.5, 2.0).jittered();
     let seen = crawl.run(3000, |_, _, _| {
@@ -585,12 +586,12 @@ fn f99_slow_and_quick_pages_at_random_do_not_make_the_delay_oscillate() {
     });
     assert!(seen.delay_cv(100) < 0.2, "{}", seen.delay_cv(100));
     assert!(seen.peak() <= 3, "{}", seen.peak());
-    // The bound on what is in flight costs a little of the average.
+    // The bound on requests in flight reduces the average a little.
     near(seen.rate(100), 2.0 / 0.415, 0.1);
 }
 
 #[test]
-fn f99_a_slow_body_behind_a_fast_head_keeps_a_connection_busy_too() {
+fn f99_a_slow_body_after_a_fast_head_counts_as_busy_time() {
     for (target, rate) in [(1.0, 0.5), (4.0, 2.0)] {
         let slow = |_, _, _| Reply {
             body: 2.0,
@@ -604,7 +605,7 @@ fn f99_a_slow_body_behind_a_fast_head_keeps_a_connection_busy_too() {
 }
 
 #[test]
-fn f99_one_slow_body_costs_nothing_and_slow_ones_are_forgotten_in_time() {
+fn f99_one_slow_body_has_no_effect_and_slow_ones_are_forgotten_over_time() {
     let crawl = Crawl::new(0.5, 1.0);
     let seen = crawl.run(600, |i, _, _| Reply {
         body: if i == 50 { 30.0 } else { 0.0 },
@@ -619,7 +620,7 @@ fn f99_one_slow_body_costs_nothing_and_slow_ones_are_forgotten_in_time() {
     near(seen.delays[299], 0.1, 1e-2);
 }
 
-/// A scope whose heads take 100 ms and whose bodies take `bodies` beyond, one after another.
+/// A scope whose heads take 100 ms and whose bodies take `bodies` more, consecutively.
 fn after_bodies(bodies: impl IntoIterator<Item = (f64, bool)>) -> Robust {
     let crawl = Crawl::new(0.5, 1.0);
     let mut robust = Robust::new(&crawl.settings, crawl.floor);
@@ -660,7 +661,7 @@ fn f86_a_body_that_breaks_off_never_lowers_the_delay() {
 }
 
 #[test]
-fn scopes_whose_bodies_are_not_slow_any_more_pay_nothing_for_them() {
+fn scopes_without_slow_bodies_use_no_memory_for_them() {
     let slow = (0..50).map(|_| (1.0, true));
     assert!(after_bodies(slow.clone()).bodies.is_some());
     let quick = (0..200).map(|_| (0.0, true));
@@ -669,6 +670,6 @@ fn scopes_whose_bodies_are_not_slow_any_more_pay_nothing_for_them() {
 }
 
 #[test]
-fn the_state_of_a_scope_fits_into_120_bytes() {
+fn the_robust_state_fits_into_120_bytes() {
     assert!(size_of::<Robust>() <= 120);
 }

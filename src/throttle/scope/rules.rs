@@ -1,70 +1,69 @@
-//! What few scopes have: the rules that changed their pace, and what they remember.
+//! State of the rules that change a scope's pace. Only few scopes have it.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
 use super::slots::Slots;
-use super::{NOBODY, Profile};
+use super::{NO_INDEX, Profile};
 use crate::base::time::Instant;
 use crate::throttle::autothrottle;
 use crate::throttle::backoff::{Backoff, Learned};
 use crate::throttle::decision::{Event, Source};
 use crate::throttle::quota::{Charge, Fit, Ledger};
 use crate::throttle::robust::{self, Adjusted, Body, Robust};
-use crate::throttle::settings::{AutoThrottle, AutoThrottleMode, Jitter, ScopeSettings};
+use crate::throttle::settings::{AutoThrottleMode, Jitter, ScopeSettings};
 use crate::throttle::signal::{Ending, Feedback, Signal};
 use crate::throttle::strategy::{Observation, Pace, Strategy};
 use crate::throttle::suspect::{Kind, Suspect};
 
 /// The rules of one scope beyond its settings.
 ///
-/// The pace is put together whenever one of them has changed: the largest delay, the smallest
-/// concurrency.
+/// The pace is recomputed whenever a rule changed: the longest delay, the smallest concurrency.
 pub(super) struct Rules {
     pace: Pace,
-    /// The pace without what refusals taught.
+    /// The pace without backoff.
     base: Pace,
-    /// The rule that the pace's delay comes from.
-    asks: Source,
-    /// A third party's minimum (Crawl-delay): never undercut, jitter or not.
+    /// The rule that determines the pace's delay.
+    delay_source: Source,
+    /// A third party's minimum delay (Crawl-delay): never undercut, not even by jitter.
     pub floor: Duration,
     held: Hold,
-    /// One request at a time, until an answer to one sent from here on is no refusal.
+    /// One request at a time, until a request sent from this time on is answered without a refusal.
     probing_from: Option<Instant>,
-    /// The lane that the scope is being kept for, or `NOBODY`.
+    /// The lane that has claimed the scope, or `NO_INDEX`.
     pub claimed_by: u32,
-    /// Sends by slot, where `delay_per_slot` and concurrency make slots differ.
+    /// Sends by slot, if `delay_per_slot` and concurrency make the slots differ.
     pub slots: Option<Slots>,
     adapts: Adapts,
-    /// What refusals taught, or how the limit is looked for.
+    /// State of backoff, or of rampup's search.
     backoff: Option<Box<Backoff>>,
-    /// What answers look like that are not what they seem.
+    /// Detection of block pages.
     suspect: Option<Box<Suspect>>,
-    /// What may be spent.
+    /// The quota.
     quota: Option<Box<Ledger>>,
     /// `requests_per_minute`.
     minute: Option<Box<Ledger>>,
-    /// The last of the scopes below this one that was refused, and when.
+    /// The last child scope that was refused, and when.
     child_refused: Option<(u32, Instant)>,
 }
 
-/// What makes the pace follow the answers, refusals apart.
+/// The rule by which the pace follows answers, apart from refusals.
 enum Adapts {
     No,
-    /// AutoThrottle as Scrapy has it: its delay.
+    /// AutoThrottle as in Scrapy, with its delay.
     Scrapy(Duration),
-    /// AutoThrottle that is not easily fooled.
+    /// AutoThrottle in robust mode.
     Robust(Box<Robust>),
-    /// The embedder's own: it speaks for refusals, too.
+    /// The embedder's own strategy; it handles refusals as well.
     Custom(Box<dyn Strategy>),
 }
 
-/// Nothing departs before a moment.
+/// Nothing departs before a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::throttle) struct Hold {
     pub until: Instant,
     pub source: Source,
-    /// After it one request at a time, until one is not refused.
+    /// After the hold one request at a time, until one is not refused.
     pub probes: bool,
 }
 
@@ -78,18 +77,18 @@ pub(in crate::throttle) struct Change {
     pub before: Pace,
     pub after: Pace,
     pub reason: Cow<'static, str>,
-    /// A person should hear of it, asked or not.
+    /// Also logged as a warning, even if decisions are not recorded.
     pub alert: bool,
 }
 
 impl Rules {
-    /// The rules that a fresh scope begins with; `None` where its settings say everything.
+    /// The rules of a new scope; `None` if its settings determine everything.
     pub fn of(profile: &Profile, strategy: Option<Box<dyn Strategy>>) -> Option<Self> {
         let settings = &profile.settings;
         let backs_off = settings.backoff.enabled && settings.backoff.per_slot;
         let ramps = strategy.is_none() && settings.rampup.is_some();
-        let keeps_slots = settings.delay_per_slot > Duration::ZERO || backs_off;
-        let has_slots = keeps_slots && settings.concurrency > 1 && !ramps;
+        let needs_slots = settings.delay_per_slot > Duration::ZERO || backs_off;
+        let has_slots = needs_slots && settings.concurrency > 1 && !ramps;
         let is_bounded = settings.quota.is_some() || settings.requests_per_minute.is_some();
         let adapts = strategy.is_some() || settings.autothrottle.is_some();
         if !adapts && !has_slots && !is_bounded && !ramps {
@@ -117,11 +116,11 @@ impl Rules {
             },
             (None, None) => Adapts::No,
         };
-        rules.compose(profile);
+        rules.recompute(profile);
         Some(rules)
     }
 
-    /// Rules that change nothing yet.
+    /// Rules without any effect yet.
     pub fn plain(settings: &ScopeSettings) -> Self {
         let pace = Pace {
             delay: settings.delay,
@@ -130,11 +129,11 @@ impl Rules {
         Rules {
             pace,
             base: pace,
-            asks: Source::User,
+            delay_source: Source::User,
             floor: Duration::ZERO,
             held: Hold::NONE,
             probing_from: None,
-            claimed_by: NOBODY,
+            claimed_by: NO_INDEX,
             slots: None,
             adapts: Adapts::No,
             backoff: None,
@@ -145,7 +144,7 @@ impl Rules {
         }
     }
 
-    /// Takes over from the rules of other settings what applies to these as well.
+    /// Takes over the state of rules under other settings, as far as it still applies.
     pub fn inherit(&mut self, old: Rules, before: &Profile, profile: &Profile, now: Instant) {
         let (before, settings) = (&before.settings, &profile.settings);
         if before.backoff == settings.backoff && before.rampup == settings.rampup {
@@ -181,14 +180,14 @@ impl Rules {
             }
             (fresh, _) => fresh,
         };
-        self.compose(profile);
+        self.recompute(profile);
     }
 
     pub fn pace(&self) -> Pace {
         self.pace
     }
 
-    /// How many may be in flight now.
+    /// Maximum number of requests in flight at present.
     pub fn concurrency(&self) -> u32 {
         match self.probing_from {
             Some(_) => 1,
@@ -196,14 +195,14 @@ impl Rules {
         }
     }
 
-    /// The jitter that holds in place of the scope's own.
+    /// The jitter that replaces the scope's own.
     pub fn jitter(&self, profile: &Profile) -> Option<Jitter> {
         let backoff = self.backoff.as_ref()?;
         backoff.jitter(&profile.backoff(self.base))
     }
 
-    /// Puts the pace together again.
-    fn compose(&mut self, profile: &Profile) {
+    /// Recomputes the pace.
+    fn recompute(&mut self, profile: &Profile) {
         let settings = &profile.settings;
         let configured = Pace {
             delay: settings.delay,
@@ -221,7 +220,7 @@ impl Rules {
             }
             Adapts::Custom(_) => pace = self.pace,
         }
-        self.asks = if pace.delay > configured.delay {
+        self.delay_source = if pace.delay > configured.delay {
             Source::Autothrottle
         } else {
             Source::User
@@ -230,7 +229,7 @@ impl Rules {
         if let Some(backoff) = &self.backoff {
             let asked = backoff.pace(&profile.backoff(pace));
             if asked.delay != pace.delay {
-                self.asks = match settings.rampup {
+                self.delay_source = match settings.rampup {
                     Some(_) => Source::Rampup,
                     None => Source::Backoff,
                 };
@@ -246,13 +245,13 @@ impl Rules {
             pace.concurrency = 1;
             if probes > pace.delay {
                 pace.delay = probes;
-                self.asks = Source::Backoff;
+                self.delay_source = Source::Backoff;
             }
         }
         self.pace = pace;
     }
 
-    /// What an answer changes.
+    /// Applies an answer.
     pub fn answer(
         &mut self,
         profile: &Profile,
@@ -271,9 +270,9 @@ impl Rules {
             self.probing_from = None;
         }
         let before = self.pace;
-        let speaks_for_itself = matches!(self.adapts, Adapts::Custom(_));
-        if observation.refused && self.suspect.is_none() && !speaks_for_itself {
-            // From now on it is worth knowing whether slowing down helps.
+        let has_strategy = matches!(self.adapts, Adapts::Custom(_));
+        if observation.refused && self.suspect.is_none() && !has_strategy {
+            // From now on it is checked whether slowing down helps.
             self.suspect = Some(Box::default());
         }
         let is_suspected = self.is_suspected();
@@ -281,11 +280,13 @@ impl Rules {
             Adapts::No => {}
             Adapts::Scrapy(delay) => {
                 let auto = settings.autothrottle.as_ref();
-                let auto = auto.expect("AutoThrottle adapts where it is switched on");
+                let auto = auto.expect("an adapting scope has AutoThrottle settings");
                 let signal = observation.signal;
                 *delay = autothrottle::adjusted_delay(auto, settings.delay, *delay, signal);
-                let latency = auto.latency_of(signal);
-                self.compose(profile);
+                let latency = auto
+                    .latency_from
+                    .choose(signal.latency, signal.server_latency);
+                self.recompute(profile);
                 if latency.is_some() {
                     changes.push(Change {
                         event: Event::Autothrottle,
@@ -299,14 +300,17 @@ impl Rules {
                     });
                 }
             }
-            // What a block answers says nothing of the origin's pace.
+            // The latency of block pages says nothing about the origin's pace.
             Adapts::Robust(_) if is_suspected => {}
             Adapts::Robust(robust) => {
                 let auto = settings.autothrottle.as_ref();
-                let auto = auto.expect("AutoThrottle adapts where it is switched on");
+                let auto = auto.expect("an adapting scope has AutoThrottle settings");
                 let adjusted = robust.answer(auto, settings.delay, observation.signal, now);
-                let latency = auto.latency_of(observation.signal);
-                self.compose(profile);
+                let latency = auto.latency_from.choose(
+                    observation.signal.latency,
+                    observation.signal.server_latency,
+                );
+                self.recompute(profile);
                 changes.push(adjusted_change(adjusted, latency, before, self.pace));
             }
             Adapts::Custom(strategy) => {
@@ -335,7 +339,7 @@ impl Rules {
         self.back_off(profile, observation, slot, now, changes);
     }
 
-    /// Lets refusals, and their absence, change the pace.
+    /// Applies refusals, and their absence, to the pace.
     fn back_off(
         &mut self,
         profile: &Profile,
@@ -350,7 +354,7 @@ impl Rules {
             .as_mut()
             .filter(|_| profile.settings.backoff.per_slot);
         if !observation.refused && observation.signal.status.is_none() {
-            // Nothing was heard of the server: neither a refusal nor its absence.
+            // There was no answer: neither a refusal nor its absence.
             return;
         }
         if !observation.refused
@@ -364,7 +368,8 @@ impl Rules {
         let step = if let Some(slots) = by_slot {
             slots.answer(slot, observation, profile, now)
         } else if observation.refused {
-            // From its departure: begun now, this refusal would be of a round that is over.
+            // The state starts at the request's departure; if it started now, this refusal would
+            // count as one of an earlier round.
             let backoff = self
                 .backoff
                 .get_or_insert_with(|| Box::new(Backoff::new(observation.sent)));
@@ -374,7 +379,7 @@ impl Rules {
         } else {
             return;
         };
-        self.compose(profile);
+        self.recompute(profile);
         if let Some(step) = step {
             changes.push(Change {
                 event: step.event,
@@ -392,26 +397,26 @@ impl Rules {
         }
     }
 
-    /// Begins to measure the rate that works, so that a refusal finds it known: by what was sent
-    /// from then on.
+    /// Starts to measure the working rate from what is sent after `since`, so that it is known at
+    /// the first refusal.
     pub fn measure(&mut self, since: Instant) {
         if self.backoff.is_none() && !matches!(self.adapts, Adapts::Custom(_)) {
             self.backoff = Some(Box::new(Backoff::new(since)));
         }
     }
 
-    /// The limits that refusals taught and that bind still.
+    /// The limits learned from refusals that still apply.
     pub fn learned(&self) -> Option<Learned> {
         self.backoff.as_ref()?.compact()
     }
 
-    /// Begins with limits that were learned before.
-    pub fn recall(&mut self, profile: &Profile, learned: Learned, now: Instant) {
+    /// Restores limits that were learned before.
+    pub fn restore_learned(&mut self, profile: &Profile, learned: Learned, now: Instant) {
         self.backoff = Some(Box::new(Backoff::from_learned(learned, now)));
-        self.compose(profile);
+        self.recompute(profile);
     }
 
-    /// What the end of an exchange changes.
+    /// Applies the end of an exchange.
     pub fn ended(
         &mut self,
         profile: &Profile,
@@ -429,8 +434,12 @@ impl Rules {
             Adapts::Robust(_) if is_suspected => {}
             Adapts::Robust(robust) => {
                 let auto = settings.autothrottle.as_ref();
-                let auto = auto.expect("AutoThrottle adapts where it is switched on");
-                let (Some(latency), Some(took)) = (auto.latency_of(signal), ending.took) else {
+                let auto = auto.expect("an adapting scope has AutoThrottle settings");
+                let (Some(latency), Some(took)) = (
+                    auto.latency_from
+                        .choose(signal.latency, signal.server_latency),
+                    ending.took,
+                ) else {
                     return;
                 };
                 let body = Body {
@@ -441,7 +450,7 @@ impl Rules {
                 };
                 let adjusted = robust.ended(auto, settings.delay, &body, now);
                 let changed = adjusted.before != adjusted.after;
-                self.compose(profile);
+                self.recompute(profile);
                 if changed {
                     changes.push(adjusted_change(adjusted, Some(took), before, self.pace));
                 }
@@ -454,7 +463,7 @@ impl Rules {
         }
     }
 
-    /// Looks whether a reply is what it seems.
+    /// Checks whether a reply is a block page.
     fn suspects(
         &mut self,
         profile: &Profile,
@@ -469,7 +478,7 @@ impl Rules {
         let latency = signal.server_latency;
         let suspicion = suspect.ended(signal.status, latency, ending, now);
         let before = self.pace;
-        self.compose(profile);
+        self.recompute(profile);
         if let Some(suspicion) = suspicion {
             let seen = suspicion.seen;
             let (kind, words) = (suspicion.kind.name(), suspicion.reason);
@@ -477,7 +486,7 @@ impl Rules {
             let reason = if suspicion.cleared {
                 format!("{words} (after {seen} blocked replies)")
             } else {
-                format!("{kind}: {words} ({seen} replies); the next goes {gap:?} after the last")
+                format!("{kind}: {words} ({seen} replies); next request {gap:?} after the last")
             };
             changes.push(Change {
                 event: Event::Suspect,
@@ -492,8 +501,8 @@ impl Rules {
         }
     }
 
-    /// The gap between probes of what is suspected to be a block; zero where none is. Where backoff
-    /// slows down for the same refusals, that is slow enough.
+    /// The gap between probes of a suspected block; zero without suspicion. If backoff slows down
+    /// for the same refusals, that is enough.
     fn probe_gap(&self, backs_off: bool) -> Duration {
         let by_refusals = |suspect: &Suspect| suspect.kind() == Some(Kind::SlowingDoesNotHelp);
         match &self.suspect {
@@ -502,13 +511,13 @@ impl Rules {
         }
     }
 
-    /// Whether answers are suspected not to be what they seem.
+    /// Returns whether answers are suspected to be block pages.
     pub fn is_suspected(&self) -> bool {
         let suspect = self.suspect.as_ref();
         suspect.is_some_and(|suspect| suspect.kind().is_some())
     }
 
-    /// Whether an answer that is no refusal changes nothing here but what is measured.
+    /// Returns whether an answer that is no refusal changes only the measured rate.
     pub fn is_calm(&self) -> bool {
         let follows = !matches!(self.adapts, Adapts::No) || self.suspect.is_some();
         let counts = self.slots.is_some() || self.is_bounded();
@@ -516,13 +525,13 @@ impl Rules {
         is_calm && !follows && !counts && self.probing_from.is_none()
     }
 
-    /// Whether it learns from how a reply ends.
+    /// Returns whether it learns from how a reply ends.
     pub fn listens(&self) -> bool {
         let adapts = matches!(self.adapts, Adapts::Robust(_) | Adapts::Custom(_));
         adapts || self.suspect.is_some()
     }
 
-    /// What the server or the embedder knows of spending.
+    /// Applies what the server or the embedder reports about the quota.
     pub fn feedback(&mut self, feedback: &Feedback, now: Instant) {
         if let (Some(ledger), Some(units)) = (&mut self.quota, feedback.remaining) {
             ledger.remaining(units, now);
@@ -532,9 +541,9 @@ impl Rules {
         }
     }
 
-    /// Notes that a scope below was refused. Whether another was, within the window: then it is
-    /// this one's affair.
-    pub fn note_child(&mut self, child: u32, window: Duration, now: Instant) -> bool {
+    /// Records that a child scope was refused. Returns whether another child was refused within the
+    /// window: then this scope is blamed as well.
+    pub fn child_was_refused(&mut self, child: u32, window: Duration, now: Instant) -> bool {
         let another = self
             .child_refused
             .is_some_and(|(other, at)| other != child && now.saturating_since(at) <= window);
@@ -542,7 +551,7 @@ impl Rules {
         another
     }
 
-    /// Takes a hold. Whether it changed anything: holds combine by the latest.
+    /// Applies a hold. Returns whether anything changed: the latest of several applies.
     pub fn hold(&mut self, hold: Hold) -> bool {
         if hold.probes {
             let from = self
@@ -564,7 +573,7 @@ impl Rules {
         self.held.until
     }
 
-    /// When holds and documented limits let the next request depart.
+    /// When holds and documented limits permit the next departure.
     pub fn departs_at(&self) -> Instant {
         match &self.adapts {
             Adapts::Custom(strategy) => self.held.until.max(strategy.departs_at()),
@@ -572,38 +581,39 @@ impl Rules {
         }
     }
 
-    /// The rule that decides, where the gap is over at `gap_over`.
+    /// The rule that delays longest, if the gap is over at `gap_over`.
     pub fn slowest(&self, gap_over: impl FnOnce() -> Instant) -> Source {
         if self.held.until > Instant::START && self.held.until > gap_over() {
             self.held.source
         } else if self.floor > self.pace.delay {
             Source::Robots
         } else {
-            self.asks
+            self.delay_source
         }
     }
 
-    /// When what may be spent has this much left.
+    /// When the quota has this much left.
     pub fn fits_at(&self, cost: f64, now: Instant) -> Instant {
         let at = |ledger: &Option<Box<Ledger>>, cost| match ledger {
             None => Instant::START,
             Some(ledger) => match ledger.fits_at(cost, now) {
                 Fit::Now => Instant::START,
                 Fit::At(at) => at,
-                // What never fits was refused before it was queued: the quota has changed since.
+                // A cost that never fits was refused before it was queued, so the quota was changed
+                // since.
                 Fit::Never => ledger.blank_at(),
             },
         };
         at(&self.quota, cost).max(at(&self.minute, 1.0))
     }
 
-    /// Whether a request of this cost could never be sent.
+    /// Returns whether a request of this cost can never be sent.
     pub fn never_fits(&self, cost: f64, now: Instant) -> bool {
         let quota = self.quota.as_ref();
         quota.is_some_and(|ledger| ledger.fits_at(cost, now) == Fit::Never)
     }
 
-    /// Reserves what a request is expected to spend.
+    /// Reserves the expected cost of a request.
     pub fn charge(&mut self, cost: f64) -> Charges {
         Charges {
             quota: self.quota.as_mut().map(|ledger| ledger.charge(cost)),
@@ -611,7 +621,7 @@ impl Rules {
         }
     }
 
-    /// What was reserved has left.
+    /// Records that a request with a reserved cost departed.
     pub fn charged(&mut self, charges: Charges, at: Instant) -> Charges {
         Charges {
             quota: paired(&mut self.quota, charges.quota, |l, c| l.departed(c, at)),
@@ -619,20 +629,22 @@ impl Rules {
         }
     }
 
-    /// What has left was gone at this moment.
-    pub fn gone(&mut self, charges: Charges, at: Instant) {
-        paired(&mut self.quota, charges.quota, |l, c| l.gone(c, at));
-        paired(&mut self.minute, charges.minute, |l, c| l.gone(c, at));
+    /// Reports the time at which a departed request was on the wire.
+    pub fn reached_wire(&mut self, charges: Charges, at: Instant) {
+        paired(&mut self.quota, charges.quota, |l, c| l.reached_wire(c, at));
+        paired(&mut self.minute, charges.minute, |l, c| {
+            l.reached_wire(c, at)
+        });
     }
 
-    /// What was reserved will not leave.
+    /// Gives back a reserved cost whose request will not depart.
     pub fn give_back(&mut self, charges: Charges, now: Instant) {
         paired(&mut self.quota, charges.quota, |l, c| l.give_back(c, now));
         paired(&mut self.minute, charges.minute, |l, c| l.give_back(c, now));
     }
 
-    /// What has left has its answer: what it did cost, and what remains, where that was said.
-    /// Gives the units by which it cost more than was expected.
+    /// Settles the charge of an answered request with its actual cost and the remaining quota,
+    /// where reported. Returns the units by which it cost more than expected.
     pub fn settle(
         &mut self,
         charges: Charges,
@@ -649,19 +661,19 @@ impl Rules {
         more.unwrap_or(0.0)
     }
 
-    /// Whether what may be spent here is bounded.
+    /// Returns whether a quota or a documented limit applies.
     pub fn is_bounded(&self) -> bool {
         self.quota.is_some() || self.minute.is_some()
     }
 
-    /// A request has departed.
+    /// Records a departure.
     pub fn departed(&mut self, at: Instant) {
         if let Adapts::Custom(strategy) = &mut self.adapts {
             strategy.sent(at);
         }
     }
 
-    /// When nothing is left that a fresh scope would not have; `None`: not by time alone.
+    /// When the state equals that of a new scope again; `None` if time alone does not lead there.
     pub fn blank_at(
         &self,
         settings: &ScopeSettings,
@@ -677,7 +689,8 @@ impl Rules {
         }
         let used = last_sent.unwrap_or(Instant::START);
         if self.probing_from.is_some() || self.is_suspected() {
-            // A scope that comes again would begin with more than one request at a time.
+            // If the scope were evicted and created again, it would start with more than one
+            // request at a time.
             blank_at = blank_at.max(used + SLOW_KEPT);
         }
         match &self.adapts {
@@ -695,7 +708,7 @@ impl Rules {
     }
 }
 
-/// What AutoThrottle did, as a change of the whole pace.
+/// Converts an adjustment of AutoThrottle to a change of the whole pace.
 fn adjusted_change(
     adjusted: Adjusted,
     latency: Option<Duration>,
@@ -718,20 +731,21 @@ fn adjusted_change(
     }
 }
 
-/// A ledger of another bound: what was spent is spent, whatever may be spent now.
+/// A new ledger that replaces another: what was spent stays spent under the new quota.
 fn spent_before(mut fresh: Box<Ledger>, old: &Ledger, units: f64, now: Instant) -> Box<Ledger> {
     fresh.remaining((units - old.consumed_units(now)).max(0.0), now);
     fresh
 }
 
-/// What a request has reserved or spent in one scope.
+/// The reserved or spent cost of a request in one scope.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::throttle) struct Charges {
     quota: Option<Charge>,
     minute: Option<Charge>,
 }
 
-/// Both or neither: a charge is of the ledger that the scope has, unless that was changed since.
+/// Both or neither: a charge belongs to the scope's present ledger, unless the quota was changed
+/// since.
 fn paired<T>(
     ledger: &mut Option<Box<Ledger>>,
     charge: Option<Charge>,
@@ -748,19 +762,8 @@ impl Hold {
     };
 }
 
-impl AutoThrottle {
-    /// The latency that it follows.
-    pub(in crate::throttle) fn latency_of(&self, signal: &Signal) -> Option<Duration> {
-        use crate::throttle::settings::LatencyFrom;
-        match self.latency_from {
-            LatencyFrom::Connect => signal.latency,
-            LatencyFrom::Send => signal.server_latency,
-        }
-    }
-}
-
-/// How long after its last use a scope keeps a learned delay that is shorter than a fresh scope's:
-/// forgetting it early only costs time.
+/// How long after its last use a scope keeps a learned delay that is shorter than a new scope's:
+/// evicting it early costs only time.
 const FAST_KEPT: Duration = Duration::from_secs(60);
-/// The same for a longer one: forgetting it would bring load back to a slow server.
+/// The same for a longer one: evicting it early would bring load back to a slow server.
 const SLOW_KEPT: Duration = Duration::from_secs(3600);

@@ -1,4 +1,4 @@
-//! The slots of a scope, where each keeps a delay of its own.
+//! The slots of a scope when each has its own delay or backoff.
 
 use std::time::Duration;
 
@@ -7,26 +7,27 @@ use crate::base::time::Instant;
 use crate::throttle::backoff::{Backoff, Step};
 use crate::throttle::strategy::{Observation, Pace};
 
-/// A scope's N places for a request in flight, told apart.
+/// The N slots for requests in flight of a scope, each with its own state.
 pub(super) struct Slots {
     slots: Vec<Slot>,
-    /// How often the scope's concurrency was cut because all of them were at their longest delay.
+    /// How many times the scope's concurrency was reduced because all slots were at their longest
+    /// delay.
     cuts: u8,
-    /// Refusals since the last cut.
+    /// Refusals since the last reduction.
     refused: u32,
-    /// The last refusal, or the last cut that was given back.
+    /// Time of the last refusal, or of the last reduction that was undone.
     quiet_since: Instant,
 }
 
 struct Slot {
     free_at: Instant,
     busy: bool,
-    /// What refusals taught this slot (`backoff.per_slot`).
+    /// Backoff of this slot (`backoff.per_slot`).
     backoff: Option<Box<Backoff>>,
 }
 
 impl Slots {
-    /// That many, all free.
+    /// `count` free slots.
     pub fn new(count: u32) -> Self {
         let free = || Slot {
             free_at: Instant::START,
@@ -41,7 +42,7 @@ impl Slots {
         }
     }
 
-    /// Begins where others are: what is taken there is taken here, as far as there are so many.
+    /// Copies the state of other slots, as far as there are as many.
     pub fn inherit(&mut self, others: Slots) {
         for (slot, other) in self.slots.iter_mut().zip(others.slots) {
             *slot = other;
@@ -51,13 +52,13 @@ impl Slots {
         self.quiet_since = others.quiet_since;
     }
 
-    /// When the next one is free by its own delay; `None` while all are taken.
+    /// When the next slot is free by its own delay; `None` while all are taken.
     pub fn free_at(&self) -> Option<Instant> {
         let free = self.slots.iter().filter(|slot| !slot.busy);
         free.map(|slot| slot.free_at).min()
     }
 
-    /// Takes the one that is free first; says which, and when it lets its request depart.
+    /// Takes the slot that is free first. Returns its index and when it lets its request depart.
     pub fn take(&mut self) -> (u16, Instant) {
         let (index, slot) = self
             .slots
@@ -70,17 +71,17 @@ impl Slots {
         (index as u16, slot.free_at)
     }
 
-    /// A request of this slot was sent: the slot is free again `factor` times its delay later at
+    /// Records a departure in this slot: the slot is free again after its delay times `factor`, at
     /// the earliest.
     pub fn sent(&mut self, slot: u16, at: Instant, factor: f64, profile: &Profile) {
-        // There may be fewer than there were.
+        // The number of slots may have been reduced.
         if let Some(slot) = self.slots.get_mut(usize::from(slot)) {
             let own = profile.settings.delay_per_slot.mul_f64(factor);
             slot.free_at = at + own.max(slot.backoff_delay(profile));
         }
     }
 
-    /// An answer to a request of this slot, where each slot backs off by itself.
+    /// Applies an answer to a request of this slot, if slots back off separately.
     pub fn answer(
         &mut self,
         slot: u16,
@@ -108,7 +109,7 @@ impl Slots {
         step
     }
 
-    /// Cuts the concurrency once all slots are at their longest delay, and gives it back by quiet
+    /// Reduces the concurrency once all slots are at their longest delay, and restores it by quiet
     /// windows.
     fn count_refusal(&mut self, refused: bool, profile: &Profile, now: Instant) {
         let backoff = &profile.settings.backoff;
@@ -117,7 +118,7 @@ impl Slots {
             self.refused = self.refused.saturating_add(1);
             let at_most = |slot: &Slot| slot.backoff_delay(profile) >= backoff.max_delay;
             let concurrency = self.concurrency(profile);
-            // As many refusals as there are places are one round of them.
+            // As many refusals as there are slots are one round.
             if self.slots.iter().all(at_most) && concurrency > 1 && self.refused >= concurrency {
                 self.cuts = self.cuts.saturating_add(1);
                 self.refused = 0;
@@ -128,14 +129,14 @@ impl Slots {
         }
     }
 
-    /// How many of the slots may be used at once.
+    /// Number of slots that may be used at once.
     pub fn concurrency(&self, profile: &Profile) -> u32 {
         let factor = profile.settings.backoff.concurrency_factor;
         let cut = f64::from(profile.settings.concurrency) * factor.powi(i32::from(self.cuts));
         (cut as u32).max(1)
     }
 
-    /// Gives one back.
+    /// Frees a slot.
     pub fn give_back(&mut self, slot: u16) {
         if let Some(slot) = self.slots.get_mut(usize::from(slot)) {
             slot.busy = false;
@@ -158,7 +159,7 @@ impl Slot {
     }
 }
 
-/// The pace of one slot that backs off from nothing.
+/// The base pace of a slot's backoff.
 fn base(profile: &Profile) -> Pace {
     Pace {
         delay: profile.settings.delay_per_slot,

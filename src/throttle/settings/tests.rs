@@ -1,4 +1,4 @@
-//! What a scope's settings are, of what was said of it and of all.
+//! A scope's settings, from its entry and the globals.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ fn secs(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
-/// Settings in which these scopes say something.
+/// Settings with these entries.
 fn saying(scopes: &[(&str, ScopePatch)]) -> Settings {
     Settings {
         scopes: scopes
@@ -45,7 +45,7 @@ fn pace_of(scope: &ScopeSettings) -> (u32, f64, f64) {
 }
 
 #[test]
-fn f12_a_scope_that_says_nothing_is_the_default_itself() {
+fn f12_a_scope_without_settings_equals_the_default() {
     let mut settings = Settings::default();
     settings.default.rampup = Some(Rampup::default());
     settings.default.autothrottle = Some(AutoThrottle {
@@ -69,7 +69,7 @@ fn f12_a_scope_that_says_nothing_is_the_default_itself() {
 }
 
 #[test]
-fn f12_each_key_replaces_its_own_global_alone() {
+fn f12_each_key_replaces_only_its_own_global() {
     let settings = Settings::default();
     let check = |patch: ScopePatch, expected: ScopeSettings| {
         assert_eq!(settings.scope(&patch), expected, "{patch:?}");
@@ -119,7 +119,7 @@ fn f12_each_key_replaces_its_own_global_alone() {
 }
 
 #[test]
-fn f37_every_key_of_backoff_is_replaced_by_itself() {
+fn f37_each_backoff_key_can_be_replaced_separately() {
     let settings = Settings::default();
     let usual = Backoff::default;
     let check = |patch: BackoffPatch, expected: Backoff| {
@@ -169,7 +169,7 @@ fn f37_every_key_of_backoff_is_replaced_by_itself() {
 }
 
 #[test]
-fn f58_every_key_of_rampup_is_replaced_by_itself() {
+fn f58_each_rampup_key_can_be_replaced_separately() {
     let mut settings = Settings::default();
     settings.rampup.backoff_target = (2, 4);
     let scope = |patch: RampupPatch| {
@@ -230,7 +230,7 @@ fn f58_every_key_of_rampup_is_replaced_by_itself() {
 }
 
 #[test]
-fn autothrottle_in_one_scope_has_the_room_that_it_has_everywhere() {
+fn autothrottle_in_one_scope_has_the_same_default_pace_as_globally() {
     let settings = Settings::default();
     assert_eq!(pace_of(&settings.scope(&automatic(true))), (8, 0.0, 0.0));
     let patch = ScopePatch {
@@ -257,7 +257,7 @@ fn autothrottle_in_one_scope_has_the_room_that_it_has_everywhere() {
 }
 
 #[test]
-fn the_latency_follows_the_mode_unless_it_was_said() {
+fn the_latency_depends_on_the_mode_unless_it_is_set() {
     let check = |said: Option<LatencyFrom>, own: Option<LatencyFrom>, expected| {
         let settings = Settings {
             latency_from: said,
@@ -276,7 +276,7 @@ fn the_latency_follows_the_mode_unless_it_was_said() {
 }
 
 #[test]
-fn a_quota_takes_its_window_from_the_scope_or_from_all() {
+fn a_quota_takes_its_window_from_the_scope_or_the_globals() {
     let settings = Settings {
         window: secs(10.0),
         window_kind: WindowKind::Sliding,
@@ -313,7 +313,7 @@ fn a_quota_takes_its_window_from_the_scope_or_from_all() {
 }
 
 #[test]
-fn a_scope_may_ask_for_what_is_built_in() {
+fn a_scope_may_select_the_built_in_strategy() {
     let manager = |name: &str| {
         Some(Manager {
             name: name.to_owned(),
@@ -335,7 +335,7 @@ fn a_scope_may_ask_for_what_is_built_in() {
 }
 
 #[test]
-fn a_pattern_holds_below_a_host_and_the_narrowest_goes_first() {
+fn a_pattern_matches_below_a_host_and_the_narrowest_wins() {
     let both = ScopePatch {
         concurrency: Some(7),
         ..delayed(3.0)
@@ -386,7 +386,7 @@ fn addresses_and_domains_have_patterns_of_their_own() {
     assert_eq!(entry("ip/2001:db8::1"), addresses);
     assert_eq!(entry("example.com"), domains);
     assert_eq!(entry("example.co.uk"), domains);
-    // Whoever rents a name below a private suffix is a site of its own.
+    // A name below a private suffix is a separate site.
     assert_eq!(entry("someone.github.io"), domains);
     for none in [
         "www.example.com",
@@ -397,7 +397,7 @@ fn addresses_and_domains_have_patterns_of_their_own() {
     ] {
         assert_eq!(entry(none), None, "{none}");
     }
-    // Its own entry, and below it that of every domain.
+    // Its own entry, completed by that of all domains.
     let own = settings.of("own.test");
     assert_eq!((own.concurrency, own.delay), (9, secs(0.25)));
 
@@ -406,7 +406,7 @@ fn addresses_and_domains_have_patterns_of_their_own() {
 }
 
 #[test]
-fn only_a_delay_that_was_given_to_a_name_goes_before_crawl_delay() {
+fn only_a_delay_given_to_a_name_overrides_crawl_delay() {
     let mut settings = saying(&[
         (DOMAINS, delayed(0.25)),
         ("*.example.com", delayed(0.5)),
@@ -435,7 +435,7 @@ fn only_a_delay_that_was_given_to_a_name_goes_before_crawl_delay() {
 }
 
 #[test]
-fn a_delay_goes_before_the_slots_delay_of_a_wider_pattern() {
+fn a_delay_overrides_the_delay_per_slot_of_a_wider_pattern() {
     let wide = ScopePatch {
         delay_per_slot: Some(secs(9.0)),
         ..delayed(3.0)

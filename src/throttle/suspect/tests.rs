@@ -2,20 +2,20 @@
 
 use super::*;
 
-/// A site's replies, one every `gap` seconds.
+/// A site that replies every `gap` seconds.
 struct Site {
     suspect: Suspect,
     now: Instant,
     gap: f64,
     next: u64,
-    heard: Vec<Suspicion>,
+    raised: Vec<Suspicion>,
 }
 
-/// One reply, of the kind that a normal page is.
+/// One reply of the site.
 #[derive(Clone, Copy)]
-struct Given {
+struct SiteReply {
     status: u16,
-    /// `None`: like no other.
+    /// `None`: different from every other page.
     digest: Option<u64>,
     size: u64,
     latency: f64,
@@ -23,7 +23,7 @@ struct Given {
     items: Option<u32>,
 }
 
-const PAGE: Given = Given {
+const PAGE: SiteReply = SiteReply {
     status: 200,
     digest: None,
     size: 20_000,
@@ -32,8 +32,8 @@ const PAGE: Given = Given {
     items: None,
 };
 
-/// What is served in place of every page during a block.
-const BLOCK: Given = Given {
+/// Served in place of every page during a block.
+const BLOCK: SiteReply = SiteReply {
     digest: Some(1),
     size: 700,
     latency: 0.0001,
@@ -47,20 +47,20 @@ impl Site {
             now: Instant::START,
             gap: 0.05,
             next: 100,
-            heard: Vec::new(),
+            raised: Vec::new(),
         }
     }
 
-    /// A site that was normal for a hundred pages.
-    fn normal(page: Given) -> Self {
+    /// A site with a hundred normal pages.
+    fn normal(page: SiteReply) -> Self {
         let mut site = Site::new();
         site.give(100, page);
         site
     }
 
-    /// Gives `count` replies; says how many it took until something was heard.
-    fn give(&mut self, count: usize, given: Given) -> Option<usize> {
-        let mut heard = None;
+    /// Gives `count` replies; returns after how many a suspicion was raised or cleared.
+    fn give(&mut self, count: usize, given: SiteReply) -> Option<usize> {
+        let mut raised = None;
         for number in 1..=count {
             self.next += 1;
             self.now += Duration::from_secs_f64(self.gap).max(self.suspect.delay());
@@ -72,25 +72,25 @@ impl Site {
                 ..Ending::default()
             };
             let latency = Some(Duration::from_secs_f64(given.latency));
-            let news = self
+            let suspicion = self
                 .suspect
                 .ended(Some(given.status), latency, &ending, self.now);
-            if let Some(news) = news {
-                self.heard.push(news);
-                heard = heard.or(Some(number));
+            if let Some(suspicion) = suspicion {
+                self.raised.push(suspicion);
+                raised = raised.or(Some(number));
             }
         }
-        heard
+        raised
     }
 
     fn check(&self, expected: &[(Kind, bool)]) {
-        let heard: Vec<_> = self.heard.iter().map(|h| (h.kind, h.cleared)).collect();
-        assert_eq!(heard, expected);
+        let raised: Vec<_> = self.raised.iter().map(|h| (h.kind, h.cleared)).collect();
+        assert_eq!(raised, expected);
     }
 }
 
 #[test]
-fn f96_one_tiny_page_for_every_url_is_recognised_within_ten_replies() {
+fn f96_one_tiny_page_for_all_urls_is_recognised_within_ten_replies() {
     let mut site = Site::normal(PAGE);
     let took = site.give(50, BLOCK);
     assert!(took.is_some_and(|took| took <= 10), "{took:?}");
@@ -98,29 +98,29 @@ fn f96_one_tiny_page_for_every_url_is_recognised_within_ten_replies() {
 }
 
 #[test]
-fn f96_on_a_site_of_small_pages_too() {
-    let mut site = Site::normal(Given { size: 500, ..PAGE });
+fn f96_one_block_page_is_recognised_on_a_site_of_small_pages() {
+    let mut site = Site::normal(SiteReply { size: 500, ..PAGE });
     let took = site.give(50, BLOCK);
     assert!(took.is_some_and(|took| took <= 10), "{took:?}");
 }
 
 #[test]
-fn f96_challenges_are_recognised_by_their_marks_even_where_each_differs() {
+fn f96_challenges_are_recognised_by_their_marks_even_if_each_differs() {
     let mut site = Site::normal(PAGE);
-    let captcha = Given {
+    let captcha = SiteReply {
         digest: None,
         mark: Some("g-recaptcha"),
         ..BLOCK
     };
     assert_eq!(site.give(50, captcha), Some(3));
     site.check(&[(Kind::Captcha, false)]);
-    assert!(site.heard[0].reason.contains("g-recaptcha"));
+    assert!(site.raised[0].reason.contains("g-recaptcha"));
 }
 
 #[test]
 fn f96_a_refusal_with_a_challenge_in_it_needs_no_baseline() {
     let mut site = Site::new();
-    let challenge = Given {
+    let challenge = SiteReply {
         status: 403,
         mark: Some("challenge-platform"),
         ..BLOCK
@@ -130,7 +130,7 @@ fn f96_a_refusal_with_a_challenge_in_it_needs_no_baseline() {
 }
 
 #[test]
-fn f96_the_scope_slows_down_more_and_more_and_is_back_at_once_with_normal_pages() {
+fn f96_probes_become_rarer_and_normal_pages_end_the_suspicion_at_once() {
     let mut site = Site::normal(PAGE);
     assert_eq!(site.suspect.delay(), Duration::ZERO);
     site.give(8, BLOCK);
@@ -144,12 +144,12 @@ fn f96_the_scope_slows_down_more_and_more_and_is_back_at_once_with_normal_pages(
     site.give(1, PAGE);
     assert_eq!(site.suspect.delay(), Duration::ZERO);
     site.check(&[(Kind::SameTinyPage, false), (Kind::SameTinyPage, true)]);
-    // Were it to begin anew, it would be seen anew.
+    // If the block starts again, it is detected again.
     assert_eq!(site.give(10, BLOCK), Some(8));
 }
 
 #[test]
-fn f96_what_was_in_flight_when_the_suspicion_came_up_widens_nothing() {
+fn f96_requests_in_flight_at_the_suspicion_do_not_increase_the_probe_gap() {
     let mut site = Site::normal(PAGE);
     site.give(8, BLOCK);
     let ending = Ending {
@@ -163,46 +163,46 @@ fn f96_what_was_in_flight_when_the_suspicion_came_up_widens_nothing() {
 }
 
 #[test]
-fn f97_an_end_of_items_while_replies_are_quick_gives_exactly_one_alert() {
-    let fertile = Given {
+fn f97_fast_replies_without_items_raise_exactly_one_alert() {
+    let with_items = SiteReply {
         items: Some(12),
         ..PAGE
     };
-    let barren = Given {
+    let itemless = SiteReply {
         items: Some(0),
         latency: 0.01,
         ..PAGE
     };
-    let mut site = Site::normal(fertile);
-    let took = site.give(200, barren);
+    let mut site = Site::normal(with_items);
+    let took = site.give(200, itemless);
     assert!(took.is_some_and(|took| took <= 10), "{took:?}");
     site.check(&[(Kind::ItemsGone, false)]);
-    site.give(2, fertile);
+    site.give(2, with_items);
     site.check(&[(Kind::ItemsGone, false), (Kind::ItemsGone, true)]);
 }
 
 #[test]
-fn f97_pages_without_items_are_no_alert_where_they_are_usual_or_slow() {
-    let page = |items, latency| Given {
+fn f97_pages_without_items_raise_no_alert_if_usual_or_slow() {
+    let page = |items, latency| SiteReply {
         items: Some(items),
         latency,
         ..PAGE
     };
     // About half of the pages have items, in batches.
     let mut site = Site::new();
-    for barren in [1, 5, 3, 4, 7, 5, 9, 2, 11, 12, 5, 20].repeat(3) {
+    for itemless in [1, 5, 3, 4, 7, 5, 9, 2, 11, 12, 5, 20].repeat(3) {
         site.give(6, page(5, 0.05));
-        site.give(barren, page(0, 0.05));
+        site.give(itemless, page(0, 0.05));
     }
     site.check(&[]);
-    // And by chance: ten in a row are rare then, but not too rare.
+    // And at random: ten in a row without are rare then, but not rare enough.
     let mut site = Site::new();
-    for barren in [1, 1, 2, 1, 1, 3, 1, 1, 1, 2, 1, 10] {
+    for itemless in [1, 1, 2, 1, 1, 3, 1, 1, 1, 2, 1, 10] {
         site.give(1, page(5, 0.05));
-        site.give(barren, page(0, 0.05));
+        site.give(itemless, page(0, 0.05));
     }
     site.check(&[]);
-    // Only one in ten.
+    // Only one in ten has items.
     let mut rare = Site::new();
     for _ in 0..30 {
         rare.give(1, page(5, 0.05));
@@ -210,28 +210,28 @@ fn f97_pages_without_items_are_no_alert_where_they_are_usual_or_slow() {
     }
     rare.give(200, page(0, 0.05));
     rare.check(&[]);
-    // Never any.
+    // No page has items.
     let mut none = Site::normal(page(0, 0.05));
     none.give(500, page(0, 0.05));
     none.check(&[]);
-    // Gone, but the server is slow: nobody answers in its place.
+    // Items are gone but the server is slow: no block page is that slow.
     let mut slow = Site::normal(page(5, 0.05));
     slow.give(50, page(0, 0.5));
     slow.check(&[]);
 }
 
 #[test]
-fn f96_no_alarm_where_it_always_was_like_that() {
+fn f96_a_site_that_always_looked_blocked_raises_no_alert() {
     // One page for all URLs, from the first on.
     let mut site = Site::new();
     site.give(500, BLOCK);
     site.check(&[]);
-    // Two small pages that take turns.
+    // Two alternating small pages.
     let mut site = Site::new();
     for _ in 0..300 {
         site.give(
             1,
-            Given {
+            SiteReply {
                 digest: Some(1),
                 size: 900,
                 ..PAGE
@@ -239,7 +239,7 @@ fn f96_no_alarm_where_it_always_was_like_that() {
         );
         site.give(
             1,
-            Given {
+            SiteReply {
                 digest: Some(2),
                 size: 800,
                 ..PAGE
@@ -247,53 +247,53 @@ fn f96_no_alarm_where_it_always_was_like_that() {
         );
     }
     site.check(&[]);
-    // Captchas in the forms of ordinary pages.
-    let form = Given {
+    // Captchas in the forms of normal pages.
+    let form = SiteReply {
         mark: Some("g-recaptcha"),
         ..PAGE
     };
     let mut site = Site::normal(form);
-    site.give(50, Given { size: 300, ..form });
+    site.give(50, SiteReply { size: 300, ..form });
     site.check(&[]);
 }
 
 #[test]
-fn f96_no_alarm_for_what_a_normal_site_does_now_and_then() {
+fn f96_occasional_equal_or_missing_pages_raise_no_alert() {
     let mut site = Site::normal(PAGE);
     // A few equal pages in a row: the empty end of a listing.
     for _ in 0..20 {
         site.give(5, BLOCK);
         site.give(3, PAGE);
     }
-    // Small quick pages of one template.
+    // Small fast pages from one template.
     site.give(
         50,
-        Given {
+        SiteReply {
             digest: None,
             ..BLOCK
         },
     );
-    // Missing pages, all of them alike; redirects.
+    // Missing pages that are all equal; redirects.
     site.give(
         50,
-        Given {
+        SiteReply {
             status: 404,
             ..BLOCK
         },
     );
     site.give(
         50,
-        Given {
+        SiteReply {
             status: 302,
             ..BLOCK
         },
     );
     site.check(&[]);
-    // Equal pages that are not small, or not quick.
+    // Equal pages that are not small, or not fast.
     let mut site = Site::normal(PAGE);
     site.give(
         50,
-        Given {
+        SiteReply {
             digest: Some(3),
             size: 15_000,
             ..PAGE
@@ -303,7 +303,7 @@ fn f96_no_alarm_for_what_a_normal_site_does_now_and_then() {
     let mut site = Site::normal(PAGE);
     site.give(
         50,
-        Given {
+        SiteReply {
             digest: Some(4),
             size: 300,
             latency: 0.5,
@@ -314,22 +314,22 @@ fn f96_no_alarm_for_what_a_normal_site_does_now_and_then() {
 }
 
 #[test]
-fn f96_no_alarm_for_a_form_with_a_captcha_on_a_page_like_all_others() {
+fn f96_a_captcha_form_on_a_normal_page_raises_no_alert() {
     let mut site = Site::normal(PAGE);
-    let form = Given {
+    let form = SiteReply {
         mark: Some("g-recaptcha"),
         ..PAGE
     };
     site.give(50, form);
     site.check(&[]);
-    // Nor on a small one that has what the crawl is after.
-    let mut site = Site::normal(Given {
+    // Nor on a small page that has items.
+    let mut site = Site::normal(SiteReply {
         items: Some(3),
         ..PAGE
     });
     site.give(
         50,
-        Given {
+        SiteReply {
             size: 400,
             items: Some(3),
             ..form
@@ -339,8 +339,8 @@ fn f96_no_alarm_for_a_form_with_a_captcha_on_a_page_like_all_others() {
 }
 
 #[test]
-fn f103_refusals_at_every_pace_are_told_from_a_rate_limit() {
-    let refusal = Given {
+fn f103_refusals_at_every_pace_are_distinguished_from_a_rate_limit() {
+    let refusal = SiteReply {
         status: 429,
         ..BLOCK
     };
@@ -353,7 +353,7 @@ fn f103_refusals_at_every_pace_are_told_from_a_rate_limit() {
     site.give(50, refusal);
     site.check(&[(Kind::SlowingDoesNotHelp, false)]);
     site.give(2, PAGE);
-    assert_eq!(site.heard.len(), 2);
+    assert_eq!(site.raised.len(), 2);
     assert_eq!(site.suspect.kind(), None);
 }
 
@@ -367,7 +367,7 @@ fn f103_a_ban_at_the_longest_delay_is_recognised_by_its_length() {
         site.gap = gap;
         site.give(
             1,
-            Given {
+            SiteReply {
                 status: 503,
                 ..BLOCK
             },
@@ -377,12 +377,12 @@ fn f103_a_ban_at_the_longest_delay_is_recognised_by_its_length() {
 }
 
 #[test]
-fn f103_everything_forbidden_from_the_first_request_on_is_a_block() {
+fn f103_only_403s_from_the_first_request_on_are_a_block() {
     let mut site = Site::new();
     assert_eq!(
         site.give(
             30,
-            Given {
+            SiteReply {
                 status: 403,
                 ..BLOCK
             }
@@ -393,8 +393,8 @@ fn f103_everything_forbidden_from_the_first_request_on_is_a_block() {
 }
 
 #[test]
-fn f103_a_rate_limit_that_lets_something_through_is_no_block() {
-    let refusal = Given {
+fn f103_a_rate_limit_that_serves_some_requests_is_no_block() {
+    let refusal = SiteReply {
         status: 429,
         ..BLOCK
     };
@@ -405,7 +405,7 @@ fn f103_a_rate_limit_that_lets_something_through_is_no_block() {
         site.give(60, refusal);
         site.give(1, PAGE);
     }
-    // Backing off until it suffices, again and again.
+    // Backs off until it suffices, repeatedly.
     for _ in 0..20 {
         for step in 0..5 {
             site.gap = f64::from(1 << step);
@@ -417,7 +417,7 @@ fn f103_a_rate_limit_that_lets_something_through_is_no_block() {
     for _ in 0..20 {
         site.give(
             10,
-            Given {
+            SiteReply {
                 status: 403,
                 ..BLOCK
             },
@@ -428,6 +428,6 @@ fn f103_a_rate_limit_that_lets_something_through_is_no_block() {
 }
 
 #[test]
-fn the_state_of_a_scope_fits_into_128_bytes() {
+fn the_detection_state_fits_into_128_bytes() {
     assert!(size_of::<Suspect>() <= 128);
 }

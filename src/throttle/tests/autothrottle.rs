@@ -1,7 +1,7 @@
 //! AutoThrottle in the engine.
 
 use super::world::*;
-use crate::throttle::scope::ScopeSet;
+use crate::base::ids::ScopeSet;
 use crate::throttle::settings::{AutoThrottle, AutoThrottleMode, ScopePatch, Settings};
 
 fn auto(target_concurrency: f64, concurrency: u32, floor: f64) -> Settings {
@@ -15,7 +15,7 @@ fn auto(target_concurrency: f64, concurrency: u32, floor: f64) -> Settings {
 }
 
 #[test]
-fn f82_without_the_flag_latency_changes_nothing() {
+fn f82_latency_changes_nothing_with_autothrottle_off() {
     let mut world = World::new(pace(1, 0.2, 0.0));
     let lane = world.lane(&["a.test"]);
     world.queue(lane, 50, page(0.001));
@@ -29,12 +29,12 @@ fn f82_without_the_flag_latency_changes_nothing() {
 }
 
 #[test]
-fn f83_the_first_request_goes_at_once_and_the_second_after_the_start_delay() {
+fn f83_the_first_request_departs_at_once_and_the_second_after_the_start_delay() {
     let mut settings = auto(1.0, 8, 0.0);
     settings.default.autothrottle = Some(AutoThrottle::default());
     let mut world = World::new(settings);
     let lane = world.lane(&["a.test"]);
-    // No answer arrives before the second is due: the start delay is what holds.
+    // No answer arrives before the second is due: it waits for the start delay.
     world.queue(lane, 2, page(30.0));
     world.run(at(60.0));
     assert_eq!(world.sent(lane), [at(0.0), at(5.0)]);
@@ -83,7 +83,7 @@ fn f86_fast_errors_do_not_speed_up_and_slow_ones_slow_down() {
 }
 
 #[test]
-fn f88_a_target_over_the_cap_is_held_by_the_cap() {
+fn f88_a_target_above_the_cap_is_limited_by_the_cap() {
     let mut world = World::new(auto(16.0, 8, 0.0));
     let lane = world.lane(&["a.test"]);
     world.queue(lane, 5000, page(0.1));
@@ -107,7 +107,7 @@ fn f91_a_scopes_own_delay_is_the_floor_of_autothrottle() {
 }
 
 #[test]
-fn f93_autothrottle_keeps_under_the_caps_of_host_and_address() {
+fn f93_autothrottle_stays_below_the_caps_of_host_and_address() {
     let mut settings = auto(8.0, 2, 0.0);
     settings.concurrent_requests_per_ip = 3;
     let mut world = World::new(settings);

@@ -1,4 +1,4 @@
-//! Settings that change while the crawl goes on.
+//! Changes of settings during a crawl.
 
 use super::world::*;
 use crate::throttle::settings::ScopePatch;
@@ -11,7 +11,7 @@ fn delay(seconds: f64) -> ScopePatch {
 }
 
 #[test]
-fn f11_a_delay_made_shorter_while_a_request_waits_lets_it_go_in_time() {
+fn f11_shortening_the_delay_lets_a_waiting_request_depart_earlier() {
     let mut world = World::new(pace(1, 60.0, 0.0));
     let lane = world.lane(&["a.test"]);
     world.queue(lane, 4, page(0.01));
@@ -19,13 +19,13 @@ fn f11_a_delay_made_shorter_while_a_request_waits_lets_it_go_in_time() {
     assert_eq!(world.sent(lane).len(), 1);
     world.throttle.set_scope("a.test", delay(8.0), world.now);
     world.run(at(100.0));
-    // No burst either: what was waited for too long is not made up for.
+    // No burst either: the time waited too long is not made up for.
     let seen: Vec<f64> = world.sent(lane).iter().map(|at| seconds(*at)).collect();
     assert_eq!(differ(&seen, &[0.0, 8.0, 16.0, 24.0]), None);
 }
 
 #[test]
-fn f11_a_delay_made_shorter_than_what_has_passed_lets_one_go_at_once() {
+fn f11_a_delay_shortened_below_the_elapsed_time_lets_one_request_depart_at_once() {
     let mut world = World::new(pace(4, 60.0, 0.0));
     let lane = world.lane(&["a.test"]);
     world.queue(lane, 4, page(0.01));
@@ -37,7 +37,7 @@ fn f11_a_delay_made_shorter_than_what_has_passed_lets_one_go_at_once() {
 }
 
 #[test]
-fn f81_the_next_gap_obeys_a_delay_that_was_raised_or_lowered() {
+fn f81_a_changed_delay_applies_to_the_next_gap() {
     let mut world = World::new(pace(1, 1.0, 0.0));
     let lane = world.lane(&["a.test"]);
     world.queue(lane, 9, page(0.01));
@@ -88,13 +88,13 @@ fn f81_concurrency_follows_a_change_at_once() {
         before = world.sent(lane).len();
     }
     assert_eq!(world.peak("a.test"), 6);
-    // Four places more at once, and then six a second; and no more than one goes in the seconds
-    // after the last of those six have ended.
+    // Four more slots at once, then six per second; and at most one in the seconds after the last
+    // of those six have ended.
     assert_eq!(sent_in, [20, 64, 10]);
 }
 
 #[test]
-fn f81_what_was_spent_counts_under_a_changed_quota() {
+fn f81_spent_costs_count_under_a_changed_quota() {
     let quota = |units| ScopePatch {
         delay: Some(secs(0.0)),
         concurrency: Some(1),
@@ -117,7 +117,7 @@ fn f81_what_was_spent_counts_under_a_changed_quota() {
 }
 
 #[test]
-fn f81_a_hold_and_a_backoff_outlast_a_change_of_delay() {
+fn f81_a_hold_and_backoff_survive_a_change_of_delay() {
     let mut world = World::new(pace(1, 0.0, 0.0));
     let lane = world.origin("a.test", script([Reply::new(429, 0.0).retry_after(20.0)]));
     world.queue(lane, 3, page(0.01));
@@ -130,7 +130,7 @@ fn f81_a_hold_and_a_backoff_outlast_a_change_of_delay() {
 }
 
 #[test]
-fn f81_a_patch_that_says_nothing_takes_back_what_was_said() {
+fn f81_an_empty_patch_removes_earlier_settings() {
     for pattern in [None, Some("*.example.org")] {
         let mut settings = pace(1, 1.0, 0.0);
         let below = pattern.map(|pattern| (pattern.to_owned(), delay(2.0)));
@@ -154,7 +154,7 @@ fn f81_a_patch_that_says_nothing_takes_back_what_was_said() {
 }
 
 #[test]
-fn f81_what_is_said_of_all_the_others_reaches_them() {
+fn f81_a_change_of_the_default_reaches_all_scopes_without_entry() {
     let mut world = World::new(pace(1, 1.0, 0.0));
     let lane = world.lane(&["a.test"]);
     world.queue(lane, 6, page(0.01));

@@ -1,4 +1,4 @@
-//! Nobody starves.
+//! No scope starves.
 
 use super::world::*;
 use crate::throttle::settings::ScopePatch;
@@ -24,7 +24,7 @@ fn f08_throttled_scopes_never_starve_ready_ones() {
     let free = world.lane(&["free.test"]);
     world.queue(free, 20_000, page(0.05));
     world.run(at(60.0));
-    // Alone: 8 in flight of 50 ms, 160 a second.
+    // Alone: 8 in flight of 50 ms, 160 per second.
     let rate = world.sent(free).len() as f64 / 60.0;
     assert!(rate >= 0.95 * 160.0, "{rate} of 160 a second");
     let sent: usize = slow.iter().map(|lane| world.sent(*lane).len()).sum();
@@ -32,7 +32,7 @@ fn f08_throttled_scopes_never_starve_ready_ones() {
 }
 
 #[test]
-fn f08_scopes_that_wait_for_the_global_cap_have_their_turns_in_order() {
+fn f08_scopes_that_wait_for_the_global_cap_are_served_in_order() {
     let mut settings = pace(1, 0.0, 0.0);
     settings.concurrent_requests = 3;
     let mut world = World::new(settings);
@@ -69,13 +69,14 @@ fn f08_ten_thousand_slow_scopes_cost_a_fast_one_nothing() {
 }
 
 #[test]
-fn f28_a_request_of_many_busy_scopes_is_sent_within_a_few_fair_shares() {
+fn f28_a_request_with_many_busy_scopes_is_sent_within_its_fair_share() {
     let mut world = World::new(pace(1, 0.0, 0.0));
     let crowd = 3;
     let takes = [("a", 0.113), ("b", 0.126), ("c", 0.139)];
     for (name, takes) in takes {
         for _ in 0..crowd {
-            // Lanes of the same scopes are one lane to the frontier; here they stand for a crowd.
+            // The frontier would use one lane for lanes with the same scopes; here they stand for
+            // many.
             let lane = world.lane(&[name]);
             world.queue(lane, 1000, page(takes));
         }
@@ -83,7 +84,7 @@ fn f28_a_request_of_many_busy_scopes_is_sent_within_a_few_fair_shares() {
     let many = world.lane(&["a", "b", "c"]);
     world.queue(many, 20, page(0.1));
     world.run(at(60.0));
-    // A turn in the line of each of its scopes, in which each of the crowd has one as well.
+    // One turn in the line of each of its scopes, in which each other lane has one as well.
     let fair = takes.iter().map(|(_, takes)| f64::from(crowd) * takes);
     let fair = fair.sum::<f64>() + 0.1;
     let sent = world.sent(many);

@@ -1,4 +1,4 @@
-//! What keeps a scope back beyond its pace: holds and Crawl-delay.
+//! Holds and Crawl-delay, which delay a scope beyond its pace.
 
 use super::world::*;
 use crate::base::time::Instant;
@@ -7,7 +7,7 @@ use crate::throttle::engine::Throttle;
 use crate::throttle::settings::{Jitter, RateLimitHeaders, ScopePatch, Settings};
 
 #[test]
-fn f51_a_crawl_delay_is_never_undercut_and_counts_from_the_last_request() {
+fn f51_a_crawl_delay_is_a_strict_minimum_and_runs_from_the_last_request() {
     let mut world = World::new(jittered(1.0, Jitter::default()));
     let lane = world.lane(&["a.test"]);
     world.queue(lane, 1, page(0.05));
@@ -27,7 +27,7 @@ fn f51_a_crawl_delay_is_never_undercut_and_counts_from_the_last_request() {
 }
 
 #[test]
-fn f51_a_crawl_delay_leaves_one_request_at_a_time_unless_the_user_keeps_the_concurrency() {
+fn f51_a_crawl_delay_sets_concurrency_one_unless_the_user_keeps_it() {
     for (keeps, peak) in [(false, 1), (true, 3)] {
         let mut settings = pace(4, 0.0, 0.0);
         settings.robotstxt_keep_concurrency = keeps;
@@ -43,7 +43,7 @@ fn f51_a_crawl_delay_leaves_one_request_at_a_time_unless_the_user_keeps_the_conc
 }
 
 #[test]
-fn a_scopes_own_delay_overrules_a_longer_crawl_delay_and_says_so_unless_silenced() {
+fn a_scopes_own_delay_overrides_a_longer_crawl_delay_with_a_warning_unless_silenced() {
     let mut settings = pace(1, 1.0, 0.0);
     for (name, delay, silent) in [("own.test", 0.1, None), ("quiet.test", 0.1, Some(true))] {
         let patch = ScopePatch {
@@ -54,17 +54,21 @@ fn a_scopes_own_delay_overrules_a_longer_crawl_delay_and_says_so_unless_silenced
         settings.scopes.insert(name.to_owned(), patch);
     }
     let throttle = Throttle::new(settings, 1, Instant::START);
-    let told = |scope: &str, asked| throttle.overrules_crawl_delay(scope, secs(asked))?.delay;
-    assert_eq!(told("own.test", 1.0), Some(secs(0.1)));
-    assert_eq!(told("own.test", 0.1), None, "nothing is taken away");
-    assert_eq!(told("quiet.test", 1.0), None);
-    assert_eq!(told("other.test", 1.0), None);
-    assert!(!throttle.heeds_crawl_delay("own.test"));
-    assert!(throttle.heeds_crawl_delay("other.test"));
+    let overridden = |scope: &str, asked| {
+        throttle
+            .crawl_delay_overridden_by(scope, secs(asked))?
+            .delay
+    };
+    assert_eq!(overridden("own.test", 1.0), Some(secs(0.1)));
+    assert_eq!(overridden("own.test", 0.1), None, "nothing is taken away");
+    assert_eq!(overridden("quiet.test", 1.0), None);
+    assert_eq!(overridden("other.test", 1.0), None);
+    assert!(!throttle.applies_crawl_delay("own.test"));
+    assert!(throttle.applies_crawl_delay("other.test"));
 }
 
 #[test]
-fn f54_a_scopes_own_concurrency_overrules_the_one_of_a_crawl_delay_and_says_so_unless_silenced() {
+fn f54_a_scopes_own_concurrency_overrides_that_of_a_crawl_delay_with_a_warning_unless_silenced() {
     let check = |own, silent, keeps, expected| {
         let mut settings = pace(1, 0.0, 0.0);
         settings.robotstxt_keep_concurrency = keeps;
@@ -75,9 +79,11 @@ fn f54_a_scopes_own_concurrency_overrules_the_one_of_a_crawl_delay_and_says_so_u
         };
         settings.scopes.insert("a.test".to_owned(), patch);
         let mut world = World::new(settings);
-        let told = world.throttle.overrules_crawl_delay("a.test", secs(1.0));
-        assert_eq!(told.and_then(|own| own.concurrency), expected);
-        assert!(world.throttle.heeds_crawl_delay("a.test"));
+        let overridden = world
+            .throttle
+            .crawl_delay_overridden_by("a.test", secs(1.0));
+        assert_eq!(overridden.and_then(|own| own.concurrency), expected);
+        assert!(world.throttle.applies_crawl_delay("a.test"));
         let lane = world.lane(&["a.test"]);
         let delayed = world.throttle.crawl_delay_scope("a.test", secs(1.0));
         world.throttle.add_scope(lane, delayed);
@@ -93,7 +99,7 @@ fn f54_a_scopes_own_concurrency_overrules_the_one_of_a_crawl_delay_and_says_so_u
 }
 
 #[test]
-fn a_hold_lets_nothing_go_before_its_end() {
+fn nothing_departs_before_the_end_of_a_hold() {
     let mut world = World::new(pace(4, 0.1, 0.0));
     let scope = world.throttle.scope("a.test");
     let lane = world.lane(&["a.test"]);
@@ -104,7 +110,7 @@ fn a_hold_lets_nothing_go_before_its_end() {
     assert_eq!(world.sent(lane), [at(20.0), at(20.1), at(20.2)]);
 }
 
-/// Settings under which holds alone decide: refusals cost a millisecond.
+/// Settings under which only holds matter: a refusal costs a millisecond.
 fn holding(concurrency: u32, max_delay: f64) -> Settings {
     let mut settings = pace(concurrency, 0.0, 0.0);
     let backoff = &mut settings.default.backoff;
@@ -114,7 +120,7 @@ fn holding(concurrency: u32, max_delay: f64) -> Settings {
     settings
 }
 
-/// When an origin was visited that answers so, and then well; pages take 10 ms.
+/// Times at which an origin was visited that sends these replies and then pages of 10 ms.
 fn visited(settings: Settings, requests: usize, replies: Vec<Reply>) -> Vec<f64> {
     let mut world = World::new(settings);
     let lane = world.origin("a.test", script(replies));
@@ -128,22 +134,22 @@ fn refusal() -> Reply {
 }
 
 #[test]
-fn f44_a_retry_after_holds_once_and_leaves_the_pace_alone() {
+fn f44_retry_after_holds_once_and_does_not_change_the_pace() {
     let seen = visited(pace(1, 0.0, 0.0), 4, vec![refusal().retry_after(2.0)]);
     assert_eq!(seen[..2], [0.0, 2.01]);
-    // The step that goes with it has its own delay: 1 s, not 2.
+    // The step of backoff that goes with it has its own delay: 1 s, not 2.
     let later = seen[2] - seen[1];
     assert!((0.9..1.1).contains(&later), "{seen:?}");
 }
 
 #[test]
-fn f44_a_retry_after_of_zero_is_a_step_and_no_hold() {
+fn f44_retry_after_zero_causes_a_step_and_no_hold() {
     let seen = visited(holding(1, 300.0), 2, vec![refusal().retry_after(0.0)]);
     assert_eq!(differ(&seen, &[0.0, 0.01]), None);
 }
 
 #[test]
-fn f47_retry_after_goes_before_the_reset_of_the_same_reply() {
+fn f47_retry_after_takes_precedence_over_the_reset_of_the_same_reply() {
     let both = refusal().retry_after(1.0).reset(3.0);
     let seen = visited(holding(1, 300.0), 2, vec![both]);
     assert_eq!(differ(&seen, &[0.0, 1.01]), None);
@@ -152,7 +158,7 @@ fn f47_retry_after_goes_before_the_reset_of_the_same_reply() {
 }
 
 #[test]
-fn f47_the_holds_of_several_replies_combine_by_the_latest() {
+fn f47_the_latest_of_several_holds_applies() {
     for asked in [[1.0, 3.0], [3.0, 1.0]] {
         let replies = asked.map(|wait| refusal().retry_after(wait));
         let seen = visited(holding(2, 300.0), 3, replies.to_vec());
@@ -161,7 +167,7 @@ fn f47_the_holds_of_several_replies_combine_by_the_latest() {
 }
 
 #[test]
-fn f47_a_hold_is_capped_and_says_so() {
+fn f47_a_capped_hold_is_recorded_as_capped() {
     let mut world = World::new(holding(1, 2.0));
     world.throttle.set_tracing(true);
     let lane = world.origin("a.test", script([refusal().retry_after(9999.0)]));
@@ -173,7 +179,7 @@ fn f47_a_hold_is_capped_and_says_so() {
 }
 
 #[test]
-fn f47_a_hold_is_obeyed_in_full_where_that_is_wanted() {
+fn f47_a_hold_is_obeyed_in_full_with_retry_after_obey() {
     let mut settings = holding(1, 2.0);
     settings.obey_fully = true;
     let seen = visited(settings, 2, vec![refusal().retry_after(500.0)]);
@@ -181,11 +187,11 @@ fn f47_a_hold_is_obeyed_in_full_where_that_is_wanted() {
 }
 
 #[test]
-fn f48_a_hold_outlasts_windows_and_a_shorter_one_takes_nothing_off() {
+fn f48_a_hold_outlasts_windows_and_is_never_shortened() {
     let mut settings = holding(2, 300.0);
     settings.default.backoff.window = secs(1.0);
     let seen = visited(settings.clone(), 3, vec![refusal().retry_after(5.0)]);
-    // The second was on its way; it teaches nothing of the hold.
+    // The second was on its way and carries no information about the hold.
     assert_eq!(differ(&seen, &[0.0, 0.0, 5.01]), None);
     let mut late = refusal().retry_after(1.0);
     late.takes = secs(2.0);
@@ -226,7 +232,7 @@ fn the_first_good_answer_to_a_probe_ends_the_probing() {
     let seen = world.arrivals("a.test");
     assert_eq!(differ(&seen[1..2], &[2.01]), None);
     assert!(seen[2] >= 2.5, "{seen:?}");
-    // All of its places are used again, but for the millisecond that the refusal cost.
+    // All slots are used again, except for the millisecond that the refusal cost.
     let at_once = seen[2..].iter().filter(|at| **at < seen[2] + 0.4);
     assert_eq!(at_once.count(), 8, "{seen:?}");
 }
@@ -235,7 +241,7 @@ fn the_first_good_answer_to_a_probe_ends_the_probing() {
 fn f44_an_older_success_does_not_end_a_probe() {
     let mut settings = holding(8, 300.0);
     settings.default.concurrency = 2;
-    // Sent before the hold, and answered when it is over.
+    // Sent before the hold, and answered after its end.
     let older = Reply::new(200, 3.0);
     let replies = vec![refusal().retry_after(2.0), older];
     let mut world = World::new(settings);
@@ -251,7 +257,7 @@ fn f44_an_older_success_does_not_end_a_probe() {
 }
 
 #[test]
-fn a_probe_that_gets_no_answer_is_followed_by_another_alone() {
+fn a_probe_without_an_answer_is_followed_by_a_single_other() {
     let mut world = World::new(holding(8, 300.0));
     let mut silent = Reply::new(200, 0.5);
     silent.signal.status = None;
@@ -268,7 +274,7 @@ fn a_probe_that_gets_no_answer_is_followed_by_another_alone() {
 }
 
 #[test]
-fn a_success_that_has_something_left_holds_nothing_however_soon_its_window_ends() {
+fn a_success_with_quota_left_never_holds() {
     for status in [200, 301, 404] {
         let seen = visited(
             holding(1, 300.0),
@@ -280,26 +286,26 @@ fn a_success_that_has_something_left_holds_nothing_however_soon_its_window_ends(
 }
 
 #[test]
-fn a_reply_that_says_nothing_remains_holds_until_the_reset_unless_told_otherwise() {
-    for (heeds, second) in [
+fn an_exhausted_quota_holds_until_the_reset_unless_disabled() {
+    for (applies, second) in [
         (RateLimitHeaders::Always, 7.01),
         (RateLimitHeaders::Backoff, 0.01),
         (RateLimitHeaders::Off, 0.01),
     ] {
         let mut settings = holding(1, 300.0);
-        settings.rate_limit_headers = heeds;
+        settings.rate_limit_headers = applies;
         let seen = visited(settings, 2, vec![Reply::new(200, 0.01).exhausted(7.0)]);
-        assert_eq!(differ(&seen, &[0.0, second]), None, "{heeds:?}");
+        assert_eq!(differ(&seen, &[0.0, second]), None, "{applies:?}");
     }
-    for (heeds, second) in [
+    for (applies, second) in [
         (RateLimitHeaders::Always, 7.01),
         (RateLimitHeaders::Backoff, 7.01),
         (RateLimitHeaders::Off, 0.01),
     ] {
         let mut settings = holding(1, 300.0);
-        settings.rate_limit_headers = heeds;
+        settings.rate_limit_headers = applies;
         let seen = visited(settings, 2, vec![refusal().reset(7.0)]);
-        assert_eq!(differ(&seen, &[0.0, second]), None, "{heeds:?}, refused");
+        assert_eq!(differ(&seen, &[0.0, second]), None, "{applies:?}, refused");
     }
 }
 
@@ -317,7 +323,7 @@ fn f52_a_crawl_delay_is_capped() {
 }
 
 #[test]
-fn a_server_that_has_nothing_left_silences_the_most_specific_scope_alone() {
+fn an_exhausted_quota_holds_only_the_most_specific_scope() {
     let mut world = World::new(pace(1, 0.1, 0.0));
     let spent = || script([Reply::new(200, 0.01).exhausted(5.0)]);
     let both = world.lane(&["x.test", "a.x.test"]);
@@ -341,9 +347,9 @@ fn a_server_that_has_nothing_left_silences_the_most_specific_scope_alone() {
 }
 
 #[test]
-fn what_was_prepared_before_a_hold_waits_for_its_probe() {
+fn requests_prepared_before_a_hold_wait_for_its_probe() {
     let mut world = World::new(holding(8, 300.0));
-    // The first is refused while the others' connections are being made.
+    // The first is refused while the others' connections are being set up.
     let replies = [Reply::new(429, 0.1).retry_after(2.0), Reply::new(200, 0.5)];
     let lane = world.origin("a.test", script(replies));
     world.queue(lane, 1, page(0.1));
@@ -359,14 +365,14 @@ fn what_was_prepared_before_a_hold_waits_for_its_probe() {
 }
 
 #[test]
-fn a_scope_that_probes_does_so_when_it_comes_again() {
+fn a_probing_scope_still_probes_after_a_pause() {
     let mut world = World::new(holding(8, 2.0));
     let lane = world.origin("a.test", script([Reply::new(429, 0.1).retry_after(1000.0)]));
     world.queue(lane, 1, page(0.1));
     world.run(at(10.0));
     world.leave(lane);
     world.run(at(60.0));
-    let lane = world.again("a.test");
+    let lane = world.lane_again("a.test");
     world.queue(lane, 6, page(0.5));
     world.run(at(100.0));
     let seen = world.arrivals("a.test");

@@ -1,16 +1,17 @@
-//! What is forgotten of scopes that nobody uses, and what is not.
+//! Eviction of unused scopes.
 
 use std::time::Duration;
 
 use super::world::*;
+use crate::base::ids::ScopeSet;
 use crate::base::time::Instant;
 use crate::fetch::failure::FailureKind;
 use crate::throttle::engine::{Grant, Throttle};
-use crate::throttle::scope::ScopeSet;
 use crate::throttle::settings::{Oversize, Quota, WindowKind};
 use crate::throttle::signal::Signal;
 
-/// One page of each of so many hosts, a millisecond apart; the most scopes there were at once.
+/// Fetches one page of each of `hosts` hosts, a millisecond apart; returns the peak number of
+/// scopes.
 fn visit_hosts(throttle: &mut Throttle, hosts: u32) -> usize {
     let mut now = Instant::START;
     let mut most = 0;
@@ -40,22 +41,22 @@ fn visit_hosts(throttle: &mut Throttle, hosts: u32) -> usize {
 }
 
 #[test]
-fn f76_a_million_hosts_one_after_the_other_leave_no_more_than_their_gaps_bind() {
+fn f76_of_a_million_consecutive_hosts_only_those_within_their_gap_are_kept() {
     let mut throttle = Throttle::new(pace(1, 1.0, 0.0), 1, Instant::START);
     let most = visit_hosts(&mut throttle, 1_000_000);
-    // A thousand of them a second, and a gap of 1 s.
+    // A thousand of them per second, and a gap of 1 s.
     assert!((900..=1100).contains(&most), "{most}");
 }
 
 #[test]
-fn f76_a_hold_outlives_the_lane_that_met_it() {
+fn f76_a_hold_outlives_its_lane() {
     let mut world = World::new(pace(1, 0.0, 0.0));
     let lane = world.origin("a.test", script([Reply::new(429, 0.0).retry_after(100.0)]));
     world.queue(lane, 1, page(0.0));
     world.run(at(1.0));
     world.leave(lane);
     world.run(at(50.0));
-    let lane = world.again("a.test");
+    let lane = world.lane_again("a.test");
     world.queue(lane, 1, page(0.0));
     world.run(at(200.0));
     assert_eq!(world.arrivals("a.test"), [0.0, 100.0]);
@@ -65,7 +66,7 @@ fn f76_a_hold_outlives_the_lane_that_met_it() {
 }
 
 #[test]
-fn f76_a_spent_quota_outlives_the_lane_that_spent_it() {
+fn f76_a_spent_quota_outlives_its_lane() {
     let mut settings = pace(1, 0.0, 0.0);
     settings.default.quota = Some(Quota {
         units: 2.0,
@@ -79,7 +80,7 @@ fn f76_a_spent_quota_outlives_the_lane_that_spent_it() {
     world.run(at(1.0));
     world.leave(lane);
     world.run(at(30.0));
-    let lane = world.again("a.test");
+    let lane = world.lane_again("a.test");
     world.queue(lane, 1, page(0.0));
     world.run(at(200.0));
     assert_eq!(world.arrivals("a.test"), [0.0, 0.0, 60.0]);
@@ -89,7 +90,7 @@ fn f76_a_spent_quota_outlives_the_lane_that_spent_it() {
 }
 
 #[test]
-fn f76_a_learned_limit_comes_back_with_its_scope() {
+fn f76_a_learned_limit_is_restored_with_its_scope() {
     let mut world = World::new(pace(8, 0.0, 0.0));
     let lane = world.origin("a.test", bucket(5.0, 1.0));
     world.queue(lane, 1500, page(0.02));
@@ -99,7 +100,7 @@ fn f76_a_learned_limit_comes_back_with_its_scope() {
     world.leave(lane);
     world.run(at(10_000.0));
     assert_eq!(world.throttle.scopes_len(), 0, "only the record is left");
-    let lane = world.again("a.test");
+    let lane = world.lane_again("a.test");
     assert_eq!(world.delay("a.test"), before);
     world.queue(lane, 1500, page(0.02));
     world.run(at(10_120.0));
@@ -113,18 +114,24 @@ fn f76_a_learned_limit_comes_back_with_its_scope() {
 }
 
 #[test]
-fn each_answer_is_counted_once_however_its_body_ends() {
+fn each_answer_is_counted_once_for_any_end_of_its_body() {
     let mut world = World::new(pace(1, 0.1, 0.0));
     let mut silent = Reply::new(200, 0.01);
     silent.signal.status = None;
     silent.signal.failure = Some(FailureKind::Reset);
     let mut broken = Reply::new(200, 0.01);
     broken.breaks = true;
-    let replies = [Reply::new(200, 0.01), Reply::new(404, 0.01), silent, broken];
-    let lane = world.origin("a.test", script(replies));
-    world.queue(lane, 4, page(0.01));
+    let mut refused = Reply::new(503, 0.01);
+    refused.breaks = true;
+    let good = [200, 404].map(|status| Reply::new(status, 0.01));
+    let lane = world.origin(
+        "a.test",
+        script(good.into_iter().chain([silent, broken, refused])),
+    );
+    world.queue(lane, 5, page(0.01));
     world.run(at(60.0));
-    assert_eq!(world.visits("a.test").len(), 4);
-    let replies: Vec<u64> = world.throttle.accounts().map(|a| a.replies).collect();
-    assert_eq!(replies, [4]);
+    assert_eq!(world.visits("a.test").len(), 5);
+    let accounts = world.throttle.accounts();
+    let counts: Vec<(u64, u64)> = accounts.map(|a| (a.replies, a.refused)).collect();
+    assert_eq!(counts, [(5, 3)], "replies, and refusals among them");
 }

@@ -1,10 +1,10 @@
-//! How fast one scope is, and that nothing bursts.
+//! The pace of one scope; nothing bursts.
 
 use super::world::*;
+use crate::base::ids::ScopeSet;
 use crate::base::time::Instant;
 use crate::throttle::cause::Cause;
 use crate::throttle::engine::{Grant, Throttle};
-use crate::throttle::scope::ScopeSet;
 use crate::throttle::settings::{Jitter, ScopePatch, Settings};
 
 #[test]
@@ -27,7 +27,7 @@ fn f02_every_gap_is_at_least_the_delay() {
     world.run(at(2000.0));
     assert_eq!(world.sent(lane).len(), 10_000);
     assert!(world.gaps(lane).iter().all(|gap| *gap >= 0.1));
-    // Nothing is lost to slack: ten a second.
+    // Nothing is lost to slack: ten per second.
     assert!(world.sent(lane)[9_999] <= at(1000.0));
 }
 
@@ -55,7 +55,7 @@ fn f02_slow_handshakes_never_bunch_requests() {
 }
 
 #[test]
-fn time_waited_includes_waits_that_go_on() {
+fn time_waited_includes_open_waits() {
     let mut world = World::new(pace(1, 10.0, 0.0));
     let lane = world.lane(&["a.test"]);
     world.queue(lane, 3, page(0.0));
@@ -74,7 +74,7 @@ fn time_waited_includes_waits_that_go_on() {
 }
 
 #[test]
-fn release_runs_ahead_so_that_a_steady_handshake_costs_no_pace() {
+fn releases_run_ahead_so_that_a_constant_handshake_time_does_not_lower_the_pace() {
     let mut world = World::new(pace(8, 0.1, 0.0));
     let lane = world.lane(&["a.test"]);
     let slow = Page {
@@ -106,7 +106,7 @@ fn f03_each_slot_keeps_its_own_delay() {
 }
 
 #[test]
-fn f04_the_worked_timeline_of_the_seed() {
+fn f04_the_worked_timeline_of_the_specification() {
     for (takes, third) in [(0.05, 1.0), (1.5, 1.5)] {
         let mut world = World::new(pace(2, 0.3, 1.0));
         let lane = world.lane(&["a.test"]);
@@ -132,8 +132,8 @@ fn f05_the_global_cap_holds_over_all_scopes_and_is_reached() {
     assert!(lanes.iter().all(|lane| world.sent(*lane).len() == 20));
 }
 
-/// Slots, delay, set-up, time to the answer and cap, where making a connection takes longer than the
-/// gap and the cap is below the sum of the slots of two hosts.
+/// Slots, delay, set-up, time to the answer and cap, with a set-up longer than the gap and a cap
+/// below the sum of the slots of two hosts.
 const SLOWER_SET_UP_THAN_GAP: [(u32, f64, f64, f64, usize); 4] = [
     (8, 0.1, 0.3, 0.5, 8),
     (8, 0.001, 0.02, 0.05, 2),
@@ -141,8 +141,8 @@ const SLOWER_SET_UP_THAN_GAP: [(u32, f64, f64, f64, usize); 4] = [
     (16, 0.01, 2.0, 0.1, 7),
 ];
 
-/// Two hosts with sixty requests each, whose set-up takes these times its usual time in turns. Where
-/// they differ, a request that is prepared early waits for its gap.
+/// Two hosts with sixty requests each. The set-up takes its usual time multiplied by these factors
+/// in turn. Where they differ, a request that is prepared early waits for its gap.
 fn two_hosts(settings: Settings, setup: f64, takes: f64, varies: &[f64]) -> World {
     let mut world = World::new(settings);
     for name in ["a.test", "b.test"] {
@@ -159,29 +159,32 @@ fn two_hosts(settings: Settings, setup: f64, takes: f64, varies: &[f64]) -> Worl
     world
 }
 
-/// Even set-up, and one by which requests are prepared before their gap is over.
+/// A constant set-up time, and one with which requests are prepared before their gap is over.
 const SET_UPS: [&[f64]; 2] = [&[1.0], &[1.0, 0.1, 1.4, 0.3, 0.8]];
 
 #[test]
-fn f05_a_full_cap_keeps_no_scope_busy_where_set_up_takes_longer_than_the_gap() {
+fn f05_a_full_cap_does_not_make_the_engine_spin_with_slow_set_up() {
     for (slots, delay, setup, takes, cap) in SLOWER_SET_UP_THAN_GAP {
         for varies in SET_UPS {
             let mut settings = pace(slots, delay, 0.0);
             settings.concurrent_requests = cap;
             let mut world = two_hosts(settings, setup, takes, varies);
-            let looks = world.throttle.looks();
+            let scopes_checked = world.throttle.scopes_checked();
             world.run(at(600.0));
             assert_eq!(world.sent.values().map(Vec::len).sum::<usize>(), 120);
             assert!(world.total.1 <= cap as u32);
-            let looks = world.throttle.looks() - looks;
-            assert!(looks < 120 * 20, "{looks} looks for 120 requests");
+            let scopes_checked = world.throttle.scopes_checked() - scopes_checked;
+            assert!(
+                scopes_checked < 120 * 20,
+                "{scopes_checked} looks for 120 requests"
+            );
         }
     }
 }
 
-/// A pause, a sink that takes no more and open files that have become few say no as the cap does.
+/// A pause, sink backpressure and a low limit on open files stop releases as the cap does.
 #[test]
-fn no_scope_is_busy_while_nothing_or_less_is_released() {
+fn the_engine_does_not_spin_while_releases_are_stopped() {
     type Stop = fn(&mut Throttle);
     let ways: [(&str, Stop, Stop); 2] = [
         (
@@ -201,9 +204,9 @@ fn no_scope_is_busy_while_nothing_or_less_is_released() {
             .flat_map(|set_up| ways.map(|way| (set_up, way)))
         {
             let mut world = two_hosts(pace(slots, delay, 0.0), setup, takes, varies);
-            let looks = world.throttle.looks();
+            let scopes_checked = world.throttle.scopes_checked();
             let mut turns = 0;
-            // Now and then, so that it comes at many moments of a set-up.
+            // Now and then, so that it happens at many stages of a set-up.
             let mut now = 0.0;
             while world.sent.values().map(Vec::len).sum::<usize>() < 120 {
                 assert!(now < 600.0, "{how}: it does not end");
@@ -214,15 +217,18 @@ fn no_scope_is_busy_while_nothing_or_less_is_released() {
                 now += setup * 0.9;
                 turns += world.run(at(now));
             }
-            let looks = world.throttle.looks() - looks;
-            assert!(looks < 120 * 20, "{how}: {looks} looks for 120 requests");
+            let scopes_checked = world.throttle.scopes_checked() - scopes_checked;
+            assert!(
+                scopes_checked < 120 * 20,
+                "{how}: {scopes_checked} looks for 120 requests"
+            );
             assert!(turns < 120 * 20, "{how}: {turns} turns for 120 requests");
         }
     }
 }
 
 #[test]
-fn all_that_is_prepared_and_due_departs_in_the_midst_of_a_turn() {
+fn all_prepared_and_due_requests_depart_within_a_turn() {
     let mut throttle = Throttle::new(pace(8, 0.0, 0.0), 7, Instant::START);
     let scopes = ["a.test", "b.test"].map(|name| throttle.scope(name));
     let mut tickets = Vec::new();
@@ -246,7 +252,7 @@ fn all_that_is_prepared_and_due_departs_in_the_midst_of_a_turn() {
 }
 
 #[test]
-fn f06_a_delay_over_the_response_time_makes_concurrency_one() {
+fn f06_a_delay_above_the_response_time_gives_concurrency_one() {
     for (takes, peak) in [(0.05, 1), (1.0, 5)] {
         let mut world = World::new(pace(8, 0.2, 0.0));
         let lane = world.lane(&["a.test"]);
@@ -257,7 +263,7 @@ fn f06_a_delay_over_the_response_time_makes_concurrency_one() {
 }
 
 #[test]
-fn f09_gaps_are_drawn_evenly_between_the_factors() {
+fn f09_gaps_are_uniformly_distributed_between_the_factors() {
     for jitter in [
         Jitter::default(),
         Jitter::symmetric(0.2),
@@ -276,7 +282,7 @@ fn f09_gaps_are_drawn_evenly_between_the_factors() {
         gaps.sort_by(f64::total_cmp);
         let (low, high) = (0.1 * (1.0 + jitter.low), 0.1 * (1.0 + jitter.high));
         assert!(gaps[0] >= low - 1e-6 && gaps[999] <= high + 1e-6);
-        // Kolmogorov–Smirnov against the even distribution, at the 0.1 % level.
+        // Kolmogorov–Smirnov against the uniform distribution, at the 0.1 % level.
         if high > low {
             let distance = gaps.iter().enumerate().fold(0f64, |worst, (i, gap)| {
                 let expected = (gap - low) / (high - low);
@@ -324,7 +330,7 @@ fn f11_nothing_bursts_after_an_idle_time() {
 }
 
 #[test]
-fn f11_a_scope_that_was_forgotten_in_between_keeps_its_gap() {
+fn f11_a_scope_evicted_in_between_keeps_its_gap() {
     let mut world = World::new(pace(1, 1.0, 0.0));
     let first = world.lane(&["a.test"]);
     world.queue(first, 1, page(0.01));
@@ -337,7 +343,7 @@ fn f11_a_scope_that_was_forgotten_in_between_keeps_its_gap() {
 }
 
 #[test]
-fn f80_nothing_wakes_while_all_scopes_wait() {
+fn f80_no_wake_up_occurs_while_all_scopes_wait() {
     let mut world = World::new(pace(1, 60.0, 0.0));
     for i in 0..20 {
         let lane = world.lane(&[&format!("h{i}.test")]);
@@ -345,14 +351,14 @@ fn f80_nothing_wakes_while_all_scopes_wait() {
     }
     world.run(at(1.0));
     assert_eq!(world.run(at(59.999)), 0, "wake-ups while all wait");
-    // Each leaves when it is due, and not a moment later.
+    // Each departs when it is due and not later.
     world.run(at(60.002));
     let mut lanes = world.sent.values();
     assert!(lanes.all(|sent| sent[1..] == [at(60.0)]));
 }
 
 #[test]
-fn f109_many_lanes_offered_in_one_moment_keep_the_gap() {
+fn f109_many_lanes_offered_at_once_keep_the_gap() {
     let mut world = World::new(pace(8, 0.05, 0.0));
     let lanes: Vec<_> = (0..1000).map(|_| world.lane(&["a.test"])).collect();
     for lane in &lanes {
@@ -361,7 +367,7 @@ fn f109_many_lanes_offered_in_one_moment_keep_the_gap() {
             .entry(lane.0)
             .or_default()
             .push_back(page(0.01));
-        world.later(at(1.0), Happens::Offered(lane.0));
+        world.later(at(1.0), Event::Offered(lane.0));
     }
     world.run(at(100.0));
     let mut all: Vec<Instant> = lanes
@@ -374,7 +380,7 @@ fn f109_many_lanes_offered_in_one_moment_keep_the_gap() {
 }
 
 #[test]
-fn a_request_that_may_depart_does_so_before_another_is_released() {
+fn departures_are_granted_before_releases() {
     let now = Instant::START;
     let mut throttle = Throttle::new(pace(8, 0.0, 0.0), 1, now);
     for name in ["a.test", "b.test", "c.test"] {
@@ -393,7 +399,7 @@ fn a_request_that_may_depart_does_so_before_another_is_released() {
 }
 
 #[test]
-fn the_gap_runs_from_when_a_request_was_gone_and_not_from_when_it_was_let_go() {
+fn the_gap_runs_from_the_send_and_not_from_the_grant() {
     let now = Instant::START;
     let mut throttle = Throttle::new(pace(2, 1.0, 0.0), 1, now);
     let scope = throttle.scope("a.test");
@@ -405,7 +411,7 @@ fn the_gap_runs_from_when_a_request_was_gone_and_not_from_when_it_was_let_go() {
     throttle.offer(lane, now);
     throttle.ready(first, None, now);
     assert_eq!(throttle.poll(now), Some(Grant::Depart(first)));
-    // The socket took it a little later; told twice, the later moment holds.
+    // The socket accepted it a little later; of two reports the later time applies.
     throttle.sent(first, at(0.1));
     throttle.sent(first, at(0.3));
     let next = throttle
@@ -420,7 +426,7 @@ fn the_gap_runs_from_when_a_request_was_gone_and_not_from_when_it_was_let_go() {
 }
 
 #[test]
-fn f105_many_small_sites_without_a_pace_go_at_full_speed() {
+fn f105_many_small_sites_without_a_delay_run_at_full_speed() {
     let mut settings = pace(8, 0.0, 0.0);
     settings.concurrent_requests = 100;
     let mut world = World::new(settings);
@@ -433,12 +439,12 @@ fn f105_many_small_sites_without_a_pace_go_at_full_speed() {
     world.run(at(60.0));
     assert_eq!(world.total.1, 100);
     let last = lanes.iter().map(|lane| world.sent(*lane)[2]).max();
-    // 3000 pages of 0.1 s, a hundred at once.
+    // 3000 pages of 0.1 s, a hundred in flight.
     assert_eq!(last, Some(at(2.9)));
 }
 
 #[test]
-fn f107_every_name_keeps_its_own_rate_exactly() {
+fn f107_each_host_keeps_its_own_rate_exactly() {
     let mut settings = pace(8, 1.0, 0.0);
     for i in 0..100 {
         let patch = ScopePatch {
@@ -463,7 +469,7 @@ fn f107_every_name_keeps_its_own_rate_exactly() {
 }
 
 #[test]
-fn f108_what_comes_too_early_waits_and_is_never_dropped() {
+fn f108_early_requests_wait_and_are_never_dropped() {
     let mut world = World::new(pace(4, 0.05, 0.0));
     let lanes: Vec<_> = (0..20)
         .map(|i| world.origin(&format!("h{i}.test"), bucket(2.0 + f64::from(i), 1.0)))
@@ -485,11 +491,11 @@ fn f108_what_comes_too_early_waits_and_is_never_dropped() {
 #[test]
 fn f110_a_name_without_an_entry_has_the_default() {
     let mut settings = pace(4, 0.5, 0.0);
-    let listed = ScopePatch {
+    let join_words = ScopePatch {
         delay: Some(secs(0.125)),
         ..ScopePatch::default()
     };
-    settings.scopes.insert("listed.test".to_owned(), listed);
+    settings.scopes.insert("listed.test".to_owned(), join_words);
     let mut world = World::new(settings);
     for (name, gap) in [("listed.test", 0.125), ("unlisted.test", 0.5)] {
         let lane = world.lane(&[name]);

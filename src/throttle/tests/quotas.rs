@@ -1,16 +1,16 @@
-//! What may be spent, as the origin counts it.
+//! Quotas, as counted at the origin.
 
 use super::world::*;
+use crate::base::ids::{ScopeId, ScopeSet};
 use crate::base::rng::Rng;
 use crate::base::shared::Shared;
 use crate::base::time::Instant;
 use crate::throttle::decision::Event;
 use crate::throttle::engine::{Account, Grant, Throttle, TicketId};
-use crate::throttle::scope::{ScopeId, ScopeSet};
 use crate::throttle::settings::{Oversize, Quota, ScopePatch, Settings, WindowKind};
 use crate::throttle::signal::Feedback;
 
-/// No pace but a quota.
+/// A quota and no pace.
 fn spending(units: f64, window: f64, kind: WindowKind) -> Settings {
     let mut settings = pace(1, 0.0, 0.0);
     settings.default.quota = Some(Quota {
@@ -26,7 +26,7 @@ fn costing(cost: f64) -> Page {
     Page { cost, ..page(0.01) }
 }
 
-/// The most arrivals in any span of this length.
+/// The maximum number of arrivals in any span of this length.
 fn most_within(arrivals: &[f64], span: f64) -> usize {
     let mut first = 0;
     let mut most = 0;
@@ -56,7 +56,7 @@ fn f60_no_window_takes_more_than_its_quota() {
             let seen = world.arrivals("a.test");
             assert_eq!(seen.len(), 100);
             assert!(seen[99] <= 16.0, "{seen:?}");
-            // Across the boundary of two fixed windows twice as many may pass, never more.
+            // Around the boundary of two fixed windows twice as many may pass, never more.
             assert!(most_within(&seen, 1.0) <= most, "{kind:?}: {seen:?}");
             if kind == WindowKind::Fixed {
                 let mut began = seen[0];
@@ -74,12 +74,12 @@ fn f60_no_window_takes_more_than_its_quota() {
 }
 
 #[test]
-fn f61_what_a_request_is_expected_to_cost_is_charged_when_it_is_released() {
+fn f61_the_expected_cost_is_charged_at_release() {
     let mut settings = spending(10.0, 60.0, WindowKind::Fixed);
     settings.default.concurrency = 8;
     let mut world = World::new(settings);
     let lane = world.origin("a.test", script([]));
-    // None of them has an answer when the fourth asks.
+    // None of them is answered when the fourth is due.
     let long = Page {
         takes: secs(5.0),
         ..costing(3.0)
@@ -91,7 +91,7 @@ fn f61_what_a_request_is_expected_to_cost_is_charged_when_it_is_released() {
 }
 
 #[test]
-fn f61_what_fails_before_it_leaves_is_charged_as_a_send() {
+fn f61_a_failed_set_up_is_charged_as_a_send() {
     let mut world = World::new(spending(3.0, 60.0, WindowKind::Fixed));
     let lane = world.lane(&["a.test"]);
     let broken = Page {
@@ -105,11 +105,11 @@ fn f61_what_fails_before_it_leaves_is_charged_as_a_send() {
 }
 
 #[test]
-fn f62_the_actual_cost_takes_the_place_of_the_estimate() {
+fn f62_the_actual_cost_replaces_the_estimate() {
     for (actual, per_window) in [(Some(2.5), 4), (Some(1.5), 6), (None, 5)] {
         let mut world = World::new(spending(10.0, 60.0, WindowKind::Fixed));
         let tells: Policy = Box::new(move |_, _, page| match actual {
-            Some(units) => Reply::of(page).says(Feedback::of("a.test").actual(units)),
+            Some(units) => Reply::of(page).feedback(Feedback::of("a.test").actual(units)),
             None => Reply::of(page),
         });
         let lane = world.origin("a.test", tells);
@@ -121,9 +121,9 @@ fn f62_the_actual_cost_takes_the_place_of_the_estimate() {
 }
 
 #[test]
-fn f63_no_more_is_spent_than_the_server_says_remains() {
+fn f63_spending_is_limited_to_what_the_server_reports_as_remaining() {
     let mut world = World::new(spending(10.0, 60.0, WindowKind::Fixed));
-    let tells = Reply::new(200, 0.01).says(Feedback::of("a.test").remaining(3.0));
+    let tells = Reply::new(200, 0.01).feedback(Feedback::of("a.test").remaining(3.0));
     let lane = world.origin("a.test", script([tells]));
     world.queue(lane, 100, page(0.01));
     world.run(at(59.0));
@@ -142,7 +142,7 @@ fn f64_the_servers_ledger_never_exceeds_the_cap_by_more_than_the_error_in_flight
         let charges: Policy = Box::new(move |now, _, page| {
             let units = page.cost * rng.range_f64(0.7, 1.3);
             ledger.borrow_mut().push((seconds(now), units));
-            Reply::of(page).says(Feedback::of("a.test").actual(units))
+            Reply::of(page).feedback(Feedback::of("a.test").actual(units))
         });
         let lane = world.origin("a.test", charges);
         for i in 0..400 {
@@ -159,7 +159,7 @@ fn f64_the_servers_ledger_never_exceeds_the_cap_by_more_than_the_error_in_flight
             }
             spent += units;
             total += units;
-            // Four in flight, each of 5 at most and wrong by 30 %.
+            // Four in flight, each of cost 5 at most and wrong by 30 %.
             assert!(spent <= 100.0 + 4.0 * 5.0 * 0.3, "{kind:?}: {spent}");
         }
         assert!(total >= 0.9 * 1000.0, "{kind:?}: {total} of 1000");
@@ -167,7 +167,7 @@ fn f64_the_servers_ledger_never_exceeds_the_cap_by_more_than_the_error_in_flight
 }
 
 #[test]
-fn f65_what_is_oversize_runs_alone_in_a_window_of_its_own() {
+fn f65_an_oversize_request_runs_alone_in_its_own_window() {
     let mut world = World::new(spending(10.0, 60.0, WindowKind::Fixed));
     let lane = world.origin("a.test", script([]));
     world.queue(lane, 1, page(0.01));
@@ -179,7 +179,7 @@ fn f65_what_is_oversize_runs_alone_in_a_window_of_its_own() {
 }
 
 #[test]
-fn f65_what_is_oversize_is_known_to_fit_never_where_that_is_refused() {
+fn f65_an_oversize_request_is_known_never_to_fit_if_refused() {
     let mut settings = spending(10.0, 60.0, WindowKind::Fixed);
     settings.default.quota.as_mut().expect("a quota").oversize = Oversize::Refuse;
     let mut world = World::new(settings);
@@ -224,7 +224,7 @@ fn f104_no_minute_at_the_origin_holds_more_than_sixty() {
 }
 
 #[test]
-fn f81_what_was_sent_in_the_last_minute_counts_under_a_changed_limit() {
+fn f81_requests_of_the_last_minute_count_under_a_changed_limit() {
     let per_minute = |limit| ScopePatch {
         requests_per_minute: Some(limit),
         delay: Some(secs(0.0)),
@@ -247,20 +247,20 @@ fn f81_what_was_sent_in_the_last_minute_counts_under_a_changed_limit() {
 }
 
 #[test]
-fn f63_what_is_told_of_a_window_that_is_over_takes_nothing_from_the_next() {
+fn f63_a_report_about_an_ended_window_does_not_reduce_the_next() {
     let mut world = World::new(spending(10.0, 60.0, WindowKind::Fixed));
-    let late = Reply::new(200, 2.0).says(Feedback::of("a.test").remaining(0.0));
+    let late = Reply::new(200, 2.0).feedback(Feedback::of("a.test").remaining(0.0));
     let lane = world.origin("a.test", script([Reply::new(200, 0.01), late]));
     world.queue(lane, 1, page(0.01));
     world.run(at(59.0));
     world.queue(lane, 2, page(0.01));
     world.run(at(200.0));
-    // Asked at 59 s, answered at 61 s.
+    // Sent at 59 s, answered at 61 s.
     assert_eq!(differ(&world.arrivals("a.test"), &[0.0, 59.0, 61.0]), None);
 }
 
 #[test]
-fn a_cheaper_request_that_comes_to_be_first_goes_at_once() {
+fn a_cheaper_request_that_becomes_first_departs_at_once() {
     let mut world = World::new(spending(10.0, 60.0, WindowKind::Fixed));
     let lane = world.origin("a.test", script([]));
     let scope = world.throttle.scope("a.test");
@@ -308,7 +308,7 @@ fn a_host_with_a_quota_is_paced_like_any_host() {
     }
 }
 
-/// A scope of ten units a minute, with a request released that is expected to cost three.
+/// A scope with ten units per minute, with one released request of expected cost three.
 fn released() -> (Throttle, ScopeId, TicketId) {
     let mut settings = spending(10.0, 60.0, WindowKind::Fixed);
     settings.default.concurrency = 8;
@@ -323,7 +323,7 @@ fn released() -> (Throttle, ScopeId, TicketId) {
     (throttle, scope, ticket)
 }
 
-/// Whether a request of such a cost goes beside what is reserved; the last that is asked.
+/// Returns whether a request of this cost fits beside what is reserved.
 fn fits(mut throttle: Throttle, scope: ScopeId, cost: f64) -> bool {
     let lane = throttle.open_lane(&ScopeSet::ordered([scope]));
     throttle.expect(lane, &[(scope, cost)], Instant::START);
@@ -333,7 +333,7 @@ fn fits(mut throttle: Throttle, scope: ScopeId, cost: f64) -> bool {
 }
 
 #[test]
-fn f61_a_request_in_anothers_place_reserves_its_own_cost_and_no_more() {
+fn f61_a_substituted_request_reserves_exactly_its_own_cost() {
     for cost in [1.0, 3.0, 8.0, 10.0] {
         for other in 1..=10 {
             let (mut throttle, scope, ticket) = released();
@@ -350,7 +350,7 @@ fn f61_a_request_in_anothers_place_reserves_its_own_cost_and_no_more() {
 }
 
 #[test]
-fn f61_a_dearer_request_that_does_not_fit_leaves_nothing_reserved() {
+fn f61_a_costlier_request_that_does_not_fit_leaves_nothing_reserved() {
     for (another, expected) in [(6.0, true), (7.0, false)] {
         let (mut throttle, scope, ticket) = released();
         let beside = throttle.open_lane(&ScopeSet::ordered([scope]));
@@ -360,13 +360,13 @@ fn f61_a_dearer_request_that_does_not_fit_leaves_nothing_reserved() {
         assert!(granted.is_some(), "seven of ten fit");
         assert!(!throttle.recharge(ticket, &[(scope, 7.0)], Instant::START));
         throttle.cancel(ticket, Instant::START);
-        // The four of the one beside it are reserved still.
+        // The other request's four units are still reserved.
         assert_eq!(fits(throttle, scope, another), expected, "{another}");
     }
 }
 
 #[test]
-fn f66_a_request_takes_the_share_of_its_quota_that_it_costs_and_all_of_it_at_most() {
+fn f66_a_requests_share_of_its_quota_is_its_cost_and_at_most_all() {
     let settings = [spending(10.0, 60.0, WindowKind::Fixed), pace(1, 0.0, 0.0)];
     let [mut api, mut free] = settings.map(|one| Throttle::new(one, 1, Instant::START));
     for (cost, share) in [
@@ -384,7 +384,7 @@ fn f66_a_request_takes_the_share_of_its_quota_that_it_costs_and_all_of_it_at_mos
 }
 
 #[test]
-fn f79_waiting_for_what_may_be_spent_is_a_decision() {
+fn f79_waiting_for_quota_is_recorded_as_a_decision() {
     for wanted in [true, false] {
         let mut world = World::new(spending(3.0, 60.0, WindowKind::Fixed));
         world.throttle.set_tracing(wanted);
@@ -397,12 +397,12 @@ fn f79_waiting_for_what_may_be_spent_is_a_decision() {
         let mut kept = world.throttle.take_decisions();
         let kept = kept.find(|decision| decision.event == Event::Quota);
         assert_eq!(kept.is_some(), wanted);
-        assert!(kept.is_none_or(|decision| decision.reason.contains("is spent")));
+        assert!(kept.is_none_or(|decision| decision.reason.contains("quota is used up")));
     }
 }
 
 #[test]
-fn f50_what_is_known_of_a_scope_counts_from_when_it_comes_to_be() {
+fn f50_initial_knowledge_counts_from_the_creation_of_the_scope() {
     let mut throttle = Throttle::new(pace(1, 0.0, 0.0), 1, Instant::START);
     let delay = Some(secs(2.0));
     throttle.set_initial(Box::new(move |name| {

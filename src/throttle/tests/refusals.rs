@@ -1,15 +1,15 @@
-//! What refusals do to the pace.
+//! Effects of refusals on the pace.
 
 use super::world::*;
+use crate::base::ids::ScopeSet;
 use crate::base::time::Instant;
 use crate::fetch::failure::FailureKind;
 use crate::throttle::decision::Event;
 use crate::throttle::engine::{Grant, Throttle};
-use crate::throttle::scope::ScopeSet;
 use crate::throttle::settings::{Backoff, Jitter, Rampup, Settings};
 use crate::throttle::signal::Signal;
 
-/// A pace for all, and backoff without chance.
+/// One pace for all scopes, and backoff without jitter.
 fn backing(concurrency: u32, delay: f64, edit: impl FnOnce(&mut Backoff)) -> Settings {
     let mut settings = pace(concurrency, delay, 0.0);
     settings.default.backoff.jitter = Jitter::NONE;
@@ -17,7 +17,7 @@ fn backing(concurrency: u32, delay: f64, edit: impl FnOnce(&mut Backoff)) -> Set
     settings
 }
 
-/// The delay after one page, where it was 0.2 s.
+/// The delay after one page, from 0.2 s before it.
 fn delay_after(one: Page) -> f64 {
     let mut world = World::new(backing(1, 0.2, |_| {}));
     let lane = world.lane(&["a.test"]);
@@ -34,7 +34,7 @@ fn answering(status: u16) -> Page {
 }
 
 #[test]
-fn f30_each_code_of_the_list_slows_down_and_no_other() {
+fn f30_only_the_listed_statuses_slow_down() {
     for status in [429, 502, 503, 504, 520, 521, 522, 523, 524] {
         assert_eq!(delay_after(answering(status)), 1.0, "{status}");
     }
@@ -44,7 +44,7 @@ fn f30_each_code_of_the_list_slows_down_and_no_other() {
 }
 
 #[test]
-fn f31_each_failure_of_the_list_slows_down_once_and_no_other() {
+fn f31_only_the_listed_failures_slow_down_and_each_once() {
     for kind in [
         FailureKind::Timeout,
         FailureKind::Reset,
@@ -62,7 +62,7 @@ fn f31_each_failure_of_the_list_slows_down_once_and_no_other() {
 }
 
 #[test]
-fn f32_refusals_one_after_the_other_double_the_gap_up_to_the_cap() {
+fn f32_consecutive_refusals_double_the_gap_up_to_the_cap() {
     let mut world = World::new(backing(1, 0.0, |_| {}));
     let lane = world.origin("a.test", until(Instant::FAR_FUTURE, 429));
     world.queue(lane, 12, page(0.01));
@@ -74,7 +74,7 @@ fn f32_refusals_one_after_the_other_double_the_gap_up_to_the_cap() {
 }
 
 #[test]
-fn f33_the_gap_after_the_first_refusal_is_the_least_delay() {
+fn f33_the_gap_after_the_first_refusal_is_the_minimum_delay() {
     let mut world = World::new(backing(8, 0.0, |_| {}));
     let lane = world.origin("a.test", script([Reply::new(429, 0.0)]));
     world.queue(lane, 1, page(0.01));
@@ -85,7 +85,7 @@ fn f33_the_gap_after_the_first_refusal_is_the_least_delay() {
 }
 
 #[test]
-fn f34_gaps_are_jittered_by_a_tenth_while_backing_off_and_as_configured_after() {
+fn f34_gaps_have_a_tenth_of_jitter_in_backoff_and_the_configured_one_after() {
     let mut settings = jittered(1.0, Jitter::default());
     settings.default.backoff.window = secs(10.0);
     let mut world = World::new(settings);
@@ -102,7 +102,7 @@ fn f34_gaps_are_jittered_by_a_tenth_while_backing_off_and_as_configured_after() 
         let (least, most) = gaps
             .iter()
             .fold((f64::MAX, 0f64), |(a, b), gap| (a.min(*gap), b.max(*gap)));
-        // All of it is used, too.
+        // The whole range is used, too.
         let used = (most - least) / (high - low);
         assert!(
             least >= low - 1e-3 && most <= high + 1e-3 && used > 0.9,
@@ -117,7 +117,7 @@ fn f34_gaps_are_jittered_by_a_tenth_while_backing_off_and_as_configured_after() 
 }
 
 #[test]
-fn f35_each_step_back_takes_a_quiet_window_and_a_refusal_begins_it_anew() {
+fn f35_each_recovery_step_takes_a_window_that_a_refusal_restarts() {
     let mut world = World::new(backing(1, 0.0, |backoff| {
         backoff.window = secs(1.0);
         backoff.min_delay = secs(0.3);
@@ -174,8 +174,9 @@ fn f36_recovery_ends_at_the_configured_delay_and_is_never_faster() {
 }
 
 #[test]
-fn f41_a_first_refusal_finds_the_rate_known_that_has_worked() {
-    // Which refusal it is, and the delay behind it: a guess, or twice the gap that worked.
+fn f41_the_working_rate_is_known_at_the_first_refusal() {
+    // The number of the refused request, and the delay after it: a guess, or twice the gap that
+    // worked.
     for (number, delay) in [(2, 1.0), (60, 0.2)] {
         let mut world = World::new(backing(1, 0.0, |_| ()));
         let policy: Policy = Box::new(move |_, before, page| match before == number {
@@ -217,7 +218,7 @@ fn f38_the_slot_that_is_refused_slows_down_alone() {
     }
 }
 
-/// The concurrencies that a scope has had, while it is refused for so long and then not.
+/// The concurrencies of a scope that is refused for `refused_for` seconds and then not.
 fn concurrencies(settings: Settings, refused_for: f64) -> Vec<u32> {
     let mut world = World::new(settings);
     let lane = world.origin("a.test", until(at(refused_for), 429));
@@ -233,16 +234,16 @@ fn concurrencies(settings: Settings, refused_for: f64) -> Vec<u32> {
     seen
 }
 
-// Not refused for so long that it looks like a block, which has a pace of its own.
+// Not refused for so long that it counts as a block, which has a pace of its own.
 
 #[test]
-fn f39_at_the_longest_delay_concurrency_is_halved_and_comes_back_after_quiet_windows() {
+fn f39_a_scope_at_its_longest_delay_has_its_concurrency_halved_and_restored() {
     let settings = backing(8, 0.0, |backoff| {
         backoff.min_delay = secs(0.1);
         backoff.max_delay = secs(0.5);
         backoff.window = secs(5.0);
     });
-    // However long it lasts: by then it is taken for a block, and backoff is slow enough for that.
+    // However long it lasts: a long one counts as a block, and backoff is slow enough for that.
     for outage in [4.0, 30.0] {
         let seen = concurrencies(settings.clone(), outage);
         assert_eq!(seen, [8, 4, 2, 1, 2, 4, 8]);
@@ -250,7 +251,7 @@ fn f39_at_the_longest_delay_concurrency_is_halved_and_comes_back_after_quiet_win
 }
 
 #[test]
-fn f39_slots_that_back_off_by_themselves_are_halved_by_rounds_too() {
+fn f39_slots_that_back_off_separately_are_halved_per_round() {
     let settings = backing(4, 0.0, |backoff| {
         backoff.per_slot = true;
         backoff.min_delay = secs(0.25);
@@ -262,7 +263,7 @@ fn f39_slots_that_back_off_by_themselves_are_halved_by_rounds_too() {
 }
 
 #[test]
-fn f41_a_buckets_rate_is_used_and_hardly_ever_overdrawn() {
+fn f41_a_buckets_rate_is_used_and_rarely_overdrawn() {
     for (rate, concurrency, takes) in [
         (0.5, 8, 0.02),
         (5.0, 8, 0.02),
@@ -271,7 +272,7 @@ fn f41_a_buckets_rate_is_used_and_hardly_ever_overdrawn() {
     ] {
         let mut world = World::new(pace(concurrency, 0.0, 0.0));
         let lane = world.origin("a.test", bucket(rate, f64::max(rate, 1.0)));
-        // The faster it is, the sooner it has settled.
+        // A faster limit is found sooner.
         let windows = if rate > 100.0 { 2.0 } else { 10.0 };
         let (from, to) = (60.0 + windows * 24.0, 60.0 + windows * 84.0);
         world.queue(lane, (rate * to * 1.5) as usize, page(takes));
@@ -296,7 +297,7 @@ fn f42_eight_refusals_at_once_are_one_step() {
 }
 
 #[test]
-fn f42_refusals_beside_the_first_good_answers_are_a_step_too() {
+fn f42_refusals_among_the_first_good_answers_are_a_step() {
     let mut world = World::new(backing(8, 0.0, |_| {}));
     let half: Policy = Box::new(|_, before, page| match before % 2 {
         0 => Reply::of(page),
@@ -310,10 +311,10 @@ fn f42_refusals_beside_the_first_good_answers_are_a_step_too() {
 }
 
 #[test]
-fn f43_the_first_window_after_idle_ones_probes_and_does_not_burst() {
+fn f43_the_first_window_after_idle_time_probes_without_a_burst() {
     let mut world = World::new(pace(8, 0.0, 0.0));
     let lane = world.origin("a.test", bucket(5.0, 5.0));
-    // As many as go through before the load ends.
+    // As many as are sent before the load ends.
     world.queue(lane, 600, page(0.02));
     world.run(at(500.0));
     assert_eq!(world.sent(lane).len(), 600);
@@ -325,7 +326,7 @@ fn f43_the_first_window_after_idle_ones_probes_and_does_not_burst() {
 }
 
 #[test]
-fn f43_after_a_refusal_and_five_idle_windows_the_first_window_probes() {
+fn f43_the_first_window_after_a_refusal_and_five_idle_windows_probes() {
     for (rate, burst) in [(2.0, 1.0), (0.5, 1.0), (5.0, 5.0)] {
         let mut world = World::new(pace(8, 0.0, 0.0));
         let lane = world.origin("a.test", bucket(rate, burst));
@@ -342,7 +343,7 @@ fn f43_after_a_refusal_and_five_idle_windows_the_first_window_probes() {
         world.run(to);
         let visits = &world.visits("a.test")[before..];
         let first = visits[1].at.saturating_since(visits[0].at).as_secs_f64();
-        // One answer is worth one step, which at most halves the delay.
+        // One answer allows one step, which at most halves the delay.
         assert!(
             first >= 0.45 * paced,
             "{first} s after the first, {paced} s"
@@ -355,13 +356,13 @@ fn f43_after_a_refusal_and_five_idle_windows_the_first_window_probes() {
         let in_a_row = visits.windows(3);
         let burst = in_a_row.filter(|three| three.iter().all(|one| one.status == Some(429)));
         assert_eq!(burst.count(), 0, "a burst of refusals at {rate} a second");
-        // It probes: it does not stay where the refusal put it.
+        // It probes: it does not stay at the pace that the refusal set.
         assert!(served as f64 >= 0.5 * 60.0 * rate, "{served} at {rate}");
     }
 }
 
 #[test]
-fn f43_a_guess_is_as_slow_after_idle_windows_as_before() {
+fn f43_idle_windows_do_not_change_a_guess() {
     let mut world = World::new(backing(8, 0.0, |_| {}));
     let lane = world.origin(
         "a.test",
@@ -372,7 +373,7 @@ fn f43_a_guess_is_as_slow_after_idle_windows_as_before() {
     let before = world.sent(lane).len();
     world.queue(lane, 100, page(0.01));
     world.run(at(420.0));
-    // Idle time earns nothing: the step is that of the first answer, and the next takes ten more.
+    // Idle time gains nothing: one step after the first answer, and the next after ten more.
     let gaps = gaps(&world.sent(lane)[before..]);
     assert!(gaps[..10].iter().all(|gap| *gap >= 0.49), "{gaps:?}");
 }
@@ -396,10 +397,10 @@ fn f98_instant_refusals_leave_most_of_the_rate_in_use() {
 }
 
 mod blame {
-    //! Which scopes of a request a refusal is about.
+    //! Which scopes of a request a refusal concerns.
 
     use super::*;
-    use crate::throttle::scope::ScopeSet;
+    use crate::base::ids::ScopeSet;
     use crate::throttle::settings::ScopePatch;
 
     const REFUSED: Page = Page {
@@ -417,7 +418,7 @@ mod blame {
     }
 
     #[test]
-    fn a_refusal_is_about_the_most_specific_of_ordered_scopes() {
+    fn a_refusal_concerns_the_most_specific_of_ordered_scopes() {
         let mut world = World::new(backing(8, 0.0, |_| {}));
         let lane = world.lane(&["wide", "middle", "narrow"]);
         world.queue(lane, 1, REFUSED);
@@ -427,7 +428,7 @@ mod blame {
     }
 
     #[test]
-    fn a_refusal_is_about_all_of_unordered_scopes() {
+    fn a_refusal_concerns_all_unordered_scopes() {
         let mut world = World::new(backing(8, 0.0, |_| {}));
         let ids = ["x", "y"].map(|name| world.throttle.scope(name));
         let lane = world.throttle.open_lane(&ScopeSet::unordered(ids));
@@ -437,7 +438,7 @@ mod blame {
     }
 
     #[test]
-    fn a_parent_joins_in_where_two_of_its_children_were_refused_within_a_window() {
+    fn a_parent_is_blamed_if_two_children_are_refused_within_a_window() {
         for (second, after, joins) in [("b", 10.0, true), ("a", 10.0, false), ("b", 70.0, false)] {
             let mut world = World::new(backing(8, 0.0, |_| {}));
             let first = world.lane(&["parent", "a"]);
@@ -453,7 +454,7 @@ mod blame {
     }
 
     #[test]
-    fn a_refusal_is_never_about_a_scope_that_is_a_quota_alone() {
+    fn a_refusal_never_concerns_a_scope_with_only_a_quota() {
         let mut settings = backing(8, 0.0, |_| {});
         let quota = ScopePatch {
             quota: Some(100.0),
@@ -471,7 +472,7 @@ mod blame {
 }
 
 #[test]
-fn f56_rampup_leaves_the_default_pace_behind() {
+fn f56_rampup_exceeds_the_default_pace() {
     let mut settings = Settings {
         concurrent_requests: 64,
         ..Settings::default()
@@ -483,15 +484,15 @@ fn f56_rampup_leaves_the_default_pace_behind() {
     world.queue(lane, 100_000, page(0.1));
     world.run(at(120.0));
     let late = world.served("a.test", at(110.0), at(120.0));
-    // 64 at once, a tenth of a second each.
+    // 64 in flight, a tenth of a second each.
     assert!(late as f64 >= 0.9 * 6400.0, "{late} in ten seconds");
 }
 
 #[test]
-fn f41_a_climb_to_full_speed_forgets_nothing_before_it_was_proven() {
+fn f41_a_rise_to_full_speed_keeps_the_limit_until_a_faster_pace_is_proven() {
     let settings = backing(32, 0.0, |backoff| backoff.window = secs(5.0));
     let mut world = World::new(settings);
-    // What is saved up hides for most of a second that 1600 a second are too many.
+    // For most of a second the burst hides that 1600 per second are too many.
     let lane = world.origin("a.test", bucket(500.0, 500.0));
     world.queue(lane, 60_000, page(0.02));
     world.run(at(60.0));
@@ -500,7 +501,7 @@ fn f41_a_climb_to_full_speed_forgets_nothing_before_it_was_proven() {
 }
 
 #[test]
-fn f79_a_step_is_kept_as_a_decision_where_decisions_are_wanted_and_nowhere_else() {
+fn f79_a_step_is_recorded_only_if_decisions_are_recorded() {
     for wanted in [true, false] {
         let mut world = World::new(backing(1, 0.2, |_| {}));
         world.throttle.set_tracing(wanted);
@@ -519,7 +520,7 @@ fn f79_a_step_is_kept_as_a_decision_where_decisions_are_wanted_and_nowhere_else(
 }
 
 #[test]
-fn a_pace_that_recovers_while_the_body_still_comes_is_used_at_once() {
+fn a_pace_that_recovers_during_a_body_applies_at_once() {
     let mut settings = pace(2, 0.0, 0.0);
     settings.default.backoff.min_delay = secs(8.0);
     settings.default.backoff.window = secs(1.0);
@@ -548,7 +549,7 @@ fn a_pace_that_recovers_while_the_body_still_comes_is_used_at_once() {
     throttle.offer(lane, at(8.0));
     assert_eq!(throttle.poll(at(8.0)), None);
     assert_eq!(throttle.next_wake(), Some(at(16.0)));
-    // Its head came, and a window was quiet: half the delay. Its body goes on for long.
+    // Its head arrived, and a window was quiet: half the delay. Its body takes long.
     throttle.answer(served, 2, &status(200), at(9.5));
     assert_eq!(throttle.next_wake(), Some(at(12.0)));
     assert!(matches!(
@@ -558,13 +559,13 @@ fn a_pace_that_recovers_while_the_body_still_comes_is_used_at_once() {
 }
 
 #[test]
-fn f103_where_backoff_slows_down_for_refusals_a_suspicion_of_them_takes_no_place() {
+fn f103_a_suspicion_of_refusals_that_backoff_handles_does_not_limit_concurrency() {
     let mut settings = backing(8, 0.0, |_| ());
     settings.default.backoff.max_delay = secs(1000.0);
     let mut world = World::new(settings);
     let lane = world.origin("a.test", Box::new(|_, _, _| Reply::new(429, 0.01)));
     world.queue(lane, 1000, page(0.01));
-    // Seven rounds at ever longer delays: slowing down does not help.
+    // Seven rounds at increasing delays: slowing down does not help.
     world.run(at(200.0));
     assert_eq!(world.delay("a.test"), 128.0);
     assert_eq!(world.concurrency("a.test"), 8);

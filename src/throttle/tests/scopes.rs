@@ -1,10 +1,10 @@
-//! Several scopes, and those of one request.
+//! Several scopes, and several scopes of one request.
 
 use std::time::Duration;
 
 use super::world::*;
+use crate::base::ids::ScopeSet;
 use crate::throttle::engine::{Grant, Throttle};
-use crate::throttle::scope::ScopeSet;
 use crate::throttle::settings::{ScopePatch, Settings};
 
 #[test]
@@ -19,7 +19,7 @@ fn f07_an_apex_and_its_subdomains_are_paced_apart() {
 }
 
 #[test]
-fn f76_a_scope_that_nobody_uses_is_forgotten_once_its_gap_is_over() {
+fn f76_an_unused_scope_is_evicted_once_its_gap_is_over() {
     let mut world = World::new(pace(1, 1.0, 0.0));
     let lane = world.lane(&["a.test"]);
     world.queue(lane, 1, page(0.01));
@@ -33,7 +33,7 @@ fn f76_a_scope_that_nobody_uses_is_forgotten_once_its_gap_is_over() {
 }
 
 #[test]
-fn f12_what_a_scope_does_not_say_comes_from_the_globals() {
+fn f12_keys_missing_in_a_scope_come_from_the_globals() {
     let mut settings = pace(3, 1.0, 0.0);
     let patch = ScopePatch {
         delay: Some(Duration::ZERO),
@@ -48,7 +48,7 @@ fn f12_what_a_scope_does_not_say_comes_from_the_globals() {
 }
 
 #[test]
-fn f13_the_example_scope_has_sixteen_places_and_no_delay() {
+fn f13_the_example_scope_has_sixteen_slots_and_no_delay() {
     let mut world = World::new(Settings::default());
     let lane = world.lane(&["quotes.toscrape.com"]);
     let other = world.lane(&["other.test"]);
@@ -96,7 +96,7 @@ fn f18_without_scopes_only_the_global_cap_holds() {
 }
 
 #[test]
-fn f21_places_in_several_scopes_are_taken_together_and_none_leaks() {
+fn f21_slots_in_several_scopes_are_taken_together_and_none_leaks() {
     let mut settings = pace(3, 0.001, 0.0);
     settings.concurrent_requests = 20;
     let mut world = World::new(settings);
@@ -146,7 +146,7 @@ fn f29_an_address_caps_all_names_on_it() {
 }
 
 #[test]
-fn what_is_coming_is_what_is_released_next_and_a_look_at_it_changes_nothing() {
+fn the_next_lanes_are_released_next_and_listing_them_changes_nothing() {
     let mut world = World::new(pace(1, 1.0, 0.0));
     let lanes = ["c.test", "a.test", "b.test"].map(|name| world.lane(&[name]));
     for lane in lanes {
@@ -165,7 +165,7 @@ fn what_is_coming_is_what_is_released_next_and_a_look_at_it_changes_nothing() {
 }
 
 #[test]
-fn a_further_scope_is_added_to_a_request_only_with_a_place_and_given_back_with_the_others() {
+fn a_scope_is_added_to_a_released_request_only_with_a_free_slot() {
     let now = at(0.0);
     let mut throttle = Throttle::new(pace(1, 0.0, 0.0), 1, now);
     let [first, second] = ["first", "second"].map(|name| throttle.scope(name));
@@ -181,13 +181,10 @@ fn a_further_scope_is_added_to_a_request_only_with_a_place_and_given_back_with_t
     let further = throttle.scope("further");
     assert!(throttle.try_add(released[0], further));
     assert!(throttle.try_add(released[0], further), "it has it already");
-    assert!(
-        !throttle.try_add(released[1], further),
-        "its place is taken"
-    );
+    assert!(!throttle.try_add(released[1], further), "its slot is taken");
     assert!(!throttle.try_add(released[1], first));
     throttle.cancel(released[0], now);
-    // Scopes that nothing is left of are forgotten.
+    // Scopes without state are evicted.
     let [first, further] = ["first", "further"].map(|name| throttle.scope(name));
     assert!(throttle.try_add(released[1], further), "it was given back");
     assert!(throttle.try_add(released[1], first));

@@ -1,4 +1,4 @@
-//! Limits of few requests a minute, with AutoThrottle on: found and kept, however short the window.
+//! Limits of few requests per minute, with AutoThrottle on: found and kept with any window.
 
 use super::world::*;
 use crate::base::rng::Rng;
@@ -7,7 +7,7 @@ use crate::throttle::settings::{AutoThrottle, Settings};
 /// A crawl of one origin.
 #[derive(Clone, Copy, Debug)]
 struct Case {
-    /// Requests per second that the origin lets through, and how many of them are saved up.
+    /// The origin's token bucket: requests per second, and its size.
     rate: f64,
     burst: f64,
     /// `BACKOFF_WINDOW` in seconds.
@@ -17,12 +17,12 @@ struct Case {
     seed: u64,
 }
 
-/// How long each crawl takes, and when it has to be settled, in seconds.
+/// Length of each crawl, and when it must be settled, in seconds.
 const SECONDS: f64 = 1200.0;
 const SETTLED: f64 = 120.0;
 
 impl Case {
-    /// One request in two seconds, nothing saved up.
+    /// One request in two seconds, without a burst.
     fn of(window: u64, target: f64, seed: u64) -> Self {
         Case {
             rate: 0.5,
@@ -44,7 +44,7 @@ impl Case {
         settings
     }
 
-    /// Pages take about 20 ms, refusals next to nothing, and requests arrive up to a few
+    /// Pages take about 20 ms, refusals almost nothing, and requests arrive up to a few
     /// milliseconds late.
     fn origin(&self) -> Policy {
         let mut rng = Rng::from_seed(self.seed);
@@ -86,17 +86,17 @@ impl Case {
     }
 }
 
-/// What the origin saw once the crawl had to be settled.
+/// What was observed at the origin after the crawl had to be settled.
 #[derive(Debug)]
 struct Figures {
-    /// Served, as a share of the limit.
+    /// Served requests, as a share of the limit.
     used: f64,
     refused_a_minute: f64,
-    /// Refusals in the worst of all stretches of three minutes.
+    /// Maximum number of refusals in any three minutes.
     refused_in_three: usize,
 }
 
-/// At least nine tenths of the limit and at most a refusal a minute, `in_three` in any three.
+/// Requires at least 90 % of the limit and at most one refusal per minute, `in_three` in any three.
 fn check(cases: impl IntoIterator<Item = Case>, in_three: usize) {
     let wrong: Vec<String> = cases
         .into_iter()
@@ -113,7 +113,7 @@ fn check(cases: impl IntoIterator<Item = Case>, in_three: usize) {
 const WINDOWS: [u64; 8] = [10, 15, 20, 30, 45, 60, 90, 120];
 
 #[test]
-fn f41_one_request_in_two_seconds_is_found_and_kept_however_short_the_window() {
+fn f41_a_limit_of_one_in_two_seconds_is_found_and_kept_with_any_window() {
     let targets = [1.0, 8.0];
     let cases = WINDOWS.into_iter().flat_map(|window| {
         let seeds = move |target| (1..=6).map(move |seed| Case::of(window, target, seed));
@@ -123,7 +123,7 @@ fn f41_one_request_in_two_seconds_is_found_and_kept_however_short_the_window() {
 }
 
 #[test]
-fn f41_limits_slower_and_quicker_than_that_are_kept_in_short_windows_too() {
+fn f41_slower_and_faster_limits_are_kept_with_short_windows() {
     let rates = [0.2, 0.33, 0.7].into_iter();
     let limits = rates.flat_map(|rate| [(rate, 1.0), (rate, 5.0)]);
     let cases = limits.flat_map(|(rate, burst)| {

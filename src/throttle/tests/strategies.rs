@@ -1,4 +1,4 @@
-//! A strategy of one's own, and the vectors of scopes run against the built-in one.
+//! A custom strategy, and the specification's vectors for scopes run against the built-in one.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::throttle::signal::{Ending, Feedback};
 use crate::throttle::strategies::Strategies;
 use crate::throttle::strategy::{Observation, Pace, Strategy};
 
-/// What a strategy heard, and what it is to say.
+/// The calls that a strategy received, and its answers.
 #[derive(Default)]
 struct Record {
-    heard: Shared<Vec<String>>,
+    calls: Shared<Vec<String>>,
     delay: Shared<f64>,
     departs_at: Shared<Instant>,
     forgettable_at: Shared<Option<Instant>>,
@@ -23,7 +23,7 @@ struct Recorder(Arc<Record>);
 
 impl Recorder {
     fn note(&self, what: String) {
-        self.0.heard.borrow_mut().push(what);
+        self.0.calls.borrow_mut().push(what);
     }
 
     fn pace(&self) -> Pace {
@@ -89,13 +89,13 @@ fn recorded() -> (World, Arc<Record>) {
 }
 
 #[test]
-fn f71_a_strategy_hears_all_that_happens_to_its_scope() {
+fn f71_a_strategy_is_called_for_every_event_of_its_scope() {
     let (mut world, record) = recorded();
     record.delay.set(1.0);
-    let says = Reply::new(200, 0.1).says(Feedback::of("own.test").remaining(3.0));
+    let feedback = Reply::new(200, 0.1).feedback(Feedback::of("own.test").remaining(3.0));
     let mut breaks = Reply::new(200, 0.1);
     breaks.breaks = true;
-    let lane = world.origin("own.test", script([says, Reply::new(429, 0.1), breaks]));
+    let lane = world.origin("own.test", script([feedback, Reply::new(429, 0.1), breaks]));
     let other = world.lane(&["other.test"]);
     world.queue(lane, 3, page(0.1));
     world.queue(other, 3, page(0.1));
@@ -114,16 +114,16 @@ fn f71_a_strategy_hears_all_that_happens_to_its_scope() {
         "answer Some(200) refused true",
         "ended Some(Truncated)",
     ];
-    assert_eq!(*record.heard.borrow(), expected);
+    assert_eq!(*record.calls.borrow(), expected);
 }
 
 #[test]
-fn f71_the_pace_is_what_the_strategy_says_and_holds_only_tighten_it() {
+fn f71_the_strategy_sets_the_pace_and_holds_only_make_it_slower() {
     let (mut world, record) = recorded();
     let lane = world.origin("own.test", script([]));
     world.queue(lane, 2, page(1.0));
     world.run(at(0.5));
-    // No delay, two at once; then a delay beyond the configured one.
+    // No delay, two in flight; then a delay longer than the configured one.
     assert_eq!(world.arrivals("own.test"), [0.0, 0.0]);
     record.delay.set(3.0);
     world.run(at(5.0));
@@ -138,7 +138,7 @@ fn f71_the_pace_is_what_the_strategy_says_and_holds_only_tighten_it() {
 }
 
 #[test]
-fn f71_a_strategy_is_asked_when_the_next_may_depart() {
+fn f71_a_strategy_can_delay_the_next_departure() {
     let (mut world, record) = recorded();
     record.departs_at.set(at(7.0));
     let lane = world.origin("own.test", script([]));
@@ -148,7 +148,7 @@ fn f71_a_strategy_is_asked_when_the_next_may_depart() {
 }
 
 #[test]
-fn f71_a_strategy_is_forgotten_when_it_says_so_and_not_before() {
+fn f71_a_strategy_is_evicted_no_earlier_than_it_permits() {
     for (forgettable, kept_until) in [(Some(at(30.0)), Some(30.0)), (None, None)] {
         let (mut world, record) = recorded();
         record.forgettable_at.set(forgettable);
@@ -164,9 +164,9 @@ fn f71_a_strategy_is_forgotten_when_it_says_so_and_not_before() {
     }
 }
 
-// The vectors: no jitter, the least delay 1 s, factor 2, cap 300 s, window 60 s.
+// The vectors: no jitter, minimum delay 1 s, factor 2, cap 300 s, window 60 s.
 
-/// A scope of one place, and a switch for whether it is refused.
+/// A scope with one slot, and a switch for whether it is refused.
 fn vector(delay: f64, edit: impl FnOnce(&mut Settings)) -> (World, Shared<bool>) {
     let mut settings = pace(1, delay, 0.0);
     settings.default.backoff.jitter = Jitter::NONE;
@@ -183,7 +183,7 @@ fn vector(delay: f64, edit: impl FnOnce(&mut Settings)) -> (World, Shared<bool>)
     (world, refuses)
 }
 
-/// Runs until so many more requests were answered.
+/// Runs until this many more requests were answered.
 fn answered(world: &mut World, more: usize) -> f64 {
     let goal = world.visits("a.test").len() + more;
     while world.visits("a.test").len() < goal {
@@ -205,7 +205,7 @@ fn f71_vector_each_refusal_doubles_the_delay_up_to_the_cap() {
 }
 
 #[test]
-fn f71_vector_a_quiet_window_halves_what_is_left_and_refusals_lead_back() {
+fn f71_vector_a_quiet_window_halves_the_remaining_delay_and_refusals_restore_it() {
     let (mut world, refuses) = vector(0.0, |_| {});
     assert_eq!(answered(&mut world, 4), 8.0);
     refuses.set(false);
@@ -221,7 +221,7 @@ fn f71_vector_a_quiet_window_halves_what_is_left_and_refusals_lead_back() {
 }
 
 #[test]
-fn f71_vector_long_quiet_leads_back_to_the_base() {
+fn f71_vector_long_quiet_restores_the_base() {
     for (refusals, quiet) in [(1, 600.0), (4, 6000.0)] {
         let (mut world, refuses) = vector(0.5, |_| {});
         answered(&mut world, refusals);
@@ -232,7 +232,7 @@ fn f71_vector_long_quiet_leads_back_to_the_base() {
 }
 
 #[test]
-fn f71_vector_a_third_waits_for_one_of_two_places_and_a_raise_wakes_it() {
+fn f71_vector_a_third_request_waits_for_one_of_two_slots_and_a_raise_wakes_it() {
     let mut world = World::new(pace(2, 0.0, 0.0));
     let lane = world.origin("a.test", script([]));
     world.queue(lane, 4, page(10.0));
@@ -248,7 +248,7 @@ fn f71_vector_a_third_waits_for_one_of_two_places_and_a_raise_wakes_it() {
 }
 
 #[test]
-fn f71_vector_what_the_program_says_itself_is_not_capped() {
+fn f71_vector_a_hold_set_by_the_program_is_not_capped() {
     let (mut world, refuses) = vector(0.0, |settings| {
         settings.default.backoff.max_delay = secs(10.0);
     });
@@ -260,7 +260,7 @@ fn f71_vector_what_the_program_says_itself_is_not_capped() {
 }
 
 #[test]
-fn f71_vector_a_third_partys_minimum_is_only_raised() {
+fn f71_vector_a_third_partys_minimum_only_rises() {
     let mut world = World::new(pace(1, 0.0, 0.0));
     let lane = world.lane(&["a.test"]);
     for (asked, gap) in [(5.0, 5.0), (2.0, 5.0), (8.0, 8.0)] {

@@ -1,52 +1,53 @@
-//! A simulated origin and the requests that go there, in virtual time.
+//! A simulated origin and its requests, in virtual time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::Duration;
 
+use crate::base::ids::LaneId;
+use crate::base::ids::ScopeSet;
 use crate::base::time::Instant;
 use crate::fetch::failure::FailureKind;
-use crate::throttle::engine::{Grant, LaneId, Throttle, TicketId};
-use crate::throttle::scope::ScopeSet;
+use crate::throttle::engine::{Grant, Throttle, TicketId};
 use crate::throttle::settings::{Jitter, ScopeSettings, Settings};
 use crate::throttle::signal::{Ending, Feedback, Signal};
 
-/// Lanes with requests queued, set-up times and page times, and what the origins saw.
+/// Lanes with queued requests, set-up times and page times, and the origins' observations.
 pub(super) struct World {
     pub throttle: Throttle,
     pub now: Instant,
     pub queued: BTreeMap<u32, VecDeque<Page>>,
-    pub happens: BinaryHeap<Reverse<(Instant, u64, Happens)>>,
+    pub events: BinaryHeap<Reverse<(Instant, u64, Event)>>,
     pub tickets: BTreeMap<u64, Exchange>,
     pub next: u64,
-    /// Per lane: when each request was sent.
+    /// Send times of the requests of each lane.
     pub sent: BTreeMap<u32, Vec<Instant>>,
-    /// Per scope name: in flight now, and at most.
+    /// Per scope name: requests in flight now and at most.
     pub in_flight: BTreeMap<String, (u32, u32)>,
     pub total: (u32, u32),
-    /// Which origin a lane's requests go to, where it has a policy.
+    /// The origin of a lane's requests, if it has a policy.
     origins: BTreeMap<u32, String>,
     policies: BTreeMap<String, Policy>,
-    /// Per origin with a policy: its visits in their order.
+    /// Per origin with a policy: its visits in order.
     visits: BTreeMap<String, Vec<Visit>>,
 }
 
-/// A request as the origin would answer it if it had no policy.
+/// A request with the answer of an origin without a policy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page {
     pub setup: Duration,
     pub takes: Duration,
     pub status: u16,
-    /// Its connection cannot be made.
+    /// Its connection cannot be established.
     pub fails_setup: bool,
     pub failure: Option<FailureKind>,
-    /// What it is expected to cost each of its scopes.
+    /// Its expected cost in each of its scopes.
     pub cost: f64,
-    /// Its place in the first of its scopes, once it is at the origin.
+    /// Its slot in the first of its scopes, once it has arrived at the origin.
     pub slot: u16,
 }
 
-/// A request under way.
+/// A request in progress.
 pub(super) struct Exchange {
     ticket: TicketId,
     lane: LaneId,
@@ -55,20 +56,20 @@ pub(super) struct Exchange {
     reply: Option<Reply>,
 }
 
-/// What an origin answers.
+/// An answer of an origin.
 #[derive(Clone, Debug)]
 pub(super) struct Reply {
     pub signal: Signal,
-    /// From the request's departure to the final head, or to the failure in place of one.
+    /// Time from the request's departure to the final head, or to the failure in place of one.
     pub takes: Duration,
     /// The body breaks off.
     pub breaks: bool,
 }
 
-/// How an origin answers: asked when a request is there, with how many were before it.
+/// Answers of an origin: called when a request arrives, with the number of earlier ones.
 pub(super) type Policy = Box<dyn FnMut(Instant, usize, Page) -> Reply>;
 
-/// A request at an origin with a policy.
+/// A request that arrived at an origin with a policy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Visit {
     pub at: Instant,
@@ -77,7 +78,7 @@ pub(super) struct Visit {
 }
 
 impl Reply {
-    /// A status, after so many seconds.
+    /// A status after this many seconds.
     pub fn new(status: u16, takes: f64) -> Self {
         Reply {
             signal: Signal {
@@ -89,7 +90,7 @@ impl Reply {
         }
     }
 
-    /// What the page says of itself.
+    /// The answer that the page describes.
     pub fn of(page: Page) -> Self {
         let mut reply = Reply::new(page.status, page.takes.as_secs_f64());
         if page.failure == Some(FailureKind::Truncated) {
@@ -106,25 +107,25 @@ impl Reply {
         self
     }
 
-    /// The server's count begins anew after so long.
+    /// The server's window restarts after this many seconds.
     pub fn reset(mut self, seconds: f64) -> Self {
         self.signal.rate_limit_reset = Some(secs(seconds));
         self
     }
 
-    /// Nothing remains until then.
+    /// The quota is used up, and restarts after this many seconds.
     pub fn exhausted(mut self, seconds: f64) -> Self {
         self.signal.rate_limit_exhausted = true;
         self.reset(seconds)
     }
 
-    pub fn says(mut self, feedback: Feedback) -> Self {
+    pub fn feedback(mut self, feedback: Feedback) -> Self {
         self.signal.feedback.push(feedback);
         self
     }
 }
 
-/// So many per second, and so many saved up; others get a 429 at once.
+/// A token bucket: `rate` per second and `burst` tokens; excess requests get a 429 at once.
 pub(super) fn bucket(rate: f64, burst: f64) -> Policy {
     let (mut level, mut counted) = (burst, Instant::START);
     Box::new(move |now, _, page| {
@@ -139,7 +140,7 @@ pub(super) fn bucket(rate: f64, burst: f64) -> Policy {
     })
 }
 
-/// These replies in their order, and then what each page says of itself.
+/// These replies in order, and then what each page describes.
 pub(super) fn script(replies: impl IntoIterator<Item = Reply>) -> Policy {
     let replies: Vec<Reply> = replies.into_iter().collect();
     Box::new(move |_, before, page| {
@@ -148,7 +149,7 @@ pub(super) fn script(replies: impl IntoIterator<Item = Reply>) -> Policy {
     })
 }
 
-/// A status until a moment; then what each page says of itself.
+/// A status until `end`; then what each page describes.
 pub(super) fn until(end: Instant, status: u16) -> Policy {
     Box::new(move |now, _, page| match now < end {
         true => Reply::new(status, page.takes.as_secs_f64()),
@@ -157,7 +158,7 @@ pub(super) fn until(end: Instant, status: u16) -> Policy {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Happens {
+pub(super) enum Event {
     Ready(u64),
     Answered(u64),
     Offered(u32),
@@ -168,13 +169,13 @@ impl World {
         World::seeded(settings, 7)
     }
 
-    /// One whose throttle draws other jitter.
+    /// A world with another jitter seed.
     pub fn seeded(settings: Settings, seed: u64) -> Self {
         World {
             throttle: Throttle::new(settings, seed, Instant::START),
             now: Instant::START,
             queued: BTreeMap::new(),
-            happens: BinaryHeap::new(),
+            events: BinaryHeap::new(),
             tickets: BTreeMap::new(),
             next: 0,
             sent: BTreeMap::new(),
@@ -193,32 +194,32 @@ impl World {
         lane
     }
 
-    /// Sends a lane's requests to an origin of this name, which answers so from now on.
+    /// Sends a lane's requests to an origin of this name with this policy from now on.
     pub fn serve(&mut self, lane: LaneId, origin: &str, policy: Policy) {
         self.origins.insert(lane.0, origin.to_owned());
         self.policies.insert(origin.to_owned(), policy);
     }
 
     /// A new lane to an origin that has a policy.
-    pub fn again(&mut self, name: &str) -> LaneId {
+    pub fn lane_again(&mut self, name: &str) -> LaneId {
         let lane = self.lane(&[name]);
         self.origins.insert(lane.0, name.to_owned());
         lane
     }
 
-    /// Closes a lane: nothing is left to send there.
+    /// Closes a lane without queued requests.
     pub fn leave(&mut self, lane: LaneId) {
         self.throttle.close_lane(lane, self.now);
         self.sent.remove(&lane.0);
     }
 
-    /// What an origin with a policy saw.
+    /// The visits at an origin with a policy.
     pub fn visits(&self, origin: &str) -> &[Visit] {
         self.visits.get(origin).map_or(&[], Vec::as_slice)
     }
 
-    /// Its refusals from one moment to another, as rounds: refusals less than `apart` after one
-    /// another are one.
+    /// Number of rounds of refusals between two times: refusals less than `apart` seconds after one
+    /// another are one round.
     pub fn rounds(&self, origin: &str, from: Instant, to: Instant, apart: f64) -> usize {
         let refused = |visit: &&Visit| visit.status != Some(200);
         let within = |visit: &&Visit| visit.at >= from && visit.at < to;
@@ -239,7 +240,7 @@ impl World {
         visits.map(|visit| seconds(visit.at)).collect()
     }
 
-    /// How many it served from one moment to another.
+    /// Number of requests served between two times.
     pub fn served(&self, origin: &str, from: Instant, to: Instant) -> usize {
         let served = |visit: &&Visit| visit.status == Some(200);
         let within = |visit: &&Visit| visit.at >= from && visit.at < to;
@@ -271,7 +272,7 @@ impl World {
         self.throttle.offer(lane, self.now);
     }
 
-    /// Says what the lane's next request is expected to cost.
+    /// Sets the expected cost of the lane's next request.
     fn expect(&mut self, lane: LaneId) {
         let front = self.queued.get(&lane.0).and_then(|queue| queue.front());
         let Some(cost) = front.map(|page| page.cost) else {
@@ -286,12 +287,12 @@ impl World {
         self.throttle.expect(lane, &costs, self.now);
     }
 
-    pub fn later(&mut self, at: Instant, what: Happens) {
+    pub fn later(&mut self, at: Instant, what: Event) {
         self.next += 1;
-        self.happens.push(Reverse((at, self.next, what)));
+        self.events.push(Reverse((at, self.next, what)));
     }
 
-    /// Lets everything happen up to `end`; gives the number of times it woke.
+    /// Runs everything up to `end`; returns the number of wake-ups.
     pub fn run(&mut self, end: Instant) -> usize {
         let mut turns = 0;
         loop {
@@ -299,19 +300,19 @@ impl World {
                 self.granted(grant);
             }
             let wheel = self.throttle.next_wake();
-            let happens = self.happens.peek().map(|Reverse((at, ..))| *at);
-            let next = [wheel, happens].into_iter().flatten().min();
+            let events = self.events.peek().map(|Reverse((at, ..))| *at);
+            let next = [wheel, events].into_iter().flatten().min();
             let Some(next) = next.filter(|at| *at <= end) else {
                 self.now = end;
                 return turns;
             };
             turns += 1;
             self.now = self.now.max(next);
-            while let Some(Reverse((at, _, what))) = self.happens.peek().copied()
+            while let Some(Reverse((at, _, what))) = self.events.peek().copied()
                 && at <= self.now
             {
-                self.happens.pop();
-                self.happened(what);
+                self.events.pop();
+                self.on_event(what);
             }
         }
     }
@@ -335,7 +336,7 @@ impl World {
                     reply: None,
                 };
                 self.tickets.insert(id, exchange);
-                self.later(self.now + page.setup, Happens::Ready(id));
+                self.later(self.now + page.setup, Event::Ready(id));
             }
             Grant::Depart(ticket) => {
                 let (&id, exchange) = self
@@ -350,7 +351,7 @@ impl World {
                 self.count(ticket, 1);
                 let slot = self.throttle.slot_of(ticket);
                 let reply = self.visit(lane, Page { slot, ..page });
-                self.later(self.now + reply.takes, Happens::Answered(id));
+                self.later(self.now + reply.takes, Event::Answered(id));
                 let exchange = self.tickets.get_mut(&id).expect("it is under way");
                 exchange.reply = Some(reply);
             }
@@ -372,9 +373,9 @@ impl World {
         reply
     }
 
-    fn happened(&mut self, what: Happens) {
+    fn on_event(&mut self, what: Event) {
         match what {
-            Happens::Ready(id) => {
+            Event::Ready(id) => {
                 let exchange = &self.tickets[&id];
                 let (ticket, page, started) = (exchange.ticket, exchange.page, exchange.started);
                 if page.fails_setup {
@@ -392,7 +393,7 @@ impl World {
                     self.throttle.ready(ticket, Some(page.setup), self.now);
                 }
             }
-            Happens::Answered(id) => {
+            Event::Answered(id) => {
                 let exchange = self.tickets.remove(&id).expect("in flight");
                 let (ticket, reply) = (exchange.ticket, exchange.reply.expect("answered"));
                 let signal = Signal {
@@ -403,7 +404,7 @@ impl World {
                 self.count(ticket, -1);
                 self.throttle.answer(ticket, id, &signal, self.now);
                 if reply.breaks || self.throttle.listens(ticket) {
-                    // Every page is another one.
+                    // Every page is different.
                     let ending = Ending {
                         failure: reply.breaks.then_some(FailureKind::Truncated),
                         took: Some(reply.takes),
@@ -415,7 +416,7 @@ impl World {
                 }
                 self.throttle.finish(ticket, self.now);
             }
-            Happens::Offered(lane) => self.throttle.offer(LaneId(lane), self.now),
+            Event::Offered(lane) => self.throttle.offer(LaneId(lane), self.now),
         }
     }
 
@@ -457,7 +458,7 @@ pub(super) fn seconds(at: Instant) -> f64 {
     at.saturating_since(Instant::START).as_secs_f64()
 }
 
-/// `None` where two lists of seconds are the same to the millisecond; else both.
+/// `None` if two lists of seconds agree to the millisecond; else both as text.
 pub(super) fn differ(seen: &[f64], expected: &[f64]) -> Option<String> {
     let same = seen.len() == expected.len()
         && seen.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-3);
@@ -484,7 +485,7 @@ pub(super) fn page(takes: f64) -> Page {
     }
 }
 
-/// A page that ends so.
+/// A page that ends with this failure.
 pub(super) fn failing(failure: FailureKind, takes: f64) -> Page {
     Page {
         failure: Some(failure),
@@ -492,7 +493,7 @@ pub(super) fn failing(failure: FailureKind, takes: f64) -> Page {
     }
 }
 
-/// Settings of one pace for all, without jitter.
+/// Settings with one pace for all scopes, without jitter.
 pub(super) fn pace(concurrency: u32, delay: f64, delay_per_slot: f64) -> Settings {
     Settings {
         default: ScopeSettings {

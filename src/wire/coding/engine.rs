@@ -1,4 +1,4 @@
-//! The libraries that undo one stream, behind one face.
+//! A common interface to the decompression libraries, for one stream.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use zstd::zstd_safe::{InBuffer, OutBuffer};
 
 use super::{Coding, CodingError};
 
-/// The libraries behind one face.
+/// A decompressor.
 pub(super) enum Engine {
     Inflate(Decompress),
     #[cfg(feature = "brotli")]
@@ -21,26 +21,26 @@ pub(super) enum Engine {
     Zstd(ZstdDecoder<'static>),
 }
 
-/// What one run came to.
-pub(super) struct Ran {
-    /// Bytes of input that were used up.
+/// Result of one run.
+pub(super) struct RunResult {
+    /// Bytes of input consumed.
     pub(super) used: usize,
-    /// Bytes that were put into the output.
+    /// Bytes of output written.
     pub(super) decoded: usize,
-    /// How the stream stands after them.
-    pub(super) turn: Turn,
+    /// State of the stream afterwards.
+    pub(super) state: StreamState,
 }
 
-/// How a stream stands.
+/// State of a stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
-    /// It goes on.
+pub(super) enum StreamState {
+    /// Not complete.
     More,
     /// It is complete.
     Ended,
     /// It is damaged.
     Broken,
-    /// It needs more memory than it may have.
+    /// It needs more memory than permitted.
     #[cfg(feature = "zstd")]
     Window,
 }
@@ -69,7 +69,7 @@ impl Engine {
         })
     }
 
-    /// Makes ready for a stream that begins so; false where none does.
+    /// Prepares for a stream with these first bytes; returns `false` if no stream starts like that.
     pub(super) fn begin(&mut self, coding: Coding, magic: [u8; 4]) -> bool {
         match (self, coding, magic) {
             (Engine::Inflate(inflate), Coding::Deflate, _) => {
@@ -80,25 +80,25 @@ impl Engine {
                 *engine = Engine::Inflate(Decompress::new_gzip(DEFLATE_WINDOW_LOG));
                 true
             }
-            // A frame, or one to be skipped; the decoder starts over by itself.
+            // A frame or a skippable frame; the decoder resets itself.
             (_, Coding::Zstd, [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18]) => true,
             _ => false,
         }
     }
 
-    /// Decodes some of `input` into `output`: as much as there is, or as fits.
-    pub(super) fn run(&mut self, input: &[u8], output: &mut [u8]) -> Ran {
+    /// Decodes `input` into `output` until one of them is used up.
+    pub(super) fn run(&mut self, input: &[u8], output: &mut [u8]) -> RunResult {
         match self {
             Engine::Inflate(inflate) => {
                 let before = (inflate.total_in(), inflate.total_out());
                 let status = inflate.decompress(input, output, FlushDecompress::None);
-                Ran {
+                RunResult {
                     used: (inflate.total_in() - before.0) as usize,
                     decoded: (inflate.total_out() - before.1) as usize,
-                    turn: match status {
-                        Ok(Status::Ok | Status::BufError) => Turn::More,
-                        Ok(Status::StreamEnd) => Turn::Ended,
-                        Err(_) => Turn::Broken,
+                    state: match status {
+                        Ok(Status::Ok | Status::BufError) => StreamState::More,
+                        Ok(Status::StreamEnd) => StreamState::Ended,
+                        Err(_) => StreamState::Broken,
                     },
                 }
             }
@@ -116,13 +116,15 @@ impl Engine {
                     &mut total,
                     state,
                 );
-                Ran {
+                RunResult {
                     used,
                     decoded,
-                    turn: match result {
-                        BrotliResult::NeedsMoreInput | BrotliResult::NeedsMoreOutput => Turn::More,
-                        BrotliResult::ResultSuccess => Turn::Ended,
-                        BrotliResult::ResultFailure => Turn::Broken,
+                    state: match result {
+                        BrotliResult::NeedsMoreInput | BrotliResult::NeedsMoreOutput => {
+                            StreamState::More
+                        }
+                        BrotliResult::ResultSuccess => StreamState::Ended,
+                        BrotliResult::ResultFailure => StreamState::Broken,
                     },
                 }
             }
@@ -130,45 +132,48 @@ impl Engine {
             Engine::Zstd(decoder) => {
                 let mut source = InBuffer::around(input);
                 let mut target = OutBuffer::around(output);
-                let turn = match decoder.run(&mut source, &mut target) {
-                    Ok(0) => Turn::Ended,
-                    Ok(_) => Turn::More,
-                    // The library tells its errors apart by their text alone.
-                    Err(error) if error.to_string().contains("too much memory") => Turn::Window,
-                    Err(_) => Turn::Broken,
+                let state = match decoder.run(&mut source, &mut target) {
+                    Ok(0) => StreamState::Ended,
+                    Ok(_) => StreamState::More,
+                    // The library distinguishes its errors only by their text.
+                    Err(error) if error.to_string().contains("too much memory") => {
+                        StreamState::Window
+                    }
+                    Err(_) => StreamState::Broken,
                 };
-                Ran {
+                RunResult {
                     used: source.pos(),
                     decoded: target.pos(),
-                    turn,
+                    state,
                 }
             }
         }
     }
 }
 
-/// RFC 1950 section 2.2: method 8, a window of at most 32 KiB, and a check over both bytes.
+/// The zlib header of RFC 1950 section 2.2: method 8, a window of at most 32 KiB, and a check of
+/// both bytes.
 fn is_zlib(magic: [u8; 4]) -> bool {
     magic[0] & 0x0f == 8
         && magic[0] >> 4 <= 7
         && u16::from_be_bytes([magic[0], magic[1]]).is_multiple_of(31)
 }
 
-/// Bytes as gzip writes them, one member without a time or a name: the same bytes every time.
+/// Compresses with gzip: one member without time and name, so that the result is deterministic.
 pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), Compression::default());
-    io::Write::write_all(&mut encoder, bytes).expect("a vector takes every byte");
-    encoder.finish().expect("a vector takes every byte")
+    io::Write::write_all(&mut encoder, bytes).expect("writing to a Vec does not fail");
+    encoder.finish().expect("writing to a Vec does not fail")
 }
 
 /// log2 of deflate's largest window.
 const DEFLATE_WINDOW_LOG: u8 = 15;
 
-/// log2 of the largest zstd window that RFC 9659 lets a content coding use.
+/// log2 of the largest zstd window that RFC 9659 permits for a content coding.
 #[cfg(feature = "zstd")]
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
-/// Encoders, for tests: they come in through the same door.
+/// Encoders for tests; they are here because this file imports the libraries.
 #[cfg(test)]
 pub(super) mod encode {
     use std::io::Write;
@@ -203,14 +208,14 @@ pub(super) mod encode {
         encoder.finish().unwrap()
     }
 
-    /// Brotli's stored form: a window of 64 KiB, uncompressed meta-blocks, an empty last one
+    /// Brotli's stored form: a window of 64 KiB, uncompressed meta-blocks, and an empty last one
     /// (RFC 7932 section 9.2).
     #[cfg(feature = "brotli")]
     pub(crate) fn brotli(bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         for (index, piece) in bytes.chunks(1 << 16).enumerate() {
             let length = (piece.len() - 1) as u32;
-            // Not last, four nibbles, the length less one, uncompressed.
+            // Flags: not last, four nibbles, length minus one, uncompressed.
             let header = length << 3 | 1 << 19;
             let bits = if index == 0 { header << 1 } else { header };
             out.extend_from_slice(&bits.to_le_bytes()[..3]);

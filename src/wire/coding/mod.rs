@@ -1,7 +1,7 @@
-//! Content codings undone in bounded steps: gzip, deflate, br and zstd, also stacked.
+//! Decodes content codings in bounded steps: gzip, deflate, br and zstd, also nested.
 //!
-//! `br` needs the feature `brotli`, `zstd` the feature of that name. What this build cannot undo it
-//! does not ask for ([`ACCEPT_ENCODING`]), and refuses by name ([`CodingError::Absent`]).
+//! `br` requires the feature `brotli`, `zstd` the feature `zstd`. Codings that this build cannot
+//! decode are not requested ([`ACCEPT_ENCODING`]), and rejected with [`CodingError::Absent`].
 
 mod engine;
 
@@ -9,21 +9,21 @@ use std::ops::Range;
 
 pub use engine::gzip;
 
-use engine::{Engine, Turn};
+use engine::{Engine, StreamState};
 
-/// How much a body may become.
+/// Limits of a decoded body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Bytes of decoded body; what is beyond is cut, which is no error.
+    /// Maximum size of the decoded body in bytes; a larger one is cut, which is not an error.
     pub bytes_max: u64,
-    /// Decoded bytes per coded byte, looked at once 1 MiB has been decoded, and in each layer of
-    /// a stack.
+    /// Maximum ratio of decoded to coded bytes, checked after 1 MiB was decoded, in each layer of
+    /// nested codings.
     pub ratio_max: u64,
 }
 
 impl Default for Budget {
-    /// 10 MiB, as `DOWNLOAD_MAXSIZE`; 200 to 1, several times what the most repetitive pages
-    /// reach, and a fifth of what deflate makes of zeros.
+    /// 10 MiB, as `DOWNLOAD_MAXSIZE`; 200 to 1, several times the ratio of the most repetitive
+    /// pages, and a fifth of what deflate reaches with zeros.
     fn default() -> Self {
         Budget {
             bytes_max: 10 << 20,
@@ -32,23 +32,23 @@ impl Default for Budget {
     }
 }
 
-/// What a [`Decoder`] is ready for after some input.
+/// State of a [`Decoder`] after some input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// More input.
+    /// It needs more input.
     More,
-    /// Nothing more: the body was cut at the budget's bytes, and what fits is kept.
+    /// It needs no more input: the body was cut at the budget's size.
     Full,
-    /// Nothing before it is asked again, by the same call: it has decoded as much as was asked for.
+    /// The requested amount was decoded: repeat the call to continue, before more input.
     Paused,
 }
 
-/// The content codings we undo (RFC 9110 section 8.4.1, RFC 7932, RFC 8878).
+/// The supported content codings (RFC 9110 section 8.4.1, RFC 7932, RFC 8878).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
     /// `gzip`, `x-gzip`.
     Gzip,
-    /// `deflate`: zlib, or raw as some servers have it.
+    /// `deflate`: zlib, or raw deflate, which some servers send.
     Deflate,
     /// `br`.
     Brotli,
@@ -56,19 +56,19 @@ pub enum Coding {
     Zstd,
 }
 
-/// Why a body cannot be decoded (further). What was decoded before stays valid.
+/// Why a body cannot be decoded (further). The output so far stays valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodingError {
-    /// A coding we do not know. The body may still be of use as it came.
+    /// Unknown content coding. The undecoded body may still be useful.
     #[error("unknown content coding {0:?}")]
     Unknown(String),
-    /// A coding that this build of the library cannot undo. The body may still be of use as it
-    /// came.
+    /// A coding that this build of the library does not include. The undecoded body may still be
+    /// useful.
     #[error("content coding {} needs a feature that is off: {}", .0.name(), .0.feature())]
     Absent(Coding),
-    /// More codings over each other than three.
-    #[error("more than {CODINGS_MAX} content codings over each other")]
+    /// More than three nested codings.
+    #[error("more than {CODINGS_MAX} nested content codings")]
     TooMany,
     /// The bytes are not of this coding, or damaged.
     #[error("the {} stream is broken", .0.name())]
@@ -76,7 +76,7 @@ pub enum CodingError {
     /// The body ended within the coded stream.
     #[error("the {} stream ends too early", .0.name())]
     Truncated(Coding),
-    /// A zstd frame needs a larger window than 8 MiB.
+    /// A zstd frame requires a window larger than 8 MiB.
     #[error("a zstd frame needs a window larger than 8 MiB")]
     Window,
     /// The body expands beyond the budget's ratio.
@@ -84,14 +84,14 @@ pub enum CodingError {
     Bomb,
 }
 
-/// Undoes a body's content codings, piece by piece.
+/// Decodes a body's content codings, piece by piece.
 ///
 /// Memory is bounded by the codings' windows (32 KiB for deflate, 16 MiB for br, 8 MiB for zstd)
-/// and a scratch buffer per layer, whatever the input; one step decodes at most 16 KiB.
-/// Bytes after the end of a coded stream are ignored, as browsers do, unless they begin
-/// another gzip member or zstd frame.
+/// and a scratch buffer per layer, for any input; one step decodes at most 16 KiB. Bytes after the
+/// end of a coded stream are ignored, as in browsers, unless they start another gzip member or zstd
+/// frame.
 pub struct Decoder {
-    /// The outermost coding first.
+    /// Starting with the outermost coding.
     layers: Vec<Layer>,
     meter: Meter,
     failed: Option<CodingError>,
@@ -99,7 +99,7 @@ pub struct Decoder {
 
 impl Decoder {
     /// A decoder for the values of Content-Encoding, all fields in order (RFC 9110 section 8.4).
-    /// No value, `identity` and the `none` of some servers mean that bytes pass as they are.
+    /// Without a value, or with `identity` or the non-standard `none`, bytes are copied.
     ///
     /// # Errors
     /// [`CodingError::Unknown`], [`CodingError::Absent`] and [`CodingError::TooMany`].
@@ -121,7 +121,7 @@ impl Decoder {
             }
             layers.push(Layer::new(coding)?);
         }
-        // They are listed in the order they were applied.
+        // They are listed in the order in which they were applied.
         layers.reverse();
         if let Some(layer) = layers.first_mut() {
             layer.is_outermost = true;
@@ -133,26 +133,26 @@ impl Decoder {
                 wire: 0,
                 kept: 0,
                 pause_at: u64::MAX,
-                has_begun_many: false,
+                started_many: false,
             },
             failed: None,
         })
     }
 
-    /// Whether bytes pass as they are.
+    /// Returns whether bytes are copied without decoding.
     pub fn is_identity(&self) -> bool {
         self.layers.is_empty()
     }
 
     /// Decodes a piece of the body and appends it to `out`.
     ///
-    /// Input that decodes to nothing (empty gzip members, say) costs no memory but has no end
-    /// here: bounding what comes on the wire is the caller's.
+    /// Input that decodes to nothing (such as empty gzip members) needs no memory but is not
+    /// limited here: the caller must limit the bytes on the wire.
     ///
     /// # Errors
-    /// The first error is returned again ever after. What was appended before is valid; after
-    /// [`CodingError::Bomb`] it is at most 1 MiB, or the ratio's share of what came. How much
-    /// comes out ahead of damage may depend on how the input was cut; nothing else does.
+    /// The first error is returned again by every later call. Output before it is valid; after
+    /// [`CodingError::Bomb`] it is at most 1 MiB, or the ratio's share of the input. Only the
+    /// amount of output before damage may depend on how the input was split.
     pub fn write(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<Progress, CodingError> {
         let mut input = input;
         loop {
@@ -163,8 +163,9 @@ impl Decoder {
         }
     }
 
-    /// The same, but stops once it has appended `bytes_max` bytes, however much the piece would become,
-    /// or has begun so many gzip members or zstd frames that others should have their turn: what is left of it is then in `input`, and some may be left in here though that is empty.
+    /// The same, but stops after it has appended `bytes_max` bytes, or has started so many gzip
+    /// members or zstd frames that it should yield: the rest of the piece is then in `input`, and
+    /// more output may be pending in the decoder even if `input` is empty.
     ///
     /// # Errors
     /// As [`Decoder::write`].
@@ -181,17 +182,17 @@ impl Decoder {
             return Ok(self.meter.progress());
         }
         self.meter.pause_at = self.meter.kept.saturating_add(bytes_max);
-        self.meter.has_begun_many = false;
+        self.meter.started_many = false;
         pump(&mut self.layers, input, out, &mut self.meter).inspect_err(|error| {
             self.failed = Some(error.clone());
         })
     }
 
-    /// The body has ended. No body at all is an empty one, whatever its codings.
+    /// Ends the body. A body without any bytes is empty, whatever its codings.
     ///
     /// # Errors
-    /// [`CodingError::Truncated`] where a coded stream is incomplete, or the error that
-    /// [`Decoder::write`] returned. A body that was cut at its budget is no error.
+    /// [`CodingError::Truncated`] if a coded stream is incomplete, or the error that
+    /// [`Decoder::write`] returned. A body that was cut at its budget is not an error.
     pub fn finish(&mut self) -> Result<(), CodingError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -225,16 +226,16 @@ impl Coding {
         }
     }
 
-    /// The feature that brings what undoes it.
+    /// The feature that includes its decoder.
     const fn feature(self) -> &'static str {
         match self {
-            Coding::Gzip | Coding::Deflate => "none, it is always there",
+            Coding::Gzip | Coding::Deflate => "none, it is always included",
             Coding::Brotli => "brotli",
             Coding::Zstd => "zstd",
         }
     }
 
-    /// The coding of a name, in any case; none where it stands for no coding.
+    /// The coding with a name, in any case; `None` for names that mean no coding.
     fn from_name(name: &[u8]) -> Result<Option<Self>, CodingError> {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         if name.is_empty() || is("identity") || is("none") {
@@ -255,7 +256,7 @@ impl Coding {
 }
 
 impl CodingError {
-    /// The stable name within `content_encoding`.
+    /// The stable code within `content_encoding`.
     pub const fn code(&self) -> &'static str {
         match self {
             CodingError::Unknown(_) => "unknown",
@@ -268,24 +269,24 @@ impl CodingError {
         }
     }
 
-    /// Whether another try may end otherwise: what was cut off may come whole.
+    /// Returns whether a retry may succeed: a truncated body may be complete the next time.
     pub const fn is_retryable(&self) -> bool {
         matches!(self, CodingError::Truncated(_))
     }
 }
 
-/// What came in and what went out, against the budget.
+/// Counts input and output against the budget.
 struct Meter {
     budget: Budget,
-    /// Coded bytes that were used up: what is decoded is weighed against these, not against what
-    /// happens to have arrived.
+    /// Coded bytes consumed: the ratio is computed from these, not from all bytes that have
+    /// arrived.
     wire: u64,
-    /// Decoded bytes, what was cut included.
+    /// Decoded bytes, including those that were cut.
     kept: u64,
-    /// How many of these are asked for until now.
+    /// The requested total of these.
     pause_at: u64,
-    /// It paused because a layer has begun many streams.
-    has_begun_many: bool,
+    /// It paused because a layer has started many streams.
+    started_many: bool,
 }
 
 impl Meter {
@@ -294,10 +295,10 @@ impl Meter {
     }
 
     fn is_paused(&self) -> bool {
-        self.kept >= self.pause_at || self.has_begun_many
+        self.kept >= self.pause_at || self.started_many
     }
 
-    /// Appends what fits of as much as is asked for, which it takes.
+    /// Appends as much of `bytes` as the budget and the request permit, and advances it.
     fn keep(&mut self, bytes: &mut &[u8], out: &mut Vec<u8>) -> Progress {
         let within = |room: u64| usize::try_from(room).unwrap_or(usize::MAX);
         let asked = bytes.len().min(within(self.pause_at - self.kept));
@@ -319,7 +320,7 @@ impl Meter {
         }
     }
 
-    /// Every layer answers for its own output: a bomb within a stack need not show at its end.
+    /// Checks the ratio of one layer: a bomb in nested codings need not show in the final output.
     fn weigh(&self, decoded: u64) -> Result<(), CodingError> {
         let allowed = self.wire.saturating_mul(self.budget.ratio_max);
         if decoded > RATIO_FREE_BYTES && decoded > allowed {
@@ -329,7 +330,7 @@ impl Meter {
     }
 }
 
-/// Drives a piece through the layers, a step of the outermost at a time.
+/// Passes a piece through the layers, one step of the outermost at a time.
 fn pump(
     layers: &mut [Layer],
     input: &mut &[u8],
@@ -343,16 +344,16 @@ fn pump(
         return Ok(meter.keep(input, out));
     };
     loop {
-        // What was left when it paused goes on first; the layers within may have something, too.
+        // Continues with what was left at the pause; inner layers may have output pending, too.
         let mut rest = &layer.scratch[layer.left.clone()];
         let progress = pump(inner, &mut rest, out, meter)?;
         layer.left.start = layer.left.end - rest.len();
         if progress != Progress::More {
             return Ok(progress);
         }
-        if layer.begun >= STREAMS_AT_ONCE {
-            layer.begun = 0;
-            meter.has_begun_many = true;
+        if layer.started >= STREAMS_AT_ONCE {
+            layer.started = 0;
+            meter.started_many = true;
             return Ok(Progress::Paused);
         }
         let before = input.len();
@@ -369,38 +370,38 @@ fn pump(
     }
 }
 
-/// One coding being undone.
+/// One coding being decoded.
 struct Layer {
     coding: Coding,
     engine: Engine,
-    place: Place,
+    position: Position,
     scratch: Box<[u8]>,
-    /// What of it has not been handed on.
+    /// The part of the scratch buffer that was not passed on yet.
     left: Range<usize>,
-    /// Bytes it has decoded.
+    /// Bytes decoded so far.
     decoded: u64,
-    /// It reads what came on the wire.
+    /// Its input comes from the wire.
     is_outermost: bool,
-    /// Streams behind the first that it has begun since it last paused.
-    begun: u32,
+    /// Number of streams after the first one started since the last pause.
+    started: u32,
 }
 
-/// Where in a coded body we are.
-enum Place {
-    /// Nothing has come.
+/// Position in a coded body.
+enum Position {
+    /// Before the first byte.
     Start,
-    /// In a stream.
+    /// Within a stream.
     Within,
-    /// Before a stream whose first bytes decide: what kind of deflate it is, or whether it is
+    /// Before a stream whose first bytes decide which kind of deflate it is, or whether it is
     /// another member or frame at all.
     Between {
         first: bool,
         magic: [u8; 4],
         len: usize,
     },
-    /// Past the end; what follows is ignored.
+    /// After the end; further input is ignored.
     Over,
-    /// At the damage.
+    /// At damaged data.
     Failed(CodingError),
 }
 
@@ -409,48 +410,48 @@ impl Layer {
         Ok(Layer {
             coding,
             engine: Engine::new(coding)?,
-            place: Place::Start,
+            position: Position::Start,
             scratch: vec![0; STEP_BYTES].into_boxed_slice(),
             left: 0..0,
             decoded: 0,
             is_outermost: false,
-            begun: 0,
+            started: 0,
         })
     }
 
-    /// Whether the body may end here.
+    /// Returns whether the body may end here.
     fn may_end(&self) -> bool {
-        match self.place {
-            Place::Start | Place::Over => true,
-            Place::Within | Place::Failed(_) => false,
-            Place::Between { first, .. } => !first,
+        match self.position {
+            Position::Start | Position::Over => true,
+            Position::Within | Position::Failed(_) => false,
+            Position::Between { first, .. } => !first,
         }
     }
 
-    /// Whether the next step says what is wrong.
+    /// Returns whether the next step reports an error.
     fn has_failed(&self) -> bool {
-        matches!(self.place, Place::Failed(_))
+        matches!(self.position, Position::Failed(_))
     }
 
-    /// Decodes into the scratch buffer, using up some of `input`; says how many bytes. Nothing
-    /// decoded and nothing left means that more input is needed.
+    /// Decodes some of `input` into the scratch buffer; returns the number of bytes. If nothing was
+    /// decoded and nothing is left, more input is needed.
     fn step(&mut self, input: &mut &[u8]) -> Result<usize, CodingError> {
-        match &mut self.place {
-            Place::Over => {
+        match &mut self.position {
+            Position::Over => {
                 *input = &[];
                 Ok(0)
             }
-            Place::Start if input.is_empty() => Ok(0),
-            Place::Start => {
-                self.place = match self.coding {
-                    Coding::Deflate => Place::between(true),
-                    _ => Place::Within,
+            Position::Start if input.is_empty() => Ok(0),
+            Position::Start => {
+                self.position = match self.coding {
+                    Coding::Deflate => Position::between(true),
+                    _ => Position::Within,
                 };
                 Ok(0)
             }
-            Place::Within => self.run(input),
-            Place::Failed(error) => Err(error.clone()),
-            Place::Between { magic, len, .. } => {
+            Position::Within => self.run(input),
+            Position::Failed(error) => Err(error.clone()),
+            Position::Between { magic, len, .. } => {
                 let wanted = match self.coding {
                     Coding::Zstd => 4,
                     _ => 2,
@@ -464,11 +465,11 @@ impl Layer {
                 }
                 let magic = *magic;
                 if !self.engine.begin(self.coding, magic) {
-                    self.place = Place::Over;
+                    self.position = Position::Over;
                     return Ok(0);
                 }
-                self.place = Place::Within;
-                self.begun += 1;
+                self.position = Position::Within;
+                self.started += 1;
                 self.run(&mut &magic[..wanted])
             }
         }
@@ -478,27 +479,29 @@ impl Layer {
         let ran = self.engine.run(input, &mut self.scratch);
         let stuck = ran.used == 0 && ran.decoded == 0 && !input.is_empty();
         *input = &input[ran.used..];
-        match ran.turn {
-            Turn::More if stuck => return Err(CodingError::Broken(self.coding)),
-            Turn::More => {}
-            Turn::Ended => {
-                self.place = match self.coding {
-                    Coding::Gzip | Coding::Zstd => Place::between(false),
-                    Coding::Deflate | Coding::Brotli => Place::Over,
+        match ran.state {
+            StreamState::More if stuck => return Err(CodingError::Broken(self.coding)),
+            StreamState::More => {}
+            StreamState::Ended => {
+                self.position = match self.coding {
+                    Coding::Gzip | Coding::Zstd => Position::between(false),
+                    Coding::Deflate | Coding::Brotli => Position::Over,
                 }
             }
-            // What was decoded ahead of the damage is handed on first.
-            Turn::Broken => self.place = Place::Failed(CodingError::Broken(self.coding)),
+            // The output before the damage is passed on first.
+            StreamState::Broken => {
+                self.position = Position::Failed(CodingError::Broken(self.coding))
+            }
             #[cfg(feature = "zstd")]
-            Turn::Window => self.place = Place::Failed(CodingError::Window),
+            StreamState::Window => self.position = Position::Failed(CodingError::Window),
         }
         Ok(ran.decoded)
     }
 }
 
-impl Place {
+impl Position {
     fn between(first: bool) -> Self {
-        Place::Between {
+        Position::Between {
             first,
             magic: [0; 4],
             len: 0,
@@ -506,7 +509,7 @@ impl Place {
     }
 }
 
-/// What a request's Accept-Encoding says: the codings that this build can undo.
+/// The value of Accept-Encoding: the codings that this build can decode.
 pub const ACCEPT_ENCODING: &str = match (cfg!(feature = "brotli"), cfg!(feature = "zstd")) {
     (true, true) => "gzip, deflate, br, zstd",
     (true, false) => "gzip, deflate, br",
@@ -514,7 +517,7 @@ pub const ACCEPT_ENCODING: &str = match (cfg!(feature = "brotli"), cfg!(feature 
     (false, false) => "gzip, deflate",
 };
 
-/// The same, with zstd or without.
+/// The same, with or without zstd.
 pub const fn accept_encoding(zstd: bool) -> &'static str {
     match (zstd, cfg!(feature = "brotli")) {
         (true, _) => ACCEPT_ENCODING,
@@ -523,19 +526,19 @@ pub const fn accept_encoding(zstd: bool) -> &'static str {
     }
 }
 
-/// Codings over each other; the web has one, mistakes have two.
+/// Maximum number of nested codings; servers use one, or two by mistake.
 const CODINGS_MAX: usize = 3;
 
-/// Streams that are begun before it pauses: each takes some microseconds, however short it is.
+/// Streams started before the decoder pauses: each costs some microseconds, however short it is.
 const STREAMS_AT_ONCE: u32 = 16;
 
-/// Bytes that one step decodes at most.
+/// Maximum number of bytes decoded by one step.
 const STEP_BYTES: usize = 16 << 10;
 
-/// Decoded bytes below which no ratio is looked at.
+/// Decoded bytes below which the ratio is not checked.
 const RATIO_FREE_BYTES: u64 = 1 << 20;
 
-/// Bytes of an unknown coding's name that an error quotes.
+/// Bytes of an unknown coding's name that are quoted in the error.
 const NAME_BYTES_SHOWN: usize = 40;
 
 #[cfg(test)]

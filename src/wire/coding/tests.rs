@@ -1,4 +1,4 @@
-//! Bodies in every cut, damaged, endless, and too large.
+//! Bodies in every split, damaged, endless, and too large.
 
 use super::engine::encode;
 use super::*;
@@ -8,16 +8,16 @@ const TEXT: &[u8] = b"the web, the wheel, the weaver; the web, the wheel, the we
     the web, the wheel, the weaver; the web, the wheel, the weaver; \
     the web, the wheel, the weaver; the web, the wheel, the weaver; ";
 
-/// [`TEXT`] as the reference encoder writes it.
+/// [`TEXT`] as encoded by the reference encoder.
 #[cfg(feature = "brotli")]
 const TEXT_BR: &[u8] = b"\x1b\xff\x00\xf8\x8d\x94\xa9\xe3\x1b\x78\xc8\x52\x7d\xae\x84\x68\x46\
     \x97\xb1\xec\xa0\xcd\x42\x76\x99\x2d\x03\x78\x61\xa5\xf4\x38\xb7\x2e\xb9\x86\x26\x23";
 
-/// 8 MiB of zeros as the reference encoder writes them.
+/// 8 MiB of zeros as encoded by the reference encoder.
 #[cfg(feature = "brotli")]
 const ZEROS_BR: &[u8] = b"\x9b\xff\xff\x7f\xf8\x27\x00\xe2\xb1\x40\x20\xf7\xfe\x0f";
 
-/// What came of a body: what is kept, and how it ended.
+/// The decoded body and how it ended.
 type Decoded = (Vec<u8>, Result<Progress, CodingError>);
 
 fn decode<'a>(
@@ -38,7 +38,7 @@ fn decode<'a>(
                 assert_eq!(
                     decoder.write(piece, &mut out),
                     Err(error.clone()),
-                    "an error stays"
+                    "an error is permanent"
                 );
                 assert_eq!(decoder.finish(), Err(error.clone()));
                 return (out, Err(error));
@@ -48,7 +48,7 @@ fn decode<'a>(
     (out, decoder.finish().map(|()| last))
 }
 
-/// The same in every cut: whole, in two at each place, byte by byte.
+/// The same with every split: whole, in two parts, and byte by byte.
 fn decoded_with(codings: &str, body: &[u8], budget: Budget) -> Decoded {
     let whole = decode(codings, [body], budget);
     let places = (0..=body.len().min(300)).chain(body.len().saturating_sub(20)..=body.len());
@@ -66,7 +66,7 @@ fn decoded_with(codings: &str, body: &[u8], budget: Budget) -> Decoded {
     whole
 }
 
-/// The same, decoded as much at a time as is asked for.
+/// The same, decoded in portions of at most `bytes_max`.
 fn in_portions(codings: &str, body: &[u8], bytes_max: u64, budget: Budget) -> Decoded {
     let mut out = Vec::new();
     let mut decoder = match Decoder::new([codings.as_bytes()], budget) {
@@ -79,7 +79,7 @@ fn in_portions(codings: &str, body: &[u8], bytes_max: u64, budget: Budget) -> De
         let progress = decoder.write_some(&mut body, bytes_max, &mut out);
         assert!(
             (out.len() - before) as u64 <= bytes_max,
-            "more than was asked for"
+            "more than the requested amount"
         );
         match progress {
             Ok(Progress::Paused) => {}
@@ -89,14 +89,15 @@ fn in_portions(codings: &str, body: &[u8], bytes_max: u64, budget: Budget) -> De
     }
 }
 
-/// The same end and the same bytes; ahead of damage the libraries give what they have got to.
+/// Asserts the same end and the same bytes; before damage the libraries may return different
+/// amounts.
 fn assert_same(one: &Decoded, other: &Decoded) {
     assert_eq!(one.1, other.1);
     let same = match one.1 {
         Err(CodingError::Broken(_)) => one.0.starts_with(&other.0) || other.0.starts_with(&one.0),
         _ => one.0 == other.0,
     };
-    assert!(same, "the bytes depend on the cut");
+    assert!(same, "the bytes depend on the split");
 }
 
 fn check(codings: &str, body: &[u8], expected: &[u8]) {
@@ -109,7 +110,7 @@ fn check(codings: &str, body: &[u8], expected: &[u8]) {
     );
 }
 
-/// As [`check`], for bodies too long for every cut.
+/// As [`check`], for bodies too long to try every split.
 fn check_whole(codings: &str, body: &[u8], expected: &[u8]) {
     for step in [body.len(), 1, 7] {
         let (out, end) = decode(codings, body.chunks(step), Budget::default());
@@ -135,7 +136,7 @@ fn encoded(coding: Coding, bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Those that this build can undo.
+/// The codings included in this build.
 const ALL: &[Coding] = &[
     Coding::Gzip,
     Coding::Deflate,
@@ -146,7 +147,7 @@ const ALL: &[Coding] = &[
 ];
 
 #[test]
-fn every_coding_is_undone() {
+fn every_coding_is_decoded() {
     for coding in ALL {
         for text in [TEXT, b"x", b""] {
             check(coding.name(), &encoded(*coding, text), text);
@@ -157,7 +158,7 @@ fn every_coding_is_undone() {
 }
 
 #[test]
-fn a_coding_is_asked_for_or_refused_by_the_feature_that_it_needs() {
+fn a_coding_is_requested_or_rejected_by_its_feature() {
     let asked_for: Vec<&str> = ACCEPT_ENCODING.split(", ").collect();
     let undone: Vec<&str> = ALL.iter().map(|coding| coding.name()).collect();
     assert_eq!(asked_for, undone);
@@ -176,7 +177,7 @@ fn a_coding_is_asked_for_or_refused_by_the_feature_that_it_needs() {
 }
 
 #[test]
-fn no_coding_passes_bytes_as_they_are() {
+fn without_a_coding_bytes_are_copied() {
     for codings in ["", "identity", "none", " , Identity,"] {
         check(codings, TEXT, TEXT);
     }
@@ -238,7 +239,7 @@ fn zstd_may_have_several_frames() {
 }
 
 #[test]
-fn empty_members_and_frames_by_the_thousand_are_nothing() {
+fn thousands_of_empty_members_and_frames_decode_to_nothing() {
     for (coding, body) in [
         ("gzip", gzip(b"")),
         #[cfg(feature = "zstd")]
@@ -276,8 +277,8 @@ fn no_body_is_an_empty_body() {
 }
 
 #[test]
-fn a_cut_off_stream_is_named_and_what_came_is_kept() {
-    // Hard to compress, so that something comes out early.
+fn a_truncated_stream_is_an_error_and_keeps_its_output() {
+    // Hard to compress, so that there is output early.
     let noise: Vec<u8> = (0..300_000_u32)
         .map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8)
         .collect();
@@ -294,7 +295,7 @@ fn a_cut_off_stream_is_named_and_what_came_is_kept() {
 }
 
 #[test]
-fn the_layer_that_was_cut_off_is_named() {
+fn the_truncated_layer_is_named_in_the_error() {
     let inner = encode::zlib(TEXT);
     let body = gzip(&inner[..inner.len() - 1]);
     check_error(
@@ -310,7 +311,7 @@ fn a_damaged_stream_is_broken() {
         let rubbish = b"<html>\xff\xff\xff\xff this is no coded stream at all".repeat(4);
         check_error(coding.name(), &rubbish, CodingError::Broken(coding));
     }
-    // The checksum, and the length that is the last thing to come.
+    // The checksum, and the length, which comes last.
     for from_end in [5, 1] {
         let mut body = gzip(TEXT);
         let at = body.len() - from_end;
@@ -355,7 +356,7 @@ fn a_body_over_the_budget_is_cut_and_kept() {
 }
 
 #[test]
-fn a_cut_body_need_not_be_whole() {
+fn a_body_cut_at_its_budget_may_be_truncated() {
     let budget = Budget {
         bytes_max: 3,
         ..Budget::default()
@@ -365,7 +366,7 @@ fn a_cut_body_need_not_be_whole() {
     assert_eq!((&out[..], end), (&b"the"[..], Ok(Progress::Full)));
 }
 
-/// Feeds a bomb and says how large the output grew, and the room it took.
+/// Feeds a bomb and checks the size of the output and its capacity.
 fn check_bomb(codings: &str, bomb: &[u8], bytes_max: u64) {
     let budget = Budget {
         bytes_max,
@@ -379,7 +380,7 @@ fn check_bomb(codings: &str, bomb: &[u8], bytes_max: u64) {
 }
 
 #[test]
-fn a_bomb_ends_in_bounded_memory_under_its_name() {
+fn a_bomb_is_an_error_in_bounded_memory() {
     let zeros = vec![0; 8 << 20];
     check_bomb("gzip", &gzip(&zeros), u64::MAX);
     check_bomb("deflate", &encode::raw_deflate(&zeros), u64::MAX);
@@ -388,7 +389,7 @@ fn a_bomb_ends_in_bounded_memory_under_its_name() {
     #[cfg(feature = "zstd")]
     check_bomb("zstd", &encode::zstd(&zeros), u64::MAX);
     check_bomb("gzip, gzip", &gzip(&gzip(&zeros)), u64::MAX);
-    // What the budget would cut is a bomb all the same.
+    // A body that the budget would cut is a bomb as well.
     check_bomb("gzip", &gzip(&zeros), 2 << 20);
     #[cfg(feature = "brotli")]
     check_bomb("br", ZEROS_BR, 2 << 20);
@@ -396,21 +397,21 @@ fn a_bomb_ends_in_bounded_memory_under_its_name() {
 
 #[test]
 #[cfg(feature = "zstd")]
-fn a_bomb_inside_a_stack_is_seen_though_nothing_comes_out() {
-    // Skippable zstd frames: much in the middle, nothing at the end.
+fn a_bomb_in_an_inner_layer_is_detected_without_output() {
+    // Skippable zstd frames: a lot in the middle layer, no final output.
     let skipped = [&b"\x50\x2a\x4d\x18\0\0\x40\0"[..], &vec![0; 4 << 20]].concat();
     check_bomb("zstd, gzip", &gzip(&skipped), u64::MAX);
 }
 
 #[test]
-fn high_ratios_are_no_bomb_while_little_came_out() {
+fn a_high_ratio_with_little_output_is_no_bomb() {
     let zeros = vec![0; 1 << 20];
     let (out, end) = decode("gzip", [&gzip(&zeros)[..]], Budget::default());
     assert_eq!((out.len(), end), (1 << 20, Ok(Progress::More)));
 }
 
 #[test]
-fn what_a_few_bytes_become_comes_as_much_at_a_time_as_is_asked_for() {
+fn output_is_limited_to_the_requested_amount_per_call() {
     let zeros = vec![0; 4 << 20];
     let coded = gzip(&gzip(&zeros));
     assert!(coded.len() < 1 << 10, "{} bytes", coded.len());
@@ -434,7 +435,7 @@ fn what_a_few_bytes_become_comes_as_much_at_a_time_as_is_asked_for() {
 #[test]
 fn gzip_writes_the_same_bytes_every_time() {
     assert_eq!(gzip(TEXT), gzip(TEXT));
-    assert_eq!(gzip(TEXT)[4..8], [0; 4], "no time stands in it");
+    assert_eq!(gzip(TEXT)[4..8], [0; 4], "the header has no time");
 }
 
 mod random {
@@ -456,7 +457,7 @@ mod random {
         }
 
         #[test]
-        fn what_was_encoded_comes_back(body in prop::collection::vec(any::<u8>(), 0..100_000), which in 0..ALL.len(), step in 1_usize..9_000) {
+        fn encoded_bytes_are_decoded_to_the_original(body in prop::collection::vec(any::<u8>(), 0..100_000), which in 0..ALL.len(), step in 1_usize..9_000) {
             let coding = ALL[which];
             let coded = encoded(coding, &body);
             let (out, end) = decode(coding.name(), coded.chunks(step), Budget::default());
@@ -467,10 +468,10 @@ mod random {
 }
 
 #[test]
-fn many_streams_in_one_body_are_decoded_with_pauses_and_come_out_whole() {
+fn many_streams_in_one_body_are_decoded_with_pauses() {
     let member = [gzip(b""), gzip(b"x")].concat();
     let members = member.repeat(500);
-    let mut decoder = Decoder::new([&b"gzip"[..]], Budget::default()).expect("it is known");
+    let mut decoder = Decoder::new([&b"gzip"[..]], Budget::default()).expect("a known coding");
     let (mut input, mut out, mut pauses) = (&members[..], Vec::new(), 0);
     while decoder.write_some(&mut input, u64::MAX, &mut out) == Ok(Progress::Paused) {
         pauses += 1;

@@ -1,13 +1,13 @@
-//! Replies made by hand, honest and forged, for tests here and of the resolver.
+//! Builds valid and forged replies for tests here and of the resolver.
 
 use std::net::IpAddr;
 
-/// A reply being written. Records of the answer section come before those of the authority.
+/// A reply under construction. Answer records must be added before authority records.
 #[derive(Clone)]
 pub(crate) struct Forge(Vec<u8>);
 
 impl Forge {
-    /// An empty, honest reply: the query's id and question, exactly as they came.
+    /// An empty, valid reply: the query's id and question unchanged.
     pub(crate) fn reply_to(query: &[u8]) -> Self {
         let question_end = 12 + name_length(&query[12..]) + 4;
         let mut bytes = query[..question_end].to_vec();
@@ -36,7 +36,7 @@ impl Forge {
         self
     }
 
-    /// Folds the question to lower case, as careless servers do.
+    /// Converts the question to lower case, as some servers do.
     pub(crate) fn folded(mut self) -> Self {
         let end = 12 + name_length(&self.0[12..]);
         self.0[12..end].make_ascii_lowercase();
@@ -66,7 +66,7 @@ impl Forge {
         self.record(8, owner, 2, 60, &wire_name(target))
     }
 
-    /// Any record; `count` is the place of its section's count in the header.
+    /// Any record; `count` is the offset of its section's count in the header.
     pub(crate) fn record(
         mut self,
         count: usize,
@@ -91,7 +91,7 @@ impl Forge {
     }
 }
 
-/// What a query asks: its name in lower case, and its type's number.
+/// The question of a query: its name in lower case, and its type.
 pub(crate) fn question_of(query: &[u8]) -> (String, u16) {
     let length = name_length(&query[12..]);
     let mut labels = Vec::new();

@@ -1,15 +1,19 @@
-//! What stands in a DNS message, octet by octet (RFC 1035 §4): header, question, records.
+//! The DNS message format (RFC 1035 §4): header, question, records.
 //!
-//! Only what is asked for is looked at, and nothing is copied. Names lead backwards only, and not far:
-//! that bounds the work that a message can make.
+//! Parses lazily and without copies. Compression pointers must point backwards and their number is
+//! bounded, which bounds the work for a message.
+//!
+//! Written by hand: the crate `domain`, the oracle of the tests, follows as many backward pointers in a
+//! name as a message holds, some eight thousand, and again at each comparison; a limit on them takes a
+//! reader of names in front of it, which is most of this file. It would also bring twelve crates.
 
-/// The header and the place where the sections begin.
+/// A message whose header is complete.
 #[derive(Clone, Copy)]
 pub(super) struct Message<'a> {
     octets: &'a [u8],
 }
 
-/// Octets that are not what should stand there.
+/// The octets do not follow the format.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
@@ -30,7 +34,7 @@ pub(super) struct Record<'a> {
     data: Reader<'a>,
 }
 
-/// The sections that hold records, in their order.
+/// The sections with records, in order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Section {
     Answer = 1,
@@ -54,7 +58,7 @@ impl<'a> Message<'a> {
         self.header(1) & 0x8000 != 0
     }
 
-    /// What is asked for: 0 for a query.
+    /// The operation: 0 for a query.
     pub(super) fn opcode(self) -> u16 {
         self.header(1) >> 11 & 0xf
     }
@@ -67,12 +71,12 @@ impl<'a> Message<'a> {
         self.header(1) & 0x0080 != 0
     }
 
-    /// The header's own response code, without EDNS's extension.
+    /// The response code of the header, without EDNS's extension.
     pub(super) fn rcode(self) -> u16 {
         self.header(1) & 0xf
     }
 
-    /// The response code with the octet that EDNS puts before it (RFC 6891 §6.1.3).
+    /// The response code extended by EDNS (RFC 6891 §6.1.3).
     pub(super) fn extended_rcode(self) -> u16 {
         let option = self.records(Section::Additional).ok();
         let option = option
@@ -92,7 +96,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The records of a section; the first that cannot be read is the last.
+    /// The records of a section, up to and including the first malformed one.
     pub(super) fn records(
         self,
         section: Section,
@@ -136,7 +140,7 @@ impl<'a> Message<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// The data, which must have this many octets.
+    /// The data, which must have exactly `N` octets.
     pub(super) fn octets<const N: usize>(&self) -> Result<[u8; N], Malformed> {
         let mut data = self.data;
         let octets = data.array()?;
@@ -152,8 +156,8 @@ impl<'a> Record<'a> {
         Ok(name)
     }
 
-    /// The last number of the data, which must be that of a zone's SOA record: the time to live of
-    /// denials, in seconds (§3.3.13).
+    /// The last number of the data, which must be an SOA record: the TTL of denials, in seconds
+    /// (§3.3.13).
     pub(super) fn soa_minimum(&self) -> Result<u32, Malformed> {
         let mut data = self.data;
         data.name()?;
@@ -165,7 +169,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The labels of a name that was read to its end once, without the root's empty one.
+/// The labels of a name that was validated before, without the root's empty one.
 #[derive(Clone, Copy)]
 pub(super) struct Labels<'a> {
     message: &'a [u8],
@@ -192,17 +196,17 @@ impl<'a> Iterator for Labels<'a> {
     }
 }
 
-/// A place in a message, which ends where the message does, or the record's data.
+/// A position in a message or in a record's data.
 #[derive(Clone, Copy)]
 struct Reader<'a> {
     message: &'a [u8],
     at: usize,
 }
 
-/// What a name is made of.
+/// An element of a name.
 enum Part<'a> {
     Label(&'a [u8]),
-    /// Where the name goes on (§4.1.4).
+    /// Offset at which the name continues (§4.1.4).
     Pointer(usize),
 }
 
@@ -234,7 +238,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Passes a record, wherever its owner's name goes on.
+    /// Skips a record; pointers in its owner name are not followed.
     fn skip_record(&mut self) -> Result<(), Malformed> {
         while !matches!(self.part()?, Part::Label([]) | Part::Pointer(_)) {}
         self.take(8)?;
@@ -242,7 +246,7 @@ impl<'a> Reader<'a> {
         self.take(length).map(|_| ())
     }
 
-    /// A name of at most 255 octets, all of whose pointers lead back.
+    /// A name of at most 255 octets whose pointers all point backwards.
     fn name(&mut self) -> Result<Labels<'a>, Malformed> {
         let labels = Labels {
             message: self.message,
@@ -314,7 +318,8 @@ impl<'a> Reader<'a> {
 
 const HEADER_LENGTH: usize = 12;
 
-/// Pointers in one name: a name has fewer labels, and one pointer a label is plenty.
+/// Maximum number of pointers in a name: there are fewer labels, and one pointer per label
+/// suffices.
 const POINTERS_MAX: usize = 127;
 
 /// The pseudo-record of EDNS (RFC 6891 §6.1.1).

@@ -1,12 +1,12 @@
-//! What of a reply is believed, and what is not.
+//! Which parts of a reply are accepted.
 
 use proptest::prelude::*;
 
 use super::forge::{Forge, question_of};
 use super::*;
 
-fn asked() -> Asked {
-    Asked {
+fn sent_query() -> SentQuery {
+    SentQuery {
         id: 0x1234,
         kind: Kind::A,
         spelling: Some(Spelling([0x5555_5555_5555_5555; 4])),
@@ -17,10 +17,10 @@ fn chain() -> Chain {
     Chain::new(Name::parse("www.a.test").unwrap())
 }
 
-/// Reads the reply that `forge` makes to a query for the A records of `www.a.test`.
+/// Reads the reply that `forge` makes to an A query for `www.a.test`.
 fn read(forge: impl FnOnce(Forge) -> Forge) -> Result<Reply, Stray> {
-    let query = asked().write(&chain(), true);
-    asked().read(&chain(), &forge(Forge::reply_to(&query)).bytes())
+    let query = sent_query().write(&chain(), true);
+    sent_query().read(&chain(), &forge(Forge::reply_to(&query)).bytes())
 }
 
 fn check(forge: impl FnOnce(Forge) -> Forge, expected: Reply) {
@@ -35,8 +35,8 @@ fn addresses(texts: &[&str], ttl: u32) -> Reply {
 }
 
 #[test]
-fn a_query_is_written_as_the_rfcs_have_it() {
-    let mut query = asked();
+fn a_query_is_written_as_the_rfcs_specify() {
+    let mut query = sent_query();
     query.spelling = None;
     let mut expected = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     expected.extend(b"\x03www\x01a\x04test\x00\x00\x01\x00\x01");
@@ -52,13 +52,13 @@ fn a_query_is_written_as_the_rfcs_have_it() {
 }
 
 #[test]
-fn the_letters_case_is_as_it_was_drawn() {
-    let query = asked().write(&chain(), false);
+fn the_letter_case_is_as_chosen() {
+    let query = sent_query().write(&chain(), false);
     assert_eq!(&query[12..24], b"\x03wWw\x01a\x04tEsT\x00");
 }
 
 #[test]
-fn names_are_read_as_urls_have_them() {
+fn names_are_parsed_as_in_urls() {
     let check = |host: &str, expected: Result<&str, NameInvalid>| {
         let read = Name::parse(host).map(|name| name.to_string());
         assert_eq!(read, expected.map(str::to_owned), "{host:?}");
@@ -76,7 +76,7 @@ fn names_are_read_as_urls_have_them() {
     let longest = [&"x".repeat(63)[..]; 3].join(".") + "." + &"y".repeat(61);
     check(&longest, Ok(&longest));
     check(&(longest.clone() + "y"), Err(NameInvalid::NameLength));
-    Asked {
+    SentQuery {
         id: 1,
         kind: Kind::A,
         spelling: None,
@@ -85,7 +85,7 @@ fn names_are_read_as_urls_have_them() {
 }
 
 #[test]
-fn addresses_come_in_the_servers_order_with_their_least_time_to_live() {
+fn addresses_keep_the_servers_order_and_have_the_minimum_ttl() {
     check(
         |reply| {
             reply
@@ -98,7 +98,7 @@ fn addresses_come_in_the_servers_order_with_their_least_time_to_live() {
 }
 
 #[test]
-fn addresses_of_another_name_or_family_are_not_believed() {
+fn addresses_of_another_name_or_family_are_ignored() {
     let nothing = Reply::NoData { ttl: None };
     check(
         |reply| reply.address("b.test", 60, "192.0.2.1"),
@@ -123,7 +123,7 @@ fn addresses_of_another_name_or_family_are_not_believed() {
 }
 
 #[test]
-fn aliases_are_followed_in_whatever_order_they_come() {
+fn aliases_are_followed_in_any_record_order() {
     check(
         |reply| {
             reply
@@ -136,22 +136,22 @@ fn aliases_are_followed_in_whatever_order_they_come() {
 }
 
 #[test]
-fn an_alias_without_addresses_is_to_be_asked_for() {
+fn an_alias_without_addresses_must_be_queried() {
     let Ok(Reply::Alias(longer)) = read(|reply| reply.cname("www.a.test", 30, "B.Test")) else {
-        panic!("only the alias was said");
+        panic!("an alias without addresses");
     };
     assert_eq!(longer.current().to_string(), "b.test");
     assert_eq!(longer.hops(), 1);
 
-    let query = asked().write(&longer, true);
+    let query = sent_query().write(&longer, true);
     assert_eq!(question_of(&query).0, "b.test");
     let reply = Forge::reply_to(&query).address("b.test", 60, "192.0.2.1");
-    let reply = asked().read(&longer, &reply.bytes());
+    let reply = sent_query().read(&longer, &reply.bytes());
     assert_eq!(reply, Ok(addresses(&["192.0.2.1"], 30)), "the least of all");
 }
 
 #[test]
-fn a_circle_of_aliases_ends() {
+fn a_loop_of_aliases_is_an_error() {
     check(
         |reply| reply.cname("www.a.test", 30, "www.a.test"),
         Reply::Endless,
@@ -184,7 +184,7 @@ fn sixteen_aliases_are_followed_and_no_more() {
 }
 
 #[test]
-fn a_denial_lives_as_long_as_its_zone_says() {
+fn a_denial_is_cached_as_its_zone_says() {
     let no_data = |ttl| Reply::NoData { ttl };
     check(|reply| reply.soa("a.test", 300, 60), no_data(Some(60)));
     check(|reply| reply.soa("a.test", 30, 60), no_data(Some(30)));
@@ -212,7 +212,7 @@ fn a_denial_lives_as_long_as_its_zone_says() {
 }
 
 #[test]
-fn a_time_to_live_beyond_31_bits_is_none() {
+fn a_ttl_beyond_31_bits_is_zero() {
     check(
         |reply| reply.address("www.a.test", 0x8000_0000, "192.0.2.1"),
         addresses(&["192.0.2.1"], 0),
@@ -220,7 +220,7 @@ fn a_time_to_live_beyond_31_bits_is_none() {
 }
 
 #[test]
-fn a_server_that_does_not_answer_says_why() {
+fn each_failure_code_of_a_server_is_reported() {
     let check_code = |code, trouble| check(|reply| reply.rcode(code), Reply::Failed(trouble));
     check_code(1, Trouble::FormErr);
     check_code(2, Trouble::ServFail);
@@ -235,14 +235,14 @@ fn a_server_that_does_not_answer_says_why() {
 }
 
 #[test]
-fn what_is_not_the_reply_to_the_question_is_stray() {
+fn a_message_that_is_not_the_reply_is_stray() {
     let stray = |forge: fn(Forge) -> Forge| read(forge).unwrap_err();
     assert_eq!(stray(|reply| reply.id(0x1235)), Stray::Id);
     assert_eq!(stray(Forge::folded), Stray::Case);
     let check = |change: fn(&mut Vec<u8>), expected| {
-        let mut bytes = Forge::reply_to(&asked().write(&chain(), true)).bytes();
+        let mut bytes = Forge::reply_to(&sent_query().write(&chain(), true)).bytes();
         change(&mut bytes);
-        assert_eq!(asked().read(&chain(), &bytes), Err(expected));
+        assert_eq!(sent_query().read(&chain(), &bytes), Err(expected));
     };
     check(|bytes| bytes[2] &= 0x7f, Stray::NoReply);
     check(|bytes| bytes[2] |= 0x28, Stray::NoReply);
@@ -259,11 +259,11 @@ fn what_is_not_the_reply_to_the_question_is_stray() {
 
 #[test]
 fn a_server_asked_in_lower_case_may_answer_in_any() {
-    let lax = Asked {
+    let lax = SentQuery {
         spelling: None,
-        ..asked()
+        ..sent_query()
     };
-    let reply = Forge::reply_to(&asked().write(&chain(), true));
+    let reply = Forge::reply_to(&sent_query().write(&chain(), true));
     assert_eq!(
         lax.read(&chain(), &reply.bytes()),
         Ok(Reply::NoData { ttl: None })
@@ -291,7 +291,7 @@ fn broken_records_are_malformed() {
 }
 
 #[test]
-fn a_flood_of_records_is_read_within_bounds() {
+fn the_number_of_records_read_is_bounded() {
     let Ok(Reply::Addresses { addresses, .. }) = read(|mut reply| {
         for number in 0..2000_u32 {
             let text = std::net::Ipv4Addr::from(0x0a00_0000 + number).to_string();
@@ -305,14 +305,14 @@ fn a_flood_of_records_is_read_within_bounds() {
 }
 
 #[test]
-fn no_cut_of_a_reply_is_taken_for_an_answer() {
-    let query = asked().write(&chain(), true);
+fn no_truncated_reply_counts_as_an_answer() {
+    let query = sent_query().write(&chain(), true);
     let whole = Forge::reply_to(&query)
         .cname("www.a.test", 30, "b.test")
         .address("b.test", 60, "192.0.2.1")
         .bytes();
     for end in 0..whole.len() {
-        match asked().read(&chain(), &whole[..end]) {
+        match sent_query().read(&chain(), &whole[..end]) {
             Ok(Reply::Malformed) | Err(Stray::NoReply | Stray::Question) => {}
             other => panic!("cut at {end}: {other:?}"),
         }
@@ -320,7 +320,7 @@ fn no_cut_of_a_reply_is_taken_for_an_answer() {
 }
 
 #[test]
-fn messages_come_out_of_a_stream_however_it_is_cut() {
+fn messages_are_extracted_from_a_stream_with_any_split() {
     let messages: [&[u8]; 4] = [b"first", b"", b"x", &[7; 300]];
     let stream: Vec<u8> = messages.iter().flat_map(|message| frame(message)).collect();
     let deframe = |pieces: &[&[u8]]| {
@@ -348,24 +348,24 @@ proptest! {
     fn no_bytes_make_the_reader_panic(
         bytes in prop::collection::vec(any::<u8>(), 0..600),
     ) {
-        // With an honest beginning, so that the records are reached, and without.
-        let query = asked().write(&chain(), true);
+        // With a valid beginning, so that the records are reached, and without.
+        let query = sent_query().write(&chain(), true);
         let mut reply = Forge::reply_to(&query).bytes();
         reply[6..12].copy_from_slice(&[0, 9, 0, 9, 0, 9]);
         reply.extend(&bytes);
-        let _ = asked().read(&chain(), &reply);
-        let _ = asked().read(&chain(), &bytes);
+        let _ = sent_query().read(&chain(), &reply);
+        let _ = sent_query().read(&chain(), &bytes);
     }
 
     #[test]
     fn no_flipped_octet_makes_the_reader_panic(at in 0_usize..120, octet: u8) {
-        let mut reply = Forge::reply_to(&asked().write(&chain(), true))
+        let mut reply = Forge::reply_to(&sent_query().write(&chain(), true))
             .cname("www.a.test", 30, "b.test")
             .address("b.test", 60, "192.0.2.1")
             .soa("a.test", 30, 60)
             .bytes();
         let at = at % reply.len();
         reply[at] = octet;
-        let _ = asked().read(&chain(), &reply);
+        let _ = sent_query().read(&chain(), &reply);
     }
 }

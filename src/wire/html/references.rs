@@ -1,4 +1,4 @@
-//! The references of a page, noted while it is read.
+//! The references of a page, recorded while it is read.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -7,22 +7,22 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::base::chunked::ChunkedVec;
 
-/// References as they stand in the document, each text once. A page of 10 MiB has megabytes of them: at most
-/// [`PART_BYTES`] are moved at once.
+/// References as written in the document, each text once. A page of 10 MiB can have megabytes of
+/// them: growing moves at most [`PART_BYTES`] at a time.
 #[derive(Debug, Default)]
 pub(super) struct References {
     list: ChunkedVec<Reference>,
-    /// Their texts, one after the other in parts of about [`PART_BYTES`].
+    /// Their texts, concatenated in parts of about [`PART_BYTES`].
     texts: Vec<String>,
-    /// Bytes that these have room for.
+    /// Capacity of these texts in bytes.
     text_bytes: usize,
-    /// The prints of these texts. Whoever makes two texts with one print loses a link of his own.
+    /// Hashes of these texts. An author who forges a collision only loses a link of his own page.
     seen: BTreeSet<u64>,
-    /// There were more than are resolved.
+    /// There were more than the maximum.
     is_cut: bool,
 }
 
-/// One reference, and where it stands.
+/// One reference, and where it was found.
 #[derive(Debug)]
 pub(super) struct Reference {
     part: usize,
@@ -33,7 +33,7 @@ pub(super) struct Reference {
 }
 
 impl References {
-    /// Notes a reference, unless there are `most` already.
+    /// Records a reference, unless there are `most` already.
     pub fn push(
         &mut self,
         text: String,
@@ -59,7 +59,7 @@ impl References {
         });
     }
 
-    /// Keeps a text; in which part it is, and where there.
+    /// Stores a text; returns its part and its range there.
     fn keep(&mut self, text: String) -> (usize, Range<usize>) {
         let length = text.len();
         let fits = |part: &String| part.len() + length <= PART_BYTES;
@@ -84,7 +84,7 @@ impl References {
         (self.texts.len() - 1, start..start + length)
     }
 
-    /// The reference of a number from 0, and its text.
+    /// The reference with this index, and its text.
     pub fn get(&self, number: usize) -> Option<(&Reference, &str)> {
         let reference = self.list.get(number)?;
         Some((
@@ -93,24 +93,24 @@ impl References {
         ))
     }
 
-    /// No more will be noted: forgets which texts there are.
+    /// Frees the set of hashes, because no more references will be recorded.
     pub fn complete(&mut self) {
         self.seen = BTreeSet::new();
     }
 
-    /// Whether there were more than may be noted.
+    /// Returns whether there were more references than the maximum.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// Bytes that they take.
+    /// Bytes of memory used.
     pub fn memory(&self) -> usize {
         self.text_bytes + self.list.len() * size_of::<Reference>() + self.seen.len() * SEEN_BYTES
     }
 }
 
-/// The most that a part holds, unless one text alone is longer.
+/// Maximum size of a part, unless a single text is longer.
 const PART_BYTES: usize = 64 << 10;
 
-/// About what an entry of a set takes.
+/// Approximate memory per entry of a set.
 pub(super) const SEEN_BYTES: usize = 16;

@@ -1,5 +1,5 @@
-//! The tags of a page that matter, one after the other, in bounded steps: the library's tokenizer, read
-//! from a body in any encoding.
+//! Reads the relevant tags of a page in bounded steps: adapts the tokenizer library to bodies in
+//! any encoding.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,37 +12,37 @@ use crate::base::units::Units;
 use crate::wire::charset::{Detection, Recoder};
 use crate::wire::url::LENGTH_MAX;
 
-/// The tags of a page, as far as they say something about links.
+/// The tags of a page that concern links.
 #[derive(Debug)]
 pub(super) struct Tags<B: AsRef<[u8]>>(Tokenizer<BodyReader<B>, LinkEmitter>);
 
-/// What a tag says.
+/// Relevant content of a tag.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// A reference to something.
+    /// A reference.
     Reference {
         value: String,
         element: &'static str,
         attribute: &'static str,
         nofollow: bool,
     },
-    /// What references are relative to, if it is the first.
+    /// The base of references, if it is the first one.
     Base(String),
     /// A meta element with a name.
     Meta { name: String, content: String },
 }
 
-/// What came of a step.
+/// Result of a step.
 pub(super) enum Step {
     Mark(Mark),
-    /// All units are spent.
+    /// The units are used up.
     Paused,
     /// The page is read.
     Over,
 }
 
 impl<B: AsRef<[u8]>> Tags<B> {
-    /// The tags of a body whose encoding is known. `resources`: also of what a page is made of.
+    /// The tags of a body with a known encoding. `resources`: include those of page resources.
     pub fn new(body: B, encoding: &Detection, resources: bool) -> Self {
         Tags::with_quantum(body, encoding, resources, QUANTUM)
     }
@@ -64,7 +64,7 @@ impl<B: AsRef<[u8]>> Tags<B> {
         ))
     }
 
-    /// The next one that matters.
+    /// The next relevant tag.
     pub fn step(&mut self, units: &mut Units) -> Step {
         while !units.is_spent() {
             match self.0.next() {
@@ -80,41 +80,42 @@ impl<B: AsRef<[u8]>> Tags<B> {
     }
 }
 
-/// Reads a body as UTF-8, so much of it at once.
+/// Reads a body as UTF-8 and limits how much is read at once.
 ///
-/// The tokenizer goes on after an error as if nothing had been. It reads once in each round of its
-/// loops, at the beginning, save behind a character reference: there no error is given.
+/// An error makes the tokenizer return, and it continues afterwards as if there was none. It reads
+/// once per round of its loops, at the beginning, except after a character reference: no error is
+/// returned there.
 #[derive(Debug)]
 struct BodyReader<B> {
     body: B,
-    /// How far the body is read.
+    /// Offset up to which the body was read.
     at: usize,
     recoder: Option<Box<Recoder>>,
-    /// What was recoded, and how far that is read.
+    /// Converted text, and the offset up to which it was read.
     text: Vec<u8>,
     text_at: usize,
-    /// Units that are left before the next pause.
+    /// Units left before the next pause.
     left: usize,
     /// Units between two pauses.
     quantum: usize,
-    /// The last that was read is a text that was wanted.
+    /// The last read was a successful comparison.
     matched: bool,
 }
 
-/// So much was read that it is others' turn.
+/// The error that interrupts the tokenizer after a quantum.
 #[derive(Debug)]
 struct Paused;
 
 impl fmt::Display for Paused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("it is others' turn")
+        f.write_str("the budget of this step is used up")
     }
 }
 
 impl std::error::Error for Paused {}
 
 impl<B: AsRef<[u8]>> BodyReader<B> {
-    /// What comes next: this much, or all that there is.
+    /// The next `wanted` bytes, or all that are left.
     fn rest(&mut self, wanted: usize) -> &[u8] {
         let body = self.body.as_ref();
         let Some(recoder) = &mut self.recoder else {
@@ -205,20 +206,20 @@ impl<B: AsRef<[u8]>> Reader for BodyReader<B> {
 /// Units between two pauses.
 const QUANTUM: usize = 4096;
 
-/// What it takes to see whether a text is one of those that are wanted; behind `&` there may be dozens.
+/// Cost of comparing the input with a wanted text; after `&` there may be dozens.
 const COMPARED_UNITS: usize = 2;
 
-/// What a step of the tokenizer takes beside the octets that it reads: a page of nothing but tags has
-/// one for each octet.
+/// Cost of a tokenizer step besides the bytes it reads: a page that consists only of tags has one
+/// per byte.
 const READ_UNITS: usize = 2;
 
-/// What a mark takes beside its octets.
+/// Cost of a mark besides its bytes.
 const MARK_UNITS: usize = 32;
 
-/// Octets that are recoded at once.
+/// Bytes converted at once.
 const RECODED_AT_ONCE: usize = 2048;
 
-/// The elements that matter.
+/// The relevant elements.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Element {
     Base,
@@ -253,7 +254,7 @@ impl Element {
     }
 }
 
-/// The attributes that matter, as places in a tag's table.
+/// The relevant attributes, as indices into a tag's table.
 #[derive(Clone, Copy, Debug)]
 enum Attribute {
     Href,
@@ -290,13 +291,13 @@ struct Tag {
     name: Vec<u8>,
     is_end: bool,
     self_closing: bool,
-    /// The name of the attribute being read; only as much as could matter.
+    /// The name of the attribute being read, truncated to the relevant length.
     attribute: Vec<u8>,
-    /// The attribute being read, if its value is kept.
+    /// The attribute being read, if its value is relevant.
     kept: Option<Attribute>,
-    /// The values kept, each where its attribute stands in the table; the first of a name counts.
+    /// Ranges of the values in `text`, by attribute; the first of duplicates counts.
     values: [Option<Range<usize>>; 9],
-    /// Where the values are.
+    /// The values.
     text: Vec<u8>,
 }
 
@@ -316,21 +317,21 @@ impl Tag {
     }
 }
 
-/// Names of tags and attributes that are longer than this are none that matter.
+/// Longer names of tags and attributes are not relevant.
 const NAME_MAX: usize = 16;
 
-/// Longer values are cut: by one octet too long for a URL, and long enough for any `srcset`.
+/// Longer values are truncated: one byte too long for a URL, and long enough for any `srcset`.
 const VALUE_MAX: usize = LENGTH_MAX + 1;
 
-/// Receives the tokenizer's news and keeps only what matters.
+/// Receives the tokenizer's events and keeps what is relevant.
 #[derive(Debug)]
 struct LinkEmitter {
     resources: bool,
-    /// What has not been given out.
+    /// Marks not returned yet.
     marks: VecDeque<Mark>,
     tag: Tag,
     last_start_tag: Vec<u8>,
-    /// How deep in `svg` or `math`, where other rules hold for raw text and CDATA.
+    /// Nesting depth in `svg` or `math`, where other rules apply to raw text and CDATA.
     foreign_depth: u32,
 }
 
@@ -345,7 +346,7 @@ impl LinkEmitter {
         }
     }
 
-    /// Keeps what a start tag says.
+    /// Stores the relevant content of a start tag.
     fn take(&mut self, element: Element) {
         use Attribute::*;
         let tag = &self.tag;
@@ -417,9 +418,9 @@ impl LinkEmitter {
         }
     }
 
-    /// In which state the text after this start tag is read: what a tree builder would say.
+    /// The tokenizer state for the text after this start tag, which a tree builder would set.
     ///
-    /// `noscript` is no raw text here, since a crawler runs no scripts.
+    /// `noscript` is not raw text here, since a crawler runs no scripts.
     fn text_state(&self) -> Option<State> {
         if self.foreign_depth > 0 && self.tag.self_closing {
             return None;
@@ -517,7 +518,7 @@ impl Emitter for LinkEmitter {
         self.marks.pop_front()
     }
 
-    // Text, comments and doctypes hold no links.
+    // Text, comments and doctypes contain no links.
     fn emit_eof(&mut self) {}
     fn emit_error(&mut self, _: Error) {}
     fn emit_string(&mut self, _: &[u8]) {}
@@ -539,7 +540,7 @@ fn push_bounded(to: &mut Vec<u8>, more: &[u8], length_max: usize) {
     to.extend_from_slice(&more[..more.len().min(room)]);
 }
 
-/// Puts a value where there is one.
+/// Pushes a value if there is one.
 fn push_value(
     push: &mut impl FnMut(&'static str, &'static str, String, bool),
     element: &'static str,
@@ -552,7 +553,7 @@ fn push_value(
     }
 }
 
-/// Whether a list of words separated by blanks has one of these.
+/// Returns whether a space-separated list contains one of these words.
 fn has_word(list: &str, words: &[&str]) -> bool {
     list.split_ascii_whitespace()
         .any(|word| words.iter().any(|wanted| word.eq_ignore_ascii_case(wanted)))
@@ -600,7 +601,7 @@ pub(super) fn candidates(set: &str) -> Vec<&str> {
         found.push(url);
         rest = after;
         if url.len() == word.len() {
-            // Descriptors go on to a comma that is not in parentheses.
+            // A descriptor ends at a comma outside of parentheses.
             let mut depth = 0;
             let comma = rest.find(|c| {
                 match c {
@@ -635,7 +636,7 @@ mod tests {
         }
     }
 
-    /// Words that lead the tokenizer from each of its states to the others.
+    /// Tokens that lead the tokenizer from each of its states to the others.
     const WORDS: [&str; 44] = [
         "<a href=",
         "<a",
@@ -685,7 +686,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_page_read_with_pauses_everywhere_is_the_same_page(
+        fn a_page_read_with_pauses_gives_the_same_links(
             words in prop::collection::vec(prop::sample::select(&WORDS[..]), 0..40),
             quantum in 1..5usize,
         ) {

@@ -1,4 +1,4 @@
-//! What is a link, and what is none.
+//! What is a link and what is not.
 
 use super::tags::candidates;
 use super::*;
@@ -40,7 +40,7 @@ fn anchors_areas_and_frames_are_links() {
 }
 
 #[test]
-fn what_a_page_is_made_of_is_a_link_by_setting() {
+fn page_resources_are_links_by_setting() {
     let html = "<link rel=stylesheet href=1><img src=2 srcset='3 1x, 4,x 2x'><script src=5></script>\
         <source src=6 srcset=7><form action=8></form><form method=post action=no></form>\
         <form method=GET action=9></form><link rel=preconnect href=//no.test>";
@@ -69,7 +69,7 @@ fn the_query_of_a_reference_is_in_the_encoding_of_its_page() {
     check("euc-kr", "<a href='?한'>", "http://a.test/dir/page?%C7%D1");
     check("shift_jis", "<a href=?あ>", "http://a.test/dir/page?%82%A0");
     check("windows-1251", "<a href=/п?п>", "http://a.test/%D0%BF?%EF");
-    // What the encoding lacks is written by its number.
+    // A character missing in the encoding is written as its number.
     let lacking = "http://a.test/?a%26%238364%3Bb";
     check(
         "iso-8859-1",
@@ -82,7 +82,7 @@ fn the_query_of_a_reference_is_in_the_encoding_of_its_page() {
         "http://a.test/?a%26%239731%3B%26%23252%3B",
     );
     check("iso-8859-2", "<a href='/?a&#8364;b'>", lacking);
-    // Also the query of what references are relative to.
+    // The same for the query of the base of references.
     check(
         "gbk",
         "<base href='/b?中'><a href='#x'>",
@@ -113,12 +113,12 @@ fn a_query_in_iso_2022_jp_cannot_switch_sets_of_characters() {
         assert_eq!(found.links[0].url.as_str(), expected, "{html}");
     };
     check("<a href='?a&#27;(Jb'>", "http://a.test/?a%26%2365533%3B(Jb");
-    // A line end is left out before the text is encoded.
+    // A line break is removed before the text is encoded.
     check("<a href='?あ&#10;い'>", "http://a.test/?%1B$B$%22$$%1B(B");
 }
 
 #[test]
-fn a_query_with_many_characters_that_its_encoding_lacks_is_no_link() {
+fn a_query_with_too_many_unencodable_characters_is_no_link() {
     let check = |count: usize, links: usize| {
         let html = format!("<a href='?{}'>", "\u{2603}".repeat(count));
         let body = html.replace('\u{2603}', "&#9731;");
@@ -162,7 +162,7 @@ fn references_are_read_as_browsers_read_them() {
 }
 
 #[test]
-fn what_cannot_be_fetched_is_no_link() {
+fn a_reference_that_cannot_be_fetched_is_no_link() {
     check(
         "<a href='mailto:x@y.z'><a href='javascript:f()'><a href='data:,'><a href='http://'><a href>\
          <a href='http://a b/'><a href='tel:1'><a name=x>",
@@ -274,7 +274,7 @@ fn a_refresh_is_a_link() {
 }
 
 #[test]
-fn links_not_to_be_followed_are_left_out_by_setting() {
+fn nofollow_links_are_omitted_by_setting() {
     let html = "<a rel='me NoFollow' href=/1><a href=/2 rel=noopener><area rel=nofollow href=/3>";
     check(html, &["http://a.test/2"]);
     let all = LinkOptions {
@@ -309,7 +309,7 @@ fn a_page_may_forbid_following_any_of_its_links() {
 }
 
 #[test]
-fn a_link_is_given_once() {
+fn a_link_is_returned_once() {
     check(
         "<a href=/x><a href=/x><a href='/x#y'><a href='http://A.test/x'>",
         &["http://a.test/x"],
@@ -333,7 +333,7 @@ fn the_number_of_links_is_bounded() {
 }
 
 #[test]
-fn a_link_says_where_it_was_found() {
+fn a_link_contains_its_element_and_attribute() {
     let places: Vec<_> = found(
         "<a href=1><meta http-equiv=refresh content='0;2'><img srcset=3>",
         &RESOURCES,
@@ -356,7 +356,7 @@ fn a_srcset_is_split_as_browsers_split_it() {
 }
 
 #[test]
-fn a_document_may_break_off_anywhere() {
+fn a_document_may_be_truncated_anywhere() {
     let html = "\u{feff}<!DOCTYPE html PUBLIC '-//x' \"y\"><base href='/ü/'><title>&amp;</title><svg><![CDATA[x]]>\
         <style/></svg><!-- - --><meta http-equiv=refresh content='1; url=\"/é\"'><meta name=robots \
         content=none><a class=x href=\"/a?b&amp;c=&#xe9;\" rel=nofollow\r\n>é</a><img srcset='a 1x, b(2,3)'>\
@@ -376,7 +376,7 @@ fn a_document_may_break_off_anywhere() {
 
 proptest! {
     #[test]
-    fn no_document_makes_it_fail(
+    fn no_document_makes_the_parser_panic(
         html in "(<|</|<!--|-->|<!\\[CDATA\\[|\\]\\]>|a|href=|svg|script|base|meta|srcset=|img|[ >/\"'&;#x=,(]|\\PC){0,60}",
     ) {
         urls(&html, &RESOURCES);

@@ -1,11 +1,11 @@
-//! The chunked transfer coding, undone in place (RFC 9112 section 7.1).
+//! Decodes the chunked transfer coding in place (RFC 9112 section 7.1).
 
 use std::io::BufRead;
 
 use super::head::{Bounds, HeadBuffer};
 use super::{Headers, HttpError, Limits};
 
-/// A chunked body on its way in.
+/// A chunked body being read.
 ///
 /// ```text
 /// Size ─► AfterSize ─► Extension ─► Data ─► DataEnd ─► Size
@@ -14,22 +14,22 @@ use super::{Headers, HttpError, Limits};
 #[derive(Debug, Default)]
 pub(super) struct Chunks {
     state: State,
-    /// Bytes of extensions beyond the data they came with.
+    /// Bytes of extensions in excess of the data they came with.
     extras: usize,
 }
 
-/// What is awaited.
+/// The state is named for what is expected next.
 #[derive(Debug)]
 enum State {
     /// A digit of the size, or what follows the digits.
     Size { size: u64, digits: u32 },
-    /// White space, an extension, or the line's end.
+    /// White space, an extension, or the end of the line.
     AfterSize { size: u64 },
-    /// The LF of the size's line.
+    /// The LF of the size line.
     SizeLf { size: u64 },
-    /// The end of an extension, which is not read.
+    /// The end of an extension, which is skipped.
     Extension { size: u64 },
-    /// So much data.
+    /// `left` bytes of data.
     Data { left: u64 },
     /// The line end after the data.
     DataEnd,
@@ -39,7 +39,7 @@ enum State {
     LastLine,
     /// The LF of the empty line.
     LastLf,
-    /// Trailers, to the empty line.
+    /// Trailers, up to the empty line.
     Trailers(HeadBuffer),
 }
 
@@ -49,13 +49,13 @@ impl Default for State {
     }
 }
 
-/// What reading came to.
+/// Result of reading.
 pub(super) enum Step<'a> {
     /// The input is used up.
     More,
     /// Data, never empty.
     Data(&'a [u8]),
-    /// Trailer fields; with them the body is complete.
+    /// Trailer fields, which complete the body.
     Trailers(Headers),
     /// The body is complete.
     End,
@@ -82,7 +82,8 @@ impl Chunks {
                 State::Extension { size } => {
                     let size = *size;
                     let mut rest = *input;
-                    // The standard library's memchr; a slice reads without errors.
+                    // `skip_until` uses the standard library's memchr; reading from a slice cannot
+                    // fail.
                     let piece = rest.skip_until(b'\n').unwrap_or(0);
                     self.take_extra(piece, limits)?;
                     if input[..piece].ends_with(b"\n") {
@@ -102,7 +103,7 @@ impl Chunks {
                     }
                 }
                 State::LastLine if !matches!(byte, b'\r' | b'\n') => {
-                    // The byte is the first of a trailer: it stays in the input.
+                    // The byte is the first of a trailer, so it stays in the input.
                     self.state = State::Trailers(HeadBuffer::for_trailers());
                 }
                 _ => {
@@ -116,7 +117,7 @@ impl Chunks {
         Ok(Step::More)
     }
 
-    /// One byte of what stands between the data; true when the body is complete.
+    /// Handles one byte outside the data; returns whether the body is complete.
     fn on_byte(&mut self, byte: u8, limits: &Limits) -> Result<bool, HttpError> {
         match (&mut self.state, byte) {
             (State::Size { size, digits }, _) if byte.is_ascii_hexdigit() => {
@@ -156,14 +157,14 @@ impl Chunks {
             (State::LastLine | State::LastLf, b'\n') => return Ok(true),
             (State::LastLine | State::LastLf, _) => return Err(HttpError::Header),
             (State::Extension { .. } | State::Data { .. } | State::Trailers(_), _) => {
-                unreachable!("these take more than a byte")
+                unreachable!("these states are handled by the caller")
             }
         }
         Ok(false)
     }
 
-    /// The line of a chunk's size has ended. Data pays for extensions: signed chunks are long, and
-    /// honest.
+    /// Handles the end of a size line. Data offsets extensions: legitimate signed chunks have long
+    /// ones.
     fn on_size(&mut self, size: u64) {
         self.state = match size {
             0 => State::LastLine,
@@ -182,5 +183,5 @@ impl Chunks {
     }
 }
 
-/// Digits of a size that cost nothing: 64 bits' worth. More can only be leading zeros.
+/// Digits of a size that are free: 64 bits. More can only be leading zeros.
 const DIGITS_FREE: u32 = 16;

@@ -1,10 +1,10 @@
-//! What can be wrong with a reply, as facts with stable names.
+//! Faults of a reply, with stable codes.
 
-/// What is wrong with a reply. Variants name the fact; what follows from it is the caller's.
+/// A fault of a reply. Variants name the fact; the caller decides on the consequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpError {
-    /// The connection ended before the first byte of the awaited head.
+    /// The connection ended before the first byte of the head.
     #[error("the connection ended before the first byte of a reply")]
     NoReply,
     /// The connection ended within a head.
@@ -13,7 +13,7 @@ pub enum HttpError {
     /// The connection ended before Content-Length was reached.
     #[error("the connection ended {missing} bytes before the declared length")]
     TruncatedBody {
-        /// Bytes that were declared and did not come.
+        /// Number of declared bytes that did not arrive.
         missing: u64,
     },
     /// The connection ended before the last chunk or its trailers.
@@ -25,26 +25,27 @@ pub enum HttpError {
     /// The version is neither 1.0 nor 1.1.
     #[error("the version is neither HTTP/1.0 nor HTTP/1.1")]
     Version,
-    /// The status is not three digits from 100 up, or a control character stands in its line.
+    /// The status is not a three-digit number from 100 up, or its line contains a control
+    /// character.
     #[error("the status line is malformed")]
     Status,
-    /// A header line or a trailer that nobody can read: NUL stands in it.
+    /// A header line or a trailer contains NUL.
     #[error("a header field is malformed")]
     Header,
-    /// Content-Length is no number, or several differ (RFC 9112 section 6.3).
-    #[error("Content-Length is no number, or contradicts itself")]
+    /// Content-Length is not a number, or several values differ (RFC 9112 section 6.3).
+    #[error("Content-Length is not a number, or several values differ")]
     ContentLength,
-    /// A transfer coding other than chunked (RFC 9112 section 6.1); we asked for none.
+    /// A transfer coding other than chunked (RFC 9112 section 6.1); none was requested.
     #[error("a transfer coding other than chunked")]
     TransferEncoding,
-    /// A chunk size that is no hexadecimal number, or beyond 64 bits.
+    /// A chunk size is not a hexadecimal number, or exceeds 64 bits.
     #[error("a chunk size is malformed")]
     ChunkSize,
     /// Chunk data is not followed by a line end.
     #[error("chunk data is longer than its size")]
     ChunkEnd,
-    /// 101 though no upgrade was asked for.
-    #[error("101 Switching Protocols, though no upgrade was asked for")]
+    /// Status 101 although no upgrade was requested.
+    #[error("status 101 Switching Protocols although no upgrade was requested")]
     SwitchingProtocols,
     /// The status line is longer than its limit.
     #[error("the status line is too long")]
@@ -66,20 +67,20 @@ pub enum HttpError {
     TooManyInterim,
 }
 
-/// The families of [`HttpError`].
+/// The kinds of [`HttpError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorClass {
     /// Larger than its limits.
     TooLarge,
-    /// It ended before its framing said so.
+    /// It ended before its framing says.
     Truncated,
-    /// Not HTTP as anyone reads it.
+    /// Not valid HTTP.
     Protocol,
 }
 
 impl HttpError {
-    /// The stable name within its class: `body` of `truncated.body`.
+    /// The stable code within its class: `body` of `truncated.body`.
     pub const fn code(self) -> &'static str {
         match self {
             HttpError::NoReply => "no_reply",
@@ -104,12 +105,12 @@ impl HttpError {
         }
     }
 
-    /// Whether another try may end otherwise: what was cut off may come whole.
+    /// Returns whether a retry may succeed: a truncated reply may be complete the next time.
     pub const fn is_retryable(self) -> bool {
         matches!(self.class(), ErrorClass::Truncated)
     }
 
-    /// The family it belongs to.
+    /// The class it belongs to.
     pub const fn class(self) -> ErrorClass {
         match self {
             HttpError::NoReply

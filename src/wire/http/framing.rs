@@ -1,29 +1,29 @@
-//! Where a reply's body ends, and whether its connection may be used again.
+//! Determines where a reply's body ends, and whether its connection can be reused.
 
 use super::{Head, HttpError, Version};
 
 /// How a reply's body is delimited (RFC 9112 section 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// There is no body, whatever the head declares.
+    /// No body, whatever the head declares.
     None,
-    /// So many bytes.
+    /// This many bytes.
     Length(u64),
-    /// Chunks, the last one empty.
+    /// Chunks, ended by an empty one.
     Chunked,
     /// Everything until the connection ends.
     Close,
 }
 
-/// The framing a final head declares, and whether the connection survives the reply.
+/// The framing declared by a final head, and whether the connection can be reused after the reply.
 pub(super) fn of(head: &Head, method_is_head: bool) -> Result<(Framing, bool), HttpError> {
     let persistent = persistent(head);
     if method_is_head || matches!(head.status, 204 | 304) {
         return Ok((Framing::None, persistent));
     }
     if chunked(head)? {
-        // With a length besides, or from a version that knows no chunks, sender and receiver may
-        // disagree about the end (RFC 9112 section 6.1): read it, and trust the connection no more.
+        // With a length besides, or with a version without chunks, sender and receiver may disagree
+        // about the end (RFC 9112 section 6.1): read the body, and do not reuse the connection.
         let doubtful =
             head.version == Version::Http10 || head.headers.get("content-length").is_some();
         return Ok((Framing::Chunked, persistent && !doubtful));
@@ -34,8 +34,8 @@ pub(super) fn of(head: &Head, method_is_head: bool) -> Result<(Framing, bool), H
     }
 }
 
-/// Whether the connection stays open after the reply (RFC 9112 section 9.3). A proxy's
-/// `Proxy-Connection` is believed only where it is the more careful.
+/// Returns whether the connection stays open after the reply (RFC 9112 section 9.3). A proxy's
+/// `Proxy-Connection` is used only if it closes the connection.
 fn persistent(head: &Head) -> bool {
     let says = |name, token: &str| {
         let mut values = head.headers.get_all(name);
@@ -50,8 +50,8 @@ fn persistent(head: &Head) -> bool {
     }
 }
 
-/// Whether the body is chunked. Said twice it still is, as the web has it; `identity` is the old
-/// word for nothing.
+/// Returns whether the body is chunked. A repeated `chunked` counts once, as it occurs on the web;
+/// `identity` is an obsolete name for no coding.
 fn chunked(head: &Head) -> Result<bool, HttpError> {
     let mut chunked = false;
     let values = head.headers.get_all("transfer-encoding");
@@ -65,11 +65,11 @@ fn chunked(head: &Head) -> Result<bool, HttpError> {
     Ok(chunked)
 }
 
-/// The declared length: repeated equal values are one, an empty field is none.
+/// The declared length: equal repeated values count as one, and an empty field as none.
 fn content_length(head: &Head) -> Result<Option<u64>, HttpError> {
     let mut length = None;
     for value in head.headers.get_all("content-length") {
-        // Nearly all are one number, and most replies have one.
+        // Fast path: nearly all are one number, and most replies have one.
         if length.is_none() && value.first().is_some_and(u8::is_ascii_digit) {
             length = decimal(value);
             if length.is_some() {
@@ -87,7 +87,7 @@ fn content_length(head: &Head) -> Result<Option<u64>, HttpError> {
     Ok(length)
 }
 
-/// Digits only: no sign, no fraction, nothing beyond 64 bits.
+/// Digits only: no sign, no fraction, at most 64 bits.
 fn decimal(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0_u64, |value, &digit| {
         let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
@@ -95,16 +95,16 @@ fn decimal(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// Whether one line of a list field has this member, in any case.
+/// Returns whether one line of a list field contains this member, in any case.
 fn has_member(value: &[u8], wanted: &[u8]) -> bool {
-    // A list of one, as nearly all are, is not taken apart.
+    // Fast path for a list with one member, as nearly all are.
     if !value.contains(&b',') {
         return value.eq_ignore_ascii_case(wanted);
     }
     members(value).any(|member| member.eq_ignore_ascii_case(wanted))
 }
 
-/// The members of one line of a list field, empty ones left out (RFC 9110 section 5.6.1).
+/// The members of one line of a list field, without empty ones (RFC 9110 section 5.6.1).
 fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value
         .split(|&byte| byte == b',')

@@ -1,4 +1,4 @@
-//! Heads: gathered line by line without rescanning, made regular, parsed once by httparse.
+//! Heads: collected line by line without rescanning, normalised, and parsed once by httparse.
 
 use std::fmt;
 use std::iter;
@@ -8,7 +8,7 @@ use httparse::{Header, ParserConfig, Status};
 
 use super::request::IS_TOKEN;
 use super::{HttpError, Limits};
-use crate::wire::octets::{same_but_for_case, value_length};
+use crate::wire::octets::{equal_ignoring_case, value_length};
 
 /// The status line and the header fields of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// The reason phrase as it came, often empty; nothing depends on it.
+    /// The reason phrase as received, often empty; nothing depends on it.
     pub fn reason(&self) -> &[u8] {
         let line = self.headers.bytes.split(|&byte| byte == b'\n').next();
         let after_version = line.and_then(|line| line.get(VERSION_BYTES..));
@@ -34,9 +34,9 @@ impl Head {
 /// The versions of HTTP/1 (RFC 9112 section 2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
-    /// HTTP/1.0: the connection closes unless it says otherwise.
+    /// HTTP/1.0: the connection closes by default.
     Http10,
-    /// HTTP/1.1: the connection stays unless it says otherwise.
+    /// HTTP/1.1: the connection stays open by default.
     Http11,
 }
 
@@ -50,17 +50,17 @@ impl Version {
     }
 }
 
-/// Header fields in order, over one buffer. Folded lines are joined, bare CRs are spaces, lines
-/// that are no field are left out; names keep their case.
+/// Header fields in order, in one buffer. Folded lines are joined, bare CRs become spaces, lines
+/// that are no field are omitted; names keep their case.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Headers {
     bytes: Vec<u8>,
     fields: Vec<Field>,
-    /// Of the names of each length the first field's number, from 1; all long ones count as of one
-    /// length. Most names that are looked for are not there, and the others are the only ones of their
-    /// length, so that fields are not searched.
+    /// For each length of names, the number (from 1) of the first field with such a name; all long
+    /// names count as one length. Most names that are looked up are absent, and most others are the
+    /// only ones of their length, so look-ups rarely search the fields.
     firsts: [u16; LENGTHS],
-    /// A bit for each letter that a name begins with.
+    /// A bit for each first letter of the names.
     initials: u32,
 }
 
@@ -72,7 +72,7 @@ struct Field {
     next: u16,
 }
 
-/// A part of the bytes of a head.
+/// A range of the bytes of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
     start: u32,
@@ -93,18 +93,18 @@ impl Part {
 }
 
 impl Headers {
-    /// The value of the first field of this name, in any case, without surrounding white space.
+    /// The value of the first field with this name, in any case, without surrounding white space.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         let field = self.fields_of(name).next();
         field.map(|field| self.slice(field.value))
     }
 
-    /// The values of every field of this name, in any case, in order.
+    /// The values of all fields with this name, in any case, in order.
     pub fn get_all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
         self.fields_of(name).map(|field| self.slice(field.value))
     }
 
-    /// Every field as name and value, in order.
+    /// All fields as name and value, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.fields.iter().map(|field| {
             let name = std::str::from_utf8(self.slice(field.name));
@@ -115,12 +115,13 @@ impl Headers {
         })
     }
 
-    /// The name of every field, in order: the cheap way to see whether any matters.
+    /// The names of all fields, in order: a cheap way to check for relevant ones.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.fields.iter().map(|field| self.slice(field.name))
     }
 
-    /// Whether a name begins with one of these letters, in any case: said without a look at the fields.
+    /// Returns whether a name starts with one of these letters, in any case, without a search
+    /// through the fields.
     pub(in crate::wire) fn begin_with_any(&self, letters: &[u8]) -> bool {
         let wanted = letters
             .iter()
@@ -128,22 +129,22 @@ impl Headers {
         self.initials & wanted != 0
     }
 
-    /// How many fields there are.
+    /// Number of fields.
     pub fn len(&self) -> usize {
         self.fields.len()
     }
 
-    /// Whether there is no field.
+    /// Returns whether there is no field.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
 
-    /// Bytes of memory that they hold.
+    /// Bytes of memory used.
     pub fn memory(&self) -> usize {
         self.bytes.capacity() + self.fields.capacity() * size_of::<Field>()
     }
 
-    /// The fields of this name, in order.
+    /// The fields with this name, in order.
     fn fields_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Field> {
         let mut next = self.firsts[length_place(name.len())];
         let each = iter::from_fn(move || {
@@ -151,7 +152,7 @@ impl Headers {
             next = field.next;
             Some(field)
         });
-        each.filter(|field| same_but_for_case(self.slice(field.name), name.as_bytes()))
+        each.filter(|field| equal_ignoring_case(self.slice(field.name), name.as_bytes()))
     }
 
     fn slice(&self, part: Part) -> &[u8] {
@@ -161,7 +162,7 @@ impl Headers {
 
 #[cfg(test)]
 impl Headers {
-    /// The fields of these lines, as a reply would have brought them.
+    /// The fields in these lines, as from a reply.
     pub(crate) fn of_lines(lines: &[u8]) -> Self {
         let mut buffer = HeadBuffer::for_trailers();
         let lines = [lines, b"\n\n"].concat();
@@ -183,7 +184,7 @@ impl fmt::Debug for Headers {
     }
 }
 
-/// What a block of lines may take.
+/// Limits of a block of lines.
 pub(super) struct Bounds {
     bytes: usize,
     first_line_bytes: usize,
@@ -210,26 +211,26 @@ impl Bounds {
     }
 }
 
-/// A head on its way in. Most come whole and regular, and are read at one look. Of the others each byte
-/// is looked at once, however it is cut; lines are made regular as they end, so that httparse sees the
-/// whole block once.
+/// A head being read. Most arrive complete and regular, and are parsed in one pass. In others each
+/// byte is examined once, however the input is split; each line is normalised at its end, so that
+/// httparse parses the whole block once.
 #[derive(Debug, Default)]
 pub(super) struct HeadBuffer {
     bytes: Vec<u8>,
-    /// What was found at the one look, or room for what parsing finds.
+    /// The fields found in the single pass, or memory for those that httparse will find.
     fields: Vec<Field>,
-    /// Status and version, found so.
+    /// Status and version from the single pass.
     found: Option<(u16, Version)>,
-    /// Bytes that came in: blank lines ahead included, the line put before trailers not.
+    /// Bytes received, including leading blank lines but not the line put before trailers.
     taken: usize,
-    /// Where the unfinished line begins.
+    /// Start of the unfinished line.
     line_start: usize,
-    /// Lines finished, the status line counted.
+    /// Number of finished lines, including the status line.
     lines: usize,
 }
 
 impl HeadBuffer {
-    /// A buffer in the memory of fields that nobody wants any more.
+    /// A buffer that reuses the memory of old fields.
     pub(super) fn in_memory_of(mut old: Headers) -> Self {
         old.bytes.clear();
         old.fields.clear();
@@ -240,7 +241,7 @@ impl HeadBuffer {
         }
     }
 
-    /// A buffer for trailers. Behind a status line they are a head, so the same code reads them.
+    /// A buffer for trailers. With a status line before them they are parsed like a head.
     pub(super) fn for_trailers() -> Self {
         HeadBuffer {
             bytes: TRAILERS_STATUS_LINE.to_vec(),
@@ -250,17 +251,18 @@ impl HeadBuffer {
         }
     }
 
-    /// Whether nothing but blank lines has come.
+    /// Returns whether nothing but blank lines was received.
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Takes lines from `input` up to and with the empty one; true when that has come.
+    /// Consumes lines from `input` up to and including the empty one; returns whether that was
+    /// reached.
     pub(super) fn read(&mut self, input: &mut &[u8], bounds: &Bounds) -> Result<bool, HttpError> {
         Ok(self.read_whole(input, bounds) || self.read_by_lines(input, bounds)?)
     }
 
-    /// The same of a head that comes in pieces, or is not regular.
+    /// The same for a head that arrives in pieces or is not regular.
     fn read_by_lines(&mut self, input: &mut &[u8], bounds: &Bounds) -> Result<bool, HttpError> {
         if !self.begin(input, bounds)? {
             return Ok(false);
@@ -283,13 +285,13 @@ impl HeadBuffer {
         Ok(false)
     }
 
-    /// Takes a head that is here whole and has nothing to be made regular, as most come: one look at
-    /// its bytes finds all of its parts. False if it is not like that; nothing is taken.
+    /// Consumes a head that is complete and needs no normalisation, as most are, in one pass.
+    /// Returns `false`, and consumes nothing, if it is not like that.
     fn read_whole(&mut self, input: &mut &[u8], bounds: &Bounds) -> bool {
         if !self.bytes.is_empty() {
             return false;
         }
-        // Within these no line can be too long either.
+        // Within these limits no line can be too long either.
         let most = (bounds.bytes - self.taken).min(bounds.first_line_bytes);
         let within = &input[..input.len().min(most).min(bounds.line_bytes)];
         let whole = read_regular(within, &mut self.fields);
@@ -304,8 +306,8 @@ impl HeadBuffer {
         true
     }
 
-    /// Passes over blank lines, then holds the first bytes against what every status line begins
-    /// with: a server of another protocol is known at once. True when they have come.
+    /// Skips blank lines, then compares the first bytes with the start of a status line, so that
+    /// another protocol is detected at once. Returns whether they have arrived.
     fn begin(&mut self, input: &mut &[u8], bounds: &Bounds) -> Result<bool, HttpError> {
         while self.bytes.len() < STATUS_LINE_START.len() {
             let Some((&byte, rest)) = input.split_first() else {
@@ -331,8 +333,8 @@ impl HeadBuffer {
         Ok(true)
     }
 
-    /// Counts `piece` bytes in, unless a limit lies within them; the nearer one is named, so that
-    /// the error does not depend on how the input was cut.
+    /// Counts `piece` bytes, unless that exceeds a limit; the limit reached first is reported, so
+    /// that the error does not depend on how the input is split.
     fn make_room(&mut self, piece: usize, bounds: &Bounds) -> Result<(), HttpError> {
         let (line_max, too_long) = match self.lines {
             0 => (bounds.first_line_bytes, HttpError::StatusLineTooLong),
@@ -351,7 +353,7 @@ impl HeadBuffer {
         Ok(())
     }
 
-    /// Makes the line that has just ended regular; true when it is the empty one.
+    /// Normalises the line that has just ended; returns whether it is the empty one.
     fn end_line(&mut self) -> bool {
         let (before, line) = self.bytes.split_at_mut(self.line_start);
         let content = line.strip_suffix(b"\n").map_or(0, <[u8]>::len);
@@ -362,7 +364,7 @@ impl HeadBuffer {
         if line.is_empty() {
             return true;
         }
-        // RFC 9110 section 2.5: a higher minor version is read as the highest one that is known.
+        // RFC 9110 section 2.5: a higher minor version is treated as the highest known one.
         let ends = !line.get(VERSION_BYTES).is_some_and(u8::is_ascii_digit);
         if self.lines == 0
             && ends
@@ -374,8 +376,8 @@ impl HeadBuffer {
         if find(line, b'\r').is_some() {
             blank(line, |byte| byte == b'\r');
         }
-        // RFC 9112 section 5.2: a folded line continues the field before it. Where there is none,
-        // httparse passes over it, as section 2.2 has it.
+        // RFC 9112 section 5.2: a folded line continues the field before it. If there is none,
+        // httparse skips the line, as section 2.2 requires.
         if matches!(line[0], b' ' | b'\t') && self.lines > 1 {
             let end = before.len();
             blank(&mut before[end.saturating_sub(2)..], |byte| {
@@ -387,7 +389,7 @@ impl HeadBuffer {
         false
     }
 
-    /// The head, when all of it is here.
+    /// Parses the complete head.
     pub(super) fn parse(mut self) -> Result<Head, HttpError> {
         let mut fields = std::mem::take(&mut self.fields);
         let (status, version) = match self.found {
@@ -395,7 +397,7 @@ impl HeadBuffer {
             None => self.parts(&mut fields)?,
         };
         let Ok(end) = u16::try_from(fields.len() + 1) else {
-            // Far beyond any limit that makes sense.
+            // Far beyond any sensible limit.
             return Err(HttpError::TooManyHeaderLines);
         };
         let (mut firsts, mut initials) = ([0; LENGTHS], 0);
@@ -418,7 +420,7 @@ impl HeadBuffer {
         })
     }
 
-    /// Status and version; appends the fields.
+    /// Returns status and version; appends the fields.
     fn parts(&self, fields: &mut Vec<Field>) -> Result<(u16, Version), HttpError> {
         let mut usual = [const { MaybeUninit::<Header<'_>>::uninit() }; HEADER_LINES_USUAL];
         let mut more = Vec::new();
@@ -449,7 +451,8 @@ impl HeadBuffer {
             u32::try_from(self.bytes.len()).is_ok(),
             "a head is far below 4 GiB"
         );
-        // Each is a part of the bytes, so no number is cut. What is empty lies nowhere in particular.
+        // Each is a range of the bytes, so no number is truncated. An empty slice may point
+        // anywhere.
         let part = |part: &[u8]| match part.len() {
             0 => Part::new(0, 0),
             length => {
@@ -466,27 +469,27 @@ impl HeadBuffer {
     }
 }
 
-/// The place of a name's length in [`Headers::firsts`].
+/// The index of a name's length in [`Headers::firsts`].
 fn length_place(length: usize) -> usize {
     length.min(LENGTHS - 1)
 }
 
-/// The bit of a name's first letter in [`Headers::initials`]: the same in either case.
+/// The bit of a name's first letter in [`Headers::initials`], independent of case.
 fn initial_bit(letter: u8) -> u32 {
     1 << (letter % 32)
 }
 
-/// A head that was read at one look.
+/// A head that was parsed in one pass.
 struct Regular {
     length: usize,
     status: u16,
     version: Version,
 }
 
-/// Reads the head that these bytes begin with, if it is whole and as the standard has it: every line
-/// ends with CR LF and holds no other CR, none continues the one before, none is no field. Whatever is
-/// not is for others to read, who forgive; of this one httparse says the same (a test holds them
-/// against each other). Appends the fields, in any case.
+/// Parses the head at the start of these bytes if it is complete and strictly conforming: every
+/// line ends with CR LF and contains no other CR, no line is folded, and every line is a field. All
+/// other heads are left to the lenient parser; for these, httparse gives the same result (a test
+/// compares them). May append fields even if it returns `None`.
 fn read_regular(bytes: &[u8], fields: &mut Vec<Field>) -> Option<Regular> {
     let version = match bytes.first_chunk()? {
         b"HTTP/1.1 " => Version::Http11,
@@ -548,8 +551,8 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// Where a byte first stands. Written so that the compiler looks at a block at a time; lines are
-/// too short for the standard library's way.
+/// The first position of a byte. Written so that the compiler vectorises it; lines are too short
+/// for the standard library's method.
 fn find(bytes: &[u8], wanted: u8) -> Option<usize> {
     let (blocks, _) = bytes.as_chunks::<16>();
     let lacks = |block: &&[u8; 16]| {
@@ -562,7 +565,7 @@ fn find(bytes: &[u8], wanted: u8) -> Option<usize> {
     Some(passed + ahead)
 }
 
-/// Puts spaces in the place of these bytes.
+/// Replaces the selected bytes with spaces.
 fn blank(bytes: &mut [u8], which: impl Fn(u8) -> bool) {
     for byte in bytes {
         if which(*byte) {
@@ -580,7 +583,7 @@ fn fault(error: httparse::Error) -> HttpError {
     }
 }
 
-/// What every status line of ours begins with.
+/// The start of every status line that is accepted.
 const STATUS_LINE_START: &[u8] = b"HTTP/1.";
 
 /// The length of `HTTP/1.1`.
@@ -588,13 +591,13 @@ const VERSION_BYTES: usize = 8;
 
 const TRAILERS_STATUS_LINE: &[u8] = b"HTTP/1.1 200\n";
 
-/// Lengths of names that are told apart: few names are longer.
+/// Number of distinguished name lengths: few names are longer.
 const LENGTHS: usize = 24;
 
-/// Room that most heads fit in.
+/// Initial buffer size, sufficient for most heads.
 const HEAD_BYTES_USUAL: usize = 1024;
 
-/// Header lines of most heads; more go to the heap.
+/// Header lines parsed without heap allocation; most heads have fewer.
 const HEADER_LINES_USUAL: usize = 48;
 
 #[cfg(test)]
@@ -603,7 +606,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads a head at one look, if it is regular, and by lines, which must come to the same.
+    /// Parses a head in one pass, if it is regular, and by lines; both must give the same result.
     fn check(bytes: &[u8]) -> bool {
         let bounds = Bounds::of_head(&Limits::default());
         let read = |by_lines: bool| {
@@ -623,7 +626,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_regular_is_read_at_one_look() {
+    fn a_regular_head_is_parsed_in_one_pass() {
         let regular: [&[u8]; 6] = [
             b"HTTP/1.1 200\r\n\r\n",
             b"HTTP/1.0 999 \xff\tno\r\nA:\r\n\r\n",
@@ -658,7 +661,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_head_says_the_same_at_one_look_as_by_lines(
+        fn a_head_parsed_in_one_pass_equals_one_parsed_by_lines(
             lines in prop::collection::vec(
                 ("[A-Za-z0-9!#^_`|~-]{1,20}", ":[ \t]{0,3}", "([ \t]|[!-~]|[\u{80}-\u{7ff}]){0,20}"),
                 0..9,

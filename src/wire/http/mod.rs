@@ -1,9 +1,9 @@
-//! HTTP/1.1 on the wire: replies read as they arrive, requests written.
+//! HTTP/1.1 on the wire: reads replies as they arrive, and writes requests.
 //!
-//! The reader is as lenient as the web needs (lines ended by LF alone, bare CR, obsolete folding,
-//! a space before a colon, lines that are no header) and refuses what every client refuses.
-//! It never guesses where a reply ends: doubtful framing is an error, or the connection is not
-//! reusable.
+//! The reader is as lenient as the web requires (lines ended by LF only, bare CR, obsolete folding,
+//! a space before a colon, lines that are no header) and rejects what every client rejects. It
+//! never guesses where a reply ends: doubtful framing is an error, or prevents reuse of the
+//! connection.
 
 mod chunked;
 mod error;
@@ -19,20 +19,24 @@ pub use request::{RequestError, RequestHead, UsualFields, write_request};
 use chunked::{Chunks, Step};
 use head::{Bounds, HeadBuffer};
 
-/// How much of a reply that is not body we are ready to take. The hostile send without end.
+/// Limits of the parts of a reply other than its body, because hostile servers send without end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of one head, interim ones each for itself; 256 KiB: the largest that browsers accept.
+    /// Maximum size of a head in bytes, for each interim one as well; 256 KiB, the largest that
+    /// browsers accept.
     pub head_bytes_max: usize,
-    /// Bytes of a status line with its line end; 8 KiB, far beyond any reason phrase.
+    /// Maximum length of a status line in bytes with its line end; 8 KiB, far beyond any reason
+    /// phrase.
     pub status_line_bytes_max: usize,
-    /// Bytes of one header line with its line end; 64 KiB, where the field's clients give up.
+    /// Maximum length of a header line in bytes with its line end; 64 KiB, where other clients
+    /// fail.
     pub header_line_bytes_max: usize,
-    /// Header lines of one head, continuation lines counted; 200, several times what is usual.
+    /// Maximum number of header lines, continuation lines included; 200, several times the usual
+    /// number.
     pub header_lines_max: usize,
-    /// Bytes of chunk extensions beyond the data they describe, and of trailers; 64 KiB.
+    /// Maximum bytes of trailers, and of chunk extensions beyond the data they describe; 64 KiB.
     pub chunk_extras_bytes_max: usize,
-    /// Interim (1xx) replies before the final one; 10.
+    /// Maximum number of interim (1xx) replies before the final one; 10.
     pub interim_max: u32,
 }
 
@@ -49,24 +53,23 @@ impl Default for Limits {
     }
 }
 
-/// What a reply consists of, in the order it arrives:
-/// `Interim* Head Body* Trailers? End`.
+/// The parts of a reply in the order of arrival: `Interim* Head Body* Trailers? End`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item<'a> {
-    /// The head of a 1xx reply; the final one is still to come (RFC 9110 section 15.2).
+    /// The head of a 1xx reply; the final one follows (RFC 9110 section 15.2).
     Interim(Head),
     /// The final head.
     Head(Head),
-    /// A piece of the body, never empty, freed of chunk framing but not of content codings.
+    /// A piece of the body, never empty, without chunk framing but still content-coded.
     Body(&'a [u8]),
-    /// Trailer fields, where there are any (RFC 9112 section 7.1.2).
+    /// Trailer fields, if any (RFC 9112 section 7.1.2).
     Trailers(Headers),
     /// The reply is complete.
     End {
         /// Both sides may use the connection for another exchange.
         ///
         /// Bytes left in the input at this point belong to no request of ours. The reader cannot
-        /// know what else has arrived: the caller closes the connection when it sees any.
+        /// know what else has arrived: the caller must close the connection if there are any.
         reusable: bool,
     },
 }
@@ -80,7 +83,7 @@ pub enum Item<'a> {
 ///   ├──► Close ───┘(finish)
 ///   └── no body ──► End
 /// ```
-/// Any state fails for good: the same error is then returned again.
+/// Any state can fail permanently: the same error is then returned again.
 #[derive(Debug)]
 pub struct ResponseReader {
     state: State,
@@ -109,8 +112,8 @@ enum State {
 }
 
 impl ResponseReader {
-    /// A reader for the reply to one request; `method_is_head` says that no body follows
-    /// whatever the head declares.
+    /// A reader for the reply to one request; with `method_is_head` there is no body, whatever the
+    /// head declares.
     pub fn new(method_is_head: bool, limits: Limits) -> Self {
         ResponseReader {
             state: State::Head(HeadBuffer::default()),
@@ -122,7 +125,7 @@ impl ResponseReader {
         }
     }
 
-    /// Reads the head into the memory of fields that nobody wants any more.
+    /// Reuses the memory of old fields for the head.
     pub fn in_memory_of(mut self, old: Headers) -> Self {
         if let State::Head(buffer) = &mut self.state {
             *buffer = HeadBuffer::in_memory_of(old);
@@ -130,23 +133,24 @@ impl ResponseReader {
         self
     }
 
-    /// The next item, advancing `input` past what it used up. `None` asks for more bytes.
+    /// Returns the next item and advances `input` past the consumed bytes. `None` asks for more
+    /// bytes.
     ///
-    /// Call until `None`, also with nothing left in `input`: the end of a reply needs no further
-    /// byte. Nothing is read beyond the end of the reply. Body pieces borrow from `input`.
+    /// Call it until it returns `None`, even if `input` is empty: the end of a reply needs no
+    /// further byte. Nothing is consumed beyond the end of the reply. Pieces of the body borrow
+    /// from `input`.
     ///
     /// # Errors
-    /// The reply is not HTTP as anyone reads it, or is larger than its limits. What came before
-    /// stays valid.
+    /// The reply is not valid HTTP, or exceeds its limits. Items returned before stay valid.
     pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Item<'a>>, HttpError> {
         self.advance(input)
             .inspect_err(|&error| self.state = State::Failed(error))
     }
 
-    /// The connection ended in order (not reset). A close-delimited body ends with it.
+    /// The connection ended in an orderly way (not reset), which ends a close-delimited body.
     ///
     /// # Errors
-    /// Everything else is cut off: [`ErrorClass::Truncated`].
+    /// Everything else is truncated: [`ErrorClass::Truncated`].
     pub fn finish(&mut self) -> Result<Item<'static>, HttpError> {
         let cut = match &self.state {
             State::Close | State::End | State::Done => {
@@ -168,8 +172,8 @@ impl ResponseReader {
         self.framing
     }
 
-    /// Whether the first byte of the awaited head has been seen. An interim reply sets it back:
-    /// the final head has its own first byte. Blank lines ahead of a head do not count.
+    /// Returns whether the first byte of the expected head has arrived. Reset by an interim reply:
+    /// the final head has its own first byte. Blank lines before a head do not count.
     pub fn has_begun(&self) -> bool {
         match &self.state {
             State::Head(buffer) => !buffer.is_empty(),
@@ -230,7 +234,7 @@ impl ResponseReader {
 
     fn on_head(&mut self, head: Head) -> Result<Item<'static>, HttpError> {
         if head.status == 101 {
-            // We ask for no upgrade, so what would follow is no HTTP.
+            // No upgrade was requested, so what follows would not be HTTP.
             return Err(HttpError::SwitchingProtocols);
         }
         if head.status < 200 {

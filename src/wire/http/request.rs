@@ -1,53 +1,53 @@
-//! Requests as they leave: exactly what was asked for, and nothing smuggled in.
+//! Writes requests, and rejects anything that could smuggle in other fields or requests.
 
 use std::fmt::Write as _;
 use std::mem::replace;
 
 use crate::wire::octets::{DELETE, any, below, equal, value_length};
 
-/// Everything that stands in a request's head.
+/// The parts of a request's head.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestHead<'a> {
     /// The method, a token.
     pub method: &'a str,
     /// The request target: path and query, or the absolute form for a proxy. A fragment is never
-    /// sent (RFC 9110 section 4.2.5): it is cut off here at the latest. Empty means `/`.
+    /// sent (RFC 9110 section 4.2.5): it is removed here at the latest. Empty means `/`.
     pub target: &'a str,
-    /// The value of Host: the name, and the port where it is not the scheme's own.
+    /// The value of Host: the name, and the port unless it is the scheme's default.
     pub host: &'a str,
-    /// The value of Proxy-Authorization; empty leaves it out. For the proxy that takes this request
-    /// alone.
+    /// The value of Proxy-Authorization; omitted if empty. Only for a proxy that receives this
+    /// request itself.
     pub proxy_authorization: &'a str,
-    /// Fields that every request has, in order, after those above.
+    /// Fields of every request, in order, after those above.
     pub usual: &'a UsualFields,
-    /// This one's own fields, in order, after those above. One that bears the name of one above
-    /// takes its place.
+    /// This request's own fields, in order, after those above. They replace fields above with the
+    /// same name.
     pub headers: &'a [(String, String)],
-    /// Bytes of the body that follows. With `None` there is none, and no Content-Length but for the
-    /// methods that have a meaning for one: POST, PUT and PATCH say that it is 0 (RFC 9110 section 8.6).
+    /// Size of the body that follows. With `None` there is no body, and Content-Length is sent only
+    /// for methods that expect a body: POST, PUT and PATCH send 0 (RFC 9110 section 8.6).
     pub body_bytes: Option<u64>,
 }
 
-/// The fields that every request has, which are checked and written once: a head takes a copy.
+/// The fields of every request, validated and encoded once; each head gets a copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsualFields {
     fields: Vec<(String, String)>,
-    /// All of them, as they stand in a head.
+    /// All of them, encoded.
     lines: Vec<u8>,
-    /// One of them takes the place of Host.
+    /// One of them replaces Host.
     name_host: bool,
 }
 
 impl UsualFields {
-    /// Ours in order, save those without a value, then others, in order. One of the others that bears
-    /// the name of one of ours, or of Host, takes its place.
+    /// Our fields in order, without empty ones, then the others in order. One of the others with
+    /// the name of one of ours, or of Host, replaces it.
     ///
     /// # Errors
-    /// What [`write_request`] says of fields.
+    /// The field errors of [`write_request`].
     pub fn new(ours: &[(&str, &str)], others: &[(String, String)]) -> Result<Self, RequestError> {
         let ours = ours
             .iter()
-            .filter(|(name, value)| !value.is_empty() && !bears(others, name))
+            .filter(|(name, value)| !value.is_empty() && !contains_name(others, name))
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let fields: Vec<(String, String)> = ours.chain(others.iter().cloned()).collect();
         let mut lines = Vec::new();
@@ -56,53 +56,54 @@ impl UsualFields {
             write_field(&mut lines, name, value);
         }
         Ok(UsualFields {
-            name_host: bears(&fields, "Host"),
+            name_host: contains_name(&fields, "Host"),
             fields,
             lines,
         })
     }
 
-    /// Bytes that they take up in a head.
+    /// Encoded size in bytes.
     pub fn length(&self) -> usize {
         self.lines.len()
     }
 }
 
-/// Why a request was not written. Ours or the user's mistake, never the web's.
+/// Why a request was not written. A mistake of this program or its user, never of the web.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// The method is no token.
-    #[error("the method {0:?} is no token")]
+    /// The method is not a token.
+    #[error("the method {0:?} is not a token")]
     Method(String),
-    /// CONNECT asks a proxy for a tunnel, and no origin for anything.
-    #[error("CONNECT is no request to an origin; the setting PROXY makes tunnels")]
+    /// CONNECT asks a proxy for a tunnel; it is not a request to an origin.
+    #[error("CONNECT is not a request to an origin; use the setting PROXY for tunnels")]
     Connect,
-    /// The target holds white space, a control character, or bytes beyond ASCII.
-    #[error("the request target {0:?} holds a character that must be encoded")]
+    /// The target contains white space, a control character, or non-ASCII bytes.
+    #[error("the request target {0:?} contains a character that must be percent-encoded")]
     Target(String),
-    /// A field name is no token.
-    #[error("the header name {0:?} is no token")]
+    /// A field name is not a token.
+    #[error("the header name {0:?} is not a token")]
     HeaderName(String),
-    /// A field value holds CR, LF, NUL or another control character.
-    #[error("the value of header {0:?} holds a control character")]
+    /// A field value contains CR, LF, NUL or another control character.
+    #[error("the value of header {0:?} contains a control character")]
     HeaderValue(String),
-    /// Content-Length and Transfer-Encoding follow from the body; they cannot be set by hand.
+    /// Content-Length and Transfer-Encoding follow from the body and cannot be set.
     #[error("the header {0:?} follows from the body and cannot be set")]
     Framing(String),
-    /// What is said to the next hop about the connection is ours: Connection, TE, Trailer, Upgrade.
+    /// Fields about the connection to the next hop are set by this crate: Connection, TE, Trailer,
+    /// Upgrade.
     #[error("the header {0:?} is about the connection and cannot be set")]
     Connection(String),
-    /// A Host of the caller's is empty, or not the only one (RFC 9112 section 3.2).
-    #[error("Host is sent once, and is not empty")]
+    /// A Host set by the caller is empty, or not the only one (RFC 9112 section 3.2).
+    #[error("Host must be sent once and must not be empty")]
     Host,
-    /// Proxy-Authorization follows from the proxy: set by hand, it would reach origins.
-    #[error("the header {0:?} follows from the proxy, whose URL may hold user and password")]
+    /// Proxy-Authorization follows from the proxy: if set by hand, it would be sent to origins.
+    #[error("the header {0:?} follows from the proxy; put user and password into its URL")]
     Proxy(String),
 }
 
 impl RequestError {
-    /// The stable name.
+    /// Stable error code.
     pub const fn code(&self) -> &'static str {
         match self {
             RequestError::Method(_) => "method",
@@ -117,18 +118,18 @@ impl RequestError {
         }
     }
 
-    /// Whether another try may end otherwise: never.
+    /// Returns whether a retry may succeed: never.
     pub const fn is_retryable(&self) -> bool {
         false
     }
 }
 
 /// Appends a request's head to `out` (RFC 9112 section 3): Host, the usual fields, its own,
-/// Content-Length. The body is the caller's to add.
+/// Content-Length. The caller adds the body.
 ///
 /// # Errors
-/// Anything that would let one field become two, or a reader see another request than we do.
-/// `out` is then as it was.
+/// Anything that could turn one field into two, or let a server see another request than we do.
+/// `out` is then unchanged.
 pub fn write_request(out: &mut Vec<u8>, request: &RequestHead<'_>) -> Result<(), RequestError> {
     let target = match request.checked()? {
         "" => "/",
@@ -138,8 +139,8 @@ pub fn write_request(out: &mut Vec<u8>, request: &RequestHead<'_>) -> Result<(),
         out.extend_from_slice(part.as_bytes());
     }
     let (usual, headers) = (request.usual, request.headers);
-    // An empty Host is sent: RFC 9112 section 3.2 demands the field.
-    if !usual.name_host && !bears(headers, "Host") {
+    // An empty Host is sent: RFC 9112 section 3.2 requires the field.
+    if !usual.name_host && !contains_name(headers, "Host") {
         write_field(out, "Host", request.host);
     }
     if !request.proxy_authorization.is_empty() {
@@ -149,7 +150,7 @@ pub fn write_request(out: &mut Vec<u8>, request: &RequestHead<'_>) -> Result<(),
         out.extend_from_slice(&usual.lines);
     } else {
         let usual = usual.fields.iter();
-        let usual = usual.filter(|(name, _)| !bears(headers, name));
+        let usual = usual.filter(|(name, _)| !contains_name(headers, name));
         for (name, value) in usual.chain(headers) {
             write_field(out, name, value);
         }
@@ -165,7 +166,7 @@ pub fn write_request(out: &mut Vec<u8>, request: &RequestHead<'_>) -> Result<(),
 }
 
 impl<'a> RequestHead<'a> {
-    /// Whether [`write_request`] would write it.
+    /// Checks that [`write_request`] would write it.
     ///
     /// # Errors
     /// Those of [`write_request`].
@@ -173,7 +174,7 @@ impl<'a> RequestHead<'a> {
         self.checked().map(drop)
     }
 
-    /// The same, and the target without its fragment.
+    /// The same; returns the target without its fragment.
     fn checked(&self) -> Result<&'a str, RequestError> {
         if !is_token(self.method) {
             return Err(RequestError::Method(self.method.to_owned()));
@@ -200,13 +201,13 @@ impl<'a> RequestHead<'a> {
     }
 }
 
-/// Whether one of these fields has this name.
-fn bears(fields: &[(String, String)], name: &str) -> bool {
+/// Returns whether one of these fields has this name.
+fn contains_name(fields: &[(String, String)], name: &str) -> bool {
     let mut fields = fields.iter();
     fields.any(|(other, _)| other.eq_ignore_ascii_case(name))
 }
 
-/// Whether these fields may be set by hand, as they are.
+/// Checks that these fields may be set by the caller.
 fn check_fields(fields: &[(String, String)]) -> Result<(), RequestError> {
     let mut has_host = false;
     for (name, value) in fields {
@@ -218,7 +219,7 @@ fn check_fields(fields: &[(String, String)]) -> Result<(), RequestError> {
     Ok(())
 }
 
-/// Whether a field may be set by hand, as it is.
+/// Checks that a field may be set by the caller.
 fn check_field(name: &str, value: &str) -> Result<(), RequestError> {
     let is_one_of = |ours: &[&str]| ours.iter().any(|ours| ours.eq_ignore_ascii_case(name));
     if is_one_of(&["content-length", "transfer-encoding"]) {
@@ -246,7 +247,7 @@ fn check_value(name: &str, value: &str) -> Result<(), RequestError> {
     Ok(())
 }
 
-/// Writes a field that was checked.
+/// Writes a validated field.
 fn write_field(out: &mut Vec<u8>, name: &str, value: &str) {
     for part in [name, ": ", value.trim_ascii(), "\r\n"] {
         out.extend_from_slice(part.as_bytes());
@@ -258,7 +259,7 @@ fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| IS_TOKEN[usize::from(byte)])
 }
 
-/// Which octets may stand in a token: looked up for every letter of the name of every field.
+/// The bytes allowed in a token; a table because it is used for every letter of every field name.
 pub(super) const IS_TOKEN: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0u8;
@@ -297,7 +298,7 @@ mod tests {
         name_host: false,
     };
 
-    /// Fields as a crawl has them, and these.
+    /// The fields of a crawl, and these.
     fn usual(others: &[(&str, &str)]) -> Result<UsualFields, RequestError> {
         let ours = [
             ("User-Agent", "spider/1"),
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_hears_who_asks_before_anything_else_of_it() {
+    fn a_proxys_credentials_precede_the_other_fields() {
         check(
             &RequestHead {
                 target: "http://a.test:8080/a?b#c",
@@ -362,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_of_the_callers_takes_the_place_of_ours() {
+    fn a_field_of_the_caller_replaces_ours() {
         check(
             &RequestHead {
                 usual: &usual(&[("X-Usual", "1")]).unwrap(),
@@ -377,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_usual_field_takes_the_place_of_ours_and_of_host_and_gives_way_to_the_requests_own() {
+    fn usual_fields_replace_ours_and_are_replaced_by_the_requests_own() {
         let usual = usual(&[("accept", "b"), ("host", "c.test"), ("x-d", " e ")]).unwrap();
         let before = "GET /a?b HTTP/1.1\r\nUser-Agent: spider/1\r\nAccept-Encoding: gzip\r\n";
         let check_with = |headers: &[(&str, &str)], expected: &str| {
@@ -406,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_smuggled_into_a_request() {
+    fn fields_with_forbidden_names_or_values_are_rejected() {
         for value in ["a\r\nX: y", "a\nb", "a\rb", "a\0b", "a\x7f"] {
             check(
                 &RequestHead {
@@ -494,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_that_means_a_body_says_that_there_is_none() {
+    fn a_method_that_expects_a_body_sends_content_length_zero() {
         for method in ["POST", "PUT", "PATCH", "GET", "DELETE", "OPTIONS"] {
             let length = match method {
                 "POST" | "PUT" | "PATCH" => "Content-Length: 0\r\n",
@@ -506,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_smuggled_into_every_request_either() {
+    fn usual_fields_with_forbidden_names_or_values_are_rejected() {
         let check = |name: &str, value: &str, expected: RequestError| {
             assert_eq!(usual(&[(name, value)]), Err(expected));
         };

@@ -1,8 +1,8 @@
-//! Replies in every cut, and every limit.
+//! Replies in every split, and every limit.
 
 use super::*;
 
-/// All items, the pieces of a body joined, and how it ended.
+/// All items, with the pieces of the body joined, and how the reply ended.
 #[derive(Debug, PartialEq)]
 struct Reply {
     interim: Vec<u16>,
@@ -15,7 +15,7 @@ struct Reply {
     left: usize,
 }
 
-/// Reads a reply that comes in these pieces; then the connection ends.
+/// Reads a reply that arrives in these pieces, followed by the end of the connection.
 fn read<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     method_is_head: bool,
@@ -64,7 +64,7 @@ fn read<'a>(
                     over = true;
                 }
                 Err(error) => {
-                    assert_eq!(reader.next(&mut input), Err(error), "an error stays");
+                    assert_eq!(reader.next(&mut input), Err(error), "an error is permanent");
                     reply.end = Err(error);
                     broken = true;
                 }
@@ -76,17 +76,17 @@ fn read<'a>(
     if !over && !broken {
         reply.end = reader.finish().map(|item| match item {
             Item::End { reusable } => reusable,
-            other => panic!("only an end ends a reply: {other:?}"),
+            other => panic!("a reply must end with End: {other:?}"),
         });
     }
     if broken {
-        // How far into a piece an error was found is nobody's business.
+        // How far into a piece an error is found does not matter.
         reply.left = 0;
     }
     reply
 }
 
-/// The reply, the same in every cut: whole, in two at each place, and byte by byte.
+/// Reads the reply in every split, with the same result: whole, in two parts, and byte by byte.
 fn reply_with(raw: &[u8], method_is_head: bool, limits: Limits) -> Reply {
     let whole = read([raw], method_is_head, limits);
     for at in 0..=raw.len() {
@@ -106,7 +106,7 @@ fn reply(raw: &str) -> Reply {
     reply_with(raw.as_bytes(), false, Limits::default())
 }
 
-/// A reply that ends well: status, body, framing, and whether the connection may be reused.
+/// Checks a reply that ends well: status, body, framing, and whether the connection can be reused.
 fn check(raw: &str, status: u16, body: &str, framing: Framing, reusable: bool) {
     let reply = reply(raw);
     assert_eq!(
@@ -205,7 +205,7 @@ fn trailers_are_handed_over_apart_from_the_head() {
 }
 
 #[test]
-fn a_broken_chunk_is_an_error_and_keeps_what_came() {
+fn a_broken_chunk_is_an_error_and_keeps_the_body_before_it() {
     let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n";
     for (rest, error) in [
         ("g\r\n", HttpError::ChunkSize),
@@ -231,7 +231,7 @@ fn a_broken_chunk_is_an_error_and_keeps_what_came() {
 }
 
 #[test]
-fn chunks_win_over_a_length_but_spoil_the_connection() {
+fn chunked_overrides_a_length_and_prevents_reuse() {
     check(
         "HTTP/1.1 200 OK\r\nContent-Length: 99\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         200,
@@ -316,7 +316,7 @@ fn equal_lengths_agree_and_differing_ones_are_refused() {
 }
 
 #[test]
-fn an_empty_length_is_none() {
+fn an_empty_length_counts_as_missing() {
     check(
         "HTTP/1.1 200 OK\r\nContent-Length:\r\n\r\nab",
         200,
@@ -403,7 +403,7 @@ fn switching_protocols_is_refused() {
 }
 
 #[test]
-fn the_connection_stays_only_where_the_version_or_the_head_says_so() {
+fn the_connection_is_kept_by_version_and_connection_field() {
     for (version, line, reusable) in [
         ("1.1", "X: y", true),
         ("1.1", "Connection: close", false),
@@ -427,7 +427,7 @@ fn the_connection_stays_only_where_the_version_or_the_head_says_so() {
 }
 
 #[test]
-fn a_cut_off_reply_is_no_success() {
+fn a_truncated_reply_is_an_error() {
     check_error("", HttpError::NoReply);
     check_error("\r\n", HttpError::NoReply);
     check_error("HTTP/1.1 100 Continue\r\n\r\n", HttpError::NoReply);
@@ -438,7 +438,7 @@ fn a_cut_off_reply_is_no_success() {
 }
 
 #[test]
-fn a_higher_minor_version_is_read_as_the_highest_known() {
+fn a_higher_minor_version_is_treated_as_the_highest_known() {
     for minor in 0..=9 {
         for end in ["\r\n", "\n"] {
             let raw = format!("HTTP/1.{minor} 200 OK{end}Content-Length: 2{end}{end}ok");
@@ -458,7 +458,7 @@ fn a_higher_minor_version_is_read_as_the_highest_known() {
 }
 
 #[test]
-fn what_is_not_http_is_known_by_its_first_bytes() {
+fn a_non_http_reply_is_detected_by_its_first_bytes() {
     for (raw, error) in [
         ("S", HttpError::NotHttp),
         ("<html>", HttpError::NotHttp),
@@ -486,14 +486,14 @@ fn what_is_not_http_is_known_by_its_first_bytes() {
 }
 
 #[test]
-fn the_first_odd_byte_is_enough_to_refuse_another_protocol() {
+fn another_protocol_is_rejected_at_its_first_byte() {
     let mut reader = ResponseReader::new(false, Limits::default());
     let mut input = &b"SSH-2.0-OpenSSH"[..];
     assert_eq!(reader.next(&mut input), Err(HttpError::NotHttp));
 }
 
 #[test]
-fn odd_heads_that_the_web_needs_are_read() {
+fn malformed_heads_common_on_the_web_are_accepted() {
     for (raw, name, expected) in [
         ("HTTP/1.1 200 OK\nA: b\n\n", "A", Some("b")),
         ("HTTP/1.1 200 OK\r\nA: b\n\r\n", "A", Some("b")),
@@ -503,7 +503,7 @@ fn odd_heads_that_the_web_needs_are_read() {
         ("HTTP/1.1 200 OK\r\nA : b\r\n\r\n", "A", Some("b")),
         ("HTTP/1.1 200 OK\r\nA:b \t \r\n\r\n", "A", Some("b")),
         ("HTTP/1.1 200 OK\r\nA:\r\n\r\n", "A", Some("")),
-        // Bare CR is a space, in the status line too.
+        // A bare CR is a space, in the status line too.
         ("HTTP/1.1 200 OK\r\nA: b\rc: d\r\n\r\n", "A", Some("b c: d")),
         ("HTTP/1.1 200 OK\rX: y\r\nA: b\r\n\r\n", "X", None),
         ("HTTP/1.1 200 OK\r\nA: b\r\r\n\r\n", "A", Some("b")),
@@ -554,7 +554,7 @@ fn fields_are_found_in_any_case_and_kept_in_order() {
 }
 
 #[test]
-fn a_line_folded_onto_the_status_line_is_no_part_of_it() {
+fn a_line_folded_onto_the_status_line_is_ignored() {
     let mut reader = ResponseReader::new(false, Limits::default());
     let mut input = &b"HTTP/1.1 200 OK\r\n X: y\r\n\tZ\r\n\r\n"[..];
     let Ok(Some(Item::Head(head))) = reader.next(&mut input) else {
@@ -563,7 +563,7 @@ fn a_line_folded_onto_the_status_line_is_no_part_of_it() {
     assert_eq!((head.reason(), head.headers.len()), (&b"OK"[..], 0));
 }
 
-/// Limits small enough to be met from both sides.
+/// Limits small enough to be tested from both sides.
 const TIGHT: Limits = Limits {
     head_bytes_max: 60,
     status_line_bytes_max: 20,
@@ -622,12 +622,12 @@ fn every_limit_is_met_exactly() {
 }
 
 #[test]
-fn what_is_no_data_among_chunks_is_bounded() {
+fn chunk_extensions_and_trailers_are_bounded() {
     let chunked =
         |rest: String| format!("HTTP/1.1 200\r\nTransfer-Encoding: chunked\r\n\r\n{rest}");
     let pad = |bytes: usize| "x".repeat(bytes);
     let extra = Some(HttpError::ChunkExtrasTooLarge);
-    // The extension's line end counts.
+    // The line end of the extension counts.
     check_limit(&chunked(format!("1;{}\r\nx\r\n0\r\n\r\n", pad(8))), None);
     check_limit(&chunked(format!("1;{}\r\nx\r\n0\r\n\r\n", pad(9))), extra);
     check_limit(
@@ -647,10 +647,10 @@ fn what_is_no_data_among_chunks_is_bounded() {
         &chunked(format!("{}1\r\nx\r\n0\r\n\r\n", "0".repeat(26))),
         extra,
     );
-    // Trailers, with the empty line.
+    // Trailers, including the empty line.
     check_limit(&chunked(format!("0\r\nA:{}\r\n\r\n", pad(4))), None);
     check_limit(&chunked(format!("0\r\nA:{}\r\n\r\n", pad(5))), extra);
-    // They add up, and data pays for them.
+    // Extensions add up, and data offsets them.
     check_limit(&chunked("1;xx\r\nx\r\n".repeat(3) + "0\r\n\r\n"), None);
     check_limit(&chunked("1;xx\r\nx\r\n".repeat(4) + "0\r\n\r\n"), extra);
     check_limit(&chunked("4;xx\r\nxxxx\r\n".repeat(9) + "0\r\n\r\n"), None);
@@ -661,7 +661,7 @@ fn what_is_no_data_among_chunks_is_bounded() {
 }
 
 #[test]
-fn the_error_does_not_depend_on_the_cut_when_limits_lie_close() {
+fn the_error_does_not_depend_on_the_split_near_several_limits() {
     let pad = |bytes: usize| "x".repeat(bytes);
     for (first, second) in [(10, 60), (24, 60), (25, 29), (14, 28)] {
         let raw = format!("HTTP/1.1 200\r\nA:{}\r\nB:{}", pad(first), pad(second));
@@ -670,8 +670,8 @@ fn the_error_does_not_depend_on_the_cut_when_limits_lie_close() {
 }
 
 #[test]
-fn a_large_head_may_come_byte_by_byte() {
-    // Looking again from the start for each byte would take minutes.
+fn a_large_head_may_arrive_byte_by_byte() {
+    // Rescanning from the start for each byte would take minutes.
     let line = format!("A: {}\r\n", "x".repeat(1300));
     let raw = format!("HTTP/1.1 204 OK\r\n{}\r\n", line.repeat(200));
     let reply = read(raw.as_bytes().chunks(1), false, Limits::default());
@@ -679,7 +679,7 @@ fn a_large_head_may_come_byte_by_byte() {
 }
 
 #[test]
-fn every_error_has_a_name_of_its_own_within_its_class() {
+fn every_error_has_a_distinct_code_within_its_class() {
     let all = [
         HttpError::NoReply,
         HttpError::TruncatedHead,
@@ -715,7 +715,7 @@ mod random {
 
     use super::*;
 
-    /// Bytes that are often nearly a reply.
+    /// Bytes that are often almost a reply.
     fn nearly() -> impl Strategy<Value = Vec<u8>> {
         let part = prop_oneof![
             Just(&b"HTTP/1.1 200 OK\r\n"[..]),
@@ -775,7 +775,7 @@ mod random {
                     }
                 }
             }
-            prop_assert!(false, "a head without end was read");
+            prop_assert!(false, "an endless head was accepted");
         }
     }
 }

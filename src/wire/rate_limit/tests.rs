@@ -1,10 +1,10 @@
-//! Limits of every generation, and whatever else stands in their fields.
+//! Limits of all versions, and invalid values in their fields.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// The wall time of all replies here.
+/// The wall-clock time of all replies here.
 const NOW: u64 = 1_700_000_000;
 
 fn read(lines: &str) -> RateLimit {
@@ -37,7 +37,7 @@ fn f46_a_reset_is_seconds() {
 }
 
 #[test]
-fn f46_a_reset_that_is_no_number_is_none() {
+fn f46_an_invalid_reset_is_ignored() {
     for garbage in [
         "-1",
         "nan",
@@ -60,7 +60,7 @@ fn f46_a_reset_that_is_no_number_is_none() {
 }
 
 #[test]
-fn f46_a_reset_above_a_thousand_million_is_a_moment() {
+fn f46_a_reset_above_a_thousand_million_is_a_time() {
     check_reset("1700000600", Some(600.0));
     check_reset("1700000001.5", Some(1.5));
     check_reset("1700000020000", Some(20.0));
@@ -71,7 +71,7 @@ fn f46_a_reset_above_a_thousand_million_is_a_moment() {
 }
 
 #[test]
-fn f46_a_reset_too_far_off_is_clamped_and_says_so() {
+fn f46_a_distant_reset_is_clamped_and_flagged() {
     let longest = WAIT_MAX.as_secs_f64();
     for far in [
         "9999999999",
@@ -86,7 +86,7 @@ fn f46_a_reset_too_far_off_is_clamped_and_says_so() {
 }
 
 #[test]
-fn f46_a_moment_is_read_by_the_clock_of_who_wrote_it() {
+fn f46_a_reset_time_is_read_by_the_servers_clock() {
     let hour_behind = "Date: Tue, 14 Nov 2023 21:13:20 GMT";
     let reset = |lines: &str| read(lines).reset.unwrap().as_secs();
     assert_eq!(
@@ -118,7 +118,7 @@ fn three_fields_are_one_limit() {
 }
 
 #[test]
-fn a_reset_of_another_name_is_read_too() {
+fn vendor_names_of_the_reset_are_read() {
     check(
         "RateLimit-ResetTime: Tue, 14 Nov 2023 22:14:10 GMT",
         (None, None, Some(50.0)),
@@ -175,7 +175,7 @@ fn a_list_holds_limits_with_names() {
 }
 
 #[test]
-fn a_limit_whose_name_is_no_string_spoils_no_other() {
+fn a_limit_with_an_invalid_name_is_skipped() {
     let found = read(r#"RateLimit: quota;r=0;t=9, "good";r=5;t=1, "open;r=0;t=9"#);
     assert_eq!((found.remaining, found.limits.len()), (Some(5.0), 1));
     let found = read(r#"RateLimit-Policy: quota;q=10, "good";q=5, "none";w=5"#);
@@ -183,7 +183,7 @@ fn a_limit_whose_name_is_no_string_spoils_no_other() {
 }
 
 #[test]
-fn policies_of_all_generations_are_read() {
+fn policies_of_all_drafts_are_read() {
     let check = |line: &str, expected: &[(Option<&str>, f64, Option<u64>, &str)]| {
         let found = read(line).policies;
         let found: Vec<_> = found
@@ -227,7 +227,7 @@ fn policies_of_all_generations_are_read() {
 }
 
 #[test]
-fn what_binds_is_the_longest_reset_where_nothing_remains() {
+fn the_exhausted_limit_with_the_longest_reset_binds() {
     check(
         r#"RateLimit: "a";r=0;t=5, "b";r=0;t=60, "c";r=0, "d";r=1;t=900"#,
         (None, Some(0.0), Some(60.0)),
@@ -239,7 +239,7 @@ fn what_binds_is_the_longest_reset_where_nothing_remains() {
 }
 
 #[test]
-fn what_binds_is_the_least_that_remains() {
+fn the_limit_with_the_least_remaining_binds() {
     check(
         r#"RateLimit: "hour";t=900, "day";r=100;t=5, "minute";r=9;t=3"#,
         (None, Some(9.0), Some(3.0)),
@@ -252,7 +252,7 @@ fn what_binds_is_the_least_that_remains() {
 }
 
 #[test]
-fn the_fields_of_two_servers_on_the_way_are_kept_apart() {
+fn the_fields_of_two_servers_are_read_separately() {
     let second = (Some(9.0), Some(0.0), Some(5.0));
     check(
         "X-RateLimit-Limit: 100\nX-RateLimit-Remaining: 99\nX-RateLimit-Reset: 3600\n\
@@ -270,7 +270,7 @@ fn the_fields_of_two_servers_on_the_way_are_kept_apart() {
 }
 
 #[test]
-fn nothing_remains_when_less_than_a_request_does() {
+fn a_limit_with_less_than_one_request_is_exhausted() {
     let check = |line: &str, exhausted: bool| {
         assert_eq!(read(line).is_exhausted(), exhausted, "{line}");
     };
@@ -282,7 +282,7 @@ fn nothing_remains_when_less_than_a_request_does() {
 }
 
 #[test]
-fn a_reply_that_does_not_speak_of_limits_has_none() {
+fn a_reply_without_limit_fields_has_no_limits() {
     for lines in [
         "",
         "Date: Tue, 14 Nov 2023 22:13:20 GMT\nRate: 5\nX-Rate: 0\nRetry-After: 5",
@@ -292,7 +292,7 @@ fn a_reply_that_does_not_speak_of_limits_has_none() {
 }
 
 #[test]
-fn a_reply_of_limits_without_end_is_read_to_a_bound() {
+fn the_number_of_limits_read_is_bounded() {
     let many = r#""n";q=1;r=1,"#.repeat(2000);
     let found = read(&format!("RateLimit: {many}\nRateLimit-Policy: {many}"));
     assert_eq!(
@@ -300,10 +300,13 @@ fn a_reply_of_limits_without_end_is_read_to_a_bound() {
         (LIMITS_MAX, LIMITS_MAX)
     );
     let found = read(&format!("RateLimit: {many}\"last\";r=0"));
-    assert!(found.is_exhausted(), "what is not kept still binds");
+    assert!(
+        found.is_exhausted(),
+        "a limit that is not kept can still bind"
+    );
 }
 
-/// Fields of all generations, with whatever values.
+/// Fields of all versions with random values.
 fn fields() -> impl Strategy<Value = Vec<u8>> {
     let name = prop::sample::select(vec![
         "RateLimit",
@@ -337,7 +340,7 @@ fn fields() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn whatever_a_reply_says_no_value_is_negative_or_without_end(lines in fields(), now: u64) {
+    fn no_value_is_ever_negative_or_infinite(lines in fields(), now: u64) {
         let lines: Vec<u8> = lines.strip_suffix(b"\n").unwrap_or(&lines).to_vec();
         let found = RateLimit::read(&Headers::of_lines(&lines), Wall(now));
         let named = found.limits.iter().map(|limit| limit.remaining);

@@ -1,13 +1,13 @@
-//! Path patterns of robots rules: one spelling for what means the same, and matching that no
-//! number of stars can slow down.
+//! Path patterns of robots rules: normalisation, and matching in time independent of the number of
+//! stars.
 
 use std::borrow::Cow;
 
-/// Brings a rule's path into the one spelling in which octets compare as octets (RFC 9309, 2.2.2).
+/// Normalises a rule's path so that equivalent bytes compare equal (RFC 9309, 2.2.2).
 ///
-/// Unreserved characters stand for themselves, reserved ones as they were written, all else
-/// percent-encoded in upper case. What stays special is `*`, and `$` at the end; a star or dollar
-/// that is meant literally is `%2A` or `%24`.
+/// Unreserved characters are decoded, reserved ones stay as written, and all others are
+/// percent-encoded in upper case. `*`, and `$` at the end, stay special; a literal star or dollar
+/// is `%2A` or `%24`.
 pub(super) fn of_rule(path: &[u8]) -> String {
     let mut out = String::with_capacity(path.len());
     let (body, anchor) = match path.split_last() {
@@ -20,7 +20,7 @@ pub(super) fn of_rule(path: &[u8]) -> String {
             rest = push_octet(&mut out, rest);
             continue;
         }
-        // Several stars in a row say no more than one.
+        // Consecutive stars mean the same as one.
         if !out.ends_with('*') {
             out.push('*');
         }
@@ -30,7 +30,7 @@ pub(super) fn of_rule(path: &[u8]) -> String {
     out
 }
 
-/// Brings the path and query of a URL into the spelling of [`of_rule`].
+/// Normalises the path and query of a URL in the same way as [`of_rule`].
 pub(super) fn of_path(path: &str) -> Cow<'_, str> {
     if path.bytes().all(is_plain) {
         return Cow::Borrowed(path);
@@ -43,12 +43,12 @@ pub(super) fn of_path(path: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether a pattern matches the beginning of a path; both in the one spelling.
+/// Returns whether a pattern matches the beginning of a path; both must be normalised.
 ///
-/// The leftmost place is taken for each piece between stars. That is never wrong, since a later
-/// place leaves less to the pieces that follow, and it makes backtracking needless: a piece is
-/// compared at most once per place, so the steps are bounded by pattern × path.
-/// `None`: the budget of steps ran out.
+/// Each piece between stars is matched at its leftmost position. That is never wrong, because a
+/// later position leaves less for the following pieces, and it avoids backtracking: a piece is
+/// compared at most once per position, so the steps are bounded by pattern × path. `None`: the
+/// budget of steps is used up.
 pub(super) fn matches(pattern: &str, path: &str, steps: &mut Steps) -> Option<bool> {
     let (pattern, anchored) = match pattern.strip_suffix('$') {
         Some(body) => (body, true),
@@ -81,18 +81,18 @@ pub(super) fn matches(pattern: &str, path: &str, steps: &mut Steps) -> Option<bo
     Some(path.ends_with(last))
 }
 
-/// How many comparisons a decision may still take.
+/// The number of comparisons that a decision may still take.
 pub(super) struct Steps(pub(super) usize);
 
 impl Steps {
-    /// One to begin with, and one for each octet compared.
+    /// Takes one step for the start, and one for each byte compared.
     pub(super) fn take(&mut self, octets: usize) -> Option<()> {
         self.0 = self.0.checked_sub(octets + 1)?;
         Some(())
     }
 }
 
-/// Where the leftmost occurrence of `piece` in `path` ends.
+/// The end of the leftmost occurrence of `piece` in `path`.
 fn find(path: &str, piece: &str, steps: &mut Steps) -> Option<Option<usize>> {
     let Some(first) = piece.chars().next() else {
         steps.take(0)?;
@@ -101,7 +101,7 @@ fn find(path: &str, piece: &str, steps: &mut Steps) -> Option<Option<usize>> {
     let (octets, wanted) = (path.as_bytes(), piece.as_bytes());
     let mut start = 0;
     loop {
-        // Most places are passed over eight at a time.
+        // Most positions are skipped eight at a time.
         let rest = path.get(start..).unwrap_or("");
         let Some(at) = rest.find(first) else {
             steps.take(rest.len() / 8)?;
@@ -121,7 +121,7 @@ fn find(path: &str, piece: &str, steps: &mut Steps) -> Option<Option<usize>> {
     }
 }
 
-/// Appends the first octet of `rest`, which may be percent-encoded, and returns what follows it.
+/// Appends the first byte of `rest`, which may be percent-encoded, and returns the rest after it.
 fn push_octet<'a>(out: &mut String, rest: &'a [u8]) -> &'a [u8] {
     let (octet, encoded, after) = match rest {
         [b'%', high, low, after @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
@@ -155,7 +155,8 @@ fn is_unreserved(octet: u8) -> bool {
     octet.is_ascii_alphanumeric() || b"-._~".contains(&octet)
 }
 
-/// What a path may hold as it is: unreserved and reserved characters, but not the special two.
+/// Characters that stay unencoded in a path: unreserved and reserved ones, without the two special
+/// ones.
 fn is_plain(octet: u8) -> bool {
     is_unreserved(octet) || b":/?#[]@!&'()+,;=".contains(&octet)
 }
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_is_a_beginning() {
+    fn a_pattern_matches_a_prefix() {
         check("/", "/anything", true);
         check("/fish", "/fish.html", true);
         check("/fish", "/Fish", false);
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_is_any_octets_and_a_dollar_at_the_end_is_the_end() {
+    fn a_star_matches_any_bytes_and_a_final_dollar_the_end() {
         check("/*.php", "/x/y.php?z", true);
         check("/*.php$", "/x.php?z", false);
         check("/*.php$", "/x.php/y.php", true);
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn octets_compare_as_octets_however_they_are_written() {
+    fn percent_encoded_bytes_compare_equal_in_every_spelling() {
         check(
             "/foo/bar?baz=http://foo.bar",
             "/foo/bar?baz=http%3A%2F%2Ffoo.bar",
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spelling_is_its_own_spelling() {
+    fn normalising_a_pattern_twice_changes_nothing() {
         for path in ["/a%2Fb", "/%E3%83%84", "/%25", "/x?y=[z]", "/%24%2A"] {
             assert_eq!(of_path(path), path);
             assert_eq!(of_rule(path.as_bytes()), path);
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_bounded_by_pattern_times_path_however_many_stars() {
+    fn steps_are_bounded_by_pattern_times_path_with_any_number_of_stars() {
         let stars = of_rule("/*a".repeat(200).replace('/', "").as_bytes());
         let bushes = [
             (stars.clone() + "b$", "/".to_owned() + &"a".repeat(4000)),
@@ -260,20 +261,20 @@ mod tests {
                 path.len()
             );
         }
-        // One octet between the stars: a single walk along the path.
+        // One byte between the stars: a single pass along the path.
         let mut steps = Steps(usize::MAX);
         matches(&stars, &bushes[0].1, &mut steps);
         assert!(usize::MAX - steps.0 <= 2 * (stars.len() + bushes[0].1.len()));
     }
 
     #[test]
-    fn a_spent_budget_is_no_answer() {
+    fn an_exhausted_budget_gives_no_result() {
         let path = format!("/{}", "a".repeat(80));
         assert_eq!(matches("/*b", &path, &mut Steps(5)), None);
         assert_eq!(matches("/abcdef", "/", &mut Steps(5)), None);
     }
 
-    /// The meaning of a pattern, written as plainly as can be.
+    /// A reference implementation, as simple as possible.
     fn means(pattern: &[u8], path: &[u8]) -> bool {
         match pattern {
             [] => true,

@@ -1,44 +1,45 @@
-//! What a robots.txt says to one agent, in as few octets as it takes: millions of them may be kept.
+//! The rules of a robots.txt for one agent, in a compact form, because millions of them may be
+//! stored.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
 use super::pattern::{self, Steps};
 
-/// What a robots.txt says to one agent: compact, to be kept for as long as it holds.
+/// The rules of a robots.txt for one agent, in a compact form for storage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// The patterns one after the other, in the order of the file.
+    /// The patterns, concatenated in the order of the file.
     text: Box<str>,
-    /// Of each rule whether it allows, the length of its pattern, and how many lines it stands behind
-    /// the one before it, as numbers of seven bits an octet.
+    /// For each rule: whether it allows, the length of its pattern, and the number of lines since
+    /// the previous rule, as variable-length integers with seven bits per byte.
     heads: Box<[u8]>,
     delay: Option<Duration>,
 }
 
 impl Rules {
-    /// Rules that forbid everything: what an unreachable robots.txt says (RFC 9309, 2.3.1.4).
+    /// Rules that forbid everything, for an unreachable robots.txt (RFC 9309, 2.3.1.4).
     pub fn disallow_all() -> Self {
         let mut packed = Packed::default();
         packed.push(false, "/", 0);
         packed.into_rules(None)
     }
 
-    /// Rules that forbid nothing: what an absent robots.txt says (RFC 9309, 2.3.1.3).
+    /// Rules that forbid nothing, for a missing robots.txt (RFC 9309, 2.3.1.3).
     pub fn allow_all() -> Self {
         Rules::default()
     }
 
-    /// Whether a URL may be fetched, by its path and query.
+    /// Decides whether a URL may be fetched, by its path and query.
     ///
-    /// The longest pattern that matches decides, Allow among equals; `/robots.txt` itself is
-    /// always allowed. A file made to cost more than [`STEPS_MAX`] comparisons forbids: its
-    /// owner can have no better wish than to be left alone.
+    /// The longest matching pattern decides, and Allow wins over an equally long Disallow;
+    /// `/robots.txt` itself is always allowed. If the decision needs more than [`STEPS_MAX`]
+    /// comparisons the URL is forbidden: only a file built to waste time needs that.
     pub fn allowed(&self, path_and_query: &str) -> Verdict<'_> {
         self.decide(path_and_query).0
     }
 
-    /// The same, and how many comparisons it took.
+    /// The same, with the number of comparisons.
     pub(crate) fn decide(&self, path_and_query: &str) -> (Verdict<'_>, usize) {
         let undecided = Verdict {
             allowed: true,
@@ -81,12 +82,12 @@ impl Rules {
         (verdict, STEPS_MAX - steps.0)
     }
 
-    /// The pause that the file asks for between requests.
+    /// The delay between requests that the file asks for.
     pub fn crawl_delay(&self) -> Option<Duration> {
         self.delay
     }
 
-    /// Bytes on the heap, for whoever keeps many within a bound.
+    /// Heap memory in bytes, for a bounded store of rules.
     pub fn heap_size(&self) -> usize {
         self.text.len() + self.heads.len()
     }
@@ -100,7 +101,7 @@ impl Rules {
     }
 }
 
-/// Rules that are being collected.
+/// Rules under construction.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Packed {
     text: String,
@@ -109,7 +110,7 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// One more rule, of this line or a later one than those before.
+    /// Adds a rule, in this line or a later one than those before.
     pub fn push(&mut self, allow: bool, pattern: &str, line: u32) {
         self.text.push_str(pattern);
         push_number(
@@ -120,7 +121,7 @@ impl Packed {
         self.line = line;
     }
 
-    /// Those of another group, which stands behind.
+    /// Adds the rules of a later group.
     pub fn append(&mut self, other: &Packed) {
         let rules = Iter {
             text: &other.text,
@@ -132,7 +133,7 @@ impl Packed {
         }
     }
 
-    /// All of them, as they are kept.
+    /// Converts to the final form.
     pub fn into_rules(self, delay: Option<Duration>) -> Rules {
         Rules {
             text: self.text.into(),
@@ -185,26 +186,26 @@ fn take_number(heads: &mut &[u8]) -> Option<u64> {
     Some(number)
 }
 
-/// Whether a URL may be fetched, and who says so.
+/// Whether a URL may be fetched, and the rule that decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict<'a> {
-    /// It may.
+    /// Whether it may be fetched.
     pub allowed: bool,
-    /// The rule that decided; `None` where none matched.
+    /// The rule that decided; `None` if none matched.
     pub rule: Option<Rule<'a>>,
 }
 
-/// One rule, as it was understood.
+/// One rule as parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule<'a> {
-    /// `Allow`, not `Disallow`.
+    /// `Allow` if true, else `Disallow`.
     pub allow: bool,
-    /// Its path pattern, percent-encoded in the one spelling used for comparing.
+    /// Its path pattern, normalised for comparison.
     pub pattern: &'a str,
     /// Its line in the file, from 1.
     pub line: u32,
 }
 
-/// How many octets one decision may compare: about two milliseconds of work. The longest honest
-/// files known take a tenth.
+/// Maximum number of bytes compared for one decision: about two milliseconds. The longest
+/// legitimate files known take a tenth.
 pub const STEPS_MAX: usize = 1 << 20;

@@ -1,9 +1,9 @@
-//! What a robots.txt says to whom.
+//! Which agents a robots.txt permits what.
 
 use super::*;
 use proptest::prelude::*;
 
-/// Whether `agent` may fetch each path.
+/// Asserts whether `agent` may fetch each path.
 fn check(file: &str, agent: &str, paths: &[(&str, bool)]) {
     let rules = Robots::parse(file.as_bytes()).agent(agent);
     for (path, expected) in paths {
@@ -26,7 +26,7 @@ fn an_empty_file_forbids_nothing() {
 }
 
 #[test]
-fn an_agent_has_its_own_groups_together_or_else_those_for_all() {
+fn an_agent_gets_all_its_groups_or_else_those_for_all_agents() {
     let file = "User-agent: foobot\nDisallow: /a\n\nUser-agent: *\nDisallow: /b\n\n\
                 User-agent: FooBot/2.0\nDisallow: /c\n";
     check(
@@ -50,13 +50,13 @@ fn a_group_without_rules_is_a_group() {
 }
 
 #[test]
-fn several_agents_on_one_line_are_all_meant() {
+fn several_agents_on_one_line_all_count() {
     check("User-agent: one, two\nDisallow: /", "two", &[("/", false)]);
     check("User-agent: one two\nDisallow: /", "two", &[("/", true)]);
 }
 
 #[test]
-fn nothing_but_a_rule_ends_a_stack_of_agents() {
+fn only_a_rule_ends_a_stack_of_agents() {
     let file = "User-agent: a\n\nCrawl-delay: 3\nWhat: ever\nSitemap: http://x/\n\n\
                 User-agent: b\nDisallow: /x\nUser-agent: c\nDisallow: /y";
     check(file, "a", &[("/x", false), ("/y", true)]);
@@ -108,7 +108,7 @@ fn robots_txt_itself_is_always_allowed() {
 }
 
 #[test]
-fn rules_before_any_agent_are_for_nobody() {
+fn rules_before_any_agent_are_ignored() {
     check(
         "Disallow: /\nCrawl-delay: 3\nUser-agent: *\nDisallow: /x",
         "f",
@@ -117,7 +117,7 @@ fn rules_before_any_agent_are_for_nobody() {
 }
 
 #[test]
-fn who_allows_an_index_page_allows_its_folder() {
+fn allowing_an_index_page_allows_its_folder() {
     let file = "User-agent: *\nAllow: /x/index.html\nDisallow: /";
     check(
         file,
@@ -127,7 +127,7 @@ fn who_allows_an_index_page_allows_its_folder() {
 }
 
 #[test]
-fn misspellings_and_a_forgotten_colon_are_understood() {
+fn misspellings_and_missing_colons_are_accepted() {
     check(
         "useragent: *\nDissallow: /a\nDISALLOW /b\ndisallow : /c\ndisallow /d /e",
         "f",
@@ -151,7 +151,7 @@ fn line_ends_marks_and_comments_do_not_matter() {
 }
 
 #[test]
-fn a_file_in_utf_16_is_read_if_it_says_so() {
+fn a_utf_16_file_with_a_byte_order_mark_is_read() {
     let text = "\u{feff}User-agent: *\nDisallow: /ü";
     for unit in [u16::to_le_bytes, u16::to_be_bytes] {
         let file: Vec<u8> = text.encode_utf16().flat_map(unit).collect();
@@ -160,7 +160,7 @@ fn a_file_in_utf_16_is_read_if_it_says_so() {
 }
 
 #[test]
-fn a_file_is_read_up_to_the_last_whole_line_within_its_limit() {
+fn a_file_is_read_up_to_the_last_complete_line_within_its_limit() {
     let mut file = "User-agent: *\nDisallow: /a\n".to_owned();
     while file.len() < LENGTH_MAX - 100 {
         file += "# filling, filling, filling\n";
@@ -176,7 +176,7 @@ fn a_file_is_read_up_to_the_last_whole_line_within_its_limit() {
 }
 
 #[test]
-fn a_crawl_delay_may_have_a_fraction_and_nonsense_is_none() {
+fn a_crawl_delay_may_have_a_fraction_and_invalid_ones_are_ignored() {
     let of = |value: &str| delay(&format!("User-agent: *\nCrawl-delay: {value}"), "f");
     assert_eq!(of("10"), Some(10.0));
     assert_eq!(of("0.25"), Some(0.25));
@@ -201,7 +201,7 @@ fn a_crawl_delay_is_for_the_agents_stacked_above_it() {
 }
 
 #[test]
-fn of_several_crawl_delays_the_longest_holds() {
+fn the_longest_of_several_crawl_delays_applies() {
     let file = "User-agent: a\nCrawl-delay: 2\nCrawl-delay: 1\nDisallow: /x\n\
                 User-agent: a\nCrawl-delay: 4\nDisallow: /y\nUser-agent: *\nCrawl-delay: 9";
     assert_eq!(delay(file, "a"), Some(4.0));
@@ -225,7 +225,7 @@ fn a_sitemap_that_is_not_utf_8_is_percent_encoded() {
 }
 
 #[test]
-fn a_file_made_to_cost_time_forbids_within_its_budget() {
+fn a_file_that_exceeds_the_step_budget_forbids() {
     let mut file = "User-agent: *\n".to_owned();
     while file.len() < LENGTH_MAX {
         file += "Disallow: /*a*a*a*a*a*a*a*ab\n";
@@ -252,12 +252,12 @@ fn every_cut_of_a_file_is_a_file() {
 
 proptest! {
     #[test]
-    fn no_file_and_no_path_make_it_fail(file: Vec<u8>, agent: String, path: String) {
+    fn no_file_and_no_path_make_the_parser_panic(file: Vec<u8>, agent: String, path: String) {
         Robots::parse(&file).agent(&agent).allowed(&path);
     }
 
     #[test]
-    fn a_file_of_likely_lines_never_makes_it_fail(
+    fn a_file_of_plausible_lines_never_panics(
         file in "((User-agent|Allow|Disallow|Crawl-delay|Sitemap)?:? ?[ab*$/%2A.,]{0,12}[\r\n]{0,2}){0,12}",
         path in "/[ab*$/%2A.]{0,20}",
     ) {
@@ -267,7 +267,7 @@ proptest! {
     }
 }
 
-/// How many of the smallest steps a file takes; the rules are the same as of the whole.
+/// Number of minimal steps that a file takes; asserts the same rules as parsing it at once.
 fn steps(file: &[u8], agent: &str) -> usize {
     let mut reading = RobotsReading::new(file, agent);
     let mut steps = 1;
@@ -284,7 +284,7 @@ fn steps(file: &[u8], agent: &str) -> usize {
 }
 
 #[test]
-fn a_file_read_in_steps_for_one_agent_says_the_same_to_it() {
+fn a_file_parsed_in_steps_for_one_agent_gives_the_same_rules() {
     let file = "\u{feff}User-agent: a, b\r\nAllow: /x\rCrawl-delay: 1.5\n\nUser-agent: c\nDisallow: /\n\
                 User-agent: *\nDisallow: /y\nSitemap: x\nUser-agent: d\nUser-agent: a\nCrawl-delay: 3\n\
                 User-agent: e\nCrawl-delay: 9\nAllow: /index.html\nUser-agent: f";
@@ -295,7 +295,7 @@ fn a_file_read_in_steps_for_one_agent_says_the_same_to_it() {
     }
 }
 
-/// Units that a file of about so many lines takes, and the most that one line takes.
+/// Units for a file of this many lines, and the maximum for one line.
 fn units_of(file: &str) -> (u64, u64) {
     let mut reading = RobotsReading::new(file.as_bytes(), "argiope");
     let mut units = Units::new(1 << 40);
@@ -306,7 +306,7 @@ fn units_of(file: &str) -> (u64, u64) {
 }
 
 #[test]
-fn many_agents_with_many_delays_cost_no_more_a_line_than_few() {
+fn the_cost_of_a_line_does_not_grow_with_the_number_of_agents() {
     let file = |count: usize| {
         let mut file = "User-agent: argiope\n".repeat(count);
         file += &"Crawl-delay: 3\n".repeat(count);
@@ -328,7 +328,7 @@ fn many_agents_with_many_delays_cost_no_more_a_line_than_few() {
 }
 
 #[test]
-fn rules_of_one_agent_take_no_more_memory_than_the_file_has_octets() {
+fn the_rules_of_one_agent_use_no_more_memory_than_the_file() {
     let mut file = "User-agent: *\n".to_owned();
     while file.len() < LENGTH_MAX - 10 {
         file += "Allow: /\n";

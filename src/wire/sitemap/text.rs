@@ -1,4 +1,4 @@
-//! The text of a sitemap, a window at a time: out of its gzip file, and made UTF-8.
+//! The text of a sitemap, window by window: decompressed, and converted to UTF-8.
 
 use std::fmt;
 
@@ -7,34 +7,34 @@ use crate::base::units::Units;
 use crate::wire::charset::{Detection, Recoder};
 use crate::wire::coding::{Budget, Decoder, Progress};
 
-/// A text of which some is in memory.
+/// A text that is partly in memory.
 pub(super) struct Text<B> {
     body: B,
-    /// How far the body is read.
+    /// Offset up to which the body was read.
     at: usize,
     unpacks: Option<Decoder>,
-    /// Octets that came out of the gzip file and have not been recoded.
+    /// Decompressed bytes that were not converted yet.
     unpacked: Vec<u8>,
     content_type: Option<Box<str>>,
     encoding: Encoding,
-    /// Octets of the document that have been seen.
+    /// Number of bytes of the document so far.
     length: usize,
     window: Vec<u8>,
-    /// How far the window is consumed.
+    /// Offset up to which the window was consumed.
     start: usize,
     is_over: bool,
     is_cut: bool,
 }
 
 enum Encoding {
-    /// The first octets will tell.
+    /// Decided by the first bytes.
     Unknown,
     Utf8,
     Other(Box<Recoder>),
 }
 
 impl<B: AsRef<[u8]>> Text<B> {
-    /// The text of a body. With `ratio_max` a gzip file is unpacked.
+    /// The text of a body. With `ratio_max` a gzip file is decompressed.
     pub fn new(body: B, content_type: Option<&str>, ratio_max: Option<u32>) -> Self {
         let is_gzip = body.as_ref().starts_with(&[0x1f, 0x8b]);
         let unpacks = ratio_max.filter(|_| is_gzip).and_then(|ratio_max| {
@@ -59,33 +59,33 @@ impl<B: AsRef<[u8]>> Text<B> {
         }
     }
 
-    /// What is there and not consumed.
+    /// The unconsumed part of the window.
     pub fn window(&self) -> &[u8] {
         &self.window[self.start..]
     }
 
-    /// Whether nothing follows the window.
+    /// Returns whether nothing follows the window.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Whether there was more than is read.
+    /// Returns whether the text was longer than the limit.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// Bytes that it holds.
+    /// Bytes of memory used.
     pub fn memory(&self) -> usize {
         self.window.capacity() + self.unpacked.capacity()
     }
 
-    /// Consumes so much of the window.
+    /// Consumes `length` bytes of the window.
     pub fn consume(&mut self, length: usize) {
         self.start += length;
     }
 
-    /// Makes the window `most` octets long, or as long as the units and the text
-    /// make it, where it is shorter than `least`.
+    /// If the window is shorter than `least`, extends it to `most` bytes, or as far as the units
+    /// and the text permit.
     pub fn fill(&mut self, least: usize, most: usize, units: &mut Units) {
         if self.is_over || self.window().len() >= least {
             return;
@@ -113,7 +113,7 @@ impl<B: AsRef<[u8]>> Text<B> {
                     last = false;
                 }
                 Ok(Progress::Full) => (last, self.is_cut) = (true, true),
-                // What came before counts.
+                // Text before the error counts.
                 Err(_) => last = true,
             }
             units.spend(before + self.unpacked.len());
@@ -153,5 +153,5 @@ impl<B> fmt::Debug for Text<B> {
     }
 }
 
-/// Octets that are read at once, and that come out of a gzip file at once.
+/// Bytes read at once, and decompressed at once.
 const READ_AT_ONCE: usize = 16 << 10;

@@ -1,4 +1,4 @@
-//! What the references of a page are relative to.
+//! The base of a page's references.
 
 use std::cell::Cell;
 
@@ -9,16 +9,17 @@ use crate::wire::charset::{LACKING_MAX, LACKING_UNITS, QueryEncoding};
 
 /// A page's URL, parsed once, against which its references are resolved.
 ///
-/// Unlike a [`CrawlUrl`] it may have any scheme: a page's `<base>` is not always one we fetch.
+/// Unlike a [`CrawlUrl`] it may have any scheme: a page's `<base>` may be a URL that cannot be
+/// fetched.
 #[derive(Clone, Debug)]
 pub struct Base {
     url: Parsed,
-    /// Where queries are not percent-encoded UTF-8.
+    /// The encoding of queries, if it is not UTF-8.
     encoding: Option<QueryEncoding>,
 }
 
 impl Base {
-    /// The base that a page's own URL is.
+    /// The base given by the page's own URL.
     pub fn of(url: &CrawlUrl) -> Self {
         Base {
             url: Parsed::of(url),
@@ -26,17 +27,17 @@ impl Base {
         }
     }
 
-    /// The same, for references in a document of this encoding; `None` is UTF-8.
+    /// The same, for references in a document with this encoding; `None` is UTF-8.
     pub(crate) fn in_encoding(self, encoding: Option<QueryEncoding>) -> Self {
         Base { encoding, ..self }
     }
 
-    /// Resolves a reference to something we can fetch.
+    /// Resolves a reference to a URL that can be fetched.
     pub fn join(&self, reference: &str) -> Result<CrawlUrl, UrlError> {
         self.join_within(reference, &mut Units::unbounded())
     }
 
-    /// The same, where characters that the document's encoding lacks cost units.
+    /// The same; characters missing in the document's encoding cost units.
     pub(crate) fn join_within(
         &self,
         reference: &str,
@@ -54,7 +55,7 @@ impl Base {
         }
     }
 
-    /// The base that a `<base href>` on this page sets; the page's own when it is nonsense, or a
+    /// The base set by a `<base href>` on this page; the page's own if that is invalid, or a
     /// `data:` or `javascript:` URL (WHATWG HTML, 4.2.3).
     pub fn rebased(&self, reference: &str) -> Self {
         match self.resolve(reference, &Cell::default()) {
@@ -66,7 +67,7 @@ impl Base {
         }
     }
 
-    /// How far what is relative to it reaches.
+    /// The lengths that this base contributes to resolved references.
     pub(crate) fn reach(&self) -> Reach {
         Reach::of(self.url.href())
     }
@@ -79,23 +80,23 @@ impl Base {
     }
 }
 
-/// How much of a base stands in front of what is relative to it: enough to see that a URL would be too
-/// long without making it.
+/// The lengths of a base's parts that a resolved reference keeps: used to reject URLs that would be
+/// too long without building them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reach {
-    /// What a path from the root keeps: scheme and authority.
+    /// Kept by an absolute path: scheme and authority.
     origin: usize,
-    /// What a path beside the base keeps: also its folder.
+    /// Kept by a relative path: the folder as well.
     folder: usize,
-    /// What a query keeps: also the path.
+    /// Kept by a query: the path as well.
     path: usize,
-    /// All but the fragment.
+    /// Everything except the fragment.
     whole: usize,
 }
 
 impl Reach {
-    /// Of a URL in the standard's form. Of one that is not fetched, and of one from whose authority
-    /// something is dropped, nothing is sure.
+    /// From a URL in the standard's form. All lengths are 0 if it cannot be fetched, or if a part
+    /// of its authority is removed.
     fn of(href: &str) -> Self {
         let scheme = href
             .find("://")
@@ -131,14 +132,14 @@ impl Reach {
         self.whole
     }
 
-    /// What a reference resolves to has at least so many octets.
+    /// Lower bound of the length of the resolved reference, in bytes.
     pub fn length_min(&self, reference: &str) -> usize {
         let text = reference.trim_matches(|c| c <= ' ');
         let is_odd = |octet: u8| matches!(octet, b'\t' | b'\n' | b'\r' | b':' | b'%' | b'\\');
         let mut octets = text.bytes();
         match (octets.next(), octets.next()) {
             (None | Some(b'#'), _) => self.whole,
-            // A scheme perhaps, or something that is left out.
+            // Possibly a scheme, or something that is removed.
             _ if text.bytes().any(is_odd) => 0,
             (Some(b'?'), _) => self.path,
             (Some(b'/'), Some(b'/')) => 0,
@@ -155,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    /// No URL is shorter than was said, and this one is as long as can be said.
+    /// The resolved URL has at least this length, and `expected` is the bound.
     fn check(base: &str, reference: &str, expected: usize) {
         let page = CrawlUrl::parse("http://a.test/").expect("a URL");
         let base = Base::of(&page).rebased(base);
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_of_a_base_stays_in_front_of_a_reference_is_known_without_joining() {
+    fn the_minimum_length_is_known_without_resolving() {
         let base = "http://a.test/dir/page?query#part";
         for (reference, expected) in [
             ("x", "http://a.test/dir/"),
@@ -182,7 +183,7 @@ mod tests {
         ] {
             check(base, reference, expected.len());
         }
-        // Something of the authority is dropped.
+        // A part of the authority is removed.
         check("http://user:password@a.test/dir/", "x", 0);
         check("http://a.test./dir/", "x", 0);
         check("ftp://a.test/dir/", "x", 0);
@@ -192,7 +193,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4000))]
         #[test]
-        fn no_url_is_shorter_than_is_said(
+        fn the_minimum_length_is_a_lower_bound(
             base in "(https?|ftp)://(u@)?[ab.]{1,3}(:[0-9]{2,3})?(/[a.]{0,3}){0,4}([?]q)?(#f)?",
             reference in "[ab./?#:% \\t2e@\\\\-]{0,9}",
         ) {

@@ -1,4 +1,4 @@
-//! Any URL, read by the library that reads them as browsers do, hosts of any script included.
+//! Parses any URL by the WHATWG standard with the `url` library, including IDNA.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -21,8 +21,8 @@ impl Parsed {
         Ok(Parsed(Url::parse(input)?))
     }
 
-    /// Resolves a reference against this. Its query is in `encoding`, or in UTF-8; `lacking` counts
-    /// the characters that the encoding does not have.
+    /// Resolves a reference against this URL. Its query is encoded in `encoding`, or else UTF-8;
+    /// `lacking` counts the characters that the encoding lacks.
     pub(super) fn join(
         &self,
         reference: &str,
@@ -36,7 +36,8 @@ impl Parsed {
         let options = Url::options().base_url(Some(&self.0));
         let url = match encoding {
             None => options.parse(&reference),
-            // Tabs and line ends are left out; the library would encode what is between them apart.
+            // Tabs and line ends are removed first; the library would encode the parts between them
+            // separately.
             Some(encoding) => options
                 .encoding_override(Some(&|query| encoding.encode(query, lacking)))
                 .parse(&reference.replace(['\t', '\n', '\r'], "")),
@@ -58,7 +59,7 @@ impl Parsed {
         Ok(self.0[Position::BeforePath..Position::AfterQuery].to_owned())
     }
 
-    /// What we would fetch.
+    /// The URL to fetch.
     pub(super) fn into_crawl_url(self) -> Result<CrawlUrl, UrlError> {
         let Parsed(mut url) = self;
         let default_port = match url.scheme() {
@@ -88,11 +89,11 @@ impl Parsed {
     }
 }
 
-/// A reference that begins with more than two slashes names a host as one with two does (WHATWG URL, 4.4,
-/// "special authority ignore slashes state"). The library refuses it.
+/// A reference that starts with more than two slashes names a host like one with two (WHATWG URL,
+/// 4.4, "special authority ignore slashes state"). The library rejects it.
 fn with_two_slashes(reference: &str) -> Cow<'_, str> {
     let text = reference.trim_start_matches(|c| c <= ' ');
-    // Tabs and line ends are left out wherever they are.
+    // Tabs and line ends are removed everywhere.
     let after = text.trim_start_matches(['/', '\\', '\t', '\n', '\r']);
     let run = &text[..text.len() - after.len()];
     match run.matches(['/', '\\']).count() {

@@ -1,4 +1,4 @@
-//! How URLs read, and what their parts are.
+//! How URLs are parsed, and their parts.
 
 use super::*;
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ fn check(input: &str, canonical: &str) {
     assert_eq!(
         CrawlUrl::of_parts(url.is_https(), host, url.port(), target),
         url,
-        "it can be put together from its parts"
+        "it can be rebuilt from its parts"
     );
 }
 
@@ -93,7 +93,7 @@ fn credentials_are_dropped() {
 }
 
 #[test]
-fn what_cannot_be_fetched_is_refused_with_a_name() {
+fn a_url_that_cannot_be_fetched_has_a_specific_error() {
     for input in [
         "mailto:a@b.test",
         "javascript:void(0)",
@@ -116,7 +116,7 @@ fn what_cannot_be_fetched_is_refused_with_a_name() {
 }
 
 #[test]
-fn the_parts_are_where_they_should_be() {
+fn the_parts_of_a_url_are_correct() {
     let url = url("https://www.example.co.uk:8443/a/b?c=d?e");
     assert!(url.is_https());
     assert_eq!(url.host(), Host::Name("www.example.co.uk"));
@@ -130,7 +130,7 @@ fn the_parts_are_where_they_should_be() {
 }
 
 #[test]
-fn http_and_https_on_their_own_ports_share_a_scope_and_no_origin() {
+fn http_and_https_on_default_ports_share_a_scope_but_no_origin() {
     let (plain, secure) = (url("http://a.test/"), url("https://a.test/"));
     assert_eq!((plain.port(), secure.port()), (80, 443));
     assert_eq!(plain.scope_key(), secure.scope_key());
@@ -150,7 +150,7 @@ fn a_host_may_be_an_address() {
 }
 
 #[test]
-fn a_host_without_a_registrable_domain_stands_for_itself() {
+fn a_host_without_a_registrable_domain_is_its_own() {
     assert_eq!(
         url("http://localhost:8000/").registrable_domain(),
         "localhost"
@@ -180,7 +180,7 @@ fn references_are_resolved_against_their_page() {
 }
 
 #[test]
-fn any_url_has_something_for_robots_rules_to_be_about() {
+fn every_url_has_a_request_target_for_robots_rules() {
     let target = |input: &str| request_target_of(input).unwrap();
     assert_eq!(target("ftp://a.test/x?y#z"), "/x?y");
     assert_eq!(target("http://a.test"), "/");
@@ -211,7 +211,7 @@ fn a_seed_may_be_a_bare_host() {
 }
 
 #[test]
-fn a_seed_that_is_no_url_is_refused_with_a_name() {
+fn an_invalid_seed_has_a_specific_error() {
     let code = |line: &str| CrawlUrl::parse_seed(line).unwrap_err().code();
     assert_eq!(code("  "), "empty");
     assert_eq!(code("nonsense"), "relative");
@@ -223,7 +223,7 @@ fn a_seed_that_is_no_url_is_refused_with_a_name() {
 }
 
 #[test]
-fn parameters_are_dropped_by_name_and_by_beginning() {
+fn parameters_are_dropped_by_name_and_by_prefix() {
     let patterns = [
         "utm_*".to_owned(),
         "PHPSESSID".to_owned(),
@@ -253,7 +253,7 @@ fn parameters_are_dropped_by_name_and_by_beginning() {
 }
 
 #[test]
-fn a_value_of_the_query_is_read_as_a_forms() {
+fn a_query_value_is_decoded_as_in_a_form() {
     let value = |query: &str, name: &str| url(&format!("http://a.test/?{query}")).query_value(name);
     assert_eq!(value("a=1&b=2&a=3", "a"), Some("1".to_owned()));
     assert_eq!(
@@ -281,7 +281,7 @@ fn fingerprints_on_disk_stay_what_they_were() {
 
 proptest! {
     #[test]
-    fn whatever_can_be_read_has_one_canonical_form(
+    fn every_valid_url_has_one_canonical_form(
         input in "(https?:/{0,3})?([a-z0-9.:@%ü\\[\\]-]{0,12})(/[a-z.%;/ü]{0,12})?([?#]\\PC{0,12}){0,2}",
         patterns in proptest::collection::vec("[a-z]?[*]?", 0..3),
     ) {

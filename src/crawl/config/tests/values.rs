@@ -382,7 +382,7 @@ fn a_proxy_is_read_and_written_with_all_that_it_takes_and_told_without() {
     let error = Config::default().with("PROXY", "http://user:secret@proxy.test");
     let told = error.expect_err("it has no port").to_string();
     assert!(
-        told.contains("it names no port") && !told.contains("secret"),
+        told.contains("the port is missing or not from 1 to 65535") && !told.contains("secret"),
         "{told}"
     );
 }

@@ -1,10 +1,10 @@
-//! Bodies that are long, or become long when decoded: steps, copies and limits.
+//! Bodies that are long, or that expand to long ones: steps, copies and limits.
 
 use super::*;
 use crate::base::memory::is_room_scarce;
 
 #[test]
-fn a_body_that_becomes_much_more_than_it_was_is_decoded_in_steps() {
+fn a_body_that_expands_a_lot_is_decoded_in_steps() {
     let body = vec![b'x'; 5 * KEPT_STEP / 2];
     let coded = crate::wire::coding::gzip(&body);
     let head = format!(
@@ -39,14 +39,15 @@ fn a_body_that_becomes_much_more_than_it_was_is_decoded_in_steps() {
 }
 
 #[test]
-fn a_coded_body_is_cut_at_its_limit_though_it_is_decoded_in_steps() {
+fn a_coded_body_decoded_in_steps_is_cut_at_its_limit() {
     const MOST: usize = 3 * KEPT_STEP / 2;
-    // Its coded form is the longer one: most of it decodes to nothing, and the rest takes two steps.
+    // Its coded form is the longer one: most of it decodes to nothing, and the rest takes two
+    // steps.
     let body = vec![b' '; KEPT_STEP + 1000];
     let nothing = gzip(b"");
     let nothing = nothing.repeat(KEPT_STEP * 11 / 10 / nothing.len());
     let coded = [&nothing[..], &gzip(&body), &nothing].concat();
-    // What is over the limit may be in the last piece that comes, or in others behind it.
+    // The excess may be in the last piece that arrives, or in later ones.
     for sent in [MOST + 1, MOST + 100, 2 * KEPT_STEP] {
         let settings = Settings {
             body_max: MOST as u64,
@@ -74,7 +75,7 @@ fn a_coded_body_is_cut_at_its_limit_though_it_is_decoded_in_steps() {
 }
 
 #[test]
-fn a_body_that_is_taken_or_over_is_never_long() {
+fn a_taken_or_finished_body_is_not_long() {
     let reply = with_body("Content-Encoding: gzip\r\n", &gzip(b"some text"));
     let settings = small();
     for (body_mode, is_long) in [
@@ -83,7 +84,7 @@ fn a_body_that_is_taken_or_over_is_never_long() {
         (BodyMode::Skip, false),
     ] {
         let mut exchange = exchange(&description(), &settings);
-        assert!(!exchange.is_long(), "nothing has come");
+        assert!(!exchange.is_long(), "no byte of the body yet");
         let mut input = &reply[..];
         assert_eq!(
             exchange.handle_bytes(&mut input, arrival(2)),
@@ -101,7 +102,7 @@ fn a_long_body_is_read_in_steps_and_copied_once() {
     let heads = [
         format!("Content-Length: {length}\r\n"),
         String::new(),
-        // What is declared may be more than ever comes, and more than is kept.
+        // The declared length may be more than ever arrives, and more than is kept.
         format!("Content-Length: {}\r\n", 1_u64 << 40),
     ];
     for head in heads {
@@ -129,7 +130,7 @@ fn a_long_body_is_read_in_steps_and_copied_once() {
                 assert!(is_room_scarce() || exchange.memory() <= most, "{head}");
             }
         }
-        // One of each buffer, but for a process with a limit of addresses.
+        // One allocation per buffer, unless the process has a limit of address space.
         assert!(is_room_scarce() || rooms.len() <= 2, "{head}: {rooms:?}");
         if exchange.head().is_some() && !matches!(exchange.state, State::Over) {
             exchange.handle_end(true);
@@ -139,7 +140,7 @@ fn a_long_body_is_read_in_steps_and_copied_once() {
 }
 
 #[test]
-fn a_long_chunked_reply_is_copied_seldom_however_small_its_chunks_are() {
+fn a_long_chunked_reply_is_rarely_copied_with_any_chunk_size() {
     let settings = Settings {
         body_max: 2 << 20,
         ..Settings::default()
@@ -157,6 +158,6 @@ fn a_long_chunked_reply_is_copied_seldom_however_small_its_chunks_are() {
     }
     assert_eq!(exchange.received.body.len(), 2 << 20);
     assert_eq!(exchange.received.wire.len(), reply.len());
-    // What it was given first, what was expected, and more than that.
+    // The initial allocation, the expected one, and one more.
     assert!(is_room_scarce() || rooms.len() <= 3, "{rooms:?}");
 }

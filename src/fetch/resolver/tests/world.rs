@@ -1,4 +1,4 @@
-//! Name servers that are not there, in a time that does not pass by itself.
+//! Simulated name servers in virtual time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,29 +11,30 @@ use crate::wire::dns::{Deframer, frame};
 pub(super) struct World {
     pub(super) resolver: Resolver,
     pub(super) now: Instant,
-    /// What the servers were asked, in order.
-    pub(super) asked: Vec<Asked>,
-    /// What came of lookups that were not ready at once.
+    /// The queries received by the servers, in order.
+    pub(super) received: Vec<ReceivedQuery>,
+    /// Results of lookups that were not ready at once.
     pub(super) resolved: Vec<Resolved>,
-    /// The most that was open at once.
+    /// Maximum number of sockets open at once.
     pub(super) sockets_most: usize,
-    /// Whether TCP connections come about.
+    /// Whether TCP connections can be established.
     pub(super) tcp: bool,
-    /// How much later than it happens the resolver hears of anything, and its queries leave.
-    pub(super) late: Duration,
+    /// Delay of every event before it is passed to the resolver, and of every query before it
+    /// departs.
+    pub(super) lag: Duration,
     server: Server,
     sockets: BTreeMap<SocketId, Socket>,
-    /// What is on its way to the resolver, by arrival and order of sending.
-    coming: BTreeMap<(Instant, u64), (SocketId, News)>,
+    /// Events on the way to the resolver, by arrival and order of sending.
+    events: BTreeMap<(Instant, u64), (SocketId, Event)>,
     sent: u64,
 }
 
-/// How the servers behave.
-type Server = Box<dyn FnMut(&Asked) -> Vec<Say>>;
+/// Behaviour of the servers.
+type Server = Box<dyn FnMut(&ReceivedQuery) -> Vec<Response>>;
 
-/// One query as a server sees it.
+/// One query as received by a server.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct ReceivedQuery {
     /// Index of the server in the settings.
     pub(super) server: usize,
     pub(super) transport: Transport,
@@ -45,10 +46,10 @@ pub(super) struct Asked {
     pub(super) at: Instant,
 }
 
-/// What a server does when asked, and after how long.
-pub(super) enum Say {
+/// What a server does after a query, and after what time.
+pub(super) enum Response {
     Reply(Duration, Vec<u8>),
-    /// Ends the socket, as ICMP or FIN do.
+    /// Ends the socket, like ICMP or FIN.
     End(Duration),
 }
 
@@ -59,7 +60,7 @@ pub(super) struct Resolved {
     /// Addresses as text, or the failure's code.
     pub(super) result: Result<Vec<String>, &'static str>,
     pub(super) at_ms: u64,
-    /// From its first query's departure.
+    /// Since the departure of its first query.
     pub(super) took_ms: u64,
 }
 
@@ -69,25 +70,25 @@ struct Socket {
     deframer: Deframer,
 }
 
-enum News {
+enum Event {
     Connected,
     Bytes(Vec<u8>),
     End,
 }
 
-impl Asked {
-    /// An honest reply, 10 ms later.
-    pub(super) fn reply(&self, forge: impl FnOnce(Forge) -> Forge) -> Vec<Say> {
+impl ReceivedQuery {
+    /// A valid reply after 10 ms.
+    pub(super) fn reply(&self, forge: impl FnOnce(Forge) -> Forge) -> Vec<Response> {
         self.reply_after(10, forge)
     }
 
-    pub(super) fn reply_after(&self, ms: u64, forge: impl FnOnce(Forge) -> Forge) -> Vec<Say> {
+    pub(super) fn reply_after(&self, ms: u64, forge: impl FnOnce(Forge) -> Forge) -> Vec<Response> {
         let bytes = forge(Forge::reply_to(&self.message)).bytes();
-        vec![Say::Reply(Duration::from_millis(ms), bytes)]
+        vec![Response::Reply(Duration::from_millis(ms), bytes)]
     }
 
-    /// What a server says that knows this address for the name, of whichever family it is.
-    pub(super) fn reply_address(&self, address: &str) -> Vec<Say> {
+    /// The reply of a server that has this address for the name, for either query type.
+    pub(super) fn reply_address(&self, address: &str) -> Vec<Response> {
         let of_kind = if address.contains(':') { 28 } else { 1 };
         self.reply(|reply| match self.rtype == of_kind {
             true => reply.address(&self.name, 300, address),
@@ -97,11 +98,11 @@ impl Asked {
 }
 
 impl World {
-    /// A world of so many servers, all of which behave like this.
+    /// A world with this many servers, all with this behaviour.
     pub(super) fn new(
         servers: usize,
         change: impl FnOnce(&mut Settings),
-        server: impl FnMut(&Asked) -> Vec<Say> + 'static,
+        server: impl FnMut(&ReceivedQuery) -> Vec<Response> + 'static,
     ) -> Self {
         let mut settings = Settings {
             servers: (0..servers)
@@ -113,19 +114,19 @@ impl World {
         World {
             resolver: Resolver::new(settings, Rng::from_seed(7), &Secret::from_seed(7)),
             now: Instant::START,
-            asked: Vec::new(),
+            received: Vec::new(),
             resolved: Vec::new(),
             sockets_most: 0,
             tcp: true,
-            late: Duration::ZERO,
+            lag: Duration::ZERO,
             server: Box::new(server),
             sockets: BTreeMap::new(),
-            coming: BTreeMap::new(),
+            events: BTreeMap::new(),
             sent: 0,
         }
     }
 
-    /// Asks for a host on port 80; what is ready comes as text.
+    /// Resolves a host on port 80; an immediate result is returned as text.
     pub(super) fn resolve(
         &mut self,
         host: &str,
@@ -140,18 +141,16 @@ impl World {
         }
     }
 
-    /// Lets time pass until no name is being resolved; gives the results since the last call.
+    /// Advances the time until no name is being resolved; returns the results since the last call.
     pub(super) fn run(&mut self) -> Vec<Resolved> {
         while !self.resolver.is_empty() {
-            let next = self
-                .next()
-                .expect("a lookup that waits for nothing never ends");
+            let next = self.next().expect("a lookup in progress has a next event");
             self.step(next);
         }
         std::mem::take(&mut self.resolved)
     }
 
-    /// Lets time pass for so long.
+    /// Advances the time by `span`.
     pub(super) fn pass(&mut self, span: Duration) {
         let end = self.now + span;
         while let Some(next) = self.next().filter(|next| *next <= end) {
@@ -164,7 +163,7 @@ impl World {
         self.pass(Duration::from_millis(ms));
     }
 
-    /// Hands bytes to the resolver at once, from nowhere.
+    /// Passes bytes to the resolver at once, from an attacker.
     pub(super) fn inject(&mut self, socket: SocketId, bytes: &[u8]) {
         self.resolver
             .handle_received(socket, bytes, self.now, self.now);
@@ -184,8 +183,8 @@ impl World {
     }
 
     fn next(&self) -> Option<Instant> {
-        let coming = self.coming.keys().next().map(|(at, _)| *at + self.late);
-        [coming, self.resolver.next_timeout()]
+        let events = self.events.keys().next().map(|(at, _)| *at + self.lag);
+        [events, self.resolver.next_timeout()]
             .into_iter()
             .flatten()
             .min()
@@ -193,20 +192,20 @@ impl World {
 
     fn step(&mut self, at: Instant) {
         self.now = self.now.max(at);
-        while let Some(entry) = self.coming.first_entry()
-            && entry.key().0 + self.late <= self.now
+        while let Some(entry) = self.events.first_entry()
+            && entry.key().0 + self.lag <= self.now
         {
-            let ((arrived, _), (socket, news)) = entry.remove_entry();
+            let ((arrived, _), (socket, event)) = entry.remove_entry();
             if !self.sockets.contains_key(&socket) {
                 continue;
             }
-            match news {
-                News::Connected => self.resolver.handle_connected(socket),
-                News::Bytes(bytes) => {
+            match event {
+                Event::Connected => self.resolver.handle_connected(socket),
+                Event::Bytes(bytes) => {
                     self.resolver
                         .handle_received(socket, &bytes, arrived, self.now);
                 }
-                News::End => {
+                Event::End => {
                     self.sockets.remove(&socket);
                     self.resolver.handle_ended(socket, self.now);
                 }
@@ -226,7 +225,7 @@ impl World {
                     transport,
                 } => self.open(socket, server, transport),
                 Action::Send { socket, bytes } => {
-                    self.resolver.handle_sent(socket, self.now + self.late);
+                    self.resolver.handle_sent(socket, self.now + self.lag);
                     self.take(socket, &bytes);
                 }
                 Action::Close { socket } => {
@@ -264,8 +263,12 @@ impl World {
         };
         assert!(self.sockets.insert(socket, opened).is_none());
         if transport == Transport::Tcp {
-            let news = if self.tcp { News::Connected } else { News::End };
-            self.schedule(Duration::from_millis(1), socket, news);
+            let event = if self.tcp {
+                Event::Connected
+            } else {
+                Event::End
+            };
+            self.schedule(Duration::from_millis(1), socket, event);
         }
     }
 
@@ -283,26 +286,26 @@ impl World {
         }
         for message in messages {
             let (name, rtype) = question_of(&message);
-            let asked = Asked {
+            let received = ReceivedQuery {
                 server,
                 transport,
                 socket,
                 name,
                 rtype,
                 message,
-                at: self.now + self.late,
+                at: self.now + self.lag,
             };
-            let says = (self.server)(&asked);
-            self.asked.push(asked);
-            for say in says {
+            let responses = (self.server)(&received);
+            self.received.push(received);
+            for say in responses {
                 match (say, transport) {
-                    (Say::End(after), _) => self.schedule(after, socket, News::End),
-                    (Say::Reply(after, bytes), Transport::Udp) => {
-                        self.schedule(after, socket, News::Bytes(bytes));
+                    (Response::End(after), _) => self.schedule(after, socket, Event::End),
+                    (Response::Reply(after, bytes), Transport::Udp) => {
+                        self.schedule(after, socket, Event::Bytes(bytes));
                     }
-                    (Say::Reply(after, bytes), Transport::Tcp) => {
+                    (Response::Reply(after, bytes), Transport::Tcp) => {
                         for octet in frame(&bytes) {
-                            self.schedule(after, socket, News::Bytes(vec![octet]));
+                            self.schedule(after, socket, Event::Bytes(vec![octet]));
                         }
                     }
                 }
@@ -310,10 +313,10 @@ impl World {
         }
     }
 
-    fn schedule(&mut self, after: Duration, socket: SocketId, news: News) {
+    fn schedule(&mut self, after: Duration, socket: SocketId, event: Event) {
         self.sent += 1;
-        let at = self.now + self.late + after;
-        self.coming.insert((at, self.sent), (socket, news));
+        let at = self.now + self.lag + after;
+        self.events.insert((at, self.sent), (socket, event));
     }
 }
 

@@ -1,4 +1,4 @@
-//! What rampup is for: a limit that nobody told is found, and followed.
+//! Goals of rampup: it finds an unknown limit and follows it.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn f59_rampup_finds_and_follows_a_hidden_limit() {
     }
 }
 
-/// Rampup from one slot and a second.
+/// Rampup from one slot and a delay of one second.
 fn ramping(limit: Limit, rampup: Rampup) -> Case {
     Case {
         base: Pace {
@@ -38,7 +38,7 @@ fn f56_without_a_limit_rampup_lowers_the_delay_and_then_raises_concurrency_to_th
 }
 
 #[test]
-fn f57_rampup_is_refused_as_often_as_is_wanted() {
+fn f57_rampup_is_refused_as_often_as_its_target_says() {
     for (wanted, least, most) in [((1, 1), 0.7, 1.6), ((1, 3), 1.0, 3.5)] {
         let rampup = Rampup {
             backoff_target: wanted,
@@ -62,7 +62,7 @@ fn f57_rampup_is_refused_as_often_as_is_wanted() {
 }
 
 #[test]
-fn f58_rampups_factor_is_its_step_and_its_least_delay_is_never_undercut() {
+fn f58_rampup_steps_by_its_factor_and_never_below_its_minimum_delay() {
     for factor in [1.5, 2.0, 4.0] {
         let rampup = Rampup {
             delay_factor: factor,

@@ -1,9 +1,9 @@
-//! Backoff where windows are short: those of the server, ours, or both.
+//! Backoff with short windows: the server's, ours, or both.
 
 use super::*;
 
 #[test]
-fn f41_what_a_server_gives_per_window_of_its_own_is_used_however_short_ours_is() {
+fn f41_a_servers_quota_per_window_is_used_with_any_window_of_ours() {
     for (count, span) in [(60, 6.0), (20, 10.0), (300, 60.0)] {
         let sliding = Limit::Sliding {
             count: count as usize,
@@ -27,7 +27,7 @@ fn f41_what_a_server_gives_per_window_of_its_own_is_used_however_short_ours_is()
 }
 
 #[test]
-fn f41_a_settled_pace_is_refused_once_in_a_window_at_most_however_short_that_is() {
+fn f41_a_settled_pace_is_refused_at_most_once_per_window_of_any_length() {
     for (name, case) in short_windows().into_iter().take(7) {
         let seen = worst(&case, case.seconds / 3.0);
         let used = if name == "50/s burst 1" { 0.92 } else { 0.95 };
@@ -39,7 +39,7 @@ fn f41_a_settled_pace_is_refused_once_in_a_window_at_most_however_short_that_is(
 }
 
 #[test]
-fn f41_a_limit_that_rises_a_little_is_used_too() {
+fn f41_a_small_rise_of_the_limit_is_used() {
     for (burst, used) in [(5.0, 0.94), (50.0, 0.95)] {
         let limit = |rate| Limit::Bucket { rate, burst };
         let mut case = Case::of(limit(50.0), 8, 0.02);
@@ -55,7 +55,7 @@ fn f41_a_limit_that_rises_a_little_is_used_too() {
 }
 
 #[test]
-fn f44_a_hold_as_long_as_a_window_is_not_asked_for_again_and_again() {
+fn f44_holds_as_long_as_a_window_are_not_provoked_repeatedly() {
     let limit = Limit::Bucket {
         rate: 5.0,
         burst: 5.0,
@@ -70,7 +70,7 @@ fn f44_a_hold_as_long_as_a_window_is_not_asked_for_again_and_again() {
     assert!(seen.used >= 0.8 && seen.refused_share < 0.01, "{seen:?}");
 }
 
-/// Servers as the table of the real ones has them.
+/// The servers of the table of servers with short windows.
 fn short_windows() -> Vec<(String, Case)> {
     let mut cases = Vec::new();
     let mut add = |name: String, case: Case, seconds: f64, cap: u32| {
@@ -132,7 +132,7 @@ fn short_windows() -> Vec<(String, Case)> {
             8,
         );
     }
-    let told = Case {
+    let server_gap = Case {
         retry_after: 10.0,
         ..Case::of(
             Limit::Bucket {
@@ -143,7 +143,7 @@ fn short_windows() -> Vec<(String, Case)> {
             0.02,
         )
     };
-    add("5/s, Retry-After 10".into(), told, 120.0, 8);
+    add("5/s, Retry-After 10".into(), server_gap, 120.0, 8);
     cases
 }
 
@@ -196,7 +196,7 @@ fn table_of_short_windows() {
 /// `NAME="fixed 60 per 6" cargo test --lib throttle::backoff -- --ignored --nocapture trace_of_one`
 #[test]
 #[ignore = "it prints steps for a reader"]
-fn trace_of_one_of_the_short_windows() {
+fn trace_of_one_short_window() {
     let name = std::env::var("NAME").expect("NAME says which case");
     let mut cases = short_windows().into_iter();
     let (_, case) = cases.find(|(known, _)| *known == name).expect("a case");

@@ -1,14 +1,14 @@
-//! Messages read as a library reads them that was made for nothing else.
+//! Compares the parser with a DNS library.
 
 use domain::base::{Message as Known, ParsedName};
 use domain::rdata::{A, Aaaa, Cname, Soa};
 use proptest::prelude::*;
 
 use super::super::forge::Forge;
-use super::super::{Asked, Chain, Kind, Name};
+use super::super::{Chain, Kind, Name, SentQuery};
 use super::*;
 
-/// Everything in a message that anyone here asks for, each with its place; errors end a section.
+/// Everything in a message that the parser can return; an error ends a section.
 #[derive(Debug, Default, PartialEq)]
 struct Found {
     question: Option<(String, u16, u16)>,
@@ -123,15 +123,15 @@ fn theirs(octets: &[u8]) -> Found {
 }
 
 fn query() -> Vec<u8> {
-    let asked = Asked {
+    let sent_query = SentQuery {
         id: 7,
         kind: Kind::A,
         spelling: None,
     };
-    asked.write(&Chain::new(Name::parse("www.a.test").unwrap()), true)
+    sent_query.write(&Chain::new(Name::parse("www.a.test").unwrap()), true)
 }
 
-/// A reply with every kind of record, some of whose names are written as pointers.
+/// A reply with every kind of record, some with compressed names.
 fn reply() -> Vec<u8> {
     Forge::reply_to(&query())
         .cname("www.a.test", 30, "b.test")
@@ -144,7 +144,7 @@ fn reply() -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_reads_as_it_was_meant() {
+fn a_written_message_is_parsed_correctly() {
     let found = ours(&reply());
     assert_eq!(found, theirs(&reply()));
     assert_eq!(found.question, Some(("www.a.test.".to_owned(), 1, 1)));
@@ -165,8 +165,8 @@ fn a_response_code_is_extended_by_edns() {
 }
 
 #[test]
-fn a_name_that_leads_on_and_on_is_malformed() {
-    // Each pointer leads to the one before it, the first to the root.
+fn a_name_with_too_many_pointers_is_malformed() {
+    // Each pointer points to the one before it, the first to the root.
     let mut octets = vec![0; HEADER_LENGTH + 1];
     for at in 0..2 * POINTERS_MAX {
         let to = match at {
@@ -189,7 +189,7 @@ fn a_name_that_leads_on_and_on_is_malformed() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
     #[test]
-    fn damaged_replies_read_as_the_library_has_them(
+    fn damaged_replies_are_parsed_as_by_the_library(
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         cut in 0_usize..40,
     ) {
@@ -203,7 +203,7 @@ proptest! {
     }
 
     #[test]
-    fn any_octets_read_as_the_library_has_them(
+    fn any_bytes_are_parsed_as_by_the_library(
         octets in prop::collection::vec(
             prop_oneof![Just(0), Just(1), Just(0xc0), Just(12), Just(5), Just(28), any::<u8>()],
             0..120,

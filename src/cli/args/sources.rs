@@ -1,0 +1,146 @@
+//! Where settings come from on the command line: flags, a file, a preset and `-s`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+use serde_json::Value;
+
+/// Sources of settings besides flags.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Settings")]
+pub struct Configured {
+    /// Read settings from a TOML file (`argiope settings --toml` prints one)
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Apply a preset, which --config and -s override: polite for one site, cooperative for a server
+    /// whose owner knows of you, many-domains for many sites at their own pace, broad for a little
+    /// from each of very many
+    #[arg(long, value_name = "NAME")]
+    pub preset: Option<String>,
+    /// Set a setting, as in -s DOWNLOAD_DELAY=0.5 (`argiope settings` lists them)
+    #[arg(short = 's', long = "set", value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
+}
+
+/// Options of every command that opens a socket.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Network")]
+pub struct Sockets {
+    /// User-Agent header; --contact is added to it
+    #[arg(short = 'A', long, value_name = "AGENT")]
+    user_agent: Option<String>,
+    /// Your URL or mail address for site owners; goes into the user agent, required above 10 public hosts
+    #[arg(long, value_name = "URL|MAIL")]
+    contact: Option<String>,
+    /// Send this header with every request; Authorization, Cookie and Host go to the seeds' origins only
+    #[arg(short = 'H', long, value_name = "NAME: VALUE")]
+    header: Vec<String>,
+    /// Longest time of a whole fetch [default: 2m]
+    #[arg(long, value_name = "D", allow_negative_numbers = true)]
+    timeout: Option<String>,
+    /// Also connect to these addresses, which are not globally routable
+    #[arg(long, value_name = "CIDR|loopback|private")]
+    allow_net: Vec<String>,
+    /// Use this address for a host and port; * is any host
+    #[arg(long, value_name = "HOST:PORT:ADDR")]
+    resolve: Vec<String>,
+    /// Use this name server instead of the system's
+    #[arg(long, value_name = "ADDR[:PORT]")]
+    dns: Vec<String>,
+    /// Trust these certificates in addition to the built-in ones
+    #[arg(long, value_name = "PEM", value_hint = ValueHint::FilePath)]
+    ca_file: Option<String>,
+    /// Do not verify certificates
+    #[arg(short = 'k', long)]
+    insecure: bool,
+    /// Kernel interface
+    #[arg(long, value_name = "auto|epoll|uring")]
+    io: Option<String>,
+    /// Busy-wait before each deadline, for more exact sends; uses a whole core (SPIN sets how long)
+    #[arg(long)]
+    spin: bool,
+
+    #[command(flatten)]
+    pub configured: Configured,
+}
+
+impl Sockets {
+    /// The settings that its flags set.
+    pub fn said(&self) -> Vec<Said> {
+        let mut said = Vec::new();
+        said.extend(one("--user-agent", "USER_AGENT", &self.user_agent));
+        said.extend(one("--contact", "CONTACT", &self.contact));
+        said.extend(many("--header", "DEFAULT_REQUEST_HEADERS", &self.header));
+        said.extend(one("--timeout", "DOWNLOAD_TIMEOUT", &self.timeout));
+        said.extend(many("--allow-net", "ALLOW_NET", &self.allow_net));
+        said.extend(many("--resolve", "RESOLVE", &self.resolve));
+        said.extend(many("--dns", "DNS_SERVERS", &self.dns));
+        said.extend(one("--ca-file", "CA_FILE", &self.ca_file));
+        if self.insecure {
+            said.push(Said::new("--insecure", "INSECURE", true.into()));
+        }
+        said.extend(one("--io", "IO", &self.io));
+        if self.spin {
+            said.push(Said::new("--spin", "SPIN", SPIN.into()));
+        }
+        said
+    }
+}
+
+/// A setting that a flag sets. Flags are another spelling only: the table of settings validates them.
+#[derive(Debug)]
+pub struct Said {
+    /// The flag, as the user writes it.
+    pub flag: &'static str,
+    /// The setting's name.
+    pub name: &'static str,
+    /// Its value.
+    pub value: Value,
+}
+
+impl Said {
+    /// The setting `name` as `flag` sets it.
+    pub fn new(flag: &'static str, name: &'static str, value: Value) -> Self {
+        Said { flag, name, value }
+    }
+}
+
+/// A setting that a flag with one value sets, where it is given.
+pub fn one(flag: &'static str, name: &'static str, value: &Option<String>) -> Option<Said> {
+    let value = value.as_ref()?;
+    Some(Said::new(flag, name, value.as_str().into()))
+}
+
+/// A setting that a repeated flag sets, where it is given.
+pub fn many(flag: &'static str, name: &'static str, values: &[String]) -> Option<Said> {
+    (!values.is_empty()).then(|| Said::new(flag, name, values.into()))
+}
+
+/// Arguments of `settings`.
+#[derive(Debug, Args)]
+pub struct Settings {
+    /// Print a JSON array with an object for each setting
+    #[arg(long, conflicts_with = "toml")]
+    pub json: bool,
+    /// Print a commented TOML file for --config
+    #[arg(long)]
+    pub toml: bool,
+
+    #[command(flatten)]
+    sockets: Sockets,
+}
+
+impl Settings {
+    /// The sources of its settings besides flags.
+    pub fn configured(&self) -> &Configured {
+        &self.sockets.configured
+    }
+
+    /// The settings that its flags set.
+    pub fn said(&self) -> Vec<Said> {
+        self.sockets.said()
+    }
+}
+
+/// The value of `--spin`: longer than all but about one in a hundred sleeps are late.
+const SPIN: &str = "200us";

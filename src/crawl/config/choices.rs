@@ -1,0 +1,312 @@
+//! Values that are no quantities: switches, lists, patterns, choices.
+
+use std::marker::PhantomData;
+
+use regex::Regex;
+use serde_json::Value;
+
+use super::error::{Problem, nearest};
+use super::form::{Form, items, number, text, wrong};
+use super::quantity::{FACTOR_MAX, Whole};
+use crate::frontier::settings::Follow;
+use crate::throttle::settings::{
+    AutoThrottleMode, Jitter, LatencyFrom, MapKind, Oversize, RateLimitHeaders, WindowKind,
+};
+
+/// Yes or no.
+pub(super) struct Flag;
+
+impl Form for Flag {
+    type Of = bool;
+    const KIND: &'static str = "true or false";
+
+    fn read(value: &Value) -> Result<bool, Problem> {
+        let text = match value {
+            Value::Bool(flag) => return Ok(*flag),
+            Value::Number(number) => number.to_string(),
+            Value::String(text) => text.trim().to_ascii_lowercase(),
+            _ => String::new(),
+        };
+        match text.as_str() {
+            "true" | "1" | "yes" | "on" => Ok(true),
+            "false" | "0" | "no" | "off" => Ok(false),
+            _ => Err(wrong(value, "neither true nor false", "give true or false")),
+        }
+    }
+
+    fn write(of: &bool) -> Value {
+        (*of).into()
+    }
+}
+
+/// Yes or no, where yes needs the feature `cookies`.
+pub(super) struct Cookies;
+
+impl Form for Cookies {
+    type Of = bool;
+    const KIND: &'static str = Flag::KIND;
+
+    fn read(value: &Value) -> Result<bool, Problem> {
+        match Flag::read(value)? {
+            true if !cfg!(feature = "cookies") => Err(Problem::new(
+                "there is no cookie jar in this build",
+                "build it with the feature `cookies`",
+            )),
+            flag => Ok(flag),
+        }
+    }
+
+    fn write(of: &bool) -> Value {
+        (*of).into()
+    }
+}
+
+/// Yes or no, where the field holds the opposite of what the setting asks.
+pub(super) struct Opposite;
+
+impl Form for Opposite {
+    type Of = bool;
+    const KIND: &'static str = Flag::KIND;
+
+    fn read(value: &Value) -> Result<bool, Problem> {
+        Ok(!Flag::read(value)?)
+    }
+
+    fn write(of: &bool) -> Value {
+        (!*of).into()
+    }
+}
+
+/// `true`, `false`, a share either way, or `[low, high]`.
+pub(super) struct JitterForm;
+
+impl Form for JitterForm {
+    type Of = Jitter;
+    const KIND: &'static str = "true, false, share or [low, high]";
+
+    fn read(value: &Value) -> Result<Jitter, Problem> {
+        const MEND: &str =
+            "give true, false, a share from 0 to 1, or [low, high] with -1 ≤ low ≤ high ≤ 1000";
+        let jitter = match value {
+            Value::Bool(true) => Jitter::default(),
+            Value::Bool(false) => Jitter::NONE,
+            Value::Array(pair) => match (pair.first(), pair.get(1), pair.get(2)) {
+                (Some(low), Some(high), None) => match (number(low), number(high)) {
+                    (Some(low), Some(high)) => Jitter { low, high },
+                    _ => return Err(wrong(value, "no pair of numbers", MEND)),
+                },
+                _ => return Err(wrong(value, "no pair", MEND)),
+            },
+            Value::String(text) if text.contains(',') => {
+                let inner = text.trim().trim_start_matches('[').trim_end_matches(']');
+                let pair = inner.split(',').map(Value::from).collect();
+                return Self::read(&Value::Array(pair));
+            }
+            _ => match (number(value), Flag::read(value)) {
+                (Some(share), _) if share < 0.0 => return Err(wrong(value, "negative", MEND)),
+                (Some(share), _) => Jitter::symmetric(share),
+                (None, Ok(flag)) => return Self::read(&flag.into()),
+                (None, Err(_)) => return Err(wrong(value, "no jitter", MEND)),
+            },
+        };
+        let sound = jitter.low.is_finite() && jitter.high.is_finite();
+        let ordered = -1.0 <= jitter.low && jitter.low <= jitter.high;
+        match sound && ordered && jitter.high <= FACTOR_MAX {
+            true => Ok(jitter),
+            false => Err(wrong(value, "out of range", MEND)),
+        }
+    }
+
+    fn write(of: &Jitter) -> Value {
+        if *of == Jitter::NONE {
+            false.into()
+        } else if of.low == -of.high {
+            of.high.into()
+        } else {
+            vec![of.low, of.high].into()
+        }
+    }
+}
+
+/// Status codes.
+pub(super) struct Codes;
+
+impl Form for Codes {
+    type Of = Vec<u16>;
+    const KIND: &'static str = "list of status codes";
+
+    fn read(value: &Value) -> Result<Vec<u16>, Problem> {
+        items(value)?
+            .iter()
+            .map(|code| match Whole::<u16, 100>::read(code) {
+                // Above 599 there is nothing in RFC 9110, and yet there are servers that say 999.
+                Ok(code @ 100..=999) => Ok(code),
+                _ => Err(wrong(code, "no status code", "give codes from 100 to 999")),
+            })
+            .collect()
+    }
+
+    fn write(of: &Vec<u16>) -> Value {
+        of.clone().into()
+    }
+}
+
+/// Regular expressions. Text is one pattern, for commas are at home in patterns.
+pub(super) struct Patterns;
+
+impl Form for Patterns {
+    type Of = Vec<Regex>;
+    const KIND: &'static str = "list of regular expressions";
+
+    fn read(value: &Value) -> Result<Vec<Regex>, Problem> {
+        let one = |value: &Value| {
+            let text = text(value)?;
+            Regex::new(text).map_err(|error| {
+                let error = error.to_string();
+                let reason = error.lines().last().unwrap_or_default().trim();
+                let reason = reason.trim_start_matches("error: ");
+                wrong(
+                    value,
+                    "no regular expression",
+                    format!("mend the pattern: {reason}"),
+                )
+            })
+        };
+        match value {
+            Value::Array(items) => items.iter().map(one).collect(),
+            // An empty pattern would match everything; who writes nothing means none.
+            Value::String(text) if text.is_empty() => Ok(Vec::new()),
+            _ => Ok(vec![one(value)?]),
+        }
+    }
+
+    fn write(of: &Vec<Regex>) -> Value {
+        of.iter().map(Regex::as_str).collect::<Vec<_>>().into()
+    }
+}
+
+/// One of a few names.
+pub(super) struct OneOf<T>(PhantomData<T>);
+
+/// What can be chosen, by name.
+pub(super) trait Choice: Copy + PartialEq + 'static {
+    const KIND: &'static str;
+    const ALL: &'static [(&'static str, Self)];
+}
+
+impl<T: Choice> Form for OneOf<T> {
+    type Of = T;
+    const KIND: &'static str = T::KIND;
+
+    fn read(value: &Value) -> Result<T, Problem> {
+        let word = value.as_str().unwrap_or_default().trim();
+        let names = || T::ALL.iter().map(|(name, _)| *name);
+        T::ALL
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(word))
+            .map(|(_, choice)| *choice)
+            .ok_or_else(|| {
+                let mend = match nearest(word, names()) {
+                    Some(name) => format!("did you mean {name}? ({})", T::KIND),
+                    None => format!("give {}", T::KIND),
+                };
+                wrong(value, "no choice here", mend)
+            })
+    }
+
+    fn write(of: &T) -> Value {
+        T::ALL
+            .iter()
+            .find(|(_, choice)| choice == of)
+            .map_or(Value::Null, |(name, _)| (*name).into())
+    }
+}
+
+impl Choice for Follow {
+    const KIND: &'static str = "none, host, domain or all";
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("none", Follow::None),
+        ("host", Follow::Host),
+        ("domain", Follow::Domain),
+        ("all", Follow::All),
+    ];
+}
+
+impl Choice for LatencyFrom {
+    const KIND: &'static str = "send or connect";
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("send", LatencyFrom::Send),
+        ("connect", LatencyFrom::Connect),
+    ];
+}
+
+impl Choice for AutoThrottleMode {
+    const KIND: &'static str = "robust or scrapy";
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("robust", AutoThrottleMode::Robust),
+        ("scrapy", AutoThrottleMode::Scrapy),
+    ];
+}
+
+impl Choice for RateLimitHeaders {
+    const KIND: &'static str = "always, backoff or off";
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("always", RateLimitHeaders::Always),
+        ("backoff", RateLimitHeaders::Backoff),
+        ("off", RateLimitHeaders::Off),
+    ];
+}
+
+impl Choice for WindowKind {
+    const KIND: &'static str = "fixed or sliding";
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("fixed", WindowKind::Fixed),
+        ("sliding", WindowKind::Sliding),
+    ];
+}
+
+impl Choice for Oversize {
+    const KIND: &'static str = "alone or refuse";
+    const ALL: &'static [(&'static str, Self)] =
+        &[("alone", Oversize::Alone), ("refuse", Oversize::Refuse)];
+}
+
+impl Choice for MapKind {
+    const KIND: &'static str = "host, domain, hierarchy, endpoint, ip, or several of them";
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("host", MapKind::Host),
+        ("domain", MapKind::Domain),
+        ("hierarchy", MapKind::Hierarchy),
+        ("endpoint", MapKind::Endpoint),
+        ("ip", MapKind::Ip),
+    ];
+}
+
+impl Choice for super::BackEnd {
+    const KIND: &'static str = "auto, epoll or uring";
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("auto", super::BackEnd::Auto),
+        ("epoll", super::BackEnd::Epoll),
+        ("uring", super::BackEnd::Uring),
+    ];
+}
+
+/// A value that may be absent: null or empty text.
+pub(super) struct Maybe<F>(PhantomData<F>);
+
+impl<F: Form> Form for Maybe<F> {
+    type Of = Option<F::Of>;
+    const KIND: &'static str = F::KIND;
+
+    fn read(value: &Value) -> Result<Option<F::Of>, Problem> {
+        match value {
+            Value::Null => Ok(None),
+            Value::String(text) if text.is_empty() => Ok(None),
+            _ => F::read(value).map(Some),
+        }
+    }
+
+    fn write(of: &Option<F::Of>) -> Value {
+        of.as_ref().map_or(Value::Null, F::write)
+    }
+}

@@ -1,0 +1,104 @@
+//! Errors of submissions and commands.
+
+use std::borrow::Cow;
+
+use crate::crawl::config::ConfigError;
+use crate::crawl::work::admission::AdmitError;
+use crate::frontier::request::Request;
+
+/// A request was submitted after the crawl was over.
+#[derive(Debug, thiserror::Error)]
+#[error("the crawl is over; {} was not taken", .0.url)]
+pub struct CrawlOver(pub Box<Request>);
+
+/// Why a submission was not accepted. It holds the request, unchanged.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubmitError {
+    /// The inbox is full; try again later.
+    #[error("the crawl has no room now for {}", .0.url)]
+    Full(Box<Request>),
+    /// The crawl is over.
+    #[error("the crawl is over; {} was not taken", .0.url)]
+    Over(Box<Request>),
+    /// It can never be sent, for this reason.
+    #[error("{}: {why}", .request.url)]
+    Rejected {
+        /// What was submitted.
+        request: Box<Request>,
+        /// What is wrong with it. Filters have no say here.
+        #[source]
+        why: AdmitError,
+    },
+}
+
+/// Why a command was not accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// Too many orders wait for the crawl's next turn; try again later.
+    #[error("too many orders wait for the crawl's next turn")]
+    Busy,
+    /// The crawl is over.
+    #[error("the crawl is over")]
+    Over,
+    /// The settings of a scope are not valid, for this reason.
+    #[error(transparent)]
+    Unsound(#[from] ConfigError),
+}
+
+impl CrawlOver {
+    /// The stable name.
+    pub const fn code(&self) -> &'static str {
+        "over"
+    }
+
+    /// Returns whether the request may be accepted later: always `false`.
+    pub const fn is_retryable(&self) -> bool {
+        false
+    }
+}
+
+impl ControlError {
+    /// The stable name.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            ControlError::Busy => "busy",
+            ControlError::Over => "over",
+            ControlError::Unsound(_) => "unsound",
+        }
+    }
+
+    /// Returns whether the same command may be accepted later.
+    pub const fn is_retryable(&self) -> bool {
+        matches!(self, ControlError::Busy)
+    }
+}
+
+impl SubmitError {
+    /// The stable name: `full`, `over`, or [`AdmitError::code`].
+    pub fn code(&self) -> Cow<'static, str> {
+        match self {
+            SubmitError::Full(_) => "full".into(),
+            SubmitError::Over(_) => "over".into(),
+            SubmitError::Rejected { why, .. } => why.code(),
+        }
+    }
+
+    /// Returns whether the same request may be accepted later.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            SubmitError::Full(_) => true,
+            SubmitError::Over(_) => false,
+            SubmitError::Rejected { why, .. } => why.is_retryable(),
+        }
+    }
+
+    /// Returns the request that was not accepted.
+    pub fn into_request(self) -> Request {
+        match self {
+            SubmitError::Full(request) | SubmitError::Over(request) => *request,
+            SubmitError::Rejected { request, .. } => *request,
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! Requests that the crawl fetches for itself, from a source behind it: a database, a queue, a file
+//! that grows. The source hears how each of them ended.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use serde_json::value::RawValue;
+
+use crate::base::secret::Known;
+use crate::base::time::Instant;
+use crate::crawl::work::admission::AdmitError;
+use crate::fetch::failure::Failure;
+use crate::frontier::request::{Kind, Request};
+use crate::io::Waker;
+use crate::sink::page::Page;
+
+/// Where a crawl's requests come from: pulled while there is room for them, and told how they end.
+///
+/// ```
+/// use argiope::{Config, Crawler, End, Ended, Page, Request, Source, SourceError, SourcePoll, Wake};
+///
+/// /// Rows of a table, each handed out once. Its number is the request's tag.
+/// struct Rows {
+///     fresh: Vec<(u64, String)>,
+///     done: Vec<u64>,
+/// }
+///
+/// impl Source for Rows {
+///     fn next(&mut self, _wake: &Wake) -> Result<SourcePoll, SourceError> {
+///         Ok(match self.fresh.pop() {
+///             Some((row, url)) => SourcePoll::Request(Request::get(url).tag(row)),
+///             None => SourcePoll::Finished,
+///         })
+///     }
+///
+///     fn ended(&mut self, ended: &Ended<'_>) {
+///         match ended.should_requeue() {
+///             true => {} // The row stays fresh for the next crawl.
+///             false => self.done.push(ended.tag),
+///         }
+///     }
+/// }
+///
+/// let rows = Rows { fresh: vec![(7, "http://127.0.0.1:9/".to_owned())], done: Vec::new() };
+/// let mut crawler = Crawler::builder(Config::default())
+///     .source(rows)
+///     .sink(|page: Page| println!("{}: {:?}", page.tag, page.status))
+///     .build()?;
+/// assert_eq!(crawler.run(), "finished");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Both methods are called on the crawl's thread, which stands still meanwhile: neither may wait. A
+/// client that blocks belongs on a thread of its own, from which batches come by a channel; where it
+/// is empty the source says [`SourcePoll::Nothing`], and that thread calls [`Wake::wake`] once it is not: a
+/// clone of the [`Wake`] is sent to it when the source is first asked. A database in the same process
+/// that answers in microseconds may be asked directly.
+///
+/// That a request has ended means that the sink has had its page, not that a sink with a thread of its
+/// own has written it. Where results are to be safe before the request is forgotten, source and sink
+/// tell that thread by one channel: what the sink had comes first. `tests/strangers/harvest.rs` in the
+/// repository does so, with SQLite.
+///
+/// Every request that the crawl was given ends once, whatever happens: by a final page, which the
+/// sink has had by then; unsent or unfinished, when the crawl is over or dropped; or refused. What
+/// has not ended when the process dies was never acknowledged, so whoever hands out the requests can
+/// tell what to hand out again.
+pub trait Source: Send {
+    /// The next request, if there is one now. Not called again before the crawl has room, nor, after
+    /// anything but a request, before that says so.
+    ///
+    /// # Errors
+    /// Where there will never be one again, though there should be: the crawl sends nothing more,
+    /// finishes what is in flight within `STOP_GRACE` and ends as `source_failed`. What only fails for
+    /// now is no error: say [`SourcePoll::Later`].
+    fn next(&mut self, wake: &Wake) -> Result<SourcePoll, SourceError>;
+
+    /// One of its requests has ended.
+    fn ended(&mut self, ended: &Ended<'_>);
+
+    /// How many of its requests may be in the crawl at once, from when they are given until they
+    /// end: 10 000 where nothing else is said, 1 at least. They should be of far more hosts, or
+    /// scopes, than are to be busy at once, for those of one wait for each other. `FRONTIER_MAX`
+    /// bounds them too.
+    fn at_once(&self) -> usize {
+        AT_ONCE
+    }
+}
+
+/// Why a source gives no more.
+pub type SourceError = Box<dyn Error + Send + Sync>;
+
+/// What a source has to give.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are requests, and none is kept"
+)]
+pub enum SourcePoll {
+    /// A request. It is a seed: its depth is what it says, its host one of the seeds'.
+    Request(Request),
+    /// None now. It is asked again after [`Wake::wake`], and until then the crawl sleeps when it has
+    /// nothing else to do.
+    Nothing,
+    /// None for so long, a millisecond at least; or until [`Wake::wake`].
+    Later(Duration),
+    /// None any more. The crawl ends once nothing is left to do, if no [`Handle`](crate::Handle)
+    /// lives either.
+    Finished,
+}
+
+/// Has the crawl poll its source again, from any thread: within a millisecond, if the crawl has room.
+#[derive(Clone)]
+pub struct Wake {
+    asked: Arc<AtomicBool>,
+    waker: Waker,
+}
+
+/// One of a source's requests, and how it ended.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Ended<'a> {
+    /// Its number: [`Page::root`] of all its pages. `None` if it was rejected.
+    pub id: Option<u64>,
+    /// What it brought as [`Request::tag`].
+    pub tag: u64,
+    /// What it brought as [`Request::meta`].
+    pub meta: Option<&'a RawValue>,
+    /// How it ended.
+    pub end: End<'a>,
+}
+
+/// How a source's request ended.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum End<'a> {
+    /// By a final page, which the sink has had. Here belong what failed, what was cancelled on its
+    /// way (`cancelled.stopped`, `cancelled.asked`), and what a filter left out (`filtered`).
+    Final {
+        /// The status, where there was a final head.
+        status: Option<u16>,
+        /// What went wrong, if anything did.
+        failure: Option<&'a Failure>,
+    },
+    /// The crawl was over before anything of it was sent. There was no page of it.
+    NotBegun,
+    /// The crawl was over while it was to be tried again, or waited for a redirect's target: it was
+    /// sent, and has had no final page.
+    Unfinished,
+    /// It could never be sent. There was no page of it.
+    Rejected(&'a AdmitError),
+}
+
+impl Ended<'_> {
+    /// Whether another crawl should have it: it was we who ended it, and neither the web nor an
+    /// order. A page's own failure says [the same](Failure::should_requeue).
+    pub fn should_requeue(&self) -> bool {
+        match self.end {
+            End::NotBegun | End::Unfinished => true,
+            End::Final { failure, .. } => failure.is_some_and(Failure::should_requeue),
+            End::Rejected(_) => false,
+        }
+    }
+}
+
+impl Wake {
+    /// Signals that the source has requests.
+    pub fn wake(&self) {
+        if !self.asked.swap(true, Ordering::SeqCst) {
+            self.waker.wake();
+        }
+    }
+}
+
+impl fmt::Debug for Wake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Wake")
+    }
+}
+
+/// Of a source's requests as many are in the crawl at once: enough hosts for a broad crawl, and a few
+/// megabytes.
+const AT_ONCE: usize = 10_000;
+
+/// A source that wants to be asked again at once would keep the crawl from sleeping.
+const LATER_MIN: Duration = Duration::from_millis(1);
+
+/// A source, and what the crawl owes it.
+pub(in crate::crawl) struct Feed {
+    source: Box<dyn Source>,
+    wake: Wake,
+    state: State,
+    /// What it gave, until it was told how that ended.
+    given: HashMap<u64, Given, Known>,
+    failure: Option<SourceError>,
+}
+
+/// When the source is asked again.
+///
+/// ```text
+/// Asks ──► Waits ──► Asks          (its time has come, or it was woken)
+///   └────► Finished ──► Told       (it failed, perhaps; the crawl is over)
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// As soon as there is room.
+    Asks,
+    /// When it is woken, and at this moment, if there is one.
+    Waits(Option<Instant>),
+    /// Never.
+    Finished,
+    /// Never, and it has heard how everything ended.
+    Told,
+}
+
+/// A request of a source.
+#[derive(Debug)]
+struct Given {
+    tag: u64,
+    meta: Option<Box<RawValue>>,
+    /// Something of it was sent.
+    begun: bool,
+    /// It has had its final page, while somebody still holds that open.
+    page: Option<Box<Ending>>,
+}
+
+/// How a page ended, once the sink has taken it.
+#[derive(Debug)]
+pub(in crate::crawl) struct Ending {
+    pub root: u64,
+    status: Option<u16>,
+    failure: Option<Failure>,
+}
+
+impl Feed {
+    pub fn new(source: Box<dyn Source>, waker: Waker) -> Self {
+        let asked = Arc::default();
+        Feed {
+            source,
+            wake: Wake { asked, waker },
+            state: State::Asks,
+            given: HashMap::default(),
+            failure: None,
+        }
+    }
+
+    /// Returns whether the source has no more requests.
+    pub fn is_finished(&self) -> bool {
+        matches!(self.state, State::Finished | State::Told)
+    }
+
+    /// Why it failed, if it did.
+    pub fn failure(&self) -> Option<&SourceError> {
+        self.failure.as_ref()
+    }
+
+    /// When it is to be asked; `None` while it waits to be woken, or there is no room.
+    pub(in crate::crawl) fn asks_at(&self, now: Instant) -> Option<Instant> {
+        if self.given.len() >= self.source.at_once().max(1) {
+            return None;
+        }
+        match self.state {
+            State::Asks => Some(now),
+            State::Waits(_) if self.wake.asked.load(Ordering::SeqCst) => Some(now),
+            State::Waits(until) => until,
+            State::Finished | State::Told => None,
+        }
+    }
+
+    /// What it has to give, if it is to be asked now.
+    pub(in crate::crawl) fn draw(&mut self, now: Instant) -> Option<Request> {
+        self.asks_at(now).filter(|at| *at <= now)?;
+        // Forgotten first: whoever wakes from here on may know of more than this finds.
+        self.wake.asked.store(false, Ordering::SeqCst);
+        match self.source.next(&self.wake) {
+            Ok(SourcePoll::Request(request)) => {
+                self.state = State::Asks;
+                return Some(request);
+            }
+            Ok(SourcePoll::Nothing) => self.state = State::Waits(None),
+            Ok(SourcePoll::Later(wait)) => {
+                self.state = State::Waits(Some(now + wait.max(LATER_MIN)))
+            }
+            Ok(SourcePoll::Finished) => self.state = State::Finished,
+            Err(error) => {
+                self.failure = Some(error);
+                self.state = State::Finished;
+            }
+        }
+        None
+    }
+
+    /// A request of the source's was given this number; it ends once.
+    pub(in crate::crawl) fn give(&mut self, id: u64, request: &Request) {
+        let given = Given {
+            tag: request.tag,
+            meta: request.meta.clone(),
+            begun: false,
+            page: None,
+        };
+        self.given.insert(id, given);
+    }
+
+    /// A request of the source's can never be sent: the source is told at once.
+    pub(in crate::crawl) fn refuse(&mut self, request: &Request, why: &AdmitError) {
+        self.source.ended(&Ended {
+            id: None,
+            tag: request.tag,
+            meta: request.meta.as_deref(),
+            end: End::Rejected(why),
+        });
+    }
+
+    /// Something of an attempt leaves.
+    pub fn begin(&mut self, root: u64) {
+        if let Some(given) = self.given.get_mut(&root) {
+            given.begun = true;
+        }
+    }
+
+    /// How a page ends, where that is the end of a request of the source's. Asked before the sink
+    /// takes it.
+    pub fn ending_of(&self, page: &Page) -> Option<Ending> {
+        let ends = page.is_final && page.kind != Kind::Robots.name();
+        (ends && self.given.contains_key(&page.root)).then(|| Ending {
+            root: page.root,
+            status: page.status,
+            failure: page.failure.clone(),
+        })
+    }
+
+    /// The sink has taken that page. The source hears of it, unless the page is still held open.
+    pub fn end(&mut self, ending: Ending, is_open: bool) {
+        if is_open {
+            if let Some(given) = self.given.get_mut(&ending.root) {
+                given.page = Some(Box::new(ending));
+            }
+            return;
+        }
+        if let Some(given) = self.given.remove(&ending.root) {
+            self.source.ended(&given.ended(ending.root, ending.end()));
+        }
+    }
+
+    /// Nobody holds a page of this request open any more.
+    pub fn close(&mut self, root: u64) {
+        let given = self.given.get_mut(&root);
+        if let Some(ending) = given.and_then(|given| given.page.take()) {
+            self.end(*ending, false);
+        }
+    }
+
+    /// Whether the source gave the request of this number, which has had no final page.
+    pub fn gave(&self, root: u64) -> bool {
+        self.given.contains_key(&root)
+    }
+
+    /// The crawl is over: what has had no final page will have none. What it was stays known.
+    pub fn conclude(&mut self) {
+        if self.state == State::Told {
+            return;
+        }
+        self.state = State::Told;
+        let mut rest: Vec<(&u64, &Given)> = self.given.iter().collect();
+        rest.sort_unstable_by_key(|(id, _)| **id);
+        for (id, given) in rest {
+            let end = match (&given.page, given.begun) {
+                (Some(ending), _) => ending.end(),
+                (None, true) => End::Unfinished,
+                (None, false) => End::NotBegun,
+            };
+            self.source.ended(&given.ended(*id, end));
+        }
+    }
+}
+
+/// Dropping a crawl ends it.
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.conclude();
+    }
+}
+
+impl Given {
+    fn ended<'a>(&'a self, id: u64, end: End<'a>) -> Ended<'a> {
+        Ended {
+            id: Some(id),
+            tag: self.tag,
+            meta: self.meta.as_deref(),
+            end,
+        }
+    }
+}
+
+impl Ending {
+    fn end(&self) -> End<'_> {
+        End::Final {
+            status: self.status,
+            failure: self.failure.as_ref(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

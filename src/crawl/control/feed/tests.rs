@@ -1,0 +1,423 @@
+//! Feeding in virtual time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use crate::base::rng::Rng;
+use crate::base::shared::Shared;
+use crate::crawl::Turn;
+use crate::crawl::control::feed::*;
+use crate::crawl::core::tests::adversity::Moody;
+use crate::crawl::core::tests::trial::{Told, calm, crawl_from, finish, get, run_for};
+use crate::io::Io;
+use crate::io::sim::Origins;
+
+/// What a test sees of a source, and says to it.
+#[derive(Clone, Default)]
+struct Seen {
+    /// The tags of what it gave.
+    given: Shared<Vec<u64>>,
+    ended: Shared<Vec<Ack>>,
+    /// How often it was asked.
+    asked: Shared<u64>,
+    wake: Shared<Option<Wake>>,
+}
+
+/// What a source was told of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Ack {
+    id: Option<u64>,
+    tag: u64,
+    end: String,
+    again: bool,
+}
+
+impl Seen {
+    /// How the request of a tag ended.
+    fn end(&self, tag: u64) -> Option<String> {
+        let ended = self.ended.borrow();
+        let mut ends = ended.iter().filter(|ack| ack.tag == tag);
+        let end = ends.next()?.end.clone();
+        assert!(ends.next().is_none(), "{tag} has ended twice");
+        Some(end)
+    }
+
+    fn open(&self) -> usize {
+        self.given.borrow().len() - self.ended.borrow().len()
+    }
+}
+
+/// A source that a function plays. It numbers what it gives, from 1.
+struct Played<F> {
+    next: F,
+    at_once: usize,
+    seen: Seen,
+    told: Shared<Option<Told>>,
+}
+
+impl<F> Source for Played<F>
+where
+    F: FnMut(u64) -> Result<SourcePoll, SourceError> + Send,
+{
+    fn next(&mut self, wake: &Wake) -> Result<SourcePoll, SourceError> {
+        assert!(self.seen.open() < self.at_once, "there is no room");
+        *self.seen.asked.borrow_mut() += 1;
+        *self.seen.wake.borrow_mut() = Some(wake.clone());
+        let tag = self.seen.given.borrow().len() as u64 + 1;
+        let supply = (self.next)(tag)?;
+        Ok(match supply {
+            SourcePoll::Request(request) => {
+                self.seen.given.borrow_mut().push(tag);
+                SourcePoll::Request(request.tag(tag).meta([tag]))
+            }
+            other => other,
+        })
+    }
+
+    fn ended(&mut self, ended: &Ended<'_>) {
+        let end = match ended.end {
+            End::Final {
+                failure: Some(failure),
+                ..
+            } => format!("{}.{}", failure.kind.name(), failure.code),
+            End::Final { status, .. } => status.unwrap_or(0).to_string(),
+            End::NotBegun => "not begun".to_owned(),
+            End::Unfinished => "unfinished".to_owned(),
+            End::Rejected(_) => "refused".to_owned(),
+        };
+        let meta = ended.meta.map(RawValue::get);
+        assert_eq!(meta, Some(&*format!("[{}]", ended.tag)), "it is its own");
+        if matches!(ended.end, End::Final { .. }) {
+            let told = self.told.borrow();
+            let told = told.as_ref().expect("the test has set it");
+            let id = ended.id.expect("a page has a number");
+            assert_eq!(told.end(id).as_ref(), Some(&end), "the sink has had it");
+        }
+        self.seen.ended.borrow_mut().push(Ack {
+            id: ended.id,
+            tag: ended.tag,
+            end,
+            again: ended.should_requeue(),
+        });
+    }
+
+    fn at_once(&self) -> usize {
+        self.at_once
+    }
+}
+
+/// A source, its place for the sink's news, and what is seen of it.
+fn played(
+    at_once: usize,
+    next: impl FnMut(u64) -> Result<SourcePoll, SourceError> + Send + 'static,
+) -> (Option<Box<dyn Source>>, Shared<Option<Told>>, Seen) {
+    let (seen, told) = (Seen::default(), Shared::default());
+    let source = Played {
+        next,
+        at_once,
+        seen: seen.clone(),
+        told: told.clone(),
+    };
+    (Some(Box::new(source)), told, seen)
+}
+
+/// Some of everything that a source may say.
+fn moods(seed: u64, errs: bool) -> impl FnMut(u64) -> Result<SourcePoll, SourceError> + Send {
+    let mut rng = Rng::from_seed(seed).fork("source");
+    let last = 1 + rng.below(120);
+    move |tag| {
+        if tag > last {
+            return match errs {
+                true => Err("the database is gone".into()),
+                false => Ok(SourcePoll::Finished),
+            };
+        }
+        Ok(match rng.below(20) {
+            0 | 1 => SourcePoll::Nothing,
+            2 | 3 => SourcePoll::Later(Duration::from_millis(rng.below(700))),
+            4 => SourcePoll::Request(Request::get("no URL")),
+            5 => SourcePoll::Request(Request::get("http://nowhere.test/")),
+            _ => SourcePoll::Request(
+                get(rng.below(9) as u32, rng.below(60) as u32)
+                    .scope(["one", "two", "three"][rng.below(3) as usize]),
+            ),
+        })
+    }
+}
+
+#[test]
+fn whatever_happens_each_request_that_was_given_is_acknowledged_once() {
+    let mut reasons = BTreeMap::new();
+    let mut ends = BTreeSet::new();
+    for seed in 0..60 {
+        let mut rng = Rng::from_seed(seed);
+        let errs = rng.chance(0.2);
+        let at_once = 1 + rng.below(40) as usize;
+        let (source, place, seen) = played(at_once, moods(seed, errs));
+        let (mut crawler, told) = crawl_from(source, Moody::new(8), seed, |config, settings| {
+            config.throttle.default.concurrency = 1 + rng.below(4) as u32;
+            config.throttle.default.delay = Duration::from_millis(rng.below(3) * 300);
+            config.throttle.concurrent_requests = 1 + rng.below(30) as usize;
+            config.frontier.robots_obey = rng.chance(0.5);
+            config.frontier.pages_per_host_max = rng.below(2) as u32 * 15;
+            config.frontier.pages_max = rng.below(6) / 5 * 30;
+            config.frontier.queued_max = 5 + rng.below(100) as usize;
+            settings.sockets_max = 4 + rng.below(30) as usize;
+        });
+        if seed % 2 == 1 {
+            crawler.delay_admission(seed);
+        }
+        place.set(Some(told.clone()));
+        if rng.chance(0.5) {
+            *told.open.borrow_mut() = Some(Vec::new());
+        }
+        let handle = crawler.handle();
+        let mut handle = Some(handle);
+        let stops_at = rng.below(120);
+        let how = rng.below(7);
+        let mut crawler = Some(crawler);
+        let mut reason = "dropped";
+        for step in 0.. {
+            let Some(crawl) = &mut crawler else {
+                break;
+            };
+            assert!(step < 100_000, "{seed}: no end: {:?}", crawl.progress());
+            if let Some(handle) = &handle {
+                let heeded = match rng.below(12) {
+                    0 => handle.cancel(1 + rng.below(80)),
+                    1 => handle.cancel_scope(["one", "10.0.0.3", "nobody"][rng.below(3) as usize]),
+                    2 => {
+                        handle.pause();
+                        Ok(())
+                    }
+                    3..=5 => {
+                        handle.resume();
+                        Ok(())
+                    }
+                    _ => Ok(()),
+                };
+                heeded.expect("it goes on");
+            }
+            if rng.chance(0.3)
+                && let Some(wake) = &*seen.wake.borrow()
+            {
+                wake.wake();
+            }
+            if let Some(open) = &mut *told.open.borrow_mut()
+                && rng.chance(0.3)
+            {
+                for (_, later) in open.drain(..) {
+                    let links = (0..rng.below(4)).map(|_| get(rng.below(9) as u32, 99));
+                    later.links(links.collect::<Vec<_>>());
+                }
+            }
+            told.change_room(&mut rng);
+            if step == stops_at {
+                told.stop(how, &crawl.stopper(), &mut rng);
+                if how == 4 {
+                    crawler = None;
+                    break;
+                }
+            }
+            if step > 100
+                && let Some(last) = handle.take()
+            {
+                last.resume();
+            }
+            let patience = Duration::from_millis(1 + rng.below(300));
+            if let Turn::Over(why) = crawl.turn(Some(patience)) {
+                reason = why;
+                break;
+            }
+        }
+        let mut pending = BTreeSet::new();
+        if let Some(crawl) = &mut crawler {
+            let failed = crawl.source_error().map(ToString::to_string);
+            let expected = (reason == "source_failed").then(|| "the database is gone".to_owned());
+            assert!(failed == expected || errs && reason != "finished");
+            pending.extend(crawl.take_pending().filter_map(|pending| pending.id));
+        }
+        let mut acknowledged: Vec<u64> = seen.ended.borrow().iter().map(|ack| ack.tag).collect();
+        acknowledged.sort_unstable();
+        assert_eq!(acknowledged, *seen.given.borrow(), "{seed} ({reason})");
+        for ack in seen.ended.borrow().iter() {
+            let pages = told.pages.borrow();
+            let of_it = pages.iter().filter(|page| page.tag == ack.tag);
+            let sent = of_it.clone().any(|page| page.timings.sent.is_some());
+            let ended = of_it.clone().any(|page| page.is_final);
+            match ack.end.as_str() {
+                "not begun" => assert!(!sent && !ended, "{seed}: {ack:?}"),
+                "unfinished" => {
+                    assert!(!ended, "{seed}: {ack:?}");
+                    assert!(sent || reason == "dropped", "{seed}: {ack:?}");
+                }
+                "refused" => assert_eq!((of_it.count(), ack.id), (0, None)),
+                _ => assert!(ended, "{seed}: {ack:?}"),
+            }
+            if let Some(id) = ack.id {
+                assert!(!pending.contains(&id), "{seed}: it was told already");
+            }
+            assert_eq!(
+                ack.again,
+                ["not begun", "unfinished", "cancelled.stopped"].contains(&ack.end.as_str())
+            );
+            ends.insert(ack.end.clone());
+        }
+        *reasons.entry(reason).or_insert(0) += 1;
+    }
+    for reason in [
+        "finished",
+        "shutdown",
+        "sink_failed",
+        "source_failed",
+        "closespider_pagecount",
+        "dropped",
+    ] {
+        assert!(reasons.contains_key(reason), "{reasons:?}");
+    }
+    for end in [
+        "200",
+        "not begun",
+        "unfinished",
+        "refused",
+        "cancelled.asked",
+        "cancelled.stopped",
+        "filtered.duplicate",
+    ] {
+        assert!(ends.contains(end), "{end} is not among {ends:?}");
+    }
+}
+
+/// Says one after the other.
+fn lines(mut said: Vec<SourcePoll>) -> impl FnMut(u64) -> Result<SourcePoll, SourceError> + Send {
+    said.reverse();
+    move |_| Ok(said.pop().unwrap_or(SourcePoll::Finished))
+}
+
+#[test]
+fn a_source_that_has_nothing_for_an_hour_is_left_alone_and_then_heard_at_once() {
+    let hour = Duration::from_secs(3600);
+    let (source, place, seen) = played(
+        10,
+        lines(vec![
+            SourcePoll::Request(get(1, 1)),
+            SourcePoll::Nothing,
+            SourcePoll::Request(get(1, 2)),
+            SourcePoll::Later(hour),
+            SourcePoll::Request(get(1, 3)),
+        ]),
+    );
+    let (mut crawler, told) = crawl_from(source, calm(Duration::ZERO), 1, |_, _| {});
+    place.set(Some(told.clone()));
+    let turns = run_for(&mut crawler, hour);
+    assert!(turns < 40, "it sleeps: {turns}");
+    assert_eq!((seen.asked.get(), seen.end(1)), (2, Some("200".to_owned())));
+    let woken = crawler.io().now();
+    seen.wake.borrow().as_ref().expect("it was asked").wake();
+    let turns = run_for(&mut crawler, hour / 2);
+    assert!(turns < 40, "it sleeps: {turns}");
+    assert_eq!((seen.asked.get(), seen.end(2)), (4, Some("200".to_owned())));
+    assert_eq!(finish(&mut crawler), "finished");
+    assert_eq!((seen.asked.get(), seen.end(3)), (6, Some("200".to_owned())));
+    let pages = told.pages.borrow();
+    let began = |page: usize| pages[page].timings.started.saturating_since(woken);
+    assert_eq!(began(1), Duration::ZERO);
+    assert!(began(2) >= hour && began(2) < hour + Duration::from_millis(2));
+}
+
+#[test]
+fn a_source_that_fails_ends_the_crawl_in_good_order() {
+    // It has room for two; it is asked for a third once one has ended.
+    let (source, place, seen) = played(2, |tag| match tag {
+        1 | 2 => Ok(SourcePoll::Request(get(1, tag as u32))),
+        _ => Err("the database is gone".into()),
+    });
+    let think = Duration::from_secs(2);
+    let (mut crawler, told) = crawl_from(source, calm(think), 1, |config, _| {
+        config.throttle.default.delay = Duration::from_secs(5);
+    });
+    place.set(Some(told));
+    let handle = crawler.handle();
+    run_for(&mut crawler, Duration::from_secs(1));
+    let on_its_way = handle.submit(get(2, 1)).expect("there is room");
+    assert_eq!(finish(&mut crawler), "source_failed");
+    let error = crawler.source_error().map(ToString::to_string);
+    assert_eq!(error.as_deref(), Some("the database is gone"));
+    assert_eq!(seen.end(1).as_deref(), Some("200"));
+    assert_eq!(seen.end(2).as_deref(), Some("not begun"));
+    let told = place.borrow().clone().expect("it was set");
+    assert_eq!(told.end(on_its_way).as_deref(), Some("200"));
+}
+
+#[test]
+fn of_ten_million_no_more_are_in_the_crawl_than_the_source_says() {
+    const AT_ONCE: usize = 700;
+    let mut world = Origins::default();
+    for host in 0..250 {
+        let at: SocketAddr = format!("10.0.1.{host}:80").parse().expect("an address");
+        world.page(at, "/", "");
+    }
+    let (source, place, seen) = played(AT_ONCE, |tag| {
+        Ok(match tag {
+            10_000_001.. => SourcePoll::Finished,
+            _ => SourcePoll::Request(Request::get(format!("http://10.0.1.{}/{tag}", tag % 250))),
+        })
+    });
+    let (mut crawler, told) = crawl_from(source, world, 1, |config, _| {
+        config.throttle.concurrent_requests = 100;
+        config.throttle.default.delay = Duration::from_millis(20);
+    });
+    place.set(Some(told.clone()));
+    let mut most = 0;
+    while seen.ended.borrow().len() < 2000 {
+        assert_eq!(crawler.turn(None), Turn::GoesOn);
+        let progress = crawler.progress();
+        assert!(progress.queued + progress.in_flight <= AT_ONCE);
+        assert!(seen.open() <= AT_ONCE);
+        most = most.max(seen.open());
+    }
+    assert_eq!(most, AT_ONCE, "nor are there fewer");
+    crawler.stopper().shutdown(Duration::from_secs(1));
+    assert_eq!(finish(&mut crawler), "shutdown");
+    assert_eq!(seen.open(), 0);
+    let unsent = seen.ended.borrow().iter().filter(|ack| ack.again).count();
+    assert!(unsent >= AT_ONCE - 100, "{unsent}");
+    assert_eq!(crawler.take_pending().count(), 0);
+}
+
+#[test]
+fn the_frontiers_bound_holds_a_source_too_and_the_end_of_the_last_makes_room() {
+    // What ends without being sent ends within a turn: nothing else wakes the crawl.
+    let nowhere = |tag| Request::get(format!("http://0.0.0.0/{tag}"));
+    for (at_once, queued_max) in [(1, 100), (100, 1)] {
+        let (source, place, seen) = played(at_once, move |tag| {
+            Ok(match tag {
+                31.. => SourcePoll::Finished,
+                _ => SourcePoll::Request(nowhere(tag)),
+            })
+        });
+        let (mut crawler, told) = crawl_from(source, calm(Duration::ZERO), 1, |config, _| {
+            config.frontier.queued_max = queued_max;
+        });
+        place.set(Some(told));
+        assert_eq!(finish(&mut crawler), "finished");
+        assert!(crawler.elapsed() < Duration::from_secs(1));
+        assert_eq!((seen.given.borrow().len(), seen.open()), (30, 0));
+    }
+}
+
+#[test]
+fn a_request_is_not_over_while_its_page_is_held_open() {
+    let (source, place, seen) = played(10, lines(vec![SourcePoll::Request(get(1, 1))]));
+    let (mut crawler, told) = crawl_from(source, calm(Duration::ZERO), 1, |_, _| {});
+    place.set(Some(told.clone()));
+    *told.open.borrow_mut() = Some(Vec::new());
+    run_for(&mut crawler, Duration::from_secs(60));
+    assert_eq!((told.pages.borrow().len(), seen.open()), (1, 1));
+    let open = told.open.borrow_mut().take().expect("there is one");
+    for (_, later) in open {
+        assert_eq!(later.links([get(1, 2)]), 1);
+    }
+    assert_eq!(finish(&mut crawler), "finished");
+    assert_eq!((told.pages.borrow().len(), seen.open()), (2, 0));
+}

@@ -1,0 +1,173 @@
+//! Links that were found outside of the crawl, and the pages that are held open until they are.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hashbrown::HashMap;
+
+use crate::base::secret::Known;
+use crate::crawl::config::Config;
+use crate::crawl::work::admission::job_of;
+use crate::frontier::job::Job;
+use crate::frontier::numbers::Numbers;
+use crate::frontier::request::Request;
+use crate::io::Waker;
+use crate::sink::later::{Leads, OpenPage};
+use crate::wire::url::CrawlUrl;
+
+/// What the crawl and those who hold its pages open have in common.
+pub struct Found {
+    waker: Waker,
+    config: Arc<Config>,
+    numbers: Numbers,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// How often each page is held open, by the number that it descends from. As long as the crawl
+    /// has not taken note that it is not any more.
+    open: HashMap<u64, usize, Known>,
+    /// What the crawl has not taken in yet: at most `LINKS_PER_PAGE_MAX` for each page that is held
+    /// open.
+    news: VecDeque<News>,
+    closed: bool,
+}
+
+/// What the crawl hears of a page that is held open.
+pub enum News {
+    /// A link, numbered.
+    Link(Box<Job>),
+    /// So many more were too many.
+    Cut(u64),
+    /// One holds it no longer, of those who do.
+    Closed(u64),
+}
+
+impl Found {
+    pub fn new(waker: Waker, config: Arc<Config>, numbers: Numbers) -> Self {
+        Found {
+            waker,
+            config,
+            numbers,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Whether any page is held open, or was, and what came of it is not taken in yet.
+    pub fn is_any_open(&self) -> bool {
+        !self.state().open.is_empty()
+    }
+
+    /// The same of the pages that descend from the request of this number.
+    pub fn is_open(&self, root: u64) -> bool {
+        self.state().open.contains_key(&root)
+    }
+
+    /// Whether nothing waits to be taken in.
+    pub fn is_empty(&self) -> bool {
+        self.state().news.is_empty()
+    }
+
+    /// The crawl is over: links are nobody's from now on.
+    pub fn close(&self) {
+        self.state().closed = true;
+    }
+
+    /// Takes out the links that were not taken in.
+    pub fn drain(&self) -> Vec<Job> {
+        let news = std::mem::take(&mut self.state().news).into_iter();
+        news.filter_map(|news| match news {
+            News::Link(job) => Some(*job),
+            News::Cut(_) | News::Closed(_) => None,
+        })
+        .collect()
+    }
+
+    pub(in crate::crawl) fn take(&self) -> Option<News> {
+        let mut state = self.state();
+        let news = state.news.pop_front()?;
+        if let News::Closed(root) = news
+            && let Some(times) = state.open.get_mut(&root)
+        {
+            *times -= 1;
+            if *times == 0 {
+                state.open.remove(&root);
+            }
+        }
+        Some(news)
+    }
+
+    fn tell(&self, all: impl IntoIterator<Item = News>) {
+        let mut state = self.state();
+        if state.closed {
+            return;
+        }
+        // One that left some comes back for them unasked; one that found none sleeps.
+        let asleep = state.news.is_empty();
+        state.news.extend(all);
+        let wakes = asleep && !state.news.is_empty();
+        drop(state);
+        if wakes {
+            self.waker.wake();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Whoever panicked while holding it left it whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The first attempt at a link of a page.
+    fn job_of(&self, page: &OpenPage, mut link: Request) -> Option<Job> {
+        let url = CrawlUrl::with_base(&page.url, &link.url).ok()?;
+        link.url = url.as_str().to_owned();
+        link.depth = page.depth.saturating_add(1);
+        if link.route.is_none() {
+            link.route.clone_from(&page.route);
+        }
+        Some(Job {
+            id: self.numbers.next(),
+            parent: page.id,
+            via: Some(Arc::clone(&page.url)),
+            seed: false,
+            ..job_of(&link, &self.config).ok()?
+        })
+    }
+}
+
+impl fmt::Debug for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Found")
+    }
+}
+
+impl Leads for Found {
+    fn open(&self, page: &OpenPage) {
+        *self.state().open.entry(page.root).or_default() += 1;
+    }
+
+    fn add(&self, page: &OpenPage, links: &mut dyn Iterator<Item = Request>) -> usize {
+        if self.state().closed {
+            return 0;
+        }
+        let most = self.config.frontier.links_per_page_max;
+        let taken: Vec<News> = (&mut *links)
+            .take(most)
+            .filter_map(|link| self.job_of(page, link))
+            .map(|job| News::Link(Box::new(job)))
+            .collect();
+        let count = taken.len();
+        let cut = links.count() as u64;
+        self.tell(taken.into_iter().chain((cut > 0).then_some(News::Cut(cut))));
+        count
+    }
+
+    fn close(&self, page: &OpenPage) {
+        self.tell([News::Closed(page.root)]);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,300 @@
+//! Thread-safe control handle of a crawl: submits requests, changes settings, stops it, reads
+//! snapshots.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::crawl::control::error::{ControlError, CrawlOver, SubmitError};
+use crate::crawl::control::shared::{Command, Shared, Waiting};
+use crate::crawl::control::snapshot::Snapshot;
+use crate::crawl::work::admission::job_of;
+use crate::frontier::request::Request;
+use crate::io::Waker;
+use crate::throttle::settings::ScopePatch;
+use crate::throttle::signal::Feedback;
+
+/// Submits requests to a crawl and controls it, from any thread.
+///
+/// While a handle lives the crawl does not end for lack of work: it sleeps, and each call here wakes
+/// it. Drop the last handle to say that no more requests come. A sink, a scope map or a strategy that owns
+/// one keeps the crawl from ever ending by itself: give those a [`Stopper`], or what ends before the crawl.
+///
+/// # Every number ends once
+///
+/// [`Handle::submit`] and [`Handle::try_submit`] give each request a number, that of its first
+/// attempt. The page of that attempt has it as [`Page::id`](crate::Page::id), and every page that
+/// descends from it by retries and redirects as [`Page::root`](crate::Page::root). Whatever happens,
+/// each number ends in one of two ways, once:
+///
+/// - by a page that is [final](crate::Page::is_final): what was fetched, or a failure. Here belong
+///   `cancelled.asked` ([`Handle::cancel`], [`Handle::cancel_scope`]), `cancelled.stopped` (it was
+///   on its way when the grace time ran out, or when the sink failed), and, with the code of the
+///   filter, `filtered` for what was admitted before or is left out. Nothing was sent where
+///   [`Timings::sent`](crate::Timings::sent) is `None`.
+/// - by [`Crawler::take_pending`](crate::Crawler::take_pending), after a crawl that ended early: it
+///   was never on its way, or was to be tried again, and has had no final page.
+///
+/// ```
+/// use argiope::{Config, Crawler, Page, Request};
+///
+/// let mut crawler = Crawler::builder(Config::default().with("ALLOW_NET", "loopback")?)
+///     .sink(|page: Page| println!("{}: {:?}", page.root, page.status))
+///     .build()?;
+/// let handle = crawler.handle();
+/// let crawl = std::thread::spawn(move || crawler.run());
+/// let id = handle.submit(Request::get("http://127.0.0.1:9/").tag(7))?;
+/// handle.cancel(id)?;
+/// drop(handle);
+/// assert_eq!(crawl.join().unwrap(), "finished");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Handle {
+    stopper: Stopper,
+}
+
+/// Stops a crawl, from any thread or a signal's. It does not keep the crawl going.
+#[derive(Clone)]
+pub struct Stopper {
+    shared: Arc<Shared>,
+    waker: Waker,
+}
+
+impl Handle {
+    /// Makes a handle and counts it: the crawl does not end while the count is above 0.
+    pub(in crate::crawl) fn of(stopper: Stopper) -> Self {
+        stopper.shared.handles.fetch_add(1, Ordering::SeqCst);
+        Handle { stopper }
+    }
+
+    /// Submits a request; waits while the crawl has no room, so that memory stays bounded. Gives
+    /// its number: see [the type's page](Handle#every-number-ends-once).
+    ///
+    /// Not to be called on the crawl's own thread, where it could wait for ever: use
+    /// [`Crawler::submit`](crate::Crawler::submit) there.
+    ///
+    /// # Errors
+    /// [`SubmitError::Rejected`] where it can never be sent, [`SubmitError::Over`] once the crawl is
+    /// over; never [`SubmitError::Full`].
+    pub fn submit(&self, request: Request) -> Result<u64, SubmitError> {
+        let shared = &self.stopper.shared;
+        let mut job = match job_of(&request, &shared.config) {
+            Ok(job) => Box::new(job),
+            Err(why) => {
+                let request = Box::new(request);
+                return Err(SubmitError::Rejected { request, why });
+            }
+        };
+        let mut submitted = shared.when_there_is_room();
+        if submitted.closed {
+            return Err(SubmitError::Over(Box::new(request)));
+        }
+        job.id = shared.numbers.next();
+        job.awaited = true;
+        let id = job.id;
+        self.wake_if(submitted.add(Waiting::Numbered(job)));
+        Ok(id)
+    }
+
+    /// Submits a request if the inbox has room; never waits.
+    ///
+    /// # Errors
+    /// As [`Handle::submit`], and [`SubmitError::Full`] while 4096 requests wait to be taken in.
+    pub fn try_submit(&self, request: Request) -> Result<u64, SubmitError> {
+        let shared = &self.stopper.shared;
+        let is_open = |request| match shared.submitted() {
+            submitted if submitted.closed => Err(SubmitError::Over(request)),
+            submitted if submitted.is_full() => Err(SubmitError::Full(request)),
+            submitted => Ok((submitted, request)),
+        };
+        // Looked at first, since who is full is full a thousand times.
+        let (unlocked, request) = is_open(Box::new(request))?;
+        drop(unlocked);
+        let mut job = match job_of(&request, &shared.config) {
+            Ok(job) => Box::new(job),
+            Err(why) => return Err(SubmitError::Rejected { request, why }),
+        };
+        let (mut submitted, _) = is_open(request)?;
+        job.id = shared.numbers.next();
+        job.awaited = true;
+        let id = job.id;
+        self.wake_if(submitted.add(Waiting::Numbered(job)));
+        Ok(id)
+    }
+
+    /// Submits a seed; waits while the crawl has no room. It gets its number when it is admitted,
+    /// and nobody hears of one that is not: it is only counted ([`Stats::seeds_bad`], and
+    /// [`Progress::filtered`]). For lists of URLs by the million, of which many may be there twice.
+    ///
+    /// Not to be called on the crawl's own thread, where it could wait for ever.
+    ///
+    /// # Errors
+    /// Once the crawl is over.
+    ///
+    /// [`Stats::seeds_bad`]: crate::Stats::seeds_bad
+    /// [`Progress::filtered`]: crate::Progress::filtered
+    pub fn submit_seed(&self, request: Request) -> Result<(), CrawlOver> {
+        let mut submitted = self.stopper.shared.when_there_is_room();
+        if submitted.closed {
+            return Err(CrawlOver(Box::new(request)));
+        }
+        self.wake_if(submitted.add(Waiting::Seed(Box::new(request))));
+        Ok(())
+    }
+
+    /// Cancels the request of this number, wherever it is: waiting, on its way, or to be tried again.
+    /// Its last page says `cancelled.asked`. For one that has ended already, or never was, nothing
+    /// happens. The crawl looks through all that is queued, a few milliseconds for a million;
+    /// cancels that come together are looked for together.
+    ///
+    /// # Errors
+    /// [`ControlError::Busy`] while 4096 orders wait, [`ControlError::Over`] once the crawl is over.
+    pub fn cancel(&self, id: u64) -> Result<(), ControlError> {
+        self.tell(Command::Cancel(id))
+    }
+
+    /// Cancels every request that is throttled under this scope, as [`Handle::cancel`] does: those
+    /// that have their number by now, whoever submitted them, and the links found by now. A seed has
+    /// none before it is admitted, at the crawl's next turn. A robots.txt is fetched all the same;
+    /// others wait for it.
+    ///
+    /// # Errors
+    /// As [`Handle::cancel`].
+    pub fn cancel_scope(&self, name: &str) -> Result<(), ControlError> {
+        // What is submitted later has a greater number.
+        let until = self.stopper.shared.numbers.last();
+        self.tell(Command::CancelScope(name.to_owned(), until))
+    }
+
+    /// Says something else of a scope from now on: see [`Crawler::set_scope`]. It is heeded in the
+    /// order in which it was said: 64 single scopes in a turn, and a pattern or `default` alone.
+    ///
+    /// # Errors
+    /// As [`Handle::cancel`], and [`ControlError::Unsound`].
+    ///
+    /// [`Crawler::set_scope`]: crate::Crawler::set_scope
+    pub fn set_scope(&self, name: &str, patch: ScopePatch) -> Result<(), ControlError> {
+        let name = self.stopper.shared.config.check_scope(name, &patch)?;
+        self.tell(Command::SetScope(name, Box::new(patch)))
+    }
+
+    /// Tells what is known of a scope otherwise than from its answers: see [`Crawler::feedback`].
+    ///
+    /// # Errors
+    /// As [`Handle::cancel`].
+    ///
+    /// [`Crawler::feedback`]: crate::Crawler::feedback
+    pub fn feedback(&self, feedback: Feedback) -> Result<(), ControlError> {
+        self.tell(Command::Feedback(Box::new(feedback)))
+    }
+
+    /// Lets nothing more depart until [`Handle::resume`]. What has departed goes on to its end, what
+    /// was about to goes back to its place, and the clocks of delays, holds and quotas go on. It is
+    /// over with the last handle, too.
+    pub fn pause(&self) {
+        self.stopper.shared.paused.store(true, Ordering::SeqCst);
+        self.stopper.waker.wake();
+    }
+
+    /// Lets requests depart again, at the paces of their scopes: what they missed meanwhile is not
+    /// made up for.
+    pub fn resume(&self) {
+        self.stopper.shared.paused.store(false, Ordering::SeqCst);
+        self.stopper.waker.wake();
+    }
+
+    /// How the crawl does: wakes it, and waits for the end of its present turn, a millisecond or so.
+    /// Where no turn ends within 100 ms (nobody takes one; a sink takes long; this is the crawl's own
+    /// thread, where [`Crawler::stats`](crate::Crawler::stats) knows more) it is what was told last,
+    /// which is done every second.
+    pub fn stats(&self) -> Snapshot {
+        self.stopper.shared.ask(|| self.stopper.waker.wake())
+    }
+
+    /// Ends the crawl in good order, as [`Stopper::shutdown`].
+    pub fn shutdown(&self, grace: Duration) {
+        self.stopper.shutdown(grace);
+    }
+
+    /// Counts lines that were to be requests and are none, for the statistics.
+    pub fn count_bad_seeds(&self, count: u64) {
+        let shared = &self.stopper.shared;
+        shared.bad_seeds.fetch_add(count, Ordering::SeqCst);
+    }
+
+    /// What stops the crawl without keeping it going.
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    fn tell(&self, word: Command) -> Result<(), ControlError> {
+        let first = self.stopper.shared.tell(word)?;
+        self.wake_if(first);
+        Ok(())
+    }
+
+    /// A crawl that left something waiting comes back for it unasked; one that found nothing sleeps.
+    fn wake_if(&self, asleep: bool) {
+        if asleep {
+            self.stopper.waker.wake();
+        }
+    }
+}
+
+impl Clone for Handle {
+    fn clone(&self) -> Self {
+        Handle::of(self.stopper.clone())
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if self.stopper.shared.handles.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.resume();
+        }
+        self.stopper.waker.wake();
+    }
+}
+
+impl Stopper {
+    pub(in crate::crawl) fn of(shared: Arc<Shared>, waker: Waker) -> Self {
+        Stopper { shared, waker }
+    }
+
+    pub(in crate::crawl) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(in crate::crawl) fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
+    /// Ends the crawl in good order: what is in flight is finished within the grace time of the
+    /// configuration (`STOP_GRACE`).
+    pub fn stop(&self) {
+        self.shared.stop_within(Shared::CONFIGURED);
+        self.waker.wake();
+    }
+
+    /// Ends the crawl at once: what is in flight is cancelled. Files stay valid.
+    pub fn stop_now(&self) {
+        self.shutdown(Duration::ZERO);
+    }
+
+    /// Ends the crawl in good order: nothing more is sent, what is in flight is finished within
+    /// `grace` from when the crawl hears of it and then cancelled. A shorter grace can be said
+    /// later, a longer one changes nothing.
+    pub fn shutdown(&self, grace: Duration) {
+        let nanos = u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX);
+        self.shared.stop_within(nanos.min(Shared::CONFIGURED - 1));
+        self.waker.wake();
+    }
+}
+
+impl fmt::Debug for Stopper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Stopper")
+    }
+}

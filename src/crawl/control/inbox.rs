@@ -1,0 +1,358 @@
+//! The crawl's end of what comes from elsewhere: requests submitted, scopes answered, words to
+//! steer by and the word to stop.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::crawl::config::Config;
+use crate::crawl::control::handle::{Handle, Stopper};
+use crate::crawl::control::shared::{COMMANDS_TIME, Command, SUBMITTED_MAX, Shared, Waiting, lock};
+use crate::crawl::control::snapshot::Snapshot;
+use crate::crawl::work::mapping::Mapped;
+use crate::frontier::job::Job;
+use crate::frontier::numbers::Numbers;
+use crate::io::Waker;
+use crate::throttle::map::Later;
+
+/// The crawl's end of it.
+#[derive(Debug)]
+pub struct Inbox {
+    stopper: Stopper,
+    /// The grace that the crawl was told of last.
+    heeded: u64,
+}
+
+/// The word to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Within the grace time of the configuration.
+    Configured,
+    /// Within this time.
+    Within(Duration),
+}
+
+impl Inbox {
+    /// `numbers`: where attempts get theirs.
+    pub fn new(waker: Waker, config: Arc<Config>, numbers: Numbers) -> Self {
+        Inbox {
+            stopper: Stopper::of(Arc::new(Shared::new(config, numbers)), waker),
+            heeded: Shared::NEVER,
+        }
+    }
+
+    fn shared(&self) -> &Shared {
+        self.stopper.shared()
+    }
+
+    pub fn handle(&self) -> Handle {
+        Handle::of(self.stopper())
+    }
+
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    pub fn take(&mut self) -> Option<Waiting> {
+        let mut submitted = self.shared().submitted();
+        let waiting = submitted.waiting.pop_front()?;
+        // Who waits for room is told when there is room for many: told of every single place, two
+        // threads would do little but wake each other.
+        if submitted.waiting.len() == SUBMITTED_MAX / 2 {
+            self.shared().room.notify_all();
+        }
+        Some(waiting)
+    }
+
+    /// Takes out those with a number that are not wanted any more.
+    pub fn take_out(&mut self, is_unwanted: impl Fn(&Job) -> bool) -> Vec<Job> {
+        let mut submitted = self.shared().submitted();
+        let mut out = Vec::new();
+        let all = std::mem::take(&mut submitted.waiting);
+        for waiting in all {
+            match waiting {
+                Waiting::Numbered(job) if is_unwanted(&job) => out.push(*job),
+                wanted => submitted.waiting.push_back(wanted),
+            }
+        }
+        if !out.is_empty() {
+            self.shared().room.notify_all();
+        }
+        out
+    }
+
+    /// The lowest number of those that have one.
+    pub fn lowest_number(&self) -> Option<u64> {
+        let submitted = self.shared().submitted();
+        let numbers = submitted
+            .waiting
+            .iter()
+            .filter_map(|waiting| match waiting {
+                Waiting::Numbered(job) => Some(job.id),
+                Waiting::Seed(_) => None,
+            });
+        numbers.min()
+    }
+
+    /// Whether nothing waits to be taken in.
+    pub fn is_empty(&self) -> bool {
+        self.shared().submitted().waiting.is_empty()
+    }
+
+    /// What the crawl was told since the last call, in that order, as far as one turn has time for it;
+    /// and whether there is more.
+    pub fn take_commands(&mut self) -> (Vec<Command>, bool) {
+        let mut words = lock(&self.shared().words);
+        let Some(words) = words.as_mut() else {
+            return (Vec::new(), false);
+        };
+        let mut time = COMMANDS_TIME;
+        let takes_all = |word: &Command| {
+            time = time.saturating_sub(word.takes());
+            time == 0
+        };
+        let until = words.iter().position(takes_all);
+        let now: Vec<Command> = words
+            .drain(..until.map_or(words.len(), |last| last + 1))
+            .collect();
+        (now, !words.is_empty())
+    }
+
+    /// Whether nothing may depart. Without a handle nobody could ever say otherwise.
+    pub fn is_paused(&self) -> bool {
+        self.shared().paused.load(Ordering::SeqCst) && !self.is_closed()
+    }
+
+    /// What tells the crawl the scopes of a request, once they are known.
+    pub fn later(&self, number: u64, part: usize) -> Later {
+        let stopper = self.stopper();
+        Later::new(move |scopes| {
+            let mut mapped = lock(&stopper.shared().mapped);
+            // As with requests: one that is asleep is woken, one that left some comes back.
+            let asleep = mapped.is_empty();
+            mapped.push_back(Mapped {
+                number,
+                part,
+                scopes,
+            });
+            drop(mapped);
+            if asleep {
+                stopper.waker().wake();
+            }
+        })
+    }
+
+    pub fn take_mapped(&mut self) -> Option<Mapped> {
+        lock(&self.shared().mapped).pop_front()
+    }
+
+    /// Whether somebody asks how the crawl does.
+    pub fn is_asked(&self) -> bool {
+        self.shared().asked.load(Ordering::SeqCst)
+    }
+
+    /// Tells all who asked.
+    pub fn answer(&self, snapshot: Snapshot) {
+        let shared = self.shared();
+        let mut figures = lock(&shared.figures);
+        shared.asked.store(false, Ordering::SeqCst);
+        figures.answered = figures.asked;
+        figures.last = snapshot;
+        drop(figures);
+        shared.figures_told.notify_all();
+    }
+
+    /// The crawl is over: nothing more is taken. What was taken until now can still be had.
+    pub fn close(&mut self) {
+        let shared = self.shared();
+        shared.submitted().closed = true;
+        lock(&shared.words).take();
+        shared.room.notify_all();
+        // Nobody waits for a turn that will not come.
+        lock(&shared.figures).answered = u64::MAX;
+        shared.figures_told.notify_all();
+    }
+
+    /// Whether no handle lives any more. Requests that were submitted before may still be there,
+    /// so this is asked after the inbox was found empty.
+    pub fn is_closed(&self) -> bool {
+        self.shared().handles.load(Ordering::SeqCst) == 0
+    }
+
+    /// Takes the count of lines that were no requests.
+    pub fn take_bad_seeds(&self) -> u64 {
+        self.shared().bad_seeds.swap(0, Ordering::SeqCst)
+    }
+
+    /// Whether the word to stop has been said.
+    pub fn is_stopping(&self) -> bool {
+        self.shared().grace.load(Ordering::SeqCst) < Shared::NEVER
+    }
+
+    /// The word to stop, or to stop sooner, once.
+    pub fn take_stop(&mut self) -> Option<Stop> {
+        let grace = self.shared().grace.load(Ordering::SeqCst);
+        if grace >= self.heeded {
+            return None;
+        }
+        self.heeded = grace;
+        Some(match grace {
+            Shared::CONFIGURED => Stop::Configured,
+            nanos => Stop::Within(Duration::from_nanos(nanos)),
+        })
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::mpsc::channel;
+    use std::{fs, thread};
+
+    use super::*;
+    use crate::crawl::control::error::SubmitError;
+    use crate::frontier::request::Request;
+    use crate::throttle::settings::ScopePatch;
+
+    fn inbox() -> (Inbox, Arc<AtomicUsize>) {
+        let wakes = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&wakes);
+        let waker = Waker::new(move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+        });
+        let inbox = Inbox::new(waker, Arc::default(), Numbers::default());
+        (inbox, wakes)
+    }
+
+    #[test]
+    fn a_full_inbox_takes_nothing_until_there_is_room() {
+        let (mut inbox, _) = inbox();
+        let handle = inbox.handle();
+        for number in 0..SUBMITTED_MAX {
+            let request = Request::get("http://a.test/").tag(number as u64);
+            handle.try_submit(request).expect("there is room");
+        }
+        let more = handle.try_submit(Request::get("http://a.test/more"));
+        assert!(matches!(more, Err(SubmitError::Full(request)) if request.url.ends_with("more")));
+        assert!(inbox.take().is_some());
+        handle
+            .try_submit(Request::get("http://a.test/more"))
+            .expect("there is room again");
+    }
+
+    #[test]
+    fn whoever_waits_for_room_goes_on_once_half_is_taken() {
+        let (mut inbox, _) = inbox();
+        let handle = inbox.handle();
+        let total = SUBMITTED_MAX * 3;
+        let submits = thread::spawn(move || {
+            for _ in 0..total {
+                handle
+                    .submit(Request::get("http://a.test/"))
+                    .expect("the crawl goes on");
+            }
+        });
+        let mut taken = 0;
+        while taken < total {
+            match inbox.take() {
+                Some(_) => taken += 1,
+                None => thread::yield_now(),
+            }
+        }
+        submits.join().expect("it does not wait for ever");
+    }
+
+    /// Waits until a thread waits.
+    fn until_asleep(task: &Path) {
+        let is_asleep = || {
+            let stat = fs::read_to_string(task.join("stat")).expect("it lives");
+            let (_, state) = stat.rsplit_once(") ").expect("its name has brackets");
+            state.starts_with('S')
+        };
+        while !is_asleep() {
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn whoever_waits_for_room_hears_that_the_crawl_is_over() {
+        let (mut inbox, _) = inbox();
+        let handle = inbox.handle();
+        for _ in 0..SUBMITTED_MAX {
+            handle
+                .try_submit(Request::get("http://a.test/"))
+                .expect("there is room");
+        }
+        let (told, hears) = channel();
+        let waits = thread::spawn(move || {
+            let task = fs::read_link("/proc/thread-self").expect("Linux");
+            told.send(task).expect("the test listens");
+            handle.submit(Request::get("http://a.test/late"))
+        });
+        let task = hears.recv().expect("it is about to wait");
+        until_asleep(&Path::new("/proc").join(task));
+        inbox.close();
+        let refused = waits.join().expect("it does not wait for ever");
+        assert!(
+            matches!(refused, Err(SubmitError::Over(request)) if request.url.ends_with("late"))
+        );
+        assert!(inbox.take().is_some(), "what was taken is still there");
+    }
+
+    #[test]
+    fn f67_a_crawl_is_woken_for_the_first_answer_only() {
+        let (mut inbox, wakes) = inbox();
+        inbox.later(1, 0).answer("a");
+        drop(inbox.later(2, 0));
+        assert_eq!(wakes.load(Ordering::SeqCst), 1);
+        let numbers = std::iter::from_fn(|| inbox.take_mapped()).map(|mapped| mapped.number);
+        assert_eq!(numbers.collect::<Vec<_>>(), [1, 2]);
+        inbox.later(3, 0).answer("a");
+        assert_eq!(wakes.load(Ordering::SeqCst), 2);
+    }
+
+    #[test]
+    fn words_about_scopes_are_heeded_a_few_in_each_turn_and_cancels_together() {
+        let (mut inbox, _) = inbox();
+        let handle = inbox.handle();
+        let say = |name: &str| handle.set_scope(name, ScopePatch::default());
+        for number in 0..100 {
+            say(&format!("key-{number}")).expect("it goes on");
+        }
+        say("default").expect("it goes on");
+        say("*.example.org").expect("it goes on");
+        for id in 0..1000 {
+            handle.cancel(id).expect("it goes on");
+        }
+        let turns: Vec<(usize, bool)> = (0..5)
+            .map(|_| inbox.take_commands())
+            .map(|(words, is_more)| (words.len(), is_more))
+            .collect();
+        let expected = [(64, true), (37, true), (1, true), (1000, false), (0, false)];
+        assert_eq!(turns, expected);
+    }
+
+    #[test]
+    fn a_crawl_is_woken_for_the_first_request_only() {
+        let (mut inbox, wakes) = inbox();
+        let handle = inbox.handle();
+        let submit = || {
+            handle
+                .try_submit(Request::get("http://a.test/"))
+                .expect("there is room");
+        };
+        submit();
+        submit();
+        assert_eq!(wakes.load(Ordering::SeqCst), 1);
+        while inbox.take().is_some() {}
+        submit();
+        assert_eq!(wakes.load(Ordering::SeqCst), 2);
+    }
+}

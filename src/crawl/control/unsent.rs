@@ -1,0 +1,115 @@
+//! Requests that ended without being sent: those that the sink has not got yet, and scopes whose requests
+//! end as soon as they are known.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::base::scopes::Scopes;
+use crate::fetch::failure::{Failure, FailureKind};
+use crate::frontier::job::Job;
+use crate::frontier::request::Kind;
+
+/// The code of a request that was cancelled by order.
+pub const ASKED: &str = "asked";
+
+/// A request that has ended unsent and is still to be given to the sink.
+#[derive(Debug)]
+pub struct Unsent {
+    /// The request.
+    pub job: Job,
+    /// The names of its scopes, as far as they are known.
+    pub scopes: Vec<String>,
+    /// Why it ended.
+    pub failure: Failure,
+}
+
+/// Requests that have ended unsent, in order, until the sink is ready for them.
+#[derive(Debug, Default)]
+pub struct UnsentQueue {
+    waiting: VecDeque<Unsent>,
+}
+
+/// While so many wait for the sink nothing is taken in from outside.
+const UNSENT_MAX: usize = 1024;
+
+impl UnsentQueue {
+    /// A request has ended.
+    pub fn push(&mut self, job: Job, scopes: Vec<String>, failure: Failure) {
+        self.waiting.push_back(Unsent {
+            job,
+            scopes,
+            failure,
+        });
+    }
+
+    /// The first of them.
+    pub fn pop(&mut self) -> Option<Unsent> {
+        self.waiting.pop_front()
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Whether so many wait that nothing more should be taken in from outside.
+    pub fn is_full(&self) -> bool {
+        self.waiting.len() >= UNSENT_MAX
+    }
+}
+
+/// Scopes whose requests were cancelled, and up to which number.
+///
+/// Kept for requests whose scopes are not known yet: they are in the inbox, or wait for the scope map or
+/// for a redirect's moment.
+#[derive(Debug, Default)]
+pub struct CancelledScopes {
+    until: BTreeMap<String, u64>,
+}
+
+/// From so many scopes on, those under which no request waits are dropped, each time that they have
+/// doubled.
+const SCOPES_KEPT: usize = 64;
+
+impl CancelledScopes {
+    /// A scope's requests up to this number are cancelled. `first_waiting`: the lowest number of all whose
+    /// scopes are not known yet.
+    pub fn add(&mut self, name: String, until: u64, first_waiting: impl FnOnce() -> Option<u64>) {
+        let names = self.until.len();
+        if names >= SCOPES_KEPT && names.is_power_of_two() {
+            let first = first_waiting();
+            self.until
+                .retain(|_, until| first.is_some_and(|first| first <= *until));
+        }
+        self.until.insert(name, until);
+    }
+
+    /// Whether a request under these scopes is cancelled.
+    pub fn has(&self, job: &Job, scopes: &Scopes) -> bool {
+        let is_named = |name: &str| self.until.get(name).is_some_and(|until| job.id <= *until);
+        job.kind != Kind::Robots && !self.until.is_empty() && scopes.names().any(is_named)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.until.is_empty()
+    }
+
+    /// The scopes of all requests that were meant are known.
+    pub fn clear(&mut self) {
+        self.until.clear();
+    }
+}
+
+/// How a request ends that was cancelled by order.
+pub fn asked() -> Failure {
+    Failure::new(
+        FailureKind::Cancelled,
+        ASKED,
+        "it was cancelled by whoever steers the crawl",
+    )
+}

@@ -1,0 +1,170 @@
+//! Events of connections, and what they lead to.
+
+use std::time::Duration;
+
+use crate::base::slab::Key;
+use crate::base::time::Instant;
+use crate::crawl::breaker::Probed;
+use crate::crawl::core::Core;
+use crate::crawl::flights::Stage;
+use crate::crawl::network::carrier::Carrier;
+use crate::crawl::network::faults::IDLE_CLOSED;
+use crate::crawl::network::{Carried, SocketEvent};
+use crate::fetch::connection::ConnectionEvent;
+use crate::fetch::failure::{Failure, FailureKind};
+use crate::io::{Close, Io, NetError, Stamp};
+
+impl<I: Io> Core<I> {
+    /// A connection's timer fired.
+    pub fn on_socket_timeout(&mut self, slot: u32) {
+        if let Some((key, news)) = self.network.handle_timeout(slot, self.now) {
+            self.on_news(key, news);
+        }
+    }
+
+    pub fn on_failed(&mut self, key: Key, error: NetError, at: Instant) {
+        match self.network.handle_failed(key, error, at, self.now) {
+            SocketEvent::Http(news) => self.on_news(key, news),
+            SocketEvent::Probe(probe) => {
+                let ended = match error {
+                    NetError::Refused | NetError::Reset => Probed::Refused,
+                    NetError::NoRoute => Probed::NoRoute,
+                    _ => Probed::Failed,
+                };
+                self.on_probed(probe, ended);
+            }
+            SocketEvent::Other => {}
+        }
+    }
+
+    pub fn on_ended(&mut self, key: Key, stamp: Stamp) {
+        if let Some(news) = self.network.handle_ended(key, stamp, self.now) {
+            self.on_news(key, news);
+        }
+    }
+
+    /// What a connection has to say.
+    pub fn on_news(&mut self, key: Key, news: ConnectionEvent) {
+        match news {
+            ConnectionEvent::Ready => {
+                let flight = self.network.http(key).flight;
+                let flight = flight.expect("a new connection is somebody's");
+                self.hear_of_tunnel(flight);
+                self.on_ready(flight, key);
+            }
+            ConnectionEvent::Failed(failure) => self.on_set_up_failed(key, failure),
+            ConnectionEvent::Head => {
+                let flight = self.network.http(key).flight;
+                let flight = flight.expect("a reply is somebody's");
+                self.on_head(flight, key);
+            }
+            ConnectionEvent::Piece => unreachable!("it is handed over where it was read"),
+            ConnectionEvent::Ended { failure, reusable } => {
+                self.on_exchange_over(key, failure, reusable)
+            }
+            ConnectionEvent::DiedIdle => self.on_died_idle(key),
+            ConnectionEvent::Closed => self.on_closed_by_peer(key),
+        }
+    }
+
+    /// A new connection is ready: where a proxy tunnels it, the origin behind was reached.
+    fn hear_of_tunnel(&mut self, key: Key) {
+        let flight = self.flights.get(key).expect("a connection has its attempt");
+        let proxy = self.frontier.proxy_of(flight.lane);
+        if proxy.is_some_and(|proxy| !proxy.forwards(&flight.job.url)) {
+            self.frontier.origin_connected(flight.lane);
+        }
+    }
+
+    fn on_exchange_over(&mut self, key: Key, failure: Option<Failure>, reusable: bool) {
+        let Carried {
+            attempt,
+            exchange,
+            carrier,
+            origin,
+        } = self.network.end_exchange(key);
+        let flight = self.flights.get(attempt).expect("a reply has its attempt");
+        let lane = flight.lane;
+        let whole = failure.is_none();
+        // Its deadline stays on the wheel: the next request's is later, and then costs nothing there.
+        self.on_end(attempt, exchange, failure, &carrier);
+        // A connection with nothing queued for its origin closes at once, and so do those beside it
+        // that were kept while there was.
+        let is_queued = self.frontier.has_queued(lane);
+        let is_asked_for = self.workload.keeps_connection(is_queued);
+        // A reply that is worked on may lead to more requests.
+        let is_wanted = self.is_running() && (is_asked_for || self.pages.has(lane));
+        if !is_wanted {
+            self.close_idle(origin);
+        }
+        if reusable && is_wanted {
+            if let Some(evicted) = self.network.keep(key, self.now) {
+                self.let_go_of(evicted);
+            }
+        } else if reusable || whole {
+            self.close_socket(key, Close::Finish);
+        } else {
+            self.close_socket(key, Close::Reset);
+        }
+    }
+
+    /// A kept connection died under a request: the request is tried once more on a new one, and
+    /// passes the gate again.
+    fn on_died_idle(&mut self, key: Key) {
+        let carried = self.network.take_carried(key);
+        self.close_socket(key, Close::Reset);
+        let failure = Failure::new(
+            FailureKind::Reset,
+            IDLE_CLOSED,
+            "the kept connection ended before the first byte of a reply",
+        );
+        let failure = Some(failure);
+        self.on_end(carried.attempt, carried.exchange, failure, &carried.carrier);
+    }
+
+    /// A connection that waited was ended by its peer.
+    fn on_closed_by_peer(&mut self, key: Key) {
+        let http = self.network.http(key);
+        let flight = http.flight;
+        let carrier = Carrier::of(&http.connection);
+        let was_kept = http.connection.used() > 0;
+        self.close_socket(key, Close::Finish);
+        match flight {
+            None => {}
+            Some(flight) if was_kept => self.reconnect(flight),
+            Some(flight) => {
+                let failure = Failure::new(
+                    FailureKind::Connect,
+                    "closed",
+                    "the server closed the connection before the request was due to leave",
+                );
+                self.end_waiting(flight, failure, &carrier);
+            }
+        }
+    }
+
+    /// A new connection was of no use although it came to be. It is charged like one that could
+    /// not be set up, so that a server that hangs up on us is not called again at once; but where
+    /// the server had waited long enough for us, in a hold or a gap, the request is put back.
+    pub fn end_waiting(&mut self, key: Key, failure: Failure, carrier: &Carrier) {
+        let flight = self.flights.get_mut(key).expect("an attempt ends once");
+        let stage = std::mem::replace(&mut flight.stage, Stage::Moving);
+        let Stage::Ready {
+            exchange, since, ..
+        } = stage
+        else {
+            unreachable!("only a request that waits for its gap is ended so");
+        };
+        if self.now.saturating_since(since) >= PATIENT {
+            return self.reconnect(key);
+        }
+        let (ticket, released) = (flight.ticket, flight.released);
+        self.throttle.charge_failed(ticket, released);
+        self.on_end(key, exchange, Some(failure), carrier);
+    }
+}
+
+/// A server that closes a new connection on which it heard nothing for so long did not hang up on
+/// us: it was we who kept it waiting. A request that is put back for that is not charged, and this
+/// is the least time between two such connections. No server in use waits for less.
+const PATIENT: Duration = Duration::from_millis(900);

@@ -1,0 +1,141 @@
+//! What lets a host drive a crawl from a loop of its own: the descriptor's deadline, and sleep while
+//! there is nothing to do.
+
+use std::time::Duration;
+
+use crate::crawl::control::phase::Phase;
+use crate::crawl::control::snapshot::Snapshot;
+use crate::crawl::core::Core;
+use crate::io::Io;
+
+/// How long a host waits for its turn to end, about: what else it does may be as pressing.
+const HOSTS_TURN: Duration = Duration::from_millis(1);
+
+/// Turns that it may have at the most: in virtual time they may take none.
+const TURNS_OF_HOSTS_TURN: usize = 100;
+
+impl<I: Io> Core<I> {
+    /// Tells whoever asked how the crawl does.
+    pub fn answer(&self) {
+        let snapshot = Snapshot::of(self.output.stats(), self.progress(), self.halted);
+        self.inbox.answer(snapshot);
+    }
+
+    /// What a host's turn is: turns without a wait as long as each finds news, and then the descriptor
+    /// set. What comes in the meantime is taken without a way through the host's own wait and back,
+    /// which would cost a busy crawl a tenth of its pages. Results to be taken end it.
+    pub fn turn_for_host(&mut self) {
+        let began = self.network.io().now();
+        for _ in 0..TURNS_OF_HOSTS_TURN {
+            let had_news = self.turn(Some(began));
+            if matches!(self.phase, Phase::Over { .. }) {
+                return;
+            }
+            let took = self.network.io().now().saturating_since(began);
+            if !had_news || took >= HOSTS_TURN || self.output.results_wait() {
+                break;
+            }
+        }
+        self.arm_descriptor();
+    }
+
+    /// Sets the deadline that the descriptor carries. What there is to do at once makes it readable.
+    pub fn arm_descriptor(&mut self) {
+        let deadline = match self.network.io().has_pending() {
+            true => Some(self.now),
+            false => self.next_deadline(),
+        };
+        self.network.arm_descriptor(deadline);
+        self.armed = true;
+    }
+
+    /// There is something to do that came from outside of a turn: a host that waits takes one.
+    pub fn wake_host(&mut self) {
+        self.unfinished = true;
+        if std::mem::take(&mut self.armed) {
+            self.network.arm_descriptor(Some(self.now));
+        }
+    }
+
+    /// Whether its last turn is so long ago.
+    pub fn is_left_behind(&self, bound: Duration) -> bool {
+        self.network.io().now().saturating_since(self.now) > bound
+    }
+
+    /// A result was taken: what waited for that goes on.
+    pub fn on_result_taken(&mut self) {
+        let is_empty = !self.output.results_wait();
+        let reads_on = self.output.was_full() && self.output.is_ready();
+        if reads_on || is_empty && self.phase == Phase::Running && self.is_exhausted() {
+            self.wake_host();
+        } else if is_empty && self.armed {
+            // It was readable for the results' sake.
+            self.arm_descriptor();
+        }
+    }
+
+    /// Whether nothing at all is under way that somebody outside does not begin.
+    pub fn is_idle(&self) -> bool {
+        self.flights.is_empty()
+            && self.network.is_empty()
+            && self.frontier.queued() == 0
+            && self.mapping.is_empty()
+            && self.delayed.len() == 0
+            && self.offers.is_empty()
+            && self.unsent.is_empty()
+            && !self.workload.has_arrivals()
+            && !self.output.has_stats_file()
+            && self.output.is_ready()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::base::shared::Shared;
+    use crate::crawl::Turn;
+    use crate::crawl::core::tests::trial::{crawl_under, get, run_for};
+    use crate::io::sim::{Faults, Origins};
+
+    /// Replies come faster than they are read.
+    #[test]
+    fn a_hosts_turn_goes_on_with_what_comes_meanwhile_for_about_a_millisecond() {
+        const PAGES: u32 = 200;
+        let think = Duration::from_millis(50);
+        let reading = Duration::from_micros(250);
+        let mut origins = Origins::default();
+        let at: SocketAddr = "10.0.0.1:80".parse().expect("an address");
+        for page in 0..PAGES {
+            let reply = b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n!";
+            origins.reply(at, &format!("/{page}"), think, reply);
+        }
+        let faults = Faults {
+            chunk_takes: reading,
+            ..Faults::default()
+        };
+        let (mut crawler, told) =
+            crawl_under(faults, None, Shared::new(origins), 1, |config, _| {
+                config.throttle.concurrent_requests = PAGES as usize;
+                config.throttle.default.concurrency = PAGES;
+            });
+        for page in 0..PAGES {
+            crawler.submit(get(1, page)).expect("it is a URL");
+        }
+        run_for(&mut crawler, think);
+        let taken = || told.pages.borrow().len();
+        let mut longest = Duration::ZERO;
+        while taken() < PAGES as usize {
+            let began = crawler.io().now();
+            if crawler.turn(Some(Duration::ZERO)) != Turn::GoesOn {
+                break;
+            }
+            longest = longest.max(crawler.io().now().saturating_since(began));
+            run_for(&mut crawler, reading);
+        }
+        assert_eq!(taken(), PAGES as usize);
+        assert!(longest > HOSTS_TURN, "it ends early: {longest:?}");
+        assert!(longest < HOSTS_TURN * 2, "it goes on: {longest:?}");
+    }
+}

@@ -1,0 +1,189 @@
+//! What a reply leads to: rules of robots.txt, links and sitemaps, found a step at a time.
+
+use std::sync::Arc;
+
+use crate::base::units::Units;
+use crate::crawl::core::Core;
+use crate::crawl::pages::Task;
+use crate::crawl::pages::finding::{Finding, Step, URL_UNITS};
+use crate::crawl::work::admission::without_dropped;
+use crate::crawl::work::offers::OfferOrigin;
+use crate::frontier::filter::Filtered;
+use crate::frontier::job::Job;
+use crate::frontier::offers::{Admission, Offer};
+use crate::frontier::request::Kind;
+use crate::frontier::robots::RobotsResult;
+use crate::frontier::settings::{Follow, Settings};
+use crate::io::Io;
+use crate::sink::page::Page;
+use crate::sink::reply::BodyMode;
+use crate::wire::directives::Directives;
+use crate::wire::html::LinkOptions;
+use crate::wire::url::{CrawlUrl, LENGTH_MAX};
+
+/// What it takes to let a URL in, in units, beside what its octets take and [`URL_UNITS`].
+const ADMITTED_UNITS: usize = 384;
+
+impl<I: Io> Core<I> {
+    /// A robots.txt has come, or not. Where there is nothing to be read every URL of its origin that
+    /// waited goes on.
+    pub fn read_robots(&mut self, job: &Job, page: &mut Page) -> Finding {
+        let Some(origin) = job.robots_for() else {
+            return Finding::default();
+        };
+        let brought = match (page.status, &page.failure) {
+            (Some(200..=299), None) => {
+                let settings = self.frontier.settings();
+                let agent = &settings.robots_agent;
+                return Finding::rules(page, origin, agent, settings.sitemaps);
+            }
+            // Redirects that lead nowhere are taken for a file that is not there (section 2.3.1.2).
+            (Some(300..=399), _) => RobotsResult::Absent,
+            (Some(429), _) => RobotsResult::Unreachable,
+            (Some(400..=499), None) => RobotsResult::Absent,
+            _ => RobotsResult::Unreachable,
+        };
+        self.on_robots(origin, brought);
+        Finding::default()
+    }
+
+    /// Looks for the URLs of a sitemap.
+    pub fn read_sitemap(&mut self, job: &Job, page: &mut Page) -> Finding {
+        if page.status != Some(200) {
+            return Finding::default();
+        }
+        let ratio_max = self.config.fetch.ratio_max;
+        Finding::sitemap(page, &job.url, ratio_max, self.url_length_max())
+    }
+
+    /// Looks for the links of a page, where they are followed.
+    pub fn read_links(&mut self, job: &Job, page: &mut Page) -> Finding {
+        let settings = self.frontier.settings();
+        let follows = settings.follow != Follow::None && !job.flags.dont_follow;
+        let is_there = page.body_mode == BodyMode::Keep && page.status == Some(200);
+        if !follows || !is_there || !is_html(page) {
+            return Finding::default();
+        }
+        let options = LinkOptions {
+            resources: settings.follow_resources,
+            nofollow: settings.nofollow,
+            agent: &settings.robots_agent,
+            links_max: settings.links_per_page_max,
+        };
+        let by_header = page
+            .headers
+            .get_all("x-robots-tag")
+            .filter_map(|value| std::str::from_utf8(value).ok())
+            .map(|value| Directives::from_header(value, &settings.robots_agent))
+            .fold(Directives::default(), Directives::and);
+        if by_header.nofollow && settings.nofollow {
+            page.links = Some(0);
+            return Finding::default();
+        }
+        Finding::links(page, &job.url, &options, self.url_length_max())
+    }
+
+    /// Goes on looking until the units are spent; returns whether there is no more.
+    pub fn find(&mut self, task: &mut Task, units: &mut Units) -> bool {
+        let Task { job, finding, .. } = task;
+        let via = finding.via().cloned().expect("something is looked for");
+        let below = job.depth.saturating_add(1);
+        loop {
+            match finding.step(&job.url, units) {
+                Step::Link(url) | Step::Page(url) => {
+                    self.admit_found(job, &via, url, Kind::Page, below, units);
+                }
+                Step::Sitemap(url) => {
+                    self.admit_found(job, &via, url, Kind::Sitemap, job.depth, units);
+                }
+                Step::TooLong => self.leave_out_long(units),
+                Step::Rules(origin, rules) => self.on_robots(origin, RobotsResult::Rules(rules)),
+                Step::Paused => return false,
+                Step::Over { is_cut } => {
+                    self.frontier
+                        .count_filtered(Filtered::LinksPerPage, u64::from(is_cut));
+                    return true;
+                }
+            }
+        }
+    }
+
+    /// The longest URL that may be let in: where parameters are dropped a longer one may become that.
+    fn url_length_max(&self) -> usize {
+        match self.config.frontier.drop_parameters.is_empty() {
+            true => self.frontier.settings().url_length_limit,
+            false => LENGTH_MAX,
+        }
+    }
+
+    fn leave_out_long(&mut self, units: &mut Units) {
+        units.spend(URL_UNITS);
+        self.frontier.count_filtered(Filtered::Length, 1);
+    }
+
+    /// A URL found on the page `via` comes in, if no filter leaves it out.
+    fn admit_found(
+        &mut self,
+        from: &Job,
+        via: &Arc<str>,
+        url: CrawlUrl,
+        kind: Kind,
+        depth: u32,
+        units: &mut Units,
+    ) {
+        units.spend(URL_UNITS + filter_units(self.frontier.settings(), &url));
+        let url = without_dropped(url, &self.config);
+        let nesting = from.nesting().saturating_add(1);
+        let offer = Offer {
+            url: &url,
+            kind,
+            depth,
+            priority: 0,
+            nesting,
+            seed: false,
+        };
+        let admission = self.frontier.offer(&offer, self.now);
+        if matches!(admission, Admission::Duplicate | Admission::Filtered(_)) {
+            // Most links end here.
+            return;
+        }
+        units.spend(ADMITTED_UNITS);
+        let id = self.frontier.number();
+        let mut job = Job {
+            parent: from.id,
+            via: Some(Arc::clone(via)),
+            kind,
+            seed: false,
+            depth,
+            ..Job::seed(id, url)
+        };
+        if kind == Kind::Sitemap {
+            job.extra_mut().set_nesting(nesting);
+        }
+        if let Some(route) = from.route() {
+            job.extra_mut().route = Some(Box::new(route.clone()));
+        }
+        self.on_admission(admission, job, OfferOrigin::Link);
+    }
+}
+
+/// What the filters take to look at a URL: each pattern its octets, and of a list each entry.
+fn filter_units(settings: &Settings, url: &CrawlUrl) -> usize {
+    let patterns = settings.allow.len() + settings.deny.len() + settings.drop_parameters.len();
+    url.as_str().len() * (1 + patterns) + 4 * settings.exclude_hosts.len()
+}
+
+/// Whether a page is HTML: by its type, or, where it has none, by how it begins.
+fn is_html(page: &Page) -> bool {
+    match &page.content_type {
+        Some(value) => {
+            let essence = value.split(';').next().unwrap_or("").trim();
+            essence.eq_ignore_ascii_case("text/html")
+                || essence.eq_ignore_ascii_case("application/xhtml+xml")
+        }
+        None => {
+            let start = page.body.iter().find(|byte| !byte.is_ascii_whitespace());
+            start == Some(&b'<')
+        }
+    }
+}

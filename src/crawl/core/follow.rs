@@ -1,0 +1,304 @@
+//! What a reply leads to: another try, a redirect's target, rules, sitemaps, links.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::ids::LaneId;
+use crate::crawl::control::unsent::ASKED;
+use crate::crawl::core::Core;
+use crate::crawl::core::health::HostStanding;
+use crate::crawl::network::faults::IDLE_CLOSED;
+use crate::crawl::pages::finding::Finding;
+use crate::crawl::work::admission::without_dropped;
+use crate::crawl::work::credentials::is_private;
+use crate::crawl::work::offers::OfferOrigin;
+use crate::fetch::failure::{Failure, FailureKind};
+use crate::frontier::filter;
+use crate::frontier::job::Job;
+use crate::frontier::offers::{Admission, OfferId};
+use crate::frontier::request::Kind;
+use crate::io::Io;
+use crate::sink::page::Page;
+use crate::throttle::settings::ScopePatch;
+use crate::wire::octets::percent_encoded;
+use crate::wire::retry_after;
+use crate::wire::url::CrawlUrl;
+
+/// Redirects of a robots.txt that are followed; RFC 9309, section 2.3.1.2 asks for five at least.
+const ROBOTS_REDIRECTS_MAX: u8 = 5;
+
+/// Attempts are counted in two octets; nobody means to try so often.
+const RETRIES_MAX: u32 = 60_000;
+
+/// Whether somebody wanted the attempt to end.
+fn is_called_off(page: &Page) -> bool {
+    let failure = page.failure.as_ref();
+    failure.is_some_and(|f| f.kind == FailureKind::Cancelled && f.code == ASKED)
+}
+
+/// What is still to be done for a finished attempt.
+pub enum Followed {
+    /// This is to be looked for in its body.
+    Finding(Finding),
+    /// It redirects to a URL that is offered: the answer tells whether its page is final.
+    Awaits(OfferId),
+}
+
+/// What became of a redirect.
+enum Redirected {
+    /// Its target is followed.
+    Followed,
+    /// Its target is not followed.
+    LeftOut,
+    /// Its target is offered.
+    Awaits(OfferId),
+}
+
+impl Followed {
+    fn nothing() -> Self {
+        Followed::Finding(Finding::default())
+    }
+}
+
+impl<I: Io> Core<I> {
+    /// Does what follows from a finished attempt, and notes in its page what that is.
+    pub fn follow(&mut self, job: &Job, page: &mut Page) -> Followed {
+        page.is_final = false;
+        if is_called_off(page) {
+            // Whoever asked for its end did not mean what it leads to.
+            page.is_final = true;
+            return Followed::nothing();
+        }
+        let standing = self.host_standing(job, page);
+        if standing == HostStanding::Awaited {
+            self.requeue(job, page, job.attempt);
+            return Followed::nothing();
+        }
+        if standing == HostStanding::Answers && self.is_retried(job, page) {
+            self.requeue(job, page, job.attempt.saturating_add(1));
+            return Followed::nothing();
+        }
+        if !self.workload.follows_replies() {
+            page.is_final = true;
+            return Followed::nothing();
+        }
+        if let Some(location) = location(page) {
+            match self.redirect(job, page, &location) {
+                Ok(Redirected::Followed) => return Followed::nothing(),
+                Ok(Redirected::Awaits(target)) => return Followed::Awaits(target),
+                Ok(Redirected::LeftOut) => {}
+                Err(failure) => page.failure = Some(failure),
+            }
+        }
+        page.is_final = true;
+        Followed::Finding(match job.kind {
+            Kind::Robots => self.read_robots(job, page),
+            Kind::Sitemap => self.read_sitemap(job, page),
+            Kind::Page => self.read_links(job, page),
+        })
+    }
+
+    /// Whether the attempt is made again: as whoever reads the answers says, or by the field's codes
+    /// and errors, `RETRY_TIMES` at most. What may not be done twice is not, unless it is told to be.
+    fn is_retried(&self, job: &Job, page: &Page) -> bool {
+        let failure = page.failure.as_ref();
+        if failure.is_some_and(|failure| failure.code == IDLE_CLOSED) {
+            return true;
+        }
+        if failure.is_some_and(|failure| failure.kind == FailureKind::Cancelled) {
+            return false;
+        }
+        if let Some(again) = self.told_to_retry(job, page) {
+            return again && u32::from(job.attempt) <= RETRIES_MAX;
+        }
+        if !job.is_idempotent() {
+            // Nobody knows what came of it.
+            return false;
+        }
+        let settings = self.frontier.settings();
+        if u32::from(job.attempt) > settings.retry_times.min(RETRIES_MAX) {
+            return false;
+        }
+        if let Some(failure) = failure {
+            let passing = &settings.retry_exceptions;
+            return passing.iter().any(|name| failure.is_named(name));
+        }
+        // A robots.txt refused by a 429 means: not for now.
+        let patient = job.kind == Kind::Robots && page.status == Some(429);
+        page.status
+            .is_some_and(|status| settings.retry_codes.contains(&status) && !patient)
+    }
+
+    /// Queues the request again, as this attempt, through the gate like any other.
+    fn requeue(&mut self, job: &Job, page: &Page, attempt: u16) {
+        let died_idle = page.failure.as_ref().is_some_and(|f| f.code == IDLE_CLOSED);
+        let mut again = Job {
+            id: self.frontier.number(),
+            parent: job.id,
+            attempt,
+            // Once is enough: no further try of it risks a kept connection.
+            fresh: job.fresh || died_idle,
+            ..job.clone()
+        };
+        again.extra_mut().set_root(job.root());
+        self.release_later(again);
+    }
+
+    /// Offers a redirect's target, or follows it at once where no answer is needed.
+    fn redirect(
+        &mut self,
+        job: &Job,
+        page: &mut Page,
+        location: &str,
+    ) -> Result<Redirected, Failure> {
+        let fail = |code, detail: String| Failure::new(FailureKind::Redirect, code, detail);
+        let target = job
+            .url
+            .join(location)
+            .map_err(|error| fail("invalid", format!("Location {location:?}: {error}")))?;
+        let target = match job.kind {
+            Kind::Page => without_dropped(target, &self.config),
+            Kind::Robots | Kind::Sitemap => target,
+        };
+        page.redirect = Some(target.as_str().to_owned());
+        let settings = self.frontier.settings();
+        let redirects_max = match job.kind {
+            Kind::Robots => u32::from(ROBOTS_REDIRECTS_MAX),
+            Kind::Page | Kind::Sitemap => settings.redirects_max,
+        };
+        // What is counted in one octet ends with it.
+        let redirects_max = redirects_max.min(u8::MAX.into());
+        if u32::from(job.redirects) >= redirects_max {
+            return Err(fail("limit", format!("more than {redirects_max} in a row")));
+        }
+        let here = job.url.fingerprint();
+        let there = target.fingerprint();
+        let extra = job.extra.as_ref();
+        if there == here || extra.is_some_and(|extra| extra.was_redirected_from(there)) {
+            return Err(fail("loop", format!("{} was here before", target.as_str())));
+        }
+        let mut next = Job {
+            id: 0,
+            parent: job.id,
+            via: Some(Arc::from(page.url.as_str())),
+            url: target,
+            redirects: job.redirects + 1,
+            attempt: 1,
+            fresh: false,
+            ..job.clone()
+        };
+        let admission = match job.kind {
+            Kind::Page => self.offer(&next),
+            Kind::Robots | Kind::Sitemap if self.may_follow_for_own_use(&next.url) => {
+                Admission::Admitted
+            }
+            Kind::Robots | Kind::Sitemap => return Ok(Redirected::LeftOut),
+        };
+        if matches!(admission, Admission::Duplicate | Admission::Filtered(_)) {
+            return Ok(Redirected::LeftOut);
+        }
+        let elsewhere = next.url.origin() != job.url.origin();
+        let becomes_get = match page.status {
+            Some(303) => job.method() != "HEAD",
+            Some(301 | 302) => job.method() == "POST",
+            _ => false,
+        };
+        let private = [&*self.config.fetch.private_headers, &*job.private_headers()].concat();
+        let extra = next.extra_mut();
+        extra.set_root(job.root());
+        extra.add_redirected_from(here);
+        // The map is asked of every URL.
+        extra.forget_mapped();
+        if becomes_get {
+            extra.become_get();
+            // They speak of a body that is no more (RFC 9110, section 15.4).
+            extra.retain_fields(|name| {
+                !name
+                    .get(..8)
+                    .is_some_and(|start| start.eq_ignore_ascii_case("content-"))
+            });
+        }
+        if elsewhere {
+            // Credentials are for whom they were given, and a Host names who is asked.
+            extra.retain_fields(|name| !is_private(name, &private));
+        }
+        let at = self.redirect_delay(page).map(|wait| self.now + wait);
+        self.on_admission(admission, next, OfferOrigin::Redirect(at));
+        Ok(match admission {
+            Admission::Later(id) => Redirected::Awaits(id),
+            _ => Redirected::Followed,
+        })
+    }
+
+    /// Whether the redirect of a robots.txt or of a sitemap to this URL is followed. The seen set has no
+    /// say: many origins may redirect to one.
+    fn may_follow_for_own_use(&mut self, target: &CrawlUrl) -> bool {
+        let settings = self.frontier.settings();
+        target.as_str().len() <= settings.url_length_limit
+            && !filter::excludes(settings, target)
+            && self.may_ask(target)
+    }
+
+    /// How long a redirect asks to be waited for (RFC 9110, section 10.2.3), as far as
+    /// `REDIRECT_MAX_DELAY` lets it. It is this redirect's affair, and no other request's.
+    fn redirect_delay(&self, page: &Page) -> Option<Duration> {
+        let wall = self.network.io().wall_at_start().at(self.now);
+        let asked = retry_after::read(&page.headers, wall)?;
+        let most = self.config.throttle.redirect_max_delay;
+        if asked > most {
+            log::warn!(
+                "{}: its redirect asks for {asked:.0?} (Retry-After), which REDIRECT_MAX_DELAY caps \
+                 at {most:.0?}",
+                page.url
+            );
+        }
+        Some(asked.min(most)).filter(|wait| !wait.is_zero())
+    }
+
+    /// robots.txt asks for a gap: it becomes one of the lane's scopes (F51).
+    pub fn heed_crawl_delay(&mut self, lane: LaneId, delay: std::time::Duration) {
+        let Some(front) = self.frontier.front_url(lane) else {
+            return;
+        };
+        let host = front.scope_key();
+        if let Some(own) = self.throttle.crawl_delay_overridden_by(host, delay)
+            && self.warned.insert(host.to_owned())
+        {
+            log::warn!(
+                "{host}: its own {} kept, though its robots.txt asks for a Crawl-delay of \
+                 {delay:?} (ignore_robots_txt = true in the scope silences this)",
+                kept(&own)
+            );
+        }
+        if !self.throttle.applies_crawl_delay(host) {
+            return;
+        }
+        let scope = self.throttle.crawl_delay_scope(host, delay);
+        self.throttle.note_crawl_delay(scope, delay, self.now);
+        self.throttle.follow_lane(scope, lane);
+        self.throttle.add_scope(lane, scope);
+    }
+}
+
+/// What of a scope's own settings is kept, in words.
+fn kept(own: &ScopePatch) -> String {
+    match (own.delay, own.concurrency) {
+        (Some(delay), Some(concurrency)) => {
+            format!("delay of {delay:?} and concurrency of {concurrency} are")
+        }
+        (Some(delay), None) => format!("delay of {delay:?} is"),
+        (None, concurrency) => format!("concurrency of {} is", concurrency.unwrap_or(1)),
+    }
+}
+
+/// Where a redirect leads, as it says; `None` where the reply is none.
+fn location(page: &Page) -> Option<String> {
+    if page.failure.is_some() || !matches!(page.status, Some(301 | 302 | 303 | 307 | 308)) {
+        return None;
+    }
+    let value = page.headers.get("location")?;
+    Some(percent_encoded(value).into_owned())
+}
+
+#[cfg(test)]
+mod tests;

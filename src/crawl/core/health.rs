@@ -1,0 +1,129 @@
+//! Hosts that do not answer: their requests wait, and cost no attempt, until the host answers or is
+//! given up (`HOST_DOWN_AFTER`).
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::base::ids::LaneId;
+use crate::crawl::breaker::Egress;
+use crate::crawl::core::Core;
+use crate::fetch::failure::Failure;
+use crate::frontier::hosts::HostVerdict;
+use crate::frontier::job::Job;
+use crate::frontier::request::Kind;
+use crate::io::Io;
+use crate::sink::page::Page;
+
+/// What the failure of an attempt says of its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostStanding {
+    /// It answers: `RETRY_TIMES` decides.
+    Answers,
+    /// It does not, and its requests wait for it.
+    Awaited,
+    /// It has not for too long: the attempt was the last.
+    GivenUp,
+}
+
+impl<I: Io> Core<I> {
+    /// The host that a lane's connections lead to could not be resolved or connected to.
+    pub fn on_host_failed(&mut self, lane: LaneId, failure: &Failure) {
+        let verdict = self.frontier.host_failed(lane, self.now);
+        let (host, _) = self.frontier.host_and_port(lane);
+        log_verdict(host, verdict, failure);
+    }
+
+    /// A failure to connect is its host's, and not our network's. `unrouted`: our machine has no route
+    /// there, and the host has addresses of that family alone.
+    pub fn on_connect_charged(
+        &mut self,
+        lane: LaneId,
+        unrouted: Option<SocketAddr>,
+        failure: &Failure,
+    ) {
+        let breaker = self.outage.breaker();
+        let is_for_good = |to: &SocketAddr| breaker.is_without_route(Egress::of(to.ip()), self.now);
+        if self.frontier.proxy_of(lane).is_some() || !unrouted.as_ref().is_some_and(is_for_good) {
+            return self.on_host_failed(lane, failure);
+        }
+        self.frontier.host_unroutable(lane, self.now);
+        let (host, _) = self.frontier.host_and_port(lane);
+        log::info!(
+            "{host} is given up: it has only addresses of a family that our machine has no route for, \
+             and the other family works"
+        );
+    }
+
+    /// A lane's proxy could not reach the lane's host.
+    pub fn on_origin_failed(&mut self, lane: LaneId, failure: &Failure) {
+        let verdict = self.frontier.origin_failed(lane, self.now);
+        let host = self.frontier.origin_host(lane);
+        log_verdict(host, verdict, failure);
+    }
+
+    /// Whether a failed attempt is made again once its host answers, and counts as none: where no
+    /// connection came to be, or a robots.txt got no answer. Where `RETRY_EXCEPTIONS` does not name the
+    /// failure, or the reader of the answers has decided, that holds.
+    pub fn host_standing(&mut self, job: &Job, page: &Page) -> HostStanding {
+        let Some(failure) = &page.failure else {
+            return HostStanding::Answers;
+        };
+        // Only a host's own robots.txt speaks for it: any other site may redirect its robots.txt there.
+        let is_own_robots = job.kind == Kind::Robots && job.redirects == 0;
+        let is_unanswered = is_own_robots && failure.is_unanswered();
+        if page.status.is_some() || !(failure.is_unconnected() || is_unanswered) {
+            return HostStanding::Answers;
+        }
+        let settings = self.frontier.settings();
+        let mut passing = settings.retry_exceptions.iter();
+        if !self.workload.waits_for_hosts()
+            || !passing.any(|name| failure.is_named(name))
+            || self.told_to_retry(job, page).is_some()
+            || settings.host_down_after.is_zero()
+            // Who says so wants no page twice, whatever its host does.
+            || job.kind == Kind::Page && settings.retry_times == 0
+        {
+            return HostStanding::Answers;
+        }
+        let host = job.url.host_str();
+        // What a proxy does not connect to is the proxy's failure, which was counted.
+        let is_proxys = failure.is_unconnected() && self.goes_by_proxy(job);
+        if is_unanswered && !is_proxys {
+            let verdict = self.frontier.host_unanswered(&job.url, self.now);
+            log_verdict(host, verdict, failure);
+        }
+        match self.frontier.is_host_down(&job.url, self.now) {
+            true => HostStanding::GivenUp,
+            false => HostStanding::Awaited,
+        }
+    }
+
+    fn goes_by_proxy(&self, job: &Job) -> bool {
+        use crate::wire::proxy::Route;
+        match job.route() {
+            Some(route) => matches!(route, Route::Proxy(_)),
+            None => self.frontier.settings().proxy.is_some(),
+        }
+    }
+}
+
+/// Logged at `-v` only: there may be very many hosts.
+fn log_verdict(host: &str, verdict: HostVerdict, failure: &Failure) {
+    match verdict {
+        HostVerdict::Counted => {}
+        HostVerdict::Held(hold) => log::info!(
+            "{host} does not answer ({}): held for {}",
+            failure.code(),
+            seconds(hold)
+        ),
+        HostVerdict::GivenUp(span) => log::info!(
+            "{host} has not answered for {} ({}): given up (HOST_DOWN_AFTER)",
+            seconds(span),
+            failure.code()
+        ),
+    }
+}
+
+fn seconds(span: Duration) -> String {
+    format!("{:.0} s", span.as_secs_f64())
+}

@@ -1,0 +1,59 @@
+//! Lanes between the frontier, which queues, and the throttle, which paces: each change of a lane is
+//! applied to the throttle as soon as the frontier has made it.
+
+use crate::base::ids::LaneId;
+use crate::base::time::Instant;
+use crate::crawl::core::Core;
+use crate::frontier::LaneChange;
+use crate::frontier::job::Job;
+use crate::frontier::robots::RobotsResult;
+use crate::io::Io;
+
+impl<I: Io> Core<I> {
+    /// Applies the frontier's changes of lanes to the throttle.
+    pub fn update_lanes(&mut self) {
+        for change in self.frontier.lane_changes() {
+            match change {
+                LaneChange::Offer(lane, costs) => {
+                    self.throttle.expect(lane, &costs, self.now);
+                    self.throttle.offer(lane, self.now);
+                }
+                LaneChange::Withdraw(lane) => self.throttle.withdraw(lane, self.now),
+                LaneChange::Close(lane) => {
+                    self.throttle.close_lane(lane, self.now);
+                    self.network.names_mut().lookups_mut().forget(lane);
+                }
+            }
+        }
+    }
+
+    /// Offers a lane if it has something queued; closes it if nothing is left of it.
+    pub fn offer_or_close(&mut self, lane: LaneId) {
+        self.frontier.offer_or_close(lane, self.now);
+        self.update_lanes();
+    }
+
+    /// Puts back a request that could not be sent after all, as the lane's first.
+    pub fn put_back(&mut self, lane: LaneId, job: Job) {
+        self.frontier.put_back(lane, job, self.now);
+        self.update_lanes();
+    }
+
+    /// Withholds a lane until a moment.
+    pub fn pause_lane(&mut self, lane: LaneId, until: Instant) {
+        self.frontier.pause(lane, until);
+        self.update_lanes();
+    }
+
+    /// An attempt has ended. `page`: it brought a page that counts against the limits.
+    pub fn end_attempt(&mut self, lane: LaneId, job: &Job, page: bool) {
+        self.frontier.ended(lane, job, page, self.now);
+        self.update_lanes();
+    }
+
+    /// A robots.txt has arrived, or is known to be unavailable, for an origin.
+    pub fn on_robots(&mut self, origin: u32, brought: RobotsResult) {
+        self.frontier.robots_arrived(origin, brought, self.now);
+        self.update_lanes();
+    }
+}

@@ -1,0 +1,235 @@
+//! The life of a URL, in seven functions, in this order:
+//! `admit`, `release_later`, `on_release`, `on_ready`, `on_bytes`, `on_head`, `on_end`.
+//!
+//! What a step needs beyond itself lives below: scopes in `scopes.rs`, names in `names.rs`,
+//! connections in `connecting.rs`, what leaves on them in `sending.rs`, what they say in `connection_events.rs`,
+//! which of them are read in `reading.rs`, how they end in `closing.rs`; what is reported to the throttle in
+//! `signals.rs`, what a reply leads to in `follow.rs`, the work on its
+//! body in `pages.rs` and `finding.rs`, its result line in `report.rs`.
+
+use crate::base::bound::Bound;
+use crate::base::ids::LaneId;
+use crate::base::slab::Key;
+use crate::crawl::core::Core;
+use crate::crawl::core::follow::Followed;
+use crate::crawl::core::names::Resolved;
+use crate::crawl::core::pieces::give_to;
+use crate::crawl::flights::Stage;
+use crate::crawl::network::carrier::Carrier;
+use crate::crawl::network::pieces::{Read, steps_max};
+use crate::crawl::pages::Task;
+use crate::crawl::pages::finding::Finding;
+use crate::crawl::work::offers::OfferOrigin;
+use crate::fetch::exchange::Exchange;
+use crate::fetch::failure::{Failure, FailureKind};
+use crate::frontier::job::Job;
+use crate::frontier::{Next, Unsent};
+use crate::io::{Chunk, Io, Stamp};
+use crate::throttle::engine::TicketId;
+
+/// Requests of one lane that may end unsent before others have their turn.
+pub const UNSENT_PER_RELEASE: usize = 64;
+
+impl<I: Io> Core<I> {
+    /// 1. A request from outside is offered to the frontier, which admits what is new and what no filter
+    ///    leaves out: now or later.
+    pub fn admit(&mut self, job: Job, origin: OfferOrigin) {
+        self.output.stats_mut().seeds += 1;
+        if !job.is_without_credentials() {
+            self.credentials.add_origin_of(&job.url);
+        }
+        let admission = self.offer(&job);
+        self.on_admission(admission, job, origin);
+    }
+
+    /// 2. Its lane waits for its scopes, and they wait on the wheel.
+    pub fn release_later(&mut self, job: Job) {
+        let Some(job) = self.with_contact(job) else {
+            return;
+        };
+        if let Some((job, scopes)) = self.map(job) {
+            self.queue(job, &scopes);
+        }
+    }
+
+    /// 3. Ahead of due by the learned set-up time, the lane's next request takes a connection.
+    pub fn on_release(&mut self, lane: LaneId, ticket: TicketId) {
+        let found = if self.frontier.released(lane, self.now) {
+            match self.resolve(lane, ticket) {
+                Resolved::Found(found) => Some(found),
+                Resolved::Later => return,
+            }
+        } else {
+            None
+        };
+        for _ in 0..UNSENT_PER_RELEASE {
+            let next = self.frontier.next(lane, self.now);
+            self.pages.spend_on_rules(self.frontier.take_rule_steps());
+            match next {
+                Next::Send(job) => {
+                    if !self.throttle.recharge(ticket, &job.costs(), self.now) {
+                        // Not the one that the lane was offered for, and dearer.
+                        self.throttle.cancel(ticket, self.now);
+                        return self.put_back(lane, job);
+                    }
+                    let found = found.expect("a host that may be asked was looked up");
+                    self.take_connection(job, lane, ticket, found);
+                    // What is queued behind it waits for its scopes' places, not for its end.
+                    return self.offer_or_close(lane);
+                }
+                Next::Unsent(job, why) => {
+                    self.end_unsent(&job, lane, unsent(&why));
+                    if self.has_failed_too_often() {
+                        break;
+                    }
+                }
+                Next::CrawlDelay(delay) => {
+                    self.throttle.cancel(ticket, self.now);
+                    self.heed_crawl_delay(lane, delay);
+                    return self.offer_or_close(lane);
+                }
+                Next::Later => {
+                    // Whatever is sent later owes nothing to the lookup before this.
+                    self.network.names_mut().lookups_mut().take(lane);
+                    break;
+                }
+            }
+            if self.pages.is_spent_on_rules() {
+                break;
+            }
+        }
+        self.throttle.cancel(ticket, self.now);
+        self.offer_or_close(lane);
+    }
+
+    /// 4. Its connection is ready: the request departs when every gap allows.
+    pub fn on_ready(&mut self, key: Key, socket: Key) {
+        let is_new = self.network.http(socket).connection.used() == 0;
+        let flight = self
+            .flights
+            .get_mut(key)
+            .expect("a connection has its attempt");
+        let Stage::Connecting { exchange, .. } =
+            std::mem::replace(&mut flight.stage, Stage::Moving)
+        else {
+            unreachable!("only an attempt that has no connection is given one");
+        };
+        flight.stage = Stage::Ready {
+            exchange,
+            socket,
+            since: self.now,
+        };
+        let setup = is_new.then(|| self.now.saturating_since(flight.released));
+        self.throttle.ready(flight.ticket, setup, self.now);
+    }
+
+    /// 5. Bytes arrived: head, body, end, as the connection reads them.
+    pub fn on_bytes(&mut self, key: Key, chunk: &Chunk, stamp: Stamp) {
+        let mut used = 0;
+        let length = self.network.length_of(chunk);
+        let mut steps = Bound::new("read a chunk", steps_max(length));
+        while steps.step() {
+            let give = give_to(self.output.sink(), &self.flights);
+            let network = &mut self.network;
+            let Some(read) = network.read(key, chunk, &mut used, stamp, give, self.now) else {
+                return;
+            };
+            match read {
+                Read::Again => {}
+                Read::Event(news) => self.on_news(key, news),
+                Read::Last(news) => return self.on_news(key, news),
+                Read::Full => return self.network.hold(key, self.now),
+                Read::Enough => return self.hold_for_others(key),
+                Read::Held => return,
+                Read::All => return self.carry_on_with_request(key),
+            }
+        }
+    }
+
+    /// 6. The final head is there: its latency and what it means go to the throttle.
+    pub fn on_head(&mut self, key: Key, socket: Key) {
+        let lane = self.flights.get(key).expect("a reply has its attempt").lane;
+        self.frontier.host_answered(lane);
+        if let Some(http) = self.network.http_of(socket) {
+            let (origin, remote) = (http.origin, http.connection.remote());
+            self.on_answered(origin, remote);
+        }
+        self.hear_head(key, socket);
+        #[cfg(feature = "cookies")]
+        self.keep_cookies(key, socket);
+        self.ask_for_body(key, socket);
+    }
+
+    /// 7. It has ended: its links enter (1), the sink has it, its lane goes on (2); now, or, where that
+    ///    takes long, a step in each of the next turns.
+    pub fn on_end(
+        &mut self,
+        key: Key,
+        mut exchange: Box<Exchange>,
+        failure: Option<Failure>,
+        carrier: &Carrier,
+    ) {
+        let mut flight = self.flights.remove(key).expect("an attempt ends once");
+        if exchange.head().is_none() {
+            self.on_no_response(&flight, failure.as_ref(), exchange.timings());
+        }
+        let mut page = self.page_of(&flight, exchange.take_outcome(), failure, carrier);
+        if let Some(signal) = flight.signal.take() {
+            self.hear_end(&flight, &signal, &page);
+        }
+        self.count_in_scopes(&flight, &page);
+        self.tell_decisions_of(&mut flight, &page);
+        self.network.cancel_attempt(key);
+        self.throttle.finish(flight.ticket, self.now);
+        let followed = self.follow(&flight.job, &mut page);
+        let (finding, target) = match followed {
+            Followed::Finding(finding) => (finding, None),
+            Followed::Awaits(target) => (Finding::default(), Some(target)),
+        };
+        let task = Task {
+            job: flight.job,
+            lane: flight.lane,
+            origin: flight.origin,
+            page,
+            finding,
+            held: 0,
+        };
+        let buffers = match target {
+            None => self.work_at_once(task),
+            Some(target) => self.wait_for_target(task, target),
+        };
+        self.output
+            .put_exchange(exchange, buffers.unwrap_or_default());
+    }
+}
+
+/// How the result line says why a request ended unsent.
+fn unsent(why: &Unsent) -> Failure {
+    match why {
+        Unsent::Disallowed(rule, line) => Failure::new(
+            FailureKind::Robots,
+            "disallowed",
+            format!("robots.txt forbids it in line {line}: {rule}"),
+        ),
+        Unsent::RobotsUnreachable => Failure::new(
+            FailureKind::Robots,
+            "unreachable",
+            "robots.txt is unavailable, so nothing may be fetched for now",
+        ),
+        Unsent::HostDown => Failure::new(
+            FailureKind::HostDown,
+            "gave_up",
+            "the host has not answered for as long as HOST_DOWN_AFTER allows",
+        ),
+        Unsent::Unroutable => Failure::new(
+            FailureKind::Connect,
+            "unreachable",
+            "the host has addresses of one family only, and our machine has no route for it",
+        ),
+        Unsent::HostPages => Failure::new(
+            FailureKind::Filtered,
+            "max_pages_per_host",
+            "the host has had as many pages as PAGES_PER_HOST_MAX allows",
+        ),
+    }
+}

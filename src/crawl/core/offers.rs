@@ -1,0 +1,152 @@
+//! Admission in two phases: a request is offered to the frontier, whose answer may come later.
+
+use crate::crawl::core::Core;
+use crate::crawl::work::offers::{OfferOrigin, Offered};
+use crate::fetch::failure::{Failure, FailureKind};
+use crate::frontier::filter::Filtered;
+use crate::frontier::job::Job;
+use crate::frontier::offers::{Admission, LateAnswer, Offer, OfferId};
+use crate::io::Io;
+
+impl<I: Io> Core<I> {
+    /// Offers a request to the frontier.
+    pub fn offer(&mut self, job: &Job) -> Admission {
+        if job.flags.dont_filter {
+            self.frontier.mark_seen(&job.url, job.seed);
+            return Admission::Admitted;
+        }
+        let offer = Offer {
+            url: &job.url,
+            kind: job.kind,
+            depth: job.depth,
+            priority: job.priority,
+            nesting: job.nesting(),
+            seed: job.seed,
+        };
+        self.frontier.offer(&offer, self.now)
+    }
+
+    /// Does what the answer to an offer says.
+    pub fn on_admission(&mut self, admission: Admission, job: Job, origin: OfferOrigin) {
+        match admission {
+            Admission::Admitted => self.on_admitted(job, origin),
+            Admission::Duplicate => self.on_left_out(job, origin, Filtered::Duplicate),
+            Admission::Filtered(filtered) => self.on_left_out(job, origin, filtered),
+            Admission::Later(id) => self.wait_for_answer(id, job, origin),
+        }
+    }
+
+    fn on_admitted(&mut self, mut job: Job, origin: OfferOrigin) {
+        if job.id == 0 {
+            job.id = self.frontier.number();
+        }
+        let OfferOrigin::Redirect(Some(at)) = origin else {
+            return self.release_later(job);
+        };
+        let early = self.delayed.wait(job, at);
+        self.tell_of_crowd();
+        if let Some(early) = early {
+            self.release_later(*early);
+        }
+    }
+
+    fn on_left_out(&mut self, job: Job, origin: OfferOrigin, filtered: Filtered) {
+        match origin {
+            OfferOrigin::Submitter => self.end_later(job, Vec::new(), left_out(filtered)),
+            OfferOrigin::List | OfferOrigin::Link | OfferOrigin::Redirect(_) => {}
+        }
+    }
+
+    fn wait_for_answer(&mut self, id: OfferId, mut job: Job, origin: OfferOrigin) {
+        // A seed of a list gets its number when it is admitted; whatever a page leads to can be
+        // cancelled from now on.
+        if job.id == 0 && origin != OfferOrigin::List {
+            job.id = self.frontier.number();
+        }
+        let job = Box::new(job);
+        self.offers.wait(id, Offered { job, origin });
+    }
+
+    /// Takes an answer that is due.
+    pub fn take_answer(&mut self) {
+        if let Some(answer) = self.frontier.answer_due(self.now) {
+            self.on_answer(&answer);
+        }
+    }
+
+    fn on_answer(&mut self, answer: &LateAnswer) {
+        // Nobody wakes the crawl for what had no room until now.
+        self.unfinished |= self.offers.is_full();
+        let Some(Offered { mut job, origin }) = self.offers.take(answer.id) else {
+            // It was cancelled.
+            return;
+        };
+        job.depth = answer.depth;
+        job.priority = answer.priority;
+        if matches!(origin, OfferOrigin::Redirect(_)) {
+            self.conclude_redirect(answer.id, answer.is_admitted);
+        }
+        let admission = match answer.is_admitted {
+            true => Admission::Admitted,
+            false => Admission::Duplicate,
+        };
+        self.on_admission(admission, *job, origin);
+    }
+
+    /// The page of a redirect has its answer: it is final if its target is not followed.
+    fn conclude_redirect(&mut self, id: OfferId, is_followed: bool) {
+        if self.pages.resume(id, |page| page.is_final = !is_followed) {
+            self.unfinished = true;
+        }
+    }
+
+    /// Takes all answers now, due or not: the crawl ends.
+    pub fn settle_offers(&mut self) {
+        while let Some(answer) = self.frontier.answer_first() {
+            self.on_answer(&answer);
+        }
+    }
+
+    /// Removes the requests that `is_unwanted` names from those that wait for an answer.
+    pub fn take_out_offers(&mut self, is_unwanted: impl Fn(&Job) -> bool) -> Vec<Job> {
+        let has_number = |job: &Job| job.id != 0;
+        let out = self
+            .offers
+            .take_out(|job| has_number(job) && is_unwanted(job));
+        let mut jobs = Vec::with_capacity(out.len());
+        for (id, offered) in out {
+            if matches!(offered.origin, OfferOrigin::Redirect(_)) {
+                // The target has a final page of its own.
+                self.conclude_redirect(id, true);
+            }
+            jobs.push(*offered.job);
+        }
+        jobs
+    }
+
+    /// The requests that wait for an answer when the crawl is over, except duplicates of which nobody
+    /// waits to hear.
+    pub fn drain_offers(&mut self) -> Vec<Job> {
+        let mut jobs = Vec::new();
+        while let Some(answer) = self.frontier.answer_first() {
+            let Some(Offered { job, origin }) = self.offers.take(answer.id) else {
+                continue;
+            };
+            if answer.is_admitted || origin == OfferOrigin::Submitter {
+                jobs.push(*job);
+            }
+        }
+        jobs
+    }
+
+    /// Puts off half of all answers, by chance: for tests.
+    pub fn delay_admission(&mut self, seed: u64) {
+        self.frontier.delay_admission(seed);
+    }
+}
+
+/// How a page says that its request was not admitted.
+fn left_out(filtered: Filtered) -> Failure {
+    let detail = "a filter leaves it out, or it was admitted before";
+    Failure::new(FailureKind::Filtered, filtered.name(), detail)
+}

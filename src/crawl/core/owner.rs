@@ -1,0 +1,158 @@
+//! What the owner of a crawl calls between its turns.
+
+use std::sync::Arc;
+
+use crate::base::time::Instant;
+use crate::crawl::config::{Config, ConfigError};
+use crate::crawl::control::feed::SourceError;
+use crate::crawl::control::found::Found;
+use crate::crawl::control::handle::{Handle, Stopper};
+use crate::crawl::control::phase::Phase;
+use crate::crawl::core::Core;
+use crate::crawl::output::Output;
+use crate::crawl::work::admission::{AdmitError, job_of};
+use crate::crawl::work::offers::OfferOrigin;
+use crate::crawl::workload::Workload;
+use crate::frontier::job::Job;
+use crate::frontier::request::Request;
+use crate::io::Io;
+use crate::sink::page::Page;
+use crate::throttle::settings::ScopePatch;
+use crate::throttle::signal::Feedback;
+use crate::wire::url::CrawlUrl;
+
+impl<I: Io> Core<I> {
+    /// Why it is over, once it is.
+    pub fn over(&self) -> Option<&'static str> {
+        match self.phase {
+            Phase::Over { reason } => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// Offers a request; gives the number of its first attempt.
+    ///
+    /// # Errors
+    /// The crawl is over, or it could never be sent.
+    pub fn submit(&mut self, request: &Request) -> Result<u64, AdmitError> {
+        if self.over().is_some() {
+            return Err(AdmitError::Over);
+        }
+        self.wake_host();
+        // The last turn may be long ago.
+        self.throttle.set_clock(self.network.io().now());
+        let mut job = self.job_of(request)?;
+        job.id = self.frontier.number();
+        let id = job.id;
+        self.admit(job, OfferOrigin::Submitter);
+        Ok(id)
+    }
+
+    /// The first attempt that a request asks for. One that can never be sent is logged and counted.
+    pub fn job_of(&mut self, request: &Request) -> Result<Job, AdmitError> {
+        job_of(request, &self.config).inspect_err(|refused| {
+            log::warn!("{}: {refused}", request.url);
+            self.output.stats_mut().seeds_bad += 1;
+        })
+    }
+
+    /// Sets what the configuration says of a scope, from now on.
+    ///
+    /// # Errors
+    /// No name of a scope, or a value out of range.
+    pub fn set_scope(&mut self, name: &str, patch: ScopePatch) -> Result<(), ConfigError> {
+        let name = self.config.check_scope(name, &patch)?;
+        self.wake_host();
+        self.throttle
+            .set_scope(&name, patch, self.network.io().now());
+        Ok(())
+    }
+
+    /// Applies what is known of a scope otherwise than from its answers.
+    pub fn feedback(&mut self, feedback: &Feedback) {
+        self.wake_host();
+        self.throttle.feedback(feedback, self.network.io().now());
+    }
+
+    /// A control handle for any thread.
+    pub fn handle(&self) -> Handle {
+        if self.inbox.is_closed() {
+            self.answer();
+        }
+        self.inbox.handle()
+    }
+
+    /// What stops the crawl from any thread.
+    pub fn stopper(&self) -> Stopper {
+        self.inbox.stopper()
+    }
+
+    /// Whether it was asked to stop.
+    pub fn is_stopping(&self) -> bool {
+        self.inbox.is_stopping()
+    }
+
+    /// The next result, where the owner takes them one by one.
+    pub fn take_result(&mut self) -> Option<Page> {
+        let page = self.output.take_result();
+        if page.is_some() {
+            self.on_result_taken();
+        }
+        page
+    }
+
+    /// What goes to the sink, and what was counted.
+    pub fn output(&self) -> &Output {
+        &self.output
+    }
+
+    /// Links from outside of the crawl's thread.
+    pub fn found(&self) -> &Arc<Found> {
+        &self.found
+    }
+
+    /// Why the source gives no more, if it failed.
+    pub fn source_error(&self) -> Option<&SourceError> {
+        self.feed.as_ref()?.failure()
+    }
+
+    /// The back end.
+    pub fn io(&self) -> &I {
+        self.network.io()
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The time of the last turn.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Requests that may be in flight, as far as our machine has room for them.
+    pub fn in_flight_max(&self) -> usize {
+        self.network.in_flight_max()
+    }
+
+    /// Makes a probe of the crawl: its requests come in by the clock.
+    pub fn set_workload(&mut self, workload: Workload) {
+        self.workload = workload;
+    }
+
+    /// What the loop works for.
+    pub fn workload(&self) -> &Workload {
+        &self.workload
+    }
+
+    /// The same, mutable.
+    pub fn workload_mut(&mut self) -> &mut Workload {
+        &mut self.workload
+    }
+
+    /// The origin of a URL gets all header fields, credentials included.
+    pub fn trust_origin_of(&mut self, url: &CrawlUrl) {
+        self.credentials.add_origin_of(url);
+    }
+}

@@ -1,0 +1,115 @@
+//! Work on replies: so much at once, the rest a step in each turn.
+
+use crate::base::units::Units;
+use crate::crawl::core::Core;
+use crate::crawl::pages::Task;
+use crate::fetch::exchange::Buffers;
+use crate::frontier::offers::OfferId;
+use crate::io::Io;
+
+impl<I: Io> Core<I> {
+    /// Works on a reply that just came. Gives its memory once that is done; otherwise it is under way.
+    pub fn work_at_once(&mut self, mut task: Task) -> Option<Buffers> {
+        let mut units = self.pages.units_at_once();
+        let is_over = task.is_light() || !units.is_spent() && self.advance(&mut task, &mut units);
+        self.pages.put_back(&units);
+        if is_over {
+            return Some(self.conclude(task));
+        }
+        let mut task = Box::new(task);
+        self.count_held(&mut task);
+        self.pages.push(task);
+        None
+    }
+
+    /// The page of a redirect waits for the answer to the offer of its target: only then is it known
+    /// whether it is final.
+    pub fn wait_for_target(&mut self, task: Task, target: OfferId) -> Option<Buffers> {
+        let mut task = Box::new(task);
+        self.count_held(&mut task);
+        self.pages.wait(target, task);
+        None
+    }
+
+    /// Gives the replies that are under way what is left of the turn, a slice to each in turn, as long
+    /// as the sink takes more. `is_ending`: also where it does not.
+    pub fn work_on(&mut self, is_ending: bool) {
+        while !self.pages.is_spent() && (is_ending || self.output.is_ready()) {
+            let Some(mut task) = self.pages.pop() else {
+                return;
+            };
+            let mut units = self.pages.slice();
+            let is_over = self.advance(&mut task, &mut units);
+            self.pages.put_back(&units);
+            if is_over {
+                self.conclude_later(*task);
+            } else {
+                self.count_held(&mut task);
+                self.pages.push(task);
+            }
+        }
+        self.unfinished |= self.pages.has_under_way() && (is_ending || self.output.is_ready());
+    }
+
+    /// Ends all work under way; links not yet found are left out.
+    pub fn conclude_all(&mut self) {
+        self.settle_offers();
+        while let Some(mut task) = self.pages.pop() {
+            task.call_off();
+            self.conclude_later(*task);
+        }
+    }
+
+    /// Does some of what is to be done; whether nothing is left.
+    fn advance(&mut self, task: &mut Task, units: &mut Units) -> bool {
+        if !task.finding.is_over() {
+            if !self.find(task, units) {
+                return false;
+            }
+            std::mem::take(&mut task.finding).end(&mut task.page);
+        }
+        let before = units.left();
+        let mut left = before;
+        let is_prepared = self.output.prepare(&task.page, &mut left);
+        units.spend((before - left.min(before)) as usize);
+        is_prepared
+    }
+
+    /// The sink has the page, and the lane goes on.
+    fn conclude(&mut self, task: Task) -> Buffers {
+        let Task {
+            job,
+            lane,
+            origin,
+            page,
+            ..
+        } = task;
+        let counts = page.is_final && page.status.is_some();
+        let buffers = self.deliver(&job, page);
+        self.end_attempt(lane, &job, counts);
+        self.let_go_of(origin);
+        buffers
+    }
+
+    /// The same of one that was under way, for which a connection may have been kept.
+    fn conclude_later(&mut self, task: Task) {
+        // There may be room for another.
+        self.unfinished = true;
+        let (lane, origin) = (task.lane, task.origin);
+        self.network.count_held(task.held, 0);
+        self.hold_again(origin);
+        drop(self.conclude(task));
+        let is_wanted = self.is_running() && self.frontier.has_queued(lane);
+        if !self.workload.keeps_connection(is_wanted) && !self.pages.has(lane) {
+            self.close_idle(origin);
+        }
+        self.let_go_of(origin);
+    }
+
+    /// Counts anew what a reply under way holds: it is among the bodies that are buffered.
+    fn count_held(&mut self, task: &mut Task) {
+        let held = task.memory(self.output.keeps_codings());
+        self.network.count_held(task.held, held);
+        task.held = held;
+    }
+}

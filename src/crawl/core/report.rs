@@ -1,0 +1,240 @@
+//! What the sink is told of an attempt, and how attempts end that never had a connection.
+
+use std::borrow::Cow;
+
+use crate::base::ids::LaneId;
+use crate::crawl::core::Core;
+use crate::crawl::flights::Flight;
+use crate::crawl::network::carrier::Carrier;
+use crate::fetch::exchange::{Buffers, Outcome};
+use crate::fetch::failure::Failure;
+use crate::fetch::timings::Timings;
+use crate::fetch::tls::Certificates;
+use crate::frontier::job::Job;
+use crate::frontier::request::{Kind, Request};
+use crate::io::Io;
+use crate::sink::page::Page;
+use crate::sink::reply::BodyMode;
+use crate::wire::http::{Headers, Version};
+
+impl<I: Io> Core<I> {
+    /// The page of an attempt that had a connection, or tried to.
+    pub fn page_of(
+        &mut self,
+        flight: &Flight,
+        outcome: Outcome,
+        failure: Option<Failure>,
+        carrier: &Carrier,
+    ) -> Box<Page> {
+        let mut page = self.blank_page(&flight.job);
+        let scopes = self.throttle.ticket_scopes(flight.ticket);
+        let names = scopes.map(|id| self.throttle.scope_name(id));
+        rewrite_all(&mut page.scopes, names);
+        let gap = self.throttle.gap(flight.ticket);
+        page.failure = failure;
+        page.truncated = outcome.truncated;
+        page.remote = carrier.remote;
+        page.local = carrier.local;
+        page.reused = carrier.reused;
+        page.tls = carrier.tls;
+        page.certificates = carrier.certificates.clone();
+        page.timings = outcome.timings;
+        page.delay = outcome.timings.sent.map(|_| gap);
+        page.bytes_wire = outcome.bytes_wire;
+        page.request_bytes = outcome.request_bytes;
+        page.response_bytes = outcome.response_bytes;
+        page.head_length = outcome.head_length;
+        page.chunked = outcome.chunked;
+        page.body = outcome.body;
+        page.body_mode = outcome.body_mode;
+        page.bytes_taken = outcome.bytes_taken;
+        if let Some(head) = outcome.head {
+            page.status = Some(head.status);
+            page.version = Some(match head.version {
+                Version::Http10 => "HTTP/1.0",
+                Version::Http11 => "HTTP/1.1",
+            });
+            if let Some(value) = head.headers.get("content-type") {
+                let place = page.content_type.insert(self.output.take_content_type());
+                match str::from_utf8(value) {
+                    Ok(text) => rewrite(place, text),
+                    Err(_) => rewrite(place, &String::from_utf8_lossy(value)),
+                }
+            }
+            page.headers = head.headers;
+        }
+        page
+    }
+
+    /// A page that says what was asked for, and nothing of what came. Its scopes are still those of
+    /// some other page.
+    fn blank_page(&mut self, job: &Job) -> Box<Page> {
+        let mut page = self.output.take_page();
+        // Written where it lies, which is large to be moved there. All fields are named, so that none
+        // can be left as it was.
+        let Page {
+            id,
+            root,
+            parent,
+            via,
+            seed,
+            is_final,
+            kind,
+            url,
+            method,
+            depth,
+            attempt,
+            scopes: _,
+            status,
+            failure,
+            truncated,
+            redirect,
+            version,
+            content_type,
+            remote,
+            local,
+            reused,
+            tls,
+            certificates,
+            bytes_wire,
+            links,
+            timings,
+            ended,
+            delay,
+            wall_at_start,
+            route,
+            meta,
+            tag,
+            request_bytes,
+            response_bytes,
+            head_length,
+            chunked,
+            headers,
+            body,
+            body_mode,
+            bytes_taken,
+        } = &mut *page;
+        *id = job.id;
+        *root = job.root();
+        *parent = (job.parent != 0).then_some(job.parent);
+        via.clone_from(&job.via);
+        *seed = job.seed;
+        *is_final = true;
+        *kind = job.kind.name();
+        rewrite(url, job.url.as_str());
+        *method = match job.method() {
+            "GET" => Cow::Borrowed("GET"),
+            other => Cow::Owned(other.to_owned()),
+        };
+        *depth = job.depth;
+        *attempt = u32::from(job.attempt);
+        *status = None;
+        *failure = None;
+        *truncated = None;
+        *redirect = None;
+        *version = None;
+        *content_type = None;
+        *remote = None;
+        *local = None;
+        *reused = false;
+        *tls = None;
+        *certificates = Certificates::default();
+        *bytes_wire = 0;
+        *links = None;
+        *timings = Timings {
+            started: self.now,
+            ..Timings::default()
+        };
+        *ended = self.now;
+        *delay = None;
+        *wall_at_start = self.network.io().wall_at_start();
+        *route = job.route().cloned();
+        *meta = job.meta().map(ToOwned::to_owned);
+        *tag = job.tag();
+        *request_bytes = Vec::new();
+        *response_bytes = Vec::new();
+        *head_length = 0;
+        *chunked = false;
+        *headers = Headers::default();
+        *body = Vec::new();
+        *body_mode = BodyMode::Keep;
+        *bytes_taken = 0;
+        page
+    }
+
+    pub fn lane_scope_names(&self, lane: LaneId) -> Vec<String> {
+        let scopes = self.throttle.lane_scopes(lane).iter();
+        let names = scopes.map(|id| self.throttle.scope_name(*id));
+        names.map(str::to_owned).collect()
+    }
+
+    /// A request of a lane ended without being sent, and was not counted as being sent.
+    pub fn end_unsent(&mut self, job: &Job, lane: LaneId, failure: Failure) {
+        self.end_unqueued(job, self.lane_scope_names(lane), failure);
+    }
+
+    /// A request ended without being sent, under these scopes.
+    pub fn end_unqueued(&mut self, job: &Job, scopes: Vec<String>, failure: Failure) {
+        let mut page = self.blank_page(job);
+        page.scopes = scopes;
+        page.failure = Some(failure);
+        if job.kind == Kind::Robots {
+            // Requests, perhaps of another host, wait for it. There is no body to read.
+            drop(self.read_robots(job, &mut page));
+        }
+        self.deliver(job, page);
+    }
+
+    /// A request ended because its host has no address; it counts as having been tried.
+    pub fn end_unconnected(&mut self, job: &Job, lane: LaneId, failure: Failure) {
+        let mut page = self.blank_page(job);
+        page.scopes = self.lane_scope_names(lane);
+        if let Some(took) = self.network.names_mut().lookups_mut().take(lane) {
+            page.timings.started = self.now - took;
+            page.timings.dns = Some(self.now);
+        }
+        page.failure = Some(failure);
+        drop(self.follow(job, &mut page));
+        self.deliver(job, page);
+        self.end_attempt(lane, job, false);
+    }
+
+    /// Hands a page to the sink; gives the memory of what the sink leaves.
+    pub fn deliver(&mut self, job: &Job, mut page: Box<Page>) -> Buffers {
+        self.workload.handle_page(&mut page);
+        let feed = self.feed.as_ref();
+        let ending = feed.and_then(|feed| feed.ending_of(&page));
+        // With a source nothing is pending: it is given the end of each request.
+        let may_be_pending = page.is_final && job.kind != Kind::Robots && self.feed.is_none();
+        let request = || job.to_request();
+        let says_more = may_be_pending && job.says_more_than_line();
+        let asked_by: Option<&dyn Fn() -> Request> = if says_more { Some(&request) } else { None };
+        let buffers = self.output.put(page, asked_by);
+        if let Some(ending) = ending
+            && let Some(feed) = &mut self.feed
+        {
+            let is_open = self.found.is_open(ending.root);
+            feed.end(ending, is_open);
+        }
+        buffers
+    }
+}
+
+/// Puts a text in the place of another, in its memory.
+fn rewrite(text: &mut String, by: &str) {
+    text.clear();
+    text.push_str(by);
+}
+
+/// Puts texts in the place of others, in their memory.
+fn rewrite_all<'a>(texts: &mut Vec<String>, by: impl Iterator<Item = &'a str>) {
+    let mut count = 0;
+    for text in by {
+        match texts.get_mut(count) {
+            Some(place) => rewrite(place, text),
+            None => texts.push(text.to_owned()),
+        }
+        count += 1;
+    }
+    texts.truncate(count);
+}

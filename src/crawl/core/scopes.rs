@@ -1,0 +1,306 @@
+//! Which scopes a request has: those it names itself, or those that the map gives it.
+
+use smallvec::SmallVec;
+
+use crate::base::ids::{ScopeId, ScopeSet};
+use crate::base::scopes::{SCOPES_MAX, Scopes};
+use crate::crawl::core::Core;
+use crate::crawl::work::mapping::Mapped;
+use crate::fetch::failure::{Failure, FailureKind};
+use crate::frontier::extra::Costs;
+use crate::frontier::job::Job;
+use crate::io::Io;
+use crate::throttle::map::{Facts, ScopeQuery};
+
+impl<I: Io> Core<I> {
+    /// A request and its scopes; `None` where they are told later, and it waits for them.
+    pub fn map(&mut self, job: Job) -> Option<(Job, Scopes)> {
+        if let Some(known) = job.own_scopes() {
+            return Some((job, known));
+        }
+        let number = self.mapping.number();
+        let mut answers = 0;
+        let inbox = &self.inbox;
+        let mut defer = || {
+            answers += 1;
+            inbox.later(number, answers - 1)
+        };
+        let fields = job.fields();
+        let facts = Facts {
+            method: job.method(),
+            headers: &fields,
+            meta: job.meta(),
+        };
+        let mut query = ScopeQuery::new(&job.url, facts, &mut defer);
+        self.scope_map.scopes(&mut query);
+        let scopes = query.into_scopes();
+        if answers == 0 {
+            return Some((job, scopes));
+        }
+        self.mapping.wait(number, job, scopes, answers);
+        self.tell_of_crowd();
+        None
+    }
+
+    /// Tells once that many requests wait outside the frontier.
+    pub fn tell_of_crowd(&mut self) {
+        let (mapping, delayed) = (self.mapping.len(), self.delayed.len());
+        if self.crowd.warns(mapping + delayed) {
+            log::warn!(
+                "{} requests wait at once (DELAYED_REQUESTS_WARN_THRESHOLD), each held in memory: \
+                 {mapping} for the scope map to tell their scopes, {delayed} for the moment that \
+                 their redirect named",
+                mapping + delayed
+            );
+        }
+    }
+
+    /// The scopes of a request were told.
+    pub fn on_mapped(&mut self, mapped: Mapped) {
+        let Some((mut job, scopes)) = self.mapping.answered(mapped) else {
+            return;
+        };
+        // It is not asked again when the request is tried again.
+        job.extra_mut().set_mapped(&scopes);
+        self.queue(job, &scopes);
+    }
+
+    /// Queues a request under its scopes.
+    pub fn queue(&mut self, mut job: Job, scopes: &Scopes) {
+        if self.mapping.warns_of_cut(scopes) {
+            log::warn!(
+                "{}: the scope map gives it more than {SCOPES_MAX} scopes; the first of them hold",
+                job.url
+            );
+        }
+        if self.end_if_cancelled(&job, scopes) {
+            return;
+        }
+        let mut costs = Costs::new();
+        let mut share = 0.0_f32;
+        let mut ids: SmallVec<[ScopeId; 4]> = SmallVec::new();
+        for entry in scopes.entries() {
+            let id = if entry.name == job.url.scope_key() {
+                self.throttle.host_scope(&entry.name)
+            } else {
+                self.throttle.scope(&entry.name)
+            };
+            ids.push(id);
+            costs.extend(entry.cost.map(|cost| (id, cost)));
+            let cost = entry.cost.unwrap_or(1.0);
+            share = share.max(self.throttle.share(id, cost));
+            if self.throttle.never_fits(id, cost, self.now) {
+                return self.end_oversize(&job, &entry.name, cost, scopes);
+            }
+        }
+        job.share = share;
+        let set = match scopes.is_ordered() {
+            true => ScopeSet::ordered(ids),
+            false => ScopeSet::unordered(ids),
+        };
+        if !costs.is_empty() || job.extra.is_some() {
+            job.extra_mut().set_costs(&costs);
+        }
+        let throttle = &self.throttle;
+        let is_under = |lane| throttle.is_opened_under(lane, &set);
+        let lane = match self.frontier.lane_for(&job, &set, is_under) {
+            Ok(lane) => lane,
+            Err(new) => {
+                let lane = self.throttle.open_lane(&set);
+                self.frontier.open_lane(new, lane);
+                lane
+            }
+        };
+        self.frontier.push(lane, job);
+        self.update_lanes();
+    }
+
+    /// A request ends unsent because a quota never has as much as it costs.
+    fn end_oversize(&mut self, job: &Job, scope: &str, cost: f64, scopes: &Scopes) {
+        let names = scopes.names().map(str::to_owned).collect();
+        let detail = format!(
+            "it costs {cost} of the scope {scope}, more than its quota ever holds \
+             (QUOTA_OVERSIZE = \"alone\" would send it by itself)"
+        );
+        let failure = Failure::new(FailureKind::Filtered, "over_quota", detail);
+        self.end_unqueued(job, names, failure);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::base::shared::Shared;
+    use crate::crawl::config::Config;
+    use crate::crawl::work::mapping::WAITING_MAX;
+    use crate::crawl::{Crawler, Parts};
+    use crate::fetch::resolver;
+    use crate::frontier::request::Request;
+    use crate::io::sim::{Origins, Sim};
+    use crate::sink::function::FunctionSink;
+    use crate::sink::page::Page;
+    use crate::throttle::map::{Later, ScopeMap};
+    use crate::throttle::settings::{Jitter, MapKind};
+
+    /// Each path is a list of scopes; the last of them costs 2.5 where the method is POST.
+    struct ByPath;
+
+    impl ScopeMap for ByPath {
+        fn scopes(&self, query: &mut ScopeQuery<'_>) {
+            let names = query.url().path().trim_matches('/').split('/');
+            query.add_all(names.collect::<Scopes>());
+            if query.method() == "POST" {
+                query.add_cost(
+                    query.url().path().rsplit('/').next().unwrap_or_default(),
+                    2.5,
+                );
+            }
+        }
+    }
+
+    /// Admits a request and checks what it is expected to cost of which scopes; the others cost 1.
+    fn check(request: Request, expected: &[(&str, f64)]) {
+        let io = Sim::new(1, Box::new(Origins::default()));
+        let mut parts = Parts::new(|_: Page| {});
+        parts.scope_map = Some(Box::new(ByPath));
+        let names = resolver::Settings::default();
+        let mut crawler =
+            Crawler::on(io, Config::default(), names, parts).expect("it can be set up");
+        crawler.submit(request).expect("it is a URL");
+        let core = &mut crawler.core;
+        let jobs: Vec<Job> = core.frontier.drain(std::iter::empty()).collect();
+        let [job] = &jobs[..] else {
+            panic!("one was admitted: {jobs:?}");
+        };
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(name, cost)| (core.throttle.scope(name), *cost))
+            .collect();
+        assert_eq!(job.costs().to_vec(), expected);
+    }
+
+    #[test]
+    fn f61_a_request_knows_what_it_costs_of_its_scopes() {
+        let get = |path: &str| Request::get(format!("http://a.test{path}"));
+        check(get("/a/b"), &[]);
+        check(Request::post("http://a.test/a/b", "x"), &[("b", 2.5)]);
+        // What the request says itself, the map is not asked for.
+        let own = get("/a").scope("x").scope_cost("y", 0.5);
+        check(own, &[("x", 1.0), ("y", 0.5)]);
+    }
+
+    /// Crawls a page of each of two hosts behind one address; gives the time between their sends,
+    /// and the scopes of the latter.
+    fn neighbours(scope_map: &[MapKind], per_ip: u32) -> (Duration, Vec<String>) {
+        let mut origins = Origins::default();
+        let at: SocketAddr = "10.0.0.1:80".parse().expect("an address");
+        origins.page(at, "/", "a page");
+        let mut config = Config::default();
+        config.throttle.scope_map = scope_map.to_vec();
+        config.throttle.concurrent_requests_per_ip = per_ip;
+        config.throttle.default.jitter = Jitter::NONE;
+        config.frontier.robots_obey = false;
+        config.allow_net = vec!["10.0.0.0/8".to_owned()];
+        config.resolve = vec!["*:80:10.0.0.1".to_owned()];
+        let told: Shared<Vec<Page>> = Shared::default();
+        let tell = Shared::clone(&told);
+        let sink = FunctionSink::new(move |page: Page| tell.borrow_mut().push(page));
+        let io = Sim::new(1, Box::new(origins));
+        let names = resolver::Settings::default();
+        let mut crawler =
+            Crawler::on(io, config, names, Parts::new(sink)).expect("it can be set up");
+        for host in ["a", "b"] {
+            let request = Request::get(format!("http://{host}.test/"));
+            crawler.submit(request).expect("it is a URL");
+        }
+        crawler.run();
+        let pages = told.take();
+        let sent: Vec<_> = pages.iter().map(|page| page.timings.sent).collect();
+        let [Some(first), Some(second)] = sent[..] else {
+            panic!("both are sent: {sent:?}");
+        };
+        let scopes = pages[1].scopes.iter().map(ToString::to_string).collect();
+        (second.saturating_since(first), scopes)
+    }
+
+    #[test]
+    fn f29_an_address_that_the_map_wants_is_a_scope_like_others() {
+        let address = "ip/10.0.0.1".to_owned();
+        let (gap, scopes) = neighbours(&[MapKind::Host], 0);
+        assert!(gap < Duration::from_millis(500), "{gap:?}");
+        assert!(!scopes.contains(&address));
+        let (gap, scopes) = neighbours(&[MapKind::Host, MapKind::Ip], 0);
+        assert!(gap >= Duration::from_secs(1), "{gap:?}");
+        assert!(scopes.contains(&address), "{scopes:?}");
+        // The cap alone paces nothing.
+        let (gap, scopes) = neighbours(&[MapKind::Host, MapKind::Ip], 2);
+        assert!(gap < Duration::from_millis(500), "{gap:?}");
+        assert!(scopes.contains(&address), "{scopes:?}");
+    }
+
+    /// Keeps every question.
+    struct Keeps(Kept);
+
+    type Kept = Shared<Vec<Later>>;
+
+    impl ScopeMap for Keeps {
+        fn scopes(&self, query: &mut ScopeQuery<'_>) {
+            self.0.borrow_mut().push(query.later());
+        }
+    }
+
+    /// A crawler whose scopes are told by nobody but the test.
+    fn keeping() -> (Crawler<Sim>, Kept) {
+        let unanswered = Kept::default();
+        let mut parts = Parts::new(|_: Page| {});
+        parts.scope_map = Some(Box::new(Keeps(Shared::clone(&unanswered))));
+        let io = Sim::new(1, Box::new(Origins::default()));
+        let names = resolver::Settings::default();
+        let crawler = Crawler::on(io, Config::default(), names, parts).expect("it can be set up");
+        (crawler, unanswered)
+    }
+
+    #[test]
+    fn f67_many_answers_at_once_are_taken_in_over_several_turns_without_a_pause() {
+        let (mut crawler, unanswered) = keeping();
+        for n in 0..600 {
+            let request = Request::get(format!("http://a.test/{n}"));
+            crawler.submit(request).expect("it is a URL");
+        }
+        unanswered
+            .take()
+            .into_iter()
+            .for_each(|later| later.answer("one"));
+        let core = &mut crawler.core;
+        let began = core.network.io().now();
+        while !core.mapping.is_empty() {
+            core.turn(None);
+        }
+        assert_eq!(core.network.io().now(), began, "it slept");
+    }
+
+    #[test]
+    fn f67_a_crawl_in_which_too_many_wait_takes_in_nothing_until_there_are_fewer() {
+        let (mut crawler, unanswered) = keeping();
+        let number = |number: usize| Request::get(format!("http://a.test/{number}"));
+        for n in 0..WAITING_MAX {
+            crawler.submit(number(n)).expect("it is a URL");
+        }
+        let handle = crawler.handle();
+        handle
+            .try_submit(number(WAITING_MAX))
+            .expect("there is room in the inbox");
+        for _ in 0..3 {
+            crawler.turn(Some(Duration::from_millis(1)));
+        }
+        assert_eq!(unanswered.borrow().len(), WAITING_MAX, "it is left outside");
+        drop(unanswered.borrow_mut().pop());
+        for _ in 0..3 {
+            crawler.turn(Some(Duration::from_millis(1)));
+        }
+        assert_eq!(unanswered.borrow().len(), WAITING_MAX, "it has come in");
+    }
+}

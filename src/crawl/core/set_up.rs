@@ -1,0 +1,267 @@
+//! Puts the parts of a crawl together.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::address;
+use crate::base::rng::Rng;
+use crate::base::secret::Secret;
+use crate::crawl::config::{Config, PublicHosts};
+use crate::crawl::control::feed::Feed;
+use crate::crawl::control::found::Found;
+use crate::crawl::control::inbox::Inbox;
+use crate::crawl::control::phase::Phase;
+use crate::crawl::control::unsent::{CancelledScopes, UnsentQueue};
+use crate::crawl::core::Core;
+use crate::crawl::flights::Flights;
+use crate::crawl::network::Network;
+use crate::crawl::network::guard::Guard;
+use crate::crawl::network::names::Names;
+use crate::crawl::network::room::Room;
+use crate::crawl::outage::Outage;
+use crate::crawl::output::{Output, StatsFile};
+use crate::crawl::pages::Pages;
+use crate::crawl::set_up::{NamedManager, Parts, SetUpError};
+use crate::crawl::stats::Stats;
+use crate::crawl::work::credentials::Credentials;
+use crate::crawl::work::delayed::{Crowd, Delayed};
+use crate::crawl::work::mapping::Mapping;
+use crate::crawl::work::memory::MemoryRoom;
+use crate::crawl::work::offers::Offers;
+use crate::crawl::workload::Workload;
+#[cfg(feature = "cookies")]
+use crate::fetch::cookies::Jar;
+use crate::fetch::resolver;
+use crate::fetch::resolver::Resolver;
+use crate::fetch::tls::{CaFile, TlsConfig, TlsSettings};
+use crate::frontier::Frontier;
+use crate::io::{Io, open_files};
+use crate::throttle::engine::Throttle;
+use crate::throttle::settings::MapKind;
+use crate::throttle::signal::ByStatus;
+use crate::throttle::strategies::Strategies;
+
+impl<I: Io> Core<I> {
+    /// The state of a crawl that begins now, on a back end, resolving names as `resolver` says.
+    ///
+    /// # Errors
+    /// A setting, or a file that one names, cannot be used.
+    pub fn new(
+        io: I,
+        config: Config,
+        mut resolver: resolver::Settings,
+        mut parts: Parts,
+    ) -> Result<Self, SetUpError> {
+        let config = config.finish()?;
+        let now = io.now();
+        let wall = io.wall_at_start();
+        let seed = config.random_seed.or(parts.entropy).unwrap_or(wall.0);
+        let secret = match parts.entropy {
+            Some(_) => Secret::random(),
+            None => Secret::from_seed(seed),
+        };
+        let secret = &secret;
+        let rng = Rng::from_seed(seed);
+        for text in &config.resolve {
+            let fixed = text.parse().map_err(|error| SetUpError::Setting {
+                setting: "RESOLVE",
+                reason: format!("{text:?}: {error}"),
+            })?;
+            resolver.overrides.push(fixed);
+        }
+        let tls = TlsConfig::new(&tls_settings(&config, wall)?)?;
+        let guard = guard(&config)?;
+        let mut throttle =
+            Throttle::new(config.throttle.clone(), rng.fork("jitter").next_u64(), now);
+        // Some sockets are the resolver's, and a connection may race another.
+        let sockets = io.capacity();
+        let kept_back = (sockets / 8).min(SOCKETS_KEPT_BACK);
+        let for_requests = sockets - kept_back;
+        resolver.ports_max = resolver.ports_max.min(kept_back - kept_back / 4).max(1);
+        let wanted = config.throttle.concurrent_requests;
+        let room = Room::new(wanted.min(for_requests));
+        if wanted > room.most() {
+            let bound = match config.io.sockets_max {
+                max if max <= sockets => format!("SOCKETS_MAX, which is {max},"),
+                _ => format!("the limit of {} open files", open_files()),
+            };
+            log::warn!(
+                "{} is {wanted}, but {bound} leaves room for only {} in flight",
+                parts.in_flight_named,
+                room.most()
+            );
+            throttle.set_in_flight_max(room.most());
+        }
+        throttle.set_secret(secret);
+        throttle.set_tracing(config.throttle.debug);
+        let (scope_map, classify) = manager(&config, &mut parts)?;
+        check_strategies(&config, &parts.strategies)?;
+        throttle.set_strategies(parts.strategies);
+        if let Some(initial) = parts.initial {
+            throttle.set_initial(initial);
+        }
+        throttle.set_addresses(scope_map.wants_address());
+        let frontier = Frontier::new(config.frontier.clone(), secret);
+        let mut fetch = config.fetch.clone();
+        fetch.zstd = fetch.zstd.or(Some(!parts.sink.keeps_codings()));
+        let credentials = Credentials::new(&fetch, secret);
+        let credentials = credentials.map_err(|error| SetUpError::Setting {
+            setting: "DEFAULT_REQUEST_HEADERS",
+            reason: error.to_string(),
+        })?;
+        let config = Arc::new(config);
+        let waker = io.waker();
+        let found = Found::new(waker.clone(), Arc::clone(&config), frontier.numbers());
+        let found = Arc::new(found);
+        let resolver = Resolver::new(resolver, rng.fork("resolver"), secret);
+        let names = Names::new(resolver, guard, secret);
+        let mut core = Core {
+            network: Network::new(io, Arc::clone(&config), tls, names, room, secret, now),
+            now,
+            inbox: Inbox::new(waker.clone(), Arc::clone(&config), frontier.numbers()),
+            feed: parts.source.map(|s| Box::new(Feed::new(s, waker))),
+            workload: Workload::Crawl,
+            leads: Arc::<Found>::clone(&found),
+            found,
+            frontier,
+            throttle,
+            credentials,
+            public_hosts: PublicHosts::new(&config),
+            outage: Outage::new(config.outage_breaker, secret),
+            flights: Flights::default(),
+            pages: Pages::default(),
+            output: Output::new(
+                parts.sink,
+                parts.results,
+                Stats::new().with_secret(secret),
+                StatsFile::new(parts.stats_path, parts.stats_while, now),
+            ),
+            classify,
+            scope_map,
+            mapping: Mapping::default(),
+            delayed: Delayed::default(),
+            offers: Offers::default(),
+            crowd: Crowd::new(config.throttle.delayed_requests_warn_threshold),
+            phase: Phase::Running,
+            halted: false,
+            unsent: UnsentQueue::default(),
+            cancelled_scopes: CancelledScopes::default(),
+            cancelled: Vec::new(),
+            #[cfg(feature = "cookies")]
+            jar: config.fetch.cookies.then(|| Jar::new(secret)),
+            warned: BTreeSet::new(),
+            next_tick: Some(now + Duration::from_secs(1)),
+            memory: MemoryRoom::default(),
+            armed: false,
+            unfinished: true,
+            config,
+        };
+        core.answer();
+        core.compare_memory();
+        Ok(core)
+    }
+}
+
+/// Sockets that no request takes: three quarters for the ports of the resolver, the rest for its
+/// connections and for the second address of a race.
+const SOCKETS_KEPT_BACK: usize = 640;
+
+fn tls_settings(config: &Config, wall: crate::base::time::Wall) -> Result<TlsSettings, SetUpError> {
+    let mut settings = TlsSettings::new(wall);
+    settings.insecure = config.insecure;
+    if let Some(path) = &config.ca_file {
+        let name = path.display().to_string();
+        let pem = std::fs::read(path).map_err(|cause| SetUpError::Unreadable {
+            setting: "CA_FILE",
+            path: name.clone(),
+            cause,
+        })?;
+        settings.ca_file = Some(CaFile { name, pem });
+    }
+    Ok(settings)
+}
+
+fn guard(config: &Config) -> Result<Guard, SetUpError> {
+    let mut allowed = address::Guard::default();
+    for word in &config.allow_net {
+        allowed.allow(word).map_err(|error| SetUpError::Setting {
+            setting: "ALLOW_NET",
+            reason: format!("{word:?}: {error}"),
+        })?;
+    }
+    let excluded = config
+        .exclude_nets
+        .iter()
+        .map(|text| {
+            text.parse().map_err(|error| SetUpError::Setting {
+                setting: "EXCLUDE",
+                reason: format!("{text:?}: {error}"),
+            })
+        })
+        .collect::<Result<_, _>>()?;
+    Ok(Guard::new(allowed, excluded))
+}
+
+/// Who maps scopes and reads answers: whom the embedder brought, whom the configuration names, or
+/// what is built in.
+fn manager(config: &Config, parts: &mut Parts) -> Result<NamedManager, SetUpError> {
+    let built_in = || MapKind::map_of(&config.throttle.scope_map);
+    let named = match &config.throttle.manager {
+        None => None,
+        Some(manager) => {
+            let known = parts.managers.remove(&manager.name);
+            let names: Vec<&str> = parts.managers.keys().map(String::as_str).collect();
+            let refused = |reason: String| SetUpError::Setting {
+                setting: "THROTTLING_MANAGER",
+                reason,
+            };
+            if let Some(key) = manager.arguments.keys().next() {
+                return Err(refused(format!(
+                    "a manager takes no arguments, and {key:?} is one"
+                )));
+            }
+            let known = known.ok_or_else(|| {
+                refused(format!(
+                    "no manager is registered as {:?} ({}); it is for programs that embed the crawler",
+                    manager.name,
+                    match names.is_empty() {
+                        true => "none is".to_owned(),
+                        false => format!("there is {}", names.join(", ")),
+                    }
+                ))
+            })?;
+            Some(known)
+        }
+    };
+    let (map, classify) = match named {
+        Some((map, classify)) => (Some(map), Some(classify)),
+        None => (None, None),
+    };
+    Ok((
+        parts.scope_map.take().or(map).unwrap_or_else(built_in),
+        parts
+            .classify
+            .take()
+            .or(classify)
+            .unwrap_or_else(|| Box::new(ByStatus)),
+    ))
+}
+
+/// Whether every strategy that the configuration names can be made.
+fn check_strategies(config: &Config, strategies: &Strategies) -> Result<(), SetUpError> {
+    let settings = &config.throttle;
+    let refused = |setting, reason| SetUpError::Setting { setting, reason };
+    if let Some(manager) = &settings.default.manager {
+        let checked = strategies.check("", manager);
+        checked.map_err(|reason| refused("THROTTLING_SCOPE_MANAGER", reason))?;
+    }
+    for scope in settings.scopes.keys() {
+        if let Some(manager) = &settings.of(scope).manager {
+            let checked = strategies.check(scope, manager);
+            let reason = |reason| format!("{scope}: {reason}");
+            checked.map_err(|error| refused("THROTTLING_SCOPES", reason(error)))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,820 @@
+//! Whole crawls in virtual time through a world that is unkind: each must come to its end, with
+//! every request accounted for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::base::rng::Rng;
+use crate::base::shared::Shared;
+use crate::base::time::Instant;
+use crate::crawl::config::Config;
+use crate::crawl::core::life::UNSENT_PER_RELEASE;
+use crate::crawl::core::tests::log::{heard, listen};
+use crate::crawl::network::socket::Socket;
+use crate::crawl::timer::Timer;
+use crate::crawl::{Crawler, Parts, Turn};
+use crate::fetch::resolver;
+use crate::frontier::request::Request;
+use crate::frontier::settings::Follow;
+use crate::io::sim::{Answer, ConnId, Faults, Net, Sim, World};
+use crate::io::{Close, Io, Settings};
+use crate::sink::function::FunctionSink;
+use crate::sink::page::Page;
+use crate::throttle::settings::Jitter;
+
+/// Servers by address; one that is not named refuses connections.
+#[derive(Default)]
+struct Unkind {
+    servers: BTreeMap<SocketAddr, Server>,
+    connections: BTreeMap<ConnId, (SocketAddr, Vec<u8>)>,
+    /// What was asked for, where and when.
+    hits: Vec<(Instant, SocketAddr, String)>,
+    connections_peak: usize,
+    /// The connections on which nothing was asked so far.
+    silent: BTreeSet<ConnId>,
+}
+
+#[derive(Default)]
+struct Server {
+    replies: BTreeMap<String, Vec<u8>>,
+    think: Duration,
+    /// So many connections are ended as soon as they stand.
+    hangs_up: u32,
+    /// A connection on which nothing was asked for so long is ended.
+    patience: Option<Duration>,
+}
+
+impl Unkind {
+    fn server(&mut self, at: &str) -> &mut Server {
+        let at = at.parse().expect("an address and a port");
+        self.servers.entry(at).or_default()
+    }
+
+    fn paths(&self, at: &str) -> Vec<&str> {
+        let at: SocketAddr = at.parse().expect("an address and a port");
+        let here = self.hits.iter().filter(|(_, to, _)| *to == at);
+        here.map(|(_, _, path)| path.as_str()).collect()
+    }
+}
+
+impl Server {
+    fn reply(&mut self, path: &str, reply: impl Into<Vec<u8>>) -> &mut Self {
+        self.replies.insert(path.to_owned(), reply.into());
+        self
+    }
+
+    fn page(&mut self, path: &str, html: &str) -> &mut Self {
+        let length = html.len();
+        let head =
+            format!("HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {length}");
+        self.reply(path, format!("{head}\r\n\r\n{html}"))
+    }
+
+    /// A page at `/` with links to so many others, `/0` and on.
+    fn pages(&mut self, count: usize) -> &mut Self {
+        let links: String = (0..count).map(|n| format!("<a href=/{n}>")).collect();
+        for n in 0..count {
+            self.page(&format!("/{n}"), "one of many");
+        }
+        self.page("/", &links)
+    }
+}
+
+impl World for Unkind {
+    fn distance(&mut self, _to: SocketAddr, _rng: &mut Rng) -> Duration {
+        Duration::from_millis(2)
+    }
+
+    fn connect(&mut self, conn: ConnId, to: SocketAddr, net: &mut Net) -> Answer {
+        let Some(server) = self.servers.get_mut(&to) else {
+            return Answer::Refuse;
+        };
+        if server.hangs_up > 0 {
+            server.hangs_up -= 1;
+            net.end(conn, Duration::ZERO);
+        }
+        if let Some(patience) = server.patience {
+            net.alarm(patience, conn.0);
+        }
+        self.silent.insert(conn);
+        self.connections.insert(conn, (to, Vec::new()));
+        self.connections_peak = self.connections_peak.max(self.connections.len());
+        Answer::Accept
+    }
+
+    fn bytes(&mut self, conn: ConnId, bytes: &[u8], net: &mut Net) {
+        let Some((to, unread)) = self.connections.get_mut(&conn) else {
+            return;
+        };
+        unread.extend_from_slice(bytes);
+        self.silent.remove(&conn);
+        while let Some(end) = unread.windows(4).position(|w| w == b"\r\n\r\n") {
+            let head: Vec<u8> = unread.drain(..end + 4).collect();
+            let head = String::from_utf8_lossy(&head);
+            let path = head.split(' ').nth(1).unwrap_or("").to_owned();
+            let server = &self.servers[to];
+            let reply = server.replies.get(&path).map_or(NOT_FOUND, |r| &r[..]);
+            net.reply(conn, server.think, reply);
+            self.hits.push((net.now(), *to, path));
+        }
+    }
+
+    fn closed(&mut self, conn: ConnId, _how: Close, _net: &mut Net) {
+        self.connections.remove(&conn);
+    }
+
+    fn alarm(&mut self, what: u64, net: &mut Net) {
+        let conn = ConnId(what);
+        if self.silent.contains(&conn) && self.connections.contains_key(&conn) {
+            net.end(conn, Duration::ZERO);
+        }
+    }
+}
+
+const NOT_FOUND: &[u8] = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n";
+
+/// Longer than any of these crawls has a reason to take.
+const PATIENCE: Duration = Duration::from_secs(6 * 3600);
+
+/// A crawl without gaps through a world, one request at a time per scope.
+struct Trip {
+    config: Config,
+    io: Settings,
+    names: resolver::Settings,
+    world: Shared<Unkind>,
+}
+
+impl Trip {
+    fn new() -> Self {
+        let mut config = Config::default();
+        config.throttle.default.delay = Duration::ZERO;
+        config.throttle.default.delay_per_slot = Duration::ZERO;
+        config.allow_net = vec!["10.0.0.0/8".to_owned()];
+        config.random_seed = Some(1);
+        Trip {
+            config,
+            io: Settings::default(),
+            names: resolver::Settings::default(),
+            world: Shared::default(),
+        }
+    }
+
+    fn server(&self, at: &str, make: impl FnOnce(&mut Server)) {
+        make(self.world.borrow_mut().server(at));
+    }
+
+    fn crawler(&self, told: &Shared<Vec<Page>>) -> Crawler<Sim> {
+        let world = Box::new(Shared::clone(&self.world));
+        let io = Sim::with(1, self.io.clone(), Faults::default(), world);
+        let config = self.config.clone().finish().expect("a sound config");
+        let told = Shared::clone(told);
+        let sink = FunctionSink::new(move |page| told.borrow_mut().push(page));
+        Crawler::on(io, config, self.names.clone(), Parts::new(sink)).expect("a crawler")
+    }
+
+    /// Crawls from these URLs to the end; gives its reason and every finished attempt.
+    fn run(&self, seeds: &[&str]) -> (&'static str, Vec<Page>) {
+        let told = Shared::default();
+        let mut crawler = self.crawler(&told);
+        for seed in seeds {
+            crawler.submit(Request::get(*seed)).expect("a sound seed");
+        }
+        let reason = finish(&mut crawler);
+        let pages = told.borrow().clone();
+        (reason, pages)
+    }
+}
+
+/// Runs to the end, which must come.
+fn finish(crawler: &mut Crawler<Sim>) -> &'static str {
+    loop {
+        if let Turn::Over(reason) = crawler.turn(None) {
+            return reason;
+        }
+        assert!(
+            crawler.elapsed() < PATIENCE,
+            "the crawl does not end: {:?}",
+            crawler.progress()
+        );
+    }
+}
+
+#[test]
+fn one_origin_has_as_many_requests_in_flight_as_its_scope_allows() {
+    let mut trip = Trip::new();
+    trip.config.throttle.default.concurrency = 4;
+    trip.server("10.0.0.1:80", |server| {
+        server.pages(12).think = Duration::from_secs(1);
+    });
+    let (reason, pages) = trip.run(&["http://10.0.0.1/"]);
+    assert_eq!(reason, "finished");
+    assert_eq!(pages.len(), 14);
+    assert_eq!(trip.world.borrow().connections_peak, 4);
+}
+
+#[test]
+fn a_robots_txt_whose_connection_ends_before_it_is_asked_for_is_asked_for_again() {
+    let trip = Trip::new();
+    trip.server("10.0.0.1:80", |server| {
+        server.page("/", "").hangs_up = 1;
+    });
+    let (reason, pages) = trip.run(&["http://10.0.0.1/"]);
+    assert_eq!(reason, "finished");
+    assert_eq!(pages.last().expect("a page").status, Some(200));
+}
+
+#[test]
+fn a_page_limit_is_reached_though_a_connection_ends_before_it_is_used() {
+    let mut trip = Trip::new();
+    trip.config.frontier.pages_max = 1;
+    trip.config.frontier.robots_obey = false;
+    for (n, hangs_up) in [(1, 1), (2, 0)] {
+        trip.server(&format!("10.0.0.{n}:80"), |server| {
+            server.page("/", "").hangs_up = hangs_up;
+        });
+    }
+    let (reason, pages) = trip.run(&["http://10.0.0.1/", "http://10.0.0.2/"]);
+    let brought = pages.iter().filter(|page| page.status.is_some()).count();
+    assert_eq!((reason, brought), ("closespider_pagecount", 1));
+}
+
+#[test]
+fn a_new_connection_that_ends_while_a_hold_keeps_its_request_loses_no_request() {
+    const REFUSAL: &str = "HTTP/1.1 429 Too Many\r\nretry-after: 4\r\ncontent-length: 0\r\n\r\n";
+    let mut put_back = 0;
+    // The refusal comes while the second connection stands and its request waits for the gap.
+    for think in 480..500 {
+        let mut trip = Trip::new();
+        trip.config.frontier.retry_times = 0;
+        trip.config.frontier.robots_obey = false;
+        trip.config.throttle.default.concurrency = 2;
+        trip.config.throttle.default.delay = Duration::from_millis(500);
+        trip.config.throttle.default.jitter = Jitter::NONE;
+        trip.server("10.0.0.1:80", |server| {
+            server.reply("/a", REFUSAL).page("/b", "");
+            server.think = Duration::from_millis(think);
+            server.patience = Some(Duration::from_secs(1));
+        });
+        let (reason, pages) = trip.run(&["http://10.0.0.1/a", "http://10.0.0.1/b"]);
+        assert_eq!(reason, "finished");
+        let told: Vec<_> = pages
+            .iter()
+            .map(|page| (page.status, error(page)))
+            .collect();
+        let expected = [(Some(429), None), (Some(200), None)];
+        assert_eq!(told, expected, "{think} ms");
+        let hits = &trip.world.borrow().hits;
+        let waited = hits[1].0.saturating_since(hits[0].0);
+        put_back += usize::from(waited >= Duration::from_secs(4));
+    }
+    assert!(put_back > 0, "no hold came in time");
+}
+
+#[test]
+fn a_further_address_is_tried_only_where_it_has_a_place() {
+    const THINK: Duration = Duration::from_millis(700);
+    let mut trip = Trip::new();
+    trip.config.frontier.robots_obey = false;
+    trip.config.throttle.default.concurrency = 8;
+    trip.config.throttle.concurrent_requests_per_ip = 1;
+    // Nothing listens at the first address of a.test.
+    let hosts = "10.0.0.9 a.test\n10.0.0.2 a.test\n10.0.0.2 b.test\n";
+    trip.names.hosts = resolver::Hosts::parse(hosts);
+    trip.server("10.0.0.2:80", |server| {
+        server.page("/a", "").page("/b", "");
+        server.think = THINK;
+    });
+    let (reason, pages) = trip.run(&["http://b.test/b", "http://a.test/a"]);
+    assert_eq!(reason, "finished");
+    let world = trip.world.borrow();
+    let asked: Vec<_> = world.hits.iter().map(|(at, _, path)| (path, *at)).collect();
+    assert_eq!(asked[0].0, "/b");
+    assert!(asked.len() <= 2, "{asked:?}");
+    for (path, at) in &asked[1..] {
+        let since = at.saturating_since(asked[0].1);
+        assert!(since >= THINK, "{path} came beside /b: {since:?}");
+    }
+    assert!(pages.iter().any(|page| page.status == Some(200)));
+}
+
+#[test]
+fn f74_redirects_that_wait_for_their_moment_are_told_of_with_the_others() {
+    const LATER: &str = "HTTP/1.1 302 Found\r\nretry-after: 60\r\ncontent-length: 0\r\nlocation: ";
+    let check = |redirects: usize, expected: usize| {
+        listen();
+        let mut trip = Trip::new();
+        trip.config.throttle.delayed_requests_warn_threshold = 5;
+        trip.server("10.0.0.1:80", |server| {
+            server.pages(redirects);
+            for n in 0..redirects {
+                server.reply(&format!("/{n}"), format!("{LATER}/target{n}\r\n\r\n"));
+            }
+        });
+        let mut crawler = trip.crawler(&Shared::default());
+        crawler
+            .submit(Request::get("http://10.0.0.1/"))
+            .expect("a sound seed");
+        assert_eq!(finish(&mut crawler), "finished");
+        assert!(crawler.elapsed() > Duration::from_secs(60), "they wait");
+        let said = heard().into_iter();
+        let warnings: Vec<String> = said
+            .filter(|said| said.contains("DELAYED_REQUESTS_WARN_THRESHOLD"))
+            .collect();
+        assert_eq!(
+            warnings.len(),
+            expected,
+            "{redirects} redirects: {warnings:?}"
+        );
+        for warning in warnings {
+            assert!(
+                warning.starts_with("WARN: 5 requests wait at once"),
+                "{warning}"
+            );
+        }
+    };
+    check(4, 0);
+    check(5, 1);
+    check(6, 1);
+    check(20, 1);
+}
+
+fn error(page: &Page) -> Option<String> {
+    let failure = page.failure.as_ref()?;
+    Some(format!("{}.{}", failure.kind.name(), failure.code))
+}
+
+#[test]
+fn a_robots_txt_that_leads_to_a_host_given_up_counts_as_unreachable() {
+    let mut trip = Trip::new();
+    trip.config.frontier.retry_times = 0;
+    trip.config.frontier.robots_obey = false;
+    let redirect =
+        "HTTP/1.1 301 Moved\r\nlocation: http://10.0.0.2/robots.txt\r\ncontent-length: 0\r\n\r\n";
+    trip.server("10.0.0.1:80", |server| {
+        server.page("/", "").reply("/robots.txt", redirect);
+    });
+    let told = Shared::default();
+    let mut crawler = trip.crawler(&told);
+    // Given up before the other asks for its robots.txt: obedience begins afterwards.
+    for n in 0..30 {
+        let url = format!("http://10.0.0.2/{n}");
+        crawler.submit(Request::get(url)).expect("a sound seed");
+    }
+    let handle = crawler.handle();
+    while crawler.progress().queued > 0 || crawler.progress().in_flight > 0 {
+        crawler.turn(None);
+    }
+    crawler.core.frontier.settings_mut().robots_obey = true;
+    crawler
+        .submit(Request::get("http://10.0.0.1/"))
+        .expect("a sound seed");
+    drop(handle);
+    assert_eq!(finish(&mut crawler), "finished");
+    let told = told.borrow();
+    assert_eq!(
+        error(told.last().expect("a page")).as_deref(),
+        Some("robots.unreachable")
+    );
+}
+
+#[test]
+fn nothing_is_asked_of_an_excluded_host_not_even_a_robots_txt() {
+    let mut trip = Trip::new();
+    trip.config.frontier.exclude_hosts = vec!["10.0.0.2".to_owned()];
+    let redirect =
+        "HTTP/1.1 301 Moved\r\nlocation: http://10.0.0.2/robots.txt\r\ncontent-length: 0\r\n\r\n";
+    trip.server("10.0.0.1:80", |server| {
+        server.page("/", "").reply("/robots.txt", redirect);
+    });
+    trip.server("10.0.0.2:80", |server| {
+        server.page("/", "");
+    });
+    let (_, pages) = trip.run(&["http://10.0.0.1/"]);
+    assert_eq!(pages.len(), 2);
+    assert!(trip.world.borrow().paths("10.0.0.2:80").is_empty());
+}
+
+#[test]
+fn a_crawl_ends_after_as_many_errors_as_it_was_told() {
+    let mut trip = Trip::new();
+    trip.config.frontier.errors_max = 2;
+    trip.config.frontier.retry_times = 0;
+    trip.config.frontier.host_down_after = Duration::ZERO;
+    trip.config.frontier.robots_obey = false;
+    let seeds = ["http://10.0.0.1/", "http://10.0.0.1/1", "http://10.0.0.1/2"];
+    let (reason, pages) = trip.run(&seeds);
+    assert_eq!((reason, pages.len()), ("closespider_errorcount", 2));
+}
+
+#[test]
+fn requests_from_outside_are_taken_in_while_others_are_waited_for() {
+    let mut trip = Trip::new();
+    trip.config.frontier.robots_obey = false;
+    trip.config.frontier.deny = vec![regex::Regex::new("/left-out").expect("a pattern")];
+    trip.server("10.0.0.1:80", |server| {
+        server.page("/", "").think = Duration::from_secs(20);
+    });
+    let mut crawler = trip.crawler(&Shared::default());
+    let handle = crawler.handle();
+    let seed = Request::get("http://10.0.0.1/");
+    handle.submit(seed).expect("the crawl goes on");
+    for n in 0..4000 {
+        let url = format!("http://10.0.0.1/left-out/{n}");
+        handle.submit(Request::get(url)).expect("the crawl goes on");
+    }
+    while crawler.elapsed() < Duration::from_secs(1) {
+        crawler.turn(None);
+    }
+    assert_eq!(crawler.progress().filtered["denied"], 4000);
+}
+
+#[test]
+fn bodies_are_buffered_up_to_their_bound_and_one_more() {
+    const BODY: usize = 1 << 20;
+    let mut trip = Trip::new();
+    trip.config.frontier.robots_obey = false;
+    trip.config.buffered_bodies_max = BODY as u64;
+    trip.config.fetch.body_max = BODY as u64;
+    trip.io.read_budget = 1024;
+    let hosts = 1..=8;
+    let seeds: Vec<String> = hosts
+        .clone()
+        .map(|n| format!("http://10.0.0.{n}/"))
+        .collect();
+    for n in hosts {
+        trip.server(&format!("10.0.0.{n}:80"), |server| {
+            server.page("/", &"x".repeat(BODY));
+        });
+    }
+    let told = Shared::default();
+    let mut crawler = trip.crawler(&told);
+    for seed in &seeds {
+        crawler.submit(Request::get(seed)).expect("a sound seed");
+    }
+    let mut peak = 0;
+    while crawler.turn(None) == Turn::GoesOn {
+        peak = peak.max(crawler.core.network.buffered());
+    }
+    assert!(told.borrow().iter().all(|page| page.body.len() == BODY));
+    // A body is kept twice, as it came and decoded, in memory that grows by doubling.
+    assert!(peak <= 6 * BODY, "{peak}");
+    assert_eq!(crawler.core.network.buffered(), 0);
+}
+
+#[test]
+fn a_reply_that_we_kept_waiting_is_not_blamed_for_it() {
+    let mut trip = Trip::new();
+    trip.config.frontier.robots_obey = false;
+    trip.config.fetch.idle_timeout = Duration::from_secs(2);
+    trip.server("10.0.0.1:80", |server| {
+        server.page("/", &"x".repeat(1 << 20));
+    });
+    trip.io.read_budget = 1024;
+    let told: Shared<Vec<Page>> = Shared::default();
+    let ready = Shared::new(true);
+    let mut crawler = trip.crawler(&told);
+    let (pages, says) = (Shared::clone(&told), Shared::clone(&ready));
+    let sink = FunctionSink::new(move |page| pages.borrow_mut().push(page));
+    let sink = sink.ready_when(move || says.get());
+    crawler.core.output.set_sink(sink);
+    crawler
+        .submit(Request::get("http://10.0.0.1/"))
+        .expect("a sound seed");
+    while crawler.core.network.buffered() < 1 << 16 {
+        crawler.turn(None);
+    }
+    ready.set(false);
+    while crawler.elapsed() < Duration::from_secs(300) {
+        crawler.turn(None);
+    }
+    ready.set(true);
+    finish(&mut crawler);
+    assert_eq!(error(&told.borrow()[0]), None);
+}
+
+#[test]
+fn no_more_is_in_flight_than_there_may_be_sockets() {
+    let mut trip = Trip::new();
+    trip.config.frontier.robots_obey = false;
+    trip.config.frontier.retry_times = 0;
+    trip.io.sockets_max = 8;
+    let seeds: Vec<String> = (1..=40).map(|n| format!("http://10.0.0.{n}/")).collect();
+    for n in 1..=40 {
+        trip.server(&format!("10.0.0.{n}:80"), |server| {
+            server.page("/", "").think = Duration::from_secs(1);
+        });
+    }
+    let seeds: Vec<&str> = seeds.iter().map(String::as_str).collect();
+    let (_, pages) = trip.run(&seeds);
+    assert!(pages.iter().all(|page| page.status == Some(200)));
+    assert!(trip.world.borrow().connections_peak <= 8);
+}
+
+#[test]
+fn redirects_end_though_more_are_allowed_than_can_be_counted() {
+    let mut trip = Trip::new();
+    trip.config.frontier.robots_obey = false;
+    trip.config.frontier.redirects_max = 1000;
+    trip.server("10.0.0.1:80", |server| {
+        for n in 0..300 {
+            let next = n + 1;
+            let head = format!("HTTP/1.1 302 Found\r\nlocation: /{next}\r\ncontent-length: 0");
+            server.reply(&format!("/{n}"), format!("{head}\r\n\r\n"));
+        }
+    });
+    let (reason, pages) = trip.run(&["http://10.0.0.1/0"]);
+    let last = pages.last().expect("a page");
+    assert_eq!((reason, pages.len()), ("finished", 256));
+    assert_eq!(error(last).as_deref(), Some("redirect.limit"));
+}
+
+#[test]
+fn a_turn_is_short_and_waits_for_the_sink_though_a_whole_queue_ends_unsent() {
+    let trip = Trip::new();
+    let robots = "HTTP/1.1 200 OK\r\ncontent-length: 26\r\n\r\nUser-agent: *\r\nDisallow: /\r\n";
+    trip.server("10.0.0.1:80", |server| {
+        server.reply("/robots.txt", robots);
+    });
+    let told: Shared<Vec<Page>> = Shared::default();
+    let taken = Shared::new(0);
+    let mut crawler = trip.crawler(&told);
+    let (pages, taken_now) = (Shared::clone(&told), Shared::clone(&taken));
+    let sink = FunctionSink::new(move |page| pages.borrow_mut().push(page));
+    let held = Shared::clone(&told);
+    // Ready while fewer than ten pages came since it was last emptied.
+    let ready = move || held.borrow().len() < taken_now.get() + 10;
+    crawler.core.output.set_sink(sink.ready_when(ready));
+    for n in 0..5000 {
+        let url = format!("http://10.0.0.1/{n}");
+        crawler.submit(Request::get(url)).expect("a sound seed");
+    }
+    while crawler.turn(None) == Turn::GoesOn {
+        let came = told.borrow().len() - taken.get();
+        assert!(came < 10 + UNSENT_PER_RELEASE, "{came}");
+        taken.set(told.borrow().len());
+    }
+    assert_eq!(told.borrow().len(), 5001);
+}
+
+#[test]
+fn a_sitemap_that_is_a_gzip_file_is_read() {
+    let mut trip = Trip::new();
+    trip.config.frontier.sitemaps = true;
+    let robots = "Sitemap: http://10.0.0.1/map.xml.gz";
+    let map = "<urlset><url><loc>http://10.0.0.1/hidden</loc></url></urlset>";
+    let map = crate::wire::coding::gzip(map.as_bytes());
+    let head = |length| format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
+    trip.server("10.0.0.1:80", |server| {
+        server.page("/", "").page("/hidden", "");
+        server.reply("/robots.txt", head(robots.len()) + robots);
+        server.reply("/map.xml.gz", [head(map.len()).into_bytes(), map].concat());
+    });
+    trip.run(&["http://10.0.0.1/"]);
+    let world = trip.world.borrow();
+    assert!(world.paths("10.0.0.1:80").contains(&"/hidden"));
+}
+
+#[test]
+fn a_host_without_an_address_is_tried_again_for_a_later_link() {
+    let mut trip = Trip::new();
+    trip.config.frontier.follow = Follow::All;
+    trip.config.frontier.robots_obey = false;
+    trip.server("10.0.0.1:80", |server| {
+        server.page(
+            "/",
+            "<a href=http://nowhere.invalid/1></a><a href=/next></a>",
+        );
+        server.page("/next", "<a href=http://nowhere.invalid/2></a>");
+    });
+    let (reason, pages) = trip.run(&["http://10.0.0.1/"]);
+    let nowhere = |page: &&Page| error(page).as_deref() == Some("dns.nxdomain");
+    assert_eq!(
+        (reason, pages.iter().filter(nowhere).count()),
+        ("finished", 2)
+    );
+}
+/// Servers that do whatever comes to their mind.
+pub struct Moody {
+    hosts: u64,
+    connections: BTreeMap<ConnId, Vec<u8>>,
+    hits: u64,
+}
+
+impl Moody {
+    /// So many of them, from 10.0.0.0 on.
+    pub fn new(hosts: u64) -> Self {
+        Moody {
+            hosts,
+            connections: BTreeMap::new(),
+            hits: 0,
+        }
+    }
+}
+
+impl World for Moody {
+    fn connect(&mut self, conn: ConnId, _to: SocketAddr, net: &mut Net) -> Answer {
+        match net.rng().below(20) {
+            0 => return Answer::Refuse,
+            1 => return Answer::Unreachable,
+            2 => return Answer::Silence,
+            3 => net.end(conn, Duration::ZERO),
+            4 => net.reset(conn, Duration::ZERO),
+            5 => net.reply(conn, Duration::ZERO, b"220 mail at your service\r\n"),
+            6 => net.end(conn, Duration::from_millis(400)),
+            _ => {}
+        }
+        self.connections.insert(conn, Vec::new());
+        Answer::Accept
+    }
+
+    fn bytes(&mut self, conn: ConnId, bytes: &[u8], net: &mut Net) {
+        let Some(unread) = self.connections.get_mut(&conn) else {
+            return;
+        };
+        unread.extend_from_slice(bytes);
+        while unread.windows(4).any(|w| w == b"\r\n\r\n") {
+            unread.clear();
+            self.hits += 1;
+            let think = Duration::from_millis(net.rng().below(2000));
+            let host = net.rng().below(self.hosts);
+            let n = net.rng().below(40);
+            let to = format!("http://10.0.0.{host}/{n}");
+            let page = |body: &str| {
+                let length = body.len();
+                format!(
+                    "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {length}\r\n\r\n{body}"
+                )
+            };
+            let empty = |status: &str| format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n");
+            let reply = match net.rng().below(24) {
+                0 => empty("500 Oh") + "\r\n",
+                1 => empty("429 Slow") + "\r\n",
+                2 => empty("301 There") + &format!("location: {to}\r\n\r\n"),
+                3 => empty("302 There") + "location: /robots.txt\r\n\r\n",
+                4 => {
+                    empty("302 There")
+                        + &format!("location: http://10.0.0.{host}/robots.txt\r\n\r\n")
+                }
+                5 => page("User-agent: *\nDisallow: /1\nCrawl-delay: 3\n"),
+                6 => "HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\nshort".to_owned(),
+                7 => "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n".to_owned(),
+                8 => "no HTTP at all\r\n\r\n".to_owned(),
+                9 => page(&"x".repeat(30_000)),
+                10 => "HTTP/1.1 204 None\r\n\r\n".to_owned(),
+                11 => page("twice") + &page("twice"),
+                12 => empty("302 There") + "location: http://127.0.0.1/\r\n\r\n",
+                13 => "HTTP/1.1 200 OK\r\n\r\nuntil the end".to_owned(),
+                14 => String::new(),
+                _ => page(&format!("<a href={to}>one</a><a href=/{n}/next>two</a>")),
+            };
+            net.reply(conn, think, reply.as_bytes());
+            match net.rng().below(8) {
+                0 => net.end(conn, think),
+                1 => net.reset(conn, think),
+                2 => net.end(conn, think + Duration::from_secs(1)),
+                _ => {}
+            }
+        }
+    }
+
+    fn closed(&mut self, conn: ConnId, _how: Close, _net: &mut Net) {
+        self.connections.remove(&conn);
+    }
+}
+
+/// When each timer is due.
+fn deadlines(crawler: &Crawler<Sim>) -> Vec<(Timer, Option<Instant>)> {
+    let due = |timer: Timer| (timer, crawler.core.deadline_of(timer));
+    Timer::ALL.map(due).to_vec()
+}
+
+/// After a turn that began with these deadlines, at `began`: it waited beyond none of them, and each timer
+/// that was due has fired, or a further turn follows at once.
+fn check_deadlines(crawler: &Crawler<Sim>, before: &[(Timer, Option<Instant>)], began: Instant) {
+    let core = &crawler.core;
+    for ((timer, was), (_, is)) in before.iter().zip(deadlines(crawler)) {
+        if let Some(at) = was {
+            let latest = began.max(*at);
+            assert!(core.now <= latest, "{timer:?} was overslept");
+        }
+        let is_due = was.is_some_and(|at| at <= core.now);
+        if is_due && *timer != Timer::Again && !core.unfinished {
+            assert_ne!(is, *was, "{timer:?} was due and did not fire");
+        }
+    }
+}
+
+#[test]
+fn a_crawl_through_moody_servers_ends_and_leaves_nothing_behind() {
+    for seed in 0..25 {
+        let mut rng = Rng::from_seed(seed);
+        let mut trip = Trip::new();
+        let config = &mut trip.config;
+        config.throttle.default.concurrency = 1 + rng.below(4) as u32;
+        config.throttle.default.delay = Duration::from_millis(rng.below(3) * 300);
+        config.throttle.concurrent_requests = 1 + rng.below(30) as usize;
+        config.throttle.concurrent_requests_per_ip = rng.below(3) as u32;
+        config.frontier.pages_per_host_max = rng.below(2) as u32 * 15;
+        config.frontier.pages_max = rng.below(4) / 3 * 20;
+        config.frontier.sitemaps = true;
+        let mut others = Rng::from_seed(seed + 1000);
+        config.frontier.robots_memory = 1 + others.below(3) * 300;
+        config.frontier.sitemap_depth_limit = others.below(3) as u32;
+        config.frontier.sitemaps_per_host_max = others.below(3) as u32 * 2;
+        config.fetch.body_max = 40_000;
+        config.buffered_bodies_max = 40_000;
+        trip.io.sockets_max = 4 + rng.below(30) as usize;
+        trip.io.read_budget = 2000;
+        let mut stops = rng.chance(0.2);
+        let world = Box::new(Moody::new(8));
+        let io = Sim::with(seed, trip.io.clone(), Faults::default(), world);
+        let told: Shared<Vec<Page>> = Shared::default();
+        let pages = Shared::clone(&told);
+        let sink = FunctionSink::new(move |page| pages.borrow_mut().push(page));
+        let config = trip.config.clone().finish().expect("a sound config");
+        let names = resolver::Settings {
+            servers: vec!["10.0.0.53:53".parse().expect("an address")],
+            ..resolver::Settings::default()
+        };
+        let mut crawler = Crawler::on(io, config, names, Parts::new(sink)).expect("a crawler");
+        if seed % 2 == 1 {
+            crawler.delay_admission(seed);
+        }
+        for n in 0..60 {
+            let mut request = Request::get(format!("http://10.0.0.{}/{n}", n % 9));
+            if rng.chance(0.2) {
+                request = Request::get(format!("http://nowhere{}.test/{n}", n % 3));
+            }
+            if rng.chance(0.2) {
+                let names = ["one", "two", "three"].map(str::to_owned);
+                request.scopes = Some(names[..1 + rng.below(3) as usize].to_vec());
+            }
+            crawler.submit(request).expect("a sound seed");
+        }
+        let stopper = crawler.stopper();
+        let mut turns = 0;
+        let reason = loop {
+            let (before, began) = (deadlines(&crawler), crawler.core.io().now());
+            if let Turn::Over(reason) = crawler.turn(None) {
+                break reason;
+            }
+            check_deadlines(&crawler, &before, began);
+            if stops && crawler.elapsed() > Duration::from_secs(5) {
+                stopper.stop();
+                stops = false;
+            }
+            let hours = crawler.elapsed().as_secs() / 3600;
+            turns += 1;
+            assert!(
+                turns < 300_000,
+                "{seed}: it spins: {:?}",
+                crawler.progress()
+            );
+            assert!(hours < 24, "{seed}: no end: {:?}", crawler.progress());
+        };
+        let mut ids: Vec<u64> = told.borrow().iter().map(|page| page.id).collect();
+        ids.sort_unstable();
+        assert!(
+            ids.windows(2).all(|two| two[0] < two[1]),
+            "{seed}: told twice"
+        );
+        let whole = reason == "finished";
+        let core = &crawler.core;
+        assert!(core.flights.is_empty(), "{seed}: flights");
+        assert_eq!(core.throttle.in_flight(), 0, "{seed}: tickets");
+        let counted = core
+            .network
+            .sockets()
+            .iter()
+            .filter_map(|(_, socket)| match socket {
+                Socket::Http(http) => Some(http.counted),
+                Socket::Dns(_) | Socket::Probe(_) | Socket::Parting => None,
+            });
+        let counted: Vec<usize> = counted.collect();
+        assert_eq!(
+            counted.len(),
+            core.network.idle_len(),
+            "{seed}: connections"
+        );
+        assert_eq!(
+            core.network.buffered(),
+            counted.iter().sum::<usize>(),
+            "{seed}: buffered"
+        );
+        if whole {
+            assert_eq!(core.frontier.queued(), 0, "{seed}: queued");
+            assert_eq!(core.frontier.lanes_open(), 0, "{seed}: lanes");
+            assert!(core.network.names().lookups().is_empty(), "{seed}: lookups");
+            let told = told.borrow();
+            let seeds = told.iter().filter(|page| page.parent.is_none());
+            assert_eq!(seeds.count(), 60, "{seed}: seeds");
+        } else {
+            let pending = crawler.take_pending().count();
+            assert!(
+                pending > 0 || reason != "shutdown",
+                "{seed}: nothing pending"
+            );
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Crawls in virtual time in which making a connection takes longer than the gap, while something
+//! keeps requests from being released: the work stays in step with what is sent.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::base::rng::Rng;
+use crate::crawl::config::Config;
+use crate::crawl::core::tests::trial::{Told, crawl_under};
+use crate::crawl::{Crawler, Handle, Turn};
+use crate::frontier::request::Request;
+use crate::io::sim::{Answer, ConnId, Faults, Net, Origins, Sim, World};
+use crate::io::{Io, Settings};
+
+const HOSTS: u32 = 2;
+const PAGES: u32 = 60;
+const DELAY: Duration = Duration::from_millis(100);
+/// Longer than any of these crawls may take.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Servers that are sometimes near and sometimes far, so that some requests are ready before their
+/// gap is over. Each reply is the last on its connection.
+struct NearAndFar(Origins);
+
+impl World for NearAndFar {
+    fn distance(&mut self, _to: SocketAddr, rng: &mut Rng) -> Duration {
+        Duration::from_millis(50 + rng.below(500))
+    }
+
+    fn connect(&mut self, conn: ConnId, to: SocketAddr, net: &mut Net) -> Answer {
+        self.0.connect(conn, to, net)
+    }
+
+    fn bytes(&mut self, conn: ConnId, bytes: &[u8], net: &mut Net) {
+        self.0.bytes(conn, bytes, net);
+    }
+}
+
+/// What keeps requests from being released, and when it does not.
+struct Way {
+    name: &'static str,
+    settings: fn(&mut Config, &mut Settings),
+    /// Sockets that the machine has.
+    sockets: usize,
+    stop: fn(&Handle, &Told),
+    resume: fn(&Handle, &Told),
+}
+
+const UNHINDERED: Way = Way {
+    name: "nothing",
+    settings: |_, _| (),
+    sockets: usize::MAX,
+    stop: |_, _| (),
+    resume: |_, _| (),
+};
+
+const WAYS: [Way; 5] = [
+    Way {
+        name: "a full cap",
+        settings: |config, _| config.throttle.concurrent_requests = 8,
+        ..UNHINDERED
+    },
+    Way {
+        name: "pauses",
+        stop: |handle, _| handle.pause(),
+        resume: |handle, _| handle.resume(),
+        ..UNHINDERED
+    },
+    Way {
+        name: "a full sink",
+        stop: |_, told| told.room.set(Some(0)),
+        resume: |_, told| told.room.set(None),
+        ..UNHINDERED
+    },
+    Way {
+        name: "SOCKETS_MAX",
+        settings: |_, settings| settings.sockets_max = 10,
+        ..UNHINDERED
+    },
+    Way {
+        name: "refused sockets",
+        sockets: 10,
+        ..UNHINDERED
+    },
+];
+
+fn crawl(way: &Way) -> (Crawler<Sim>, Handle, Told) {
+    let mut origins = Origins::default();
+    for host in 1..=HOSTS {
+        for page in 0..PAGES {
+            let at = format!("10.0.0.{host}:80").parse().expect("an address");
+            let think = Duration::from_millis(500);
+            let reply = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 1\r\n\r\n!";
+            origins.reply(at, &format!("/{page}"), think, reply);
+        }
+    }
+    let faults = Faults {
+        sockets_max: way.sockets,
+        ..Faults::default()
+    };
+    let world = NearAndFar(origins);
+    let (mut crawler, told) = crawl_under(faults, None, world, 1, |config, settings| {
+        config.throttle.default.delay = DELAY;
+        config.throttle.default.concurrency = 8;
+        (way.settings)(config, settings);
+    });
+    for page in 0..PAGES {
+        for host in 1..=HOSTS {
+            let url = format!("http://10.0.0.{host}/{page}");
+            crawler.submit(Request::get(url)).expect("a seed");
+        }
+    }
+    let handle = crawler.handle();
+    (crawler, handle, told)
+}
+
+/// Takes turns for so long, or until the crawl is over: how many, and whether it is.
+fn run_for(crawler: &mut Crawler<Sim>, span: Duration) -> (u64, bool) {
+    let until = crawler.io().now() + span;
+    let mut turns = 0;
+    while crawler.io().now() < until {
+        let left = until.saturating_since(crawler.io().now());
+        turns += 1;
+        if let Turn::Over(reason) = crawler.turn(Some(left)) {
+            assert_eq!(reason, "finished");
+            return (turns, true);
+        }
+        assert!(turns < 100_000, "virtual time does not advance");
+    }
+    (turns, false)
+}
+
+/// Crawls to the end, stopping now and then, so that it begins at many moments of a set-up; how many
+/// turns it took.
+fn finish(way: &Way, crawler: &mut Crawler<Sim>, handle: Handle, told: &Told) -> u64 {
+    let mut turns = 0;
+    // The crawl ends once nobody can submit any more.
+    let mut handle = Some(handle);
+    loop {
+        assert!(crawler.elapsed() < PATIENCE, "{}: no end", way.name);
+        for (change, span) in [(way.stop, 770), (way.resume, 410)] {
+            if let Some(handle) = &handle {
+                change(handle, told);
+            }
+            let (more, is_over) = run_for(crawler, Duration::from_millis(span));
+            turns += more;
+            if is_over {
+                return turns;
+            }
+        }
+        handle = handle.filter(|_| told.pages.borrow().len() < (HOSTS * PAGES) as usize);
+    }
+}
+
+#[test]
+fn no_scope_is_busy_while_nothing_may_be_released_and_set_up_takes_longer_than_the_gap() {
+    for way in &WAYS {
+        let (mut crawler, handle, told) = crawl(way);
+        let turns = finish(way, &mut crawler, handle, &told);
+        let pages = told.pages.borrow();
+        let fetched = pages.iter().filter(|page| page.status == Some(200)).count() as u64;
+        assert_eq!(fetched, u64::from(HOSTS * PAGES), "{}", way.name);
+        let scopes_checked = crawler.core.throttle.scopes_checked();
+        assert!(
+            scopes_checked < 10 * fetched,
+            "{}: {scopes_checked} checks",
+            way.name
+        );
+        assert!(turns < 40 * fetched, "{}: {turns} turns", way.name);
+    }
+}

@@ -1,0 +1,249 @@
+//! Crawls in virtual time on a disk that fills, and is emptied again or not.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::base::shared::Shared;
+use crate::base::time::Instant;
+use crate::crawl::config::Config;
+use crate::crawl::core::tests::log::{heard, listen};
+use crate::crawl::core::tests::trial::{calm, get};
+use crate::crawl::{Crawler, Parts, Turn};
+use crate::fetch::resolver;
+use crate::io::sim::{Faults, FullDisk, Origins, Sim};
+use crate::io::{Io, Settings, gunzip};
+use crate::sink::files::{FileSink, FileSinkOptions, WarcOptions};
+use crate::throttle::settings::Jitter;
+
+const PAGES: u32 = 100;
+const FULL_FROM: Duration = Duration::from_millis(2500);
+const FULL_UNTIL: Duration = Duration::from_secs(60);
+
+/// A crawl of a hundred pages, one each 100 ms, whose disk has no room below this path for so long.
+fn crawl(below: &str, until: Duration) -> (Crawler<Sim>, Shared<Origins>) {
+    crawl_with(below, until, Duration::from_millis(10), Config::default())
+}
+
+/// The same of pages that take so long, with further settings.
+fn crawl_with(
+    below: &str,
+    until: Duration,
+    think: Duration,
+    mut config: Config,
+) -> (Crawler<Sim>, Shared<Origins>) {
+    let world = calm(think);
+    for (name, value) in [
+        ("AUTOTHROTTLE_ENABLED", serde_json::json!(true)),
+        ("AUTOTHROTTLE_START_DELAY", serde_json::json!(0.1)),
+        ("AUTOTHROTTLE_MAX_DELAY", serde_json::json!(0.1)),
+    ] {
+        config = config.with(name, value).expect("a setting");
+    }
+    config.throttle.default.delay = Duration::from_millis(100);
+    config.throttle.default.delay_per_slot = Duration::ZERO;
+    config.throttle.default.jitter = Jitter::NONE;
+    config.throttle.debug = true;
+    config.frontier.robots_obey = false;
+    config.allow_net = vec!["10.0.0.0/8".to_owned()];
+    config.random_seed = Some(1);
+    let faults = Faults {
+        disk_full: vec![FullDisk {
+            below: PathBuf::from(below),
+            from: FULL_FROM,
+            until,
+        }],
+        ..Faults::default()
+    };
+    let io = Sim::with(
+        1,
+        Settings::default(),
+        faults,
+        Box::new(Shared::clone(&world)),
+    );
+    let sink = FileSink::new(FileSinkOptions {
+        decisions: true,
+        warc: Some(WarcOptions::new("a.test", [7; 16])),
+        ..FileSinkOptions::new("out")
+    });
+    let parts = Parts {
+        stats_path: Some(PathBuf::from("out/stats.json")),
+        ..Parts::new(sink)
+    };
+    let config = config.finish().expect("a sound config");
+    let names = resolver::Settings::default();
+    let mut crawler = Crawler::on(io, config, names, parts).expect("a crawler");
+    for page in 0..PAGES {
+        crawler.submit(get(1, page)).expect("it is a URL");
+    }
+    (crawler, world)
+}
+
+fn run(crawler: &mut Crawler<Sim>) -> &'static str {
+    for _ in 0..100_000 {
+        if let Turn::Over(reason) = crawler.turn(None) {
+            return reason;
+        }
+    }
+    panic!("the crawl does not end: {:?}", crawler.progress());
+}
+
+fn lines(crawler: &Crawler<Sim>) -> Vec<Value> {
+    let files = crawler.io().files();
+    let text = &files[Path::new("out/results.jsonl")];
+    let text = std::str::from_utf8(text).expect("lines are text");
+    assert!(
+        text.is_empty() || text.ends_with('\n'),
+        "the last line is whole"
+    );
+    let lines = text.lines().map(serde_json::from_str::<Value>);
+    lines.map(|line| line.expect("each line is JSON")).collect()
+}
+
+/// Each page has one line, and its record lies where that says.
+fn check_whole(crawler: &Crawler<Sim>) {
+    let files = crawler.io().files();
+    let mut pages = BTreeMap::new();
+    for line in lines(crawler) {
+        let url = line["url"].as_str().expect("a URL").to_owned();
+        let place = &line["warc"];
+        let path = format!("out/{}", place["file"].as_str().expect("a file"));
+        let number = |key: &str| place[key].as_u64().expect("a number") as usize;
+        let warc = &files[Path::new(&path)];
+        let record = gunzip(&warc[number("offset")..][..number("length")]);
+        let record = String::from_utf8(record).expect("text");
+        assert!(
+            record.contains(&format!("WARC-Target-URI: {url}\r\n")),
+            "{record}"
+        );
+        assert!(record.contains("WARC-Type: response"), "{record}");
+        assert_eq!(pages.insert(url, line), None, "a line is there twice");
+    }
+    assert_eq!(pages.len(), PAGES as usize);
+}
+
+#[test]
+fn a_full_disk_pauses_the_crawl_is_reported_once_and_costs_nothing() {
+    for below in [
+        "out",
+        "out/warc",
+        "out/results.jsonl",
+        "out/stats.json",
+        "out/throttle.jsonl",
+    ] {
+        listen();
+        let (mut crawler, world) = crawl(below, FULL_UNTIL);
+        assert_eq!(run(&mut crawler), "finished", "{below}");
+        let told = heard();
+        assert_eq!(told.len(), 1, "{below}: {told:?}");
+        assert!(told[0].contains("no room on the disk: cannot "), "{told:?}");
+        assert!(told[0].contains(below), "{told:?}");
+        check_whole(&crawler);
+        // It was found out within the seconds in which such a file is written.
+        let found_out = FULL_FROM + Duration::from_secs(4);
+        let hits = world.borrow();
+        let sent = hits
+            .hits()
+            .iter()
+            .map(|hit| hit.at.saturating_since(Instant::START));
+        let paused = sent.filter(|at| (found_out..FULL_UNTIL).contains(at));
+        assert_eq!(paused.count(), 0, "{below}");
+        let stats = &crawler.io().files()[Path::new("out/stats.json")];
+        let stats: Value = serde_json::from_slice(stats).expect("JSON");
+        assert_eq!(stats["finish_reason"], "finished");
+        assert_eq!(stats["disk_pauses"], 1);
+        let paused = stats["disk_paused"].as_f64().expect("a number");
+        assert!((53.0..59.0).contains(&paused), "{below}: {paused}");
+    }
+}
+
+#[test]
+fn a_crawl_that_waits_for_room_sleeps() {
+    let (mut crawler, _) = crawl("out", FULL_UNTIL);
+    let mut turns = 0;
+    while crawler.io().now().saturating_since(Instant::START) < FULL_UNTIL {
+        assert_eq!(crawler.turn(None), Turn::GoesOn);
+        turns += 1;
+    }
+    assert!(turns < 1000, "{turns} turns in a minute");
+}
+
+#[test]
+fn a_stop_while_the_disk_is_full_waits_for_its_grace_and_then_saves_what_it_can() {
+    for (below, grace) in [("out/warc", 10), ("out", 10), ("out/warc", 0)] {
+        let (mut crawler, _) = crawl(below, Duration::from_secs(3600));
+        let stopper = crawler.stopper();
+        let at = |crawler: &Crawler<Sim>| crawler.elapsed().as_secs();
+        while at(&crawler) < 20 {
+            assert_eq!(crawler.turn(None), Turn::GoesOn);
+        }
+        stopper.shutdown(Duration::from_secs(grace));
+        assert_eq!(run(&mut crawler), "sink_failed");
+        let took = at(&crawler) - 20;
+        assert!((grace..grace + 4).contains(&took), "{took} s");
+        let error = crawler.write_error().expect("a result is lost");
+        assert_eq!(error.code(), "full");
+        if below == "out/warc" {
+            let stats = &crawler.io().files()[Path::new("out/stats.json")];
+            let stats: Value = serde_json::from_slice(stats).expect("JSON");
+            assert_eq!(stats["finish_reason"], "sink_failed");
+        }
+        let mut all: Vec<String> = crawler
+            .take_pending()
+            .map(|left| left.request.url)
+            .collect();
+        for line in lines(&crawler) {
+            if line["final"] == true && line["error"].is_null() {
+                all.push(line["url"].as_str().expect("a URL").to_owned());
+            }
+        }
+        all.sort();
+        let count = all.len();
+        all.dedup();
+        assert_eq!(
+            (count, all.len()),
+            (PAGES as usize, PAGES as usize),
+            "{below}"
+        );
+    }
+}
+
+#[test]
+fn a_stop_is_in_good_order_where_room_is_made_in_time() {
+    let (mut crawler, _) = crawl("out", Duration::from_secs(25));
+    let stopper = crawler.stopper();
+    while crawler.elapsed() < Duration::from_secs(20) {
+        assert_eq!(crawler.turn(None), Turn::GoesOn);
+    }
+    stopper.shutdown(Duration::from_secs(10));
+    assert_eq!(run(&mut crawler), "shutdown");
+    assert!(crawler.write_error().is_none());
+    let pending = crawler.take_pending().count();
+    assert_eq!(lines(&crawler).len() + pending, PAGES as usize);
+}
+
+#[test]
+fn stops_while_a_crawl_at_its_limit_waits_for_pages_need_no_third_for_the_disk() {
+    // The last pages are under way when the time is over, and end at 10 s or so.
+    let config = Config::default().with("CLOSESPIDER_TIMEOUT", 7);
+    let think = Duration::from_secs(5);
+    let forever = Duration::from_secs(3600);
+    let config = config.expect("a setting");
+    let (mut crawler, _) = crawl_with("out/warc", forever, think, config);
+    let stopper = crawler.stopper();
+    let mut turn_until = |millis| {
+        while crawler.elapsed() < Duration::from_millis(millis) {
+            assert_eq!(crawler.turn(None), Turn::GoesOn);
+        }
+        assert!(crawler.progress().in_flight > 0, "{millis}");
+    };
+    turn_until(7500);
+    stopper.stop();
+    turn_until(7600);
+    stopper.stop_now();
+    assert_eq!(run(&mut crawler), "sink_failed");
+    let took = crawler.elapsed();
+    assert!(took < Duration::from_secs(12), "{took:?}");
+}

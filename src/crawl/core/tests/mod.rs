@@ -1,0 +1,15 @@
+//! Whole crawls in virtual time.
+
+pub mod trial;
+mod log;
+mod busy_scopes;
+mod full_sinks;
+mod large_pages;
+mod late_admission;
+mod many_rules;
+mod full_disks;
+mod secrets;
+mod short_memory;
+mod short_timeouts;
+pub mod adversity;
+mod handshakes;

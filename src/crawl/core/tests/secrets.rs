@@ -1,0 +1,28 @@
+//! What the tables of a crawl hash under.
+
+use crate::crawl::config::Config;
+use crate::crawl::{Crawler, Parts};
+use crate::sink::function::FunctionSink;
+
+/// How the tables of scopes and of URLs of one more crawl on the kernel hash a text.
+fn hashes(seed: Option<u64>) -> (u64, u64) {
+    let mut config = Config::default();
+    config.random_seed = seed;
+    let parts = Parts::new(FunctionSink::new(|_| ()));
+    let crawler = Crawler::new(config, parts).expect("a crawler");
+    let text = "http://a.test/";
+    let core = &crawler.core;
+    let secrets = [core.throttle.secret(), core.frontier.secret()];
+    let [scopes, urls] = secrets.map(|secret| secret.keys().url(text).0);
+    (scopes, urls)
+}
+
+#[test]
+fn each_crawl_on_the_kernel_hashes_under_a_secret_of_its_own_in_all_its_tables() {
+    // A user may tell the seed to others; what strangers' names are hashed under stays unknown.
+    for seed in [None, Some(1)] {
+        let (one, other) = (hashes(seed), hashes(seed));
+        assert_eq!(one.0, one.1, "one secret for all tables");
+        assert_ne!(one.0, other.0, "another crawl has another");
+    }
+}

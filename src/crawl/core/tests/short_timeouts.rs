@@ -1,0 +1,84 @@
+//! Crawls in virtual time that give a connection little time.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::base::rng::Rng;
+use crate::crawl::Turn;
+use crate::crawl::core::tests::trial::{crawl, get};
+use crate::io::sim::{Answer, ConnId, Net, World};
+use crate::sink::page::Page;
+
+/// Hosts 100 ms away, which all answer alike.
+struct Far(Answer);
+
+impl World for Far {
+    fn distance(&mut self, _to: SocketAddr, _rng: &mut Rng) -> Duration {
+        Duration::from_millis(100)
+    }
+
+    fn connect(&mut self, _conn: ConnId, _to: SocketAddr, _net: &mut Net) -> Answer {
+        self.0
+    }
+
+    fn bytes(&mut self, conn: ConnId, _bytes: &[u8], net: &mut Net) {
+        let reply = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+        net.reply(conn, Duration::ZERO, reply);
+    }
+}
+
+#[test]
+fn a_requests_own_timeout_that_is_too_short_to_connect_counts_against_no_host() {
+    const HOSTS: u32 = 12;
+    let (mut crawler, _, told) = crawl(Far(Answer::Accept), 1, |config, _| {
+        config.frontier.retry_times = 1;
+    });
+    for host in 1..=HOSTS {
+        for page in 0..5 {
+            let request = get(host, page).timeout(Duration::from_millis(50));
+            crawler.submit(request).expect("a request");
+        }
+        crawler.submit(get(host, 5)).expect("a request");
+    }
+    while crawler.turn(Some(Duration::from_secs(3600))) == Turn::GoesOn {
+        let progress = crawler.progress();
+        assert_eq!((progress.hosts_held, progress.outages), (0, 0));
+    }
+    let pages = told.pages.borrow();
+    for page in pages.iter() {
+        let code = page.failure.as_ref().map(|failure| failure.code());
+        match page.url.ends_with("/5") {
+            true => assert_eq!((page.status, code), (Some(200), None)),
+            false => assert_eq!(code.as_deref(), Some("timeout.total")),
+        }
+    }
+    // Each was tried again, as RETRY_TIMES says.
+    assert_eq!(pages.len(), HOSTS as usize * (5 * 2 + 1));
+}
+
+#[test]
+fn a_silent_host_is_held_and_given_up_though_download_timeout_is_short() {
+    let (mut crawler, _, told) = crawl(Far(Answer::Silence), 1, |config, _| {
+        config.fetch.download_timeout = Duration::from_secs(5);
+        config.frontier.host_down_after = Duration::from_secs(60);
+    });
+    for page in 0..5 {
+        crawler.submit(get(1, page)).expect("a request");
+    }
+    let mut held = 0;
+    while crawler.turn(Some(Duration::from_secs(3600))) == Turn::GoesOn {
+        held = held.max(crawler.progress().hosts_held);
+    }
+    assert_eq!(held, 1);
+    let pages = told.pages.borrow();
+    let ends = |is_final, wanted: &str| {
+        let is_it = |page: &&Page| {
+            let failure = page.failure.as_ref().expect("nothing answers");
+            page.is_final == is_final && failure.code() == wanted
+        };
+        pages.iter().filter(is_it).count()
+    };
+    assert!(ends(false, "timeout.connect") >= 5, "each has a line");
+    assert_eq!(ends(true, "timeout.connect"), 1, "of the last attempt");
+    assert_eq!(ends(true, "host_down.gave_up"), 4);
+}

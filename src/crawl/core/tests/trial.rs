@@ -1,0 +1,216 @@
+//! Crawls in virtual time for the tests of feeding and steering.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::base::disk::DiskJob;
+use crate::base::rng::Rng;
+use crate::base::shared::Shared;
+use crate::crawl::config::Config;
+use crate::crawl::control::feed::Source;
+use crate::crawl::{Crawler, Handle, Parts, Stopper, Turn};
+use crate::fetch::resolver;
+use crate::frontier::request::Request;
+use crate::io::sim::web::Web;
+use crate::io::sim::{Faults, Origins, Sim, World};
+use crate::io::{Io, Settings};
+use crate::sink::later::LinksLater;
+use crate::sink::page::Page;
+use crate::sink::reply::{BodyMode, Reply};
+use crate::sink::{Sink, WriteError};
+use crate::throttle::settings::Jitter;
+
+/// What a test sees of a crawl's sink, and says to it.
+#[derive(Clone, Default)]
+pub struct Told {
+    pub pages: Shared<Vec<Page>>,
+    /// How many pages it takes before it is full; `None` for any number.
+    pub room: Shared<Option<usize>>,
+    pub fails: Shared<bool>,
+    /// Each page whose head came, held open, with its URL; where they are to be.
+    pub open: Shared<Option<Vec<(String, LinksLater)>>>,
+}
+
+struct Keeps {
+    told: Told,
+    failure: WriteError,
+}
+
+impl Sink for Keeps {
+    fn on_head(&mut self, reply: &Reply<'_>) -> BodyMode {
+        if let Some(open) = &mut *self.told.open.borrow_mut() {
+            open.push((reply.url.to_owned(), reply.links_later()));
+        }
+        BodyMode::Keep
+    }
+
+    fn put(&mut self, page: &mut Page, _disk: &mut Vec<DiskJob>) {
+        self.told.pages.borrow_mut().push(std::mem::take(page));
+    }
+
+    fn is_ready(&self) -> bool {
+        let room = self.told.room.get();
+        room.is_none_or(|room| self.told.pages.borrow().len() < room)
+    }
+
+    fn failure(&self) -> Option<&WriteError> {
+        self.told.fails.get().then_some(&self.failure)
+    }
+}
+
+impl Told {
+    /// How the page of a number says that it ended, if it is final: `200`, or `cancelled.asked`.
+    pub fn end(&self, id: u64) -> Option<String> {
+        let pages = self.pages.borrow();
+        let mut ends = pages.iter().filter(|page| page.root == id && page.is_final);
+        let end = ends.next()?;
+        assert!(ends.next().is_none(), "{id} has ended twice");
+        Some(match (&end.failure, end.status) {
+            (Some(failure), _) => format!("{}.{}", failure.kind.name(), failure.code),
+            (None, status) => status.unwrap_or(0).to_string(),
+        })
+    }
+}
+
+/// A crawler through a world, its handle, and what its sink is told.
+pub fn crawl(
+    world: impl World + 'static,
+    seed: u64,
+    edit: impl FnOnce(&mut Config, &mut Settings),
+) -> (Crawler<Sim>, Handle, Told) {
+    let (crawler, told) = crawl_from(None, world, seed, edit);
+    let handle = crawler.handle();
+    (crawler, handle, told)
+}
+
+/// The same that feeds itself from a source.
+pub fn crawl_from(
+    source: Option<Box<dyn Source>>,
+    world: impl World + 'static,
+    seed: u64,
+    edit: impl FnOnce(&mut Config, &mut Settings),
+) -> (Crawler<Sim>, Told) {
+    crawl_under(Faults::default(), source, world, seed, edit)
+}
+
+/// The same on such a network.
+pub fn crawl_under(
+    faults: Faults,
+    source: Option<Box<dyn Source>>,
+    world: impl World + 'static,
+    seed: u64,
+    edit: impl FnOnce(&mut Config, &mut Settings),
+) -> (Crawler<Sim>, Told) {
+    crawl_in(faults, source, Box::new(world), seed, edit)
+}
+
+/// The same through a web of one function.
+pub fn crawl_web(web: &Web, edit: impl FnOnce(&mut Config, &mut Settings)) -> (Crawler<Sim>, Told) {
+    crawl_in(Faults::default(), None, web.world(), 1, edit)
+}
+
+/// No delay and no robots.txt; the world's addresses may be asked.
+pub fn config(seed: u64) -> Config {
+    let mut config = Config::default();
+    config.throttle.default.delay = Duration::ZERO;
+    config.throttle.default.delay_per_slot = Duration::ZERO;
+    config.throttle.default.jitter = Jitter::NONE;
+    config.frontier.robots_obey = false;
+    config.allow_net = vec!["10.0.0.0/8".to_owned()];
+    config.random_seed = Some(seed);
+    config
+}
+
+fn crawl_in(
+    faults: Faults,
+    source: Option<Box<dyn Source>>,
+    world: Box<dyn World>,
+    seed: u64,
+    edit: impl FnOnce(&mut Config, &mut Settings),
+) -> (Crawler<Sim>, Told) {
+    let mut config = config(seed);
+    let mut settings = Settings::default();
+    edit(&mut config, &mut settings);
+    let io = Sim::with(seed, settings, faults, world);
+    let told = Told::default();
+    let sink = Keeps {
+        told: told.clone(),
+        failure: WriteError {
+            path: PathBuf::from("nowhere"),
+            cause: io::ErrorKind::StorageFull.into(),
+        },
+    };
+    let names = resolver::Settings {
+        servers: vec!["10.0.0.53:53".parse().expect("an address")],
+        ..resolver::Settings::default()
+    };
+    let config = config.finish().expect("a sound config");
+    let parts = Parts {
+        source,
+        ..Parts::new(sink)
+    };
+    let crawler = Crawler::on(io, config, names, parts).expect("a crawler");
+    (crawler, told)
+}
+
+/// Servers at 10.0.0.1 to 10.0.0.3, each with many pages, after so long a thought.
+pub fn calm(think: Duration) -> Shared<Origins> {
+    let mut origins = Origins::default();
+    for host in 1..=3 {
+        let at: SocketAddr = format!("10.0.0.{host}:80").parse().expect("an address");
+        for page in 0..300 {
+            let reply = b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n!";
+            origins.reply(at, &format!("/{page}"), think, reply);
+        }
+        let reply = b"HTTP/1.1 302 Found\r\nlocation: /1\r\ncontent-length: 0\r\n\r\n";
+        origins.reply(at, "/there", think, reply);
+    }
+    Shared::new(origins)
+}
+
+pub fn get(host: u32, page: u32) -> Request {
+    Request::get(format!("http://10.0.0.{host}/{page}"))
+}
+
+/// Goes on for so long.
+pub fn run_for(crawler: &mut Crawler<Sim>, span: Duration) -> usize {
+    let until = crawler.io().now() + span;
+    let mut turns = 0;
+    while crawler.io().now() < until {
+        let left = until.saturating_since(crawler.io().now());
+        assert_eq!(crawler.turn(Some(left)), Turn::GoesOn);
+        turns += 1;
+    }
+    turns
+}
+
+pub fn finish(crawler: &mut Crawler<Sim>) -> &'static str {
+    for _ in 0..300_000 {
+        if let Turn::Over(reason) = crawler.turn(Some(Duration::from_secs(3600))) {
+            return reason;
+        }
+    }
+    panic!("the crawl does not end: {:?}", crawler.progress());
+}
+
+impl Told {
+    /// The sink may have room for a few pages more, or for any number.
+    pub fn change_room(&self, rng: &mut Rng) {
+        let taken = self.pages.borrow().len();
+        self.room
+            .set(rng.chance(0.2).then_some(taken + rng.below(3) as usize));
+    }
+
+    /// Stops a crawl in one of four ways; by any other number not at all.
+    pub fn stop(&self, how: u64, stopper: &Stopper, rng: &mut Rng) {
+        match how {
+            0 => stopper.shutdown(Duration::from_millis(rng.below(2500))),
+            1 => stopper.stop_now(),
+            2 => stopper.stop(),
+            3 => self.fails.set(true),
+            _ => {}
+        }
+    }
+}

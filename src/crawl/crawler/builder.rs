@@ -1,0 +1,179 @@
+//! Builder of a crawler: its configuration, its sink, and the parts that an embedder replaces.
+
+use std::path::PathBuf;
+
+use serde_json::{Map, Value};
+
+use crate::crawl::config::Config;
+use crate::crawl::control::feed::Source;
+use crate::crawl::crawler::Crawler;
+use crate::crawl::set_up::{NamedManager, Parts, SetUpError};
+use crate::fetch::resolver;
+use crate::io::sim::web::Web;
+use crate::io::sim::{Faults, Sim};
+use crate::io::{Io, Kernel};
+use crate::sink::pull::{PAGES_MAX, Results};
+use crate::sink::{NullSink, Sink};
+use crate::throttle::map::ScopeMap;
+use crate::throttle::signal::{Classify, Feedback};
+use crate::throttle::strategy::Strategy;
+
+/// Builds a crawler from its parts. Parts that are not given have built-in defaults.
+///
+/// ```
+/// use argiope::{Config, Crawler, Page};
+///
+/// let config = Config::default().with("DOWNLOAD_DELAY", "250ms")?;
+/// let mut crawler = Crawler::builder(config)
+///     .sink(|page: Page| println!("{:?} {}", page.status, page.url))
+///     .build()?;
+/// assert_eq!(crawler.run(), "finished", "nothing was asked for");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a builder makes nothing until `build`"]
+pub struct Builder {
+    config: Config,
+    parts: Parts,
+}
+
+impl Builder {
+    /// A crawler under this configuration whose results are pulled.
+    pub(super) fn new(config: Config) -> Self {
+        let parts = Parts::new(NullSink);
+        Builder { config, parts }.results_max(PAGES_MAX)
+    }
+
+    /// Where results go: a sink, or a function that takes each [`Page`](crate::Page). Without one
+    /// they wait to be pulled, by [`Crawler::next_result`]; [`sink::NullSink`](crate::sink::NullSink)
+    /// drops them.
+    pub fn sink(mut self, sink: impl Sink + 'static) -> Self {
+        self.parts.sink = Box::new(sink);
+        self.parts.results = None;
+        self
+    }
+
+    /// Maximum number of results that wait to be pulled, at least 1; 256 by default. Replaces the
+    /// sink.
+    pub fn results_max(mut self, pages: usize) -> Self {
+        let results = Results::new(pages);
+        self.parts.sink = Box::new(results.clone());
+        self.parts.results = Some(results);
+        self
+    }
+
+    /// Sets a source of requests, polled while the crawl has room. Requests may be submitted as well.
+    pub fn source(mut self, source: impl Source + 'static) -> Self {
+        self.parts.source = Some(Box::new(source));
+        self
+    }
+
+    /// Which scopes a request is throttled under, where it does not say so itself. Takes the place of
+    /// `SCOPE_MAP`.
+    pub fn scope_map(mut self, scope_map: impl ScopeMap + 'static) -> Self {
+        self.parts.scope_map = Some(Box::new(scope_map));
+        self
+    }
+
+    /// Sets how an answer is interpreted for the pace.
+    pub fn classify(mut self, classify: impl Classify + 'static) -> Self {
+        self.parts.classify = Some(Box::new(classify));
+        self
+    }
+
+    /// What the pace of a scope does about answers: called with the name of each new scope.
+    /// Where it gives `None` the configuration decides.
+    pub fn strategy(
+        mut self,
+        maker: impl Fn(&str) -> Option<Box<dyn Strategy>> + Send + 'static,
+    ) -> Self {
+        self.parts.strategies.choose(Box::new(maker));
+        self
+    }
+
+    /// Registers a strategy under a name, for `manager` in a scope and `THROTTLING_SCOPE_MANAGER`.
+    /// It is made with the scope's name and what the configuration says to it; where that is wrong
+    /// the error says how, and the crawler is not built.
+    pub fn named_strategy(
+        mut self,
+        name: &str,
+        maker: impl Fn(&str, &Map<String, Value>) -> Result<Box<dyn Strategy>, String> + Send + 'static,
+    ) -> Self {
+        self.parts.strategies.register(name, Box::new(maker));
+        self
+    }
+
+    /// Registers a scope map and a reading of answers under a name, for `THROTTLING_MANAGER`.
+    pub fn named_manager(
+        mut self,
+        name: &str,
+        scope_map: impl ScopeMap + 'static,
+        classify: impl Classify + 'static,
+    ) -> Self {
+        let manager: NamedManager = (Box::new(scope_map), Box::new(classify));
+        self.parts.managers.insert(name.to_owned(), manager);
+        self
+    }
+
+    /// What is known of a scope before its first request: called with the name of each that comes
+    /// to be.
+    pub fn initial_feedback(
+        mut self,
+        known: impl Fn(&str) -> Option<Feedback> + Send + 'static,
+    ) -> Self {
+        self.parts.initial = Some(Box::new(known));
+        self
+    }
+
+    /// Keeps statistics in this file (`stats.json`), replaced every few seconds and at the end.
+    pub fn stats_path(mut self, path: impl Into<PathBuf>) -> Self {
+        self.parts.stats_path = Some(path.into());
+        self
+    }
+
+    /// Writes statistics only while this is true. It is asked before each writing, in the crawl's loop:
+    /// for a directory that may be deleted while the crawl runs
+    /// ([`DirectoryLock::is_held`](crate::sink::directory::DirectoryLock::is_held)).
+    pub fn stats_while(mut self, may: impl Fn() -> bool + Send + 'static) -> Self {
+        self.parts.stats_while = Some(Box::new(may));
+        self
+    }
+
+    /// The crawler, on the kernel interface that `IO` names. The configuration is checked once more.
+    pub fn build(self) -> Result<Crawler, SetUpError> {
+        Crawler::new(self.config, self.parts)
+    }
+
+    /// The crawler, in a simulated web and in virtual time: see [`sim`](crate::sim). Chance comes from
+    /// `seed`, also that of the crawl where `RANDOM_SEED` says nothing else. `IO` and name servers of
+    /// the configuration mean nothing here.
+    ///
+    /// # Errors
+    /// As [`Builder::build`], save those of the kernel.
+    pub fn build_in(self, web: &Web, seed: u64) -> Result<Crawler<Sim>, SetUpError> {
+        let mut config = self.config.finish()?;
+        config.random_seed.get_or_insert(seed);
+        let sim = Sim::with(seed, config.io.clone(), Faults::default(), web.world());
+        let resolver = resolver::Settings {
+            servers: vec![Web::name_server()],
+            ..resolver::Settings::default()
+        };
+        Crawler::on(sim, config, resolver, self.parts)
+    }
+
+    /// The crawler, on a back end of the caller's, resolving names as it says.
+    #[doc(hidden)]
+    pub fn build_on<I: Io>(
+        self,
+        io: I,
+        resolver: resolver::Settings,
+    ) -> Result<Crawler<I>, SetUpError> {
+        Crawler::on(io, self.config, resolver, self.parts)
+    }
+}
+
+impl Crawler<Kernel> {
+    /// Returns a builder of a crawler with this configuration.
+    pub fn builder(config: Config) -> Builder {
+        Builder::new(config)
+    }
+}

@@ -1,0 +1,256 @@
+//! The public crawler type.
+
+pub mod builder;
+mod found;
+mod pull;
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::time::Duration;
+
+use crate::base::secret::random;
+use crate::base::time::Instant;
+use crate::crawl::config::{Config, ConfigError};
+use crate::crawl::control::feed::SourceError;
+use crate::crawl::control::handle::{Handle, Stopper};
+use crate::crawl::control::pending::Pending;
+use crate::crawl::core::Core;
+use crate::crawl::pacing::{MOST, Pacing};
+use crate::crawl::set_up::{Parts, SetUpError};
+use crate::crawl::stats::{Progress, Stats};
+use crate::crawl::work::admission::AdmitError;
+use crate::fetch::resolver;
+use crate::frontier::request::Request;
+use crate::io::{Io, Kernel};
+use crate::sink::WriteError;
+use crate::throttle::settings::ScopePatch;
+use crate::throttle::signal::Feedback;
+
+/// A crawl: give it requests and a sink, and let it run.
+///
+/// It is `Send`: it may be made on one thread and run on another, or move between turns. Nothing in
+/// it is global: several may live in one process, on one thread even, each in its turn.
+pub struct Crawler<I: Io = Kernel> {
+    pub(super) core: Core<I>,
+}
+
+/// Result of one turn of the crawl.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// The crawl is not over: take another turn.
+    GoesOn,
+    /// It is over, for this reason: `finished`, `shutdown`, `closespider_pagecount`,
+    /// `closespider_timeout`, `closespider_errorcount`, `source_failed` or `sink_failed`.
+    Over(&'static str),
+}
+
+impl Crawler<Kernel> {
+    /// A crawler on the kernel interface that the configuration names.
+    #[doc(hidden)]
+    pub fn new(config: Config, mut parts: Parts) -> Result<Self, SetUpError> {
+        parts.entropy = Some(random());
+        let io = Kernel::open(config.back_end, config.io.clone())?;
+        let mut resolver = resolver::read_settings();
+        if !config.dns_servers.is_empty() {
+            resolver.servers.clone_from(&config.dns_servers);
+        }
+        Crawler::on(io, config, resolver, parts)
+    }
+
+    /// A descriptor for a host loop: readable when there is something to do. It carries every
+    /// deadline too, so waiting for it alone is enough: take a turn without patience, which leaves
+    /// it set for the next, wait until it is readable (in whatever way: level or edge), and again.
+    /// Only the first turn is taken without waiting.
+    ///
+    /// ```
+    /// use argiope::{Config, Crawler, Request, Turn};
+    /// use rustix::event::{PollFd, PollFlags, poll};
+    /// use std::time::Duration;
+    ///
+    /// let mut crawler = Crawler::builder(Config::default()).build()?;
+    /// while crawler.turn(Some(Duration::ZERO)) == Turn::GoesOn {
+    ///     poll(&mut [PollFd::new(&crawler, PollFlags::IN)], None)?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// What is called on the crawler itself between two turns (a submission, say) makes it readable.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.core.io().as_fd().expect("the kernel has descriptors")
+    }
+}
+
+/// See [`Crawler::as_fd`].
+impl AsFd for Crawler<Kernel> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        Crawler::as_fd(self)
+    }
+}
+
+/// See [`Crawler::as_fd`]. For loops that know descriptors by their numbers, as tokio's `AsyncFd`: it is
+/// the same one as long as the crawler lives, which is what `AsyncFd::register` has to be promised. A
+/// crawler is `Send` and not `Sync`: a task that may move between threads waits by `readable_mut`, and
+/// makes an `io::Error` of the error of `register`, which holds the crawler.
+impl AsRawFd for Crawler<Kernel> {
+    fn as_raw_fd(&self) -> RawFd {
+        Crawler::as_fd(self).as_raw_fd()
+    }
+}
+
+impl<I: Io> Crawler<I> {
+    /// A crawler on a back end of the caller's, resolving names as it says.
+    #[doc(hidden)]
+    pub fn on(
+        io: I,
+        config: Config,
+        resolver: resolver::Settings,
+        parts: Parts,
+    ) -> Result<Self, SetUpError> {
+        let core = Core::new(io, config, resolver, parts)?;
+        Ok(Crawler { core })
+    }
+
+    /// Submits a request from the crawl's own thread; gives the number of its first attempt at once. The
+    /// request ends with a final page of that number: also if a filter leaves it out or it was admitted
+    /// before (`filtered`).
+    ///
+    /// # Errors
+    /// It can never be sent, or the crawl is over.
+    pub fn submit(&mut self, request: Request) -> Result<u64, AdmitError> {
+        self.core.submit(&request)
+    }
+
+    /// Says something else of a scope from now on, in place of what the configuration said of it;
+    /// the next gap obeys. What the scope has learned stays learned. A patch that says nothing takes
+    /// back all that was said of the scope; any other is kept for as long as the crawl lasts, about
+    /// a kilobyte each.
+    ///
+    /// The name is one of `THROTTLING_SCOPES`: a host, a scope of your own, `*.example.com`, `ip/*`,
+    /// `domain/*`. `default` stands for every scope of which nothing else is said, and what such a
+    /// patch does not say stays as it is there. A single scope costs some microseconds; with a pattern
+    /// and with `default` all that is known of scopes is looked through, about a microsecond each.
+    ///
+    /// # Errors
+    /// By the rules of `THROTTLING_SCOPES`: no name of a scope; a concurrency of 0 or above 65535; a delay of a hundred
+    /// years or more; a quota or a rate that is no number above 0; a factor beyond its range.
+    ///
+    /// ```
+    /// use argiope::settings::ScopePatch;
+    /// use argiope::{Config, Crawler, Page};
+    /// use std::time::Duration;
+    ///
+    /// let mut crawler = Crawler::builder(Config::default()).sink(|_: Page| {}).build()?;
+    /// let slower = ScopePatch { delay: Some(Duration::from_secs(10)), ..ScopePatch::default() };
+    /// crawler.set_scope("example.com", slower)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_scope(&mut self, name: &str, patch: ScopePatch) -> Result<(), ConfigError> {
+        self.core.set_scope(name, patch)
+    }
+
+    /// Reports knowledge of a scope from another source than its answers: that it is exhausted, for how
+    /// long nothing may depart, what remains of its quota.
+    pub fn feedback(&mut self, feedback: &Feedback) {
+        self.core.feedback(feedback);
+    }
+
+    /// Returns a handle that submits requests from other threads. The crawl does not end while one lives.
+    pub fn handle(&self) -> Handle {
+        self.core.handle()
+    }
+
+    /// Returns a handle that stops the crawl from other threads.
+    pub fn stopper(&self) -> Stopper {
+        self.core.stopper()
+    }
+
+    /// Runs to the end; gives the reason for it. Where there is no sink its results are dropped, for
+    /// nobody could take them meanwhile.
+    pub fn run(&mut self) -> &'static str {
+        self.core.output().give_up_results();
+        loop {
+            if let Turn::Over(reason) = self.turn(None) {
+                return reason;
+            }
+        }
+    }
+
+    /// One turn: waits for news, at most for `patience` (for ever, if `None`), and does what there is
+    /// to do, as far as that takes a millisecond or so. Without any patience it does not wait, goes on
+    /// with what comes in that millisecond, and leaves the [descriptor](Crawler::as_fd) set for a
+    /// host's own wait.
+    ///
+    /// Turns may be taken by one thread after the other. What the kernel does by the thread (the
+    /// slack of timers, `TIMER_SLACK`; the account of waits for a processor; on io_uring, receiving)
+    /// belongs to whichever took the last turn. The thread before it keeps its timer slack, and may
+    /// see one wait of its own broken off (EINTR) when an io_uring leaves it.
+    pub fn turn(&mut self, patience: Option<Duration>) -> Turn {
+        if let Some(reason) = self.core.over() {
+            return Turn::Over(reason);
+        }
+        let until = patience.map(|patience| self.core.io().now() + patience);
+        if patience == Some(Duration::ZERO) {
+            self.core.turn_for_host();
+        } else {
+            self.core.turn(until);
+        }
+        self.core.over().map_or(Turn::GoesOn, Turn::Over)
+    }
+
+    /// What was measured so far.
+    pub fn stats(&self) -> &Stats {
+        self.core.output().stats()
+    }
+
+    /// How far the crawl has come.
+    pub fn progress(&self) -> Progress {
+        self.core.progress()
+    }
+
+    /// How the scopes were paced so far, and what is to be said of them. Looks at every scope that
+    /// there is an account of, some thousands at most.
+    pub fn pacing(&self) -> Pacing {
+        self.core.pacing(MOST)
+    }
+
+    /// The result that could not be written, after `sink_failed`.
+    pub fn write_error(&self) -> Option<&WriteError> {
+        self.core.output().failure()
+    }
+
+    /// Why the source gave no more, after `source_failed`.
+    pub fn source_error(&self) -> Option<&SourceError> {
+        self.core.source_error()
+    }
+
+    /// What was still to be fetched when the crawl ended early, in order of admission. Of what was
+    /// submitted by a [`Handle`], only what has had no final page; of what was submitted otherwise,
+    /// and of links, also what was cancelled on its way; before all of these, what the sink could not
+    /// write ([`Sink::take_unwritten`](crate::Sink::take_unwritten)). A [`Source`](crate::Source) has heard of its own, which are not
+    /// among them. What is not taken goes with the crawler.
+    pub fn take_pending(&mut self) -> impl Iterator<Item = Pending> + '_ {
+        self.core.take_pending()
+    }
+
+    /// Has half of all offers to the frontier answered late, by chance: for tests of crawls whose seen set
+    /// cannot answer at once.
+    #[doc(hidden)]
+    pub fn delay_admission(&mut self, seed: u64) {
+        self.core.delay_admission(seed);
+    }
+
+    /// The back end: for tests that look into a simulated one.
+    #[doc(hidden)]
+    pub fn io(&self) -> &I {
+        self.core.io()
+    }
+
+    /// The configuration it runs under.
+    pub fn config(&self) -> &Config {
+        self.core.config()
+    }
+
+    /// When the crawl began, and now, on its own clock.
+    pub fn elapsed(&self) -> Duration {
+        self.core.now().saturating_since(Instant::START)
+    }
+}

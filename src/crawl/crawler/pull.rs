@@ -1,0 +1,161 @@
+//! Results that the crawl's owner takes one by one.
+
+use std::time::Duration;
+
+use crate::crawl::crawler::{Crawler, Turn};
+use crate::io::Io;
+use crate::sink::page::Page;
+
+/// How long the crawl is left alone while its owner takes results that are there: others' requests
+/// are due meanwhile.
+const TURN_EVERY: Duration = Duration::from_millis(1);
+
+impl<I: Io> Crawler<I> {
+    /// The next result of a crawler that was built without a sink: drives the crawl until there is
+    /// one. `None` once the crawl is over and all have been taken; why it is over
+    /// [`Progress::finish_reason`](crate::Progress::finish_reason) tells.
+    ///
+    /// ```
+    /// use argiope::{Config, Crawler, Request};
+    ///
+    /// let config = Config::default().with("ALLOW_NET", "loopback")?;
+    /// # let config = config.with("HOST_DOWN_AFTER", "0")?;
+    /// let mut crawler = Crawler::builder(config).build()?;
+    /// crawler.submit(Request::get("http://127.0.0.1:9/"))?;
+    /// while let Some(page) = crawler.next_result() {
+    ///     println!("{:?} {}", page.status, page.url);
+    /// }
+    /// # assert_eq!(crawler.progress().finish_reason, Some("finished"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Every finished attempt is a result, in order of finishing: also those that are
+    /// [not final](Page::is_final), and each robots.txt ([`Page::kind`]). As many wait as
+    /// [`Builder::results_max`](crate::Builder::results_max) says, and at most 8 MiB of what they
+    /// carry; then the crawl sends nothing new and reads no more until one is taken, so that neither
+    /// costs memory. It does not end before the last is taken: what follows from that one may still
+    /// be submitted.
+    ///
+    /// Between two calls the crawl stands still. Requests that come due meanwhile leave late: whoever
+    /// takes more than a millisecond or so over a result hands it to another thread.
+    ///
+    /// In a crawler with a sink results go there: this one runs to its end, and gives none.
+    pub fn next_result(&mut self) -> Option<Page> {
+        loop {
+            if self.core.output().results_wait() {
+                if self.core.is_left_behind(TURN_EVERY) {
+                    self.turn(Some(Duration::ZERO));
+                }
+                return self.try_next_result();
+            }
+            if let Turn::Over(_) = self.turn(None) {
+                return self.try_next_result();
+            }
+        }
+    }
+
+    /// The next result if one waits: drives nothing. For whoever takes the turns, in a loop of their
+    /// own; what [`Crawler::next_result`] says holds here too.
+    ///
+    /// ```
+    /// use argiope::{Config, Crawler, Turn};
+    /// use rustix::event::{PollFd, PollFlags, poll};
+    /// use std::time::Duration;
+    ///
+    /// let mut crawler = Crawler::builder(Config::default()).build()?;
+    /// loop {
+    ///     let turn = crawler.turn(Some(Duration::ZERO));
+    ///     while let Some(page) = crawler.try_next_result() {
+    ///         println!("{:?} {}", page.status, page.url);
+    ///     }
+    ///     match turn {
+    ///         Turn::GoesOn => poll(&mut [PollFd::new(&crawler, PollFlags::IN)], None)?,
+    ///         Turn::Over(_) => break,
+    ///     };
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// The [descriptor](Crawler::as_fd) is readable while results wait, and a turn does not wait
+    /// for others; but whoever takes turns and no result is not pressed again and again. What is left
+    /// can still be taken after the last turn.
+    pub fn try_next_result(&mut self) -> Option<Page> {
+        self.core.take_result()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::crawl::config::Config;
+    use crate::fetch::resolver;
+    use crate::frontier::request::Request;
+    use crate::io::Settings;
+    use crate::io::sim::{Faults, Origins, Sim};
+    use crate::throttle::settings::Jitter;
+
+    /// A crawl of so many pages of one server, one at a time and as quick as it answers, 10 ms after
+    /// it was asked.
+    fn crawl(pages: u32, results_max: usize) -> Crawler<Sim> {
+        let mut config = Config::default();
+        config.throttle.default.delay = Duration::ZERO;
+        config.throttle.default.delay_per_slot = Duration::ZERO;
+        config.throttle.default.jitter = Jitter::NONE;
+        config.throttle.default.concurrency = 1;
+        config.frontier.robots_obey = false;
+        config.allow_net = vec!["10.0.0.0/8".to_owned()];
+        let at: SocketAddr = "10.0.0.1:80".parse().expect("an address");
+        let mut origins = Origins::default();
+        for page in 0..pages {
+            origins.page(at, &format!("/{page}"), "a page");
+        }
+        let io = Sim::with(1, Settings::default(), Faults::default(), Box::new(origins));
+        let mut crawler = Crawler::builder(config)
+            .results_max(results_max)
+            .build_on(io, resolver::Settings::default())
+            .expect("a crawler");
+        for page in 0..pages {
+            let request = Request::get(format!("http://10.0.0.1/{page}"));
+            crawler.submit(request).expect("it is a URL");
+        }
+        crawler
+    }
+
+    #[test]
+    fn a_short_queue_and_the_end_cost_no_time() {
+        let took = |results_max| {
+            let mut crawler = crawl(200, results_max);
+            let results = std::iter::from_fn(|| crawler.next_result());
+            assert_eq!(results.count(), 200);
+            crawler.elapsed()
+        };
+        let (short, long) = (took(1), took(256));
+        assert_eq!(short, long);
+    }
+
+    #[test]
+    fn a_turn_does_not_wait_while_a_result_does() {
+        let mut crawler = crawl(4, 4);
+        while crawler.stats().pages < 2 {
+            assert_eq!(crawler.turn(None), Turn::GoesOn);
+        }
+        // The third is on its way.
+        crawler.turn(Some(Duration::ZERO));
+        let before = crawler.io().now();
+        assert!(crawler.try_next_result().is_some());
+        assert_eq!(crawler.turn(None), Turn::GoesOn);
+        assert_eq!(crawler.io().now(), before);
+        assert!(crawler.try_next_result().is_some());
+        assert_eq!(crawler.turn(None), Turn::GoesOn);
+        assert!(crawler.io().now() > before, "there is none to be taken");
+        // Nor does it go round and round for an owner who never comes.
+        let mut turns = 0;
+        while crawler.elapsed() < Duration::from_secs(1) {
+            assert_eq!(crawler.turn(None), Turn::GoesOn);
+            turns += 1;
+            assert!(turns < 1000, "{:?}", crawler.progress());
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Attempts between their release and their end.
+
+use smallvec::SmallVec;
+
+use crate::base::ids::LaneId;
+use crate::base::slab::{Key, Slab};
+use crate::base::time::Instant;
+use crate::crawl::network::origins::Origin;
+use crate::fetch::exchange::Exchange;
+use crate::fetch::eyeballs::Race;
+use crate::frontier::job::Job;
+use crate::throttle::decision::Decision;
+use crate::throttle::engine::TicketId;
+use crate::throttle::signal::Signal;
+
+/// The attempts between their release and their end, by key and by ticket.
+#[derive(Default)]
+pub struct Flights {
+    slab: Slab<Flight>,
+    /// By the slot of their tickets.
+    of_ticket: Vec<Option<Key>>,
+}
+
+impl Flights {
+    /// An attempt was released.
+    pub fn insert(&mut self, flight: Flight) -> Key {
+        let slot = flight.ticket.slot();
+        let key = self.slab.insert(flight);
+        if self.of_ticket.len() <= slot {
+            self.of_ticket.resize(slot + 1, None);
+        }
+        self.of_ticket[slot] = Some(key);
+        key
+    }
+
+    /// The attempt of a key, if it has not ended.
+    pub fn get(&self, key: Key) -> Option<&Flight> {
+        self.slab.get(key)
+    }
+
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut Flight> {
+        self.slab.get_mut(key)
+    }
+
+    /// An attempt has ended; its ticket must not be given back before.
+    pub fn remove(&mut self, key: Key) -> Option<Flight> {
+        let flight = self.slab.remove(key)?;
+        self.of_ticket[flight.ticket.slot()] = None;
+        Some(flight)
+    }
+
+    /// The attempt that holds a ticket.
+    pub fn key_of_ticket(&self, ticket: TicketId) -> Option<Key> {
+        self.of_ticket.get(ticket.slot()).copied().flatten()
+    }
+
+    /// The key of a slot in use.
+    pub fn key_of(&self, slot: u32) -> Option<Key> {
+        self.slab.key_of(slot)
+    }
+
+    /// The keys of the attempts in the stages that `is_wanted` names.
+    pub fn keys_where(&self, is_wanted: impl Fn(&Stage) -> bool) -> Vec<Key> {
+        let wanted = |(_, flight): &(Key, &Flight)| is_wanted(&flight.stage);
+        self.slab
+            .iter()
+            .filter(wanted)
+            .map(|(key, _)| key)
+            .collect()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.slab.is_empty()
+    }
+}
+
+/// One attempt on its way.
+#[derive(Debug)]
+pub struct Flight {
+    pub job: Job,
+    pub lane: LaneId,
+    pub ticket: TicketId,
+    /// Where it goes.
+    pub origin: Origin,
+    pub released: Instant,
+    /// What its head said, once that is there.
+    pub signal: Option<Signal>,
+    /// What its head led to, until its body's size is known; empty where nobody wants to know.
+    pub decisions: Vec<Decision>,
+    /// The port to connect to.
+    pub port: u16,
+    pub stage: Stage,
+}
+
+/// What an attempt waits for.
+///
+/// ```text
+/// Connecting ──► Ready ──► Exchanging ──► (taken off at its end)
+///     ▲  (an idle connection skips it)        │
+///     └──── a reused connection died ◄────────┘
+/// ```
+#[derive(Debug)]
+pub enum Stage {
+    /// For one of these connections.
+    Connecting {
+        exchange: Box<Exchange>,
+        race: Race,
+        sockets: SmallVec<[Key; 2]>,
+    },
+    /// For the throttle to let it depart.
+    Ready {
+        exchange: Box<Exchange>,
+        socket: Key,
+        since: Instant,
+    },
+    /// For the reply.
+    Exchanging { socket: Key },
+    /// Between two of the others, within one call.
+    Moving,
+}

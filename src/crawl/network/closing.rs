@@ -1,0 +1,120 @@
+//! How connections are kept, closed, and let go of what they carried.
+
+use crate::base::slab::Key;
+use crate::base::time::Instant;
+use crate::crawl::network::Network;
+use crate::crawl::network::carrier::Carrier;
+use crate::crawl::network::origins::Origin;
+use crate::crawl::network::socket::{Socket, token_of};
+use crate::crawl::timer::SlotTimer;
+use crate::fetch::exchange::Exchange;
+use crate::io::{Close, Io};
+
+/// What a connection carried.
+pub struct Carried {
+    pub attempt: Key,
+    pub exchange: Box<Exchange>,
+    pub carrier: Carrier,
+    pub origin: Origin,
+}
+
+/// Closing gives the origin that a connection was of, which the caller lets go of. Only connections of
+/// pages have one.
+impl<I: Io> Network<I> {
+    /// Closes a connection of pages and forgets it.
+    pub fn close(&mut self, key: Key, how: Close) -> Option<Origin> {
+        self.pool.remove(key.slot);
+        self.deadlines.cancel(SlotTimer::Socket(key.slot));
+        let Some(Socket::Http(http)) = self.sockets.get_mut(key) else {
+            return None;
+        };
+        self.buffered -= http.counted;
+        let origin = http.origin;
+        self.scratch.clear();
+        if how == Close::Finish && http.connection.is_ready() {
+            http.connection.close();
+            let _ = http.connection.take_output(&mut self.scratch);
+        }
+        if self.scratch.is_empty() {
+            self.sockets.remove(key);
+            self.io.close(token_of(key), how);
+        } else {
+            // close_notify leaves with the turn's other sends; then the socket closes.
+            self.io.send(token_of(key), &self.scratch, false);
+            *self.sockets.get_mut(key).expect("it was just there") = Socket::Parting;
+            self.parting.push(key);
+        }
+        Some(origin)
+    }
+
+    /// Closes the sockets whose last bytes have left.
+    pub fn close_flushed(&mut self) {
+        for key in std::mem::take(&mut self.parting) {
+            self.sockets.remove(key);
+            self.io.close(token_of(key), Close::Finish);
+        }
+    }
+
+    /// Keeps a connection that is idle. Where too many are, another is closed for it.
+    pub fn keep(&mut self, key: Key, now: Instant) -> Option<Origin> {
+        let origin = self.http(key).origin;
+        let evicted = self.pool.put(origin.number(), key.slot, now)?;
+        self.close_idle(evicted)
+    }
+
+    /// Closes an idle connection of this origin; `None` where there is none.
+    pub fn close_idle_of(&mut self, origin: Origin) -> Option<Origin> {
+        let kept = self.pool.take(origin.number())?;
+        self.close_idle(kept)
+    }
+
+    /// Closes the connection that was idle for the longest; `None` where none is idle.
+    pub fn evict_idle(&mut self) -> Option<Origin> {
+        let kept = self.pool.evict()?;
+        self.close_idle(kept)
+    }
+
+    /// Closes a connection that has been idle for as long as the pool keeps one; `None` where there is none.
+    pub fn expire_idle(&mut self, now: Instant) -> Option<Origin> {
+        let kept = self.pool.expire(now)?;
+        self.close_idle(kept)
+    }
+
+    /// How many connections are idle.
+    pub fn idle_len(&self) -> usize {
+        self.pool.len()
+    }
+
+    /// When a connection may have been idle for too long.
+    pub fn idle_deadline(&self) -> Option<Instant> {
+        self.pool.deadline()
+    }
+
+    /// Closes the idle connection in this slot.
+    fn close_idle(&mut self, slot: u32) -> Option<Origin> {
+        let key = self.sockets.key_of(slot);
+        self.close(key.expect("an idle connection is open"), Close::Finish)
+    }
+
+    /// Takes what a connection carried: its exchange is over. It is read on.
+    pub fn end_exchange(&mut self, key: Key) -> Carried {
+        let carried = self.take_carried(key);
+        self.recount(key);
+        self.read_freely(key);
+        carried
+    }
+
+    /// Takes what a connection carried that is about to be closed.
+    pub fn take_carried(&mut self, key: Key) -> Carried {
+        let http = self.http_mut(key);
+        let attempt = http.flight.take().expect("a request is somebody's");
+        let carrier = Carrier::of(&http.connection);
+        let exchange = http.connection.take_exchange();
+        Carried {
+            attempt,
+            exchange: exchange.expect("an exchange that is over is there to be taken"),
+            carrier,
+            origin: http.origin,
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Which addresses may be connected to.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use smallvec::{SmallVec, smallvec};
+
+use crate::base::address;
+use crate::base::address::{Kind, Network};
+use crate::fetch::failure::{Failure, FailureKind};
+
+/// The addresses that may be asked: globally routable ones, and what was allowed beside them.
+#[derive(Debug)]
+pub struct Guard {
+    allowed: address::Guard,
+    excluded: Vec<Network>,
+}
+
+impl Guard {
+    pub fn new(allowed: address::Guard, excluded: Vec<Network>) -> Self {
+        Guard { allowed, excluded }
+    }
+
+    /// Whether `address` may be connected to; if not, how an attempt at it ends.
+    pub fn check(&self, address: IpAddr) -> Result<(), Failure> {
+        if self.excluded.iter().any(|net| net.contains(address)) {
+            return Err(Failure::new(
+                FailureKind::Filtered,
+                "excluded_address",
+                format!("{address} lies in a network of --exclude"),
+            ));
+        }
+        if !self.allowed.allows(address) {
+            let kind = Kind::of(address).name();
+            return Err(Failure::new(
+                FailureKind::BlockedAddress,
+                "not_global",
+                format!(
+                    "{address} is not globally routable ({kind}); --allow-net {address} allows it"
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The same of a host that a proxy looks up: what it finds is not seen from here, unless the name says
+    /// it. One address that may be asked is enough, as it is without a proxy.
+    pub fn check_host(&self, host: &str) -> Result<(), Failure> {
+        let known = known_addresses(host);
+        let mut verdicts = known.iter().map(|address| self.check(*address));
+        let first = verdicts.next().unwrap_or(Ok(()));
+        match first.is_err() && verdicts.any(|verdict| verdict.is_ok()) {
+            true => Ok(()),
+            false => first,
+        }
+    }
+}
+
+/// The addresses that a host has wherever it is asked for: itself where it is one, and this machine's own
+/// where it is one of the names of that (RFC 6761, section 6.3).
+fn known_addresses(host: &str) -> SmallVec<[IpAddr; 2]> {
+    let literal = host.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(address) = literal.parse() {
+        return smallvec![address];
+    }
+    let name = host.trim_end_matches('.');
+    let is_below = |domain: &str| {
+        let rest = name.len().checked_sub(domain.len());
+        let (rest, end) = match rest.and_then(|at| name.split_at_checked(at)) {
+            Some(parts) => parts,
+            None => return false,
+        };
+        end.eq_ignore_ascii_case(domain) && (rest.is_empty() || rest.ends_with('.'))
+    };
+    match LOCAL_NAMES.into_iter().any(is_below) {
+        true => smallvec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
+        false => SmallVec::new(),
+    }
+}
+
+/// Names of this machine: the reserved one, and those that common files of hosts give it.
+const LOCAL_NAMES: [&str; 6] = [
+    "localhost",
+    "localhost.localdomain",
+    "localhost4",
+    "localhost6",
+    "ip6-localhost",
+    "ip6-loopback",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::url::CrawlUrl;
+
+    #[test]
+    fn a_host_is_known_as_this_machine_in_every_form_that_names_it() {
+        let local = |url: &str| {
+            let url = CrawlUrl::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"));
+            let known = known_addresses(url.host_str());
+            !known.is_empty() && known.iter().all(|a| !crate::base::address::is_global(*a))
+        };
+        for url in [
+            "http://localhost/",
+            "http://LOCALHOST./",
+            "http://localhost:8080/",
+            "http://a.b.localhost/",
+            "http://a.localhost./",
+            "http://localhost.localdomain/",
+            "http://ip6-localhost/",
+            "http://127.0.0.1/",
+            "http://127.1/",
+            "http://2130706433/",
+            "http://0x7f.1/",
+            "http://0177.0.0.1/",
+            "http://127.0.0.1./",
+            "http://0/",
+            "http://%31%32%37.0.0.1/",
+            "http://[::1]/",
+            "http://[::ffff:127.0.0.1]/",
+            "http://[::ffff:7f00:1]/",
+            "http://[64:ff9b::7f00:1]/",
+            "http://[2002:7f00:1::]/",
+        ] {
+            assert!(local(url), "{url}");
+        }
+        for url in [
+            "http://localhost.example/",
+            "http://notlocalhost/",
+            "http://example.com/",
+            "http://8.8.8.8/",
+        ] {
+            assert!(!local(url), "{url}");
+        }
+    }
+}

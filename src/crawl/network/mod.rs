@@ -1,0 +1,301 @@
+//! Connections: what is sent and read on them, their deadlines, which are kept while idle, which addresses
+//! they may lead to, and what our machine has room for.
+//!
+//! It knows attempts by their keys alone, and nothing of queues, paces and results: what happens on a
+//! connection is returned, and the crawl decides what that means.
+
+pub mod carrier;
+pub mod faults;
+pub mod guard;
+pub mod lookups;
+pub mod names;
+pub mod origins;
+pub mod pieces;
+pub mod ports;
+pub mod room;
+pub mod socket;
+mod closing;
+mod opening;
+mod reading;
+mod resolving;
+mod sending;
+
+pub use closing::Carried;
+pub use opening::Connected;
+pub use reading::{Resumed, SocketEvent};
+pub use resolving::Resolved;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::base::disk::DiskJob;
+use crate::base::secret::Secret;
+use crate::base::slab::Key;
+use crate::base::time::Instant;
+use crate::crawl::config::Config;
+use crate::crawl::network::names::Names;
+use crate::crawl::network::origins::{Origin, Ways};
+use crate::crawl::network::pieces::Pieces;
+use crate::crawl::network::ports::Ports;
+use crate::crawl::network::room::Room;
+use crate::crawl::network::socket::{HttpSocket, Sockets, key_of};
+use crate::crawl::timer::{Deadlines, SlotTimer};
+use crate::fetch::pool::Pool;
+use crate::fetch::tls::TlsConfig;
+use crate::io::{Chunk, Event, Io};
+
+/// The connections of a crawl, on a back end.
+pub struct Network<I: Io> {
+    io: I,
+    config: Arc<Config>,
+    tls: TlsConfig,
+    names: Names,
+    sockets: Sockets,
+    /// Idle connections.
+    pool: Pool,
+    /// Where connections through proxies lead.
+    ways: Ways,
+    /// Where our machine has no local port left.
+    ports: Ports,
+    /// Requests that our machine has room for.
+    room: Room,
+    /// Those of connections and of attempts.
+    deadlines: Deadlines,
+    /// Connections that are ready for the request they were made for, and have more to send.
+    secured: Vec<Key>,
+    /// Sockets that close once what was queued for them has left.
+    parting: Vec<Key>,
+    /// Sockets whose reading is stopped, in the order of stopping.
+    paused: VecDeque<Key>,
+    /// The one that reads on though there is no room.
+    favoured: Option<Key>,
+    /// Bytes of all bodies that are buffered.
+    buffered: usize,
+    /// Bodies that the sink takes while they come.
+    pieces: Pieces,
+    /// Memory for what a connection has to send.
+    scratch: Vec<u8>,
+    /// What the last wait reported.
+    events: Vec<Event>,
+    /// So many of these events were looked at for sends.
+    events_seen: usize,
+    /// The same of those that the next wait reports.
+    queued_seen: usize,
+}
+
+impl<I: Io> Network<I> {
+    /// No connection yet.
+    pub fn new(
+        io: I,
+        config: Arc<Config>,
+        tls: TlsConfig,
+        names: Names,
+        room: Room,
+        secret: &Secret,
+        now: Instant,
+    ) -> Self {
+        Network {
+            tls,
+            names,
+            sockets: Sockets::default(),
+            pool: Pool::new(
+                config.fetch.keepalive_max,
+                config.fetch.keepalive_timeout,
+                secret,
+            ),
+            ways: Ways::new(secret),
+            ports: Ports::new(secret),
+            room,
+            deadlines: Deadlines::new(now),
+            secured: Vec::new(),
+            parting: Vec::new(),
+            paused: VecDeque::new(),
+            favoured: None,
+            buffered: 0,
+            pieces: Pieces::new(io.waker()),
+            scratch: Vec::new(),
+            events: Vec::new(),
+            events_seen: 0,
+            queued_seen: 0,
+            config,
+            io,
+        }
+    }
+
+    /// The back end.
+    pub fn io(&self) -> &I {
+        &self.io
+    }
+
+    /// Names and what is known of them.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// The same, mutable.
+    pub fn names_mut(&mut self) -> &mut Names {
+        &mut self.names
+    }
+
+    /// A connection that is known to be for pages.
+    pub fn http(&self, key: Key) -> &HttpSocket {
+        let http = self.sockets.http(key);
+        http.expect("a connection of pages is named")
+    }
+
+    /// The connection of pages of a key; `None` where there is none, or it is none.
+    pub fn http_of(&self, key: Key) -> Option<&HttpSocket> {
+        self.sockets.http(key)
+    }
+
+    /// The same of one that is known to be for pages, mutable.
+    fn http_mut(&mut self, key: Key) -> &mut HttpSocket {
+        let http = self.sockets.http_mut(key);
+        http.expect("a connection of pages is named")
+    }
+
+    /// Whether there is no socket.
+    pub fn is_empty(&self) -> bool {
+        self.sockets.is_empty()
+    }
+
+    /// Where connections lead that go there by a proxy, held once more.
+    pub fn take_way(&mut self, way: &str) -> Origin {
+        Origin::ByProxy(self.ways.take(way))
+    }
+
+    /// One more attempt or connection goes by a way.
+    pub fn share_way(&mut self, number: u32) {
+        self.ways.share(number);
+    }
+
+    /// One that went by it is over.
+    pub fn give_back_way(&mut self, number: u32) {
+        self.ways.give_back(number);
+    }
+
+    /// Requests that may be in flight, as far as our machine has sockets for them.
+    pub fn in_flight_max(&self) -> usize {
+        self.room.most()
+    }
+
+    /// Called every second: forgets what our machine was short of. If requests may be in flight that were
+    /// refused before, how many.
+    pub fn tick(&mut self, now: Instant) -> Option<usize> {
+        self.ports.expire(now);
+        self.room.widened()
+    }
+
+    /// A turn begins: waits for events until `until`.
+    pub fn wait(&mut self, until: Option<Instant>) {
+        self.pieces.begin_turn();
+        self.io.wait(until, &mut self.events);
+        self.events_seen = 0;
+        self.queued_seen = 0;
+    }
+
+    /// Takes the events of the last wait. Their memory is given back with
+    /// [`put_back_events`](Self::put_back_events).
+    pub fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Puts back the memory of events, which is empty.
+    pub fn put_back_events(&mut self, events: Vec<Event>) {
+        self.events = events;
+    }
+
+    /// Whether the last wait reported events.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// The next attempt that has sent something since the last call, and when that was gone: of the events
+    /// of the last wait, and then of those that the next one reports.
+    ///
+    /// A later wait repeats the latter, since the end of a send may follow in it.
+    pub fn poll_sent(&mut self) -> Option<(Key, Instant)> {
+        while let Some(event) = self.events.get(self.events_seen) {
+            self.events_seen += 1;
+            if let Event::Sent { token, left_by, .. } | Event::Flushed { token, at: left_by } =
+                event
+                && let Some(attempt) = self.sockets.attempt_on(key_of(*token))
+            {
+                return Some((attempt, *left_by));
+            }
+        }
+        while let Some(event) = self.io.queued_events().get(self.queued_seen) {
+            self.queued_seen += 1;
+            if let Event::Sent { token, left_by, .. } = event
+                && let Some(attempt) = self.sockets.attempt_on(key_of(*token))
+            {
+                return Some((attempt, *left_by));
+            }
+        }
+        None
+    }
+
+    /// Looks at the clock.
+    pub fn see_time(&mut self) -> Instant {
+        let now = self.io.now();
+        self.tls.set_now(now);
+        now
+    }
+
+    /// What was queued leaves.
+    pub fn submit(&mut self) {
+        self.io.submit();
+    }
+
+    /// Gives back what arrived.
+    pub fn release(&mut self, chunk: Chunk) {
+        self.io.release(chunk);
+    }
+
+    /// Queues a job for the disk.
+    pub fn disk(&mut self, job: DiskJob) {
+        self.io.disk(job);
+    }
+
+    /// Fails writes that wait for a reader or for free disk space.
+    pub fn fail_stalled_writes(&mut self) {
+        self.io.fail_stalled_writes();
+    }
+
+    /// Sets the deadline of the back end's descriptor.
+    pub fn arm_descriptor(&mut self, until: Option<Instant>) {
+        self.io.arm(until);
+    }
+
+    /// When the next deadline of a connection or an attempt may be over.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.deadlines.next()
+    }
+
+    /// A connection or an attempt whose deadline may be over; see [`Deadlines::expire`].
+    pub fn expire_deadline(&mut self, now: Instant) -> Option<SlotTimer> {
+        self.deadlines.expire(now)
+    }
+
+    /// Arms the timer of an attempt: its next address may be tried then.
+    pub fn arm_attempt(&mut self, attempt: Key, at: Instant) {
+        self.deadlines.arm_by(SlotTimer::Flight(attempt.slot), at);
+    }
+
+    /// Cancels it: the attempt has a connection, or is over.
+    pub fn cancel_attempt(&mut self, attempt: Key) {
+        self.deadlines.cancel(SlotTimer::Flight(attempt.slot));
+    }
+
+    /// All sockets.
+    #[cfg(test)]
+    pub fn sockets(&self) -> &Sockets {
+        &self.sockets
+    }
+
+    /// What was counted of the reading of bodies.
+    #[cfg(test)]
+    pub fn pieces(&self) -> &Pieces {
+        &self.pieces
+    }
+}

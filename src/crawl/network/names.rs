@@ -1,0 +1,156 @@
+//! Host names to addresses: the resolver and its sockets, the lanes that wait for it, and which addresses
+//! may be connected to.
+
+use std::net::IpAddr;
+
+use hashbrown::HashMap;
+
+use crate::base::secret::Secret;
+use crate::base::slab::Key;
+use crate::base::time::Instant;
+use crate::crawl::network::guard::Guard;
+use crate::crawl::network::lookups::Lookups;
+use crate::fetch::failure::Failure;
+use crate::fetch::resolver::{Action, Addresses, Answer, Lookup, Resolver, SocketId, Waiter};
+
+/// The names of hosts, and what is known of them.
+pub struct Names {
+    resolver: Resolver,
+    /// The resolver's sockets, of which there are no more than it may have ports and connections.
+    sockets: HashMap<SocketId, Key, Secret>,
+    lookups: Lookups,
+    guard: Guard,
+}
+
+impl Names {
+    /// None is known yet.
+    pub fn new(resolver: Resolver, guard: Guard, secret: &Secret) -> Self {
+        Names {
+            resolver,
+            sockets: HashMap::with_hasher(*secret),
+            lookups: Lookups::new(secret),
+            guard,
+        }
+    }
+
+    /// The lookups of lanes.
+    pub fn lookups(&self) -> &Lookups {
+        &self.lookups
+    }
+
+    /// The same, mutable.
+    pub fn lookups_mut(&mut self) -> &mut Lookups {
+        &mut self.lookups
+    }
+
+    /// Looks up a host; see [`Resolver::resolve`].
+    pub fn resolve(&mut self, host: &str, port: u16, waiter: Waiter, now: Instant) -> Lookup {
+        self.resolver.resolve(host, port, waiter, now)
+    }
+
+    /// The same past the cache; see [`Resolver::resolve_anew`].
+    pub fn resolve_anew(&mut self, host: &str, port: u16, waiter: Waiter, now: Instant) -> Lookup {
+        self.resolver.resolve_anew(host, port, waiter, now)
+    }
+
+    /// Whether a host would be looked up at once.
+    pub fn knows(&self, host: &str, port: u16, now: Instant) -> bool {
+        self.resolver.knows(host, port, now)
+    }
+
+    /// Whether an override answers for a host.
+    pub fn is_fixed(&self, host: &str, port: u16) -> bool {
+        self.resolver.is_fixed(host, port)
+    }
+
+    /// Forgets failed lookups: the name servers work again.
+    pub fn forget_failures(&mut self, now: Instant) {
+        self.resolver.forget_failures(now);
+    }
+
+    /// Whether `address` may be connected to; if not, how an attempt at it ends.
+    pub fn check(&self, address: IpAddr) -> Result<(), Failure> {
+        self.guard.check(address)
+    }
+
+    /// The same of a host that a proxy looks up, as far as its name says the address.
+    pub fn check_host(&self, host: &str) -> Result<(), Failure> {
+        self.guard.check_host(host)
+    }
+
+    /// The addresses of an answer that may be connected to.
+    ///
+    /// # Errors
+    /// There is none: how the attempt ends.
+    pub fn allowed_of(&self, answer: &Answer) -> Result<Addresses, Failure> {
+        let mut refused = None;
+        let mut addresses = Addresses::new();
+        for address in &answer.addresses {
+            match self.guard.check(*address) {
+                Ok(()) => addresses.push(*address),
+                Err(failure) => refused = refused.or(Some(failure)),
+            }
+        }
+        match addresses.is_empty() {
+            false => Ok(addresses),
+            true => Err(refused.expect("an answer has at least one address")),
+        }
+    }
+
+    /// The next thing to be done for the resolver.
+    pub fn poll(&mut self) -> Option<Action> {
+        self.resolver.poll()
+    }
+
+    /// A socket was opened for the resolver.
+    pub fn add_socket(&mut self, socket: SocketId, key: Key) {
+        self.sockets.insert(socket, key);
+    }
+
+    /// The key of one of the resolver's sockets.
+    pub fn socket(&self, socket: SocketId) -> Option<Key> {
+        self.sockets.get(&socket).copied()
+    }
+
+    /// The same of one that the resolver wants closed.
+    pub fn remove_socket(&mut self, socket: SocketId) -> Option<Key> {
+        self.sockets.remove(&socket)
+    }
+
+    /// When the next query is out of time.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.resolver.next_timeout()
+    }
+
+    /// Queries may be out of time.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.resolver.handle_timeout(now);
+    }
+
+    /// A connection to a name server is established.
+    pub fn handle_connected(&mut self, socket: SocketId) {
+        self.resolver.handle_connected(socket);
+    }
+
+    /// A query left.
+    pub fn handle_sent(&mut self, socket: SocketId, at: Instant) {
+        self.resolver.handle_sent(socket, at);
+    }
+
+    /// Bytes of a name server arrived at `arrived`.
+    pub fn handle_received(
+        &mut self,
+        socket: SocketId,
+        bytes: &[u8],
+        arrived: Instant,
+        now: Instant,
+    ) {
+        self.resolver.handle_received(socket, bytes, arrived, now);
+    }
+
+    /// A socket of the resolver's failed, or its peer closed it.
+    pub fn handle_ended(&mut self, socket: SocketId, now: Instant) {
+        self.sockets.remove(&socket);
+        self.resolver.handle_ended(socket, now);
+    }
+}

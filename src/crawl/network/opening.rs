@@ -1,0 +1,157 @@
+//! New connections, idle ones that are used again, and what comes of opening one.
+
+use std::net::SocketAddr;
+
+use crate::base::slab::Key;
+use crate::base::time::Instant;
+use crate::crawl::network::Network;
+use crate::crawl::network::origins::Origin;
+use crate::crawl::network::socket::{HttpSocket, Socket, token_of};
+use crate::fetch::connection::{Connection, ConnectionEvent};
+use crate::fetch::failure::Failure;
+use crate::fetch::tls::TlsSession;
+use crate::io::{Close, Io, Stamp};
+use crate::wire::url::CrawlUrl;
+
+/// What was connected.
+pub enum Connected {
+    /// A connection of pages, for this attempt.
+    Page {
+        attempt: Key,
+        origin: Origin,
+        remote: SocketAddr,
+        event: Option<ConnectionEvent>,
+    },
+    /// The connection of a probe.
+    Probe(u32),
+    /// Nothing that concerns anybody else.
+    Other,
+}
+
+impl<I: Io> Network<I> {
+    /// The idle connection of an origin that was used last; where slots back off by themselves, of those of
+    /// this slot (0: of all).
+    pub fn take_idle(&mut self, origin: Origin, slot: u32) -> Option<Key> {
+        let kept = match slot {
+            0 => self.pool.take(origin.number()),
+            // What a connection is refused is its slot's affair alone.
+            slot => {
+                let sockets = &self.sockets;
+                let is_its = |kept| {
+                    let http = sockets.http_by_slot(kept);
+                    http.is_some_and(|http| http.slot == slot)
+                };
+                self.pool.take_where(origin.number(), is_its)
+            }
+        };
+        let key = self.sockets.key_of(kept?);
+        Some(key.expect("an idle connection is open"))
+    }
+
+    /// An idle connection is an attempt's.
+    pub fn assign(&mut self, key: Key, attempt: Key) {
+        self.http_mut(key).flight = Some(attempt);
+    }
+
+    /// Whether one more connection is one too many while others are idle.
+    pub fn is_crowded(&self, in_flight: usize, connections_max: usize) -> bool {
+        let wanted = in_flight + self.pool.len();
+        wanted > connections_max || self.sockets.len() >= self.io.capacity()
+    }
+
+    /// A TLS session with the host of a URL; `None` where it is not encrypted.
+    ///
+    /// # Errors
+    /// The host's name cannot be in a certificate.
+    pub fn tls_session(&self, url: &CrawlUrl) -> Result<Option<TlsSession>, Failure> {
+        match url.is_https() {
+            true => TlsSession::new(&self.tls, url.host_str()).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Opens a connection for an attempt. `slot`: the one that it belongs to, where slots back off by
+    /// themselves; else 0.
+    pub fn open(&mut self, connection: Connection, attempt: Key, origin: Origin, slot: u32) -> Key {
+        let remote = connection.remote();
+        let http = HttpSocket::new(connection, attempt, origin, slot);
+        let key = self.sockets.insert(Socket::Http(http));
+        self.io.connect(token_of(key), remote);
+        self.arm(key);
+        key
+    }
+
+    /// A connection to a place was begun: looking for its port may have taken long.
+    pub fn note_port_search(&mut self, to: SocketAddr, now: Instant) {
+        let took = self.io.port_search();
+        self.ports.note_search(to, took, now);
+    }
+
+    /// Until when a request waits before it connects, where our machine is short of ports for any of these
+    /// places.
+    pub fn port_wait(
+        &mut self,
+        places: impl Iterator<Item = SocketAddr>,
+        now: Instant,
+    ) -> Option<Instant> {
+        self.ports.waits_until(places, now)
+    }
+
+    /// Our machine has no port left for one more connection to this place. Requests for it wait until then,
+    /// and those for others go on.
+    pub fn handle_no_port(&mut self, to: SocketAddr, now: Instant) -> Instant {
+        self.ports.refused(to, now)
+    }
+
+    /// Our machine has no socket for one more connection beside so many requests. How many may be in flight
+    /// from now on, if that changes.
+    pub fn handle_exhausted(&mut self, failure: &Failure, in_flight: usize) -> Option<usize> {
+        self.room.handle_exhausted(failure, in_flight)
+    }
+
+    /// Opens a connection on which nothing is sent.
+    pub fn open_probe(&mut self, probe: u32, to: SocketAddr) -> Key {
+        let key = self.sockets.insert(Socket::Probe(probe));
+        self.io.connect(token_of(key), to);
+        key
+    }
+
+    /// Closes it.
+    pub fn close_probe(&mut self, key: Key) {
+        self.sockets.remove(key);
+        self.io.close(token_of(key), Close::Reset);
+    }
+
+    /// A socket is connected. `wants_local`: our own address is to be known.
+    pub fn handle_connected(
+        &mut self,
+        key: Key,
+        started: Instant,
+        stamp: Stamp,
+        wants_local: bool,
+        now: Instant,
+    ) -> Connected {
+        match self.sockets.get_mut(key) {
+            Some(Socket::Http(http)) => {
+                let attempt = http.flight.expect("a new connection is somebody's");
+                let remote = http.connection.remote();
+                self.ports.granted(remote, now);
+                let local = wants_local.then(|| self.io.local(token_of(key)));
+                Connected::Page {
+                    attempt,
+                    origin: http.origin,
+                    remote,
+                    event: http
+                        .connection
+                        .handle_connected(local.flatten(), started, stamp),
+                }
+            }
+            Some(Socket::Dns(socket)) => {
+                self.names.handle_connected(*socket);
+                Connected::Other
+            }
+            Some(Socket::Probe(probe)) => Connected::Probe(*probe),
+            Some(Socket::Parting) | None => Connected::Other,
+        }
+    }
+}

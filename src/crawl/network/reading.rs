@@ -1,0 +1,311 @@
+//! Which connections are read: all, until buffered bodies fill their room or the sink is busy.
+
+use crate::base::slab::Key;
+use crate::base::time::Instant;
+use crate::crawl::network::Network;
+use crate::crawl::network::faults::words;
+use crate::crawl::network::pieces::Read;
+use crate::crawl::network::socket::{End, Socket, Unread, token_of};
+use crate::fetch::body_mode::BodyMode;
+use crate::fetch::connection::ConnectionEvent;
+use crate::io::{Chunk, Io, NetError, Stamp};
+use crate::sink::reply::{Flow, Held, ResumeFn};
+
+/// What an event of a socket came to.
+pub enum SocketEvent {
+    /// A connection of pages has this to say.
+    Http(ConnectionEvent),
+    /// The connection of a probe failed.
+    Probe(u32),
+    /// Nothing that concerns anybody else.
+    Other,
+}
+
+/// What came of a connection whose reading was stopped.
+pub enum Resumed {
+    /// It is read on, beginning with what was put by.
+    Reads(Key),
+    /// It has this to say instead.
+    Event(Key, ConnectionEvent),
+    /// It is gone, or held.
+    Other,
+}
+
+impl<I: Io> Network<I> {
+    /// Bytes of all bodies that are buffered.
+    pub fn buffered(&self) -> usize {
+        self.buffered
+    }
+
+    /// Whether they have reached their bound.
+    pub fn is_full(&self) -> bool {
+        self.buffered as u64 >= self.config.buffered_bodies_max
+    }
+
+    /// A page that is worked on held so many bytes before, and now holds others: they are buffered, too.
+    pub fn count_held(&mut self, before: usize, present: usize) {
+        self.buffered = self.buffered - before + present;
+    }
+
+    /// Counts anew what a connection buffers.
+    pub(super) fn recount(&mut self, key: Key) {
+        let total = self.buffered;
+        self.buffered = self.http_mut(key).recount(total);
+    }
+
+    /// Says what becomes of the body whose head came on a connection.
+    pub fn set_body_mode(&mut self, key: Key, mode: BodyMode) {
+        let exchange = self.http_mut(key).connection.exchange_mut();
+        let exchange = exchange.expect("a head has its exchange");
+        exchange.set_body_mode(mode);
+    }
+
+    /// What a sink calls when it has room for more of a body.
+    pub fn resume_fn(&self) -> &ResumeFn {
+        self.pieces.resume_fn()
+    }
+
+    /// The length of what arrived.
+    pub fn length_of(&self, chunk: &Chunk) -> usize {
+        self.io.bytes(chunk).len()
+    }
+
+    /// Reads on in what arrived for a socket, after the bytes that were used; `None` where there is nothing
+    /// to be done for a connection of pages. See [`Pieces::read`](super::pieces::Pieces::read) for `give`.
+    pub fn read(
+        &mut self,
+        key: Key,
+        chunk: &Chunk,
+        used: &mut usize,
+        stamp: Stamp,
+        give: impl FnOnce(Key, &[u8]) -> Flow,
+        now: Instant,
+    ) -> Option<Read> {
+        let bytes = self.io.bytes(chunk);
+        let mut rest = &bytes[*used..];
+        match self.sockets.get_mut(key)? {
+            Socket::Http(http) => {
+                let read = self.pieces.read(http, &mut rest, stamp, give);
+                self.buffered = http.recount(self.buffered);
+                *used = bytes.len() - rest.len();
+                // Without TLS there is no more to come out of what was read, nor to be sent.
+                let is_all = rest.is_empty() && http.connection.is_plain();
+                Some(if is_all { read.into_last() } else { read })
+            }
+            Socket::Dns(socket) => {
+                self.names.handle_received(*socket, bytes, stamp.at, now);
+                None
+            }
+            Socket::Probe(_) | Socket::Parting => None,
+        }
+    }
+
+    /// Takes what was put by of a connection that is read again.
+    pub fn take_unread(&mut self, key: Key) -> Unread {
+        std::mem::take(&mut self.http_mut(key).unread)
+    }
+
+    /// Reads on in that; `None` where the connection is gone. How it ended is put by again where it is
+    /// [held](Self::hold).
+    pub fn read_unread(
+        &mut self,
+        key: Key,
+        unread: &mut Unread,
+        used: &mut usize,
+        stamp: Stamp,
+        give: impl FnOnce(Key, &[u8]) -> Flow,
+    ) -> Option<Read> {
+        let http = self.sockets.http_mut(key)?;
+        let mut rest = &unread.bytes[*used..];
+        let read = self.pieces.read(http, &mut rest, stamp, give);
+        *used = unread.bytes.len() - rest.len();
+        self.buffered = http.recount(self.buffered);
+        if matches!(read, Read::Full | Read::Enough) {
+            http.unread.end = unread.end.take();
+        }
+        Some(read)
+    }
+
+    /// Reads no more of a connection until there is room.
+    pub fn pause(&mut self, key: Key, now: Instant) {
+        self.http_mut(key).paused = Some(now);
+        self.io.set_reading(token_of(key), false);
+        if self.favoured == Some(key) {
+            self.paused.push_front(key);
+        } else {
+            self.paused.push_back(key);
+        }
+    }
+
+    /// This body is not read on until it is [resumed](Self::resume): the sink has no room for more of it, or
+    /// it is others' turn.
+    pub fn hold(&mut self, key: Key, now: Instant) {
+        let http = self.http_mut(key);
+        assert!(
+            http.is_taken() || http.is_long(),
+            "what is over is held by nobody"
+        );
+        http.held = true;
+        if http.paused.is_none() {
+            http.paused = Some(now);
+            self.io.set_reading(token_of(key), false);
+        }
+        let is_read = self.carry_on(key, now);
+        debug_assert!(!is_read, "its reading is stopped");
+    }
+
+    /// As much of this body as one turn allows was read: its connection goes on in the next turn. `number`:
+    /// its attempt's.
+    pub fn hold_for_others(&mut self, key: Key, number: u64, now: Instant) {
+        let http = self.http_mut(key);
+        http.gave_way = http.paused.is_none();
+        self.hold(key, now);
+        (self.pieces.resume_fn())(Held {
+            attempt: number,
+            socket: key,
+        });
+    }
+
+    /// What a connection carried is over: it is held no longer, and no other waits for its end.
+    pub(super) fn read_freely(&mut self, key: Key) {
+        let http = self.http_mut(key);
+        if std::mem::take(&mut http.held) && http.paused.take().is_some() {
+            self.io.set_reading(token_of(key), true);
+        }
+        if self.favoured == Some(key) {
+            self.favoured = None;
+        }
+    }
+
+    /// Bodies for which the sink has room again, and those that gave way, are read on as soon as there is
+    /// room for all. `number_of` gives the number of an attempt that is not over.
+    pub fn resume(&mut self, number_of: impl Fn(Key) -> Option<u64>, now: Instant) {
+        while let Some(Held { attempt, socket }) = self.pieces.take_resumed() {
+            let Some(http) = self.sockets.http_mut(socket) else {
+                continue;
+            };
+            if http.flight.and_then(&number_of) == Some(attempt) && http.held {
+                http.held = false;
+                if std::mem::take(&mut http.gave_way) {
+                    // What came before was this body's own time. Others that gave way are first.
+                    http.paused = Some(now);
+                    self.paused.push_back(socket);
+                } else {
+                    self.paused.push_front(socket);
+                }
+            }
+        }
+    }
+
+    /// How many connections wait until there is room.
+    pub fn paused_len(&self) -> usize {
+        self.paused.len()
+    }
+
+    /// The room that there is for what is read at once of the connections that wait.
+    pub fn room(&self) -> u64 {
+        let bound = self.config.buffered_bodies_max;
+        bound.saturating_sub(self.buffered as u64)
+    }
+
+    /// Reads on the next of the connections that wait until there is room, and counts its share of that
+    /// `room`. `None` where it has to wait on.
+    ///
+    /// Where there is no room, which only the end of a body can make then, one connection reads on all the
+    /// same until its exchange is over: the bound is exceeded by one body at most, beside what each
+    /// connection had read when it was stopped.
+    pub fn resume_next(&mut self, room: &mut u64, now: Instant) -> Option<Resumed> {
+        // What is read is kept twice, as it came and decoded, in memory that grows by doubling.
+        let at_once = (self.config.io.read_budget as u64).saturating_mul(4);
+        let key = self.paused.front().copied()?;
+        let mut place = 0;
+        if *room < at_once && self.fills(key) {
+            match self.favoured.filter(|_| self.favours_one()) {
+                // It may have given way to others, which are before it now.
+                Some(favoured) => {
+                    place = self.paused.iter().position(|key| *key == favoured)?;
+                }
+                None => self.favoured = Some(key),
+            }
+        }
+        *room = room.saturating_sub(at_once);
+        let key = self.paused.remove(place).expect("it stands there");
+        let Some(http) = self.sockets.http_mut(key).filter(|http| !http.held) else {
+            return Some(Resumed::Other);
+        };
+        let Some(since) = http.paused.take() else {
+            return Some(Resumed::Other);
+        };
+        let waited = now.saturating_since(since);
+        http.connection.handle_resumed(waited, now);
+        // Its timer may have come round at others' turn each time.
+        if let Some(event) = http.connection.handle_timeout(&self.config.fetch, now) {
+            return Some(Resumed::Event(key, event));
+        }
+        self.io.set_reading(token_of(key), true);
+        Some(Resumed::Reads(key))
+    }
+
+    /// Whether there still is a connection that reads on without room.
+    fn favours_one(&self) -> bool {
+        self.favoured.is_some_and(|key| self.fills(key))
+    }
+
+    /// Whether reading on takes room, and coming to the end makes some: what a sink takes in pieces
+    /// does neither.
+    pub(super) fn fills(&self, key: Key) -> bool {
+        let http = self.sockets.http(key);
+        http.is_some_and(|http| http.connection.exchange().is_some() && !http.is_taken())
+    }
+
+    /// A socket failed.
+    pub fn handle_failed(
+        &mut self,
+        key: Key,
+        error: NetError,
+        at: Instant,
+        now: Instant,
+    ) -> SocketEvent {
+        let event = match self.sockets.get_mut(key) {
+            Some(Socket::Http(http)) if http.held => {
+                http.unread.end = Some(End::Failed(error, at));
+                None
+            }
+            Some(Socket::Http(http)) => {
+                http.lacks_route = error == NetError::NoRoute;
+                let (code, detail) = words(error);
+                http.connection.handle_failed(code, detail, at)
+            }
+            Some(Socket::Probe(probe)) => return SocketEvent::Probe(*probe),
+            Some(Socket::Dns(socket)) => {
+                let socket = *socket;
+                self.end_dns(key, socket, now);
+                None
+            }
+            Some(Socket::Parting) | None => None,
+        };
+        event.map_or(SocketEvent::Other, SocketEvent::Http)
+    }
+
+    /// The peer of a socket ended its side.
+    pub fn handle_ended(
+        &mut self,
+        key: Key,
+        stamp: Stamp,
+        now: Instant,
+    ) -> Option<ConnectionEvent> {
+        match self.sockets.get_mut(key)? {
+            Socket::Http(http) if http.held => {
+                http.unread.end = Some(End::Ended(stamp));
+                None
+            }
+            Socket::Http(http) => http.connection.handle_end(stamp.at),
+            Socket::Dns(socket) => {
+                let socket = *socket;
+                self.end_dns(key, socket, now);
+                None
+            }
+            Socket::Probe(_) | Socket::Parting => None,
+        }
+    }
+}

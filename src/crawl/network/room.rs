@@ -1,0 +1,112 @@
+//! Limit on requests in flight, adapted to the sockets that our machine grants.
+
+use crate::fetch::failure::Failure;
+
+/// Requests that may be in flight: fewer after a refusal, slowly more after that.
+#[derive(Debug)]
+pub struct Room {
+    most: usize,
+    present: usize,
+    said: Once,
+}
+
+impl Room {
+    /// Room for `most`, until the machine says otherwise.
+    pub fn new(most: usize) -> Self {
+        Room {
+            most,
+            present: most,
+            said: Once::default(),
+        }
+    }
+
+    /// The configured maximum.
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
+    /// The machine had no socket for one more beside `in_flight`, and failed so: fewer from now on, which is
+    /// logged. `None` where that changes nothing.
+    pub fn handle_exhausted(&mut self, failure: &Failure, in_flight: usize) -> Option<usize> {
+        let most = self.refused(in_flight)?;
+        log::log!(
+            self.said.level(),
+            "{failure}; at most {most} requests are in flight for now (CONCURRENT_REQUESTS)"
+        );
+        Some(most)
+    }
+
+    /// The machine had no socket for one more beside `in_flight`: a quarter fewer from now on.
+    ///
+    /// Of many refusals at once most are of requests that were released before the first of them
+    /// was heard of. They change nothing: `None`.
+    fn refused(&mut self, in_flight: usize) -> Option<usize> {
+        if in_flight > self.present && self.present < self.most {
+            return None;
+        }
+        self.present = (self.present.min(in_flight) * 3 / 4).max(1);
+        Some(self.present)
+    }
+
+    /// Called every second: a sixteenth more, where there are fewer than were asked for. Of what
+    /// is there, not of the whole: what is one too many is refused, and asks for its socket in vain.
+    pub fn widened(&mut self) -> Option<usize> {
+        if self.present == self.most {
+            return None;
+        }
+        self.present = (self.present + (self.present / 16).max(1)).min(self.most);
+        Some(self.present)
+    }
+}
+
+/// Something that is said aloud once; whoever wants to hear more hears it each time.
+#[derive(Debug, Default)]
+pub struct Once {
+    said: bool,
+}
+
+impl Once {
+    /// How loudly it is to be said now.
+    pub fn level(&mut self) -> log::Level {
+        match std::mem::replace(&mut self.said, true) {
+            false => log::Level::Warn,
+            true => log::Level::Info,
+        }
+    }
+}
+
+/// The code of a connection that our own machine had no socket for.
+pub const EXHAUSTED: &str = "exhausted";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_shrinks_at_once_and_grows_back_slowly() {
+        let mut room = Room::new(160);
+        assert_eq!(room.widened(), None);
+        assert_eq!(room.refused(100), Some(75));
+        assert_eq!(room.refused(70), Some(52));
+        assert_eq!(room.widened(), Some(55));
+        assert_eq!(room.widened(), Some(58));
+        for _ in 0..20 {
+            room.widened();
+        }
+        assert_eq!(room.widened(), None);
+        assert_eq!(Room::new(1).refused(0), Some(1));
+        let mut little = Room::new(10);
+        little.refused(2);
+        assert_eq!(little.widened(), Some(2), "room for one grows, too");
+    }
+
+    #[test]
+    fn a_burst_of_refusals_leaves_room_for_what_was_not_refused() {
+        // Twenty have a socket; eighty of the same moment have none, and go one after the other.
+        let mut room = Room::new(4096);
+        for in_flight in (20..100).rev() {
+            room.refused(in_flight + 1);
+        }
+        assert!((16..=24).contains(&room.present), "{}", room.present);
+    }
+}

@@ -1,0 +1,105 @@
+//! What leaves on a connection, and until when an answer is waited for.
+
+use std::time::Duration;
+
+use crate::base::slab::Key;
+use crate::base::time::Instant;
+use crate::crawl::network::Network;
+use crate::crawl::network::socket::{Socket, token_of};
+use crate::crawl::timer::SlotTimer;
+use crate::fetch::connection::ConnectionEvent;
+use crate::fetch::exchange::Exchange;
+use crate::fetch::failure::Failure;
+use crate::io::Io;
+
+impl<I: Io> Network<I> {
+    /// A connection that is ready begins an exchange.
+    pub fn start(&mut self, key: Key, exchange: Box<Exchange>) {
+        self.http_mut(key).connection.start(exchange);
+        self.recount(key);
+    }
+
+    /// Ends the exchange of a connection.
+    pub fn abort(&mut self, key: Key, failure: Failure, now: Instant) -> Option<ConnectionEvent> {
+        self.http_mut(key).connection.abort(failure, now)
+    }
+
+    /// Sends what a connection has to send, and arms its deadline. Whether a reply is read on it: it pauses
+    /// where there is no room for more, and the caller pauses it where the sink is busy.
+    pub fn carry_on(&mut self, key: Key, now: Instant) -> bool {
+        let Some(Socket::Http(http)) = self.sockets.get_mut(key) else {
+            return false;
+        };
+        self.scratch.clear();
+        let mark = http.connection.take_output(&mut self.scratch);
+        if !self.scratch.is_empty() {
+            self.io.send(token_of(key), &self.scratch, mark);
+        }
+        // Only replies have bodies.
+        let mut is_read = http.connection.exchange().is_some() && http.paused.is_none();
+        if is_read && self.is_full() && self.favoured != Some(key) && self.fills(key) {
+            self.pause(key, now);
+            is_read = false;
+        }
+        self.arm(key);
+        is_read
+    }
+
+    /// Puts by a connection whose handshake is over: the last of that is not sent by itself where its
+    /// request departs in the same turn, which is one segment less for either side. `false` where it is
+    /// not such a one, and [carries on](Self::carry_on).
+    pub fn waits_for_request(&mut self, key: Key) -> bool {
+        let http = self.sockets.http(key);
+        let waits = http.is_some_and(|http| http.connection.is_ready() && http.flight.is_some());
+        if waits {
+            self.secured.push(key);
+        }
+        waits
+    }
+
+    /// The next of those that were put by: the turn is over.
+    pub fn poll_waiting(&mut self) -> Option<Key> {
+        self.secured.pop()
+    }
+
+    /// A marked send left.
+    pub fn handle_sent(&mut self, key: Key, at: Instant, slack: Duration) {
+        match self.sockets.get_mut(key) {
+            Some(Socket::Http(http)) => {
+                http.connection.handle_sent(at, slack);
+                self.arm(key);
+            }
+            Some(Socket::Dns(socket)) => self.names.handle_sent(*socket, at),
+            Some(Socket::Probe(_) | Socket::Parting) | None => {}
+        }
+    }
+
+    /// A connection's timer fired.
+    pub fn handle_timeout(&mut self, slot: u32, now: Instant) -> Option<(Key, ConnectionEvent)> {
+        let key = self.sockets.key_of(slot)?;
+        let http = self.sockets.http_mut(key)?;
+        if http.paused.is_some() {
+            // We keep it waiting, not it us.
+            self.arm_at(key, now + self.config.fetch.idle_timeout);
+            return None;
+        }
+        let event = http.connection.handle_timeout(&self.config.fetch, now);
+        if event.is_none() {
+            self.arm(key);
+        }
+        Some((key, event?))
+    }
+
+    /// Sees to the deadline of what a connection waits for.
+    pub(super) fn arm(&mut self, key: Key) {
+        if let Some(Socket::Http(http)) = self.sockets.get(key)
+            && let Some(deadline) = http.connection.deadline(&self.config.fetch)
+        {
+            self.arm_at(key, deadline.at);
+        }
+    }
+
+    fn arm_at(&mut self, key: Key, at: Instant) {
+        self.deadlines.arm_by(SlotTimer::Socket(key.slot), at);
+    }
+}

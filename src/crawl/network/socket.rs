@@ -1,0 +1,247 @@
+//! Sockets and what each is for; connections of pages, and what of their reading is put off.
+
+use crate::base::slab::{Key, Slab};
+use crate::base::time::Instant;
+use crate::crawl::network::origins::Origin;
+use crate::fetch::body_mode::BodyMode;
+use crate::fetch::connection::Connection;
+use crate::fetch::exchange::Exchange;
+use crate::fetch::resolver::SocketId;
+use crate::io::{NetError, Stamp, Token};
+
+/// All sockets, by key.
+#[derive(Default)]
+pub struct Sockets {
+    slab: Slab<Socket>,
+}
+
+impl Sockets {
+    /// Adds a socket.
+    pub fn insert(&mut self, socket: Socket) -> Key {
+        self.slab.insert(socket)
+    }
+
+    /// The socket of a key, if it is still there.
+    pub fn get(&self, key: Key) -> Option<&Socket> {
+        self.slab.get(key)
+    }
+
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut Socket> {
+        self.slab.get_mut(key)
+    }
+
+    /// The connection of pages of a key; `None` where there is none, or it is none.
+    pub fn http(&self, key: Key) -> Option<&HttpSocket> {
+        self.get(key).and_then(Socket::http)
+    }
+
+    /// The same, to be changed.
+    pub fn http_mut(&mut self, key: Key) -> Option<&mut HttpSocket> {
+        self.get_mut(key).and_then(Socket::http_mut)
+    }
+
+    /// The attempt that a connection of pages is for.
+    pub fn attempt_on(&self, key: Key) -> Option<Key> {
+        self.http(key)?.flight
+    }
+
+    /// The HTTP connection in this slot; `None` if the socket has another purpose.
+    pub fn http_by_slot(&self, slot: u32) -> Option<&HttpSocket> {
+        self.slab.by_slot(slot).and_then(Socket::http)
+    }
+
+    /// The key of a slot in use.
+    pub fn key_of(&self, slot: u32) -> Option<Key> {
+        self.slab.key_of(slot)
+    }
+
+    /// Removes a socket.
+    pub fn remove(&mut self, key: Key) -> Option<Socket> {
+        self.slab.remove(key)
+    }
+
+    /// Number of sockets.
+    pub fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.slab.is_empty()
+    }
+
+    /// All of them.
+    #[cfg(test)]
+    pub fn iter(&self) -> impl Iterator<Item = (Key, &Socket)> {
+        self.slab.iter()
+    }
+}
+
+/// What a socket is for.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are for pages, and lie where the slab puts them"
+)]
+pub enum Socket {
+    /// Pages.
+    Http(HttpSocket),
+    /// The resolver's.
+    Dns(SocketId),
+    /// Whether the network works: nothing is sent on it.
+    Probe(u32),
+    /// Nothing any more: its last bytes are on their way.
+    Parting,
+}
+
+impl Socket {
+    /// The connection, where it is for pages.
+    pub fn http(&self) -> Option<&HttpSocket> {
+        match self {
+            Socket::Http(http) => Some(http),
+            Socket::Dns(_) | Socket::Probe(_) | Socket::Parting => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn http_mut(&mut self) -> Option<&mut HttpSocket> {
+        match self {
+            Socket::Http(http) => Some(http),
+            Socket::Dns(_) | Socket::Probe(_) | Socket::Parting => None,
+        }
+    }
+}
+
+/// A connection that carries exchanges.
+#[derive(Debug)]
+pub struct HttpSocket {
+    pub connection: Connection,
+    /// The attempt it is for; `None` while it is idle.
+    pub flight: Option<Key>,
+    /// Origin that it is connected to.
+    pub origin: Origin,
+    /// The slot that it belongs to, where slots back off by themselves; else 0.
+    pub slot: u32,
+    /// It failed because our machine has no route there.
+    pub lacks_route: bool,
+    /// Since when reading is stopped until there is room.
+    pub paused: Option<Instant>,
+    /// Its body is not read on: until the sink has room for it, or, where it gave way, until the next turn.
+    pub held: bool,
+    /// What had been received by then and was not read.
+    pub unread: Unread,
+    /// Bytes of bodies that the sink was given since it was last others' turn.
+    pub given: usize,
+    /// As much as one turn allows was read of it, which alone stopped it.
+    pub gave_way: bool,
+    /// Bytes of its buffers that the crawl's total holds.
+    pub counted: usize,
+}
+
+/// What was received on a connection before it was held, and not read: less than the size of a receive,
+/// and perhaps the end.
+#[derive(Debug, Default)]
+pub struct Unread {
+    pub bytes: Vec<u8>,
+    /// When the last of it arrived.
+    pub stamp: Option<Stamp>,
+    pub end: Option<End>,
+}
+
+/// How a connection ended.
+#[derive(Debug)]
+pub enum End {
+    /// In good order.
+    Ended(Stamp),
+    /// So, at that time.
+    Failed(NetError, Instant),
+}
+
+impl HttpSocket {
+    /// A connection that is being opened for an attempt.
+    pub fn new(connection: Connection, attempt: Key, origin: Origin, slot: u32) -> Self {
+        HttpSocket {
+            connection,
+            flight: Some(attempt),
+            origin,
+            slot,
+            lacks_route: false,
+            paused: None,
+            held: false,
+            unread: Unread::default(),
+            given: 0,
+            gave_way: false,
+            counted: 0,
+        }
+    }
+
+    /// Puts by what was received, until it may be read.
+    pub fn put_by(&mut self, bytes: &[u8], stamp: Stamp) {
+        self.unread.bytes.extend_from_slice(bytes);
+        self.unread.stamp = Some(stamp);
+    }
+
+    /// The crawl's total of buffered bytes, with this connection's present share in it.
+    pub fn recount(&mut self, total: usize) -> usize {
+        let present = self.connection.memory() + self.unread.bytes.capacity();
+        let total = total - self.counted + present;
+        self.counted = present;
+        total
+    }
+
+    /// Whether the body of the reply on its way is taken in pieces.
+    pub fn is_taken(&self) -> bool {
+        let exchange = self.connection.exchange();
+        exchange.is_some_and(|exchange| exchange.body_mode() == BodyMode::Take)
+    }
+
+    /// Whether the body of the reply on its way is kept, and is long or may become more than what comes.
+    pub fn is_long(&self) -> bool {
+        let exchange = self.connection.exchange();
+        exchange.is_some_and(Exchange::is_long)
+    }
+
+    /// Bytes of the body of the reply on its way so far, and bytes of the wire that were read of the
+    /// reply.
+    pub fn progress(&self) -> (usize, u64) {
+        let exchange = self.connection.exchange();
+        exchange.map_or((0, 0), |exchange| {
+            (exchange.body_length(), exchange.wire_length())
+        })
+    }
+
+    /// What a step that began at this progress counts.
+    pub fn kept_since(&self, before: (usize, u64)) -> usize {
+        let (body, wire) = self.progress();
+        let wire = usize::try_from(wire.saturating_sub(before.1)).unwrap_or(usize::MAX);
+        let bytes = body.saturating_sub(before.0).max(wire);
+        let exchange = self.connection.exchange();
+        match exchange.is_some_and(Exchange::expands) {
+            true => bytes.max(DECODED_LEAST),
+            false => bytes.max(STEP_LEAST),
+        }
+    }
+}
+
+/// The slab key that a token carries.
+pub fn key_of(token: Token) -> Key {
+    Key {
+        slot: token.slot,
+        generation: token.generation,
+    }
+}
+
+/// The token of a slab key.
+pub fn token_of(key: Key) -> Token {
+    Token {
+        slot: key.slot,
+        generation: key.generation,
+    }
+}
+
+/// What each other step counts at least: chunks may be of one byte each.
+const STEP_LEAST: usize = 16;
+
+/// What each step of a body that is decoded counts at least: it may be long for a few bytes.
+const DECODED_LEAST: usize = 4 << 10;

@@ -1,0 +1,325 @@
+//! Failures that can be our own network's: suspended until the breaker's verdict, then charged to
+//! their hosts or put back as they were.
+
+mod probes;
+
+pub use self::probes::{LOOKUP_WAITER, ProbeLookup, Probes};
+
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::base::ids::LaneId;
+use crate::base::secret::Secret;
+use crate::base::slab::Key;
+use crate::base::time::Instant;
+use crate::crawl::breaker::{
+    Breaker, Egress, Failed, Judgement, Order, Picked, Probed, Question, Target,
+};
+use crate::crawl::network::carrier::Carrier;
+use crate::fetch::failure::Failure;
+use crate::fetch::resolver::Answer;
+use crate::frontier::job::Job;
+use crate::wire::url::registrable;
+
+/// The breaker, and what waits for its verdict.
+///
+/// Failures and answers enter by `handle_*`. What is to be done leaves by [`Outage::poll_order`],
+/// [`Outage::poll_resuming`] and [`Outage::poll_verdict`].
+pub struct Outage {
+    breaker: Breaker,
+    /// `OUTAGE_BREAKER`; a probe has none.
+    is_on: bool,
+    suspects: Vec<Suspect>,
+    /// Those with a verdict that was not carried out yet.
+    judged: VecDeque<(Suspect, Judgement)>,
+    probes: Probes,
+    /// Lanes that wait for an egress to close, and since when, in running time.
+    parked: HashMap<LaneId, (Egress, Instant), Secret>,
+    /// Those whose egress has closed.
+    resuming: Vec<(LaneId, Instant)>,
+    /// Requests put back since it opened.
+    put_back: u64,
+}
+
+/// A failure that waits for a verdict.
+#[derive(Debug)]
+pub enum Suspect {
+    /// An attempt that has no connection; it holds its places.
+    Flight {
+        key: Key,
+        failure: Failure,
+        carrier: Carrier,
+        egress: Egress,
+        /// Where it has no route to, if the host has addresses of that family alone.
+        unrouted: Option<SocketAddr>,
+    },
+    /// A request whose host has no address.
+    Unresolved {
+        lane: LaneId,
+        job: Box<Job>,
+        failure: Failure,
+    },
+}
+
+/// What the crawl is to do for the breaker.
+pub enum OutageTask {
+    /// Connect to this address for a probe.
+    Connect { probe: u32, to: SocketAddr },
+    /// Look a name up for a probe.
+    Lookup { probe: u32, question: Question },
+    /// Pick a host of the queue for a probe.
+    Pick { probe: u32, egress: Egress },
+    /// End a probe.
+    Abandon { probe: u32 },
+    /// An egress failed. `stops_all`: nothing may be sent at all.
+    Opened { stops_all: bool },
+    /// An egress works again.
+    Closed,
+}
+
+/// So many suspects may wait at least, however few requests may be in flight.
+const SUSPECTS_MIN: usize = 64;
+/// Lanes that are resumed when their egress closes; those beyond ask behind the next probe.
+const PARKED_MAX: usize = 65_536;
+/// Lanes that wait for a probe ask this long behind it.
+const PARKED_BEHIND_PROBE: Duration = Duration::from_millis(200);
+
+impl Outage {
+    /// A breaker that has seen nothing. `is_on`: `OUTAGE_BREAKER`.
+    pub fn new(is_on: bool, secret: &Secret) -> Self {
+        Outage {
+            breaker: Breaker::default(),
+            is_on,
+            suspects: Vec::new(),
+            judged: VecDeque::new(),
+            probes: Probes::new(secret),
+            parked: HashMap::with_hasher(*secret),
+            resuming: Vec::new(),
+            put_back: 0,
+        }
+    }
+
+    /// The breaker, to be asked.
+    pub fn breaker(&self) -> &Breaker {
+        &self.breaker
+    }
+
+    /// Requests that are neither queued nor in flight meanwhile.
+    pub fn held(&self) -> usize {
+        let is_apart = |suspect: &&Suspect| matches!(suspect, Suspect::Unresolved { .. });
+        let judged = self.judged.iter().map(|(suspect, _)| suspect);
+        self.suspects.iter().chain(judged).filter(is_apart).count()
+    }
+
+    /// Whether nothing waits for a verdict.
+    pub fn is_idle(&self) -> bool {
+        self.suspects.is_empty() && self.judged.is_empty()
+    }
+
+    /// Whether nothing is to be released: the breaker is open, or as many wait for its verdict as may be
+    /// in flight.
+    pub fn stops_releases(&self, in_flight_max: usize) -> bool {
+        self.breaker.stops_all()
+            || self.suspects.len() + self.judged.len() >= in_flight_max.max(SUSPECTS_MIN)
+    }
+
+    /// When the breaker has something to decide.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.breaker.next_timeout()
+    }
+
+    /// Decides what is due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.breaker.handle_timeout(now);
+    }
+
+    /// Until when nothing is sent to an address, or through a proxy there.
+    pub fn blocked_until(&self, egress: Egress) -> Option<Instant> {
+        self.breaker.blocked_until(egress)
+    }
+
+    /// While the crawl is paused no probe begins.
+    pub fn set_paused(&mut self, is_paused: bool) {
+        self.breaker.set_paused(is_paused);
+    }
+
+    /// A host accepted or refused a connection.
+    pub fn handle_answer(&mut self, by_proxy: bool, remote: SocketAddr, now: Instant) {
+        if self.is_on {
+            let egress = egress_of(by_proxy, remote);
+            let network = Target::network(remote.ip());
+            let target = Some(Target::Address(remote));
+            self.breaker.handle_answer(egress, network, target, now);
+        }
+    }
+
+    /// Name servers answered a question about a host: it has addresses (`exists`), or has none.
+    pub fn handle_reply(&mut self, host: &str, exists: bool, now: Instant) {
+        if self.is_on {
+            // Below a name that does not exist none does, and a cache may know that.
+            let target = exists.then(|| Target::Name(host.into()));
+            let network = network_of(host);
+            self.breaker
+                .handle_answer(Egress::Names, network, target, now);
+        }
+    }
+
+    /// An attempt or a lookup failed while so many hosts have something queued. Charged at once where
+    /// the breaker is off.
+    pub fn handle_failure(&mut self, failed: Failed, hosts: usize, now: Instant) -> Judgement {
+        match self.is_on {
+            true => self.breaker.handle_failure(failed, hosts, now),
+            false => Judgement::Charge,
+        }
+    }
+
+    /// A failure waits for a verdict.
+    pub fn suspend(&mut self, suspect: Suspect) {
+        self.suspects.push(suspect);
+    }
+
+    /// A probe ended.
+    pub fn handle_probe(&mut self, probe: u32, ended: Probed, now: Instant) {
+        self.breaker.handle_probe(probe, ended, now);
+    }
+
+    /// A host was picked for a probe, or none is left.
+    pub fn handle_picked(&mut self, probe: u32, picked: Picked) {
+        self.breaker.handle_picked(probe, picked);
+    }
+
+    /// The probes under way.
+    pub fn probes(&mut self) -> &mut Probes {
+        &mut self.probes
+    }
+
+    /// A request goes back to its queue, uncounted.
+    pub fn count_put_back(&mut self) {
+        self.put_back += 1;
+    }
+
+    /// A lane waits for an egress; returns when it asks again, unless that closes before: behind the next
+    /// probe. `since`: now, in running time.
+    pub fn park(&mut self, lane: LaneId, egress: Egress, since: Instant, now: Instant) -> Instant {
+        let Some(probe) = self.blocked_until(egress) else {
+            return now;
+        };
+        if self.parked.len() < PARKED_MAX {
+            self.parked.entry(lane).or_insert((egress, since)).0 = egress;
+        }
+        probe.max(now) + PARKED_BEHIND_PROBE
+    }
+
+    /// The next thing that the breaker wants done.
+    pub fn poll_order(&mut self) -> Option<OutageTask> {
+        loop {
+            return Some(match self.breaker.poll()? {
+                Order::Connect { probe, to } => OutageTask::Connect { probe, to },
+                Order::Lookup { probe, question } => OutageTask::Lookup { probe, question },
+                Order::Pick { probe, egress } => OutageTask::Pick { probe, egress },
+                Order::Abandon { probe } => OutageTask::Abandon { probe },
+                Order::Charge(egress) => {
+                    self.judge(|of| of == egress, Judgement::Charge);
+                    continue;
+                }
+                Order::Open(egress, report) => {
+                    self.put_back = 0;
+                    self.judge(|of| of == egress, Judgement::PutBack);
+                    log::warn!(
+                        "{report}. The crawl waits, and no request is lost; single probes go out \
+                         every 1 to 30 s"
+                    );
+                    OutageTask::Opened {
+                        stops_all: self.breaker.stops_all(),
+                    }
+                }
+                Order::Close(egress, span) => {
+                    self.resume_parked(egress);
+                    log::warn!(
+                        "{} works again after {:.0} s: the crawl goes on; {} failed attempts were \
+                         put back and not counted",
+                        egress.words(),
+                        span.as_secs_f64(),
+                        self.put_back
+                    );
+                    OutageTask::Closed
+                }
+            });
+        }
+    }
+
+    fn resume_parked(&mut self, egress: Egress) {
+        let parked = self.parked.extract_if(|_, (of, _)| *of == egress);
+        let resuming = parked.map(|(lane, (_, since))| (lane, since));
+        self.resuming.extend(resuming);
+        // The last goes on first: of the lanes of one host, the one that waited longest.
+        self.resuming
+            .sort_unstable_by_key(|(_, since)| Reverse(*since));
+    }
+
+    /// A lane whose egress has closed, and since when it waited, in running time.
+    pub fn poll_resuming(&mut self) -> Option<(LaneId, Instant)> {
+        self.resuming.pop()
+    }
+
+    /// Whether there are more such lanes.
+    pub fn has_resuming(&self) -> bool {
+        !self.resuming.is_empty()
+    }
+
+    /// A failure with its verdict.
+    pub fn poll_verdict(&mut self) -> Option<(Suspect, Judgement)> {
+        self.judged.pop_front()
+    }
+
+    /// Takes out the failures that `is_wanted` names, with a verdict or without.
+    pub fn take_suspects(&mut self, is_wanted: impl Fn(&Suspect) -> bool) -> Vec<Suspect> {
+        let waiting = self.suspects.extract_if(.., |suspect| is_wanted(suspect));
+        let mut taken: Vec<Suspect> = waiting.collect();
+        for (suspect, judgement) in std::mem::take(&mut self.judged) {
+            match is_wanted(&suspect) {
+                true => taken.push(suspect),
+                false => self.judged.push_back((suspect, judgement)),
+            }
+        }
+        taken
+    }
+
+    fn judge(&mut self, wanted: impl Fn(Egress) -> bool, judgement: Judgement) {
+        let of = |suspect: &Suspect| match suspect {
+            Suspect::Flight { egress, .. } => *egress,
+            Suspect::Unresolved { .. } => Egress::Names,
+        };
+        let judged = self
+            .suspects
+            .extract_if(.., |suspect| wanted(of(suspect)))
+            .map(|suspect| (suspect, judgement));
+        self.judged.extend(judged);
+    }
+}
+
+/// The way by which an address is reached.
+pub fn egress_of(by_proxy: bool, remote: SocketAddr) -> Egress {
+    match by_proxy {
+        true => Egress::Proxy(remote),
+        false => Egress::of(remote.ip()),
+    }
+}
+
+/// Hosts of one registrable domain are likely to share their name servers.
+pub fn network_of(host: &str) -> u64 {
+    xxh3_64(registrable(host).as_bytes())
+}
+
+/// Whether the name servers did their work: there are addresses, or there are none.
+pub fn is_reply(result: &Result<Answer, Failure>) -> bool {
+    match result {
+        Ok(_) => true,
+        Err(failure) => matches!(failure.code, "nxdomain" | "nodata"),
+    }
+}

@@ -1,0 +1,310 @@
+//! Output: pages go to the sink, its jobs to the disk, and the crawl is told when either takes no more.
+
+mod intake;
+mod pull;
+mod spare;
+mod stats_file;
+mod storage;
+
+use std::io;
+use std::time::Duration;
+
+pub use self::stats_file::StatsFile;
+
+use self::intake::{Intake, PATIENCE};
+use self::pull::Pull;
+use self::spare::Spare;
+use self::storage::Storage;
+use crate::base::disk::{DiskDone, DiskJob};
+use crate::base::time::{Instant, Wall};
+use crate::crawl::stats::Stats;
+use crate::fetch::exchange::{Buffers, Exchange};
+use crate::frontier::request::Request;
+use crate::sink::page::Page;
+use crate::sink::pull::Results;
+use crate::sink::{Sink, WriteError};
+use crate::throttle::decision::Decision;
+
+/// The sink and what stands between it and the crawl.
+///
+/// Pages enter by [`Output::put`], finished disk jobs by [`Output::handle_disk`]. Jobs for the disk leave
+/// by [`Output::poll_jobs`].
+pub struct Output {
+    sink: Box<dyn Sink>,
+    /// The queue that the sink fills, where the crawl's owner takes the results.
+    pull: Option<Pull>,
+    jobs: Vec<DiskJob>,
+    stats: Stats,
+    stats_file: StatsFile,
+    intake: Intake,
+    storage: Storage,
+    spare: Spare,
+}
+
+/// Requests that wait while the sink is not ready: for the warning.
+#[derive(Clone, Copy, Debug)]
+pub struct Backlog {
+    /// Queued, or waiting for their scopes or moments.
+    pub queued: usize,
+    /// Sent, or being parsed.
+    pub under_way: usize,
+    /// Ended unsent, and not put into the sink yet.
+    pub ended: usize,
+}
+
+impl Output {
+    /// The output of a crawl that begins. `results`: the queue that the sink fills, if its owner takes
+    /// results one by one.
+    pub fn new(
+        sink: Box<dyn Sink>,
+        results: Option<Results>,
+        stats: Stats,
+        stats_file: StatsFile,
+    ) -> Self {
+        Output {
+            sink,
+            pull: results.map(Pull::new),
+            jobs: Vec::new(),
+            stats,
+            stats_file,
+            intake: Intake::Ready,
+            storage: Storage::default(),
+            spare: Spare::default(),
+        }
+    }
+
+    /// Puts another sink in place of the present one.
+    #[cfg(test)]
+    pub fn set_sink(&mut self, sink: impl Sink + 'static) {
+        self.sink = Box::new(sink);
+    }
+
+    /// A turn begins.
+    pub fn begin_turn(&mut self) {
+        if let Some(pull) = &mut self.pull {
+            pull.begin_turn();
+        }
+    }
+
+    /// A turn ends.
+    pub fn end_turn(&mut self) {
+        if let Some(pull) = &mut self.pull {
+            pull.end_turn();
+        }
+    }
+
+    /// Whether the sink takes more now.
+    pub fn is_ready(&self) -> bool {
+        self.sink.is_ready()
+    }
+
+    /// Whether the disk has room.
+    pub fn has_disk_room(&self) -> bool {
+        self.storage.has_room()
+    }
+
+    /// Whether a page that is asked for now would be taken: the sink is ready and the disk has room.
+    pub fn takes_more(&self) -> bool {
+        self.has_disk_room() && self.is_ready()
+    }
+
+    /// Whether the sink was not ready when the last turn ended.
+    pub fn was_full(&self) -> bool {
+        self.intake.is_full()
+    }
+
+    /// A turn ends: notes whether the sink is ready, and warns where requests have waited for it for
+    /// 10 s. Not while the disk is full, which was reported.
+    pub fn check_sink(&mut self, backlog: Backlog, is_sending: bool, now: Instant) {
+        let Backlog {
+            queued,
+            under_way,
+            ended,
+        } = backlog;
+        let is_waited_for = queued + under_way + ended > 0 && self.has_disk_room() && is_sending;
+        let is_ready = self.is_ready();
+        if self.intake.observe(is_ready, is_waited_for, now) {
+            log::warn!(
+                "the sink has not been ready for {} s: for it wait {queued} requests that are \
+                 queued, {under_way} under way and {ended} that have ended",
+                PATIENCE.as_secs()
+            );
+        }
+    }
+
+    /// The sink, for bodies that it takes while they arrive.
+    pub fn sink(&mut self) -> &mut dyn Sink {
+        &mut *self.sink
+    }
+
+    /// Whether the sink reads our own address of each connection.
+    pub fn reads_local(&self) -> bool {
+        self.sink.reads_local()
+    }
+
+    /// Whether the sink keeps replies in their content codings.
+    pub fn keeps_codings(&self) -> bool {
+        self.sink.keeps_codings()
+    }
+
+    /// The first result that could not be written.
+    pub fn failure(&self) -> Option<&WriteError> {
+        self.sink.failure()
+    }
+
+    /// Does some of what taking this page will cost; returns whether nothing is left to do. See
+    /// [`Sink::prepare`].
+    pub fn prepare(&mut self, page: &Page, units: &mut u64) -> bool {
+        self.sink.prepare(page, units)
+    }
+
+    /// Counts a page and gives it to the sink; returns the memory of what the sink leaves.
+    /// `asked_by`: the request that the page's line does not tell in full.
+    pub fn put(&mut self, mut page: Box<Page>, asked_by: Option<&dyn Fn() -> Request>) -> Buffers {
+        self.stats.count(&page);
+        if let Some(request) = asked_by {
+            self.sink.on_request(page.id, request);
+        }
+        self.sink.put(&mut page, &mut self.jobs);
+        self.spare.put_page(page)
+    }
+
+    /// Gives a decision of the throttle to the sink.
+    pub fn put_decision(&mut self, decision: &Decision, at: Wall) {
+        self.sink.decision(decision, at, &mut self.jobs);
+    }
+
+    /// A second has passed: the sink writes out what it has gathered.
+    pub fn flush(&mut self) {
+        self.sink.flush(&mut self.jobs);
+    }
+
+    /// The crawl has ended: the sink writes the rest.
+    pub fn finish(&mut self) {
+        self.sink.finish(&mut self.jobs);
+    }
+
+    /// Whether all is written, or cannot be. Asked after [`Output::finish`].
+    pub fn is_done(&self) -> bool {
+        self.sink.is_done() && self.stats_file.is_done()
+    }
+
+    /// The requests whose results could not be written, each once.
+    pub fn take_unwritten(&mut self) -> Vec<Request> {
+        self.sink.take_unwritten()
+    }
+
+    /// Jobs for the disk since the last call.
+    pub fn poll_jobs(&mut self) -> std::vec::Drain<'_, DiskJob> {
+        self.jobs.drain(..)
+    }
+
+    /// The disk has finished a job.
+    pub fn handle_disk(&mut self, done: &DiskDone) {
+        if !self.stats_file.handle_disk(done) {
+            self.sink.disk_done(done, &mut self.jobs);
+        }
+    }
+
+    /// The disk is full: nothing is released until it has room.
+    pub fn handle_disk_full(&mut self, error: &io::Error, now: Instant) {
+        let level = self.storage.handle_full(now);
+        log::log!(
+            level,
+            "the crawl pauses, for there is no room on the disk: {error}; it goes on when there is"
+        );
+    }
+
+    /// The disk has room again.
+    pub fn handle_disk_room(&mut self, now: Instant) {
+        let took = self.storage.handle_room(now);
+        log::info!(
+            "there is room on the disk again after {:.1} s: the crawl goes on",
+            took.as_secs_f64()
+        );
+    }
+
+    /// For how long the disk has been full; `None` where it is not.
+    pub fn disk_full_for(&self, now: Instant) -> Option<Duration> {
+        self.storage.full_for(now)
+    }
+
+    /// How often the disk was full, and for how long in all.
+    pub fn disk_pauses(&self, now: Instant) -> (u64, Duration) {
+        (self.storage.pauses(), self.storage.paused(now))
+    }
+
+    /// What was counted.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// What was counted, to count more.
+    pub fn stats_mut(&mut self) -> &mut Stats {
+        &mut self.stats
+    }
+
+    /// Whether `stats.json` is to be replaced now and then.
+    pub fn has_stats_file(&self) -> bool {
+        self.stats_file.is_written()
+    }
+
+    /// Whether the last replacement of `stats.json` is long enough ago. Not while the disk is full: none
+    /// would be read before it has room, and the last one has it all.
+    pub fn is_stats_file_due(&self, now: Instant) -> bool {
+        self.has_disk_room() && self.stats_file.is_due(now)
+    }
+
+    /// Begins to replace `stats.json`; returns whether it may be written. If so, its text is made and
+    /// passed to [`Output::write_stats`].
+    pub fn begin_stats(&mut self, now: Instant) -> bool {
+        self.stats_file.begin(now)
+    }
+
+    /// Replaces `stats.json` by this text.
+    pub fn write_stats(&mut self, text: Vec<u8>) {
+        self.jobs.extend(self.stats_file.replace(text));
+    }
+
+    /// Whether results wait for the crawl's owner to take them.
+    pub fn results_wait(&self) -> bool {
+        self.pull.as_ref().is_some_and(|pull| !pull.is_empty())
+    }
+
+    /// Whether a turn should return at once to an owner who takes what is there.
+    pub fn is_pressing(&self) -> bool {
+        self.pull.as_ref().is_some_and(Pull::is_pressing)
+    }
+
+    /// The next result, for the crawl's owner.
+    pub fn take_result(&mut self) -> Option<Page> {
+        self.pull.as_mut()?.take()
+    }
+
+    /// No result will be taken any more: those that wait are dropped, and so are those to come.
+    pub fn give_up_results(&self) {
+        if let Some(pull) = &self.pull {
+            pull.give_up();
+        }
+    }
+
+    /// An exchange to be renewed, with its memory.
+    pub fn take_exchange(&mut self) -> Box<Exchange> {
+        self.spare.take_exchange()
+    }
+
+    /// Keeps the memory of an exchange that is over and of what its outcome was made of.
+    pub fn put_exchange(&mut self, exchange: Box<Exchange>, buffers: Buffers) {
+        self.spare.put_exchange(exchange, buffers);
+    }
+
+    /// A page to be written over, with its memory.
+    pub fn take_page(&mut self) -> Box<Page> {
+        self.spare.take_page()
+    }
+
+    /// A text to be written over by a page's Content-Type.
+    pub fn take_content_type(&mut self) -> String {
+        self.spare.take_content_type()
+    }
+}

@@ -1,0 +1,66 @@
+//! Results that the crawl's owner takes one by one, in place of a sink that they are pushed to.
+
+use crate::sink::page::Page;
+use crate::sink::pull::Results;
+
+/// The sink's other end, and whether its owner comes for what is there.
+#[derive(Debug)]
+pub struct Pull {
+    results: Results,
+    owner: Owner,
+}
+
+/// What the owner makes of results that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// They are taken, or there are none.
+    Takes,
+    /// The last turn ended with some, and none was taken since.
+    Told,
+    /// Another turn was taken instead.
+    Ignores,
+}
+
+impl Pull {
+    pub fn new(results: Results) -> Self {
+        Pull {
+            results,
+            owner: Owner::Takes,
+        }
+    }
+
+    /// Nobody will take any.
+    pub fn give_up(&self) {
+        self.results.give_up();
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.results.is_empty()
+    }
+
+    /// A turn begins.
+    pub fn begin_turn(&mut self) {
+        if self.owner == Owner::Told {
+            self.owner = Owner::Ignores;
+        }
+    }
+
+    /// A turn ends.
+    pub fn end_turn(&mut self) {
+        if self.owner == Owner::Takes && !self.results.is_empty() {
+            self.owner = Owner::Told;
+        }
+    }
+
+    /// Whether to come back at once to an owner who takes what is there.
+    pub fn is_pressing(&self) -> bool {
+        self.owner != Owner::Ignores && !self.results.is_empty()
+    }
+
+    /// The next result.
+    pub fn take(&mut self) -> Option<Page> {
+        self.owner = Owner::Takes;
+        self.results.take()
+    }
+}

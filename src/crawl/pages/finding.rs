@@ -1,0 +1,215 @@
+//! What is looked for in a body: the rules of a robots.txt, the URLs of a sitemap, the links of a page.
+
+use std::fmt;
+use std::mem;
+use std::sync::Arc;
+use std::vec;
+
+use crate::base::units::Units;
+use crate::sink::page::Page;
+use crate::wire::html::{self, LinkOptions, LinkSearch};
+use crate::wire::robots::{RobotsReading, Rules};
+use crate::wire::sitemap::{self, SitemapReading};
+use crate::wire::url::CrawlUrl;
+
+/// What is looked for in the body of a page, and how far that is.
+#[derive(Default)]
+pub struct Finding {
+    looks_for: LooksFor,
+    /// The body, while it is looked through.
+    body: Option<Arc<Vec<u8>>>,
+    /// The URL of the page, as all that it leads to has it.
+    via: Option<Arc<str>>,
+}
+
+#[derive(Default)]
+enum LooksFor {
+    #[default]
+    Nothing,
+    Links(Box<LinkSearch<Body>>),
+    Sitemap(Box<SitemapReading<Body>>),
+    Rules {
+        reading: Box<RobotsReading<Body>>,
+        /// The number of their origin.
+        origin: u32,
+        /// Whether the sitemaps that the file names are found, too.
+        sitemaps: bool,
+    },
+    /// The sitemaps that a robots.txt names.
+    Sitemaps(vec::IntoIter<String>),
+}
+
+/// A body that is looked through.
+struct Body(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for Body {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// What a step found.
+#[derive(Debug)]
+pub enum Step {
+    /// A link to this URL.
+    Link(CrawlUrl),
+    /// A page that a sitemap names.
+    Page(CrawlUrl),
+    /// A sitemap that a sitemap index or a robots.txt names.
+    Sitemap(CrawlUrl),
+    /// A URL that is too long.
+    TooLong,
+    /// The rules of a robots.txt, for the origin of this number.
+    Rules(u32, Rules),
+    /// The units are spent.
+    Paused,
+    /// There is no more. `is_cut`: more links than `LINKS_PER_PAGE_MAX` were there.
+    Over { is_cut: bool },
+}
+
+/// What a URL takes, in units, beside what its octets take.
+pub const URL_UNITS: usize = 64;
+
+impl Finding {
+    /// Looks for the rules of a robots.txt that are for this agent. `sitemaps`: for the sitemaps that it
+    /// names, too.
+    pub fn rules(page: &mut Page, origin: u32, agent: &str, sitemaps: bool) -> Self {
+        Finding::of(page, |body, _| LooksFor::Rules {
+            reading: Box::new(RobotsReading::new(body, agent)),
+            origin,
+            sitemaps,
+        })
+    }
+
+    /// Looks for the URLs of a sitemap at `url`: those of up to `length_max` octets. A body that
+    /// decompresses to more than `ratio_max` times its length ends there.
+    pub fn sitemap(page: &mut Page, url: &CrawlUrl, ratio_max: u32, length_max: usize) -> Self {
+        Finding::of(page, |body, content_type| {
+            let ratio_max = Some(ratio_max);
+            let reading = SitemapReading::new(body, content_type, url, ratio_max, length_max);
+            LooksFor::Sitemap(Box::new(reading))
+        })
+    }
+
+    /// Looks for the links of a page at `url`: those of up to `length_max` octets.
+    pub fn links(
+        page: &mut Page,
+        url: &CrawlUrl,
+        options: &LinkOptions<'_>,
+        length_max: usize,
+    ) -> Self {
+        Finding::of(page, |body, content_type| {
+            let search = LinkSearch::new(body, content_type, url, options, length_max);
+            LooksFor::Links(Box::new(search))
+        })
+    }
+
+    fn of(page: &mut Page, looks_for: impl FnOnce(Body, Option<&str>) -> LooksFor) -> Self {
+        let body = Arc::new(mem::take(&mut page.body));
+        Finding {
+            looks_for: looks_for(Body(Arc::clone(&body)), page.content_type.as_deref()),
+            body: Some(body),
+            via: Some(Arc::from(page.url.as_str())),
+        }
+    }
+
+    /// Whether nothing is looked for.
+    pub fn is_over(&self) -> bool {
+        self.via.is_none()
+    }
+
+    /// The URL of the page; `None` where nothing is looked for.
+    pub fn via(&self) -> Option<&Arc<str>> {
+        self.via.as_ref()
+    }
+
+    /// Goes on until something is found or the units are spent. `base`: the URL of the page.
+    pub fn step(&mut self, base: &CrawlUrl, units: &mut Units) -> Step {
+        loop {
+            match &mut self.looks_for {
+                LooksFor::Nothing => return Step::Over { is_cut: false },
+                LooksFor::Links(search) => {
+                    return match search.step(units) {
+                        html::Step::Link(link) => Step::Link(link.url),
+                        html::Step::TooLong => Step::TooLong,
+                        html::Step::Paused => Step::Paused,
+                        html::Step::Over => Step::Over {
+                            is_cut: search.is_cut(),
+                        },
+                    };
+                }
+                LooksFor::Sitemap(reading) => {
+                    return match reading.step(units) {
+                        sitemap::Step::Page(url) => Step::Page(url),
+                        sitemap::Step::Sitemap(url) => Step::Sitemap(url),
+                        sitemap::Step::TooLong => Step::TooLong,
+                        sitemap::Step::Paused => Step::Paused,
+                        sitemap::Step::Over => Step::Over { is_cut: false },
+                    };
+                }
+                LooksFor::Rules { reading, .. } => {
+                    if !reading.step(units) {
+                        return Step::Paused;
+                    }
+                    let read = mem::take(&mut self.looks_for);
+                    let LooksFor::Rules {
+                        reading,
+                        origin,
+                        sitemaps: follows,
+                    } = read
+                    else {
+                        unreachable!("it was just read");
+                    };
+                    let (rules, sitemaps) = reading.into_rules();
+                    units.spend(rules.heap_size());
+                    if follows {
+                        self.looks_for = LooksFor::Sitemaps(sitemaps.into_iter());
+                    }
+                    return Step::Rules(origin, rules);
+                }
+                LooksFor::Sitemaps(left) => {
+                    if units.is_spent() {
+                        return Step::Paused;
+                    }
+                    let Some(sitemap) = left.next() else {
+                        return Step::Over { is_cut: false };
+                    };
+                    units.spend(URL_UNITS + sitemap.len() + base.as_str().len());
+                    if let Ok(url) = base.join(&sitemap) {
+                        return Step::Sitemap(url);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Nothing more is looked for: the page has its body again.
+    pub fn end(mut self, page: &mut Page) {
+        let Some(body) = self.body else {
+            return;
+        };
+        if let LooksFor::Links(search) = &self.looks_for {
+            page.links = Some(search.count() as u32);
+        }
+        self.looks_for = LooksFor::Nothing;
+        page.body = Arc::into_inner(body).expect("nobody else has the body any more");
+    }
+
+    /// Bytes that it holds.
+    pub fn memory(&self) -> usize {
+        self.body.as_ref().map_or(0, |body| body.capacity())
+            + match &self.looks_for {
+                LooksFor::Nothing => 0,
+                LooksFor::Links(search) => search.memory(),
+                LooksFor::Sitemap(reading) => reading.memory(),
+                LooksFor::Rules { reading, .. } => reading.memory(),
+                LooksFor::Sitemaps(left) => left.len() * size_of::<String>(),
+            }
+    }
+}
+
+impl fmt::Debug for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Finding")
+    }
+}

@@ -1,0 +1,126 @@
+//! What a crawl is made of, and why it cannot begin.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+
+use crate::base::machine;
+use crate::crawl::config::ConfigError;
+use crate::crawl::control::feed::Source;
+use crate::fetch::tls::TlsConfigError;
+use crate::sink::Sink;
+use crate::sink::pull::Results;
+use crate::throttle::engine::InitialFeedback;
+use crate::throttle::map::ScopeMap;
+use crate::throttle::signal::Classify;
+use crate::throttle::strategies::Strategies;
+
+/// What an embedder may bring in place of what is built in.
+pub struct Parts {
+    /// Where results go.
+    pub sink: Box<dyn Sink>,
+    /// The other end of that sink, where results are pulled.
+    pub(in crate::crawl) results: Option<Results>,
+    /// Where requests are fetched from.
+    pub source: Option<Box<dyn Source>>,
+    /// Which scopes a request is throttled under; `None` where the configuration decides.
+    pub scope_map: Option<Box<dyn ScopeMap>>,
+    /// What an answer means.
+    pub classify: Option<Box<dyn Classify>>,
+    /// What the pace of a scope does about it.
+    pub strategies: Strategies,
+    /// Maps and readings of answers that the configuration may name (`THROTTLING_MANAGER`).
+    pub managers: BTreeMap<String, NamedManager>,
+    /// What is known of a scope before its first request.
+    pub initial: Option<InitialFeedback>,
+    /// Where `stats.json` is kept up to date; `None` for nowhere.
+    pub stats_path: Option<PathBuf>,
+    /// Whether it may be written still; `None` where it always may.
+    pub stats_while: Option<Box<dyn Fn() -> bool + Send>>,
+    /// Bits of the kernel's: chance comes from them where no seed is named, and strangers cannot foresee
+    /// how the crawl hashes what they choose. `None` in a world that is to be the same again.
+    pub entropy: Option<u64>,
+    /// What said how many requests may be in flight, as people know it.
+    pub in_flight_named: &'static str,
+}
+
+/// Who maps scopes, and who reads answers.
+pub type NamedManager = (Box<dyn ScopeMap>, Box<dyn Classify>);
+
+impl Parts {
+    /// What is built in, with this sink.
+    pub fn new(sink: impl Sink + 'static) -> Self {
+        Parts {
+            sink: Box::new(sink),
+            results: None,
+            source: None,
+            scope_map: None,
+            classify: None,
+            strategies: Strategies::default(),
+            managers: BTreeMap::new(),
+            initial: None,
+            stats_path: None,
+            stats_while: None,
+            entropy: None,
+            in_flight_named: "CONCURRENT_REQUESTS",
+        }
+    }
+}
+
+/// Why a crawl cannot begin.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetUpError {
+    /// A setting, or two together, cannot be taken.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The kernel refused what the back end needs.
+    #[error("the kernel refused what the event loop needs: {0}")]
+    Io(#[from] io::Error),
+    /// The certificates are not to be used.
+    #[error(transparent)]
+    Tls(#[from] TlsConfigError),
+    /// A file named by a setting cannot be read.
+    #[error("cannot read {path} ({setting}): {cause}")]
+    Unreadable {
+        /// The setting.
+        setting: &'static str,
+        /// The file.
+        path: String,
+        /// What the machine said.
+        #[source]
+        cause: io::Error,
+    },
+    /// A setting that only shows its fault here.
+    #[error("{setting}: {reason}")]
+    Setting {
+        /// Its name.
+        setting: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl SetUpError {
+    /// The stable name, after its family: `config`, `setting`, `ca_file.empty`, or, of what the machine
+    /// refused, `io.open_files` or `file.not_found`.
+    pub fn code(&self) -> Cow<'static, str> {
+        match self {
+            SetUpError::Config(error) => error.code().into(),
+            SetUpError::Io(error) => format!("io.{}", machine::code(error)).into(),
+            SetUpError::Tls(error) => error.code().into(),
+            SetUpError::Unreadable { cause, .. } => format!("file.{}", machine::code(cause)).into(),
+            SetUpError::Setting { .. } => "setting".into(),
+        }
+    }
+
+    /// Whether the same crawl may begin later, with nothing mended.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            SetUpError::Io(error) => machine::is_temporary(error),
+            SetUpError::Unreadable { cause, .. } => machine::is_temporary(cause),
+            SetUpError::Config(_) | SetUpError::Tls(_) | SetUpError::Setting { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Which requests carry the credentials among the header fields of every request (`-H`).
+//!
+//! They belong to the origins of the seeds: a page may link or redirect to any other, whose owner
+//! would read them.
+
+use hashbrown::HashTable;
+
+use crate::base::keys::Keys;
+use crate::base::secret::Secret;
+use crate::crawl::config::EVERY_ORIGIN;
+use crate::fetch::settings::Settings;
+use crate::frontier::job::Job;
+use crate::wire::http::{RequestError, UsualFields};
+use crate::wire::url::CrawlUrl;
+
+/// The header fields of every request: all of them, and those that are for everyone.
+#[derive(Debug)]
+pub struct Credentials {
+    all: UsualFields,
+    /// `None` where none of them is a credential, or every origin gets all.
+    limited: Option<Limited>,
+    /// A Cookie field stands among them.
+    #[cfg(feature = "cookies")]
+    holds_cookies: bool,
+}
+
+/// Fields of which some are for the origins of the seeds alone.
+#[derive(Debug)]
+struct Limited {
+    /// Those that are for everyone.
+    public: UsualFields,
+    /// The names of the others, for the warning.
+    names: String,
+    /// Origins that get all of them, by a hash under a secret: eight bytes for each origin of a seed.
+    origins: HashTable<u64>,
+    keys: Keys,
+    has_warned: bool,
+}
+
+/// Fields that are for one origin: credentials, and `Host`.
+const PRIVATE: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "host"];
+
+/// Whether a header field is for one origin alone: by its nature, or because `PRIVATE_HEADERS` or its
+/// request names it.
+pub fn is_private(name: &str, named: &[String]) -> bool {
+    let is_it = |other: &str| other.eq_ignore_ascii_case(name);
+    PRIVATE.into_iter().any(is_it) || named.iter().any(|other| is_it(other))
+}
+
+impl Credentials {
+    /// What the settings say of them.
+    ///
+    /// # Errors
+    /// A field cannot be put on the wire.
+    pub fn new(settings: &Settings, secret: &Secret) -> Result<Self, RequestError> {
+        let all = settings.usual_fields()?;
+        let private = |(name, _): &&(String, String)| is_private(name, &settings.private_headers);
+        let mut names: Vec<&str> = (settings.headers.iter().filter(private))
+            .map(|(name, _)| name.as_str())
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        #[cfg(feature = "cookies")]
+        let holds_cookies = names.iter().any(|name| name.eq_ignore_ascii_case("cookie"));
+        let widened = &settings.credential_origins;
+        if names.is_empty() || widened.iter().any(|origin| origin == EVERY_ORIGIN) {
+            return Ok(Credentials {
+                all,
+                limited: None,
+                #[cfg(feature = "cookies")]
+                holds_cookies,
+            });
+        }
+        let mut public = settings.clone();
+        public.headers.retain(|field| !private(&field));
+        let mut limited = Limited {
+            public: public.usual_fields()?,
+            names: names.join(", "),
+            origins: HashTable::new(),
+            keys: *secret.keys(),
+            has_warned: false,
+        };
+        for origin in widened {
+            limited.add(origin);
+        }
+        Ok(Credentials {
+            all,
+            limited: Some(limited),
+            #[cfg(feature = "cookies")]
+            holds_cookies,
+        })
+    }
+
+    /// The user has named a URL: its origin gets all fields.
+    pub fn add_origin_of(&mut self, url: &CrawlUrl) {
+        if let Some(limited) = &mut self.limited {
+            limited.add(url.origin());
+        }
+    }
+
+    /// Whether a request to a URL may carry the credentials.
+    pub fn are_for(&self, url: &CrawlUrl) -> bool {
+        let limited = self.limited.as_ref();
+        limited.is_none_or(|limited| limited.has(url.origin()))
+    }
+
+    /// Whether a Cookie field stands among those that a job's request gets from here.
+    #[cfg(feature = "cookies")]
+    pub fn bring_cookies(&self, job: &Job) -> bool {
+        self.holds_cookies && (self.limited.is_none() || self.reach(job))
+    }
+
+    /// The fields of a job's request.
+    pub fn fields(&self, job: &Job) -> &UsualFields {
+        match &self.limited {
+            Some(limited) if !self.reach(job) => &limited.public,
+            _ => &self.all,
+        }
+    }
+
+    fn reach(&self, job: &Job) -> bool {
+        !job.is_without_credentials() && self.are_for(&job.url)
+    }
+
+    /// What to warn of, the first time that a job goes without credentials.
+    pub(in crate::crawl) fn warning(&mut self, job: &Job) -> Option<String> {
+        if job.is_without_credentials() || self.are_for(&job.url) {
+            return None;
+        }
+        let limited = self.limited.as_mut()?;
+        if std::mem::replace(&mut limited.has_warned, true) {
+            return None;
+        }
+        Some(format!(
+            "{} is sent to the origins of the seeds alone, and not to {} (nor to others like it); \
+             -s CREDENTIAL_ORIGINS={} sends it there, too",
+            limited.names,
+            job.url.origin(),
+            job.url.origin(),
+        ))
+    }
+}
+
+impl Limited {
+    fn add(&mut self, origin: &str) {
+        let hash = self.keys.origin(origin).0;
+        let entry = self.origins.entry(hash, |other| *other == hash, |h| *h);
+        entry.or_insert(hash);
+    }
+
+    fn has(&self, origin: &str) -> bool {
+        let hash = self.keys.origin(origin).0;
+        self.origins.find(hash, |other| *other == hash).is_some()
+    }
+}

@@ -1,0 +1,134 @@
+//! Requests that wait for a moment of their own: a redirect that says when it may be followed. And
+//! the one warning that many wait outside the frontier.
+
+use std::collections::BTreeMap;
+
+use crate::base::time::Instant;
+use crate::frontier::job::Job;
+
+/// The requests that wait, by when they may go on.
+#[derive(Debug, Default)]
+pub struct Delayed {
+    waiting: BTreeMap<(Instant, u64), Box<Job>>,
+}
+
+impl Delayed {
+    /// A request waits until `at`. Where too many would, gives the one whose time is nearest: it
+    /// goes on ahead of it.
+    pub fn wait(&mut self, job: Job, at: Instant) -> Option<Box<Job>> {
+        self.waiting.insert((at, job.id), Box::new(job));
+        if self.waiting.len() > DELAYED_MAX {
+            return Some(self.waiting.pop_first()?.1);
+        }
+        None
+    }
+
+    /// Earliest time at which a waiting request may resume.
+    pub fn next(&self) -> Option<Instant> {
+        let ((at, _), _) = self.waiting.first_key_value()?;
+        Some(*at)
+    }
+
+    /// A request that may go on at `now`.
+    pub fn expire(&mut self, now: Instant) -> Option<Box<Job>> {
+        self.next().filter(|at| *at <= now)?;
+        Some(self.waiting.pop_first()?.1)
+    }
+
+    /// The numbers of the attempts that wait.
+    pub fn ids(&self) -> impl Iterator<Item = u64> {
+        self.waiting.keys().map(|(_, id)| *id)
+    }
+
+    /// Takes out those that `is_unwanted` names.
+    pub fn take_out(&mut self, is_unwanted: impl Fn(&Job) -> bool) -> Vec<Job> {
+        let waiting = std::mem::take(&mut self.waiting).into_iter();
+        let (out, kept): (BTreeMap<_, _>, _) = waiting.partition(|(_, job)| is_unwanted(job));
+        self.waiting = kept;
+        out.into_values().map(|job| *job).collect()
+    }
+
+    /// Number of waiting requests.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Takes out all that wait.
+    pub fn drain(&mut self) -> impl Iterator<Item = Box<Job>> + use<> {
+        std::mem::take(&mut self.waiting).into_values()
+    }
+}
+
+/// Who waits outside the frontier, each held in memory by itself: for the scope map, or for a
+/// redirect's moment.
+#[derive(Debug)]
+pub struct Crowd {
+    warn_at: usize,
+    warned: bool,
+}
+
+impl Crowd {
+    /// Warns once when `warn_at` wait; never where that is 0.
+    pub fn new(warn_at: usize) -> Self {
+        Crowd {
+            warn_at,
+            warned: false,
+        }
+    }
+
+    /// Whether to warn that so many wait now.
+    pub fn warns(&mut self, waiting: usize) -> bool {
+        let warns = !self.warned && self.warn_at > 0 && waiting >= self.warn_at;
+        self.warned |= warns;
+        warns
+    }
+}
+
+/// So many redirects wait, a few MB. A site that delays them all must neither fill our memory nor
+/// make other sites wait, as a slow map does, and no URL may be lost by it: what is one too many is
+/// followed early, at the pace of its scope.
+const DELAYED_MAX: usize = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::wire::url::CrawlUrl;
+
+    fn job(id: u64) -> Job {
+        Job {
+            redirects: 1,
+            ..Job::seed(id, CrawlUrl::parse("http://a.test/").expect("a URL"))
+        }
+    }
+
+    #[test]
+    fn f74_that_many_requests_wait_is_said_once() {
+        let check = |warn_at, expected: &[usize]| {
+            let mut crowd = Crowd::new(warn_at);
+            let warned: Vec<usize> = (1..=600).filter(|count| crowd.warns(*count)).collect();
+            assert_eq!(warned, expected);
+            // Nor when there are fewer, and as many again.
+            assert!(!(1..=600).any(|count| crowd.warns(count)));
+        };
+        check(500, &[500]);
+        check(600, &[600]);
+        check(601, &[]);
+        check(0, &[]);
+    }
+
+    #[test]
+    fn one_too_many_goes_on_early_and_it_is_the_one_whose_time_is_nearest() {
+        let mut delayed = Delayed::default();
+        let at = |id: u64| Instant::START + Duration::from_millis(100 * id % 7919 + 1);
+        let most = DELAYED_MAX as u64;
+        for id in 1..=most {
+            assert!(delayed.wait(job(id), at(id)).is_none());
+        }
+        let nearest = delayed.next().expect("many wait");
+        let early = delayed.wait(job(most + 1), at(most + 1)).expect("too many");
+        assert_eq!(at(early.id), nearest);
+        assert_eq!(delayed.len(), DELAYED_MAX);
+    }
+}

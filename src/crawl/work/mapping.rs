@@ -1,0 +1,169 @@
+//! Requests whose scope map answers later: they wait here, and all others go on.
+
+use std::collections::BTreeMap;
+
+use crate::base::scopes::Scopes;
+use crate::frontier::job::Job;
+use crate::throttle::map::{ByHost, ScopeMap, ScopeQuery};
+use crate::wire::url::CrawlUrl;
+
+/// The requests that wait for their scopes, by number.
+#[derive(Debug, Default)]
+pub struct Mapping {
+    waiting: BTreeMap<u64, Waiting>,
+    asked: u64,
+    warned_cut: bool,
+}
+
+/// An answer, or the word that none will come.
+#[derive(Debug)]
+pub struct Mapped {
+    /// Which request was asked about.
+    pub number: u64,
+    /// Which of its answers this is.
+    pub part: usize,
+    pub scopes: Option<Scopes>,
+}
+
+/// A request that waits for answers.
+#[derive(Debug)]
+struct Waiting {
+    job: Box<Job>,
+    /// What was answered at once.
+    scopes: Scopes,
+    /// What is answered later, in the order of asking.
+    parts: Vec<Option<Scopes>>,
+    missing: usize,
+}
+
+/// So many wait before the crawl takes in nothing from outside, and releases nothing, until there
+/// are fewer. The links of pages on their way may come on top.
+pub const WAITING_MAX: usize = 10_000;
+
+impl Mapping {
+    /// The number of the next request that is asked about.
+    pub fn number(&mut self) -> u64 {
+        self.asked += 1;
+        self.asked
+    }
+
+    /// A request waits for so many answers.
+    pub fn wait(&mut self, number: u64, job: Job, scopes: Scopes, answers: usize) {
+        let waiting = Waiting {
+            job: Box::new(job),
+            scopes,
+            parts: vec![None; answers],
+            missing: answers,
+        };
+        self.waiting.insert(number, waiting);
+    }
+
+    /// An answer has come. Gives the request and its scopes, once all of them are there.
+    pub fn answered(&mut self, mapped: Mapped) -> Option<(Job, Scopes)> {
+        let waiting = self.waiting.get_mut(&mapped.number)?;
+        let part = waiting.parts.get_mut(mapped.part)?;
+        let scopes = mapped.scopes.unwrap_or_else(|| by_host(&waiting.job.url));
+        if part.replace(scopes).is_none() {
+            waiting.missing -= 1;
+        }
+        if waiting.missing > 0 {
+            return None;
+        }
+        let mut whole = self.waiting.remove(&mapped.number)?;
+        for part in whole.parts.into_iter().flatten() {
+            whole.scopes.join(part);
+        }
+        Some((*whole.job, whole.scopes))
+    }
+
+    /// Whether to warn that these are not all the scopes that the map gave: the first time.
+    pub fn warns_of_cut(&mut self, scopes: &Scopes) -> bool {
+        let warns = scopes.is_cut() && !self.warned_cut;
+        self.warned_cut |= warns;
+        warns
+    }
+
+    /// The numbers of the attempts that wait.
+    pub fn ids(&self) -> impl Iterator<Item = u64> {
+        self.waiting.values().map(|waiting| waiting.job.id)
+    }
+
+    /// Takes out those that `is_unwanted` names: their answers are nobody's.
+    pub fn take_out(&mut self, is_unwanted: impl Fn(&Job) -> bool) -> Vec<Job> {
+        let waiting = std::mem::take(&mut self.waiting).into_iter();
+        let (out, kept): (BTreeMap<_, _>, _) = waiting.partition(|(_, w)| is_unwanted(&w.job));
+        self.waiting = kept;
+        out.into_values().map(|waiting| *waiting.job).collect()
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Whether no more should come.
+    pub fn is_full(&self) -> bool {
+        self.waiting.len() >= WAITING_MAX
+    }
+
+    /// Takes out all that wait: their answers are nobody's.
+    pub fn drain(&mut self) -> impl Iterator<Item = Box<Job>> + use<> {
+        std::mem::take(&mut self.waiting)
+            .into_values()
+            .map(|waiting| waiting.job)
+    }
+}
+
+fn by_host(url: &CrawlUrl) -> Scopes {
+    let mut query = ScopeQuery::about(url);
+    ByHost.scopes(&mut query);
+    query.into_scopes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(id: u64) -> Job {
+        Job::seed(id, CrawlUrl::parse("http://a.test:81/").expect("a URL"))
+    }
+
+    fn answer(number: u64, part: usize, scopes: Option<&str>) -> Mapped {
+        Mapped {
+            number,
+            part,
+            scopes: scopes.map(Scopes::from),
+        }
+    }
+
+    #[test]
+    fn f67_a_request_waits_for_all_its_answers_and_has_them_in_the_order_of_asking() {
+        let mut mapping = Mapping::default();
+        let number = mapping.number();
+        mapping.wait(number, job(1), "first".into(), 2);
+        assert!(mapping.answered(answer(number, 1, Some("third"))).is_none());
+        assert!(mapping.answered(answer(number, 1, Some("third"))).is_none());
+        assert_eq!(mapping.len(), 1);
+        let (job, scopes) = mapping
+            .answered(answer(number, 0, Some("second")))
+            .expect("that was the last");
+        assert_eq!(job.id, 1);
+        assert_eq!(scopes, ["first", "second", "third"].into());
+        assert!(mapping.is_empty());
+        assert!(mapping.answered(answer(number, 0, Some("late"))).is_none());
+    }
+
+    #[test]
+    fn f67_an_answer_that_will_not_come_is_the_host() {
+        let mut mapping = Mapping::default();
+        let number = mapping.number();
+        mapping.wait(number, job(1), Scopes::new(), 1);
+        let (_, scopes) = mapping.answered(answer(number, 0, None)).expect("an end");
+        assert_eq!(scopes, "a.test:81".into());
+    }
+}

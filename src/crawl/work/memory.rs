@@ -1,0 +1,161 @@
+//! Memory that is limited: seeds wait before it is used up.
+//!
+//! ```text
+//! Room ── much is in use ──► Short ── little is, or half of the queue is done ──► Room
+//! ```
+
+use std::time::Duration;
+
+use crate::base::time::Instant;
+use crate::crawl::config::Config;
+use crate::io::Memory;
+
+/// Whether there is memory for more seeds.
+#[derive(Debug, Default)]
+pub struct MemoryRoom {
+    state: State,
+    reported: bool,
+    /// Seeds taken since it was looked at.
+    taken: u32,
+    looked: Instant,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum State {
+    #[default]
+    Room,
+    /// So many requests were queued when it was found short.
+    Short { queued: usize },
+}
+
+/// Above this share of the limit seeds wait.
+pub const SHORT_ABOVE: f64 = 0.8;
+
+/// Below this they come in again.
+const ROOM_BELOW: f64 = 0.7;
+
+/// What is queued beside so many is not what takes the memory.
+const QUEUED_MIN: usize = 1000;
+
+/// Seeds that take a megabyte or so come in between two looks.
+const LOOK_EVERY: u32 = 4096;
+/// How often it is looked at where no seeds come: nothing is done then but to say so.
+const LOOK_SELDOM: Duration = Duration::from_secs(30);
+
+/// What a queued request takes beside its URL, and what a URL takes: `tests/queued_memory.rs`.
+const QUEUED_BYTES: u64 = 200 + 80;
+
+/// What the sink holds, what is being read, and the rest of the program.
+const BESIDE_BYTES: u64 = 256 << 20;
+
+/// What of memory the configuration may take, in bytes: as far as settings bound it.
+pub fn may_take(config: &Config) -> u64 {
+    let queued = (config.frontier.queued_max as u64).saturating_mul(QUEUED_BYTES);
+    queued
+        .saturating_add(config.buffered_bodies_max)
+        .saturating_add(config.frontier.robots_memory)
+        .saturating_add(BESIDE_BYTES)
+}
+
+impl MemoryRoom {
+    /// Whether seeds may come in.
+    pub fn has_room(&self) -> bool {
+        matches!(self.state, State::Room)
+    }
+
+    /// Whether memory is to be looked at though no seeds come: links alone fill it.
+    pub fn is_due(&self, now: Instant) -> bool {
+        now.saturating_since(self.looked) >= LOOK_SELDOM
+    }
+
+    /// A seed has come in; whether memory is to be looked at.
+    pub fn handle_seed(&mut self) -> bool {
+        self.taken += 1;
+        self.taken >= LOOK_EVERY
+    }
+
+    /// So much is in use while so many requests are queued.
+    pub fn handle_memory(&mut self, memory: Option<Memory>, queued: usize, now: Instant) {
+        self.taken = 0;
+        self.looked = now;
+        let Some(memory) = memory else {
+            self.state = State::Room;
+            return;
+        };
+        match self.state {
+            State::Room if memory.share() >= SHORT_ABOVE && queued > QUEUED_MIN => {
+                self.state = State::Short { queued };
+                let level = match std::mem::replace(&mut self.reported, true) {
+                    false => log::Level::Warn,
+                    true => log::Level::Info,
+                };
+                log::log!(
+                    level,
+                    "{} of {} of memory are in use ({}): seeds wait until there is more, and {queued} \
+                     requests are queued",
+                    megabytes(memory.used),
+                    megabytes(memory.limit),
+                    memory.by
+                );
+            }
+            // What the allocator has back it need not give back, and it is used again.
+            State::Short { queued: then } if memory.share() < ROOM_BELOW || queued <= then / 2 => {
+                self.state = State::Room;
+                log::info!("there is memory for seeds again");
+            }
+            State::Room | State::Short { .. } => {}
+        }
+    }
+}
+
+pub fn megabytes(bytes: u64) -> String {
+    format!("{} MiB", bytes >> 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_wait_while_memory_is_short_and_never_for_good() {
+        let memory = |used| {
+            Some(Memory {
+                used,
+                limit: 1000,
+                by: "memory.max",
+            })
+        };
+        let mut room = MemoryRoom::default();
+        for (used, queued, expected) in [
+            (799, 50_000, true),
+            (800, 50_000, false),
+            (750, 50_000, false),
+            (699, 50_000, true),
+            (900, 40_000, false),
+            // It is still in use as far as the kernel knows.
+            (900, 20_001, false),
+            (900, 20_000, true),
+            (900, 20_000, false),
+            (900, 10_000, true),
+            (900, 1000, true),
+        ] {
+            room.handle_memory(memory(used), queued, Instant::START);
+            assert_eq!(room.has_room(), expected, "{used} {queued}");
+        }
+        room.handle_memory(memory(900), 5000, Instant::START);
+        assert!(!room.has_room());
+        room.handle_memory(None, 5000, Instant::START);
+        assert!(room.has_room());
+    }
+
+    #[test]
+    fn what_settings_may_take_grows_with_them() {
+        let mut config = Config::default();
+        let usual = may_take(&config);
+        assert!((3 << 30..4 << 30).contains(&usual), "{usual}");
+        config.frontier.queued_max = 100_000;
+        config.buffered_bodies_max = 64 << 20;
+        config.frontier.robots_memory = 16 << 20;
+        assert!(may_take(&config) < 400 << 20);
+    }
+}

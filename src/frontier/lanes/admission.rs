@@ -1,0 +1,202 @@
+//! Admits URLs that pass all filters and were not seen before.
+
+use std::collections::BTreeMap;
+
+use super::Frontier;
+use crate::base::time::Instant;
+use crate::frontier::filter::{self, Filtered};
+use crate::frontier::hosts::HostId;
+use crate::frontier::offers::{Admission, Delays, LateAnswer, Offer, OfferId, Pending};
+use crate::frontier::request::Kind;
+use crate::wire::url::CrawlUrl;
+
+impl Frontier {
+    /// Offers a URL. Once admitted it counts as seen.
+    ///
+    /// An offer that equals one that waits for its answer is a duplicate; that one keeps the least depth
+    /// and the highest priority of both.
+    pub fn offer(&mut self, offer: &Offer<'_>, now: Instant) -> Admission {
+        let admission = match self.filter(offer) {
+            Ok(()) => self.look_up(offer, now),
+            Err(filtered) => Admission::Filtered(filtered),
+        };
+        match admission {
+            Admission::Filtered(filtered) => {
+                self.warn_if_full(filtered, offer.url);
+                self.count_filtered(filtered, 1);
+            }
+            Admission::Duplicate => self.count_filtered(Filtered::Duplicate, 1),
+            Admission::Admitted | Admission::Later(_) => {}
+        }
+        admission
+    }
+
+    /// Admits a URL that bypasses the filters. It counts as seen; its host counts as a seed's if `seed`.
+    pub fn mark_seen(&mut self, url: &CrawlUrl, seed: bool) {
+        self.seen.insert(self.seen.key(url));
+        if seed {
+            self.add_seed(url);
+        }
+    }
+
+    /// Applies the filters, which answer at once. A seed's host counts from here on: a link to it may
+    /// be offered before the seed is admitted.
+    fn filter(&mut self, offer: &Offer<'_>) -> Result<(), Filtered> {
+        let url = offer.url;
+        if offer.kind == Kind::Sitemap {
+            self.filter_sitemap(offer)?;
+        }
+        filter::check(&self.settings, url, offer.depth)?;
+        if offer.seed {
+            self.add_seed(url);
+            return Ok(());
+        }
+        let host = self.hosts.find(url.host_str());
+        let seed_host = host.is_some_and(|host| self.hosts.get(host).is_seed);
+        if !self.site.contains(self.settings.follow, url, seed_host) {
+            return Err(Filtered::Offsite);
+        }
+        if !self.has_room() {
+            // A URL offered before is a duplicate, not a loss.
+            let key = self.seen.key(url);
+            return match self.seen.contains(key) || self.offers.holds(key) {
+                true => Ok(()),
+                false => Err(Filtered::FrontierFull),
+            };
+        }
+        let max = self.settings.pages_per_host_max;
+        if max > 0 && host.is_some_and(|host| self.hosts.page_count(host).pages >= max) {
+            return Err(Filtered::HostPages);
+        }
+        Ok(())
+    }
+
+    /// Checks `SITEMAP_DEPTH_LIMIT` and `SITEMAPS_PER_HOST_MAX`.
+    fn filter_sitemap(&self, offer: &Offer<'_>) -> Result<(), Filtered> {
+        let settings = &self.settings;
+        let (depth_limit, host_max) =
+            (settings.sitemap_depth_limit, settings.sitemaps_per_host_max);
+        if depth_limit > 0 && offer.nesting > depth_limit {
+            return Err(Filtered::SitemapDepth);
+        }
+        let host = self.hosts.find(offer.url.host_str());
+        let count = host.and_then(|host| self.sitemaps.get(&host)).copied();
+        if host_max > 0 && count.unwrap_or(0) >= host_max {
+            return Err(Filtered::HostSitemaps);
+        }
+        Ok(())
+    }
+
+    /// Looks whether a URL that passes the filters was seen before.
+    fn look_up(&mut self, offer: &Offer<'_>, now: Instant) -> Admission {
+        let key = self.seen.key(offer.url);
+        if self.offers.merge(key, offer.depth, offer.priority) {
+            return Admission::Duplicate;
+        }
+        if let Some(delay) = self.offers.delays().and_then(Delays::draw) {
+            let sitemap_of = (offer.kind == Kind::Sitemap).then(|| self.count_sitemap(offer.url));
+            let id = self.offers.put_off(Pending {
+                key,
+                depth: offer.depth,
+                priority: offer.priority,
+                sitemap_of,
+            });
+            if let Some(delays) = self.offers.delays() {
+                delays.set(now + delay, id);
+            }
+            return Admission::Later(id);
+        }
+        if !self.seen.insert(key) {
+            return Admission::Duplicate;
+        }
+        if offer.kind == Kind::Sitemap {
+            self.count_sitemap(offer.url);
+        }
+        Admission::Admitted
+    }
+
+    /// An answer that is due.
+    pub fn answer_due(&mut self, now: Instant) -> Option<LateAnswer> {
+        loop {
+            let id = self.offers.delays()?.take_due(now)?;
+            if let Some(answer) = self.answer(id) {
+                return Some(answer);
+            }
+        }
+    }
+
+    /// Answers the first offer that waits, due or not: the crawl ends.
+    pub fn answer_first(&mut self) -> Option<LateAnswer> {
+        let id = self.offers.first()?;
+        self.answer(id)
+    }
+
+    /// When [`Frontier::answer_due`] has an answer.
+    pub fn next_answer(&self) -> Option<Instant> {
+        self.offers.next_answer()
+    }
+
+    /// Puts off half of all answers by up to 5 s, by chance: for tests.
+    pub fn delay_admission(&mut self, seed: u64) {
+        self.offers.delay_by_chance(seed);
+    }
+
+    fn answer(&mut self, id: OfferId) -> Option<LateAnswer> {
+        let pending = self.offers.take(id)?;
+        let is_admitted = self.seen.insert(pending.key);
+        if !is_admitted {
+            self.count_filtered(Filtered::Duplicate, 1);
+            if let Some(count) = pending
+                .sitemap_of
+                .and_then(|host| self.sitemaps.get_mut(&host))
+            {
+                *count -= 1;
+            }
+        }
+        Some(LateAnswer {
+            id,
+            is_admitted,
+            depth: pending.depth,
+            priority: pending.priority,
+        })
+    }
+
+    fn count_sitemap(&mut self, url: &CrawlUrl) -> HostId {
+        let host = self.hosts.host(url.host_str());
+        *self.sitemaps.entry(host).or_default() += 1;
+        host
+    }
+
+    fn warn_if_full(&self, filtered: Filtered, url: &CrawlUrl) {
+        if filtered == Filtered::FrontierFull && !self.filtered.contains_key(&filtered) {
+            log::warn!(
+                "{} requests are queued (FRONTIER_MAX): links are dropped while there are so many, \
+                 {url} is the first; stats.json counts them as frontier_full",
+                self.queued
+            );
+        }
+    }
+
+    fn add_seed(&mut self, url: &CrawlUrl) {
+        let host = self.hosts.host(url.host_str());
+        self.hosts.get_mut(host).is_seed = true;
+        self.site.add(self.settings.follow, url);
+    }
+
+    /// Counts filtered links.
+    pub fn count_filtered(&mut self, reason: Filtered, count: u64) {
+        if count > 0 {
+            *self.filtered.entry(reason).or_default() += count;
+        }
+    }
+
+    /// Number of links filtered, by filter.
+    pub fn filtered(&self) -> &BTreeMap<Filtered, u64> {
+        &self.filtered
+    }
+
+    /// Number of distinct URLs admitted so far.
+    pub fn seen_len(&self) -> usize {
+        self.seen.len()
+    }
+}

@@ -1,0 +1,200 @@
+//! The route of a lane's requests, direct or through a proxy, and the health of the hosts on it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Frontier;
+use crate::base::ids::LaneId;
+use crate::base::time::Instant;
+use crate::frontier::hosts::{Health, HostFailure, HostId, HostPort, HostVerdict};
+use crate::wire::proxy::{Proxy, Route};
+use crate::wire::url::CrawlUrl;
+
+/// The route that a lane's requests name themselves.
+#[derive(Debug)]
+pub(super) struct LaneRoute {
+    pub route: Route,
+    /// The host of its proxy; `None` if the route is direct.
+    pub proxy_host: Option<HostId>,
+}
+
+impl Frontier {
+    /// The proxy of a lane's requests; `None` if they go directly.
+    pub fn proxy_of(&self, lane: LaneId) -> Option<&Arc<Proxy>> {
+        match self.routes.get(&lane).map(|own| &own.route) {
+            None => self.settings.proxy.as_ref(),
+            Some(Route::Direct) => None,
+            Some(Route::Proxy(proxy)) => Some(proxy),
+        }
+    }
+
+    /// Stores the route of a new lane, and the host of its proxy.
+    pub(super) fn set_route(&mut self, lane: LaneId, route: Option<Route>) {
+        let proxy = match &route {
+            None => self.settings.proxy.as_ref(),
+            Some(Route::Direct) => None,
+            Some(Route::Proxy(proxy)) => Some(proxy),
+        };
+        let proxy = proxy.map(Arc::clone);
+        let Some(route) = route else {
+            if let Some(proxy) = proxy
+                && self.proxy_host.is_none()
+            {
+                self.proxy_host = Some(self.hosts.host(proxy.host()));
+            }
+            return;
+        };
+        let own = LaneRoute {
+            route,
+            proxy_host: proxy.map(|proxy| self.hosts.host(proxy.host())),
+        };
+        self.routes.insert(lane, own);
+    }
+
+    /// Returns whether requests without a route of their own take this one.
+    pub(super) fn is_default_route(&self, route: &Route) -> bool {
+        match (route, &self.settings.proxy) {
+            (Route::Direct, proxy) => proxy.is_none(),
+            (Route::Proxy(own), proxy) => proxy.as_ref() == Some(own),
+        }
+    }
+
+    /// Host and port that a lane's connections are made to: its proxy's, or its origin's.
+    pub fn host_and_port(&self, lane: LaneId) -> (&str, u16) {
+        if let Some(proxy) = self.proxy_of(lane) {
+            return (proxy.host(), proxy.port());
+        }
+        let (_, host, port) = self.address_of(lane);
+        (host, port)
+    }
+
+    /// Host of a lane's origin, whatever its route.
+    pub fn origin_host(&self, lane: LaneId) -> &str {
+        self.address_of(lane).1
+    }
+
+    /// Origin of a lane: whether it is https, its host and its port.
+    pub(super) fn address_of(&self, lane: LaneId) -> (bool, &str, u16) {
+        let origin = self.origins.get(self.lanes[lane.0 as usize].origin);
+        let (is_https, port) = origin.scheme_and_port();
+        (is_https, self.hosts.name(origin.host), port)
+    }
+
+    pub(super) fn host_of(&self, lane: LaneId) -> HostId {
+        self.origins.get(self.lanes[lane.0 as usize].origin).host
+    }
+
+    /// Host of a lane's proxy.
+    pub(super) fn proxy_host_of(&self, lane: LaneId) -> Option<HostId> {
+        match self.routes.get(&lane) {
+            None => self.proxy_host,
+            Some(own) => own.proxy_host,
+        }
+    }
+
+    /// Host and port of a lane's origin, whatever its route.
+    fn host_port_of(&self, lane: LaneId) -> HostPort {
+        let origin = self.origins.get(self.lanes[lane.0 as usize].origin);
+        (origin.host, origin.scheme_and_port().1)
+    }
+
+    /// Host and port that a lane's connections are made to: its proxy's, or its origin's.
+    fn dialled_host_port(&self, lane: LaneId) -> HostPort {
+        match (self.proxy_host_of(lane), self.proxy_of(lane)) {
+            (Some(host), Some(proxy)) => (host, proxy.port()),
+            _ => self.host_port_of(lane),
+        }
+    }
+
+    /// Health of a lane's host, and, if that is up, of its proxy.
+    pub(super) fn health(&self, lane: LaneId, now: Instant) -> Health {
+        let health = self.hosts.health(self.host_port_of(lane), now);
+        match (health, self.proxy_host_of(lane)) {
+            (Health::Up, Some(_)) => self.hosts.health(self.dialled_host_port(lane), now),
+            (health, _) => health,
+        }
+    }
+
+    /// Records that the lane's proxy, or else its host, could not be resolved or connected to.
+    pub fn host_failed(&mut self, lane: LaneId, now: Instant) -> HostVerdict {
+        self.count_failure(self.dialled_host_port(lane), HostFailure::Unconnected, now)
+    }
+
+    /// Gives up the lane's proxy, or else its host: this machine has no route to it.
+    pub fn host_unroutable(&mut self, lane: LaneId, now: Instant) {
+        if !self.settings.host_down_after.is_zero() {
+            self.hosts.give_up(self.dialled_host_port(lane), true, now);
+        }
+    }
+
+    /// Records a connection to the lane's proxy, or else to its host.
+    pub fn host_connected(&mut self, lane: LaneId) {
+        self.hosts.connected(self.dialled_host_port(lane));
+    }
+
+    /// Records that a lane's proxy could not reach the lane's host.
+    pub fn origin_failed(&mut self, lane: LaneId, now: Instant) -> HostVerdict {
+        self.count_failure(self.host_port_of(lane), HostFailure::Unconnected, now)
+    }
+
+    /// Records that a lane's proxy reached the lane's host.
+    pub fn origin_connected(&mut self, lane: LaneId) {
+        self.hosts.connected(self.host_port_of(lane));
+    }
+
+    /// Records that a request for this robots.txt got no answer.
+    pub fn host_unanswered(&mut self, url: &CrawlUrl, now: Instant) -> HostVerdict {
+        match self.hosts.find(url.host_str()) {
+            Some(host) => self.count_failure((host, url.port()), HostFailure::Unanswered, now),
+            None => HostVerdict::Counted,
+        }
+    }
+
+    /// Records that a lane's host answered a request.
+    pub fn host_answered(&mut self, lane: LaneId) {
+        self.hosts.answered(self.host_port_of(lane));
+    }
+
+    fn count_failure(
+        &mut self,
+        host_port: HostPort,
+        how: HostFailure,
+        now: Instant,
+    ) -> HostVerdict {
+        match self.settings.host_down_after {
+            Duration::ZERO => HostVerdict::Counted,
+            after => self.hosts.failed(host_port, how, after, now),
+        }
+    }
+
+    /// Returns whether the host of this URL was given up.
+    pub fn is_host_down(&self, url: &CrawlUrl, now: Instant) -> bool {
+        let host = self.hosts.find(url.host_str());
+        host.is_some_and(|host| {
+            let health = self.hosts.health((host, url.port()), now);
+            matches!(health, Health::Down | Health::Unroutable)
+        })
+    }
+
+    /// `now` on the clock of [`Hosts::active_time`](crate::frontier::hosts::Hosts::active_time).
+    pub fn active_time(&self, now: Instant) -> Instant {
+        self.hosts.active_time(now)
+    }
+
+    /// Discounts a span in which no host could be asked: it does not count towards `HOST_DOWN_AFTER`.
+    pub fn discount_time(&mut self, span: Duration) {
+        self.hosts.discount_all(span);
+    }
+
+    /// Discounts the time since `since` (in active time) for the lane's proxy, or else its host, which
+    /// could not be asked for a reason that is not its own: it does not count towards `HOST_DOWN_AFTER`.
+    pub fn discount_host_time(&mut self, lane: LaneId, since: Instant, now: Instant) {
+        self.hosts
+            .discount(self.dialled_host_port(lane), since, now);
+    }
+
+    /// Number of hosts held, and when the first of these holds ends.
+    pub fn hosts_held(&self, now: Instant) -> (usize, Option<Instant>) {
+        self.hosts.held(now)
+    }
+}

@@ -1,0 +1,63 @@
+//! The two kinds of connection that a server of threads has: plain, and with TLS.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use super::stamp::{self, Clock};
+
+pub(super) type Tls = StreamOwned<ServerConnection, TcpStream>;
+
+/// A blocking connection.
+pub(super) trait Stream: Read + Write {
+    /// Waits for bytes; how many, and when they arrived on [`Clock`]'s scale.
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<(usize, Duration)>;
+
+    /// Tells the client that nothing more is sent.
+    fn end(&mut self) -> io::Result<()>;
+
+    fn socket(&self) -> &TcpStream;
+}
+
+impl Stream for TcpStream {
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<(usize, Duration)> {
+        self.peek(&mut [0])?;
+        stamp::receive(&*self, buffer, &Clock::read())
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
+    }
+
+    fn socket(&self) -> &TcpStream {
+        self
+    }
+}
+
+impl Stream for Tls {
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<(usize, Duration)> {
+        let count = self.read(buffer)?;
+        Ok((count, Clock::read().now))
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.conn.send_close_notify();
+        self.flush()
+    }
+
+    fn socket(&self) -> &TcpStream {
+        &self.sock
+    }
+}
+
+/// The server's side of TLS; the handshake happens as bytes are asked for.
+pub(super) fn tls(config: Arc<ServerConfig>, stream: TcpStream) -> io::Result<Tls> {
+    let session = ServerConnection::new(config).map_err(io::Error::other)?;
+    Ok(StreamOwned::new(session, stream))
+}
+
+/// The settings of a server's TLS.
+pub type TlsConfig = Arc<ServerConfig>;

@@ -1,0 +1,758 @@
+//! The book keeps its word: each of its tables names what the code has, and nothing else; every page is in
+//! the summary, its examples are compiled, and its links lead somewhere.
+
+#[cfg(feature = "cli")]
+#[allow(dead_code, reason = "other tests ask it for more")]
+mod loopback;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use std::process::Command;
+
+use argiope::serde_json::{self, Value, json};
+use argiope::sink::results::{RecordPlace, write_line};
+use argiope::{Config, Event, Failure, FailureKind, Filtered, Instant, Page, TlsInfo, Truncation};
+
+const README_LINES_MAX: usize = 150;
+
+/// Pages beside the book, for the same readers.
+const TOP: &[&str] = &[
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "SECURITY.md",
+];
+
+// The pages.
+
+#[test]
+fn the_readme_is_short() {
+    let lines = read("README.md").lines().count();
+    assert!(
+        lines <= README_LINES_MAX,
+        "{lines} lines; the rest belongs into docs/"
+    );
+}
+
+#[test]
+fn every_page_is_in_the_summary_and_its_examples_are_compiled() {
+    let pages: BTreeSet<String> = pages().into_iter().collect();
+    let summary = read("docs/SUMMARY.md");
+    let in_summary: BTreeSet<String> = links(&summary).map(|to| format!("docs/{to}")).collect();
+    let in_book = pages.iter().filter(|page| page.starts_with("docs/"));
+    let in_book: BTreeSet<String> = in_book.cloned().collect();
+    assert_eq!(in_summary, in_book, "docs/SUMMARY.md lists each page once");
+
+    let library = read("src/lib.rs");
+    let compiled = library.split("= \"../").skip(1);
+    let compiled: BTreeSet<String> = compiled
+        .filter_map(|rest| rest.split('"').next())
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(
+        compiled, pages,
+        "src/lib.rs includes each page for its examples"
+    );
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut followed = 0;
+    for page in pages().into_iter().chain(["docs/SUMMARY.md".to_owned()]) {
+        let text = read(&page);
+        for link in links(&text) {
+            if link.starts_with("https://") {
+                continue;
+            }
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = match file {
+                "" => PathBuf::from(&page),
+                file => plain(&Path::new(&page).with_file_name("").join(file)),
+            };
+            assert!(top().join(&target).exists(), "{page}: {link} leads nowhere");
+            let leaves = page.starts_with("docs/") && !target.starts_with("docs");
+            assert!(!leaves, "{page}: {link} has no page in the book");
+            if !anchor.is_empty() {
+                let headings = headings(&read(&target));
+                assert!(
+                    headings.contains(anchor),
+                    "{page}: {link}; there is {headings:?}"
+                );
+            }
+            followed += 1;
+        }
+    }
+    assert!(followed > 80, "{followed}");
+}
+
+#[test]
+fn every_block_of_code_names_its_language() {
+    for page in pages() {
+        let text = read(&page);
+        let fences = text.lines().filter(|line| line.starts_with("```"));
+        for (number, fence) in fences.enumerate() {
+            let language = fence.trim_start_matches('`');
+            let opens = number % 2 == 0;
+            assert_eq!(
+                opens,
+                !language.is_empty(),
+                "{page}: block {}",
+                number / 2 + 1
+            );
+        }
+    }
+}
+
+#[test]
+fn the_floors_are_the_folders_of_the_source() {
+    let page = read("docs/design/overview.md");
+    let folders = fs::read_dir(top().join("src")).expect("the source is there");
+    let folders = folders.map(|entry| entry.expect("an entry").path());
+    let folders: BTreeSet<String> = folders
+        .filter(|path| path.is_dir())
+        .map(|path| {
+            path.file_name()
+                .expect("a name")
+                .to_string_lossy()
+                .into_owned()
+        })
+        .collect();
+    assert_eq!(names(tables(&page)[0]), folders);
+}
+
+// Versions.
+
+#[test]
+fn the_oldest_compiler_is_the_one_that_the_manifest_promises() {
+    let manifest = read("Cargo.toml");
+    let (_, version) = manifest
+        .split_once("\nrust-version = \"")
+        .expect("a version");
+    let version = version.split('"').next().expect("a version");
+    let page = read("docs/stability.md");
+    assert!(page.contains(&format!("**{version}**")), "{version}");
+}
+
+#[test]
+fn no_dependency_wants_a_newer_compiler() {
+    let ran = Command::new(env!("CARGO"))
+        .args(["metadata", "--offline", "--format-version", "1"])
+        // Cargo has fetched only what this platform builds.
+        .args(["--filter-platform", &host()])
+        .args([
+            "--manifest-path",
+            concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"),
+        ])
+        .output()
+        .expect("cargo runs");
+    let errors = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{errors}");
+    let metadata: Value = serde_json::from_slice(&ran.stdout).expect("cargo writes JSON");
+    let packages = metadata["packages"].as_array().expect("packages");
+    let version = |package: &Value| -> Option<Vec<u32>> {
+        let version = package["rust_version"].as_str()?;
+        version
+            .split('.')
+            .take(2)
+            .map(|part| part.parse().ok())
+            .collect()
+    };
+    let ours = packages.iter().find(|package| package["name"] == "argiope");
+    let ours = ours.and_then(version).expect("our own version");
+    for package in packages {
+        let theirs = version(package).unwrap_or_default();
+        let name = &package["name"];
+        assert!(
+            theirs <= ours,
+            "{name} wants {theirs:?}, we promise {ours:?}"
+        );
+    }
+}
+
+/// The platform of the compiler, such as `x86_64-unknown-linux-gnu`.
+fn host() -> String {
+    let compiler = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
+    let ran = Command::new(compiler)
+        .arg("-vV")
+        .output()
+        .expect("rustc runs");
+    let said = String::from_utf8(ran.stdout).expect("rustc writes UTF-8");
+    let host = said.lines().find_map(|line| line.strip_prefix("host: "));
+    host.expect("rustc names its host").to_owned()
+}
+
+// Files.
+
+#[test]
+fn every_key_of_a_result_line_is_documented() {
+    let mut page = Page::default();
+    let at = |micros: u64| Some(Instant::from_nanos(micros * 1000));
+    page.status = Some(200);
+    page.failure = Some(Failure::new(FailureKind::Truncated, "body", "it broke off"));
+    page.truncated = Some(Truncation::Disconnect);
+    page.tls = Some(TlsInfo {
+        version: "TLSv1.3",
+        cipher: "TLS13_AES_128_GCM_SHA256",
+        resumed: false,
+        verified: true,
+    });
+    page.timings.due = at(1);
+    page.timings.sent = at(2);
+    page.timings.headers = at(3);
+    page.timings.bound = true;
+    let place = RecordPlace {
+        file: "warc/x.warc.gz",
+        offset: 0,
+        length: 1,
+    };
+    let mut line = Vec::new();
+    write_line(&page, Some(place), &mut line);
+    let line: Value = serde_json::from_slice(&line).expect("a line is JSON");
+
+    let text = read("docs/reference/results.md");
+    let tables = tables(&text);
+    assert_eq!(names(tables[0]), keys(&line));
+    for (table, key) in tables[1..].iter().zip(["error", "tls", "warc"]) {
+        let head = table.lines().next().unwrap_or_default();
+        assert!(head.contains(&format!("`{key}`")), "{head}");
+        assert_eq!(names(table), keys(&line[key]), "{key}");
+    }
+    assert_eq!(tables.len(), 4);
+    for truncation in [Truncation::Length, Truncation::Time, Truncation::Disconnect] {
+        assert!(text.contains(&format!("`{}`", truncation.name())));
+    }
+}
+
+#[test]
+fn every_key_of_a_seeds_line_is_documented() {
+    let code = read("src/frontier/request/seeds/object.rs");
+    let (_, fields) = code
+        .split_once("struct Object {")
+        .expect("the object is there");
+    let fields = fields.split("\n}").next().unwrap_or_default();
+    let fields = fields.lines().filter_map(|line| {
+        let (name, _) = line.trim().strip_prefix("pub ")?.split_once(':')?;
+        Some(name.to_owned())
+    });
+    let page = read("docs/reference/seeds.md");
+    assert_eq!(names(tables(&page)[1]), fields.collect());
+}
+
+#[test]
+fn every_example_of_a_seeds_line_is_one() {
+    let page = read("docs/reference/seeds.md");
+    let mut read_as_one = 0;
+    for row in rows(tables(&page)[0]) {
+        for example in quoted(row[1]) {
+            let request = argiope::Request::from_line(example);
+            assert!(matches!(request, Ok(Some(_))), "{example}: {request:?}");
+            read_as_one += 1;
+        }
+    }
+    assert!(read_as_one >= 5, "{read_as_one}");
+    let guide = read("docs/guide/broad-crawl.md");
+    let (_, seeds) = guide.split_once("```text\n").expect("examples");
+    for line in seeds.split("```").next().unwrap_or_default().lines() {
+        let request = argiope::Request::from_line(line);
+        assert!(matches!(request, Ok(Some(_))), "{line}: {request:?}");
+    }
+}
+
+#[test]
+fn every_kind_and_source_of_a_decision_is_documented() {
+    let page = read("docs/reference/throttle.md");
+    let tables = tables(&page);
+    let events = Event::ALL.iter().map(|event| event.name().to_owned());
+    assert_eq!(names(tables[1]), events.collect());
+    let sources = words_of("src/throttle/decision.rs", "\nimpl Source {");
+    assert_eq!(names(tables[2]), sources);
+}
+
+#[test]
+fn every_cause_of_a_wait_and_every_remark_is_documented() {
+    let page = read("docs/reference/stats.md");
+    let tables = tables(&page);
+    let mut causes = words_of("src/throttle/cause.rs", "\nimpl Cause {");
+    // Nothing waits for what is not there: it is the reason of a remark alone.
+    assert!(causes.remove("queue"));
+    assert_eq!(names(tables[2]), causes);
+    let mut remarks = words_of("src/throttle/diagnosis.rs", "\nimpl Finding {");
+    remarks.extend([Event::Ineffective, Event::Suspect].map(|event| event.name().to_owned()));
+    assert_eq!(names(tables[4]), remarks);
+}
+
+/// The words that stand as outcomes of a match, in the block of a source file that begins so.
+fn words_of(file: &str, block: &str) -> BTreeSet<String> {
+    let code = read(file);
+    let (_, code) = code.split_once(block).expect("the block");
+    let code = code.split("\n}").next().unwrap_or_default();
+    let words = code.split("=> \"").skip(1);
+    words
+        .filter_map(|rest| rest.split('"').next())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn every_reason_for_leaving_a_link_out_is_documented() {
+    let page = read("docs/reference/stats.md");
+    let row = page
+        .lines()
+        .find(|line| line.starts_with("| `links`, `filtered` |"));
+    let (_, reasons) = row.expect("the row").split_once('(').expect("the reasons");
+    let documented: BTreeSet<String> = quoted(reasons).map(str::to_owned).collect();
+    assert_eq!(documented, filters());
+    assert!(documented.contains(Filtered::Duplicate.name()));
+}
+
+// Codes.
+
+#[test]
+fn every_code_of_an_error_is_documented_and_every_documented_one_is_there() {
+    let page = read("docs/reference/errors.md");
+    let mut documented: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut kind = String::new();
+    for row in rows(tables(&page)[0]) {
+        if let Some(name) = quoted(row[0]).next() {
+            kind = name.to_owned();
+        }
+        let codes = documented.entry(kind.clone()).or_default();
+        for code in quoted(row[1]) {
+            assert!(codes.insert(code.to_owned()), "{kind}.{code} stands twice");
+        }
+    }
+    let known = codes();
+    for kind in FailureKind::ALL {
+        assert_eq!(
+            documented.get(kind.name()),
+            known.get(kind.name()),
+            "{kind:?}"
+        );
+    }
+    assert_eq!(documented.len(), FailureKind::ALL.len());
+}
+
+/// The codes of each kind: those that the documentation of the kinds has (`tests/readme.rs` holds it
+/// against what tests know), those that the source makes a failure with, and the names of filters.
+fn codes() -> BTreeMap<String, BTreeSet<String>> {
+    let mut known: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let text = read("src/fetch/failure.rs");
+    let (_, kinds) = text
+        .split_once("pub enum FailureKind {")
+        .expect("the kinds");
+    let mut docs = String::new();
+    let mut names = FailureKind::ALL.iter().map(|kind| kind.name());
+    for line in kinds.lines().skip(1).take_while(|line| *line != "}") {
+        match line.trim_start().strip_prefix("///") {
+            Some(words) => docs.push_str(words),
+            None => {
+                let kind = names.next().expect("as many kinds as names");
+                let words = quoted(&docs)
+                    .filter(|word| is_code(word))
+                    .map(str::to_owned);
+                known.insert(kind.to_owned(), words.collect());
+                docs.clear();
+            }
+        }
+    }
+    for code in sources("src") {
+        let code = code.split("#[cfg(test)]").next().unwrap_or_default();
+        for rest in code.split("FailureKind::").skip(1) {
+            let variant = rest.split(',').next().unwrap_or_default();
+            let kind = FailureKind::ALL
+                .iter()
+                .find(|kind| format!("{kind:?}") == variant);
+            let name = rest.split_once(',').map(|(_, rest)| rest.trim_start());
+            let name = name.and_then(|rest| rest.strip_prefix('"')?.split('"').next());
+            if let (Some(kind), Some(name)) = (kind, name.filter(|name| is_code(name))) {
+                known
+                    .get_mut(kind.name())
+                    .expect("a kind")
+                    .insert(name.to_owned());
+            }
+        }
+    }
+    let filtered = known.get_mut(FailureKind::Filtered.name()).expect("a kind");
+    filtered.extend(filters());
+    known
+}
+
+fn is_code(word: &str) -> bool {
+    !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+}
+
+/// The names of all filters.
+fn filters() -> BTreeSet<String> {
+    words_of("src/frontier/filter.rs", "\nimpl Filtered {")
+}
+
+// Settings.
+
+#[test]
+fn every_key_of_a_scope_is_documented() {
+    let page = read("docs/reference/scopes.md");
+    let tables = tables(&page);
+    let keys = |entry: Value| -> BTreeSet<String> {
+        let config = Config::default().with("THROTTLING_SCOPES", json!({"a.test": entry}));
+        let refused = config.expect_err("there is no such key").to_string();
+        let (_, keys) = refused
+            .split_once("there is no such key; there is ")
+            .expect("the keys");
+        keys.trim_end_matches('.')
+            .split(", ")
+            .map(str::to_owned)
+            .collect()
+    };
+    // Like no other key, so that none is proposed.
+    let unknown = || json!({"qqqqqqqqqqqqqqqqqqqqqqqq": 1});
+    let mut documented = names(tables[0]);
+    // The sentence about those that stand one by one.
+    let alone = page
+        .lines()
+        .find(|line| line.contains("may also stand one by one"));
+    let (_, alone) = alone
+        .expect("the sentence")
+        .split_once("as ")
+        .expect("the keys");
+    documented.extend(quoted(alone).map(str::to_owned));
+    assert_eq!(documented, keys(unknown()));
+
+    for (table, key) in tables[1..4]
+        .iter()
+        .zip(["backoff", "rampup", "autothrottle"])
+    {
+        let head = table.lines().next().unwrap_or_default();
+        assert!(head.contains(&format!("`{key}`")), "{head}");
+        let mut documented = names(table);
+        if key == "backoff" {
+            assert!(table.contains("`concurrency_decrease_factor`"));
+            documented.insert("concurrency_decrease_factor".to_owned());
+        }
+        assert_eq!(documented, keys(json!({key: unknown()})), "{key}");
+    }
+}
+
+// The command.
+
+#[cfg(feature = "cli")]
+mod command {
+    use std::time::Duration;
+
+    use super::*;
+
+    use super::loopback::{Reply, Server};
+
+    fn argiope(args: &[&str]) -> (Option<i32>, String) {
+        let ran = Command::new(env!("CARGO_BIN_EXE_argiope"))
+            .args(args)
+            .output()
+            .expect("the binary runs");
+        let out = String::from_utf8(ran.stdout).expect("stdout is UTF-8");
+        (ran.status.code(), out)
+    }
+
+    #[test]
+    fn every_command_is_documented() {
+        let (_, help) = argiope(&["--help"]);
+        let (_, list) = help.split_once("Commands:\n").expect("a list of commands");
+        let commands = list.lines().take_while(|line| !line.is_empty());
+        let commands = commands.filter_map(|line| line.split_whitespace().next());
+        let commands: BTreeSet<String> = commands
+            .filter(|name| *name != "help")
+            .map(str::to_owned)
+            .collect();
+        let page = read("docs/reference/commands.md");
+        assert_eq!(names(tables(&page)[0]), commands);
+    }
+
+    #[test]
+    fn every_command_line_has_flags_that_are_there() {
+        let mut helps: BTreeMap<String, String> = BTreeMap::new();
+        let mut checked = 0;
+        for page in pages() {
+            let text = read(&page);
+            let blocks = blocks(&text).filter(|(language, _)| *language == "sh");
+            let lines = blocks.flat_map(|(_, block)| block.lines());
+            // What stands behind a pipe or is sent to a file is another program's.
+            for line in lines.filter_map(|line| line.strip_prefix("argiope ")) {
+                let line = line.split(['|', '>', '<', '#']).next().unwrap_or_default();
+                let command = line.split(' ').next().unwrap_or_default();
+                let help = helps
+                    .entry(command.to_owned())
+                    .or_insert_with(|| argiope(&["help", command]).1);
+                assert!(!help.is_empty(), "{page}: there is no command {command}");
+                let flags = line
+                    .split(' ')
+                    .filter(|word| word.starts_with('-') && *word != "-");
+                for flag in flags {
+                    let known = [" ", ",", "\n"]
+                        .iter()
+                        .any(|end| help.contains(&format!("{flag}{end}")));
+                    assert!(known, "{page}: {line}: there is no {flag}");
+                }
+                checked += 1;
+            }
+        }
+        assert!(checked >= 15, "{checked}");
+    }
+
+    #[test]
+    fn every_example_of_a_settings_file_is_accepted() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("crawl.toml");
+        let mut checked = 0;
+        for page in pages() {
+            let text = read(&page);
+            let blocks = blocks(&text).filter(|(language, _)| *language == "toml");
+            for (_, block) in blocks.filter(|(_, block)| !block.contains("[dependencies]")) {
+                fs::write(&file, block).expect("it is written");
+                let file = file.to_str().expect("a UTF-8 path");
+                let (code, _) = argiope(&["settings", "--config", file]);
+                assert_eq!(code, Some(0), "{page}: {block}");
+                checked += 1;
+            }
+        }
+        assert!(checked >= 4, "{checked}");
+    }
+
+    #[test]
+    fn every_exit_code_is_documented() {
+        let page = read("docs/reference/commands.md");
+        let documented: BTreeSet<String> = rows(tables(&page)[1])
+            .map(|row| row[0].trim().to_owned())
+            .collect();
+        let mut known = BTreeSet::new();
+        for code in sources("src/cli") {
+            let code = code.split("#[cfg(test)]").next().unwrap_or_default();
+            for begin in ["Ok(", "const FAILED: u8 = ", "const MISUSED: u8 = "] {
+                let codes = code
+                    .split(begin)
+                    .skip(1)
+                    .filter_map(|rest| rest.split([')', ';']).next());
+                known.extend(
+                    codes
+                        .filter(|code| code.parse::<u8>().is_ok())
+                        .map(str::to_owned),
+                );
+            }
+        }
+        assert_eq!(documented, known);
+        assert_eq!(argiope(&["settings"]).0, Some(0));
+        assert_eq!(
+            argiope(&["fetch", "--fail", "http://127.0.0.1:9/"]).0,
+            Some(1)
+        );
+        assert_eq!(argiope(&["settings", "-s", "NO_SUCH_SETTING=1"]).0, Some(2));
+    }
+
+    #[test]
+    fn what_a_crawl_writes_has_the_documented_keys() {
+        let server = Server::start(|_| Reply::page("a page").after(Duration::from_millis(1)));
+        let folder = tempfile::tempdir().expect("a folder");
+        let out = folder.path().join("crawl");
+        let here = server.here();
+        let args = [
+            "-s",
+            "AUTOTHROTTLE_DEBUG=true",
+            "-s",
+            "AUTOTHROTTLE_ENABLED=true",
+            "--resolve",
+            &here,
+        ];
+        let url = "http://a.test/";
+        let mut all = vec!["crawl", url, "--allow-net", "loopback", "--quiet", "--out"];
+        all.push(out.to_str().expect("a UTF-8 path"));
+        all.extend(args);
+        assert_eq!(argiope(&all).0, Some(0));
+
+        let check = |file: &str, page: &str, may_lack: &[&str]| {
+            let text = fs::read_to_string(out.join(file)).expect("the file is there");
+            let page = read(page);
+            let documented = names(tables(&page)[0]);
+            assert!(text.lines().count() > 0, "{file} is empty");
+            for line in text.lines() {
+                let line: Value = serde_json::from_str(line).expect("a line is JSON");
+                let mut keys = keys(&line);
+                keys.extend(may_lack.iter().map(|key| (*key).to_owned()));
+                assert_eq!(documented, keys, "{file}");
+            }
+        };
+        check("throttle.jsonl", "docs/reference/throttle.md", &[]);
+        check("results.jsonl", "docs/reference/results.md", &["bound"]);
+
+        let text = fs::read_to_string(out.join("stats.json")).expect("the file is there");
+        let stats: Value = serde_json::from_str(&text).expect("it is JSON");
+        let page = read("docs/reference/stats.md");
+        let tables = tables(&page);
+        assert_eq!(names(tables[1]), keys(&stats["server_latency"]));
+        assert_eq!(names(tables[3]), keys(&stats["pacing"][0]));
+
+        let page = read("docs/reference/output.md");
+        let documented: BTreeSet<String> = rows(super::tables(&page)[0])
+            .filter_map(|row| quoted(row[0]).next().map(str::to_owned))
+            .collect();
+        for entry in fs::read_dir(&out).expect("the directory is there") {
+            let name = entry
+                .expect("an entry")
+                .file_name()
+                .to_string_lossy()
+                .into_owned();
+            let is_documented = documented.contains(&name)
+                || documented
+                    .iter()
+                    .any(|file| file.starts_with(&format!("{name}/")));
+            assert!(is_documented, "{name} is not documented: {documented:?}");
+        }
+    }
+}
+
+// What the tests have in common.
+
+fn top() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = top().join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Every page, as a path below the top; without the book's list of them.
+fn pages() -> Vec<String> {
+    let mut found: Vec<String> = TOP.iter().map(|name| (*name).to_owned()).collect();
+    for path in files("docs", "md") {
+        let path = path.strip_prefix(top()).expect("it is below the top");
+        let path = path.display().to_string();
+        if path != "docs/SUMMARY.md" {
+            found.push(path);
+        }
+    }
+    found
+}
+
+fn files(folder: &str, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![top().join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("the folder is readable") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path
+                .extension()
+                .is_some_and(|extension| extension == ending)
+            {
+                found.push(path);
+            }
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+/// The source files of a folder, without those of tests alone.
+fn sources(folder: &str) -> Vec<String> {
+    let is_tests = |path: &PathBuf| {
+        let mut parts = path.components();
+        parts.any(
+            |part| matches!(part, Component::Normal(name) if name == "tests" || name == "tests.rs"),
+        )
+    };
+    let below = |path: &PathBuf| path.strip_prefix(top()).expect("below the top").to_owned();
+    let files = files(folder, "rs").into_iter();
+    files
+        .map(|path| below(&path))
+        .filter(|path| !is_tests(path))
+        .map(read)
+        .collect()
+}
+
+/// Without `..`.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            other => plain.push(other),
+        }
+    }
+    plain
+}
+
+/// Where the links of a page lead.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    let outside_blocks = text.split("```").step_by(2);
+    outside_blocks.flat_map(|part| {
+        part.split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+    })
+}
+
+/// The blocks of code of a page: the language, and what stands in it.
+fn blocks(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.split("```")
+        .skip(1)
+        .step_by(2)
+        .filter_map(|block| block.split_once('\n'))
+}
+
+/// The anchors of a page's headings, as mdBook and code hosts make them.
+fn headings(text: &str) -> BTreeSet<String> {
+    let outside_blocks = text.split("```").step_by(2);
+    let lines = outside_blocks.flat_map(str::lines);
+    let anchor = |heading: &str| -> String {
+        let kept = heading.trim().chars().filter_map(|c| match c {
+            ' ' => Some('-'),
+            c if c.is_alphanumeric() || c == '-' || c == '_' => Some(c.to_ascii_lowercase()),
+            _ => None,
+        });
+        kept.collect()
+    };
+    lines
+        .filter(|line| line.starts_with('#'))
+        .map(|line| anchor(line.trim_start_matches('#')))
+        .collect()
+}
+
+/// The tables of a page, each with its heading.
+fn tables(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let (mut start, mut at) = (None, 0);
+    for line in text.split_inclusive('\n').chain(["\n"]) {
+        match (line.starts_with('|'), start) {
+            (true, None) => start = Some(at),
+            (false, Some(from)) => {
+                found.push(&text[from..at]);
+                start = None;
+            }
+            _ => {}
+        }
+        at = (at + line.len()).min(text.len());
+    }
+    found
+}
+
+/// The cells of each row of a table, without its heading.
+fn rows(table: &str) -> impl Iterator<Item = Vec<&str>> {
+    let rows = table.lines().skip(2);
+    rows.map(|line| line.trim_matches('|').split('|').collect())
+}
+
+/// What stands in backticks in the first column of a table.
+fn names(table: &str) -> BTreeSet<String> {
+    rows(table)
+        .flat_map(|row| quoted(row[0]).map(str::to_owned).collect::<Vec<_>>())
+        .collect()
+}
+
+/// What stands in backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+fn keys(value: &Value) -> BTreeSet<String> {
+    let object = value.as_object().expect("an object");
+    object.keys().cloned().collect()
+}
