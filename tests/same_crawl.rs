@@ -15,6 +15,7 @@ use argiope::serde_json::{Value, from_slice};
 use argiope::sink::results::write_line;
 use argiope::testkit::http::{Reply, Request, Step};
 use argiope::testkit::server::{Server, loopback};
+use argiope::testkit::stamp::Stamping;
 use argiope::{Config, Crawler, Page};
 
 /// What an origin does about a request for each path; what is not in it is answered with 404.
@@ -245,6 +246,7 @@ const TIMES: [&str; 13] = [
 
 #[test]
 fn the_same_origin_is_crawled_alike_on_every_back_end() {
+    let _stamping = Stamping::begin().expect("the kernel stamps what arrives");
     let server = serve(script());
     let at = server.address();
     let refuses = loopback()

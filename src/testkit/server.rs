@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use socket2::SockRef;
 
 use super::http::{Answer, Request, Step};
-use super::stamp::{Clock, ask_for_stamps};
+use super::stamp::{Clock, Stamping, ask_for_stamps};
 use super::stream::{self, Stream};
 
 pub use super::stream::TlsConfig;
@@ -83,8 +83,8 @@ impl Server {
     pub fn stamped<A: Answer>(answer: impl Fn(&Asked) -> A + Send + Sync + 'static) -> Server {
         let listener = loopback();
         ask_for_stamps(&listener).expect("the kernel stamps what arrives");
-        // It takes the kernel some milliseconds to begin.
-        thread::sleep(Duration::from_millis(20));
+        // The listener keeps it at it from here on.
+        Stamping::begin().expect("the kernel stamps what arrives");
         Server::on(listener, None, answer)
     }
 

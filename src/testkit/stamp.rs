@@ -5,7 +5,9 @@
 
 use std::io;
 use std::mem;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
+use std::thread::sleep;
 use std::time::Duration;
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -14,7 +16,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 ///
 /// While one socket wishes for them the kernel stamps everything that arrives, so the first
 /// bytes of a connection that has not been accepted yet have a stamp too. It takes the kernel
-/// some milliseconds to begin.
+/// some milliseconds to begin: see [`Stamping`].
 pub fn ask_for_stamps(socket: impl AsFd) -> io::Result<()> {
     let wish = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
     // SAFETY: the descriptor is open, and the option's value is the `u32` pointed to.
@@ -30,6 +32,33 @@ pub fn ask_for_stamps(socket: impl AsFd) -> io::Result<()> {
     match done {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Keeps the kernel stamping all that arrives, for as long as it lives.
+#[derive(Debug)]
+pub struct Stamping {
+    _socket: UdpSocket,
+}
+
+impl Stamping {
+    /// Asks for stamps, and returns when the kernel has begun: when one of the datagrams that it sends
+    /// to itself is stamped.
+    ///
+    /// # Errors
+    /// There are no sockets, or no stamps after some seconds.
+    pub fn begin() -> io::Result<Stamping> {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        ask_for_stamps(&socket)?;
+        socket.connect(socket.local_addr()?)?;
+        for _ in 0..DATAGRAMS_MAX {
+            socket.send(b"?")?;
+            sleep(DATAGRAM_GAP);
+            if let Ok((_, Some(_))) = receive_stamped(&socket, &mut [0; 1]) {
+                return Ok(Stamping { _socket: socket });
+            }
+        }
+        Err(io::Error::other("the kernel stamps no arrivals"))
     }
 }
 
@@ -136,6 +165,9 @@ fn span(time: Timespec) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// Datagrams sent to see whether the kernel has begun to stamp; it takes a few.
+const DATAGRAMS_MAX: u32 = 5_000;
+const DATAGRAM_GAP: Duration = Duration::from_millis(1);
 /// Two readings of a clock with one between them take a tenth of a microsecond.
 const APART_MAX: Duration = Duration::from_micros(20);
 /// How often the processor may be lost before the best pair is taken.
@@ -147,7 +179,6 @@ const DISTANCE_MAX: Duration = Duration::from_secs(10);
 mod tests {
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};
-    use std::thread::sleep;
 
     use super::*;
 
@@ -155,8 +186,7 @@ mod tests {
     fn bytes_are_stamped_when_they_arrive_not_when_they_are_read() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
         ask_for_stamps(&listener).expect("stamps");
-        // The kernel begins to stamp a little after the first wish.
-        sleep(Duration::from_millis(50));
+        let _stamping = Stamping::begin().expect("stamps");
         let address = listener.local_addr().expect("an address");
         let mut client = TcpStream::connect(address).expect("connected");
         let before = Clock::read().now;
