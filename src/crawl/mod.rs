@@ -9,6 +9,7 @@ mod network;
 mod outage;
 mod output;
 mod pages;
+mod requests;
 mod work;
 mod workload;
 mod crawler;

@@ -1,5 +1,7 @@
 //! Everything that can be due: with `io::Event` all that can wake the loop.
 
+use std::time::Duration;
+
 use crate::base::time::Instant;
 use crate::base::timeouts::TimeoutWheel;
 
@@ -74,6 +76,81 @@ impl Timer {
         Timer::Tick,
         Timer::Frontier,
     ];
+}
+
+/// Interval of ticks: statistics are written and sinks flushed.
+pub const TICK: Duration = Duration::from_secs(1);
+
+/// When the loop turns again, beside the deadlines of others.
+#[derive(Debug)]
+pub struct Wakeups {
+    /// There is more to do than one turn takes.
+    is_unfinished: bool,
+    /// When the next tick is due; `None` while the crawl is idle.
+    next_tick: Option<Instant>,
+    /// The descriptor carries the next deadline: a host may be waiting for it.
+    is_armed: bool,
+}
+
+impl Wakeups {
+    /// The first turn is due at once.
+    pub fn new(now: Instant) -> Self {
+        Wakeups {
+            is_unfinished: true,
+            next_tick: Some(now + TICK),
+            is_armed: false,
+        }
+    }
+
+    /// A turn begins: the host no longer waits for the descriptor.
+    pub fn begin_turn(&mut self) {
+        self.is_armed = false;
+    }
+
+    /// The turn does all that there is to do, unless it says otherwise from now on.
+    pub fn begin_work(&mut self) {
+        self.is_unfinished = false;
+    }
+
+    /// A further turn follows at once.
+    pub fn turn_again(&mut self) {
+        self.is_unfinished = true;
+    }
+
+    /// The same on a condition.
+    pub fn turn_again_if(&mut self, condition: bool) {
+        self.is_unfinished |= condition;
+    }
+
+    /// Whether a further turn follows at once.
+    pub fn is_unfinished(&self) -> bool {
+        self.is_unfinished
+    }
+
+    /// When the next tick is due.
+    pub fn next_tick(&self) -> Option<Instant> {
+        self.next_tick
+    }
+
+    /// Sets the next tick. An idle crawl is not woken for one.
+    pub fn set_tick(&mut self, is_idle: bool, now: Instant) {
+        self.next_tick = (!is_idle).then(|| now + TICK);
+    }
+
+    /// The descriptor was set to the next deadline.
+    pub fn set_armed(&mut self) {
+        self.is_armed = true;
+    }
+
+    /// Whether the descriptor carries the next deadline.
+    pub fn is_armed(&self) -> bool {
+        self.is_armed
+    }
+
+    /// The same; it does not any more.
+    pub fn take_armed(&mut self) -> bool {
+        std::mem::take(&mut self.is_armed)
+    }
 }
 
 /// A timer of a connection or of an attempt, by slot.

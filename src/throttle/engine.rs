@@ -26,7 +26,7 @@ mod scope_table;
 mod scopes;
 mod tickets;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
@@ -99,6 +99,8 @@ pub struct Throttle {
     lines: usize,
     /// Whether requests are released; if not, only departures are granted.
     releasing: bool,
+    /// Scopes of the settings whose Crawl-delay caused a warning.
+    crawl_delay_warned: BTreeSet<String>,
     rng: Rng,
     /// Whether decisions are recorded.
     tracing: bool,
@@ -179,6 +181,7 @@ impl Throttle {
             in_flight: 0,
             lines: 0,
             releasing: true,
+            crawl_delay_warned: BTreeSet::new(),
             rng: Rng::from_seed(seed),
             tracing: false,
             decisions: Vec::new(),

@@ -1,4 +1,5 @@
-//! Control of a running crawl by the embedding program: submissions, sources, commands, stopping.
+//! Control of a running crawl by the embedding program: submissions, a source, commands, links from
+//! other threads, stopping.
 
 pub mod error;
 pub mod feed;
@@ -9,4 +10,296 @@ pub mod pending;
 pub mod phase;
 pub mod shared;
 pub mod snapshot;
-pub mod unsent;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::time::Instant;
+use crate::crawl::config::Config;
+use crate::crawl::control::feed::{Ending, Feed, Source, SourceError};
+use crate::crawl::control::found::{Found, News};
+use crate::crawl::control::handle::{Handle, Stopper};
+use crate::crawl::control::inbox::{Inbox, Stop};
+use crate::crawl::control::phase::Phase;
+use crate::crawl::control::shared::{Command, Waiting};
+use crate::crawl::control::snapshot::Snapshot;
+use crate::crawl::work::admission::AdmitError;
+use crate::crawl::work::mapping::Mapped;
+use crate::frontier::job::Job;
+use crate::frontier::numbers::Numbers;
+use crate::frontier::request::Request;
+use crate::io::Waker;
+use crate::sink::later::Leads;
+use crate::sink::page::Page;
+use crate::throttle::map::Later;
+
+/// What the embedding program wants of a crawl, and how far the crawl has come.
+///
+/// Requests leave by [`Control::poll_submission`], [`Control::poll_source`] and [`Control::poll_found`],
+/// commands by [`Control::poll_commands`] and [`Control::poll_stop`]. The end of a source's request enters
+/// by [`Control::handle_end`].
+pub struct Control {
+    /// The crawl's end of its handles.
+    inbox: Inbox,
+    source: Option<Box<Feed>>,
+    /// Links from other threads, and the pages that are held open for them.
+    found: Arc<Found>,
+    /// The same, as the sink has it.
+    leads: Arc<dyn Leads>,
+    phase: Phase,
+    is_paused: bool,
+    /// `STOP_GRACE`.
+    stop_grace: Duration,
+    /// When `CLOSESPIDER_TIMEOUT` is reached.
+    ends_at: Option<Instant>,
+}
+
+impl Control {
+    /// The control of a crawl that begins.
+    pub fn new(
+        config: &Arc<Config>,
+        source: Option<Box<dyn Source>>,
+        numbers: &Numbers,
+        waker: Waker,
+    ) -> Self {
+        let found = Found::new(waker.clone(), Arc::clone(config), numbers.clone());
+        let found = Arc::new(found);
+        Control {
+            inbox: Inbox::new(waker.clone(), Arc::clone(config), numbers.clone()),
+            source: source.map(|source| Box::new(Feed::new(source, waker))),
+            leads: Arc::<Found>::clone(&found),
+            found,
+            phase: Phase::Running,
+            is_paused: false,
+            stop_grace: config.stop_grace,
+            ends_at: config.max_time.map(|most| Instant::START + most),
+        }
+    }
+
+    /// The present phase.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Enters a phase, or updates the present one.
+    pub fn set_phase(&mut self, phase: Phase) {
+        debug_assert!(phase.rank() >= self.phase.rank(), "a phase never returns");
+        self.phase = phase;
+    }
+
+    /// When `CLOSESPIDER_TIMEOUT` is reached, if it is set.
+    pub fn ends_at(&self) -> Option<Instant> {
+        self.ends_at
+    }
+
+    /// The grace time of an order to stop, or to stop sooner, that was not returned yet.
+    pub fn poll_stop(&mut self) -> Option<Duration> {
+        Some(match self.inbox.take_stop()? {
+            Stop::Configured => self.stop_grace,
+            Stop::Within(grace) => grace,
+        })
+    }
+
+    /// Updates whether the crawl is paused; returns whether it has just been.
+    pub fn update_pause(&mut self) -> bool {
+        let was_paused = self.is_paused;
+        self.is_paused = self.inbox.is_paused() && self.phase.is_running();
+        self.is_paused && !was_paused
+    }
+
+    /// Whether nothing may depart by order.
+    pub fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
+    /// Whether the crawl was ordered to stop.
+    pub fn is_stopping(&self) -> bool {
+        self.inbox.is_stopping()
+    }
+
+    /// Commands since the last call, as many as one turn has time for, and whether there are more. None
+    /// once only results are written.
+    pub fn poll_commands(&mut self) -> (Vec<Command>, bool) {
+        match self.phase.is_fetching() {
+            true => self.inbox.take_commands(),
+            false => (Vec::new(), false),
+        }
+    }
+
+    /// The next request that was submitted by a handle.
+    pub fn poll_submission(&mut self) -> Option<Waiting> {
+        self.inbox.take()
+    }
+
+    /// The next answer of the scope map.
+    pub fn poll_mapped(&mut self) -> Option<Mapped> {
+        self.inbox.take_mapped()
+    }
+
+    /// Lets the scope map answer from any thread.
+    pub fn later(&self, number: u64, part: usize) -> Later {
+        self.inbox.later(number, part)
+    }
+
+    /// The next link from another thread. The source is notified of pages that were closed.
+    pub fn poll_found(&mut self) -> Option<News> {
+        let news = self.found.take()?;
+        if let News::Closed(root) = news
+            && let Some(source) = &mut self.source
+            && !self.found.is_open(root)
+        {
+            source.close(root);
+        }
+        Some(news)
+    }
+
+    /// Whether links from other threads wait.
+    pub fn has_found(&self) -> bool {
+        !self.found.is_empty()
+    }
+
+    /// The links that came too late for a crawl that is over.
+    pub fn drain_found(&mut self) -> Vec<Job> {
+        self.found.drain()
+    }
+
+    /// Removes the submissions that `is_unwanted` names.
+    pub fn take_out(&mut self, is_unwanted: impl Fn(&Job) -> bool) -> Vec<Job> {
+        self.inbox.take_out(is_unwanted)
+    }
+
+    /// The lowest number of a submission that waits.
+    pub fn lowest_number(&self) -> Option<u64> {
+        self.inbox.lowest_number()
+    }
+
+    /// Whether neither submissions nor links wait.
+    pub fn is_empty(&self) -> bool {
+        self.inbox.is_empty() && self.found.is_empty()
+    }
+
+    /// Number of invalid seed lines since the last call.
+    pub fn take_bad_seeds(&mut self) -> u64 {
+        self.inbox.take_bad_seeds()
+    }
+
+    /// Whether a handle lives.
+    pub fn has_handles(&self) -> bool {
+        !self.inbox.is_closed()
+    }
+
+    /// Whether handles or the source may bring more seeds.
+    pub fn expects_seeds(&self) -> bool {
+        let source = self.source.as_ref();
+        source.is_some_and(|source| !source.is_finished()) || self.has_handles()
+    }
+
+    /// Whether no request can come any more, except submissions that wait already.
+    pub fn is_exhausted(&self) -> bool {
+        let source = self.source.as_ref();
+        source.is_none_or(|source| source.is_finished())
+            && !self.found.is_any_open()
+            && !self.has_handles()
+    }
+
+    /// When the source is to be polled; `None` while it waits to be woken, or without a source.
+    pub fn source_due(&self, now: Instant) -> Option<Instant> {
+        let source = self.source.as_ref().filter(|_| self.phase.is_running());
+        source?.asks_at(now)
+    }
+
+    /// The next request of the source, if it is due.
+    pub fn poll_source(&mut self, now: Instant) -> Option<Request> {
+        self.source.as_mut()?.draw(now)
+    }
+
+    /// A request of the source has this number. It ends once.
+    pub fn handle_accepted(&mut self, id: u64, request: &Request) {
+        let source = self.source.as_mut();
+        source.expect("it gave the request").give(id, request);
+    }
+
+    /// A request of the source can never be sent.
+    pub fn handle_rejected(&mut self, request: &Request, why: &AdmitError) {
+        let source = self.source.as_mut();
+        source.expect("it gave the request").refuse(request, why);
+    }
+
+    /// Something of the request of this number is sent.
+    pub fn handle_departure(&mut self, root: u64) {
+        if let Some(source) = &mut self.source {
+            source.begin(root);
+        }
+    }
+
+    /// How a page ends a request of the source, if it does: to be passed to [`Control::handle_end`] once
+    /// the sink has the page.
+    pub fn end_of(&self, page: &Page) -> Option<Ending> {
+        self.source.as_ref()?.ending_of(page)
+    }
+
+    /// The sink has the page that ends a request of the source. The source is notified at once, or when
+    /// the page is held open no longer.
+    pub fn handle_end(&mut self, ending: Ending) {
+        if let Some(source) = &mut self.source {
+            let is_open = self.found.is_open(ending.root);
+            source.end(ending, is_open);
+        }
+    }
+
+    /// Whether the crawl has a source. It is notified of the end of each of its requests.
+    pub fn has_source(&self) -> bool {
+        self.source.is_some()
+    }
+
+    /// Whether the source gave the request of this number and was not notified of its end.
+    pub fn is_of_source(&self, root: u64) -> bool {
+        let source = self.source.as_ref();
+        source.is_some_and(|source| source.gave(root))
+    }
+
+    /// Why the source has no more requests, if it failed.
+    pub fn source_error(&self) -> Option<&SourceError> {
+        self.source.as_ref()?.failure()
+    }
+
+    /// A control handle for any thread.
+    pub fn handle(&self) -> Handle {
+        self.inbox.handle()
+    }
+
+    /// A stop handle for any thread.
+    pub fn stopper(&self) -> Stopper {
+        self.inbox.stopper()
+    }
+
+    /// Links from other threads.
+    pub fn found(&self) -> &Arc<Found> {
+        &self.found
+    }
+
+    /// The same, for replies.
+    pub fn leads(&self) -> &Arc<dyn Leads> {
+        &self.leads
+    }
+
+    /// Whether a handle asks for a snapshot.
+    pub fn is_asked(&self) -> bool {
+        self.inbox.is_asked()
+    }
+
+    /// Returns a snapshot to all handles that ask.
+    pub fn answer(&self, snapshot: Snapshot) {
+        self.inbox.answer(snapshot);
+    }
+
+    /// The crawl is over: submissions and links are not accepted from now on, and the source is notified
+    /// of what has not ended.
+    pub fn close(&mut self) {
+        self.inbox.close();
+        self.found.close();
+        if let Some(source) = &mut self.source {
+            source.conclude();
+        }
+    }
+}

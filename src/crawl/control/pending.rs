@@ -1,6 +1,6 @@
 //! Stopping: what is not sent goes back to the frontier, what is on its way ends as `cancelled`.
 
-use crate::crawl::work::credentials::Credentials;
+use crate::crawl::requests::credentials::Credentials;
 use crate::frontier::job::Job;
 use crate::frontier::request::Request;
 use crate::wire::url::CrawlUrl;

@@ -1,5 +1,10 @@
-//! How far a crawl has come, and how it comes to its end: it sends, it waits for what is on its way,
-//! its sink writes the rest.
+//! Phases of a crawl.
+//!
+//! ```text
+//! Running ──► Draining ──► Flushing ──► Over
+//!    └─────────────────────────▲
+//!      nothing is left to do, or a result could not be written
+//! ```
 
 use crate::base::time::Instant;
 
@@ -11,6 +16,7 @@ pub enum Phase {
     /// It sends nothing more and waits for what is in flight.
     Draining {
         reason: &'static str,
+        /// What is in flight then is cancelled.
         until: Instant,
         /// A stop was ordered, as the reason or beside it: the last writes have until then, too.
         is_stopped: bool,
@@ -23,4 +29,60 @@ pub enum Phase {
     },
     /// It is over.
     Over { reason: &'static str },
+}
+
+/// Finish reason if a result could not be written.
+pub const SINK_FAILED: &str = "sink_failed";
+
+impl Phase {
+    /// Whether requests are sent.
+    pub fn is_running(self) -> bool {
+        self == Phase::Running
+    }
+
+    /// Whether replies are awaited.
+    pub fn is_fetching(self) -> bool {
+        matches!(self, Phase::Running | Phase::Draining { .. })
+    }
+
+    /// Whether the sink writes the rest.
+    pub fn is_flushing(self) -> bool {
+        matches!(self, Phase::Flushing { .. })
+    }
+
+    /// Whether nothing is left to do.
+    pub fn is_over(self) -> bool {
+        matches!(self, Phase::Over { .. })
+    }
+
+    /// Whether a result that cannot be written changes nothing any more.
+    pub fn has_failed(self) -> bool {
+        self.is_over() || self.finish_reason() == Some(SINK_FAILED)
+    }
+
+    /// When the grace time of a crawl that drains ends.
+    pub fn grace_end(self) -> Option<Instant> {
+        match self {
+            Phase::Draining { until, .. } => Some(until),
+            _ => None,
+        }
+    }
+
+    /// The finish reason, once nothing more is fetched.
+    pub fn finish_reason(self) -> Option<&'static str> {
+        match self {
+            Phase::Running | Phase::Draining { .. } => None,
+            Phase::Flushing { reason, .. } | Phase::Over { reason } => Some(reason),
+        }
+    }
+
+    /// Its place in the order of phases.
+    pub(super) fn rank(self) -> u8 {
+        match self {
+            Phase::Running => 0,
+            Phase::Draining { .. } => 1,
+            Phase::Flushing { .. } => 2,
+            Phase::Over { .. } => 3,
+        }
+    }
 }

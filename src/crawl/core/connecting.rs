@@ -48,8 +48,9 @@ impl<I: Io> Core<I> {
         }
         let proxy = self.frontier.proxy_of(lane).cloned();
         let proxy = proxy.as_deref();
-        let exchange = self
-            .exchange_of(&job, proxy, timings)
+        let mut exchange = self.output.take_exchange();
+        self.requests
+            .write(&mut exchange, &job, proxy, timings, self.now)
             .expect("what cannot be put on the wire is not admitted");
         let origin = match proxy {
             None => Origin::Direct(self.frontier.hold_origin(lane)),
@@ -141,7 +142,7 @@ impl<I: Io> Core<I> {
         if self.is_crowded()
             && let Some(origin) = self.network.evict_idle()
         {
-            self.let_go_of(origin);
+            self.release_origin(origin);
         }
         let flight = self.flights.get_mut(key).expect("it connects");
         let url = &flight.job.url;
@@ -160,7 +161,7 @@ impl<I: Io> Core<I> {
             sockets.push(socket);
             race.handle_started(self.now);
         }
-        self.hold_again(origin);
+        self.share_origin(origin);
         self.output.stats_mut().connections += 1;
         if self.workload.waits_for_machine() {
             self.network.note_port_search(remote, self.now);
@@ -353,6 +354,6 @@ impl<I: Io> Core<I> {
         let flight = self.flights.remove(key).expect("a request has its attempt");
         self.forget(key, &flight);
         self.throttle.cancel(flight.ticket, self.now);
-        self.put_back(flight.lane, flight.job);
+        self.return_to_lane(flight.lane, flight.job);
     }
 }

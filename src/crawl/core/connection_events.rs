@@ -99,7 +99,7 @@ impl<I: Io> Core<I> {
         }
         if reusable && is_wanted {
             if let Some(evicted) = self.network.keep(key, self.now) {
-                self.let_go_of(evicted);
+                self.release_origin(evicted);
             }
         } else if reusable || whole {
             self.close_socket(key, Close::Finish);

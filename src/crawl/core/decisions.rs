@@ -28,7 +28,7 @@ impl<I: Io> Core<I> {
     }
 
     /// Tells what an attempt led to whose exchange has ended as this page.
-    pub fn tell_decisions_of(&mut self, flight: &mut Flight, page: &Page) {
+    pub fn report_decisions_of(&mut self, flight: &mut Flight, page: &Page) {
         if flight.decisions.is_empty() && !self.throttle.has_decisions() {
             return;
         }
@@ -47,7 +47,7 @@ impl<I: Io> Core<I> {
     }
 
     /// Tells what was decided since the last time.
-    pub fn tell_decisions(&mut self) {
+    pub fn report_decisions(&mut self) {
         if !self.throttle.has_decisions() {
             return;
         }

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use crate::crawl::control::phase::Phase;
 use crate::crawl::control::snapshot::Snapshot;
 use crate::crawl::core::Core;
 use crate::io::Io;
@@ -15,10 +14,14 @@ const HOSTS_TURN: Duration = Duration::from_millis(1);
 const TURNS_OF_HOSTS_TURN: usize = 100;
 
 impl<I: Io> Core<I> {
-    /// Tells whoever asked how the crawl does.
+    /// Returns a snapshot to the handles that ask.
     pub fn answer(&self) {
-        let snapshot = Snapshot::of(self.output.stats(), self.progress(), self.halted);
-        self.inbox.answer(snapshot);
+        let snapshot = Snapshot::of(
+            self.output.stats(),
+            self.progress(),
+            self.control.is_paused(),
+        );
+        self.control.answer(snapshot);
     }
 
     /// What a host's turn is: turns without a wait as long as each finds news, and then the descriptor
@@ -28,7 +31,7 @@ impl<I: Io> Core<I> {
         let began = self.network.io().now();
         for _ in 0..TURNS_OF_HOSTS_TURN {
             let had_news = self.turn(Some(began));
-            if matches!(self.phase, Phase::Over { .. }) {
+            if self.control.phase().is_over() {
                 return;
             }
             let took = self.network.io().now().saturating_since(began);
@@ -46,13 +49,13 @@ impl<I: Io> Core<I> {
             false => self.next_deadline(),
         };
         self.network.arm_descriptor(deadline);
-        self.armed = true;
+        self.wakeups.set_armed();
     }
 
     /// There is something to do that came from outside of a turn: a host that waits takes one.
     pub fn wake_host(&mut self) {
-        self.unfinished = true;
-        if std::mem::take(&mut self.armed) {
+        self.wakeups.turn_again();
+        if self.wakeups.take_armed() {
             self.network.arm_descriptor(Some(self.now));
         }
     }
@@ -66,26 +69,12 @@ impl<I: Io> Core<I> {
     pub fn on_result_taken(&mut self) {
         let is_empty = !self.output.results_wait();
         let reads_on = self.output.was_full() && self.output.is_ready();
-        if reads_on || is_empty && self.phase == Phase::Running && self.is_exhausted() {
+        if reads_on || is_empty && self.is_running() && self.is_exhausted() {
             self.wake_host();
-        } else if is_empty && self.armed {
+        } else if is_empty && self.wakeups.is_armed() {
             // It was readable for the results' sake.
             self.arm_descriptor();
         }
-    }
-
-    /// Whether nothing at all is under way that somebody outside does not begin.
-    pub fn is_idle(&self) -> bool {
-        self.flights.is_empty()
-            && self.network.is_empty()
-            && self.frontier.queued() == 0
-            && self.mapping.is_empty()
-            && self.delayed.len() == 0
-            && self.offers.is_empty()
-            && self.unsent.is_empty()
-            && !self.workload.has_arrivals()
-            && !self.output.has_stats_file()
-            && self.output.is_ready()
     }
 }
 

@@ -3,15 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::ids::LaneId;
-use crate::crawl::control::unsent::ASKED;
 use crate::crawl::core::Core;
 use crate::crawl::core::health::HostStanding;
 use crate::crawl::network::faults::IDLE_CLOSED;
 use crate::crawl::pages::finding::Finding;
+use crate::crawl::requests::credentials::is_private;
 use crate::crawl::work::admission::without_dropped;
-use crate::crawl::work::credentials::is_private;
 use crate::crawl::work::offers::OfferOrigin;
+use crate::crawl::work::unsent::ASKED;
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::filter;
 use crate::frontier::job::Job;
@@ -19,7 +18,6 @@ use crate::frontier::offers::{Admission, OfferId};
 use crate::frontier::request::Kind;
 use crate::io::Io;
 use crate::sink::page::Page;
-use crate::throttle::settings::ScopePatch;
 use crate::wire::octets::percent_encoded;
 use crate::wire::retry_after;
 use crate::wire::url::CrawlUrl;
@@ -236,7 +234,7 @@ impl<I: Io> Core<I> {
         let settings = self.frontier.settings();
         target.as_str().len() <= settings.url_length_limit
             && !filter::excludes(settings, target)
-            && self.may_ask(target)
+            && self.requests.check_contact(target).is_ok()
     }
 
     /// How long a redirect asks to be waited for (RFC 9110, section 10.2.3), as far as
@@ -253,41 +251,6 @@ impl<I: Io> Core<I> {
             );
         }
         Some(asked.min(most)).filter(|wait| !wait.is_zero())
-    }
-
-    /// robots.txt asks for a gap: it becomes one of the lane's scopes (F51).
-    pub fn heed_crawl_delay(&mut self, lane: LaneId, delay: std::time::Duration) {
-        let Some(front) = self.frontier.front_url(lane) else {
-            return;
-        };
-        let host = front.scope_key();
-        if let Some(own) = self.throttle.crawl_delay_overridden_by(host, delay)
-            && self.warned.insert(host.to_owned())
-        {
-            log::warn!(
-                "{host}: its own {} kept, though its robots.txt asks for a Crawl-delay of \
-                 {delay:?} (ignore_robots_txt = true in the scope silences this)",
-                kept(&own)
-            );
-        }
-        if !self.throttle.applies_crawl_delay(host) {
-            return;
-        }
-        let scope = self.throttle.crawl_delay_scope(host, delay);
-        self.throttle.note_crawl_delay(scope, delay, self.now);
-        self.throttle.follow_lane(scope, lane);
-        self.throttle.add_scope(lane, scope);
-    }
-}
-
-/// What of a scope's own settings is kept, in words.
-fn kept(own: &ScopePatch) -> String {
-    match (own.delay, own.concurrency) {
-        (Some(delay), Some(concurrency)) => {
-            format!("delay of {delay:?} and concurrency of {concurrency} are")
-        }
-        (Some(delay), None) => format!("delay of {delay:?} is"),
-        (None, concurrency) => format!("concurrency of {} is", concurrency.unwrap_or(1)),
     }
 }
 

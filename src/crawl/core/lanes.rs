@@ -1,6 +1,8 @@
 //! Lanes between the frontier, which queues, and the throttle, which paces: each change of a lane is
 //! applied to the throttle as soon as the frontier has made it.
 
+use std::time::Duration;
+
 use crate::base::ids::LaneId;
 use crate::base::time::Instant;
 use crate::crawl::core::Core;
@@ -8,6 +10,7 @@ use crate::frontier::LaneChange;
 use crate::frontier::job::Job;
 use crate::frontier::robots::RobotsResult;
 use crate::io::Io;
+use crate::throttle::settings::ScopePatch;
 
 impl<I: Io> Core<I> {
     /// Applies the frontier's changes of lanes to the throttle.
@@ -33,8 +36,8 @@ impl<I: Io> Core<I> {
         self.update_lanes();
     }
 
-    /// Puts back a request that could not be sent after all, as the lane's first.
-    pub fn put_back(&mut self, lane: LaneId, job: Job) {
+    /// Returns a request that could not be sent after all to the front of its lane.
+    pub fn return_to_lane(&mut self, lane: LaneId, job: Job) {
         self.frontier.put_back(lane, job, self.now);
         self.update_lanes();
     }
@@ -55,5 +58,38 @@ impl<I: Io> Core<I> {
     pub fn on_robots(&mut self, origin: u32, brought: RobotsResult) {
         self.frontier.robots_arrived(origin, brought, self.now);
         self.update_lanes();
+    }
+
+    /// robots.txt asks for a gap: it becomes one of the lane's scopes (F51).
+    pub fn apply_crawl_delay(&mut self, lane: LaneId, delay: Duration) {
+        let Some(front) = self.frontier.front_url(lane) else {
+            return;
+        };
+        let host = front.scope_key();
+        if let Some(own) = self.throttle.poll_crawl_delay_warning(host, delay) {
+            log::warn!(
+                "{host}: its own {} kept, though its robots.txt asks for a Crawl-delay of \
+                 {delay:?} (ignore_robots_txt = true in the scope silences this)",
+                kept(&own)
+            );
+        }
+        if !self.throttle.applies_crawl_delay(host) {
+            return;
+        }
+        let scope = self.throttle.crawl_delay_scope(host, delay);
+        self.throttle.note_crawl_delay(scope, delay, self.now);
+        self.throttle.follow_lane(scope, lane);
+        self.throttle.add_scope(lane, scope);
+    }
+}
+
+/// What of a scope's own settings is kept, in words.
+fn kept(own: &ScopePatch) -> String {
+    match (own.delay, own.concurrency) {
+        (Some(delay), Some(concurrency)) => {
+            format!("delay of {delay:?} and concurrency of {concurrency} are")
+        }
+        (Some(delay), None) => format!("delay of {delay:?} is"),
+        (None, concurrency) => format!("concurrency of {} is", concurrency.unwrap_or(1)),
     }
 }

@@ -36,7 +36,7 @@ impl<I: Io> Core<I> {
     pub fn admit(&mut self, job: Job, origin: OfferOrigin) {
         self.output.stats_mut().seeds += 1;
         if !job.is_without_credentials() {
-            self.credentials.add_origin_of(&job.url);
+            self.requests.add_origin_of(&job.url);
         }
         let admission = self.offer(&job);
         self.on_admission(admission, job, origin);
@@ -44,10 +44,12 @@ impl<I: Io> Core<I> {
 
     /// 2. Its lane waits for its scopes, and they wait on the wheel.
     pub fn release_later(&mut self, job: Job) {
-        let Some(job) = self.with_contact(job) else {
-            return;
-        };
-        if let Some((job, scopes)) = self.map(job) {
+        if let Err(failure) = self.requests.check_contact(&job.url) {
+            return self.work.end(job, Vec::new(), failure);
+        }
+        let control = &self.control;
+        let later = |number, part| control.later(number, part);
+        if let Some((job, scopes)) = self.work.map(job, later) {
             self.queue(job, &scopes);
         }
     }
@@ -70,7 +72,7 @@ impl<I: Io> Core<I> {
                     if !self.throttle.recharge(ticket, &job.costs(), self.now) {
                         // Not the one that the lane was offered for, and dearer.
                         self.throttle.cancel(ticket, self.now);
-                        return self.put_back(lane, job);
+                        return self.return_to_lane(lane, job);
                     }
                     let found = found.expect("a host that may be asked was looked up");
                     self.take_connection(job, lane, ticket, found);
@@ -85,7 +87,7 @@ impl<I: Io> Core<I> {
                 }
                 Next::CrawlDelay(delay) => {
                     self.throttle.cancel(ticket, self.now);
-                    self.heed_crawl_delay(lane, delay);
+                    self.apply_crawl_delay(lane, delay);
                     return self.offer_or_close(lane);
                 }
                 Next::Later => {
@@ -178,7 +180,7 @@ impl<I: Io> Core<I> {
             self.hear_end(&flight, &signal, &page);
         }
         self.count_in_scopes(&flight, &page);
-        self.tell_decisions_of(&mut flight, &page);
+        self.report_decisions_of(&mut flight, &page);
         self.network.cancel_attempt(key);
         self.throttle.finish(flight.ticket, self.now);
         let followed = self.follow(&flight.job, &mut page);

@@ -1,27 +1,20 @@
 //! The state of a crawl and its turn: wait; take what arrived; fire what is due; submit.
 
 pub(super) mod life;
-mod arrivals;
+mod cancelling;
 mod closing;
+mod commands;
 mod connecting;
 mod connection_events;
-mod contact;
-#[cfg(feature = "cookies")]
-mod cookies;
-mod credentials;
 mod decisions;
-mod description;
 mod drive;
-mod feed;
 mod finding;
 mod follow;
-mod found;
 mod health;
+mod inputs;
 mod lanes;
-mod memory;
 mod names;
 mod offers;
-mod origins;
 mod owner;
 mod outage;
 mod outage_probes;
@@ -34,12 +27,9 @@ mod scopes;
 mod sending;
 mod set_up;
 mod signals;
-mod steer;
-mod stop;
 #[cfg(test)]
 pub mod tests;
 
-use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,13 +38,8 @@ use smallvec::SmallVec;
 
 use crate::base::ids::LaneId;
 use crate::base::time::Instant;
-use crate::crawl::config::{Config, PublicHosts};
-use crate::crawl::control::feed::Feed;
-use crate::crawl::control::found::Found;
-use crate::crawl::control::inbox::Inbox;
-use crate::crawl::control::phase::Phase;
-use crate::crawl::control::shared::Waiting;
-use crate::crawl::control::unsent::{CancelledScopes, UnsentQueue};
+use crate::crawl::config::Config;
+use crate::crawl::control::Control;
 use crate::crawl::flights::Flights;
 use crate::crawl::network::Network;
 use crate::crawl::network::socket::key_of;
@@ -62,76 +47,48 @@ use crate::crawl::outage::Outage;
 use crate::crawl::output::{Backlog, Output};
 use crate::crawl::pacing::{MOST, MOST_RUNNING, Pacing};
 use crate::crawl::pages::Pages;
+use crate::crawl::requests::Requests;
 use crate::crawl::stats::Progress;
-use crate::crawl::timer::{SlotTimer, Timer};
-use crate::crawl::work::credentials::Credentials;
-use crate::crawl::work::delayed::{Crowd, Delayed};
-use crate::crawl::work::mapping::Mapping;
-use crate::crawl::work::memory::MemoryRoom;
-use crate::crawl::work::offers::{OfferOrigin, Offers};
+use crate::crawl::timer::{SlotTimer, TICK, Timer, Wakeups};
+use crate::crawl::work::Work;
 use crate::crawl::workload::Workload;
-#[cfg(feature = "cookies")]
-use crate::fetch::cookies::Jar;
 use crate::frontier::Frontier;
-use crate::frontier::job::Job;
 use crate::io::{Event, Io};
-use crate::sink::later::Leads;
 use crate::throttle::engine::{Grant, Throttle};
-use crate::throttle::map::ScopeMap;
 use crate::throttle::signal::Classify;
 
 /// A crawl on a back end.
+///
+/// Each machine owns its state and knows no other. The methods here pass values between them.
 pub(super) struct Core<I: Io> {
+    config: Arc<Config>,
+    /// The time of this turn.
+    now: Instant,
+    /// Further turns, ticks, and a host that waits.
+    wakeups: Wakeups,
+    /// Handles, the source, and the phase.
+    control: Control,
+    /// A crawl or a probe.
+    workload: Workload,
+    /// Requests outside of the frontier.
+    work: Work,
+    /// Queued requests, by lane.
+    frontier: Frontier,
+    /// Header fields, cookies, contact.
+    requests: Requests,
+    /// The pace of each scope.
+    throttle: Throttle,
+    classify: Box<dyn Classify>,
+    /// Attempts between release and end.
+    flights: Flights,
     /// Connections, and the back end below them.
     network: Network<I>,
-    now: Instant,
-    config: Arc<Config>,
-    inbox: Inbox,
-    /// Where it fetches requests for itself.
-    feed: Option<Box<Feed>>,
-    workload: Workload,
-    /// Links from outside, and the pages that are held open for them.
-    found: Arc<Found>,
-    /// The same, as the sink has it.
-    leads: Arc<dyn Leads>,
-    frontier: Frontier,
-    throttle: Throttle,
-    /// Cookies, where they are kept.
-    #[cfg(feature = "cookies")]
-    jar: Option<Jar>,
-    /// The header fields of every request.
-    credentials: Credentials,
-    public_hosts: PublicHosts,
     /// Whether our network works.
     outage: Outage,
-    flights: Flights,
     /// Replies that are worked on.
     pages: Pages,
+    /// The sink and the disk.
     output: Output,
-    unsent: UnsentQueue,
-    cancelled_scopes: CancelledScopes,
-    classify: Box<dyn Classify>,
-    scope_map: Box<dyn ScopeMap>,
-    /// Requests whose scopes are still to be told.
-    mapping: Mapping,
-    delayed: Delayed,
-    /// Requests that the frontier has not answered for yet.
-    offers: Offers,
-    crowd: Crowd,
-    phase: Phase,
-    /// It was told to let nothing depart.
-    halted: bool,
-    /// Attempts that were cancelled, for `pending.jsonl`.
-    cancelled: Vec<Job>,
-    /// Scopes of the user's whose delay was warned of: no more than there are in the settings.
-    warned: BTreeSet<String>,
-    /// When it wakes unasked; `None` while it sleeps for want of anything to do.
-    next_tick: Option<Instant>,
-    memory: MemoryRoom,
-    /// The descriptor carries the next deadline: a host may be waiting for it.
-    armed: bool,
-    /// There is more to do than one turn takes.
-    unfinished: bool,
 }
 
 /// Grants taken in one turn, so that its length stays bounded.
@@ -154,18 +111,9 @@ const GRANTS_PER_SUBMIT: usize = 8;
 /// Timers that fire in one turn: a thousand hosts that fell silent together are given up together.
 const TIMERS_PER_TURN: usize = 64;
 
-/// Requests taken in from outside in one turn, a few microseconds each.
-pub(super) const SUBMITTED_PER_TURN: usize = 64;
-
-/// Requests whose scopes were told that go on in one turn.
-const MAPPED_PER_TURN: usize = 64;
-
 /// A turn this late means that the process, or its caller, did not run. No host can be blamed for that
 /// time.
 const LATE_FOR_HOSTS: Duration = Duration::from_secs(1);
-
-/// How often statistics are written and sinks flushed.
-const TICK: Duration = Duration::from_secs(1);
 
 /// How often a sink that was not ready is asked again.
 const ASK_SINK_EVERY: Duration = Duration::from_millis(5);
@@ -177,10 +125,10 @@ impl<I: Io> Core<I> {
         let had_events = self.wait(until);
         let began = self.now;
         self.take_events();
-        self.take_from_outside();
+        self.take_input();
         self.fire();
         self.grant();
-        self.work();
+        self.work_and_resume();
         self.hand_over();
         self.advance_phase();
         self.end_turn(began);
@@ -189,7 +137,7 @@ impl<I: Io> Core<I> {
 
     /// Waits for events; looks at the clock, and begins the gaps of what has left.
     fn wait(&mut self, until: Option<Instant>) -> bool {
-        self.armed = false;
+        self.wakeups.begin_turn();
         self.output.begin_turn();
         self.pages.begin_turn();
         let last = self.now;
@@ -219,16 +167,16 @@ impl<I: Io> Core<I> {
     }
 
     /// Takes commands and requests from outside of the turn, and what has ended unsent.
-    fn take_from_outside(&mut self) {
-        self.unfinished = false;
+    fn take_input(&mut self) {
+        self.wakeups.begin_work();
         self.apply_commands();
-        self.drain_inbox();
+        self.take_requests();
         self.put_ready_unsent();
-        self.arrive();
+        self.take_arrivals();
     }
 
     /// Works on what is neither due nor from outside: pages, lookups, bodies held back, the network.
-    fn work(&mut self) {
+    fn work_and_resume(&mut self) {
         if !self.pages.is_empty() {
             // What departs now need not wait for that.
             self.network.submit();
@@ -240,7 +188,7 @@ impl<I: Io> Core<I> {
         self.network.resume(number_of, self.now);
         self.make_room();
         self.attend_outage();
-        let is_stopped = self.halted
+        let is_stopped = self.control.is_paused()
             || !self.output.takes_more()
             || self.outage.breaker().stops_all()
             || self.outage.breaker().is_all_silent();
@@ -249,7 +197,7 @@ impl<I: Io> Core<I> {
 
     /// Hands over what is to be written and sent.
     fn hand_over(&mut self) {
-        self.tell_decisions();
+        self.report_decisions();
         self.hand_to_disk();
         self.end_handshakes();
         self.network.submit();
@@ -262,19 +210,15 @@ impl<I: Io> Core<I> {
         self.output.end_turn();
         let took = self.network.io().now().saturating_since(began);
         self.output.stats_mut().lag.record(took);
-        let is_over = matches!(self.phase, Phase::Over { .. });
-        if is_over || self.inbox.is_asked() {
+        let is_over = self.control.phase().is_over();
+        if is_over || self.control.is_asked() {
             self.answer();
         }
         if is_over {
-            self.inbox.close();
-            self.found.close();
-            if let Some(feed) = &mut self.feed {
-                feed.conclude();
-            }
-        } else if self.next_tick.is_none() && !self.is_idle() {
-            // An idle crawl is not woken for statistics.
-            self.next_tick = Some(self.now + TICK);
+            self.control.close();
+        } else if self.wakeups.next_tick().is_none() {
+            let is_idle = self.is_idle();
+            self.wakeups.set_tick(is_idle, self.now);
         }
     }
 
@@ -298,31 +242,28 @@ impl<I: Io> Core<I> {
     fn deadline_of(&self, timer: Timer) -> Option<Instant> {
         match timer {
             Timer::Again => {
-                let is_over = matches!(self.phase, Phase::Over { .. });
-                let again = self.unfinished || is_over || self.output.is_pressing();
+                let again = self.wakeups.is_unfinished()
+                    || self.control.phase().is_over()
+                    || self.output.is_pressing();
                 again.then_some(self.now)
             }
             Timer::Sink => {
-                let is_flushing = matches!(self.phase, Phase::Flushing { .. });
-                let waits = is_flushing || self.output.was_full();
+                let waits = self.control.phase().is_flushing() || self.output.was_full();
                 waits.then(|| self.now + self.asks_sink_every())
             }
             Timer::Throttle => self.throttle.next_wake(),
             Timer::Outage => self.outage.next_timeout(),
             Timer::Slots => self.network.next_deadline(),
             Timer::Resolver => self.network.names().next_timeout(),
-            Timer::Delayed => self.delayed.next(),
+            Timer::Delayed => self.work.next_delayed(),
             Timer::Admission => self.frontier.next_answer(),
             Timer::Pool => self.network.idle_deadline(),
-            Timer::Tick => self.next_tick,
+            Timer::Tick => self.wakeups.next_tick(),
             Timer::Frontier => self.frontier.next_wake(),
             Timer::Arrival => self.workload.next_arrival(),
-            Timer::Source => self.draws_at(),
-            Timer::TimeLimit => self.ends_at().filter(|_| self.is_running()),
-            Timer::Grace => match self.phase {
-                Phase::Draining { until, .. } => Some(until),
-                _ => None,
-            },
+            Timer::Source => self.source_due(),
+            Timer::TimeLimit => self.control.ends_at().filter(|_| self.is_running()),
+            Timer::Grace => self.control.phase().grace_end(),
         }
     }
 
@@ -352,68 +293,12 @@ impl<I: Io> Core<I> {
             Event::DiskFull(error) => self.output.handle_disk_full(&error, self.now),
             Event::DiskRoom => {
                 self.output.handle_disk_room(self.now);
-                self.unfinished = true;
+                self.wakeups.turn_again();
             }
             Event::Woken => {}
             // Nothing listens yet; dropped, it is closed.
             Event::Accepted { .. } => {}
         }
-    }
-
-    /// Takes in what was submitted from outside, as far as there is room.
-    fn drain_inbox(&mut self) {
-        self.output.stats_mut().seeds_bad += self.inbox.take_bad_seeds();
-        self.take_found();
-        if self.phase != Phase::Running {
-            return;
-        }
-        self.draw();
-        let mut mapped = 0;
-        while let Some(answer) = self.inbox.take_mapped() {
-            self.on_mapped(answer);
-            mapped += 1;
-            if mapped == MAPPED_PER_TURN {
-                // Nobody wakes a crawl for what it left.
-                self.unfinished = true;
-                break;
-            }
-        }
-        let mut taken = 0;
-        while self.takes_more() {
-            if taken == SUBMITTED_PER_TURN {
-                self.unfinished = true;
-                return;
-            }
-            if !self.take_one_in() {
-                return;
-            }
-            taken += 1;
-        }
-    }
-
-    /// Whether there is room for one more request from outside.
-    pub fn takes_more(&self) -> bool {
-        self.frontier.has_room()
-            && self.memory.has_room()
-            && !self.mapping.is_full()
-            && !self.offers.is_full()
-            && !self.unsent.is_full()
-    }
-
-    /// Takes in one request that was submitted from outside, if there is one.
-    pub fn take_one_in(&mut self) -> bool {
-        match self.inbox.take() {
-            None => return false,
-            Some(Waiting::Numbered(job)) => self.admit(*job, OfferOrigin::Submitter),
-            // What can never be sent is logged and counted.
-            Some(Waiting::Seed(request)) => {
-                if let Ok(job) = self.job_of(&request) {
-                    self.admit(job, OfferOrigin::List);
-                }
-            }
-        }
-        self.count_seed_memory();
-        true
     }
 
     /// Fires the timers that are due, one by one, up to a bound.
@@ -433,11 +318,11 @@ impl<I: Io> Core<I> {
                 },
                 Timer::Resolver => self.network.names_mut().handle_timeout(self.now),
                 Timer::Delayed => {
-                    if let Some(job) = self.delayed.expire(self.now) {
-                        self.release_later(*job);
+                    if let Some(job) = self.work.poll_delayed(self.now) {
+                        self.release_later(job);
                     }
                 }
-                Timer::Admission => self.take_answer(),
+                Timer::Admission => self.take_due_answer(),
                 Timer::Pool => self.on_idle_too_long(),
                 Timer::Tick => self.tick(),
                 Timer::Frontier => {
@@ -453,17 +338,16 @@ impl<I: Io> Core<I> {
                 | Timer::Grace => unreachable!("{timer:?} has a step of its own in each turn"),
             }
         }
-        self.unfinished = true;
+        self.wakeups.turn_again();
     }
 
     /// Lets go what the throttle allows; whether there was anything.
     fn grant(&mut self) -> bool {
-        let releasing = self.phase == Phase::Running
-            && !self.halted
+        let releasing = self.is_running()
+            && !self.control.is_paused()
             && self.output.takes_more()
             && !self.network.is_full()
-            && !self.mapping.is_full()
-            && !self.offers.is_full()
+            && !self.work.is_full()
             && !self.work_is_full()
             && !self.network.names().lookups().has_refused()
             && self.network.names().lookups().under_way() < self.resolving_max()
@@ -503,7 +387,7 @@ impl<I: Io> Core<I> {
                 None => return number > 0,
             }
         }
-        self.unfinished = true;
+        self.wakeups.turn_again();
         true
     }
 
@@ -518,7 +402,7 @@ impl<I: Io> Core<I> {
             self.depart(ticket);
             departed = true;
         }
-        self.arrive();
+        self.take_arrivals();
         if self.grant() || departed {
             self.network.submit();
         }
@@ -527,15 +411,12 @@ impl<I: Io> Core<I> {
     /// A turn ends: notes whether the sink takes more.
     fn check_sink(&mut self) {
         let backlog = Backlog {
-            queued: self.frontier.queued()
-                + self.mapping.len()
-                + self.delayed.len()
-                + self.offers.len(),
+            queued: self.frontier.queued() + self.work.len(),
             under_way: self.flights.len() + self.pages.len(),
-            ended: self.unsent.len(),
+            ended: self.work.unsent_len(),
         };
-        let is_sending = matches!(self.phase, Phase::Running | Phase::Draining { .. });
-        self.output.check_sink(backlog, is_sending, self.now);
+        let is_fetching = self.control.phase().is_fetching();
+        self.output.check_sink(backlog, is_fetching, self.now);
     }
 
     /// How often a sink that is not ready is asked again. One that waits for room on the disk is ready
@@ -559,8 +440,8 @@ impl<I: Io> Core<I> {
     }
 
     fn tick(&mut self) {
-        // Whoever sleeps is not woken for nothing.
-        self.next_tick = (!self.is_idle()).then(|| self.now + TICK);
+        let is_idle = self.is_idle();
+        self.wakeups.set_tick(is_idle, self.now);
         // A lookup that made room may have had nobody to tell.
         self.offer_unresolved();
         self.output.flush();
@@ -568,8 +449,7 @@ impl<I: Io> Core<I> {
             self.throttle.set_in_flight_max(most);
         }
         self.watch_memory();
-        // Where nobody has a handle nobody asks.
-        if !self.inbox.is_closed() {
+        if self.control.has_handles() {
             self.answer();
         }
         if self.output.is_stats_file_due(self.now) {
@@ -599,6 +479,11 @@ impl<I: Io> Core<I> {
         }
     }
 
+    /// Whether requests are sent.
+    pub fn is_running(&self) -> bool {
+        self.control.phase().is_running()
+    }
+
     /// How the scopes were paced so far: of each kind of those that are most of something, so many.
     pub fn pacing(&self, most: usize) -> Pacing {
         Pacing::of(&self.throttle, most, self.now)
@@ -612,19 +497,12 @@ impl<I: Io> Core<I> {
         let open = self.outage.breaker().open_for(self.now);
         let (hosts_held, next_host) = self.frontier.hosts_held(self.now);
         Progress {
-            finish_reason: match self.phase {
-                Phase::Over { reason } | Phase::Flushing { reason, .. } => Some(reason),
-                _ => None,
-            },
+            finish_reason: self.control.phase().finish_reason(),
             io: self.network.io().name(),
             started: wall,
             now: wall.at(self.now),
             elapsed: self.now.saturating_since(Instant::START),
-            queued: self.frontier.queued()
-                + self.mapping.len()
-                + self.delayed.len()
-                + self.offers.len()
-                + self.outage.held(),
+            queued: self.frontier.queued() + self.work.len() + self.outage.held(),
             in_flight: self.throttle.in_flight(),
             buffered: self.network.buffered(),
             disk_full_for: self.output.disk_full_for(self.now),

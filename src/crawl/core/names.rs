@@ -111,9 +111,9 @@ impl<I: Io> Core<I> {
                 }
             }
         }
-        if !is_proxy && self.public_hosts.counts_at(first) {
-            let host = self.frontier.origin_host(lane).to_owned();
-            if let Err(failure) = self.may_ask_at(&host, first) {
+        if !is_proxy && self.requests.counts_at(first) {
+            let host = self.frontier.origin_host(lane);
+            if let Err(failure) = self.requests.check_contact_at(host, first) {
                 self.end_front(lane, ticket, failure, false);
                 return Resolved::Later;
             }
@@ -180,7 +180,7 @@ impl<I: Io> Core<I> {
             }
             self.offer_unresolved();
         }
-        self.unfinished |= steps == 0;
+        self.wakeups.turn_again_if(steps == 0);
     }
 
     /// Lanes that the resolver had no room for ask again.

@@ -43,16 +43,14 @@ impl<I: Io> Core<I> {
         let OfferOrigin::Redirect(Some(at)) = origin else {
             return self.release_later(job);
         };
-        let early = self.delayed.wait(job, at);
-        self.tell_of_crowd();
-        if let Some(early) = early {
-            self.release_later(*early);
+        if let Some(early) = self.work.delay(job, at) {
+            self.release_later(early);
         }
     }
 
     fn on_left_out(&mut self, job: Job, origin: OfferOrigin, filtered: Filtered) {
         match origin {
-            OfferOrigin::Submitter => self.end_later(job, Vec::new(), left_out(filtered)),
+            OfferOrigin::Submitter => self.work.end(job, Vec::new(), left_out(filtered)),
             OfferOrigin::List | OfferOrigin::Link | OfferOrigin::Redirect(_) => {}
         }
     }
@@ -63,21 +61,20 @@ impl<I: Io> Core<I> {
         if job.id == 0 && origin != OfferOrigin::List {
             job.id = self.frontier.number();
         }
-        let job = Box::new(job);
-        self.offers.wait(id, Offered { job, origin });
+        self.work.wait_for_answer(id, job, origin);
     }
 
     /// Takes an answer that is due.
-    pub fn take_answer(&mut self) {
+    pub fn take_due_answer(&mut self) {
         if let Some(answer) = self.frontier.answer_due(self.now) {
             self.on_answer(&answer);
         }
     }
 
     fn on_answer(&mut self, answer: &LateAnswer) {
-        // Nobody wakes the crawl for what had no room until now.
-        self.unfinished |= self.offers.is_full();
-        let Some(Offered { mut job, origin }) = self.offers.take(answer.id) else {
+        // The crawl is not woken for what had no room until now.
+        self.wakeups.turn_again_if(self.work.is_full());
+        let Some(Offered { mut job, origin }) = self.work.handle_answer(answer.id) else {
             // It was cancelled.
             return;
         };
@@ -94,9 +91,9 @@ impl<I: Io> Core<I> {
     }
 
     /// The page of a redirect has its answer: it is final if its target is not followed.
-    fn conclude_redirect(&mut self, id: OfferId, is_followed: bool) {
+    pub fn conclude_redirect(&mut self, id: OfferId, is_followed: bool) {
         if self.pages.resume(id, |page| page.is_final = !is_followed) {
-            self.unfinished = true;
+            self.wakeups.turn_again();
         }
     }
 
@@ -107,29 +104,12 @@ impl<I: Io> Core<I> {
         }
     }
 
-    /// Removes the requests that `is_unwanted` names from those that wait for an answer.
-    pub fn take_out_offers(&mut self, is_unwanted: impl Fn(&Job) -> bool) -> Vec<Job> {
-        let has_number = |job: &Job| job.id != 0;
-        let out = self
-            .offers
-            .take_out(|job| has_number(job) && is_unwanted(job));
-        let mut jobs = Vec::with_capacity(out.len());
-        for (id, offered) in out {
-            if matches!(offered.origin, OfferOrigin::Redirect(_)) {
-                // The target has a final page of its own.
-                self.conclude_redirect(id, true);
-            }
-            jobs.push(*offered.job);
-        }
-        jobs
-    }
-
     /// The requests that wait for an answer when the crawl is over, except duplicates of which nobody
     /// waits to hear.
     pub fn drain_offers(&mut self) -> Vec<Job> {
         let mut jobs = Vec::new();
         while let Some(answer) = self.frontier.answer_first() {
-            let Some(Offered { job, origin }) = self.offers.take(answer.id) else {
+            let Some(Offered { job, origin }) = self.work.handle_answer(answer.id) else {
                 continue;
             };
             if answer.is_admitted || origin == OfferOrigin::Submitter {

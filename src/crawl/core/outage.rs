@@ -173,7 +173,7 @@ impl<I: Io> Core<I> {
             };
             self.carry_out(order);
             // What it began is sent, and what it lets go released, in a turn that follows at once.
-            self.unfinished = true;
+            self.wakeups.turn_again();
         }
         for _ in 0..RESUMED_PER_TURN {
             let Some((lane, since)) = self.outage.poll_resuming() else {
@@ -183,13 +183,13 @@ impl<I: Io> Core<I> {
             self.frontier.resume(lane);
             self.update_lanes();
         }
-        self.unfinished |= self.outage.has_resuming();
+        self.wakeups.turn_again_if(self.outage.has_resuming());
         for _ in 0..JUDGED_PER_TURN {
             let Some((suspect, judgement)) = self.outage.poll_verdict() else {
                 return;
             };
             // Whether anything may be released was decided before there was room for it.
-            self.unfinished = true;
+            self.wakeups.turn_again();
             match judgement {
                 Judgement::Charge => self.charge_suspect(suspect),
                 Judgement::PutBack | Judgement::Suspend => self.put_back_suspect(suspect),
@@ -250,7 +250,7 @@ impl<I: Io> Core<I> {
             Suspect::Unresolved { lane, job, .. } => {
                 self.outage.count_put_back();
                 self.network.names_mut().lookups_mut().take(lane);
-                self.put_back(lane, *job);
+                self.return_to_lane(lane, *job);
                 if self.outage.blocked_until(Egress::Names).is_some() {
                     let until = self.parked_until(lane, Egress::Names);
                     self.pause_lane(lane, until);
@@ -347,9 +347,9 @@ mod tests {
         while core.outage.poll_order().is_some() {}
         let later = now + Duration::from_secs(3);
         core.outage.handle_reply("a.test", true, later);
-        core.unfinished = false;
+        core.wakeups.begin_work();
         core.attend_outage();
         assert!(core.outage.is_idle(), "it was charged");
-        assert!(core.unfinished);
+        assert!(core.wakeups.is_unfinished());
     }
 }

@@ -138,7 +138,7 @@ impl<I: Io> Core<I> {
                 let picked = answer.and_then(|a| self.address_of_picked(egress, port, a));
                 let picked = picked.unwrap_or(Picked::Failed);
                 self.outage.handle_picked(probe, picked);
-                self.unfinished = true;
+                self.wakeups.turn_again();
                 return;
             }
         };

@@ -7,13 +7,11 @@ use crate::crawl::config::{Config, ConfigError};
 use crate::crawl::control::feed::SourceError;
 use crate::crawl::control::found::Found;
 use crate::crawl::control::handle::{Handle, Stopper};
-use crate::crawl::control::phase::Phase;
 use crate::crawl::core::Core;
 use crate::crawl::output::Output;
-use crate::crawl::work::admission::{AdmitError, job_of};
+use crate::crawl::work::admission::AdmitError;
 use crate::crawl::work::offers::OfferOrigin;
 use crate::crawl::workload::Workload;
-use crate::frontier::job::Job;
 use crate::frontier::request::Request;
 use crate::io::Io;
 use crate::sink::page::Page;
@@ -24,10 +22,8 @@ use crate::wire::url::CrawlUrl;
 impl<I: Io> Core<I> {
     /// Why it is over, once it is.
     pub fn over(&self) -> Option<&'static str> {
-        match self.phase {
-            Phase::Over { reason } => Some(reason),
-            _ => None,
-        }
+        let phase = self.control.phase();
+        phase.finish_reason().filter(|_| phase.is_over())
     }
 
     /// Offers a request; gives the number of its first attempt.
@@ -46,14 +42,6 @@ impl<I: Io> Core<I> {
         let id = job.id;
         self.admit(job, OfferOrigin::Submitter);
         Ok(id)
-    }
-
-    /// The first attempt that a request asks for. One that can never be sent is logged and counted.
-    pub fn job_of(&mut self, request: &Request) -> Result<Job, AdmitError> {
-        job_of(request, &self.config).inspect_err(|refused| {
-            log::warn!("{}: {refused}", request.url);
-            self.output.stats_mut().seeds_bad += 1;
-        })
     }
 
     /// Sets what the configuration says of a scope, from now on.
@@ -76,20 +64,20 @@ impl<I: Io> Core<I> {
 
     /// A control handle for any thread.
     pub fn handle(&self) -> Handle {
-        if self.inbox.is_closed() {
+        if !self.control.has_handles() {
             self.answer();
         }
-        self.inbox.handle()
+        self.control.handle()
     }
 
     /// What stops the crawl from any thread.
     pub fn stopper(&self) -> Stopper {
-        self.inbox.stopper()
+        self.control.stopper()
     }
 
     /// Whether it was asked to stop.
     pub fn is_stopping(&self) -> bool {
-        self.inbox.is_stopping()
+        self.control.is_stopping()
     }
 
     /// The next result, where the owner takes them one by one.
@@ -108,12 +96,12 @@ impl<I: Io> Core<I> {
 
     /// Links from outside of the crawl's thread.
     pub fn found(&self) -> &Arc<Found> {
-        &self.found
+        self.control.found()
     }
 
     /// Why the source gives no more, if it failed.
     pub fn source_error(&self) -> Option<&SourceError> {
-        self.feed.as_ref()?.failure()
+        self.control.source_error()
     }
 
     /// The back end.
@@ -153,6 +141,6 @@ impl<I: Io> Core<I> {
 
     /// The origin of a URL gets all header fields, credentials included.
     pub fn trust_origin_of(&mut self, url: &CrawlUrl) {
-        self.credentials.add_origin_of(url);
+        self.requests.add_origin_of(url);
     }
 }

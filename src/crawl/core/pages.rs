@@ -48,7 +48,8 @@ impl<I: Io> Core<I> {
                 self.pages.push(task);
             }
         }
-        self.unfinished |= self.pages.has_under_way() && (is_ending || self.output.is_ready());
+        self.wakeups
+            .turn_again_if(self.pages.has_under_way() && (is_ending || self.output.is_ready()));
     }
 
     /// Ends all work under way; links not yet found are left out.
@@ -87,23 +88,23 @@ impl<I: Io> Core<I> {
         let counts = page.is_final && page.status.is_some();
         let buffers = self.deliver(&job, page);
         self.end_attempt(lane, &job, counts);
-        self.let_go_of(origin);
+        self.release_origin(origin);
         buffers
     }
 
     /// The same of one that was under way, for which a connection may have been kept.
     fn conclude_later(&mut self, task: Task) {
         // There may be room for another.
-        self.unfinished = true;
+        self.wakeups.turn_again();
         let (lane, origin) = (task.lane, task.origin);
         self.network.count_held(task.held, 0);
-        self.hold_again(origin);
+        self.share_origin(origin);
         drop(self.conclude(task));
         let is_wanted = self.is_running() && self.frontier.has_queued(lane);
         if !self.workload.keeps_connection(is_wanted) && !self.pages.has(lane) {
             self.close_idle(origin);
         }
-        self.let_go_of(origin);
+        self.release_origin(origin);
     }
 
     /// Counts anew what a reply under way holds: it is among the bodies that are buffered.

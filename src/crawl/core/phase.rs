@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use crate::base::time::Instant;
-use crate::crawl::control::inbox::Stop;
-use crate::crawl::control::phase::Phase;
+use crate::crawl::control::pending::Pending;
+use crate::crawl::control::phase::{Phase, SINK_FAILED};
+use crate::crawl::control::shared::Waiting;
 use crate::crawl::core::Core;
+use crate::frontier::job::Job;
+use crate::frontier::request::Kind;
 use crate::io::Io;
-
-/// Finish reason where the results cannot be written.
-const SINK_FAILED: &str = "sink_failed";
 
 /// Finish reason after an order to stop.
 const SHUTDOWN: &str = "shutdown";
@@ -19,143 +19,145 @@ const SHUTDOWN: &str = "shutdown";
 const READER_PATIENCE: Duration = Duration::from_secs(1);
 
 impl<I: Io> Core<I> {
-    /// Moves on to the next phase once this one has nothing left.
+    /// Enters the next phase once this one has nothing left to do.
     pub fn advance_phase(&mut self) {
-        if self.output.failure().is_some() && !self.is_failing() {
-            self.fail();
-            return;
+        if self.output.failure().is_some() && !self.control.phase().has_failed() {
+            return self.fail();
         }
-        match self.phase {
-            Phase::Running => {
-                if let Some(stop) = self.inbox.take_stop() {
-                    self.drain(SHUTDOWN, self.grace_of(stop));
-                } else if self.frontier.is_page_limit_reached() {
-                    self.drain("closespider_pagecount", self.config.stop_grace);
-                } else if self.has_failed_too_often() {
-                    self.drain("closespider_errorcount", self.config.stop_grace);
-                } else if self.ends_at().is_some_and(|at| at <= self.now) {
-                    self.drain("closespider_timeout", self.config.stop_grace);
-                } else if self
-                    .feed
-                    .as_ref()
-                    .is_some_and(|feed| feed.failure().is_some())
-                {
-                    self.drain("source_failed", self.config.stop_grace);
-                } else if let Some(why) = self.workload.is_stuck(self.now) {
-                    self.drain(why, Duration::ZERO);
-                } else if self.is_exhausted() {
-                    // Submitted before the last handle went, and not yet taken.
-                    match self.take_one_in() {
-                        true => self.unfinished = true,
-                        false => self.flush("finished", None),
-                    }
-                }
-            }
+        match self.control.phase() {
+            Phase::Running => self.advance_running(),
             Phase::Draining {
                 reason,
-                mut until,
-                mut is_stopped,
-            } => {
-                if let Some(stop) = self.inbox.take_stop() {
-                    until = until.min(self.now + self.grace_of(stop));
-                    is_stopped = true;
-                    self.phase = Phase::Draining {
-                        reason,
-                        until,
-                        is_stopped,
-                    };
-                }
-                let is_over = self.flights.is_empty()
-                    && self.unsent.is_empty()
-                    && self.pages.is_empty()
-                    && self.offers.is_empty();
-                if !is_over && self.now >= until {
-                    self.cancel_all();
-                    // What came is whole, and what it leads to is to be fetched some day.
-                    self.work_on(true);
-                }
-                if is_over || self.now >= until && self.pages.is_empty() {
-                    self.flush(reason, is_stopped.then_some(until));
-                }
-            }
-            Phase::Flushing { reason, until } => {
-                let is_given_up =
-                    reason == SINK_FAILED && until.is_some_and(|until| until <= self.now);
-                if is_given_up || self.output.is_done() {
-                    self.phase = Phase::Over { reason };
-                } else if let Some(stop) = self.inbox.take_stop() {
-                    let grace = self.grace_of(stop).max(READER_PATIENCE);
-                    let wait = match self.output.has_disk_room() {
-                        true => "to be read; in {} s those on standard output are given up",
-                        false => "for room on the disk; in {} s they are given up",
-                    };
-                    let wait = wait.replace("{}", &grace.as_secs_f64().to_string());
-                    log::warn!("the last results wait {wait}");
-                    let sooner = until.into_iter().chain([self.now + grace]).min();
-                    self.phase = Phase::Flushing {
-                        reason,
-                        until: sooner,
-                    };
-                } else if until.is_some_and(|until| until <= self.now) {
-                    // Who waits for it hears of its failure; without that there is nothing to wait for.
-                    self.network.fail_stalled_writes();
-                    // What it waits for is tried a last time.
-                    self.phase = Phase::Flushing {
-                        reason,
-                        until: None,
-                    };
-                }
-            }
+                until,
+                is_stopped,
+            } => self.advance_draining(reason, until, is_stopped),
+            Phase::Flushing { reason, until } => self.advance_flushing(reason, until),
             Phase::Over { .. } => {}
         }
     }
 
-    fn is_failing(&self) -> bool {
-        matches!(
-            self.phase,
-            Phase::Flushing {
-                reason: SINK_FAILED,
-                ..
-            } | Phase::Over { .. }
-        )
+    fn advance_running(&mut self) {
+        if let Some((reason, grace)) = self.reason_to_drain() {
+            self.drain(reason, grace);
+        } else if self.is_exhausted() {
+            // Submitted before the last handle was dropped, and not taken yet.
+            match self.take_submission() {
+                true => self.wakeups.turn_again(),
+                false => self.flush("finished", None),
+            }
+        }
+    }
+
+    /// Why nothing more is sent though there are requests left, and how long those in flight may take.
+    fn reason_to_drain(&mut self) -> Option<(&'static str, Duration)> {
+        if let Some(grace) = self.control.poll_stop() {
+            return Some((SHUTDOWN, grace));
+        }
+        let ends_at = self.control.ends_at();
+        let reason = if self.frontier.is_page_limit_reached() {
+            "closespider_pagecount"
+        } else if self.has_failed_too_often() {
+            "closespider_errorcount"
+        } else if ends_at.is_some_and(|at| at <= self.now) {
+            "closespider_timeout"
+        } else if self.control.source_error().is_some() {
+            "source_failed"
+        } else {
+            let reason = self.workload.is_stuck(self.now)?;
+            return Some((reason, Duration::ZERO));
+        };
+        Some((reason, self.config.stop_grace))
+    }
+
+    fn advance_draining(&mut self, reason: &'static str, mut until: Instant, mut is_stopped: bool) {
+        if let Some(grace) = self.control.poll_stop() {
+            until = until.min(self.now + grace);
+            is_stopped = true;
+            self.control.set_phase(Phase::Draining {
+                reason,
+                until,
+                is_stopped,
+            });
+        }
+        let is_over = self.flights.is_empty()
+            && self.pages.is_empty()
+            && !self.work.has_unsent()
+            && !self.work.has_offers();
+        if !is_over && self.now >= until {
+            self.cancel_all();
+            // What came is whole, and what it leads to is to be fetched some day.
+            self.work_on(true);
+        }
+        if is_over || self.now >= until && self.pages.is_empty() {
+            self.flush(reason, is_stopped.then_some(until));
+        }
+    }
+
+    fn advance_flushing(&mut self, reason: &'static str, until: Option<Instant>) {
+        let is_time_up = until.is_some_and(|until| until <= self.now);
+        if self.output.is_done() || is_time_up && reason == SINK_FAILED {
+            self.control.set_phase(Phase::Over { reason });
+        } else if let Some(grace) = self.control.poll_stop() {
+            let grace = grace.max(READER_PATIENCE);
+            let wait = match self.output.has_disk_room() {
+                true => "to be read; in {} s those on standard output are given up",
+                false => "for room on the disk; in {} s they are given up",
+            };
+            let wait = wait.replace("{}", &grace.as_secs_f64().to_string());
+            log::warn!("the last results wait {wait}");
+            let until = until.into_iter().chain([self.now + grace]).min();
+            self.control.set_phase(Phase::Flushing { reason, until });
+        } else if is_time_up {
+            // They are tried a last time; where they fail again the crawl is over.
+            self.network.fail_stalled_writes();
+            let until = None;
+            self.control.set_phase(Phase::Flushing { reason, until });
+        }
     }
 
     /// A result could not be written: nothing more is fetched. What else the sink has is written as far
     /// as that is possible at once, so that it is known what is lost.
     fn fail(&mut self) {
-        let is_finished = matches!(self.phase, Phase::Flushing { .. });
+        let is_flushing = self.control.phase().is_flushing();
         self.cancel_all();
         self.conclude_all();
         self.network.fail_stalled_writes();
         let until = Some(self.now + self.config.stop_grace);
-        if is_finished {
-            self.phase = Phase::Flushing {
-                reason: SINK_FAILED,
-                until,
-            };
+        if is_flushing {
+            let reason = SINK_FAILED;
+            self.control.set_phase(Phase::Flushing { reason, until });
             self.write_stats();
             self.hand_to_disk();
-            self.unfinished = true;
+            self.wakeups.turn_again();
         } else {
             self.flush(SINK_FAILED, until);
         }
     }
 
-    fn grace_of(&self, stop: Stop) -> Duration {
-        match stop {
-            Stop::Configured => self.config.stop_grace,
-            Stop::Within(grace) => grace,
-        }
+    fn drain(&mut self, reason: &'static str, grace: Duration) {
+        self.control.set_phase(Phase::Draining {
+            reason,
+            until: self.now + grace,
+            is_stopped: reason == SHUTDOWN,
+        });
+        self.put_back_suspects();
+        self.cancel_unsent();
+        self.wakeups.turn_again();
     }
 
-    /// When its time is over (`CLOSESPIDER_TIMEOUT`), if that is limited.
-    pub fn ends_at(&self) -> Option<Instant> {
-        Some(Instant::START + self.config.max_time?)
-    }
-
-    /// Whether it still sends.
-    pub fn is_running(&self) -> bool {
-        self.phase == Phase::Running
+    fn flush(&mut self, reason: &'static str, until: Option<Instant>) {
+        let until = until.map(|until| until.max(self.now + READER_PATIENCE));
+        self.control.set_phase(Phase::Flushing { reason, until });
+        self.settle_offers();
+        // Links of the last pages may have ended unsent in this very turn.
+        self.put_all_unsent();
+        self.throttle.conclude(self.now);
+        self.write_stats();
+        self.report_decisions();
+        self.output.finish();
+        self.hand_to_disk();
+        self.network.submit();
+        self.wakeups.turn_again();
     }
 
     /// Whether `CLOSESPIDER_ERRORCOUNT` is reached.
@@ -164,46 +166,67 @@ impl<I: Io> Core<I> {
         max > 0 && self.output.stats().errors_final >= max
     }
 
+    /// Whether nothing is left to do, except for submissions that were not taken yet.
     pub fn is_exhausted(&self) -> bool {
         self.flights.is_empty()
             && self.pages.is_empty()
             && self.frontier.queued() == 0
-            && self.mapping.is_empty()
-            && self.delayed.len() == 0
-            && self.offers.is_empty()
+            && self.work.is_empty()
+            && !self.work.has_unsent()
             && self.outage.is_idle()
-            && self.unsent.is_empty()
             && self.workload.is_spent()
-            && self.feed.as_ref().is_none_or(|feed| feed.is_finished())
-            && !self.found.is_any_open()
             // Whoever takes them may submit what they lead to.
             && !self.output.results_wait()
-            && self.inbox.is_closed()
+            && self.control.is_exhausted()
     }
 
-    fn drain(&mut self, reason: &'static str, grace: Duration) {
-        self.phase = Phase::Draining {
-            reason,
-            until: self.now + grace,
-            is_stopped: reason == SHUTDOWN,
+    /// Whether nothing at all is under way that somebody outside does not begin.
+    pub fn is_idle(&self) -> bool {
+        self.flights.is_empty()
+            && self.network.is_empty()
+            && self.frontier.queued() == 0
+            && self.work.is_empty()
+            && !self.work.has_unsent()
+            && !self.workload.has_arrivals()
+            && !self.output.has_stats_file()
+            && self.output.is_ready()
+    }
+
+    /// What was still to be fetched when the crawl ended, in order of admission.
+    pub fn take_pending(&mut self) -> impl Iterator<Item = Pending> + '_ {
+        // A source was notified of the ends of its requests, and no results are asked for again.
+        let unwritten = match self.control.has_source() {
+            false => self.output.take_unwritten(),
+            true => Vec::new(),
         };
-        self.put_back_suspects();
-        self.cancel_unsent();
-        self.unfinished = true;
-    }
-
-    fn flush(&mut self, reason: &'static str, until: Option<Instant>) {
-        let until = until.map(|until| until.max(self.now + READER_PATIENCE));
-        self.phase = Phase::Flushing { reason, until };
-        self.settle_offers();
-        // Links of the last pages may have ended unsent in this very turn.
-        self.put_all_unsent();
-        self.throttle.conclude(self.now);
-        self.write_stats();
-        self.tell_decisions();
-        self.output.finish();
-        self.hand_to_disk();
-        self.network.submit();
-        self.unfinished = true;
+        let found = self.drain_found().into_iter();
+        let found = found.chain(self.drain_offers());
+        let outside = self
+            .work
+            .drain()
+            .chain(self.pages.drain().filter(|job| !job.awaited))
+            .chain(found);
+        let jobs = self.frontier.drain(outside);
+        let submitted = std::iter::from_fn(|| self.control.poll_submission());
+        let submitted: Vec<Waiting> = submitted.collect();
+        let submitted = submitted.into_iter().map(|waiting| match waiting {
+            Waiting::Numbered(job) => Pending {
+                id: Some(job.root()),
+                request: job.to_request(),
+            },
+            Waiting::Seed(request) => Pending {
+                id: None,
+                request: *request,
+            },
+        });
+        // A robots.txt is asked for again by what waits for it.
+        let control = &self.control;
+        let queued = jobs
+            .filter(move |job: &Job| job.kind != Kind::Robots && !control.is_of_source(job.root()));
+        let credentials = self.requests.credentials();
+        let unwritten = unwritten.into_iter();
+        let unwritten = unwritten.map(move |request| Pending::of_unwritten(request, credentials));
+        let queued = queued.map(move |job| Pending::of(&job, credentials));
+        unwritten.chain(queued).chain(submitted)
     }
 }

@@ -1,4 +1,4 @@
-//! What the sink wants of a body, and the pieces of it that the sink is given.
+//! What is done with a head: cookies are kept, and the sink says what it wants of the body.
 
 use crate::base::slab::Key;
 use crate::crawl::core::Core;
@@ -11,6 +11,21 @@ use crate::sink::Sink;
 use crate::sink::reply::{Flow, Held, Reply};
 
 impl<I: Io> Core<I> {
+    /// Keeps the cookies of a reply whose head has just come.
+    #[cfg(feature = "cookies")]
+    pub fn keep_cookies(&mut self, key: Key, socket: Key) {
+        let Some(flight) = self.flights.get(key) else {
+            return;
+        };
+        let http = self.network.http_of(socket);
+        let exchange = http.and_then(|http| http.connection.exchange());
+        if let Some(head) = exchange.and_then(|exchange| exchange.head()) {
+            let wall = self.network.io().wall_at_start().at(self.now);
+            self.requests
+                .handle_headers(&flight.job, &head.headers, wall, self.now);
+        }
+    }
+
     /// Asks the sink what it wants of the body whose head has just come.
     pub fn ask_for_body(&mut self, key: Key, socket: Key) {
         let Some(flight) = self.flights.get(key) else {
@@ -43,7 +58,7 @@ impl<I: Io> Core<I> {
             root: job.root(),
             depth: job.depth,
             route: job.route(),
-            leads: &self.leads,
+            leads: self.control.leads(),
         });
         self.network.set_body_mode(socket, body_mode);
         if body_mode == BodyMode::Cancel {

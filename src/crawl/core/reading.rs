@@ -23,7 +23,7 @@ impl<I: Io> Core<I> {
         let mut steps = Bound::new("make room", waiting.saturating_mul(2) + 64);
         while self.network.paused_len() > 0 {
             if !steps.step() {
-                self.unfinished = true;
+                self.wakeups.turn_again();
                 return;
             }
             if !self.output.is_ready() {
@@ -41,7 +41,7 @@ impl<I: Io> Core<I> {
                     if http.is_some_and(|http| http.gave_way) {
                         long_reads += 1;
                         if long_reads == LONG_READS_PER_TURN {
-                            self.unfinished = true;
+                            self.wakeups.turn_again();
                             return;
                         }
                     }

@@ -17,6 +17,9 @@ use crate::sink::page::Page;
 use crate::sink::reply::BodyMode;
 use crate::wire::http::{Headers, Version};
 
+/// Requests that ended unsent and are put into the sink in one turn.
+const UNSENT_PER_TURN: usize = 64;
+
 impl<I: Io> Core<I> {
     /// The page of an attempt that had a connection, or tried to.
     pub fn page_of(
@@ -199,22 +202,43 @@ impl<I: Io> Core<I> {
         self.end_attempt(lane, job, false);
     }
 
+    /// Puts what has ended unsent into the sink, as far as that is ready.
+    pub fn put_ready_unsent(&mut self) {
+        for _ in 0..UNSENT_PER_TURN {
+            if !self.output.is_ready() {
+                break;
+            }
+            let Some(unsent) = self.work.poll_unsent() else {
+                break;
+            };
+            self.end_unqueued(&unsent.job, unsent.scopes, unsent.failure);
+        }
+        self.wakeups
+            .turn_again_if(self.work.has_unsent() && self.output.is_ready());
+        let control = &self.control;
+        self.work.forget_cancelled_scopes(|| control.is_empty());
+    }
+
+    /// Puts all that has ended unsent into the sink, ready or not: the crawl ends.
+    pub fn put_all_unsent(&mut self) {
+        while let Some(unsent) = self.work.poll_unsent() {
+            self.end_unqueued(&unsent.job, unsent.scopes, unsent.failure);
+        }
+    }
+
     /// Hands a page to the sink; gives the memory of what the sink leaves.
     pub fn deliver(&mut self, job: &Job, mut page: Box<Page>) -> Buffers {
         self.workload.handle_page(&mut page);
-        let feed = self.feed.as_ref();
-        let ending = feed.and_then(|feed| feed.ending_of(&page));
-        // With a source nothing is pending: it is given the end of each request.
-        let may_be_pending = page.is_final && job.kind != Kind::Robots && self.feed.is_none();
+        let end = self.control.end_of(&page);
+        // With a source nothing is pending: it is notified of the end of each request.
+        let may_be_pending =
+            page.is_final && job.kind != Kind::Robots && !self.control.has_source();
         let request = || job.to_request();
         let says_more = may_be_pending && job.says_more_than_line();
         let asked_by: Option<&dyn Fn() -> Request> = if says_more { Some(&request) } else { None };
         let buffers = self.output.put(page, asked_by);
-        if let Some(ending) = ending
-            && let Some(feed) = &mut self.feed
-        {
-            let is_open = self.found.is_open(ending.root);
-            feed.end(ending, is_open);
+        if let Some(end) = end {
+            self.control.handle_end(end);
         }
         buffers
     }

@@ -1,78 +1,19 @@
-//! Which scopes a request has: those it names itself, or those that the map gives it.
+//! Queues a request under its scopes, in the lane that waits for all of them.
 
 use smallvec::SmallVec;
 
 use crate::base::ids::{ScopeId, ScopeSet};
-use crate::base::scopes::{SCOPES_MAX, Scopes};
+use crate::base::scopes::Scopes;
 use crate::crawl::core::Core;
-use crate::crawl::work::mapping::Mapped;
 use crate::fetch::failure::{Failure, FailureKind};
 use crate::frontier::extra::Costs;
 use crate::frontier::job::Job;
 use crate::io::Io;
-use crate::throttle::map::{Facts, ScopeQuery};
 
 impl<I: Io> Core<I> {
-    /// A request and its scopes; `None` where they are told later, and it waits for them.
-    pub fn map(&mut self, job: Job) -> Option<(Job, Scopes)> {
-        if let Some(known) = job.own_scopes() {
-            return Some((job, known));
-        }
-        let number = self.mapping.number();
-        let mut answers = 0;
-        let inbox = &self.inbox;
-        let mut defer = || {
-            answers += 1;
-            inbox.later(number, answers - 1)
-        };
-        let fields = job.fields();
-        let facts = Facts {
-            method: job.method(),
-            headers: &fields,
-            meta: job.meta(),
-        };
-        let mut query = ScopeQuery::new(&job.url, facts, &mut defer);
-        self.scope_map.scopes(&mut query);
-        let scopes = query.into_scopes();
-        if answers == 0 {
-            return Some((job, scopes));
-        }
-        self.mapping.wait(number, job, scopes, answers);
-        self.tell_of_crowd();
-        None
-    }
-
-    /// Tells once that many requests wait outside the frontier.
-    pub fn tell_of_crowd(&mut self) {
-        let (mapping, delayed) = (self.mapping.len(), self.delayed.len());
-        if self.crowd.warns(mapping + delayed) {
-            log::warn!(
-                "{} requests wait at once (DELAYED_REQUESTS_WARN_THRESHOLD), each held in memory: \
-                 {mapping} for the scope map to tell their scopes, {delayed} for the moment that \
-                 their redirect named",
-                mapping + delayed
-            );
-        }
-    }
-
-    /// The scopes of a request were told.
-    pub fn on_mapped(&mut self, mapped: Mapped) {
-        let Some((mut job, scopes)) = self.mapping.answered(mapped) else {
-            return;
-        };
-        // It is not asked again when the request is tried again.
-        job.extra_mut().set_mapped(&scopes);
-        self.queue(job, &scopes);
-    }
-
     /// Queues a request under its scopes.
     pub fn queue(&mut self, mut job: Job, scopes: &Scopes) {
-        if self.mapping.warns_of_cut(scopes) {
-            log::warn!(
-                "{}: the scope map gives it more than {SCOPES_MAX} scopes; the first of them hold",
-                job.url
-            );
-        }
+        self.work.check_scopes(&job, scopes);
         if self.end_if_cancelled(&job, scopes) {
             return;
         }
@@ -142,7 +83,7 @@ mod tests {
     use crate::io::sim::{Origins, Sim};
     use crate::sink::function::FunctionSink;
     use crate::sink::page::Page;
-    use crate::throttle::map::{Later, ScopeMap};
+    use crate::throttle::map::{Later, ScopeMap, ScopeQuery};
     use crate::throttle::settings::{Jitter, MapKind};
 
     /// Each path is a list of scopes; the last of them costs 2.5 where the method is POST.
@@ -276,7 +217,7 @@ mod tests {
             .for_each(|later| later.answer("one"));
         let core = &mut crawler.core;
         let began = core.network.io().now();
-        while !core.mapping.is_empty() {
+        while !core.work.is_empty() {
             core.turn(None);
         }
         assert_eq!(core.network.io().now(), began, "it slept");

@@ -23,9 +23,7 @@ impl<I: Io> Core<I> {
             unreachable!("only what is ready departs");
         };
         flight.stage = Stage::Exchanging { socket };
-        if let Some(feed) = &mut self.feed {
-            feed.begin(flight.job.root());
-        }
+        self.control.handle_departure(flight.job.root());
         exchange.timings_mut().due = Some(self.throttle.due(ticket));
         self.throttle
             .follow_departure(flight.lane, ticket, self.now);

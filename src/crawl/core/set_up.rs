@@ -1,18 +1,12 @@
 //! Puts the parts of a crawl together.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::base::address;
 use crate::base::rng::Rng;
 use crate::base::secret::Secret;
-use crate::crawl::config::{Config, PublicHosts};
-use crate::crawl::control::feed::Feed;
-use crate::crawl::control::found::Found;
-use crate::crawl::control::inbox::Inbox;
-use crate::crawl::control::phase::Phase;
-use crate::crawl::control::unsent::{CancelledScopes, UnsentQueue};
+use crate::crawl::config::Config;
+use crate::crawl::control::Control;
 use crate::crawl::core::Core;
 use crate::crawl::flights::Flights;
 use crate::crawl::network::Network;
@@ -22,16 +16,13 @@ use crate::crawl::network::room::Room;
 use crate::crawl::outage::Outage;
 use crate::crawl::output::{Output, StatsFile};
 use crate::crawl::pages::Pages;
+use crate::crawl::requests::Requests;
 use crate::crawl::set_up::{NamedManager, Parts, SetUpError};
 use crate::crawl::stats::Stats;
-use crate::crawl::work::credentials::Credentials;
-use crate::crawl::work::delayed::{Crowd, Delayed};
-use crate::crawl::work::mapping::Mapping;
-use crate::crawl::work::memory::MemoryRoom;
-use crate::crawl::work::offers::Offers;
+use crate::crawl::timer::Wakeups;
+use crate::crawl::work::Work;
+use crate::crawl::work::memory::check_limit;
 use crate::crawl::workload::Workload;
-#[cfg(feature = "cookies")]
-use crate::fetch::cookies::Jar;
 use crate::fetch::resolver;
 use crate::fetch::resolver::Resolver;
 use crate::fetch::tls::{CaFile, TlsConfig, TlsSettings};
@@ -105,29 +96,27 @@ impl<I: Io> Core<I> {
         let frontier = Frontier::new(config.frontier.clone(), secret);
         let mut fetch = config.fetch.clone();
         fetch.zstd = fetch.zstd.or(Some(!parts.sink.keeps_codings()));
-        let credentials = Credentials::new(&fetch, secret);
-        let credentials = credentials.map_err(|error| SetUpError::Setting {
+        let config = Arc::new(config);
+        let requests = Requests::new(&config, &fetch, secret);
+        let requests = requests.map_err(|error| SetUpError::Setting {
             setting: "DEFAULT_REQUEST_HEADERS",
             reason: error.to_string(),
         })?;
-        let config = Arc::new(config);
         let waker = io.waker();
-        let found = Found::new(waker.clone(), Arc::clone(&config), frontier.numbers());
-        let found = Arc::new(found);
+        let control = Control::new(&config, parts.source, &frontier.numbers(), waker);
         let resolver = Resolver::new(resolver, rng.fork("resolver"), secret);
         let names = Names::new(resolver, guard, secret);
-        let mut core = Core {
+        check_limit(io.memory(), &config);
+        let core = Core {
             network: Network::new(io, Arc::clone(&config), tls, names, room, secret, now),
             now,
-            inbox: Inbox::new(waker.clone(), Arc::clone(&config), frontier.numbers()),
-            feed: parts.source.map(|s| Box::new(Feed::new(s, waker))),
+            wakeups: Wakeups::new(now),
+            control,
             workload: Workload::Crawl,
-            leads: Arc::<Found>::clone(&found),
-            found,
+            work: Work::new(scope_map, config.throttle.delayed_requests_warn_threshold),
             frontier,
+            requests,
             throttle,
-            credentials,
-            public_hosts: PublicHosts::new(&config),
             outage: Outage::new(config.outage_breaker, secret),
             flights: Flights::default(),
             pages: Pages::default(),
@@ -138,27 +127,9 @@ impl<I: Io> Core<I> {
                 StatsFile::new(parts.stats_path, parts.stats_while, now),
             ),
             classify,
-            scope_map,
-            mapping: Mapping::default(),
-            delayed: Delayed::default(),
-            offers: Offers::default(),
-            crowd: Crowd::new(config.throttle.delayed_requests_warn_threshold),
-            phase: Phase::Running,
-            halted: false,
-            unsent: UnsentQueue::default(),
-            cancelled_scopes: CancelledScopes::default(),
-            cancelled: Vec::new(),
-            #[cfg(feature = "cookies")]
-            jar: config.fetch.cookies.then(|| Jar::new(secret)),
-            warned: BTreeSet::new(),
-            next_tick: Some(now + Duration::from_secs(1)),
-            memory: MemoryRoom::default(),
-            armed: false,
-            unfinished: true,
             config,
         };
         core.answer();
-        core.compare_memory();
         Ok(core)
     }
 }

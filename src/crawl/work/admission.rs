@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use crate::crawl::config::Config;
-use crate::crawl::work::description::check_request;
+use crate::crawl::requests::check_request;
 use crate::frontier::extra::{Extra, Flags};
 use crate::frontier::job::Job;
 use crate::frontier::request::{Request, ScopesError};

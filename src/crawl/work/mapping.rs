@@ -101,11 +101,6 @@ impl Mapping {
         self.waiting.len()
     }
 
-    /// Whether nobody waits.
-    pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
-
     /// Whether no more should come.
     pub fn is_full(&self) -> bool {
         self.waiting.len() >= WAITING_MAX
@@ -154,7 +149,7 @@ mod tests {
             .expect("that was the last");
         assert_eq!(job.id, 1);
         assert_eq!(scopes, ["first", "second", "third"].into());
-        assert!(mapping.is_empty());
+        assert_eq!(mapping.len(), 0);
         assert!(mapping.answered(answer(number, 0, Some("late"))).is_none());
     }
 

@@ -29,7 +29,7 @@ enum State {
 }
 
 /// Above this share of the limit seeds wait.
-pub const SHORT_ABOVE: f64 = 0.8;
+const SHORT_ABOVE: f64 = 0.8;
 
 /// Below this they come in again.
 const ROOM_BELOW: f64 = 0.7;
@@ -49,7 +49,7 @@ const QUEUED_BYTES: u64 = 200 + 80;
 const BESIDE_BYTES: u64 = 256 << 20;
 
 /// What of memory the configuration may take, in bytes: as far as settings bound it.
-pub fn may_take(config: &Config) -> u64 {
+fn may_take(config: &Config) -> u64 {
     let queued = (config.frontier.queued_max as u64).saturating_mul(QUEUED_BYTES);
     queued
         .saturating_add(config.buffered_bodies_max)
@@ -108,7 +108,26 @@ impl MemoryRoom {
     }
 }
 
-pub fn megabytes(bytes: u64) -> String {
+/// Warns where the configuration may take more memory than there is.
+pub fn check_limit(memory: Option<Memory>, config: &Config) {
+    let may_take = may_take(config);
+    let Some(memory) = memory.filter(|memory| may_take > memory.limit) else {
+        return;
+    };
+    log::warn!(
+        "memory is limited to {} ({}), and the settings may take {}: seeds wait once {} are in \
+         use; lower FRONTIER_MAX ({}), BUFFERED_BODIES_MAX ({}) or ROBOTS_MEMORY ({}), or raise the limit",
+        megabytes(memory.limit),
+        memory.by,
+        megabytes(may_take),
+        megabytes((memory.limit as f64 * SHORT_ABOVE) as u64),
+        config.frontier.queued_max,
+        megabytes(config.buffered_bodies_max),
+        megabytes(config.frontier.robots_memory),
+    );
+}
+
+fn megabytes(bytes: u64) -> String {
     format!("{} MiB", bytes >> 20)
 }
 

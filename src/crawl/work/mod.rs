@@ -1,10 +1,274 @@
-//! What the crawl has still to do and does not queue yet: admission, requests that wait for an answer,
-//! for their scopes or for a moment of their own, credentials, memory for more.
+//! Requests outside of the frontier: those that wait for its answer, for their scopes or for a moment of
+//! their own, and those that have ended unsent.
 
 pub mod admission;
-pub mod credentials;
 pub mod delayed;
-pub mod description;
 pub mod mapping;
 pub mod memory;
 pub mod offers;
+pub mod unsent;
+
+use crate::base::scopes::{SCOPES_MAX, Scopes};
+use crate::base::time::Instant;
+use crate::crawl::work::delayed::{Crowd, Delayed};
+use crate::crawl::work::mapping::{Mapped, Mapping};
+use crate::crawl::work::memory::MemoryRoom;
+use crate::crawl::work::offers::{OfferOrigin, Offered, Offers};
+use crate::crawl::work::unsent::{CancelledScopes, Unsent, UnsentQueue};
+use crate::fetch::failure::Failure;
+use crate::frontier::job::Job;
+use crate::frontier::offers::OfferId;
+use crate::io::Memory;
+use crate::throttle::map::{Facts, Later, ScopeMap, ScopeQuery};
+
+/// Requests outside of the frontier.
+///
+/// They leave by [`Work::handle_answer`], [`Work::handle_mapped`] and [`Work::poll_delayed`] for the
+/// frontier, by [`Work::poll_unsent`] for the sink.
+pub struct Work {
+    /// Requests that the frontier has not answered for yet.
+    offers: Offers,
+    scope_map: Box<dyn ScopeMap>,
+    /// Requests whose scopes are not known yet.
+    mapping: Mapping,
+    /// Redirects that may be followed later.
+    delayed: Delayed,
+    crowd: Crowd,
+    unsent: UnsentQueue,
+    cancelled_scopes: CancelledScopes,
+    /// Attempts that were cancelled in flight, for `pending.jsonl`.
+    cancelled: Vec<Job>,
+    memory: MemoryRoom,
+}
+
+/// A request that was removed.
+pub struct Removed {
+    /// The request.
+    pub job: Job,
+    /// The offer whose answer a redirect's page waits for.
+    pub awaited: Option<OfferId>,
+}
+
+impl Work {
+    /// No request yet. `warn_threshold`: `DELAYED_REQUESTS_WARN_THRESHOLD`.
+    pub fn new(scope_map: Box<dyn ScopeMap>, warn_threshold: usize) -> Self {
+        Work {
+            offers: Offers::default(),
+            scope_map,
+            mapping: Mapping::default(),
+            delayed: Delayed::default(),
+            crowd: Crowd::new(warn_threshold),
+            unsent: UnsentQueue::default(),
+            cancelled_scopes: CancelledScopes::default(),
+            cancelled: Vec::new(),
+            memory: MemoryRoom::default(),
+        }
+    }
+
+    /// Number of requests that wait, without those that ended.
+    pub fn len(&self) -> usize {
+        self.mapping.len() + self.delayed.len() + self.offers.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether so many wait that nothing is released.
+    pub fn is_full(&self) -> bool {
+        self.mapping.is_full() || self.offers.is_full()
+    }
+
+    /// Whether there is room for one more request from outside.
+    pub fn has_room(&self) -> bool {
+        self.memory.has_room() && !self.is_full() && !self.unsent.is_full()
+    }
+
+    /// A request waits for the frontier's answer to its offer.
+    pub fn wait_for_answer(&mut self, id: OfferId, job: Job, origin: OfferOrigin) {
+        let job = Box::new(job);
+        self.offers.wait(id, Offered { job, origin });
+    }
+
+    /// The request of an offer that is answered. `None` if it was cancelled.
+    pub fn handle_answer(&mut self, id: OfferId) -> Option<Offered> {
+        self.offers.take(id)
+    }
+
+    /// Whether requests wait for the frontier's answer.
+    pub fn has_offers(&self) -> bool {
+        !self.offers.is_empty()
+    }
+
+    /// A request and its scopes: its own, or those of the map. `None` where the map answers later, by
+    /// what `later` returns: the request waits for that.
+    pub fn map(&mut self, job: Job, later: impl Fn(u64, usize) -> Later) -> Option<(Job, Scopes)> {
+        if let Some(known) = job.own_scopes() {
+            return Some((job, known));
+        }
+        let number = self.mapping.number();
+        let mut answers = 0;
+        let mut defer = || {
+            answers += 1;
+            later(number, answers - 1)
+        };
+        let fields = job.fields();
+        let facts = Facts {
+            method: job.method(),
+            headers: &fields,
+            meta: job.meta(),
+        };
+        let mut query = ScopeQuery::new(&job.url, facts, &mut defer);
+        self.scope_map.scopes(&mut query);
+        let scopes = query.into_scopes();
+        if answers == 0 {
+            return Some((job, scopes));
+        }
+        self.mapping.wait(number, job, scopes, answers);
+        self.warn_of_crowd();
+        None
+    }
+
+    /// The map has answered. Returns the request and its scopes, once all of them are known.
+    pub fn handle_mapped(&mut self, mapped: Mapped) -> Option<(Job, Scopes)> {
+        let (mut job, scopes) = self.mapping.answered(mapped)?;
+        // The map is not asked again when the request is tried again.
+        job.extra_mut().set_mapped(&scopes);
+        Some((job, scopes))
+    }
+
+    /// Warns once if the map gave a request more scopes than hold.
+    pub fn check_scopes(&mut self, job: &Job, scopes: &Scopes) {
+        if self.mapping.warns_of_cut(scopes) {
+            log::warn!(
+                "{}: the scope map gives it more than {SCOPES_MAX} scopes; the first of them hold",
+                job.url
+            );
+        }
+    }
+
+    /// A request waits until `at`. Where too many would, returns the one whose time is nearest: it goes on
+    /// early.
+    pub fn delay(&mut self, job: Job, at: Instant) -> Option<Job> {
+        let early = self.delayed.wait(job, at);
+        self.warn_of_crowd();
+        early.map(|job| *job)
+    }
+
+    /// When the next of them is due.
+    pub fn next_delayed(&self) -> Option<Instant> {
+        self.delayed.next()
+    }
+
+    /// A request that is due.
+    pub fn poll_delayed(&mut self, now: Instant) -> Option<Job> {
+        self.delayed.expire(now).map(|job| *job)
+    }
+
+    /// Warns once if many requests wait.
+    fn warn_of_crowd(&mut self) {
+        let (mapping, delayed) = (self.mapping.len(), self.delayed.len());
+        if self.crowd.warns(mapping + delayed) {
+            log::warn!(
+                "{} requests wait at once (DELAYED_REQUESTS_WARN_THRESHOLD), each held in memory: \
+                 {mapping} for the scope map to tell their scopes, {delayed} for the moment that \
+                 their redirect named",
+                mapping + delayed
+            );
+        }
+    }
+
+    /// A request has ended unsent. The sink gets its page when it is ready.
+    pub fn end(&mut self, job: Job, scopes: Vec<String>, failure: Failure) {
+        self.unsent.push(job, scopes, failure);
+    }
+
+    /// The next request that has ended unsent.
+    pub fn poll_unsent(&mut self) -> Option<Unsent> {
+        self.unsent.pop()
+    }
+
+    /// Number of requests that have ended unsent and whose pages the sink has not got.
+    pub fn unsent_len(&self) -> usize {
+        self.unsent.len()
+    }
+
+    /// Whether there are such requests.
+    pub fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    /// The requests of a scope up to this number are cancelled, also those whose scopes are not known yet.
+    /// `lowest_outside`: the lowest number of a request that is not here yet.
+    pub fn cancel_scope(
+        &mut self,
+        name: String,
+        until: u64,
+        lowest_outside: impl FnOnce() -> Option<u64>,
+    ) {
+        let (mapping, delayed, offers) = (&self.mapping, &self.delayed, &self.offers);
+        self.cancelled_scopes.add(name, until, || {
+            let waiting = mapping.ids().chain(delayed.ids()).chain(offers.ids());
+            waiting.chain(lowest_outside()).min()
+        });
+    }
+
+    /// Whether a request under these scopes is cancelled.
+    pub fn is_cancelled(&self, job: &Job, scopes: &Scopes) -> bool {
+        self.cancelled_scopes.has(job, scopes)
+    }
+
+    /// Forgets which scopes were cancelled, once the scopes of all requests that were meant are known.
+    pub fn forget_cancelled_scopes(&mut self, is_empty_outside: impl FnOnce() -> bool) {
+        if !self.cancelled_scopes.is_empty() && self.is_empty() && is_empty_outside() {
+            self.cancelled_scopes.clear();
+        }
+    }
+
+    /// Removes the requests that `is_unwanted` names from those that wait.
+    pub fn take_out(&mut self, is_unwanted: impl Fn(&Job) -> bool) -> Vec<Removed> {
+        let waiting = self.mapping.take_out(&is_unwanted).into_iter();
+        let waiting = waiting.chain(self.delayed.take_out(&is_unwanted));
+        let waiting = waiting.map(|job| Removed { job, awaited: None });
+        let has_number = |job: &Job| job.id != 0;
+        let offered = self
+            .offers
+            .take_out(|job| has_number(job) && is_unwanted(job));
+        let offered = offered.into_iter().map(|(id, offered)| Removed {
+            job: *offered.job,
+            awaited: matches!(offered.origin, OfferOrigin::Redirect(_)).then_some(id),
+        });
+        waiting.chain(offered).collect()
+    }
+
+    /// An attempt was cancelled in flight, and is still to be fetched.
+    pub fn keep_cancelled(&mut self, job: Job) {
+        self.cancelled.push(job);
+    }
+
+    /// Removes all requests, except those that wait for the frontier's answer.
+    pub fn drain(&mut self) -> impl Iterator<Item = Job> + use<> {
+        let waiting = self.mapping.drain().chain(self.delayed.drain());
+        let cancelled = std::mem::take(&mut self.cancelled);
+        waiting.map(|job| *job).chain(cancelled)
+    }
+
+    /// A seed has come in; returns whether memory is to be measured.
+    pub fn handle_seed(&mut self) -> bool {
+        self.memory.handle_seed()
+    }
+
+    /// Whether memory is to be measured in a tick. `expects_seeds`: more may come.
+    pub fn measures_memory(&self, expects_seeds: bool, now: Instant) -> bool {
+        expects_seeds || !self.memory.has_room() || self.memory.is_due(now)
+    }
+
+    /// So much memory is in use while so many requests are queued. Returns whether seeds may come in
+    /// again.
+    pub fn handle_memory(&mut self, memory: Option<Memory>, queued: usize, now: Instant) -> bool {
+        let had_room = self.memory.has_room();
+        self.memory.handle_memory(memory, queued, now);
+        self.memory.has_room() && !had_room
+    }
+}

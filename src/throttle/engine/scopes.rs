@@ -151,6 +151,17 @@ impl Throttle {
         (bolder != ScopePatch::default()).then_some(bolder)
     }
 
+    /// The same, the first time for each scope.
+    pub(crate) fn poll_crawl_delay_warning(
+        &mut self,
+        scope: &str,
+        asked: Duration,
+    ) -> Option<ScopePatch> {
+        let own = self.crawl_delay_overridden_by(scope, asked)?;
+        let is_first = self.crawl_delay_warned.insert(scope.to_owned());
+        is_first.then_some(own)
+    }
+
     /// Returns whether Crawl-delay applies to this scope. A delay that the user gave to the scope
     /// replaces it (F54).
     pub fn applies_crawl_delay(&self, scope: &str) -> bool {

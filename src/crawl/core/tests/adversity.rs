@@ -699,7 +699,7 @@ fn check_deadlines(crawler: &Crawler<Sim>, before: &[(Timer, Option<Instant>)], 
             assert!(core.now <= latest, "{timer:?} was overslept");
         }
         let is_due = was.is_some_and(|at| at <= core.now);
-        if is_due && *timer != Timer::Again && !core.unfinished {
+        if is_due && *timer != Timer::Again && !core.wakeups.is_unfinished() {
             assert_ne!(is, *was, "{timer:?} was due and did not fire");
         }
     }

@@ -64,7 +64,7 @@ fn what_is_cancelled_while_it_waits_for_its_answer_ends_as_cancelled() {
         crawler.delay_admission(seed);
         let id = handle.submit(get(1, 1)).expect("the crawl goes on");
         crawler.turn(None);
-        let waits = !crawler.core.offers.is_empty();
+        let waits = crawler.core.work.has_offers();
         handle.cancel(id).expect("it goes on");
         drop(handle);
         assert_eq!(crawler.run(), "finished");

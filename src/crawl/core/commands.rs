@@ -1,0 +1,129 @@
+//! Applies the commands of handles, and ends the requests that they cancel.
+
+use std::collections::BTreeSet;
+
+use crate::base::ids::{LaneId, ScopeId};
+use crate::base::scopes::Scopes;
+use crate::base::slab::Key;
+use crate::crawl::control::shared::Command;
+use crate::crawl::core::Core;
+use crate::crawl::flights::Stage;
+use crate::crawl::work::unsent::asked;
+use crate::frontier::job::Job;
+use crate::frontier::request::Kind;
+use crate::io::Io;
+use crate::throttle::engine::Throttle;
+
+impl<I: Io> Core<I> {
+    /// Applies the commands that came since the last turn.
+    pub fn apply_commands(&mut self) {
+        if self.control.update_pause() {
+            // What was about to depart goes back to its place, with the scopes' places it held.
+            self.cancel_unsent();
+        }
+        self.outage.set_paused(self.control.is_paused());
+        let (commands, is_more) = self.control.poll_commands();
+        self.wakeups.turn_again_if(is_more);
+        let mut ids = BTreeSet::new();
+        let mut scopes = Vec::new();
+        let mut has_cancelled = false;
+        for command in commands {
+            match command {
+                Command::Cancel(id) => {
+                    ids.insert(id);
+                    has_cancelled = true;
+                }
+                Command::CancelScope(name, until) => {
+                    scopes.extend(self.throttle.known_scope(&name));
+                    let control = &self.control;
+                    let lowest_outside = || control.lowest_number();
+                    self.work.cancel_scope(name, until, lowest_outside);
+                    has_cancelled = true;
+                }
+                Command::SetScope(name, patch) => self.throttle.set_scope(&name, *patch, self.now),
+                Command::Feedback(feedback) => self.throttle.feedback(&feedback, self.now),
+            }
+        }
+        if has_cancelled {
+            self.cancel_requests(&ids, &scopes);
+        }
+    }
+
+    /// Ends the requests of these numbers, and all under these scopes, wherever they are.
+    fn cancel_requests(&mut self, ids: &BTreeSet<u64>, scopes: &[ScopeId]) {
+        let is_named = |job: &Job| ids.contains(&job.root()) && job.kind != Kind::Robots;
+        self.put_back_suspects_of(is_named, scopes);
+        for job in self.control.take_out(is_named) {
+            self.work.end(job, Vec::new(), asked());
+        }
+        for removed in self.work.take_out(is_named) {
+            if let Some(offer) = removed.awaited {
+                // The target has a final page of its own.
+                self.conclude_redirect(offer, true);
+            }
+            self.work.end(removed.job, Vec::new(), asked());
+        }
+        let queued = self.frontier.extract(
+            |id| ids.contains(&id),
+            |lane| is_under(&self.throttle, lane, scopes),
+        );
+        self.update_lanes();
+        for (lane, job) in queued {
+            let names = self.lane_scope_names(lane);
+            self.work.end(job, names, asked());
+        }
+        let throttle = &self.throttle;
+        self.pages.call_off(|task| {
+            let is_page = task.job.kind != Kind::Robots;
+            is_named(&task.job) || is_page && is_under(throttle, task.lane, scopes)
+        });
+        for key in self.flights.keys_where(|_| true) {
+            let Some(flight) = self.flights.get(key) else {
+                continue;
+            };
+            let is_under = || {
+                let mut held = self.throttle.ticket_scopes(flight.ticket);
+                held.any(|scope| scopes.contains(&scope))
+            };
+            if is_named(&flight.job) || flight.job.kind != Kind::Robots && is_under() {
+                self.cancel_attempt(key);
+            }
+        }
+    }
+
+    /// Ends one attempt that was released.
+    fn cancel_attempt(&mut self, key: Key) {
+        let flight = self.flights.get(key).expect("the caller found it");
+        if let Stage::Exchanging { socket } = flight.stage {
+            if let Some(news) = self.network.abort(socket, asked(), self.now) {
+                self.on_news(socket, news);
+            }
+            return;
+        }
+        let held = self.throttle.ticket_scopes(flight.ticket);
+        let names = held.map(|scope| self.throttle.scope_name(scope).to_owned());
+        let names = names.collect();
+        let flight = self.withdraw(key);
+        self.end_attempt(flight.lane, &flight.job, false);
+        self.work.end(flight.job, names, asked());
+    }
+
+    /// Ends a request that is to be queued if it was cancelled by its scope; returns whether it was.
+    pub fn end_if_cancelled(&mut self, job: &Job, scopes: &Scopes) -> bool {
+        let is_cancelled = self.work.is_cancelled(job, scopes);
+        if is_cancelled {
+            let names = scopes.names().map(str::to_owned).collect();
+            self.work.end(job.clone(), names, asked());
+        }
+        is_cancelled
+    }
+}
+
+/// Whether a lane is throttled under one of these scopes.
+fn is_under(throttle: &Throttle, lane: LaneId, scopes: &[ScopeId]) -> bool {
+    let mut held = throttle.lane_scopes(lane).iter();
+    held.any(|scope| scopes.contains(scope))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+//! Admits requests from outside of the turn: submissions, the source's, links from other threads, those of
+//! a probe. Each is taken as far as there is room.
+
+use crate::base::scopes::Scopes;
+use crate::base::time::Instant;
+use crate::crawl::control::found::News;
+use crate::crawl::control::shared::Waiting;
+use crate::crawl::core::Core;
+use crate::crawl::work::admission::{AdmitError, job_of};
+use crate::crawl::work::offers::OfferOrigin;
+use crate::crawl::workload::Arrival;
+use crate::frontier::filter::Filtered;
+use crate::frontier::job::Job;
+use crate::frontier::offers::Admission;
+use crate::frontier::request::Request;
+use crate::io::Io;
+
+/// Requests of each kind that are admitted in one turn, a few microseconds each.
+const INPUTS_PER_TURN: usize = 64;
+
+/// Answers of the scope map that are taken in one turn.
+const MAPPED_PER_TURN: usize = 64;
+
+/// Requests of a probe that are admitted in one turn: more would delay those that are due already.
+const ARRIVALS_PER_TURN: usize = 256;
+
+impl<I: Io> Core<I> {
+    /// Admits what is there from outside, except the requests of a probe.
+    pub fn take_requests(&mut self) {
+        self.output.stats_mut().seeds_bad += self.control.take_bad_seeds();
+        self.take_found();
+        if self.is_running() {
+            self.poll_source();
+            self.take_mapped();
+            self.take_submissions();
+        }
+    }
+
+    /// Whether there is room for one more request from outside.
+    pub fn has_room(&self) -> bool {
+        self.frontier.has_room() && self.work.has_room()
+    }
+
+    fn take_submissions(&mut self) {
+        let mut taken = 0;
+        while self.has_room() {
+            if taken == INPUTS_PER_TURN {
+                return self.wakeups.turn_again();
+            }
+            if !self.take_submission() {
+                return;
+            }
+            taken += 1;
+        }
+    }
+
+    /// Admits one request that was submitted by a handle; returns whether there was one.
+    pub fn take_submission(&mut self) -> bool {
+        match self.control.poll_submission() {
+            None => return false,
+            Some(Waiting::Numbered(job)) => self.admit(*job, OfferOrigin::Submitter),
+            // What can never be sent is logged and counted.
+            Some(Waiting::Seed(request)) => {
+                if let Ok(job) = self.job_of(&request) {
+                    self.admit(job, OfferOrigin::List);
+                }
+            }
+        }
+        self.count_seed_memory();
+        true
+    }
+
+    /// The first attempt that a request asks for. One that can never be sent is logged and counted.
+    pub fn job_of(&mut self, request: &Request) -> Result<Job, AdmitError> {
+        job_of(request, &self.config).inspect_err(|refused| {
+            log::warn!("{}: {refused}", request.url);
+            self.output.stats_mut().seeds_bad += 1;
+        })
+    }
+
+    fn take_mapped(&mut self) {
+        let mut taken = 0;
+        while let Some(mapped) = self.control.poll_mapped() {
+            if let Some((job, scopes)) = self.work.handle_mapped(mapped) {
+                self.queue(job, &scopes);
+            }
+            taken += 1;
+            if taken == MAPPED_PER_TURN {
+                // The crawl is not woken for those that are left.
+                return self.wakeups.turn_again();
+            }
+        }
+    }
+
+    fn poll_source(&mut self) {
+        for _ in 0..INPUTS_PER_TURN {
+            if !self.has_room() {
+                return;
+            }
+            let Some(request) = self.control.poll_source(self.now) else {
+                return;
+            };
+            self.admit_from_source(&request);
+            self.count_seed_memory();
+        }
+    }
+
+    /// When the source is to be polled.
+    pub fn source_due(&self) -> Option<Instant> {
+        let due = self.control.source_due(self.now)?;
+        self.has_room().then_some(due)
+    }
+
+    /// Admits a request of the source. The source is notified of its end in any case.
+    fn admit_from_source(&mut self, request: &Request) {
+        match self.job_of(request) {
+            Ok(mut job) => {
+                job.id = self.frontier.number();
+                job.awaited = true;
+                self.control.handle_accepted(job.id, request);
+                self.admit(job, OfferOrigin::Submitter);
+            }
+            Err(why) => self.control.handle_rejected(request, &why),
+        }
+    }
+
+    /// Admits links that were found on other threads. A crawl that sends nothing more still does: they
+    /// are among what was left to be fetched.
+    fn take_found(&mut self) {
+        for _ in 0..INPUTS_PER_TURN {
+            if self.work.is_full() {
+                return;
+            }
+            let Some(news) = self.control.poll_found() else {
+                return;
+            };
+            match news {
+                News::Link(job) => {
+                    let admission = self.offer(&job);
+                    self.on_admission(admission, *job, OfferOrigin::Link);
+                }
+                News::Cut(count) => self.frontier.count_filtered(Filtered::LinksPerPage, count),
+                News::Closed(_) => {}
+            }
+        }
+        self.wakeups.turn_again_if(self.control.has_found());
+    }
+
+    /// The links that came too late for a crawl that is over, as far as no filter leaves them out.
+    /// Those whose answers come later wait among the offers.
+    pub fn drain_found(&mut self) -> Vec<Job> {
+        let mut admitted = Vec::new();
+        for job in self.control.drain_found() {
+            match self.offer(&job) {
+                Admission::Admitted => admitted.push(job),
+                later => self.on_admission(later, job, OfferOrigin::Link),
+            }
+        }
+        admitted
+    }
+
+    /// Queues the requests of a probe that are due.
+    pub fn take_arrivals(&mut self) {
+        if !self.workload.has_arrivals() {
+            return;
+        }
+        if !self.is_running() {
+            return self.workload.close_arrivals(self.now);
+        }
+        // A turn may be long, and they are due whatever it has to do.
+        self.now = self.network.io().now();
+        for _ in 0..ARRIVALS_PER_TURN {
+            let waiting = self.frontier.queued();
+            match self.workload.take_arrival(waiting, self.now) {
+                Arrival::None => return,
+                Arrival::Dropped => {}
+                Arrival::Request(mut job) => {
+                    job.id = self.frontier.number();
+                    self.queue(*job, &Scopes::new());
+                }
+            }
+        }
+        self.wakeups.turn_again();
+    }
+
+    /// Measures memory in a tick: each time if seeds wait for memory or more of them may come, otherwise
+    /// now and then.
+    pub fn watch_memory(&mut self) {
+        let expects_seeds = self.control.expects_seeds();
+        if self.work.measures_memory(expects_seeds, self.now) {
+            self.measure_memory();
+        }
+    }
+
+    fn measure_memory(&mut self) {
+        let (memory, queued) = (self.network.io().memory(), self.frontier.queued());
+        let has_room_again = self.work.handle_memory(memory, queued, self.now);
+        self.wakeups.turn_again_if(has_room_again);
+    }
+
+    /// A seed has come in.
+    fn count_seed_memory(&mut self) {
+        if self.work.handle_seed() {
+            self.measure_memory();
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! What requests say on the wire, and which hosts they may go to without a contact.
+
+pub mod credentials;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::base::secret::Secret;
+use crate::base::time::Instant;
+#[cfg(feature = "cookies")]
+use crate::base::time::Wall;
+use crate::crawl::config::{Config, PUBLIC_HOSTS_MAX, PublicHosts};
+use crate::crawl::requests::credentials::Credentials;
+#[cfg(feature = "cookies")]
+use crate::fetch::cookies::Jar;
+use crate::fetch::exchange::{Description, Exchange};
+use crate::fetch::failure::{Failure, FailureKind};
+use crate::fetch::settings::Settings;
+use crate::fetch::timings::Timings;
+use crate::frontier::job::Job;
+use crate::frontier::request::Kind;
+#[cfg(feature = "cookies")]
+use crate::wire::http::Headers;
+use crate::wire::http::{Limits, RequestError, UsualFields};
+use crate::wire::proxy::Proxy;
+use crate::wire::robots;
+use crate::wire::url::CrawlUrl;
+
+/// Header fields of all requests, cookies, and the public hosts that may be asked without a contact.
+pub struct Requests {
+    config: Arc<Config>,
+    credentials: Credentials,
+    /// Cookies, if they are kept.
+    #[cfg(feature = "cookies")]
+    jar: Option<Jar>,
+    public_hosts: PublicHosts,
+}
+
+impl Requests {
+    /// No request yet. `settings`: those of the configuration, completed.
+    ///
+    /// # Errors
+    /// A header field of every request cannot be put on the wire.
+    pub fn new(
+        config: &Arc<Config>,
+        settings: &Settings,
+        secret: &Secret,
+    ) -> Result<Self, RequestError> {
+        Ok(Requests {
+            credentials: Credentials::new(settings, secret)?,
+            #[cfg(feature = "cookies")]
+            jar: config.fetch.cookies.then(|| Jar::new(secret)),
+            public_hosts: PublicHosts::new(config),
+            config: Arc::clone(config),
+        })
+    }
+
+    /// Which requests carry credentials.
+    pub fn credentials(&self) -> &Credentials {
+        &self.credentials
+    }
+
+    /// The user named a URL: its origin gets all header fields, credentials included.
+    pub fn add_origin_of(&mut self, url: &CrawlUrl) {
+        self.credentials.add_origin_of(url);
+    }
+
+    /// Makes an exchange that of a job's request. Warns the first time that one goes without the user's
+    /// credentials.
+    ///
+    /// # Errors
+    /// It cannot be put on the wire.
+    #[cfg_attr(
+        not(feature = "cookies"),
+        expect(unused_variables, reason = "cookies alone expire")
+    )]
+    pub fn write(
+        &mut self,
+        exchange: &mut Exchange,
+        job: &Job,
+        proxy: Option<&Proxy>,
+        timings: Timings,
+        now: Instant,
+    ) -> Result<(), RequestError> {
+        if let Some(warning) = self.credentials.warning(job) {
+            log::warn!("{warning}");
+        }
+        #[cfg_attr(not(feature = "cookies"), expect(unused_mut, reason = "they are all"))]
+        let mut fields = job.fields();
+        #[cfg(feature = "cookies")]
+        if let Some(cookies) = self.cookies_for(job, &fields, now) {
+            fields.push(("Cookie".to_owned(), cookies));
+        }
+        let description = describe(job, &fields, proxy, self.credentials.fields(job));
+        exchange.renew(&description, &self.config.fetch, Limits::default(), timings)
+    }
+
+    /// The cookies that a job's request carries beside its own fields, as the value of their field.
+    #[cfg(feature = "cookies")]
+    fn cookies_for(&self, job: &Job, own: &[(String, String)], now: Instant) -> Option<String> {
+        let jar = self.jar.as_ref()?;
+        let is_cookie = |(name, _): &(String, String)| name.eq_ignore_ascii_case("cookie");
+        let has_cookies = own.iter().any(is_cookie) || self.credentials.bring_cookies(job);
+        if job.flags.dont_merge_cookies || has_cookies {
+            return None;
+        }
+        jar.header(&job.url, now)
+    }
+
+    /// A reply to a job's request has these fields: keeps its cookies.
+    #[cfg(feature = "cookies")]
+    pub fn handle_headers(&mut self, job: &Job, headers: &Headers, wall: Wall, now: Instant) {
+        if let Some(jar) = &mut self.jar
+            && !job.flags.dont_merge_cookies
+        {
+            jar.take(&job.url, headers.get_all("set-cookie"), wall, now);
+        }
+    }
+
+    /// Whether a URL's host may be asked: it is not public, a contact is named, or it is among the
+    /// first public hosts. If not, how a request to it ends.
+    pub fn check_contact(&mut self, url: &CrawlUrl) -> Result<(), Failure> {
+        match self.public_hosts.admits(url) {
+            true => Ok(()),
+            false => Err(self.no_contact(url.host_str())),
+        }
+    }
+
+    /// The same of a host that has this address.
+    pub fn check_contact_at(&mut self, host: &str, address: IpAddr) -> Result<(), Failure> {
+        match self.public_hosts.admits_at(host, address) {
+            true => Ok(()),
+            false => Err(self.no_contact(host)),
+        }
+    }
+
+    /// Whether [`Requests::check_contact_at`] may refuse this address.
+    pub fn counts_at(&self, address: IpAddr) -> bool {
+        self.public_hosts.counts_at(address)
+    }
+
+    /// How a request to a host ends that may not be asked. Warns of the first such host.
+    fn no_contact(&mut self, host: &str) -> Failure {
+        if self.public_hosts.is_first_refusal() {
+            log::warn!(
+                "the crawl comes to more than {PUBLIC_HOSTS_MAX} public hosts and names no contact: \
+                 {host} and all further ones are left out (filtered.no_contact); --contact with a URL \
+                 or mail address that their owners can turn to lets them in"
+            );
+        }
+        Failure::new(
+            FailureKind::Filtered,
+            "no_contact",
+            format!(
+                "{host} would be one public host more than the {PUBLIC_HOSTS_MAX} that are asked without a \
+                 contact; --contact (CONTACT) names one"
+            ),
+        )
+    }
+}
+
+/// Whether a job's request can be put on the wire, as far as the job goes: the fields of every
+/// request were checked before the crawl began.
+pub fn check_request(job: &Job) -> Result<(), RequestError> {
+    describe(job, &job.fields(), None, &UsualFields::default()).check()
+}
+
+/// What a job's request says with these fields, to a proxy if one forwards it.
+fn describe<'a>(
+    job: &'a Job,
+    fields: &'a [(String, String)],
+    proxy: Option<&'a Proxy>,
+    usual: &'a UsualFields,
+) -> Description<'a> {
+    let proxy = proxy.filter(|proxy| proxy.forwards(&job.url));
+    Description {
+        method: job.method(),
+        target: match proxy {
+            None => job.url.request_target(),
+            Some(_) => job.url.as_str(),
+        },
+        host: job.url.authority(),
+        usual,
+        headers: fields,
+        body: Some(job.body()).filter(|body| !body.is_empty()),
+        keep_wire: true,
+        body_max: match job.kind {
+            Kind::Robots => Some(robots::LENGTH_MAX as u64),
+            Kind::Page | Kind::Sitemap => job.body_max(),
+        },
+        timeout: job.timeout(),
+        proxy,
+    }
+}
